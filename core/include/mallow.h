@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public interface of the Mallow allocator.
+ *
+ * Every function is safe to call from any thread at any time unless its comment says otherwise.
+ * All sizes are bytes. Each mw_ function is the twin of the standard function of the same name and
+ * allocates from the same memory: a block from malloc may be given to mw_free and the other way
+ * round, as long as both come from one copy of the library.
+ */
+#ifndef MALLOW_H
+#define MALLOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MW_VERSION_MAJOR 0
+#define MW_VERSION_MINOR 1
+#define MW_VERSION_PATCH 0
+#define MW_VERSION_STRING "0.1.0"
+
+#if defined(__GNUC__)
+#define MW_PUBLIC __attribute__((visibility("default")))
+#else
+#define MW_PUBLIC
+#endif
+
+/* --- Standard allocation ---------------------------------------------------------------------
+ * On failure: NULL with errno ENOMEM. A size of 0 gives a unique block that may be freed. Sizes
+ * over PTRDIFF_MAX always fail. Blocks are aligned to 16 bytes, those of up to 8 bytes to 8. */
+
+/* At least `size` bytes, content undefined. */
+MW_PUBLIC void *mw_malloc(size_t size);
+
+/* `count` * `size` bytes, all zero; the product is checked for overflow. */
+MW_PUBLIC void *mw_calloc(size_t count, size_t size);
+
+/* Resizes `block`, keeping the common prefix. NULL behaves as malloc; size 0 frees `block` and
+ * returns NULL, as in glibc. On failure `block` stays as it was. */
+MW_PUBLIC void *mw_realloc(void *block, size_t size);
+
+/* realloc of `count` * `size` bytes, checked for overflow. */
+MW_PUBLIC void *mw_reallocarray(void *block, size_t count, size_t size);
+
+/* Gives a block back; NULL is ignored; errno is kept. Misuse ends the program with one sentence. */
+MW_PUBLIC void mw_free(void *block);
+MW_PUBLIC void mw_cfree(void *block);
+
+/* free for a caller who knows the size or the alignment that was asked for (C23). */
+MW_PUBLIC void mw_free_sized(void *block, size_t size);
+MW_PUBLIC void mw_free_aligned_sized(void *block, size_t alignment, size_t size);
+
+/* --- Aligned allocation ------------------------------------------------------------------------
+ * `alignment` is a power of two; anything else fails with EINVAL. The size need not be a multiple
+ * of it. */
+MW_PUBLIC void *mw_aligned_alloc(size_t alignment, size_t size);
+
+/* Rounds an alignment that is no power of two up to the next one, as glibc does. */
+MW_PUBLIC void *mw_memalign(size_t alignment, size_t size);
+
+/* Stores the block in *out and returns 0, or returns EINVAL (alignment no power of two or no
+ * multiple of sizeof(void *)) or ENOMEM and leaves *out; errno is kept. */
+MW_PUBLIC int mw_posix_memalign(void **out, size_t alignment, size_t size);
+
+/* Page-aligned; pvalloc also rounds the size up to whole pages. */
+MW_PUBLIC void *mw_valloc(size_t size);
+MW_PUBLIC void *mw_pvalloc(size_t size);
+
+/* --- Sizes -------------------------------------------------------------------------------------*/
+
+/* Bytes that may be used in `block`, at least what was asked for; 0 for NULL. */
+MW_PUBLIC size_t mw_malloc_usable_size(const void *block);
+
+/* What malloc_usable_size would say of a block of `size` bytes; `size` itself if it is too large. */
+MW_PUBLIC size_t mw_malloc_good_size(size_t size);
+
+/* --- Control -----------------------------------------------------------------------------------*/
+
+/* The layout of glibc's struct mallinfo2. */
+struct mw_mallinfo2 {
+    size_t arena;    /* bytes in regions, used or not, without very large blocks */
+    size_t ordblks;  /* free extents */
+    size_t smblks;   /* free slots */
+    size_t hblks;    /* very large blocks, each in a mapping of its own */
+    size_t hblkhd;   /* bytes in those */
+    size_t usmblks;  /* 0 */
+    size_t fsmblks;  /* bytes in free slots */
+    size_t uordblks; /* bytes in use, without very large blocks */
+    size_t fordblks; /* bytes free, resident or not, without very large blocks */
+    size_t keepcost; /* bytes that malloc_trim could give back now */
+};
+
+/* The layout of glibc's struct mallinfo; values over INT_MAX are given as INT_MAX. */
+struct mw_mallinfo {
+    int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+
+MW_PUBLIC struct mw_mallinfo mw_mallinfo(void);
+MW_PUBLIC struct mw_mallinfo2 mw_mallinfo2(void);
+
+/* Gives all free memory back to the kernel except about `pad` bytes; 1 if any was given. */
+MW_PUBLIC int mw_malloc_trim(size_t pad);
+
+/* glibc's mallopt parameters. 1 if the value was taken or is harmless to ignore, 0 if it is not
+ * valid. M_TRIM_THRESHOLD -1 stops decay, M_PERTURB fills; the others have no counterpart here. */
+MW_PUBLIC int mw_mallopt(int param, int value);
+
+/* Writes the state of the heap as XML, in glibc's form, to a FILE *. `options` must be 0: else
+ * EINVAL is returned. */
+MW_PUBLIC int mw_malloc_info(int options, void *stream);
+
+/* Prints a summary to standard error. */
+MW_PUBLIC void mw_malloc_stats(void);
+
+/* Gives the calling thread's cached memory back to the arenas and lets decay run at once; with
+ * `force` all free memory of the process goes back to the kernel now. */
+MW_PUBLIC void mw_collect(bool force);
+
+/* The library's version, such as "0.1.0 fast". */
+MW_PUBLIC const char *mw_version(void);
+
+/* Checks every invariant of the heap, slowly. Returns true, or ends the program with a sentence
+ * that names the broken one. Other threads must not allocate meanwhile. Builds without assertions
+ * check what they can. */
+MW_PUBLIC bool mw_heap_is_valid(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
