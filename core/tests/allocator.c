@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Binds the t_ names of allocator.h to the libc names or to the mw_ names. The prototypes are
+ * written out here, not taken from libc's headers: cfree, free_sized and others are in no header of
+ * today's libcs, and the structs of mallinfo are Mallow's.
+ */
+#include "allocator.h"
+
+#ifdef TEST_MW_NAMES
+#define NAME(function) mw_##function
+const bool t_names_are_libc = false;
+#else
+#define NAME(function) function
+const bool t_names_are_libc = true;
+
+void *malloc(size_t size);
+void *calloc(size_t count, size_t size);
+void *realloc(void *block, size_t size);
+void *reallocarray(void *block, size_t count, size_t size);
+void free(void *block);
+void cfree(void *block);
+void free_sized(void *block, size_t size);
+void free_aligned_sized(void *block, size_t alignment, size_t size);
+void *aligned_alloc(size_t alignment, size_t size);
+void *memalign(size_t alignment, size_t size);
+int posix_memalign(void **out, size_t alignment, size_t size);
+void *valloc(size_t size);
+void *pvalloc(size_t size);
+size_t malloc_usable_size(void *block);
+size_t malloc_good_size(size_t size);
+struct mw_mallinfo mallinfo(void);
+struct mw_mallinfo2 mallinfo2(void);
+int malloc_trim(size_t pad);
+int mallopt(int param, int value);
+int malloc_info(int options, void *stream);
+void malloc_stats(void);
+#endif
+
+void *t_malloc(size_t size)
+{
+    return NAME(malloc)(size);
+}
+
+void *t_calloc(size_t count, size_t size)
+{
+    return NAME(calloc)(count, size);
+}
+
+void *t_realloc(void *block, size_t size)
+{
+    return NAME(realloc)(block, size);
+}
+
+void *t_reallocarray(void *block, size_t count, size_t size)
+{
+    return NAME(reallocarray)(block, count, size);
+}
+
+void t_free(void *block)
+{
+    NAME(free)(block);
+}
+
+void t_cfree(void *block)
+{
+    NAME(cfree)(block);
+}
+
+void t_free_sized(void *block, size_t size)
+{
+    NAME(free_sized)(block, size);
+}
+
+void t_free_aligned_sized(void *block, size_t alignment, size_t size)
+{
+    NAME(free_aligned_sized)(block, alignment, size);
+}
+
+void *t_aligned_alloc(size_t alignment, size_t size)
+{
+    return NAME(aligned_alloc)(alignment, size);
+}
+
+void *t_memalign(size_t alignment, size_t size)
+{
+    return NAME(memalign)(alignment, size);
+}
+
+int t_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    return NAME(posix_memalign)(out, alignment, size);
+}
+
+void *t_valloc(size_t size)
+{
+    return NAME(valloc)(size);
+}
+
+void *t_pvalloc(size_t size)
+{
+    return NAME(pvalloc)(size);
+}
+
+size_t t_malloc_usable_size(void *block)
+{
+    return NAME(malloc_usable_size)(block);
+}
+
+size_t t_malloc_good_size(size_t size)
+{
+    return NAME(malloc_good_size)(size);
+}
+
+struct mw_mallinfo t_mallinfo(void)
+{
+    return NAME(mallinfo)();
+}
+
+struct mw_mallinfo2 t_mallinfo2(void)
+{
+    return NAME(mallinfo2)();
+}
+
+int t_malloc_trim(size_t pad)
+{
+    return NAME(malloc_trim)(pad);
+}
+
+int t_mallopt(int param, int value)
+{
+    return NAME(mallopt)(param, value);
+}
+
+int t_malloc_info(int options, void *stream)
+{
+    return NAME(malloc_info)(options, stream);
+}
+
+void t_malloc_stats(void)
+{
+    NAME(malloc_stats)();
+}

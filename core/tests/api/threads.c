@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks may be freed, resized and measured by any thread; errno is the caller's own.
+ */
+#include <errno.h>
+#include <pthread.h>
+
+#include "../allocator.h"
+#include "../pattern.h"
+#include "../test.h"
+
+enum { BLOCKS = 2000 };
+
+static unsigned char *blocks[BLOCKS];
+static size_t sizes[BLOCKS];
+
+static void *allocate_all(void *unused)
+{
+    for (size_t i = 0; i < BLOCKS; i++) {
+        sizes[i] = i * i % 70000;
+        blocks[i] = t_malloc(sizes[i]);
+        CHECK(blocks[i] != NULL);
+        pattern_write(blocks[i], sizes[i], i);
+    }
+    return unused;
+}
+
+static void *resize_all(void *unused)
+{
+    for (size_t i = 0; i < BLOCKS; i++) {
+        pattern_check(blocks[i], sizes[i], i);
+        CHECK_GE(t_malloc_usable_size(blocks[i]), sizes[i]);
+        sizes[i] = sizes[i] / 2 + 1000;
+        blocks[i] = t_realloc(blocks[i], sizes[i]);
+        CHECK(blocks[i] != NULL);
+        pattern_write(blocks[i], sizes[i], i);
+    }
+    return unused;
+}
+
+static void *free_all(void *unused)
+{
+    for (size_t i = 0; i < BLOCKS; i++) {
+        pattern_check(blocks[i], sizes[i], i);
+        t_free(blocks[i]);
+    }
+    return unused;
+}
+
+static void in_thread(void *(*body)(void *))
+{
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, body, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+TEST(blocks_pass_between_threads)
+{
+    for (int round = 0; round < 5; round++) {
+        in_thread(allocate_all);
+        in_thread(resize_all);
+        in_thread(free_all);
+    }
+}
+
+TEST(main_thread_frees_for_dead_threads)
+{
+    in_thread(allocate_all);
+    free_all(NULL);
+    allocate_all(NULL);
+    in_thread(free_all);
+}
+
+static void *fail_in_thread(void *unused)
+{
+    errno = 0;
+    CHECK(t_malloc(SIZE_MAX) == NULL);
+    CHECK_EQ(errno, ENOMEM);
+    return unused;
+}
+
+TEST(errno_belongs_to_the_caller)
+{
+    errno = 77;
+    in_thread(fail_in_thread);
+    CHECK_EQ(errno, 77);
+}
