@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What every workload needs: a clock, a median over inner blocks, a seeded generator, memory
+ * figures from /proc, and result lines for the runner. Nothing here allocates, so that all calls
+ * of the allocator are the workload's own.
+ *
+ * A workload writes lines of the form `row value unit`; `bench_start` writes who serves malloc and
+ * `bench_end` the peak of resident memory. The first argument `short` cuts the work of each row.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KIB ((size_t)1024)
+#define MIB (KIB * KIB)
+#define LENGTH(array) (sizeof(array) / sizeof(array)[0])
+
+/* Odd, so that the median is a measured value. */
+enum { BLOCK_COUNT = 15 };
+
+static bool bench_short;
+
+static inline double now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* The compiler must believe that somebody reads `p`, or it removes malloc and free in pairs. */
+static inline void keep(const void *p) {
+    __asm__ volatile("" : : "r"(p) : "memory");
+}
+
+/* xorshift64*: the same sequence for every allocator. */
+static inline uint32_t random_next(uint64_t *state) {
+    uint64_t x = *state;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    *state = x;
+    return (uint32_t)((x * 0x2545F4914F6CDD1Du) >> 32);
+}
+
+static inline uint32_t random_between(uint64_t *state, uint32_t low, uint32_t high) {
+    return low + (uint32_t)(((uint64_t)random_next(state) * (high - low + 1u)) >> 32);
+}
+
+static inline void report(const char *row, double value, const char *unit) {
+    char line[160];
+    int length = snprintf(line, sizeof line, "%s %.4f %s\n", row, value, unit);
+    if (write(STDOUT_FILENO, line, (size_t)length) != length) _exit(1);
+}
+
+static inline void *must(void *p) {
+    if (p == NULL) {
+        report("failed", 1, "out-of-memory");
+        _exit(1);
+    }
+    return p;
+}
+
+/* The value in KiB of a line such as `VmHWM:   123 kB` of a file in /proc; 0 if it is not there. */
+static inline double proc_kib(const char *path, const char *key) {
+    static char text[8192];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    ssize_t length = 0;
+    for (ssize_t got; (got = read(fd, text + length, sizeof text - 1 - (size_t)length)) > 0;)
+        length += got;
+    close(fd);
+    text[length] = 0;
+    const char *found = strstr(text, key);
+    return found ? strtod(found + strlen(key), NULL) : 0;
+}
+
+static inline double rss_anon_mib(void) {
+    return proc_kib("/proc/self/status", "RssAnon:") / 1024;
+}
+
+
+/* Insertion sort: qsort may call malloc. */
+static inline double median(double *values, size_t count) {
+    for (size_t i = 1; i < count; i++) {
+        double v = values[i];
+        size_t j = i;
+        for (; j > 0 && values[j - 1] > v; j--) values[j] = values[j - 1];
+        values[j] = v;
+    }
+    return values[count / 2];
+}
+
+/* Nanoseconds per operation of `block`, which performs `ops` of them: the median of BLOCK_COUNT
+ * blocks after one that warms up. The median drops the blocks that the kernel interrupted. */
+static inline double measure(void (*block)(void *), void *context, size_t ops) {
+    double times[BLOCK_COUNT];
+    block(context);
+    for (size_t i = 0; i < BLOCK_COUNT; i++) {
+        double start = now_ns();
+        block(context);
+        times[i] = (now_ns() - start) / (double)ops;
+    }
+    return median(times, BLOCK_COUNT);
+}
+
+static inline const char *library_of(void *function) {
+    Dl_info info;
+    return dladdr(function, &info) && info.dli_fname ? info.dli_fname : "unknown";
+}
+
+static inline void bench_start(int argc, char **argv) {
+    bench_short = argc > 1 && strcmp(argv[1], "short") == 0;
+    char line[4200];
+    int length = snprintf(line, sizeof line, "served-by %s\nserved-by %s\n",
+                          library_of((void *)(uintptr_t)malloc), library_of((void *)(uintptr_t)free));
+    if (write(STDOUT_FILENO, line, (size_t)length) != length) _exit(1);
+}
+
+static inline void bench_end(const char *workload) {
+    char row[64];
+    snprintf(row, sizeof row, "%s/peak-rss", workload);
+    report(row, proc_kib("/proc/self/status", "VmHWM:") / 1024, "MiB");
+}
+
+#endif
