@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MIT
+"""Runs workloads under allocators, interleaved, and keeps every sample on disk.
+
+Order: round by round, workload by workload, and inside of it allocator after allocator, starting
+with another one each round; so a slow minute of the machine hits all of them. Each sample is
+appended to samples.jsonl as soon as it is there: an interrupted run is resumed from that file.
+"""
+
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+from . import allocators, workloads
+
+OUT = os.path.join(workloads.HERE, "out")
+# A cell whose quartiles lie further apart than this part of its median is noisy.
+NOISY = 0.10
+# Repeats of a noisy workload, as a multiple of its rounds.
+MOST_ROUNDS = 3
+
+
+class Unusable(Exception):
+    """A sentence for the user."""
+
+
+def quartiles(values):
+    if len(values) < 2:
+        return values[0], values[0]
+    cuts = statistics.quantiles(values, n=4, method="inclusive")
+    return cuts[0], cuts[2]
+
+
+def spread(values):
+    """Distance of the quartiles relative to the median."""
+    middle = statistics.median(values)
+    low, high = quartiles(values)
+    return (high - low) / middle if middle > 0 else 0.0
+
+
+def is_memory(unit):
+    return unit in ("KiB", "MiB")
+
+
+def machine():
+    model = platform.machine()
+    try:
+        with open("/proc/cpuinfo") as info:
+            for line in info:
+                if line.startswith("model name"):
+                    model = line.split(":", 1)[1].strip()
+                    break
+        with open("/sys/kernel/mm/transparent_hugepage/enabled") as setting:
+            huge_pages = setting.read().split("[")[1].split("]")[0]
+    except (OSError, IndexError):
+        huge_pages = "unknown"
+    return {"cpu": model, "cpus": len(os.sched_getaffinity(0)), "kernel": platform.release(),
+            "libc": " ".join(platform.libc_ver()), "huge_pages": huge_pages}
+
+
+class Run:
+    def __init__(self, folder, config, found, chosen):
+        self.folder, self.config = folder, config
+        self.allocators, self.workloads = found, chosen
+        self.samples = []
+        self.started = time.monotonic()
+
+    @classmethod
+    def start(cls, options, found, chosen):
+        config = {
+            "schema": "mallow-bench/1",
+            "short": options.short,
+            "rounds": options.rounds,
+            "machine": machine(),
+            "allocators": {a.name: {"path": a.path, "sha256": a.fingerprint(), "ours": a.is_ours}
+                           for a in found},
+            "workloads": [w.name for w in chosen],
+        }
+        if options.resume:
+            run = cls.load(options.resume)
+            if run.config["allocators"] != config["allocators"]:
+                raise Unusable("the allocators are not those of the interrupted run; start a new one")
+            run.allocators = found
+            run.workloads = workloads.choose(run.config["workloads"])
+        else:
+            stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+            config["started"] = stamp
+            run = cls(os.path.join(OUT, stamp), config, found, chosen)
+            os.makedirs(run.folder, exist_ok=True)
+            with open(os.path.join(run.folder, "run.json"), "w") as file:
+                json.dump(config, file, indent=1)
+        run.budget_s = options.budget or (240 if run.config["short"] else 3600)
+        return run
+
+    @classmethod
+    def load(cls, name):
+        folder = name
+        if name == "latest":
+            there = sorted(os.listdir(OUT)) if os.path.isdir(OUT) else []
+            there = [d for d in there if os.path.exists(os.path.join(OUT, d, "run.json"))]
+            if not there:
+                raise Unusable("there is no run to resume")
+            folder = os.path.join(OUT, there[-1])
+        try:
+            with open(os.path.join(folder, "run.json")) as file:
+                config = json.load(file)
+        except OSError:
+            raise Unusable(f"{folder} holds no run")
+        run = cls(folder, config, [], [])
+        try:
+            with open(os.path.join(folder, "samples.jsonl")) as file:
+                run.samples = [json.loads(line) for line in file if line.endswith("\n")]
+        except OSError:
+            pass
+        return run
+
+    def binaries(self):
+        return os.path.join(OUT, "bin")
+
+    def build_workloads(self):
+        workloads.build(self.workloads, self.binaries())
+
+    def verify_allocators(self):
+        """One start of each, so that a preload that fails is known before anything is timed. (Each
+        sample is verified again: the program itself says which file its malloc and free are in.)"""
+        first = min(self.workloads, key=lambda w: w.sleeps)
+        for allocator in self.allocators:
+            sample = self.collect(first, allocator, self.spawn(first, allocator), 0)
+            if "error" in sample:
+                print(f"bench/run: {allocator.name}: {sample['error']}", file=sys.stderr)
+
+    def measure(self):
+        most = max(self.rounds(w) for w in self.workloads)
+        for number in range(most):
+            for workload in self.workloads:
+                if number < self.rounds(workload):
+                    self.run_round(workload, number)
+        self.repeat_noisy()
+        self.say("")
+
+    def rounds(self, workload):
+        if self.config["rounds"]:
+            return self.config["rounds"]
+        return workload.rounds_short if self.config["short"] else workload.rounds_full
+
+    def repeat_noisy(self):
+        """Whole workloads are repeated, for all allocators, to stay interleaved."""
+        while time.monotonic() - self.started < self.budget_s:
+            repeated = False
+            for workload in self.workloads:
+                done = 1 + max((s["round"] for s in self.samples if s["workload"] == workload.name),
+                               default=0)
+                if done < MOST_ROUNDS * self.rounds(workload) and self.noisy_cells(workload):
+                    self.run_round(workload, done)
+                    repeated = True
+                if time.monotonic() - self.started > self.budget_s:
+                    return
+            if not repeated:
+                return
+
+    def noisy_cells(self, workload):
+        cells = {}
+        for sample in self.samples:
+            if sample["workload"] == workload.name:
+                for row, (value, unit) in sample.get("rows", {}).items():
+                    if not is_memory(unit):
+                        cells.setdefault((row, sample["allocator"]), []).append(value)
+        return [cell for cell, values in cells.items() if len(values) > 2 and spread(values) > NOISY]
+
+    def run_round(self, workload, number):
+        there = {s["allocator"] for s in self.samples
+                 if s["workload"] == workload.name and s["round"] == number}
+        turn = number % len(self.allocators)
+        order = [a for a in self.allocators[turn:] + self.allocators[:turn] if a.name not in there]
+        self.say(f"round {number + 1}: {workload.name}")
+        if workload.sleeps:
+            started = [(a, self.spawn(workload, a)) for a in order]
+            for allocator, process in started:
+                self.keep(self.collect(workload, allocator, process, number))
+        else:
+            for allocator in order:
+                self.keep(self.collect(workload, allocator, self.spawn(workload, allocator), number))
+
+    def spawn(self, workload, allocator):
+        return subprocess.Popen(workload.command(self.binaries(), self.config["short"]),
+                                env=allocator.environment(), stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def collect(self, workload, allocator, process, number):
+        sample = {"workload": workload.name, "allocator": allocator.name, "round": number}
+        try:
+            out, err = process.communicate(timeout=workload.timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            sample["error"] = f"{workload.name} did not end within {workload.timeout_s:.0f} s"
+            return sample
+        rows, servers = {}, []
+        for line in out.splitlines():
+            words = line.split()
+            if words[0] == "served-by":
+                servers.append(words[1])
+            elif len(words) == 3:
+                rows[words[0]] = [float(words[1]), words[2]]
+        if process.returncode != 0:
+            last = (err.strip().splitlines() or [out.strip()[-200:]])[-1]
+            sample["error"] = f"{workload.name} ended with {process.returncode}: {last}"
+        elif not servers or not all(allocator.serves(s) for s in servers):
+            sample["error"] = f"the preload did not take effect: malloc is served by {servers}"
+        else:
+            sample["rows"] = rows
+        return sample
+
+    def keep(self, sample):
+        self.samples.append(sample)
+        with open(os.path.join(self.folder, "samples.jsonl"), "a") as file:
+            file.write(json.dumps(sample) + "\n")
+
+    @staticmethod
+    def say(text):
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""The workloads: what is run, how often, and how it is built."""
+
+import dataclasses
+import os
+import subprocess
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SOURCES = os.path.join(HERE, "workloads")
+COMPILE = ["-std=c17", "-O2", "-Wall", "-Wextra", "-pthread"]
+
+
+class Unusable(Exception):
+    """A sentence for the user."""
+
+
+@dataclasses.dataclass
+class Workload:
+    name: str
+    rounds_short: int
+    rounds_full: int
+    program: str = ""
+    arguments: tuple = ()
+    sleeps: bool = False  # uses no CPU for most of its time: all allocators may run at once
+    timeout_s: float = 120
+
+    def source(self):
+        return os.path.join(SOURCES, (self.program or self.name) + ".c")
+
+    def binary(self, folder):
+        return os.path.join(folder, self.program or self.name)
+
+    def command(self, folder, short):
+        return [self.binary(folder), "short" if short else "full", *self.arguments]
+
+
+# What is memory alone hardly varies, and needs few rounds.
+ALL = [
+    Workload("pair", 5, 15),
+    Workload("live", 5, 15),
+    Workload("remote", 5, 15),
+    Workload("large", 5, 15),
+    Workload("realloc", 3, 9),
+    Workload("calloc", 5, 15),
+    Workload("larson", 5, 15),
+    Workload("churn", 3, 9),
+    Workload("startup", 3, 9),
+    Workload("holes", 3, 5),
+    Workload("threads", 3, 5),
+    Workload("kept-idle", 1, 3, program="kept", arguments=("idle",), sleeps=True),
+    Workload("kept-active", 1, 3, program="kept", arguments=("active",), sleeps=True),
+]
+
+
+def choose(names):
+    missing = [n for n in names if n not in [w.name for w in ALL]]
+    if missing:
+        raise Unusable(f"no such workload: {', '.join(missing)}; "
+                       f"there are: {', '.join(w.name for w in ALL)}")
+    return [w for w in ALL if not names or w.name in names]
+
+
+def build(chosen, folder):
+    """Compiles what is older than its source; one program serves every allocator."""
+    os.makedirs(folder, exist_ok=True)
+    compiler = os.environ.get("CC", "cc")
+    header = os.path.join(SOURCES, "bench.h")
+    for workload in chosen:
+        source, binary = workload.source(), workload.binary(folder)
+        newest = max(os.path.getmtime(source), os.path.getmtime(header))
+        if os.path.exists(binary) and os.path.getmtime(binary) > newest:
+            continue
+        done = subprocess.run([compiler, *COMPILE, source, "-o", binary], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Unusable(f"{compiler} cannot build {source}:\n{done.stderr}")
