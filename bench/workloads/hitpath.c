@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hitpath: the program that bench/instructions counts instructions of; nothing is timed here.
+ * Arguments: `pair` or `live` (1,000 blocks, first in first out), the size, the number of
+ * malloc+free pairs. Calls are made from `drive` alone, so that a profile shows the cost of malloc
+ * and of free on its call edges.
+ */
+#include "bench.h"
+
+enum { LIVE = 1000 };
+
+static void *blocks[LIVE];
+
+static __attribute__((noinline)) void drive(size_t live, size_t size, size_t count) {
+    for (size_t done = 0; done < count; done += live) {
+        for (size_t i = 0; i < live; i++) {
+            char *p = malloc(size);
+            *p = 1;
+            blocks[i] = p;
+        }
+        for (size_t i = 0; i < live; i++) free(blocks[i]);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4) return 2;
+    bench_start(1, argv);
+    drive(strcmp(argv[1], "live") == 0 ? LIVE : 1, strtoul(argv[2], NULL, 10),
+          strtoul(argv[3], NULL, 10));
+    return 0;
+}
