@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+#
+# The front door. Each target first makes sure that what it needs is there (tools/setup).
+#
+#   make build      the libraries (build/) and the command (target/release/mallow)
+#   make run        the allocators of this machine, compared on a ten-thread Python example
+#   make test       everything that can be tested here
+#   make bench      the short benchmark
+#   make install    PREFIX=/usr/local, DESTDIR for packagers
+#   make clean
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+# A toolchain installed by rustup is used even where the shell does not know it yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+MALLOW = target/release/mallow
+
+.PHONY: build run test bench install clean libraries command
+
+build: libraries command
+
+libraries:
+	@tools/setup build
+	@test -f build/CMakeCache.txt || cmake -S . -B build
+	@cmake --build build --target libraries -j $(JOBS) -- --no-print-directory
+
+command:
+	@tools/setup build
+	cargo build --release --quiet -p mallow-cli
+
+run:
+	@tools/setup run
+	@$(MAKE) --no-print-directory build
+	$(MALLOW) list
+	$(MALLOW) compare -- python3 examples/kallsyms_threads.py
+
+test:
+	@tools/setup test
+	@tools/test --jobs $(JOBS)
+
+bench:
+	@tools/setup bench
+	@$(MAKE) --no-print-directory build
+	bench/run --short
+
+install: build
+	cmake -S . -B build -DCMAKE_INSTALL_PREFIX='$(PREFIX)' >/dev/null
+	DESTDIR='$(DESTDIR)' cmake --install build
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 $(MALLOW) '$(DESTDIR)$(PREFIX)/bin/mallow'
+
+clean:
+	rm -rf build build-aarch64
+	-cargo clean
