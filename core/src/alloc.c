@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   mw_malloc  pops the heap's list                         hit
+ *     alloc_refill     takes over the slab's local list     every few dozen calls
+ *       alloc_slow     all the rest: first call of a thread, carving, other slabs, large blocks
+ */
+#include "alloc.h"
+
+#include <errno.h>
+
+static NOINLINE void *alloc_refill(struct heap *heap, unsigned class);
+static NOINLINE void *alloc_medium(size_t size);
+
+void *mw_malloc(size_t size)
+{
+    if (unlikely(size > SMALL_MAX)) {
+        return alloc_medium(size);
+    }
+    struct heap *heap = heap_self;
+    unsigned class = class_of_small(size);
+    struct slot *slot = heap->free[class];
+    if (unlikely(slot == NULL)) {
+        return alloc_refill(heap, class);
+    }
+    heap->free[class] = slot->next;
+    harden_slot_taken(heap->bins[class].current, slot);
+    return slot;
+}
+
+static NOINLINE void *alloc_medium(size_t size)
+{
+    if (unlikely(size > SLOT_MAX)) {
+        return alloc_slow(size);
+    }
+    struct heap *heap = heap_self;
+    unsigned class = class_of_medium(size);
+    struct slot *slot = heap->free[class];
+    if (unlikely(slot == NULL)) {
+        return alloc_refill(heap, class);
+    }
+    heap->free[class] = slot->next;
+    harden_slot_taken(heap->bins[class].current, slot);
+    return slot;
+}
+
+static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
+{
+    struct extent *extent = heap->bins[class].current;
+    if (likely(extent != NULL && extent->slab.local != NULL && --heap->countdown != 0)) {
+        struct slot *slot = heap_take_local(heap, extent);
+        harden_slot_taken(extent, slot);
+        return slot;
+    }
+    return alloc_slow(class_size(class));
+}
+
+static COLD void *alloc_failed(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* --- Slow path --------------------------------------------------------------------------------- */
+
+/* With the fill options every block comes through here. */
+static void *alloc_filled(void *block, size_t size, bool is_zero)
+{
+    if (unlikely(atomic_get(&stay_slow)) && block != NULL) {
+        if (option(OPTION_zero)) {
+            if (!is_zero) {
+                memset(block, 0, size);
+            }
+        } else if (option(OPTION_junk)) {
+            memset(block, FILL_NEW, size);
+        }
+    }
+    return block;
+}
+
+static void *alloc_slot(struct heap *heap, unsigned class)
+{
+    struct slot *slot = heap->free[class];
+    if (slot != NULL) {
+        heap->free[class] = slot->next;
+    } else {
+        slot = heap_refill(heap, class);
+    }
+    if (slot != NULL) {
+        harden_slot_taken(heap->bins[class].current, slot);
+    }
+    return alloc_filled(slot, class_size(class), false);
+}
+
+/* A block with an extent of its own. *is_zero says whether it reads as zero. */
+static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool *is_zero)
+{
+    if (size > PTRDIFF_MAX - REGION_MAX || alignment > PTRDIFF_MAX - size) {
+        return NULL;
+    }
+    size_t pages = size_max(large_pages(size), 1);
+    struct extent *extent = heap_alloc_large(heap, pages, alignment);
+    if (extent == NULL) {
+        return NULL;
+    }
+    *is_zero = extent->is_zero;
+    return alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
+}
+
+static NOINLINE void *alloc_slow(size_t size)
+{
+    struct heap *heap = thread_enter();
+    bool is_zero;
+    void *block = size <= SLOT_MAX ? alloc_slot(heap, class_of(size))
+                                   : alloc_large(heap, size, os_page_size, &is_zero);
+    thread_leave(heap);
+    return likely(block != NULL) ? block : alloc_failed();
+}
+
+static void *alloc_zeroed(size_t size)
+{
+    if (size <= SLOT_MAX) {
+        void *block = mw_malloc(size);
+        return likely(block != NULL) ? memset(block, 0, size) : NULL;
+    }
+    struct heap *heap = thread_enter();
+    bool is_zero;
+    void *block = alloc_large(heap, size, os_page_size, &is_zero);
+    thread_leave(heap);
+    if (unlikely(block == NULL)) {
+        return alloc_failed();
+    }
+    bool is_filled = atomic_get(&stay_slow) && option(OPTION_junk);
+    if (!is_zero || is_filled) {
+        memset(block, 0, size);
+    }
+    return block;
+}
+
+void *mw_calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    if (unlikely(__builtin_mul_overflow(count, size, &bytes))) {
+        return alloc_failed();
+    }
+    return alloc_zeroed(bytes);
+}
+
+/* --- Alignment --------------------------------------------------------------------------------- */
+
+/* The smallest class of at least `size` whose slots are all aligned; CLASSES if there is none. A
+ * slab begins on a page, so it is enough that the slot size is a multiple. */
+static unsigned class_of_aligned(size_t alignment, size_t size)
+{
+    if (alignment > os_page_size || size > SLOT_MAX) {
+        return CLASSES;
+    }
+    unsigned class = class_of(size_max(size, alignment));
+    while (class < CLASSES && class_size(class) % alignment != 0) {
+        class++;
+    }
+    return class;
+}
+
+static void *alloc_aligned(size_t alignment, size_t size)
+{
+    unsigned class = alignment <= SLOT_MAX ? class_of_aligned(alignment, size) : CLASSES;
+    if (class < CLASSES) {
+        return mw_malloc(class_size(class));
+    }
+    struct heap *heap = thread_enter();
+    bool is_zero;
+    void *block = alloc_large(heap, size, size_max(alignment, os_page_size), &is_zero);
+    thread_leave(heap);
+    return likely(block != NULL) ? block : alloc_failed();
+}
+
+void *mw_aligned_alloc(size_t alignment, size_t size)
+{
+    if (unlikely(!is_power_of_two(alignment))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return alloc_aligned(alignment, size);
+}
+
+void *mw_memalign(size_t alignment, size_t size)
+{
+    if (alignment > PTRDIFF_MAX) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (!is_power_of_two(alignment)) {
+        alignment = alignment < 2 ? 1 : (size_t)2 << floor_log2(alignment);
+    }
+    return alloc_aligned(alignment, size);
+}
+
+int mw_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) {
+        return EINVAL;
+    }
+    int saved = errno;
+    void *block = alloc_aligned(alignment, size);
+    errno = saved;
+    if (block == NULL) {
+        return ENOMEM;
+    }
+    *out = block;
+    return 0;
+}
+
+void *mw_valloc(size_t size)
+{
+    process_init();
+    return alloc_aligned(os_page_size, size);
+}
+
+void *mw_pvalloc(size_t size)
+{
+    process_init();
+    if (size > PTRDIFF_MAX) {
+        return alloc_failed();
+    }
+    return alloc_aligned(os_page_size, size_max(align_up(size, os_page_size), os_page_size));
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The entry points that allocate, and what they share with realloc and operator new.
+ */
+#ifndef MALLOW_ALLOC_H
+#define MALLOW_ALLOC_H
+
+#include "../include/mallow.h"
+#include "harden.h"
+#include "thread.h"
+
+/* Any size; NULL, without errno, if out of memory. */
+static NOINLINE void *alloc_slow(size_t size);
+static void *alloc_aligned(size_t alignment, size_t size);
+static void *alloc_zeroed(size_t size);
+
+/* NULL with errno ENOMEM. */
+static COLD void *alloc_failed(void);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Short names for C11 atomics. The plain verbs are relaxed; every other order is in the name, and
+ * its use names the partner that it pairs with.
+ */
+#ifndef MALLOW_ATOMIC_H
+#define MALLOW_ATOMIC_H
+
+#include <stdatomic.h>
+
+#define atomic_get(p) atomic_load_explicit(p, memory_order_relaxed)
+#define atomic_get_acquire(p) atomic_load_explicit(p, memory_order_acquire)
+#define atomic_get_ordered(p) atomic_load_explicit(p, memory_order_seq_cst)
+
+#define atomic_set(p, v) atomic_store_explicit(p, v, memory_order_relaxed)
+#define atomic_set_release(p, v) atomic_store_explicit(p, v, memory_order_release)
+#define atomic_set_ordered(p, v) atomic_store_explicit(p, v, memory_order_seq_cst)
+
+#define atomic_add(p, v) atomic_fetch_add_explicit(p, v, memory_order_relaxed)
+#define atomic_sub(p, v) atomic_fetch_sub_explicit(p, v, memory_order_relaxed)
+
+/* Replaces the value and returns the old one. */
+#define atomic_swap(p, v) atomic_exchange_explicit(p, v, memory_order_acq_rel)
+
+/* Replaces *p by `new` if it is *expected; on failure *expected is what was found. */
+#define atomic_replace(p, expected, new)                                                           \
+    atomic_compare_exchange_strong_explicit(p, expected, new, memory_order_seq_cst,                \
+                                            memory_order_acquire)
+
+#if defined(__x86_64__)
+#define cpu_relax() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define cpu_relax() __asm__ volatile("isb" ::: "memory")
+#else
+#define cpu_relax() ((void)0)
+#endif
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Words that every file uses: compiler attributes and units. The only place that names compiler
+ * extensions.
+ */
+#ifndef MALLOW_BASE_H
+#define MALLOW_BASE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
+#define COLD __attribute__((cold, noinline))
+#define UNUSED __attribute__((unused))
+#define PRINTF_LIKE(format_at, first) __attribute__((format(printf, format_at, first)))
+#define ALIAS(target) __attribute__((alias(target), visibility("default"), used))
+#define CONSTRUCTOR __attribute__((constructor))
+
+/* A symbol of the C library that may be missing. In the shared object the reference is weak, so
+ * that one object loads into every libc; an archive needs a strong one to pull the member in. */
+#if defined(__PIC__) && !defined(__PIE__)
+#define MAY_BE_MISSING __attribute__((weak))
+#else
+#define MAY_BE_MISSING
+#endif
+
+/* Thread-local data at a fixed offset from the thread pointer: one load, no call. */
+#define THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+
+/* Two threads that write to one line of this size slow each other down. */
+#define CACHE_LINE 64
+
+#define KiB ((size_t)1 << 10)
+#define MiB ((size_t)1 << 20)
+
+#define array_count(array) (sizeof(array) / sizeof((array)[0]))
+#define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+
+ALWAYS_INLINE size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+ALWAYS_INLINE size_t size_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* `alignment` is a power of two. */
+ALWAYS_INLINE size_t align_up(size_t value, size_t alignment)
+{
+    return (value + alignment - 1) & ~(alignment - 1);
+}
+
+ALWAYS_INLINE bool is_power_of_two(size_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+/* Position of the highest set bit; `value` is not 0. */
+ALWAYS_INLINE unsigned floor_log2(size_t value)
+{
+    return 63u - (unsigned)__builtin_clzl(value);
+}
+
+static_assert(sizeof(size_t) == 8 && sizeof(long) == 8, "Mallow is for 64-bit systems");
+
+#endif

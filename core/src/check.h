@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Three tiers of assertions. A failed one prints file, line and condition and ends the program.
+ *
+ *   require(x)     all builds: the boundary to a program that may misbehave
+ *   check(x)       debug builds
+ *   check_slow(x)  level 3: may walk whole lists and trees
+ */
+#ifndef MALLOW_CHECK_H
+#define MALLOW_CHECK_H
+
+#include "base.h"
+#include "config.h"
+
+/* Defined by log.c, the lowest file that can print. */
+_Noreturn static COLD void check_failed(const char *file, int line, const char *condition);
+
+#define require(x) (likely(x) ? (void)0 : check_failed(__FILE__, __LINE__, #x))
+#define check(x) (MW_CHECK_LEVEL >= 2 ? require(x) : (void)0)
+#define check_slow(x) (MW_CHECK_LEVEL >= 3 ? require(x) : (void)0)
+
+#endif

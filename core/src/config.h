@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the three builds differ in, as constants that are always defined, so that code says
+ * `if (MW_FILL)` and every build compiles all of it. A builder chooses MW_MODE and nothing else.
+ */
+#ifndef MALLOW_CONFIG_H
+#define MALLOW_CONFIG_H
+
+#define MW_FAST 0
+#define MW_SECURE 1
+#define MW_DEBUG 2
+
+#ifndef MW_MODE
+#define MW_MODE MW_FAST
+#endif
+
+/* Whether malloc, free, operator new ... are exported beside the mw_ names. */
+#ifndef MW_EXPORT_LIBC
+#define MW_EXPORT_LIBC 1
+#endif
+
+/* Whether system calls go through test_syscall(), which a unit test defines. */
+#ifndef MW_TEST_SYSCALLS
+#define MW_TEST_SYSCALLS 0
+#endif
+
+#define MW_MODE_NAME (MW_MODE == MW_FAST ? "fast" : MW_MODE == MW_SECURE ? "secure" : "debug")
+
+/* 0: only require(); 2: check(); 3: check_slow() as well, which may walk whole lists. */
+#ifndef MW_CHECK_LEVEL
+#define MW_CHECK_LEVEL (MW_MODE == MW_DEBUG ? 2 : 0)
+#endif
+
+/* A bit per slot says whether the program holds it: double and interior frees are always found. */
+#define MW_SLOT_BITMAP (MW_MODE != MW_FAST)
+
+/* Pages without access before and behind each chunk of metadata. */
+#define MW_META_GUARD (MW_MODE != MW_FAST)
+
+/* Slots are filled on allocation and on free, and the fill of a free slot is checked on reuse. */
+#define MW_FILL (MW_MODE == MW_DEBUG)
+
+/* Slots per slab at most: with a bitmap it lies in the descriptor and must stay small. */
+#define SLAB_SLOTS_MAX (MW_SLOT_BITMAP ? 1024u : 65535u)
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a program may ask of the allocator at run time.
+ */
+#include "report.h"
+
+
+/* glibc's numbers; musl's malloc.h does not have them. */
+#define M_MXFAST 1
+#define M_TRIM_THRESHOLD (-1)
+#define M_TOP_PAD (-2)
+#define M_MMAP_THRESHOLD (-3)
+#define M_MMAP_MAX (-4)
+#define M_CHECK_ACTION (-5)
+#define M_PERTURB (-6)
+#define M_ARENA_TEST (-7)
+#define M_ARENA_MAX (-8)
+
+const char *mw_version(void)
+{
+    return MW_MODE == MW_FAST     ? MW_VERSION_STRING " fast"
+           : MW_MODE == MW_SECURE ? MW_VERSION_STRING " secure"
+                                  : MW_VERSION_STRING " debug";
+}
+
+/* Gives free memory back to the kernel, all but `keep_pages` per arena. */
+static size_t purge_all(size_t keep_pages)
+{
+    for (struct heap *at = atomic_get_acquire(&all_heaps); at != NULL; at = at->next) {
+        heap_rob_cache(at, 0, true);
+    }
+    size_t purged = 0;
+    for (unsigned i = 0; i < arena_count(); i++) {
+        purged += arena_purge(arena_at(i), keep_pages);
+    }
+    return purged;
+}
+
+void mw_collect(bool force)
+{
+    struct heap *heap = thread_enter();
+    heap_collect(heap);
+    if (force) {
+        purge_all(0);
+    } else {
+        global_tick(os_now_ms());
+    }
+    thread_leave(heap);
+}
+
+int mw_malloc_trim(size_t pad)
+{
+    struct heap *heap = thread_enter();
+    heap_collect(heap);
+    size_t purged = purge_all(pad >> os_page_shift);
+    thread_leave(heap);
+    return purged != 0;
+}
+
+int mw_mallopt(int param, int value)
+{
+    process_init();
+    switch (param) {
+    case M_TRIM_THRESHOLD:
+        /* How much free memory may stay at the top of the heap: here time decides. -1 means never,
+         * in glibc and here. */
+        if (value == -1) {
+            option_set(OPTION_dirty_decay_ms, -1);
+        }
+        return 1;
+    case M_PERTURB:
+        /* New and freed blocks are filled, with our own bytes: what counts is that they are not
+         * what they were. */
+        option_set(OPTION_junk, value != 0);
+        if (value != 0) {
+            thread_stay_slow();
+        }
+        return 1;
+    case M_ARENA_MAX:
+        /* Bounds the arenas that are still to be made. */
+        return value >= 0 && thread_limit_arenas((unsigned)value);
+    case M_MMAP_THRESHOLD:
+    case M_MMAP_MAX:
+    case M_TOP_PAD:
+    case M_ARENA_TEST:
+    case M_CHECK_ACTION:
+    case M_MXFAST:
+        return 1; /* says how glibc's own structures are cut: nothing here corresponds to it */
+    default:
+        return 0;
+    }
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#include "decay.h"
+
+#include <string.h>
+
+/* The curve at step / DECAY_STEPS, as a fraction of 2^16. */
+static uint64_t decay_weight(uint64_t step)
+{
+    static_assert(DECAY_STEPS == 32, "the shift below is 5 * 5 - 16 bits");
+    return (step * step * step * (6 * step * step + 10240 - 480 * step)) >> 9;
+}
+
+static size_t decay_sum(const struct decay *decay)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < DECAY_STEPS; i++) {
+        sum += decay->backlog[i] * decay_weight(i);
+    }
+    return (size_t)(sum >> 16);
+}
+
+static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, size_t pages)
+{
+    if (total_ms < 0) {
+        return SIZE_MAX;
+    }
+    if (total_ms == 0) {
+        return 0;
+    }
+    uint64_t step_ms = (uint64_t)total_ms / DECAY_STEPS;
+    step_ms = step_ms != 0 ? step_ms : 1;
+    if (now_ms < decay->step_ms_began + step_ms) {
+        return SIZE_MAX;
+    }
+    uint64_t steps = (now_ms - decay->step_ms_began) / step_ms;
+    decay->step_ms_began += steps * step_ms;
+
+    size_t kept = steps < DECAY_STEPS ? DECAY_STEPS - (size_t)steps : 0; /* steps still in view */
+    memmove(decay->backlog, decay->backlog + (DECAY_STEPS - kept), kept * sizeof(size_t));
+    memset(decay->backlog + kept, 0, (DECAY_STEPS - kept) * sizeof(size_t));
+    /* What came since the last step counts as if it had come right after it: memory that was freed
+     * before a long rest is not kept for one more delay. */
+    size_t came = pages > decay->pages_before ? pages - decay->pages_before : 0;
+    if (kept > 0) {
+        decay->backlog[kept] = came;
+    }
+
+    size_t limit = decay_sum(decay);
+    decay->pages_before = pages < limit ? pages : limit;
+    return limit;
+}

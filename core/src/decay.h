@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How much free memory may stay: arithmetic only, no memory and no clock of its own.
+ *
+ * Pages that become free may stay for a given time. The time is cut into steps; `backlog` says how
+ * many pages came in each of the last steps, and a smooth curve (Perlin's 6x^5 - 15x^4 + 10x^3, as
+ * in jemalloc's decay) how many of them may still be there. So a burst is given back in many small
+ * portions, the later the larger the delay, and all of it when the time is over.
+ */
+#ifndef MALLOW_DECAY_H
+#define MALLOW_DECAY_H
+
+#include "check.h"
+
+#define DECAY_STEPS 32u
+
+struct decay {
+    uint64_t step_ms_began;      /* when the current step began */
+    size_t backlog[DECAY_STEPS]; /* pages that came in each step; the last is the current one */
+    size_t pages_before;         /* pages that stayed at the end of the last step */
+};
+
+/* Lets time pass until now_ms and returns how many of the `pages` free ones may stay; SIZE_MAX
+ * within a step. total_ms < 0 keeps all, 0 keeps none. The caller purges down to that. */
+static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, size_t pages);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Extents: runs of pages, each with a descriptor that lies in metadata. An extent is in one state:
+ *
+ *   ACTIVE    the program's (a slab or a large block)
+ *   CACHED    a large block that a heap keeps for its next use; counted as active
+ *   DIRTY     free, content left over, resident
+ *   MUZZY     free, given to the kernel by MADV_FREE, perhaps still resident
+ *   RETAINED  free, no memory behind it: reads as zero
+ *   MOVING    taken out of its set by a purge that runs without the lock
+ *   UNUSED    the descriptor describes nothing and waits in its arena's list
+ *
+ * Descriptors are never unmapped, so a stale pointer to one can be read and then recognised.
+ */
+#ifndef MALLOW_EXTENT_H
+#define MALLOW_EXTENT_H
+
+#include "atomic.h"
+#include "check.h"
+#include "list.h"
+#include "pagemap.h"
+
+struct heap;
+
+enum extent_state {
+    EXTENT_UNUSED, /* 0: also what pagemap_nothing() reads as */
+    EXTENT_ACTIVE,
+    EXTENT_CACHED,
+    EXTENT_DIRTY,
+    EXTENT_MUZZY,
+    EXTENT_RETAINED,
+    EXTENT_MOVING,
+};
+
+/* Whose list a slab is in, and who may touch its fields. */
+enum slab_place {
+    SLAB_NONE,    /* full: in no list, no owner */
+    SLAB_CURRENT, /* owner: its heap allocates from it */
+    SLAB_READY,   /* owner: in its heap's list of slabs with free slots */
+    SLAB_WAITING, /* owner: full not long ago; joins the ready ones after some more frees */
+    SLAB_SHARED,  /* no owner: in its arena's list; lock: arena */
+};
+
+/* The owner of what is no slab: never equal to a heap, and never taken over. */
+#define OWNER_NOT_A_SLAB ((struct heap *)-1)
+
+/* A free slot holds the link to the next one, and nothing else of ours. */
+struct slot {
+    struct slot *next;
+};
+
+/* The side of a descriptor that malloc and free use while the extent is a slab; one cache line.
+ *
+ *   used == left + bias == slots handed out: to the program, to the heap's list of the current
+ *           slab, or freed by other threads and not yet collected
+ *   carved - used == length of `local`        used <= carved <= capacity
+ */
+struct slab {
+    _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
+    struct slot *local;           /* owner thread */
+    uint32_t left;                /* owner thread: frees until something has to be done */
+    uint32_t bias;                /* owner thread */
+    uint32_t carved;              /* owner thread: slots that have been made */
+    uint32_t capacity;            /* const while a slab */
+    uint32_t slot_size;           /* const while a slab; 0: the extent is no slab */
+    uint32_t inverse;             /* const while a slab: see slab_index */
+    uint8_t class;                /* const while a slab */
+    uint8_t place;                /* owner thread, or lock: arena */
+    bool counted_empty;           /* owner thread: its bytes are in the heap's empty_bytes */
+};
+
+struct extent {
+    struct slab slab; /* first: the hit path reaches it without an offset */
+
+    uintptr_t start;                    /* const while active */
+    _Atomic uint32_t pages;             /* owner of the block; readers verify */
+    _Atomic uint8_t state;              /* lock: arena, or the owner of the block */
+    uint8_t arena;                      /* const while active */
+    bool is_huge;                       /* a mapping of its own, in no region; const while active */
+    bool is_zero;                       /* lock: arena: the pages read as zero */
+    struct region *region;              /* const while active; NULL if huge */
+    struct link link;                   /* lock: arena, or owner thread: LRU, heap's or arena's list */
+    union {
+        struct {
+            struct extent *left, *right; /* lock: arena: in a set's tree */
+        };
+        struct {
+            _Atomic uint64_t remote; /* atomic: see remote.h */
+        };
+    };
+    uint32_t stamp; /* lock: arena: when it became free, in decay steps */
+#if MW_SLOT_BITMAP
+    _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */
+#endif
+} __attribute__((aligned(CACHE_LINE)));
+
+static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line");
+static_assert(offsetof(struct extent, start) <= CACHE_LINE, "the hot side comes first");
+static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
+
+/* A block of address space from the OS that is cut into extents: 2 MiB aligned. */
+struct region {
+    struct region *next;
+    uintptr_t start;
+    size_t size;
+};
+
+ALWAYS_INLINE enum extent_state extent_state(struct extent *extent)
+{
+    return (enum extent_state)atomic_get(&extent->state);
+}
+
+ALWAYS_INLINE size_t extent_pages(struct extent *extent)
+{
+    return atomic_get(&extent->pages);
+}
+
+ALWAYS_INLINE size_t extent_size(struct extent *extent)
+{
+    return extent_pages(extent) << os_page_shift;
+}
+
+ALWAYS_INLINE uintptr_t extent_end(struct extent *extent)
+{
+    return extent->start + extent_size(extent);
+}
+
+ALWAYS_INLINE bool extent_is_slab(struct extent *extent)
+{
+    return extent->slab.slot_size != 0;
+}
+
+/* Sets the words of the first and the last granule: what neighbours and free look at. */
+static void extent_map_ends(struct extent *extent);
+static void extent_unmap_ends(struct extent *extent);
+
+/* Free extents of one state: a tree by (pages, address), so that the best fit at the lowest address
+ * is found in one descent, and a list from the oldest to the youngest. */
+struct extent_set {
+    struct extent *root; /* lock: arena */
+    struct link lru;     /* lock: arena; the oldest is first */
+    size_t pages;        /* lock: arena */
+    size_t count;        /* lock: arena */
+};
+
+static void extent_set_init(struct extent_set *set);
+static void extent_set_insert(struct extent_set *set, struct extent *extent);
+static void extent_set_remove(struct extent_set *set, struct extent *extent);
+
+/* The smallest extent of at least `pages`, the lowest of these; NULL if there is none. It stays in
+ * the set. */
+static struct extent *extent_set_fit(struct extent_set *set, size_t pages);
+static struct extent *extent_set_oldest(struct extent_set *set);
+
+#endif

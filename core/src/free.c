@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   mw_free    finds the slab, pushes to its local list     hit: the slab is this thread's
+ *     heap_slab_event   the slab's countdown ended
+ *     free_slow         NULL, large blocks, slabs of other threads or of nobody, misuse
+ */
+#include "alloc.h"
+
+static NOINLINE void free_slow(void *block, struct extent *extent);
+
+void mw_free(void *block)
+{
+    struct extent *extent = pagemap_find(block);
+    struct slab *slab = &extent->slab;
+    struct heap *heap = heap_self;
+    if (unlikely(atomic_get(&slab->owner) != heap)) {
+        free_slow(block, extent);
+        return;
+    }
+    harden_slot_freed(extent, block);
+    struct slot *slot = block;
+    slot->next = slab->local;
+    slab->local = slot;
+    if (unlikely(--slab->left == 0)) {
+        heap_slab_event(heap, extent);
+    }
+}
+
+/* --- Pointers that are not what free expects ---------------------------------------------------- */
+
+/* Ends the program unless the option `foreign` says otherwise. Returns the next allocator's
+ * function of that name, or NULL if the call is to be ignored. */
+static COLD void *foreign_function(const char *call, const void *block)
+{
+    switch (option(OPTION_foreign)) {
+    case FOREIGN_IGNORE:
+        return NULL;
+    case FOREIGN_NEXT: {
+        void *function = libc_next_symbol(call);
+        if (function != NULL) {
+            return function;
+        }
+        log_fatal("%s of %p, which mallow did not allocate, and there is no other allocator", call,
+                  block);
+    }
+    default:
+        log_fatal("%s of %p, which mallow did not allocate", call, block);
+    }
+}
+
+/* Ends the program if `block` is no block that it holds. Returns false if it is foreign. */
+static bool block_is_ours(const char *call, const void *block, struct extent *extent)
+{
+    enum extent_state state = extent_state(extent);
+    if (likely(state == EXTENT_ACTIVE)) {
+        if (extent_is_slab(extent)) {
+            if (unlikely(!slab_has_slot_at(extent, block))) {
+                harden_bad_free(extent, block);
+            }
+        } else if (unlikely((uintptr_t)block != extent->start)) {
+            log_fatal("%s of %p, which is %zu bytes inside a block of %zu bytes at %p", call, block,
+                      (uintptr_t)block - extent->start, extent_size(extent),
+                      (void *)extent->start);
+        }
+        return true;
+    }
+    if (extent == pagemap_nothing()) {
+        return false;
+    }
+    if ((uintptr_t)block == extent->start) {
+        log_fatal("double free of %p (%zu bytes or less)", block, extent_size(extent));
+    }
+    log_fatal("%s of %p, which is in free memory", call, block);
+}
+
+/* --- Slow path --------------------------------------------------------------------------------- */
+
+static void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    struct slab *slab = &extent->slab;
+    harden_slot_freed(extent, slot);
+    if (unlikely(atomic_get(&stay_slow)) && option(OPTION_junk)) {
+        memset(slot, FILL_FREE, slab->slot_size);
+    }
+    struct heap *owner = atomic_get(&slab->owner);
+    if (owner == NULL && slab_try_own(extent, heap)) {
+        heap_adopt(heap, extent);
+        owner = heap;
+    }
+    if (owner != heap) {
+        heap_free_remote(heap, extent, slot);
+        return;
+    }
+    slot->next = slab->local;
+    slab->local = slot;
+    if (--slab->left == 0) {
+        heap_slab_event(heap, extent);
+    }
+}
+
+static NOINLINE void free_slow(void *block, struct extent *extent)
+{
+    if (block == NULL) {
+        return;
+    }
+    if (unlikely(!block_is_ours("free", block, extent))) {
+        void (*next)(void *) = (void (*)(void *))foreign_function("free", block);
+        if (next != NULL) {
+            next(block);
+        }
+        return;
+    }
+    struct heap *heap = thread_enter();
+    if (extent_is_slab(extent)) {
+        free_slot(heap, extent, block);
+    } else {
+        heap_free_large(heap, extent);
+    }
+    thread_leave(heap);
+}
+
+void mw_cfree(void *block)
+{
+    mw_free(block);
+}
+
+/* Sizes are checked where that costs nothing on the way: in secure and debug builds. */
+static void check_free_size(const void *block, size_t size)
+{
+    if (MW_SLOT_BITMAP && block != NULL) {
+        size_t usable = mw_malloc_usable_size(block);
+        if (unlikely(usable != 0 && mw_malloc_good_size(size) > usable)) {
+            log_fatal("free of %p with a size of %zu bytes, but the block has %zu", block, size,
+                      usable);
+        }
+    }
+}
+
+void mw_free_sized(void *block, size_t size)
+{
+    check_free_size(block, size);
+    mw_free(block);
+}
+
+void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
+{
+    (void)alignment;
+    check_free_size(block, size);
+    mw_free(block);
+}
+
+/* --- Sizes -------------------------------------------------------------------------------------- */
+
+ALWAYS_INLINE size_t usable_size(struct extent *extent)
+{
+    return extent_is_slab(extent) ? extent->slab.slot_size : extent_size(extent);
+}
+
+size_t mw_malloc_usable_size(const void *block)
+{
+    struct extent *extent = pagemap_find(block);
+    return extent_state(extent) == EXTENT_ACTIVE ? usable_size(extent) : 0;
+}
+
+size_t mw_malloc_good_size(size_t size)
+{
+    process_init();
+    if (size <= SLOT_MAX) {
+        return class_size(class_of(size));
+    }
+    return size <= PTRDIFF_MAX ? align_up(size, os_page_size) : size;
+}
+
+/* --- Realloc ------------------------------------------------------------------------------------ */
+
+/* Whether a slot is kept for a new size: it fits and wastes less than half. */
+static bool slot_still_fits(struct extent *extent, size_t size)
+{
+    return size <= extent->slab.slot_size && (size > extent->slab.slot_size / 2 || size <= 16);
+}
+
+static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
+{
+    size_t old_size = usable_size(extent);
+    void *moved = mw_malloc(size);
+    if (moved == NULL) {
+        return NULL;
+    }
+    memcpy(moved, block, size_min(old_size, size));
+    mw_free(block);
+    return moved;
+}
+
+void *mw_realloc(void *block, size_t size)
+{
+    if (block == NULL) {
+        return mw_malloc(size);
+    }
+    struct extent *extent = pagemap_find(block);
+    if (unlikely(!block_is_ours("realloc", block, extent))) {
+        void *(*next)(void *, size_t) =
+            (void *(*)(void *, size_t))foreign_function("realloc", block);
+        return next != NULL ? next(block, size) : NULL;
+    }
+    if (size == 0) {
+        mw_free(block);
+        return NULL;
+    }
+    if (unlikely(size > PTRDIFF_MAX)) {
+        return alloc_failed();
+    }
+    if (extent_is_slab(extent)) {
+        harden_slot_resized(extent, block);
+        if (slot_still_fits(extent, size)) {
+            return block;
+        }
+    } else if (size > SLOT_MAX && large_try_resize(extent, size)) {
+        return (void *)extent->start;
+    }
+    return realloc_by_copy(block, extent, size);
+}
+
+void *mw_reallocarray(void *block, size_t count, size_t size)
+{
+    size_t bytes;
+    if (unlikely(__builtin_mul_overflow(count, size, &bytes))) {
+        return alloc_failed();
+    }
+    return mw_realloc(block, bytes);
+}

@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: MIT */
+#include "heap.h"
+
+#include "harden.h"
+
+/* Calls this far apart (ms) mean a program at rest, calls this close together a busy one. */
+#define TICK_SLOW_MS 50
+#define TICK_BUSY_MS 5
+#define TICK_COUNTDOWN 64u
+
+/* How often (ms) empty slabs and old cached blocks go back to the arenas, at the least. */
+#define SWEEP_MS 500
+
+/* Ready slabs that are looked at to find the fullest. */
+#define READY_TRIES 4u
+
+/* Free slots that a slab that was full must have before it is allocated from again: taking the slow
+ * path for each single slot costs more than these few slots. */
+#define WAITING_SLOTS 8u
+
+/* All heaps ever made; they are never freed. */
+static _Atomic(struct heap *) all_heaps;
+static _Atomic uint64_t last_global_tick_ms;
+static _Atomic uint32_t global_sweep;
+
+static void heap_init(struct heap *heap, struct arena *arena)
+{
+    heap->arena = arena;
+    heap->countdown = TICK_COUNTDOWN;
+    for (unsigned class = 0; class < CLASSES; class++) {
+        list_init(&heap->bins[class].ready);
+        list_init(&heap->bins[class].waiting);
+    }
+}
+
+static struct extent *slab_at(struct link *link)
+{
+    return container_of(link, struct extent, link);
+}
+
+/* --- The slow side of malloc ------------------------------------------------------------------ */
+
+static void heap_uncount_empty(struct heap *heap, struct extent *extent)
+{
+    if (extent->slab.counted_empty) {
+        extent->slab.counted_empty = false;
+        heap->empty_bytes -= extent_size(extent);
+    }
+}
+
+/* Takes the fullest of the first ready slabs; NULL if there is none. */
+static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
+{
+    struct extent *fullest = NULL;
+    struct link *at = bin->ready.next;
+    for (unsigned tries = 0; tries < READY_TRIES && at != &bin->ready; tries++, at = at->next) {
+        struct extent *extent = slab_at(at);
+        slab_absorb_remote(extent);
+        if (fullest == NULL || slab_used(extent) > slab_used(fullest)) {
+            fullest = extent;
+        }
+    }
+    if (fullest != NULL) {
+        list_remove(&fullest->link);
+        heap_uncount_empty(heap, fullest);
+    }
+    return fullest;
+}
+
+/* How many more frees make a slab that was full worth allocating from. */
+static uint32_t slab_frees_wanted(struct extent *extent)
+{
+    uint32_t wanted = extent->slab.capacity / 8;
+    return wanted < 1 ? 1 : wanted < WAITING_SLOTS ? wanted : WAITING_SLOTS;
+}
+
+static void heap_release_slab(struct heap *heap, struct extent *extent)
+{
+    heap->released_bytes += extent_size(extent);
+    slab_destroy(extent);
+}
+
+/* Keeps or gives back a slab that no slot of is used; it is in no list. */
+static void heap_keep_or_release(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    if (heap->empty_bytes + extent_size(extent) > HEAP_EMPTY_MAX) {
+        heap_release_slab(heap, extent);
+        return;
+    }
+    heap->empty_bytes += extent_size(extent);
+    slab->counted_empty = true;
+    slab->place = SLAB_READY;
+    list_push_back(&heap->bins[slab->class].ready, &extent->link);
+}
+
+/* Puts a slab that the heap owns, and that is in no list, where it belongs. */
+static void heap_place(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    struct bin *bin = &heap->bins[slab->class];
+    uint32_t used = slab_used(extent);
+    uint32_t available = slab->capacity - used;
+    uint32_t wanted = slab_frees_wanted(extent);
+    slab->left = used;
+    slab->bias = 0;
+    if (used == 0) {
+        heap_keep_or_release(heap, extent);
+    } else if (available >= wanted) {
+        slab->place = SLAB_READY;
+        list_push_back(&bin->ready, &extent->link);
+    } else {
+        slab->place = SLAB_WAITING;
+        slab->left = wanted - available < used ? wanted - available : used;
+        slab->bias = used - slab->left;
+        list_push_back(&bin->waiting, &extent->link);
+    }
+}
+
+static void heap_adopt(struct heap *heap, struct extent *extent)
+{
+    check(atomic_get(&extent->slab.owner) == heap);
+    if (extent->slab.place == SLAB_SHARED) {
+        slab_unshare(extent);
+    }
+    slab_absorb_remote(extent);
+    heap_place(heap, extent);
+}
+
+/* Gives up the current slab, all of whose slots are out. */
+static void heap_give_up_current(struct heap *heap, struct bin *bin)
+{
+    struct extent *extent = bin->current;
+    check(slab_is_full(extent) && extent->slab.local == NULL);
+    bin->current = NULL;
+    extent->slab.place = SLAB_NONE;
+    if (slab_disown(extent, heap)) {
+        heap_adopt(heap, extent);
+    }
+}
+
+/* Slabs that wait may have got slots from other threads, which nobody told us: looks at a few. */
+static void heap_look_at_waiting(struct heap *heap, struct bin *bin)
+{
+    for (unsigned tries = 0; tries < READY_TRIES && !list_is_empty(&bin->waiting); tries++) {
+        struct extent *extent = slab_at(bin->waiting.next);
+        list_remove(&extent->link);
+        slab_absorb_remote(extent);
+        heap_place(heap, extent);
+    }
+}
+
+static void heap_flush_outboxes(struct heap *heap);
+
+static struct extent *heap_take_shared(struct heap *heap, unsigned class)
+{
+    unsigned count = arena_count();
+    for (unsigned i = 0; i < count; i++) {
+        struct arena *arena = arena_at((heap->arena->index + i) % count);
+        struct extent *extent = slab_take_shared(arena, class, heap);
+        if (extent != NULL) {
+            slab_absorb_remote(extent);
+            uint32_t used = slab_used(extent);
+            extent->slab.left = used;
+            extent->slab.bias = 0;
+            return extent;
+        }
+    }
+    return NULL;
+}
+
+/* Frees what can be freed when the kernel gives no more memory. */
+static void heap_reclaim(struct heap *heap)
+{
+    heap_collect(heap);
+    for (struct heap *at = atomic_get_acquire(&all_heaps); at != NULL; at = at->next) {
+        heap_rob_cache(at, 0, true);
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
+        arena_purge(arena_at(i), 0);
+    }
+}
+
+static struct extent *heap_make_slab(struct heap *heap, unsigned class)
+{
+    struct bin *bin = &heap->bins[class];
+    size_t pages = class_slab_pages(class, bin->made);
+    struct extent *extent = slab_create(heap->arena, class, pages, heap);
+    if (extent == NULL) {
+        heap_reclaim(heap);
+        pages = class_slab_pages(class, 0);
+        unsigned count = arena_count();
+        for (unsigned i = 0; i < count && extent == NULL; i++) {
+            struct arena *arena = arena_at((heap->arena->index + i) % count);
+            extent = slab_create(arena, class, pages, heap);
+        }
+    }
+    bin->made += bin->made < 16;
+    return extent;
+}
+
+/* A slab to allocate from next, in no list. */
+static struct extent *heap_next_slab(struct heap *heap, unsigned class)
+{
+    struct bin *bin = &heap->bins[class];
+    struct extent *extent = heap_take_ready(heap, bin);
+    if (extent == NULL) {
+        heap_look_at_waiting(heap, bin);
+        extent = heap_take_ready(heap, bin);
+    }
+    if (extent == NULL) {
+        heap_flush_outboxes(heap);
+        extent = heap_take_shared(heap, class);
+    }
+    return extent != NULL ? extent : heap_make_slab(heap, class);
+}
+
+static struct slot *heap_refill(struct heap *heap, unsigned class)
+{
+    struct bin *bin = &heap->bins[class];
+    heap_tick(heap);
+    for (;;) {
+        struct extent *extent = bin->current;
+        if (extent == NULL) {
+            extent = heap_next_slab(heap, class);
+            if (extent == NULL) {
+                return NULL;
+            }
+            extent->slab.place = SLAB_CURRENT;
+            bin->current = extent;
+        }
+        if (extent->slab.local != NULL) {
+            return heap_take_local(heap, extent);
+        }
+        uint32_t count;
+        struct slot *list = slab_collect_remote(extent, &count);
+        if (list == NULL && extent->slab.carved < extent->slab.capacity) {
+            list = slab_carve(extent, heap->is_slow);
+        }
+        if (list != NULL) {
+            heap->free[class] = list->next;
+            return list;
+        }
+        heap_give_up_current(heap, bin);
+    }
+}
+
+/* --- The slow side of free -------------------------------------------------------------------- */
+
+/* Brings the hit path's list of a class back to the slab that it came from. */
+static void heap_return_list(struct heap *heap, unsigned class)
+{
+    struct slot *list = heap->free[class];
+    if (list == NULL) {
+        return;
+    }
+    struct slab *slab = &heap->bins[class].current->slab;
+    uint32_t count = 1;
+    struct slot *tail = list;
+    while (tail->next != NULL) {
+        tail = tail->next;
+        count++;
+    }
+    tail->next = slab->local;
+    slab->local = list;
+    slab->left -= count;
+    heap->free[class] = NULL;
+}
+
+static void heap_cut_lists(struct heap *heap)
+{
+    heap->released_bytes = 0;
+    heap->countdown = 1;
+    for (unsigned class = 0; class < CLASSES; class++) {
+        heap_return_list(heap, class);
+    }
+}
+
+static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
+{
+    if (extent->slab.place == SLAB_CURRENT) {
+        return; /* empty, but the next malloc will want it */
+    }
+    check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
+    list_remove(&extent->link);
+    heap_place(heap, extent);
+    if (heap->released_bytes >= HEAP_CUT_BYTES) {
+        heap_cut_lists(heap);
+    }
+}
+
+static void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
+{
+    struct extent *extent = outbox->slab;
+    outbox->slab = NULL;
+    if (!slab_push_remote(extent, outbox->head, outbox->tail, outbox->count)) {
+        return;
+    }
+    /* The slots were the first: if the slab has lost its owner meanwhile, nobody would look. By
+     * now it may also be another slab, or none; then it has an owner that is not NULL, or is as
+     * good to take as any. */
+    if (atomic_get_ordered(&extent->slab.owner) == NULL && slab_try_own(extent, heap)) {
+        heap_adopt(heap, extent);
+    }
+}
+
+static void heap_flush_outboxes(struct heap *heap)
+{
+    for (unsigned i = 0; i < OUTBOXES; i++) {
+        if (heap->outboxes[i].slab != NULL) {
+            heap_flush_outbox(heap, &heap->outboxes[i]);
+        }
+    }
+}
+
+static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    struct outbox *outbox = &heap->outboxes[((uintptr_t)extent / sizeof *extent) % OUTBOXES];
+    if (outbox->slab != extent) {
+        if (outbox->slab != NULL) {
+            heap_flush_outbox(heap, outbox);
+        }
+        *outbox = (struct outbox){extent, slot, slot, 1};
+    } else {
+        slot->next = outbox->head;
+        outbox->head = slot;
+        outbox->count++;
+    }
+    if (outbox->count >= OUTBOX_BATCH) {
+        heap_flush_outbox(heap, outbox);
+    }
+    if (unlikely(--heap->countdown == 0)) {
+        heap_tick(heap);
+    }
+}
+
+/* --- Large blocks ----------------------------------------------------------------------------- */
+
+static struct extent *heap_take_cached(struct heap *heap, size_t pages)
+{
+    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
+        struct cached_block *block = &heap->cache[i];
+        if (atomic_get(&block->pages) != pages) {
+            continue;
+        }
+        struct extent *extent = atomic_swap(&block->extent, NULL); /* pairs with heap_free_large */
+        atomic_set(&block->pages, 0);
+        heap->cache_bytes -= pages << os_page_shift;
+        if (extent != NULL) {
+            check(extent_pages(extent) == pages);
+            atomic_set(&extent->state, EXTENT_ACTIVE);
+            return extent;
+        }
+    }
+    return NULL;
+}
+
+static void cached_block_release(struct cached_block *block)
+{
+    struct extent *extent = atomic_swap(&block->extent, NULL); /* pairs with heap_free_large */
+    if (extent != NULL) {
+        atomic_set(&extent->state, EXTENT_ACTIVE);
+        arena_free(arena_of(extent), extent);
+    }
+}
+
+static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all)
+{
+    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
+        struct cached_block *block = &heap->cache[i];
+        if (atomic_get(&block->extent) != NULL && (all || atomic_get(&block->sweep) != sweep)) {
+            cached_block_release(block);
+        }
+    }
+}
+
+static void heap_flush_cache(struct heap *heap)
+{
+    heap_rob_cache(heap, 0, true);
+    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
+        atomic_set(&heap->cache[i].pages, 0);
+    }
+    heap->cache_bytes = 0;
+}
+
+static struct extent *heap_alloc_large(struct heap *heap, size_t pages, size_t alignment)
+{
+    if (unlikely(--heap->countdown == 0)) {
+        heap_tick(heap);
+    }
+    struct extent *extent = NULL;
+    if (alignment <= os_page_size) {
+        alignment = os_page_size;
+        extent = heap_take_cached(heap, pages);
+        if (extent != NULL) {
+            extent->is_zero = false;
+            return extent;
+        }
+    }
+    heap_tick(heap);
+    /* Blocks of other sizes that the heap keeps come before memory that is not resident. */
+    if (heap->cache_bytes >= pages << os_page_shift) {
+        extent = arena_alloc_dirty(heap->arena, pages, alignment);
+        if (extent == NULL) {
+            heap_flush_cache(heap);
+        }
+    }
+    if (extent == NULL) {
+        extent = arena_alloc(heap->arena, pages, alignment);
+    }
+    if (extent == NULL) {
+        heap_reclaim(heap);
+        unsigned count = arena_count();
+        for (unsigned i = 0; i < count && extent == NULL; i++) {
+            extent = arena_alloc(arena_at((heap->arena->index + i) % count), pages, alignment);
+        }
+    }
+    return extent;
+}
+
+static void heap_free_large(struct heap *heap, struct extent *extent)
+{
+    size_t size = extent_size(extent);
+    if (unlikely(--heap->countdown == 0)) {
+        heap_tick(heap);
+    }
+    if (size <= CACHE_BLOCK_MAX && !heap->is_slow && option(OPTION_dirty_decay_ms) != 0) {
+        if (heap->cache_bytes + size > CACHE_MAX) {
+            heap_flush_cache(heap);
+        }
+        for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
+            struct cached_block *block = &heap->cache[i];
+            if (atomic_get(&block->extent) != NULL) {
+                continue;
+            }
+            /* Stale when somebody robbed the block. */
+            heap->cache_bytes -= (size_t)atomic_get(&block->pages) << os_page_shift;
+            heap->cache_bytes += size;
+            atomic_set(&extent->state, EXTENT_CACHED);
+            atomic_set(&block->pages, (uint32_t)extent_pages(extent));
+            atomic_set(&block->sweep, atomic_get(&global_sweep));
+            atomic_set_release(&block->extent, extent); /* pairs with heap_take_cached */
+            return;
+        }
+    }
+    arena_free(arena_of(extent), extent);
+}
+
+/* --- Time ------------------------------------------------------------------------------------- */
+
+/* Gives back the slabs without used slots, the current ones too if nothing of them is in use. */
+static void heap_release_empty(struct heap *heap)
+{
+    for (unsigned class = 0; class < CLASSES; class++) {
+        struct bin *bin = &heap->bins[class];
+        struct link *at = bin->ready.next;
+        while (at != &bin->ready) {
+            struct extent *extent = slab_at(at);
+            at = at->next;
+            slab_absorb_remote(extent);
+            if (slab_used(extent) == 0) {
+                list_remove(&extent->link);
+                heap_uncount_empty(heap, extent);
+                slab_destroy(extent);
+            }
+        }
+        at = bin->waiting.next;
+        while (at != &bin->waiting) {
+            struct extent *extent = slab_at(at);
+            at = at->next;
+            if (atomic_get(&extent->remote) != 0) {
+                list_remove(&extent->link);
+                slab_absorb_remote(extent);
+                heap_place(heap, extent);
+            }
+        }
+        if (bin->current != NULL) {
+            heap_return_list(heap, class);
+            slab_absorb_remote(bin->current);
+            if (slab_used(bin->current) == 0) {
+                slab_destroy(bin->current);
+                bin->current = NULL;
+            }
+        }
+    }
+}
+
+/* The part of a tick that concerns all threads; one of them does it. */
+static void global_tick(uint64_t now_ms)
+{
+    uint64_t last = atomic_get(&last_global_tick_ms);
+    if (now_ms < last + 10 || !atomic_replace(&last_global_tick_ms, &last, now_ms)) {
+        return;
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
+        arena_tick(arena_at(i), now_ms);
+    }
+}
+
+static void heap_sweep(struct heap *heap, uint64_t now_ms)
+{
+    heap->sweep_ms = now_ms;
+    heap_flush_outboxes(heap);
+    heap_release_empty(heap);
+    uint32_t sweep = atomic_get(&global_sweep);
+    for (struct heap *at = atomic_get_acquire(&all_heaps); at != NULL; at = at->next) {
+        heap_rob_cache(at, sweep, false);
+    }
+    atomic_set(&global_sweep, sweep + 1);
+}
+
+static void heap_tick(struct heap *heap)
+{
+    uint64_t now_ms = os_now_ms();
+    uint64_t elapsed = now_ms - heap->tick_ms;
+    heap->tick_ms = now_ms;
+    if (elapsed >= TICK_SLOW_MS) {
+        heap->is_slow = true;
+    } else if (elapsed < TICK_BUSY_MS) {
+        heap->is_slow = false;
+    }
+    heap->countdown = heap->is_slow ? 1 : TICK_COUNTDOWN;
+    if (elapsed == 0) {
+        return;
+    }
+    long decay_ms = option(OPTION_dirty_decay_ms);
+    uint64_t sweep_ms = decay_ms < 0 ? UINT64_MAX : size_min(SWEEP_MS, (size_t)decay_ms / 4 + 1);
+    if (now_ms - heap->sweep_ms >= sweep_ms) {
+        heap_sweep(heap, now_ms);
+    }
+    global_tick(now_ms);
+}
+
+/* --- Start and end ---------------------------------------------------------------------------- */
+
+static void heap_collect(struct heap *heap)
+{
+    heap_flush_outboxes(heap);
+    heap_flush_cache(heap);
+    heap_release_empty(heap);
+}
+
+/* Gives up one slab that is in no list of the heap. */
+static void heap_abandon_slab(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    do {
+        if (slab->place == SLAB_SHARED) {
+            slab_unshare(extent);
+        }
+        slab_absorb_remote(extent);
+        uint32_t used = slab_used(extent);
+        slab->left = used;
+        slab->bias = 0;
+        slab->place = SLAB_NONE;
+        if (used == 0) {
+            slab_destroy(extent);
+            return;
+        }
+        if (used < slab->capacity) {
+            slab_share(extent, heap);
+        }
+    } while (slab_disown(extent, heap));
+}
+
+static void heap_abandon(struct heap *heap)
+{
+    heap_flush_outboxes(heap);
+    heap_flush_cache(heap);
+    for (unsigned class = 0; class < CLASSES; class++) {
+        struct bin *bin = &heap->bins[class];
+        if (bin->current != NULL) {
+            heap_return_list(heap, class);
+            struct extent *extent = bin->current;
+            bin->current = NULL;
+            heap_abandon_slab(heap, extent);
+        }
+        struct link *lists[] = {&bin->ready, &bin->waiting};
+        for (unsigned i = 0; i < array_count(lists); i++) {
+            while (!list_is_empty(lists[i])) {
+                struct extent *extent = slab_at(lists[i]->next);
+                list_remove(&extent->link);
+                heap_uncount_empty(heap, extent);
+                heap_abandon_slab(heap, extent);
+            }
+        }
+        bin->made = 0;
+    }
+    check(heap->empty_bytes == 0);
+}
+
+/* --- Validity --------------------------------------------------------------------------------- */
+
+static bool heap_list_is_valid(struct heap *heap, struct link *list, enum slab_place place)
+{
+    for (struct link *at = list->next; at != list; at = at->next) {
+        struct extent *extent = slab_at(at);
+        require(at->next->prev == at);
+        require(slab_is_valid(extent) && extent->slab.place == place);
+        require(atomic_get(&extent->slab.owner) == heap);
+    }
+    return true;
+}
+
+static bool heap_check(struct heap *heap)
+{
+    for (unsigned class = 0; class < CLASSES; class++) {
+        struct bin *bin = &heap->bins[class];
+        require(bin->current != NULL || heap->free[class] == NULL);
+        if (bin->current != NULL) {
+            require(slab_is_valid(bin->current) && bin->current->slab.place == SLAB_CURRENT);
+            require(bin->current->slab.class == class);
+            for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot->next) {
+                require(slab_has_slot_at(bin->current, slot));
+            }
+        }
+        require(heap_list_is_valid(heap, &bin->ready, SLAB_READY));
+        require(heap_list_is_valid(heap, &bin->waiting, SLAB_WAITING));
+    }
+    return true;
+}

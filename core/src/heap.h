@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Heaps: what a thread allocates from. A heap belongs to one thread at a time; only that thread
+ * touches it, except `cache`, which others may rob of blocks that lie there too long.
+ *
+ *   malloc pops free[class]           -> empty: heap_refill
+ *   free   pushes to the slab's list  -> its countdown ends: heap_slab_event
+ *                                     -> somebody else's slab: free_slow, remote.h
+ *
+ * free[class] holds slots of bins[class].current and of no other slab.
+ */
+#ifndef MALLOW_HEAP_H
+#define MALLOW_HEAP_H
+
+#include "large.h"
+#include "slab.h"
+
+/* Slots that another heap's slab gets in one atomic operation. */
+#define OUTBOX_BATCH 32u
+#define OUTBOXES 8u
+
+/* Large blocks that a heap keeps for its next request of the same size. */
+#define CACHE_BLOCKS 4u
+#define CACHE_BLOCK_MAX (8 * MiB)
+#define CACHE_MAX (16 * MiB)
+
+/* Bytes of empty slabs that a heap keeps, so that a program that goes up and down by a few slabs
+ * does not make and destroy them all the time. */
+#define HEAP_EMPTY_MAX (512 * KiB)
+
+/* After so many bytes of slabs given back, the lists that malloc pops are cut, so that the next
+ * call, whatever it is, comes to where decay runs. */
+#define HEAP_CUT_BYTES (1 * MiB)
+
+struct bin {
+    struct extent *current; /* allocated from; NULL at first */
+    struct link ready;      /* slabs with free slots */
+    struct link waiting;    /* slabs with too few of them yet */
+    uint32_t made;          /* slabs made so far: the next one is larger */
+};
+
+/* Slots of one slab of another heap, on their way there. */
+struct outbox {
+    struct extent *slab; /* NULL: empty */
+    struct slot *head;
+    struct slot *tail;
+    uint32_t count;
+};
+
+struct cached_block {
+    _Atomic(struct extent *) extent; /* atomic: put by the owner, taken by anybody */
+    _Atomic uint32_t pages;          /* owner thread: what to look for; may be out of date */
+    _Atomic uint32_t sweep;          /* the sweep during which it was put */
+};
+
+struct heap {
+    struct slot *free[CLASSES]; /* the hit path's lists */
+    uint32_t countdown;         /* slow events until the clock is read */
+    bool is_slow;               /* the program calls rarely: every call reads the clock */
+    struct bin bins[CLASSES];
+    struct outbox outboxes[OUTBOXES];
+    struct cached_block cache[CACHE_BLOCKS];
+    struct arena *arena;
+    size_t cache_bytes;    /* about what `cache` holds */
+    size_t empty_bytes;    /* in slabs without used slots */
+    size_t released_bytes; /* in slabs given back since the lists were cut */
+    uint64_t tick_ms;      /* when the clock was read last */
+    uint64_t sweep_ms;     /* when empty slabs were given back last */
+    unsigned exit_rounds;  /* how often the end of the thread was put off */
+    struct heap *next;     /* const: all heaps ever made */
+    struct heap *next_idle; /* lock: heaps */
+};
+
+static void heap_init(struct heap *heap, struct arena *arena);
+
+/* A slot of a class when the heap's list of it is empty; NULL if out of memory. */
+static struct slot *heap_refill(struct heap *heap, unsigned class);
+
+/* The same if the current slab has local slots, which is the common case: hands them all to the hit
+ * path's list, or, in a program that calls rarely, one. */
+ALWAYS_INLINE struct slot *heap_take_local(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    struct slot *slot = slab->local;
+    if (unlikely(heap->is_slow)) {
+        slab->local = slot->next;
+        slab->left++;
+        return slot;
+    }
+    slab->local = NULL;
+    slab->left = slab->carved;
+    heap->free[slab->class] = slot->next;
+    return slot;
+}
+
+/* The countdown of a slab that the heap owns has ended. */
+static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent);
+
+/* Puts a slab that the heap has just become the owner of where it belongs. */
+static void heap_adopt(struct heap *heap, struct extent *extent);
+
+/* Frees a slot into a slab that the heap does not own. */
+static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot);
+
+/* A large block. `alignment` is a power of two. NULL if out of memory. */
+static struct extent *heap_alloc_large(struct heap *heap, size_t pages, size_t alignment);
+static void heap_free_large(struct heap *heap, struct extent *extent);
+
+/* Gives everything back that the program does not hold: slabs, cached blocks, frees on their way.
+ * The heap can be used on. */
+static void heap_collect(struct heap *heap);
+
+/* Gives up all slabs, for the thread ends. */
+static void heap_abandon(struct heap *heap);
+
+/* Takes cached blocks that were put before the last sweep, or all, back to the arenas. Any thread. */
+static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all);
+
+/* Lets time pass: decay of the arenas, sweeps. Any heap of the calling thread. */
+static void heap_tick(struct heap *heap);
+
+static bool heap_check(struct heap *heap);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock.h"
+
+/* How often to look before asking the kernel to wait: about the length of our critical sections. */
+#define LOCK_SPINS 100
+
+#if MW_CHECK_LEVEL >= 2
+/* A bit per rank that this thread holds, and how many arenas (fork holds them all). */
+static THREAD_LOCAL uint32_t locks_held;
+#endif
+
+static void lock_note_taken(struct lock *lock)
+{
+#if MW_CHECK_LEVEL >= 2
+    bool may_repeat = lock->rank == LOCK_ARENA || lock->rank == LOCK_POOL;
+    uint32_t not_above = lock->rank + may_repeat;
+    check((locks_held >> not_above) == 0);
+    locks_held |= (uint32_t)1 << lock->rank;
+#else
+    (void)lock;
+#endif
+}
+
+static void lock_note_released(struct lock *lock)
+{
+#if MW_CHECK_LEVEL >= 2
+    locks_held &= ~((uint32_t)1 << lock->rank);
+#else
+    (void)lock;
+#endif
+}
+
+static void lock_init(struct lock *lock, enum lock_rank rank)
+{
+    atomic_set(&lock->state, 0);
+    lock->rank = rank;
+}
+
+static bool lock_try_take(struct lock *lock)
+{
+    uint32_t expected = 0;
+    if (!atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
+                                                 memory_order_relaxed)) {
+        return false;
+    }
+    lock_note_taken(lock);
+    return true;
+}
+
+static NOINLINE void lock_wait(struct lock *lock)
+{
+    for (int spin = 0; spin < LOCK_SPINS; spin++) {
+        uint32_t expected = 0;
+        if (atomic_get(&lock->state) == 0 &&
+            atomic_compare_exchange_weak_explicit(&lock->state, &expected, 1, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+            return;
+        }
+        cpu_relax();
+    }
+    while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0) {
+        os_wait(&lock->state, 2, 0);
+    }
+}
+
+static void lock_take(struct lock *lock)
+{
+    uint32_t expected = 0;
+    if (unlikely(!atomic_compare_exchange_strong_explicit(
+            &lock->state, &expected, 1, memory_order_acquire, memory_order_relaxed))) {
+        lock_wait(lock);
+    }
+    lock_note_taken(lock);
+}
+
+static void lock_release(struct lock *lock)
+{
+    lock_note_released(lock);
+    uint32_t was = atomic_exchange_explicit(&lock->state, 0, memory_order_release);
+    check(was != 0);
+    if (unlikely(was == 2)) {
+        os_wake_one(&lock->state);
+    }
+}
+
+static void lock_release_in_child(struct lock *lock)
+{
+    lock_note_released(lock);
+    atomic_set(&lock->state, 0);
+}

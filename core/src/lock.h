@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Locks of four bytes, on futexes. A lock has a rank; debug builds end the program when a thread
+ * takes a lock whose rank is not above every rank that it holds, so a deadlock cannot be written.
+ */
+#ifndef MALLOW_LOCK_H
+#define MALLOW_LOCK_H
+
+#include "atomic.h"
+#include "check.h"
+#include "os/os.h"
+
+/* The order in which locks may be taken, and in which fork takes them all. */
+enum lock_rank {
+    LOCK_PROCESS, /* start of the process, its options */
+    LOCK_HEAPS,   /* the list of heaps */
+    LOCK_SHARED,  /* the heap of threads that have none of their own */
+    LOCK_POOL,    /* the shared slabs of an arena; fork takes several, by index */
+    LOCK_ARENA,   /* one arena; fork takes several, by index */
+    LOCK_META,    /* metadata pages */
+    LOCK_RANKS
+};
+
+struct lock {
+    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and waited for */
+    uint32_t rank;
+};
+
+#define LOCK_INITIALIZER(lock_rank) {0, lock_rank}
+
+static void lock_init(struct lock *lock, enum lock_rank rank);
+static void lock_take(struct lock *lock);
+static bool lock_try_take(struct lock *lock);
+static void lock_release(struct lock *lock);
+
+/* In the child of a fork, for a lock that the parent's forking thread held: the waiters that it
+ * may name do not exist here. */
+static void lock_release_in_child(struct lock *lock);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The one translation unit of the allocator. The order of these lines is the order of the layers:
+ * a file may use what stands above it and nothing that stands below.
+ */
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* mremap, MAP_ANONYMOUS, RTLD_NEXT */
+#endif
+
+/* layer 0: base */
+#include "base.h"
+#include "config.h"
+#include "atomic.h"
+#include "list.h"
+#include "check.h"
+
+/* layer 1: os */
+#include "os/os.h"
+#include "os/linux.c"
+#include "os/libc.c"
+#include "lock.c"
+#include "log.c"
+
+/* layer 2: settings */
+#include "options.c"
+
+/* layer 3: memory */
+#include "meta.c"
+#include "pagemap.c"
+#include "extent.c"
+#include "decay.c"
+
+/* layer 4: arena */
+#include "arena.c"
+
+/* layer 5: slots */
+#include "sizeclass.c"
+#include "slab.c"
+#include "harden.c"
+#include "large.c"
+
+/* layer 6: thread */
+#include "heap.c"
+#include "thread.c"
+
+/* layer 7: paths */
+#include "alloc.c"
+#include "free.c"
+
+/* layer 8: insight */
+#include "report.c"
+#include "verify.c"
+#include "control.c"
+
+/* layer 9: entry */
+#if MW_EXPORT_LIBC
+#include "shim_libc.c"
+#include "shim_cxx.c"
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#include "meta.h"
+
+/* Small, so that a small program pays little; growth is amortised by the chunk after the first. */
+#define META_CHUNK (64 * KiB)
+#define META_CHUNK_NEXT (512 * KiB)
+
+static struct {
+    struct lock lock;
+    char *next; /* lock: meta */
+    char *end;  /* lock: meta */
+    _Atomic size_t bytes;
+} meta = {.lock = LOCK_INITIALIZER(LOCK_META)};
+
+static size_t meta_bytes(void)
+{
+    return atomic_get(&meta.bytes);
+}
+
+static void meta_count_bytes(size_t size)
+{
+    atomic_add(&meta.bytes, size);
+}
+
+/* What is left of the old chunk is lost: less than one descriptor in practice. */
+static bool meta_add_chunk_locked(size_t size)
+{
+    size_t guard = MW_META_GUARD ? os_page_size : 0;
+    size_t wanted = atomic_get(&meta.bytes) == 0 ? META_CHUNK : META_CHUNK_NEXT;
+    size_t chunk = align_up(size_max(size, wanted), os_page_size);
+    char *start = os_map(NULL, chunk + 2 * guard);
+    if (start == NULL && chunk > align_up(size, os_page_size)) {
+        /* Perhaps there is room for the one object. */
+        chunk = align_up(size, os_page_size);
+        start = os_map(NULL, chunk + 2 * guard);
+    }
+    if (start == NULL) {
+        return false;
+    }
+    if (guard != 0 && !(os_protect(start, guard) && os_protect(start + guard + chunk, guard))) {
+        os_unmap(start, chunk + 2 * guard);
+        return false;
+    }
+    meta.next = start + guard;
+    meta.end = meta.next + chunk;
+    meta_count_bytes(chunk + 2 * guard);
+    return true;
+}
+
+static void *meta_alloc(size_t size)
+{
+    size = align_up(size, CACHE_LINE);
+    char *result = NULL;
+    lock_take(&meta.lock);
+    if ((size_t)(meta.end - meta.next) >= size || meta_add_chunk_locked(size)) {
+        result = meta.next;
+        meta.next += size;
+    }
+    lock_release(&meta.lock);
+    return result;
+}

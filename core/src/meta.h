@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory for Mallow's own data, never beside the program's: chunks from the OS, handed out once and
+ * never given back. Users keep free lists of their own. In secure and debug builds each chunk has a
+ * page without access on both sides.
+ */
+#ifndef MALLOW_META_H
+#define MALLOW_META_H
+
+#include "lock.h"
+
+/* Zeroed memory aligned to a cache line, or NULL. The result is never freed. */
+static void *meta_alloc(size_t size);
+
+/* Bytes of address space taken from the OS for metadata, page map included. */
+static size_t meta_bytes(void);
+static void meta_count_bytes(size_t size);
+
+#endif

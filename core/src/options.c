@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+#include "options.h"
+
+#include "atomic.h"
+
+#include <string.h>
+
+enum option_kind { KIND_BOOL, KIND_NUMBER, KIND_CHOICE };
+
+struct option_info {
+    const char *name;
+    enum option_kind kind;
+    long minimum;
+    long maximum;
+    const char *words; /* what may be written; for numbers their unit */
+};
+
+static const struct option_info option_infos[OPTION_COUNT] = {
+#define BOOL(name, value, help) {#name, KIND_BOOL, 0, 1, "false|true"},
+#define NUMBER(name, value, minimum, maximum, unit, help) {#name, KIND_NUMBER, minimum, maximum, unit},
+#define CHOICE(name, value, words, help) {#name, KIND_CHOICE, 0, 9, words},
+#include "options.def"
+#undef BOOL
+#undef NUMBER
+#undef CHOICE
+};
+
+static _Atomic long option_values[OPTION_COUNT] = {
+#define BOOL(name, value, help) value,
+#define NUMBER(name, value, minimum, maximum, unit, help) value,
+#define CHOICE(name, value, words, help) value,
+#include "options.def"
+#undef BOOL
+#undef NUMBER
+#undef CHOICE
+};
+
+/* Where each value comes from, for confirm_conf. */
+static const char *option_origins[OPTION_COUNT];
+
+static long option(enum option_id id)
+{
+    return atomic_get(&option_values[id]);
+}
+
+static void option_set(enum option_id id, long value)
+{
+    atomic_set(&option_values[id], value);
+}
+
+/* --- Parsing --------------------------------------------------------------------------------- */
+
+/* A piece of the text that is parsed. */
+struct word {
+    const char *start;
+    size_t length;
+};
+
+static bool word_is(struct word word, const char *string)
+{
+    return strlen(string) == word.length && memcmp(word.start, string, word.length) == 0;
+}
+
+/* Edit distance, of words up to 31 characters; longer ones are far from everything. */
+static unsigned word_distance(struct word word, const char *name)
+{
+    unsigned row[32];
+    size_t name_length = strlen(name);
+    if (word.length >= array_count(row) || name_length >= array_count(row)) {
+        return 99;
+    }
+    for (unsigned j = 0; j <= name_length; j++) {
+        row[j] = j;
+    }
+    for (unsigned i = 1; i <= word.length; i++) {
+        unsigned diagonal = row[0];
+        row[0] = i;
+        for (unsigned j = 1; j <= name_length; j++) {
+            unsigned substituted = diagonal + (word.start[i - 1] != name[j - 1]);
+            diagonal = row[j];
+            unsigned inserted = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = substituted < inserted ? substituted : inserted;
+        }
+    }
+    return row[name_length];
+}
+
+static const char *nearest_option(struct word key)
+{
+    unsigned best = 99;
+    const char *nearest = NULL;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        unsigned distance = word_distance(key, option_infos[i].name);
+        if (distance < best) {
+            best = distance;
+            nearest = option_infos[i].name;
+        }
+    }
+    return nearest;
+}
+
+/* A decimal number with an optional sign and one of the suffixes K, M, G. */
+static bool parse_number(struct word word, long *value)
+{
+    size_t at = 0;
+    bool negative = word.length > 0 && word.start[0] == '-';
+    at += negative;
+    if (at == word.length || word.length - at > 15) {
+        return false;
+    }
+    long number = 0;
+    for (; at < word.length && word.start[at] >= '0' && word.start[at] <= '9'; at++) {
+        number = number * 10 + (word.start[at] - '0');
+    }
+    if (at + 1 == word.length) {
+        unsigned shift = 0;
+        switch (word.start[at++] | 0x20) {
+        case 'k':
+            shift = 10;
+            break;
+        case 'm':
+            shift = 20;
+            break;
+        case 'g':
+            shift = 30;
+            break;
+        default:
+            return false;
+        }
+        if (__builtin_mul_overflow(number, (long)1 << shift, &number)) {
+            return false;
+        }
+    }
+    *value = negative ? -number : number;
+    return at == word.length;
+}
+
+/* The index of `word` among those in "a|b|c"; -1 if it is none of them. */
+static long word_index(struct word word, const char *words)
+{
+    for (long index = 0;; index++) {
+        const char *end = strchr(words, '|');
+        size_t length = end != NULL ? (size_t)(end - words) : strlen(words);
+        if (length == word.length && memcmp(words, word.start, length) == 0) {
+            return index;
+        }
+        if (end == NULL) {
+            return -1;
+        }
+        words = end + 1;
+    }
+}
+
+static bool parse_value(const struct option_info *info, struct word word, long *value)
+{
+    if (info->kind == KIND_NUMBER) {
+        return parse_number(word, value) && *value >= info->minimum && *value <= info->maximum;
+    }
+    *value = word_index(word, info->words);
+    return *value >= 0;
+}
+
+/* A copy that ends in 0, cut to what a message can show. */
+static const char *word_text(struct word word, char *buffer, size_t size)
+{
+    size_t length = size_min(word.length, size - 1);
+    memcpy(buffer, word.start, length);
+    buffer[length] = 0;
+    return buffer;
+}
+
+static bool apply_setting(struct word key, struct word word, const char *origin)
+{
+    char shown[64];
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const struct option_info *info = &option_infos[i];
+        if (!word_is(key, info->name)) {
+            continue;
+        }
+        long value;
+        if (parse_value(info, word, &value)) {
+            option_set((enum option_id)i, value);
+            option_origins[i] = origin;
+            return true;
+        }
+        word_text(word, shown, sizeof shown);
+        if (info->kind == KIND_NUMBER) {
+            log_warn("%s: %s takes a number from %ld to %ld (%s), not '%s'", origin, info->name,
+                     info->minimum, info->maximum, info->words, shown);
+        } else {
+            log_warn("%s: %s takes %s, not '%s'", origin, info->name, info->words, shown);
+        }
+        return false;
+    }
+    log_warn("%s: there is no option '%s'; the nearest name is '%s'", origin,
+             word_text(key, shown, sizeof shown), nearest_option(key));
+    return false;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static struct word word_trimmed(const char *start, const char *end)
+{
+    while (start < end && is_blank(*start)) {
+        start++;
+    }
+    while (end > start && is_blank(end[-1])) {
+        end--;
+    }
+    return (struct word){start, (size_t)(end - start)};
+}
+
+/* Applies each setting of a text; false if one was not understood. */
+static bool parse_settings(const char *text, const char *origin)
+{
+    bool all_good = true;
+    while (*text != 0) {
+        size_t length = strcspn(text, ",\n#");
+        struct word setting = word_trimmed(text, text + length);
+        const char *colon = memchr(setting.start, ':', setting.length);
+        if (colon != NULL) {
+            struct word key = word_trimmed(setting.start, colon);
+            struct word value = word_trimmed(colon + 1, setting.start + setting.length);
+            all_good &= apply_setting(key, value, origin);
+        } else if (setting.length > 0) {
+            char shown[64];
+            log_warn("%s: '%s' has no value; write key:value,key:value", origin,
+                     word_text(setting, shown, sizeof shown));
+            all_good = false;
+        }
+        text += length;
+        if (*text == '#') {
+            text += strcspn(text, "\n");
+        }
+        text += *text != 0;
+    }
+    return all_good;
+}
+
+/* --- Reading and reporting ------------------------------------------------------------------- */
+
+static void print_settings(void)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const struct option_info *info = &option_infos[i];
+        const char *origin = option_origins[i] != NULL ? option_origins[i] : "default";
+        long value = option((enum option_id)i);
+        if (info->kind == KIND_NUMBER) {
+            log_warn("%s:%ld (%s, from %s)", info->name, value, info->words, origin);
+            continue;
+        }
+        const char *word = info->words;
+        while (value-- > 0) {
+            word = strchr(word, '|') + 1;
+        }
+        char shown[64];
+        struct word chosen = {word, strcspn(word, "|")};
+        log_warn("%s:%s (from %s)", info->name, word_text(chosen, shown, sizeof shown), origin);
+    }
+}
+
+static void options_load(void)
+{
+    char buffer[4096];
+    bool all_good = true;
+    if (os_read_file("/etc/mallow.conf", buffer, sizeof buffer) > 0) {
+        all_good &= parse_settings(buffer, "/etc/mallow.conf");
+    }
+    const char *text = libc_getenv("MALLOW_CONF", buffer, sizeof buffer);
+    if (text != NULL) {
+        all_good &= parse_settings(text, "MALLOW_CONF");
+    }
+    if (!all_good && option(OPTION_abort_conf)) {
+        log_fatal("a setting was not understood, and abort_conf is on");
+    }
+    if (option(OPTION_confirm_conf)) {
+        print_settings();
+    }
+}

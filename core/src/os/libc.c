@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What Mallow needs of glibc and musl, and nothing else. Where the two differ, both names are
+ * weak in the shared object, and the one that exists is used.
+ */
+#include "os.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+extern char **environ;
+
+MAY_BE_MISSING int pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
+MAY_BE_MISSING int pthread_setspecific(pthread_key_t key, const void *value);
+MAY_BE_MISSING int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attr,
+                                  void *(*run)(void *), void *restrict argument);
+MAY_BE_MISSING int pthread_detach(pthread_t thread);
+
+/* glibc's pthread_atfork is a static function that calls the first; musl has only the second. */
+#if defined(__PIC__) && !defined(__PIE__)
+__attribute__((weak)) int __register_atfork(void (*before)(void), void (*in_parent)(void),
+                                            void (*in_child)(void), void *dso_handle);
+#endif
+MAY_BE_MISSING int pthread_atfork(void (*before)(void), void (*in_parent)(void),
+                                  void (*in_child)(void));
+
+/* In a static program the loader's functions may be missing, or only warn: never pull them in. */
+__attribute__((weak)) void *dlsym(void *handle, const char *name);
+
+static const char *libc_getenv(const char *name, char *buffer, size_t size)
+{
+    if (getauxval(AT_SECURE) != 0) {
+        return NULL;
+    }
+    size_t length = strlen(name);
+    if (environ != NULL) {
+        for (char **entry = environ; *entry != NULL; entry++) {
+            if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') {
+                return *entry + length + 1;
+            }
+        }
+        return NULL;
+    }
+    /* The loader allocates before the libc has set environ. */
+    long used = os_read_file("/proc/self/environ", buffer, size);
+    for (long at = 0; at < used; at += (long)strlen(buffer + at) + 1) {
+        if (strncmp(buffer + at, name, length) == 0 && buffer[at + (long)length] == '=') {
+            return buffer + at + length + 1;
+        }
+    }
+    return NULL;
+}
+
+static bool libc_watch_thread(void (*at_exit)(void *), void *argument)
+{
+    static pthread_key_t key;
+    static bool have_key; /* the first call comes from process_init, before there are threads */
+    if (pthread_key_create == NULL || pthread_setspecific == NULL) {
+        return false;
+    }
+    if (!have_key) {
+        have_key = pthread_key_create(&key, at_exit) == 0;
+    }
+    return have_key && pthread_setspecific(key, argument) == 0;
+}
+
+static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
+{
+#if defined(__PIC__) && !defined(__PIE__)
+    if (__register_atfork != NULL) {
+        /* A NULL handle: never unregistered, as this library is never unloaded. */
+        __register_atfork(before, in_parent, in_child, NULL);
+        return;
+    }
+#endif
+    if (pthread_atfork != NULL) {
+        pthread_atfork(before, in_parent, in_child);
+    }
+}
+
+static bool libc_start_thread(void *(*run)(void *))
+{
+    if (pthread_create == NULL || pthread_detach == NULL) {
+        return false;
+    }
+    pthread_t thread;
+    uint64_t old = os_set_signal_mask(UINT64_MAX);
+    bool started = pthread_create(&thread, NULL, run, NULL) == 0;
+    os_set_signal_mask(old);
+    if (started) {
+        pthread_detach(thread);
+    }
+    return started;
+}
+
+static void *libc_next_symbol(const char *name)
+{
+    return dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
+}
+
+static void libc_write_stream(void *stream, const char *text, size_t size)
+{
+    fwrite(text, 1, size, stream);
+}

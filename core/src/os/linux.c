@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Linux: raw system calls, so that errno stays untouched and no libc function that a program might
+ * have replaced is called.
+ */
+#include "os.h"
+#include "../atomic.h"
+#include "../check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#ifndef MADV_FREE
+#define MADV_FREE 8
+#endif
+
+#if MW_TEST_SYSCALLS
+static long test_syscall(long number, long a, long b, long c, long d, long e, long f);
+#define system_call test_syscall
+#else
+ALWAYS_INLINE long system_call(long number, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__x86_64__)
+    long result;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "memory");
+    return x0;
+#else
+#error "Mallow knows the system calls of x86-64 and aarch64"
+#endif
+}
+#endif
+
+/* The kernel answers -errno, and no valid address or count lies in that range. */
+ALWAYS_INLINE bool is_error(long result)
+{
+    return (unsigned long)result > -4096UL;
+}
+
+static void os_init(void)
+{
+    unsigned long size = getauxval(AT_PAGESZ);
+    os_page_size = size != 0 ? size : 4096;
+    os_page_shift = floor_log2(os_page_size);
+}
+
+/* --- Memory ---------------------------------------------------------------------------------- */
+
+static void *os_map(void *hint, size_t size)
+{
+    long address = system_call(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return is_error(address) ? NULL : (void *)address;
+}
+
+static void *os_map_aligned(void *hint, size_t size, size_t alignment)
+{
+    /* Most often the hint fits, and nothing has to be cut off. */
+    char *start = os_map(hint, size);
+    if (start == NULL || ((uintptr_t)start & (alignment - 1)) == 0) {
+        return start;
+    }
+    os_unmap(start, size);
+
+    size_t padded = size + alignment - os_page_size;
+    if (padded < size) {
+        return NULL;
+    }
+    start = os_map(NULL, padded);
+    if (start == NULL) {
+        return NULL;
+    }
+    char *aligned = (char *)align_up((uintptr_t)start, alignment);
+    if (aligned != start) {
+        os_unmap(start, (size_t)(aligned - start));
+    }
+    size_t behind = (size_t)(start + padded - (aligned + size));
+    if (behind != 0) {
+        os_unmap(aligned + size, behind);
+    }
+    return aligned;
+}
+
+static bool os_protect(void *start, size_t size)
+{
+    return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
+}
+
+static void os_unmap(void *start, size_t size)
+{
+    system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0);
+}
+
+static bool os_purge(void *start, size_t size)
+{
+    return !is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0));
+}
+
+static bool os_purge_lazy(void *start, size_t size)
+{
+    return !is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_FREE, 0, 0, 0));
+}
+
+static void *os_remap(void *start, size_t old_size, size_t new_size)
+{
+    long address = system_call(SYS_mremap, (long)start, (long)old_size, (long)new_size,
+                               MREMAP_MAYMOVE, 0, 0);
+    return is_error(address) ? NULL : (void *)address;
+}
+
+/* --- Time and waiting ------------------------------------------------------------------------ */
+
+MAY_BE_MISSING int clock_gettime(clockid_t clock, struct timespec *time);
+
+static uint64_t os_now_ms(void)
+{
+    struct timespec now = {0, 0};
+    /* The libc's function reads the clock without entering the kernel. */
+    if (clock_gettime != NULL) {
+        clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    } else {
+        system_call(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&now, 0, 0, 0, 0);
+    }
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms)
+{
+    struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
+    system_call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)expected,
+                timeout_ms != 0 ? (long)&timeout : 0, 0, 0);
+}
+
+static void os_wake_one(void *word)
+{
+    system_call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
+
+/* --- Files and the end ----------------------------------------------------------------------- */
+
+static uint64_t os_set_signal_mask(uint64_t mask)
+{
+    uint64_t old = 0;
+    system_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, (long)&old, sizeof mask, 0, 0);
+    return old;
+}
+
+static void os_write(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        long written = system_call(SYS_write, fd, (long)text, (long)size, 0, 0, 0);
+        if (written == -EINTR) {
+            continue;
+        }
+        if (is_error(written) || written == 0) {
+            return;
+        }
+        text += written;
+        size -= (size_t)written;
+    }
+}
+
+static long os_read_file(const char *path, char *buffer, size_t size)
+{
+    long fd = system_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (is_error(fd)) {
+        return -1;
+    }
+    size_t used = 0;
+    while (used < size - 1) {
+        long got = system_call(SYS_read, fd, (long)(buffer + used), (long)(size - 1 - used), 0, 0, 0);
+        if (got == -EINTR) {
+            continue;
+        }
+        if (is_error(got) || got == 0) {
+            break;
+        }
+        used += (size_t)got;
+    }
+    system_call(SYS_close, fd, 0, 0, 0, 0, 0);
+    buffer[used] = 0;
+    return (long)used;
+}
+
+_Noreturn static void os_abort(void)
+{
+    /* SIGABRT by hand: the libc's abort() may take locks and allocate. First as the program wants
+     * it (a handler may log), then with the default action, which cannot be refused. */
+    long pid = system_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    long tid = system_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    uint64_t abort_only = (uint64_t)1 << (SIGABRT - 1);
+    system_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&abort_only, 0, sizeof abort_only, 0, 0);
+    system_call(SYS_tgkill, pid, tid, SIGABRT, 0, 0, 0);
+    uint64_t default_action[4] = {0, 0, 0, 0};
+    system_call(SYS_rt_sigaction, SIGABRT, (long)default_action, 0, sizeof abort_only, 0, 0);
+    system_call(SYS_tgkill, pid, tid, SIGABRT, 0, 0, 0);
+    for (;;) {
+        system_call(SYS_exit_group, 127, 0, 0, 0, 0, 0);
+    }
+}
+
+/* --- CPUs ------------------------------------------------------------------------------------ */
+
+/* Parses a decimal number; moves *text behind it. */
+static uint64_t parse_decimal(const char **text)
+{
+    uint64_t value = 0;
+    while (**text >= '0' && **text <= '9') {
+        value = value * 10 + (uint64_t)(*(*text)++ - '0');
+    }
+    return value;
+}
+
+/* CPUs that a quota of `quota` microseconds in each `period` amounts to, rounded up; 0: no quota. */
+static unsigned quota_cpus(uint64_t quota, uint64_t period)
+{
+    return quota == 0 || period == 0 ? 0 : (unsigned)((quota + period - 1) / period);
+}
+
+/* The CPU quota as a container sees it: cgroup v2, else v1, at the root of its own hierarchy.
+ * 0 if there is none. */
+static unsigned cgroup_cpus(void)
+{
+    char text[64];
+    if (os_read_file("/sys/fs/cgroup/cpu.max", text, sizeof text) > 0) {
+        const char *at = text;
+        uint64_t quota = parse_decimal(&at); /* the word "max" parses as 0 */
+        at += *at == ' ';
+        return quota_cpus(quota, parse_decimal(&at));
+    }
+    if (os_read_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text) > 0) {
+        const char *at = text;
+        uint64_t quota = parse_decimal(&at); /* "-1" parses as 0 */
+        if (quota != 0 &&
+            os_read_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text) > 0) {
+            at = text;
+            return quota_cpus(quota, parse_decimal(&at));
+        }
+    }
+    return 0;
+}
+
+static unsigned os_cpu_count(void)
+{
+    uint64_t mask[16] = {0}; /* 1,024 CPUs, as in a libc's cpu_set_t */
+    long size = system_call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
+    unsigned count = 0;
+    for (size_t i = 0; !is_error(size) && i < array_count(mask); i++) {
+        for (uint64_t left = mask[i]; left != 0; left &= left - 1) {
+            count++;
+        }
+    }
+    unsigned quota = cgroup_cpus();
+    if (quota != 0 && quota < count) {
+        count = quota;
+    }
+    return count != 0 ? count : 1;
+}
+
+static unsigned os_cpu_current(void)
+{
+    unsigned cpu = 0;
+    long result = system_call(SYS_getcpu, (long)&cpu, 0, 0, 0, 0, 0);
+    return is_error(result) ? 0 : cpu;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contract with the kernel and with the two C libraries. Nothing above this layer makes a
+ * system call or names a function of a libc, except memcpy, memmove and memset.
+ *
+ * Sizes and addresses given to the mapping functions are multiples of the page size. Functions
+ * that may fail return NULL or false and leave errno alone.
+ */
+#ifndef MALLOW_OS_H
+#define MALLOW_OS_H
+
+#include "../base.h"
+
+/* --- Facts about the system, constant after os_init ------------------------------------------ */
+
+static size_t os_page_size;    /* bytes */
+static unsigned os_page_shift; /* log2 of it */
+
+static void os_init(void);
+
+/* CPUs that this process may use: its affinity and its cgroup's quota, whichever is less. */
+static unsigned os_cpu_count(void);
+
+/* The CPU that the caller runs on now; a hint. */
+static unsigned os_cpu_current(void);
+
+/* --- Memory ---------------------------------------------------------------------------------- */
+
+/* New zero pages, readable and writable, at `hint` if that is free. */
+static void *os_map(void *hint, size_t size);
+
+/* As os_map, at a multiple of `alignment` (a power of two). */
+static void *os_map_aligned(void *hint, size_t size, size_t alignment);
+
+/* Address space without access, for guard pages. */
+static bool os_protect(void *start, size_t size);
+
+static void os_unmap(void *start, size_t size);
+
+/* Gives the pages back at once; they read as zero afterwards. False if the kernel refused. */
+static bool os_purge(void *start, size_t size);
+
+/* Lets the kernel take the pages when it wants to; content undefined. False if not supported. */
+static bool os_purge_lazy(void *start, size_t size);
+
+/* Grows or shrinks a mapping, moving it if need be: page tables move, bytes do not. */
+static void *os_remap(void *start, size_t old_size, size_t new_size);
+
+/* --- Time, waiting, input and output --------------------------------------------------------- */
+
+/* Milliseconds of a clock that never runs backwards, with a resolution of a few of them. */
+static uint64_t os_now_ms(void);
+
+/* Sleeps while *word == expected, until a wake or, with timeout_ms != 0, at most that long. */
+static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms);
+static void os_wake_one(void *word);
+
+static void os_write(int fd, const char *text, size_t size);
+
+/* Reads at most size - 1 bytes of a file and ends them with 0. Returns the bytes read, -1 if the
+ * file cannot be opened. */
+static long os_read_file(const char *path, char *buffer, size_t size);
+
+_Noreturn static void os_abort(void);
+
+/* Sets which signals the calling thread does not take, a bit each, and returns the old set. */
+static uint64_t os_set_signal_mask(uint64_t mask);
+
+/* --- The C library --------------------------------------------------------------------------- */
+
+/* The value of an environment variable; NULL if unset, or if the program has more privileges than
+ * who started it. `buffer` may be used to hold it. */
+static const char *libc_getenv(const char *name, char *buffer, size_t size);
+
+/* Calls `at_exit` when the calling thread ends, however it ends. False if that is impossible. */
+static bool libc_watch_thread(void (*at_exit)(void *), void *argument);
+
+/* Calls the three functions around each fork() of this process. */
+static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
+
+/* Starts a detached thread that takes no signals. */
+static bool libc_start_thread(void *(*run)(void *));
+
+/* The next definition of a function behind this library's own; NULL if there is none. */
+static void *libc_next_symbol(const char *name);
+
+/* Writes text to a FILE * of the libc. */
+static void libc_write_stream(void *stream, const char *text, size_t size);
+
+#endif

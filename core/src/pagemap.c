@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#include "pagemap.h"
+
+#include "check.h"
+#include "meta.h"
+#include "os/os.h"
+
+#define PAGEMAP_LEAF_BYTES (PAGEMAP_LEAF_WORDS * sizeof(uintptr_t))
+
+/* Makes `leaf` the one for a root entry, unless another thread was faster. */
+static bool pagemap_install(size_t index, char *leaf)
+{
+    uintptr_t expected = 0;
+    /* pairs with pagemap_find */
+    if (!atomic_replace(&pagemap.root[index], &expected, (uintptr_t)(leaf - (char *)&pagemap))) {
+        return false;
+    }
+    meta_count_bytes(PAGEMAP_LEAF_BYTES);
+    return true;
+}
+
+static bool pagemap_cover(uintptr_t start, size_t size)
+{
+    if (start + size > ADDRESS_LIMIT || start + size < start) {
+        return false;
+    }
+    size_t last = (start + size - 1) >> PAGEMAP_ROOT_SHIFT;
+    for (size_t index = start >> PAGEMAP_ROOT_SHIFT; index <= last; index++) {
+        if (atomic_get(&pagemap.root[index]) != 0) {
+            continue;
+        }
+        char *leaf = os_map(NULL, PAGEMAP_LEAF_BYTES);
+        if (leaf == NULL) {
+            return false;
+        }
+        if (!pagemap_install(index, leaf)) {
+            os_unmap(leaf, PAGEMAP_LEAF_BYTES);
+        }
+    }
+    return true;
+}
+
+static bool pagemap_reserve_take(struct pagemap_reserve *reserve, size_t size)
+{
+    /* A range may touch one leaf more at each end. */
+    size_t bytes = ((size >> PAGEMAP_ROOT_SHIFT) + 2) * PAGEMAP_LEAF_BYTES;
+    reserve->next = os_map(NULL, bytes);
+    reserve->end = reserve->next + bytes;
+    return reserve->next != NULL;
+}
+
+static void pagemap_reserve_drop(struct pagemap_reserve *reserve)
+{
+    if (reserve->next != reserve->end) {
+        os_unmap(reserve->next, (size_t)(reserve->end - reserve->next));
+    }
+}
+
+static void pagemap_cover_reserved(uintptr_t start, size_t size, struct pagemap_reserve *reserve)
+{
+    size_t last = (start + size - 1) >> PAGEMAP_ROOT_SHIFT;
+    for (size_t index = start >> PAGEMAP_ROOT_SHIFT; index <= last; index++) {
+        if (atomic_get(&pagemap.root[index]) == 0 && pagemap_install(index, reserve->next)) {
+            reserve->next += PAGEMAP_LEAF_BYTES;
+        }
+    }
+}
+
+ALWAYS_INLINE _Atomic uintptr_t *pagemap_word(uintptr_t address)
+{
+    uintptr_t leaf = atomic_get_acquire(&pagemap.root[address >> PAGEMAP_ROOT_SHIFT]);
+    check(leaf != 0);
+    return (_Atomic uintptr_t *)((char *)&pagemap + leaf) +
+           ((address >> GRANULE_SHIFT) & (PAGEMAP_LEAF_WORDS - 1));
+}
+
+ALWAYS_INLINE uintptr_t pagemap_distance(struct extent *extent)
+{
+    return extent != NULL ? (uintptr_t)((char *)extent - (char *)&pagemap) : 0;
+}
+
+static void pagemap_set(uintptr_t address, struct extent *extent)
+{
+    atomic_set(pagemap_word(address), pagemap_distance(extent));
+}
+
+static void pagemap_set_range(uintptr_t start, size_t size, struct extent *extent)
+{
+    uintptr_t distance = pagemap_distance(extent);
+    for (uintptr_t at = start; at < start + size; at += GRANULE) {
+        atomic_set(pagemap_word(at), distance);
+    }
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Address to descriptor: the way in which free, realloc and malloc_usable_size learn what a pointer
+ * is. A radix tree of two levels, lock-free to read, a word per granule of 4 KiB:
+ *
+ *     address  | 47 ........ 30 | 29 ............ 12 | 11 .. 0 |
+ *                root index        leaf index          (inside the granule)
+ *
+ * Every link is stored as a distance from `pagemap` itself, and the first thing in `pagemap` is a
+ * leaf that stays all zero. So a missing root entry (distance 0) leads to that leaf, a missing word
+ * (distance 0) leads to a descriptor of zeros, which no heap owns: the look-up needs no branch, and
+ * unknown pointers leave the hit path at its one test of the owner.
+ *
+ * The granule is fixed, although pages may have 16 or 64 KiB, so that the hit path shifts by
+ * constants. Words of a page: the first granule and the last granule of every extent, all granules
+ * of a slab, and nothing else.
+ */
+#ifndef MALLOW_PAGEMAP_H
+#define MALLOW_PAGEMAP_H
+
+#include "atomic.h"
+#include "base.h"
+
+#define GRANULE_SHIFT 12
+#define GRANULE ((size_t)1 << GRANULE_SHIFT)
+#define PAGEMAP_LEAF_BITS 18
+#define PAGEMAP_ROOT_BITS 18
+#define PAGEMAP_LEAF_WORDS ((size_t)1 << PAGEMAP_LEAF_BITS)
+#define PAGEMAP_ROOT_SHIFT (GRANULE_SHIFT + PAGEMAP_LEAF_BITS)
+#define ADDRESS_LIMIT ((uintptr_t)1 << (PAGEMAP_ROOT_SHIFT + PAGEMAP_ROOT_BITS))
+
+struct extent;
+
+/* Only ever grows. Words are written by whoever owns the pages, or under the arena's lock. */
+static struct {
+    _Atomic uintptr_t zero_leaf[PAGEMAP_LEAF_WORDS]; /* const */
+    _Atomic uintptr_t root[(size_t)1 << PAGEMAP_ROOT_BITS];
+} pagemap __attribute__((aligned(4096)));
+
+/* The descriptor of the extent that holds `address`, or pagemap_nothing(). The top bits of the
+ * address are ignored. */
+ALWAYS_INLINE struct extent *pagemap_find(const void *address)
+{
+    char *base = (char *)&pagemap;
+    uintptr_t at = (uintptr_t)address;
+    size_t root_index = (at >> PAGEMAP_ROOT_SHIFT) & (((size_t)1 << PAGEMAP_ROOT_BITS) - 1);
+    size_t leaf_index = (at >> GRANULE_SHIFT) & (PAGEMAP_LEAF_WORDS - 1);
+    uintptr_t leaf = atomic_get_acquire(&pagemap.root[root_index]); /* pairs with pagemap_cover */
+    uintptr_t word = atomic_get((_Atomic uintptr_t *)(base + leaf) + leaf_index);
+    return (struct extent *)(base + word);
+}
+
+/* What pagemap_find says of memory that is not ours: a descriptor of zeros. */
+ALWAYS_INLINE struct extent *pagemap_nothing(void)
+{
+    return (struct extent *)(char *)&pagemap;
+}
+
+/* Makes the leaves for a range, so that setting words in it cannot fail. False if out of memory. */
+static bool pagemap_cover(uintptr_t start, size_t size);
+
+/* Leaves taken from the OS beforehand, for a caller who learns the range when it is too late to
+ * fail. */
+struct pagemap_reserve {
+    char *next;
+    char *end;
+};
+
+static bool pagemap_reserve_take(struct pagemap_reserve *reserve, size_t size);
+static void pagemap_reserve_drop(struct pagemap_reserve *reserve);
+
+/* pagemap_cover of at most the size that was reserved for: cannot fail. */
+static void pagemap_cover_reserved(uintptr_t start, size_t size, struct pagemap_reserve *reserve);
+
+/* Sets the word of one granule; NULL clears it. The range must be covered. */
+static void pagemap_set(uintptr_t address, struct extent *extent);
+
+/* Sets the words of all granules of a range. */
+static void pagemap_set_range(uintptr_t start, size_t size, struct extent *extent);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the heap holds, in numbers, gathered by walking over all extents when somebody asks: no
+ * counter is kept for it on any path. While other threads work the numbers are a moment's.
+ */
+#ifndef MALLOW_REPORT_H
+#define MALLOW_REPORT_H
+
+#include "alloc.h"
+
+/* Bytes unless the name says otherwise. */
+struct usage {
+    size_t region_bytes;    /* address space in regions */
+    size_t slab_bytes;      /* in slabs */
+    size_t slab_used_bytes; /* in slots that the program holds, or that a heap's list holds */
+    size_t free_slots;      /* count */
+    size_t large_bytes;     /* in large blocks, without huge ones */
+    size_t large_count;
+    size_t huge_bytes;
+    size_t huge_count;
+    size_t cached_bytes;    /* in large blocks that heaps keep */
+    size_t dirty_bytes;     /* free, resident; huge ones included */
+    size_t muzzy_bytes;
+    size_t retained_bytes;
+    size_t free_extents;    /* count */
+    size_t metadata_bytes;
+};
+
+/* Adds what one arena holds. */
+static void usage_add_arena(struct usage *usage, struct arena *arena);
+static struct usage usage_now(void);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Classes: the sizes that slots come in. 8, then multiples of 16 up to 128, then four per doubling
+ * up to SLOT_MAX: a slot is at most 25 % larger than what was asked for above 128 bytes. All but
+ * the first keep 16-byte alignment.
+ *
+ *     class   0   1   2   3  ...   8    9   10   11   12   13 ...    40
+ *     size    8  16  32  48  ... 128  160  192  224  256  320 ... 32768
+ */
+#ifndef MALLOW_SIZECLASS_H
+#define MALLOW_SIZECLASS_H
+
+#include "check.h"
+#include "os/os.h"
+
+#define CLASSES 41u
+#define SLOT_MAX (32 * KiB)
+
+/* Up to here the class is looked up in a table. */
+#define SMALL_MAX 1024u
+
+#define CLASS_LOG2(x) (63u - (unsigned)__builtin_clzl(x))
+
+/* The class of a size, as a constant expression for a constant. */
+#define CLASS_OF(size)                                                                             \
+    ((size) <= 8     ? 0u                                                                          \
+     : (size) <= 128 ? (unsigned)(((size) + 15) / 16)                                              \
+                     : 9u + (CLASS_LOG2((size) - 1) - 7) * 4 +                                     \
+                           (unsigned)((((size) - 1) >> (CLASS_LOG2((size) - 1) - 2)) & 3))
+
+#define ROW1(i) CLASS_OF((size_t)(i) * 8 + 0)
+#define ROW4(i) ROW1(i), ROW1((i) + 1), ROW1((i) + 2), ROW1((i) + 3)
+#define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
+#define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
+
+/* Indexed by the size in words of 8 bytes, rounded up. */
+static const uint8_t class_table[SMALL_MAX / 8 + 1] = {ROW64(0), ROW64(64), ROW1(128)};
+
+#undef ROW1
+#undef ROW4
+#undef ROW16
+#undef ROW64
+
+/* size <= SMALL_MAX */
+ALWAYS_INLINE unsigned class_of_small(size_t size)
+{
+    return class_table[(size + 7) / 8];
+}
+
+/* SMALL_MAX < size <= SLOT_MAX */
+ALWAYS_INLINE unsigned class_of_medium(size_t size)
+{
+    unsigned log2 = floor_log2(size - 1);
+    return 9 + (log2 - 7) * 4 + (unsigned)((size - 1) >> (log2 - 2) & 3);
+}
+
+ALWAYS_INLINE unsigned class_of(size_t size)
+{
+    return size <= SMALL_MAX ? class_of_small(size) : class_of_medium(size);
+}
+
+ALWAYS_INLINE uint32_t class_size(unsigned class)
+{
+    if (class < 9) {
+        return class == 0 ? 8 : 16 * class;
+    }
+    return (5 + (class - 9) % 4) << (5 + (class - 9) / 4);
+}
+
+/* Pages of the slab that a heap makes when it has made `made` of this class: small at first, so
+ * that a thread with a handful of objects costs little, doubling up to what makes the slow path
+ * rare. */
+static size_t class_slab_pages(unsigned class, unsigned made);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab.h"
+
+#include "harden.h"
+
+/* Shared slabs that are tried before a new one is made. */
+#define SHARED_TRIES 8u
+
+struct slab_pool {
+    struct lock lock;
+    _Atomic uint32_t count[CLASSES];
+    struct link slabs[CLASSES]; /* lock */
+};
+
+static struct slab_pool slab_pools[ARENAS_MAX];
+
+static struct extent *slab_create(struct arena *arena, unsigned class, size_t pages,
+                                  struct heap *owner)
+{
+    struct extent *extent = arena_alloc(arena, pages, os_page_size);
+    if (extent == NULL) {
+        return NULL;
+    }
+    uint32_t slot_size = class_size(class);
+    struct slab *slab = &extent->slab;
+    slab->local = NULL;
+    slab->left = 0;
+    slab->bias = 0;
+    slab->carved = 0;
+    slab->capacity = (uint32_t)size_min(extent_size(extent) / slot_size, SLAB_SLOTS_MAX);
+    slab->slot_size = slot_size;
+    uint32_t odd = slot_size >> __builtin_ctz(slot_size);
+    slab->inverse = (((uint32_t)1 << 31) + odd - 1) / odd;
+    slab->class = (uint8_t)class;
+    slab->place = SLAB_NONE;
+    slab->counted_empty = false;
+    atomic_set(&extent->remote, 0);
+    harden_slab_created(extent);
+    atomic_set(&slab->owner, owner);
+    pagemap_set_range(extent->start, extent_size(extent), extent);
+    return extent;
+}
+
+static void slab_destroy(struct extent *extent)
+{
+    check(slab_used(extent) == 0 && atomic_get(&extent->remote) == 0);
+    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+    extent->slab.slot_size = 0;
+    size_t size = extent_size(extent);
+    if (size > 2 * GRANULE) {
+        pagemap_set_range(extent->start + GRANULE, size - 2 * GRANULE, NULL);
+    }
+    arena_free(arena_of(extent), extent);
+}
+
+static struct slot *slab_carve(struct extent *extent, bool only_one)
+{
+    struct slab *slab = &extent->slab;
+    check(slab->carved < slab->capacity);
+    size_t count = only_one ? 1 : size_max(os_page_size / slab->slot_size, 1);
+    count = size_min(count, slab->capacity - slab->carved);
+
+    char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
+    char *last = first + (count - 1) * slab->slot_size;
+    for (char *at = first; at < last; at += slab->slot_size) {
+        ((struct slot *)at)->next = (struct slot *)(at + slab->slot_size);
+    }
+    ((struct slot *)last)->next = NULL;
+    slab->carved += (uint32_t)count;
+    slab->left += (uint32_t)count;
+    harden_slots_carved(extent, first, count);
+    return (struct slot *)first;
+}
+
+/* --- Frees from other threads ---------------------------------------------------------------- */
+
+#define REMOTE_HEAD_BITS 48
+static_assert(SLAB_SLOTS_MAX < (1u << (64 - REMOTE_HEAD_BITS)), "a slab's slots can be counted");
+
+ALWAYS_INLINE struct slot *remote_head(uint64_t remote)
+{
+    return (struct slot *)(uintptr_t)(remote & (((uint64_t)1 << REMOTE_HEAD_BITS) - 1));
+}
+
+static bool slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
+                             uint32_t count)
+{
+    uint64_t old = atomic_get(&extent->remote);
+    uint64_t new;
+    do {
+        tail->next = remote_head(old);
+        uint64_t total = (old >> REMOTE_HEAD_BITS) + count;
+        new = (uint64_t)(uintptr_t)head | total << REMOTE_HEAD_BITS;
+        /* pairs with slab_collect_remote, and in its order with slab_disown */
+    } while (!atomic_replace(&extent->remote, &old, new));
+    return old == 0;
+}
+
+static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count)
+{
+    if (atomic_get(&extent->remote) == 0) {
+        return NULL;
+    }
+    uint64_t remote = atomic_swap(&extent->remote, 0); /* pairs with slab_push_remote */
+    *count = (uint32_t)(remote >> REMOTE_HEAD_BITS);
+    return remote_head(remote);
+}
+
+static void slab_absorb_remote(struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    uint32_t count;
+    struct slot *list = slab_collect_remote(extent, &count);
+    if (list == NULL) {
+        return;
+    }
+    check(slab_used(extent) >= count);
+    if (slab->local != NULL) {
+        struct slot *tail = list;
+        while (tail->next != NULL) {
+            tail = tail->next;
+        }
+        tail->next = slab->local;
+    }
+    slab->local = list;
+    uint32_t used = slab_used(extent) - count;
+    slab->bias = slab->bias < used ? slab->bias : used;
+    slab->left = used - slab->bias;
+}
+
+static bool slab_try_own(struct extent *extent, struct heap *heap)
+{
+    struct heap *expected = NULL;
+    return atomic_replace(&extent->slab.owner, &expected, heap); /* pairs with slab_disown */
+}
+
+static bool slab_disown(struct extent *extent, struct heap *owner)
+{
+    /* Others push first and look at the owner then; here it is the other way round, so one of the
+     * two sees the other. */
+    atomic_set_ordered(&extent->slab.owner, NULL); /* pairs with slab_try_own, slab_push_remote */
+    return atomic_get_ordered(&extent->remote) != 0 && slab_try_own(extent, owner);
+}
+
+/* --- Pools ----------------------------------------------------------------------------------- */
+
+static void slab_pools_init(unsigned index)
+{
+    struct slab_pool *pool = &slab_pools[index];
+    lock_init(&pool->lock, LOCK_POOL);
+    for (unsigned class = 0; class < CLASSES; class++) {
+        list_init(&pool->slabs[class]);
+    }
+}
+
+static void slab_pools_lock(unsigned index)
+{
+    lock_take(&slab_pools[index].lock);
+}
+
+static void slab_pools_unlock(unsigned index, bool in_child)
+{
+    if (in_child) {
+        lock_release_in_child(&slab_pools[index].lock);
+    } else {
+        lock_release(&slab_pools[index].lock);
+    }
+}
+
+static void slab_share(struct extent *extent, struct heap *owner)
+{
+    struct slab_pool *pool = &slab_pools[extent->arena];
+    struct slab *slab = &extent->slab;
+    check(slab->place == SLAB_NONE && atomic_get(&slab->owner) == owner);
+    lock_take(&pool->lock);
+    slab->place = SLAB_SHARED;
+    /* Fuller ones are used up first, so that the emptier ones can drain. */
+    if (slab_used(extent) >= slab->capacity / 2) {
+        list_push_front(&pool->slabs[slab->class], &extent->link);
+    } else {
+        list_push_back(&pool->slabs[slab->class], &extent->link);
+    }
+    atomic_add(&pool->count[slab->class], 1);
+    lock_release(&pool->lock);
+}
+
+static void slab_unshare_locked(struct slab_pool *pool, struct extent *extent)
+{
+    list_remove(&extent->link);
+    extent->slab.place = SLAB_NONE;
+    atomic_sub(&pool->count[extent->slab.class], 1);
+}
+
+static void slab_unshare(struct extent *extent)
+{
+    struct slab_pool *pool = &slab_pools[extent->arena];
+    lock_take(&pool->lock);
+    slab_unshare_locked(pool, extent);
+    lock_release(&pool->lock);
+}
+
+static struct extent *slab_take_shared(struct arena *arena, unsigned class, struct heap *heap)
+{
+    struct slab_pool *pool = &slab_pools[arena->index];
+    if (atomic_get(&pool->count[class]) == 0) {
+        return NULL;
+    }
+    struct extent *taken = NULL;
+    lock_take(&pool->lock);
+    struct link *at = pool->slabs[class].next;
+    for (unsigned tries = 0; tries < SHARED_TRIES && at != &pool->slabs[class]; tries++) {
+        struct extent *extent = container_of(at, struct extent, link);
+        at = at->next;
+        /* A thread that frees into it may own it already, and waits for the lock. */
+        if (slab_try_own(extent, heap)) {
+            slab_unshare_locked(pool, extent);
+            taken = extent;
+            break;
+        }
+    }
+    lock_release(&pool->lock);
+    return taken;
+}
+
+/* --- Validity -------------------------------------------------------------------------------- */
+
+static bool slab_is_valid(struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    uint32_t local = 0;
+    for (struct slot *slot = slab->local; slot != NULL; slot = slot->next) {
+        require(slab_has_slot_at(extent, slot));
+        require(++local <= slab->carved);
+    }
+    for (uintptr_t at = extent->start; at < extent_end(extent); at += GRANULE) {
+        require(pagemap_find((void *)at) == extent);
+    }
+    return extent_state(extent) == EXTENT_ACTIVE && slab->carved <= slab->capacity &&
+           slab_used(extent) + local == slab->carved;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slabs: extents cut into equal slots. A slab belongs to one heap, whose thread alone allocates
+ * from it, or to none. What each place means stands at enum slab_place.
+ *
+ *                 heap_refill                all slots out
+ *     (new) ----> CURRENT --------------------------------> NONE (no owner)
+ *                   ^                                          |  first free, by any thread,
+ *        picked by  |                                          |  makes that thread's heap owner
+ *        the heap   |        enough frees                      v
+ *                 READY <---------------------------------- WAITING
+ *                  |  ^
+ *   thread exits   v  |  another heap takes it, or a free makes its thread's heap the owner
+ *                 SHARED (no owner)
+ *
+ * A slab without a used slot goes back to its arena.
+ */
+#ifndef MALLOW_SLAB_H
+#define MALLOW_SLAB_H
+
+#include "arena.h"
+#include "sizeclass.h"
+
+/* Makes a slab that `owner` owns; its place is NONE. NULL if out of memory. */
+static struct extent *slab_create(struct arena *arena, unsigned class, size_t pages,
+                                  struct heap *owner);
+
+/* Gives a slab without used slots back to its arena. The caller owns it, and it is in no list. */
+static void slab_destroy(struct extent *extent);
+
+/* Cuts the next slots, about a page of them, into a list. The slab is not yet fully carved. Slots
+ * are made late so that memory that nobody asked for stays untouched. */
+static struct slot *slab_carve(struct extent *extent, bool only_one);
+
+/* Slots that are with the program, with the heap's list, or freed elsewhere and not collected. */
+ALWAYS_INLINE uint32_t slab_used(struct extent *extent)
+{
+    return extent->slab.left + extent->slab.bias;
+}
+
+ALWAYS_INLINE bool slab_is_full(struct extent *extent)
+{
+    return slab_used(extent) == extent->slab.capacity;
+}
+
+/* The number of the slot that holds `address`, and whether it begins there: the distance is divided
+ * by the slot size's power of two with a shift and by its odd part (at most 7) with a
+ * multiplication by 2^31 / odd, rounded up, which is exact for distances below 2^28. */
+ALWAYS_INLINE uint32_t slab_index(struct extent *extent, const void *address)
+{
+    uint64_t distance = (uintptr_t)address - extent->start;
+    unsigned shift = (unsigned)__builtin_ctz(extent->slab.slot_size);
+    return (uint32_t)(((distance >> shift) * extent->slab.inverse) >> 31);
+}
+
+ALWAYS_INLINE bool slab_has_slot_at(struct extent *extent, const void *address)
+{
+    uint32_t index = slab_index(extent, address);
+    return index < extent->slab.capacity &&
+           extent->start + (size_t)index * extent->slab.slot_size == (uintptr_t)address;
+}
+
+/* --- Frees from other threads ------------------------------------------------------------------
+ * extent->remote: the list of slots that others freed, its head in the low 48 bits, its length in
+ * the high 16. */
+
+/* Adds a list of `count` slots. True if there were none before: then the caller has to make sure
+ * that somebody will collect them. */
+static bool slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
+                             uint32_t count);
+
+/* Takes them all; NULL if there are none. */
+static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count);
+
+/* Moves them to the local list. For a slab that is not current; owner thread. */
+static void slab_absorb_remote(struct extent *extent);
+
+/* Makes the slab's owner NULL, so that the next thread to free into it can take it; it is in no
+ * list, or shared. Returns true if slots came in from others at the same moment and nobody else
+ * took the slab: then the caller owns it again. */
+static bool slab_disown(struct extent *extent, struct heap *owner);
+
+/* Makes `heap` the owner of a slab that has none. */
+static bool slab_try_own(struct extent *extent, struct heap *heap);
+
+/* --- Slabs without an owner that have free slots, by arena ------------------------------------ */
+
+static void slab_share(struct extent *extent, struct heap *owner);
+static void slab_unshare(struct extent *extent);
+
+/* Takes a shared slab of a class, the fuller ones first; NULL if there is none. */
+static struct extent *slab_take_shared(struct arena *arena, unsigned class, struct heap *heap);
+
+static void slab_pools_init(unsigned index);
+static void slab_pools_lock(unsigned index);
+static void slab_pools_unlock(unsigned index, bool in_child);
+
+static bool slab_is_valid(struct extent *extent);
+
+#endif

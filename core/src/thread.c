@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+#include "thread.h"
+
+#include "meta.h"
+
+/* In heap_own: the thread has handed its slabs on. */
+#define HEAP_ENDED ((struct heap *)1)
+
+/* How often the end of a thread is put off, so that destructors that run after ours still find its
+ * heap. POSIX promises four rounds. */
+#define EXIT_ROUNDS 2u
+
+static struct lock process_lock = LOCK_INITIALIZER(LOCK_PROCESS);
+static struct lock heaps_lock = LOCK_INITIALIZER(LOCK_HEAPS);
+static struct lock shared_lock = LOCK_INITIALIZER(LOCK_SHARED);
+static _Atomic uint32_t process_state; /* 0, or 1 when process_init is done */
+static struct heap heap_shared;        /* lock: shared */
+static struct heap *idle_heaps;        /* lock: heaps */
+static unsigned arenas_wanted;         /* lock: heaps; 0: not known yet */
+static unsigned heaps_made;            /* lock: heaps */
+static _Atomic bool stay_slow;
+
+static void fork_before(void);
+static void fork_in_parent(void);
+static void fork_in_child(void);
+
+/* --- Start ------------------------------------------------------------------------------------ */
+
+static struct arena *arena_get_locked(unsigned index)
+{
+    for (unsigned i = arena_count(); i <= index; i++) {
+        slab_pools_init(i);
+        arena_init(i);
+    }
+    return arena_at(index);
+}
+
+static NOINLINE void process_init_slow(void)
+{
+    lock_take(&process_lock);
+    bool is_first = atomic_get(&process_state) == 0;
+    if (is_first) {
+        os_init();
+        options_load();
+        lock_take(&heaps_lock);
+        struct arena *arena = arena_get_locked(0);
+        lock_release(&heaps_lock);
+        heap_init(&heap_shared, arena);
+        if (option(OPTION_zero) || option(OPTION_junk)) {
+            atomic_set(&stay_slow, true);
+        }
+        atomic_set_release(&process_state, 1); /* pairs with process_init */
+    }
+    lock_release(&process_lock);
+    if (is_first) {
+        libc_watch_fork(fork_before, fork_in_parent, fork_in_child);
+    }
+}
+
+static void process_init(void)
+{
+    if (unlikely(atomic_get_acquire(&process_state) == 0)) { /* pairs with process_init_slow */
+        process_init_slow();
+    }
+}
+
+/* --- A thread's heap --------------------------------------------------------------------------- */
+
+/* The first heap uses arena 0; how many CPUs there are matters only when there is a second. */
+static struct arena *arena_choose_locked(void)
+{
+    if (heaps_made == 0) {
+        return arena_at(0);
+    }
+    if (arenas_wanted == 0) {
+        long wanted = option(OPTION_arenas);
+        arenas_wanted = wanted > 0 ? (unsigned)wanted : os_cpu_count();
+        arenas_wanted = arenas_wanted < ARENAS_MAX ? arenas_wanted : ARENAS_MAX;
+    }
+    return arena_get_locked(arenas_wanted > 1 ? os_cpu_current() % arenas_wanted : 0);
+}
+
+static bool thread_limit_arenas(unsigned limit)
+{
+    lock_take(&heaps_lock);
+    if (limit != 0 && limit <= ARENAS_MAX) {
+        arenas_wanted = limit;
+    }
+    lock_release(&heaps_lock);
+    return true;
+}
+
+static struct heap *heap_obtain(void)
+{
+    lock_take(&heaps_lock);
+    struct heap *heap = idle_heaps;
+    if (heap != NULL) {
+        idle_heaps = heap->next_idle;
+    } else {
+        heap = meta_alloc(sizeof *heap);
+        if (heap != NULL) {
+            heap_init(heap, arena_choose_locked());
+            heaps_made++;
+            heap->next = atomic_get(&all_heaps);
+            atomic_set_release(&all_heaps, heap); /* pairs with its readers' acquire */
+        }
+    }
+    lock_release(&heaps_lock);
+    return heap;
+}
+
+static void thread_ended(void *argument)
+{
+    struct heap *heap = argument;
+    if (heap_own != heap) {
+        return;
+    }
+    if (heap->exit_rounds++ < EXIT_ROUNDS && libc_watch_thread(thread_ended, heap)) {
+        return;
+    }
+    heap_self = &heap_none;
+    heap_own = HEAP_ENDED;
+    heap_abandon(heap);
+    heap->exit_rounds = 0;
+    lock_take(&heaps_lock);
+    heap->next_idle = idle_heaps;
+    idle_heaps = heap;
+    lock_release(&heaps_lock);
+}
+
+static NOINLINE struct heap *thread_attach(void)
+{
+    process_init();
+    struct heap *heap = heap_obtain();
+    if (heap == NULL) {
+        return NULL;
+    }
+    heap_own = heap;
+    heap_self = atomic_get(&stay_slow) ? &heap_none : heap;
+    /* May allocate, hence last. Without it the slabs of this thread are lost when it ends. */
+    libc_watch_thread(thread_ended, heap);
+    return heap;
+}
+
+static struct heap *thread_enter(void)
+{
+    struct heap *heap = heap_own;
+    if (heap == NULL) {
+        heap = thread_attach();
+    }
+    if (heap == NULL || heap == HEAP_ENDED) {
+        lock_take(&shared_lock);
+        heap = &heap_shared;
+    }
+    return heap;
+}
+
+static void thread_leave(struct heap *heap)
+{
+    if (heap == &heap_shared) {
+        /* Perhaps nobody comes here again. */
+        heap_flush_outboxes(heap);
+        lock_release(&shared_lock);
+    }
+}
+
+static void thread_stay_slow(void)
+{
+    atomic_set(&stay_slow, true);
+    heap_self = &heap_none;
+}
+
+/* --- The purge thread -------------------------------------------------------------------------- */
+
+static void *purge_thread_run(void *argument)
+{
+    (void)argument;
+    static uint32_t never_changes;
+    for (;;) {
+        long decay_ms = option(OPTION_dirty_decay_ms);
+        long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
+        os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
+        uint32_t sweep = atomic_get(&global_sweep);
+        for (struct heap *at = atomic_get_acquire(&all_heaps); at != NULL; at = at->next) {
+            heap_rob_cache(at, sweep, false);
+        }
+        global_tick(os_now_ms());
+    }
+    return NULL;
+}
+
+static void purge_thread_start(void)
+{
+    if (option(OPTION_purge_thread) && !libc_start_thread(purge_thread_run)) {
+        log_warn("purge_thread: the system did not start a thread; memory goes back with calls");
+    }
+}
+
+/* Runs when the library is loaded, or before main: earlier calls have started the allocator, but
+ * threads may be started only now. */
+CONSTRUCTOR static void process_loaded(void)
+{
+    process_init();
+    purge_thread_start();
+}
+
+/* --- Fork -------------------------------------------------------------------------------------- */
+
+/* The child has only the thread that forked. That thread holds every lock meanwhile, so all that
+ * locks protect is whole in the child. The heaps of the other threads may be in the middle of
+ * something and are left alone for ever: what the child frees into their slabs is taken in but not
+ * used again, at most the slabs that these threads were allocating from. */
+
+static void fork_before(void)
+{
+    lock_take(&process_lock);
+    lock_take(&heaps_lock);
+    lock_take(&shared_lock);
+    for (unsigned i = 0; i < arena_count(); i++) {
+        slab_pools_lock(i);
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
+        lock_take(&arena_at(i)->lock);
+    }
+    lock_take(&meta.lock);
+}
+
+static void fork_release(bool in_child)
+{
+    void (*release)(struct lock *) = in_child ? lock_release_in_child : lock_release;
+    release(&meta.lock);
+    for (unsigned i = arena_count(); i-- > 0;) {
+        release(&arena_at(i)->lock);
+    }
+    for (unsigned i = arena_count(); i-- > 0;) {
+        slab_pools_unlock(i, in_child);
+    }
+    release(&shared_lock);
+    release(&heaps_lock);
+    release(&process_lock);
+}
+
+static void fork_in_parent(void)
+{
+    fork_release(false);
+}
+
+static void fork_in_child(void)
+{
+    fork_release(true);
+    purge_thread_start();
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which heap a thread uses, from its first call to its end, and what fork does to all of them.
+ *
+ * A thread gets a heap at its first call that needs one. When it ends, its slabs are handed on and
+ * the heap waits for another thread. Calls that come even later, from destructors of the libc, and
+ * calls of a thread for which there is no memory for a heap, use the one shared heap under a lock.
+ */
+#ifndef MALLOW_THREAD_H
+#define MALLOW_THREAD_H
+
+#include "heap.h"
+
+/* The heap of a thread that has none: its lists are empty, so the hit path leaves for the slow one. */
+static struct heap heap_none;
+
+/* 16 bytes in all, so that a late dlopen finds room. The first is what the hit path uses: it stays
+ * &heap_none where every call has to take the slow path (fill options). */
+static THREAD_LOCAL struct heap *heap_self = &heap_none;
+static THREAD_LOCAL struct heap *heap_own;
+
+/* The calling thread's heap, or the shared one, locked. Never NULL. */
+static struct heap *thread_enter(void);
+static void thread_leave(struct heap *heap);
+
+/* Sends all calls of this thread, and of threads to come, through the slow path. */
+static void thread_stay_slow(void);
+
+/* At most so many arenas from now on; those that exist stay. 0 means no limit. Always true. */
+static bool thread_limit_arenas(unsigned limit);
+
+/* Starts the allocator if no call has done so yet. */
+static void process_init(void);
+
+#endif
