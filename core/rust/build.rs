@@ -1,0 +1,33 @@
+//! Compiles the allocator, one translation unit, into a static library.
+
+use std::env;
+use std::path::PathBuf;
+
+fn main() {
+    let core = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets the variable"));
+    let source = core.join("src/mallow.c");
+    println!("cargo::rerun-if-changed={}", core.join("src").display());
+    println!("cargo::rerun-if-changed={}", core.join("include").display());
+    println!("cargo::metadata=include={}", core.join("include").display());
+
+    let enabled = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
+    // The numbers are those of core/src/config.h.
+    let mode = match (enabled("DEBUG"), enabled("SECURE")) {
+        (true, _) => "2",
+        (false, true) => "1",
+        (false, false) => "0",
+    };
+    let export_libc = if enabled("EXPORT_LIBC") { "1" } else { "0" };
+    cc::Build::new()
+        .file(source)
+        .include(core.join("include"))
+        .std("c17")
+        .opt_level(2)
+        .pic(true)
+        .warnings(false)
+        .flag("-fvisibility=hidden")
+        .flag("-fno-builtin-malloc")
+        .define("MW_MODE", mode)
+        .define("MW_EXPORT_LIBC", export_libc)
+        .compile("mallow");
+}

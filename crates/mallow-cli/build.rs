@@ -1,0 +1,104 @@
+//! Builds what the command carries inside: the three Mallow libraries, and the table of Mallow's
+//! options, which comes from the same file as the allocator's own parser.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, hash::Hasher as _};
+
+const LIBRARIES: [(&str, &str, &str); 3] = [
+    // The modes are those of core/src/config.h.
+    ("mallow", "libmallow.so", "0"),
+    ("mallow-secure", "libmallow-secure.so", "1"),
+    ("mallow-debug", "libmallow-debug.so", "2"),
+];
+
+fn main() {
+    let crate_dir = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
+    let core = crate_dir.join("../../core");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+    println!("cargo::rerun-if-changed={}", core.join("src").display());
+    println!("cargo::rerun-if-changed={}", core.join("include").display());
+    println!("cargo::rerun-if-changed=build.rs");
+
+    let mut list = String::from("pub static LIBRARIES: &[Library] = &[\n");
+    for (name, file, mode) in LIBRARIES {
+        let library = out.join(file);
+        compile_library(&core, mode, file, &library);
+        let hash = content_hash(&library);
+        writeln!(
+            list,
+            "    Library {{ name: {name:?}, file: {file:?}, hash: \"{hash:016x}\", \
+             bytes: include_bytes!({library:?}) }},"
+        )
+        .expect("strings grow");
+    }
+    list.push_str("];\n");
+    fs::write(out.join("libraries.rs"), list).expect("OUT_DIR is writable");
+
+    let definitions = fs::read_to_string(core.join("src/options.def"))
+        .expect("core/src/options.def lists the options");
+    fs::write(out.join("options.rs"), option_table(&definitions)).expect("OUT_DIR is writable");
+}
+
+/// One shared object from the one C file. Only libc names that every libc has stay undefined.
+fn compile_library(core: &Path, mode: &str, soname: &str, library: &Path) {
+    let compiler = cc::Build::new().no_default_flags(true).opt_level(2).get_compiler();
+    let mut command: Command = compiler.to_command();
+    command
+        .args(["-std=c17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-builtin-malloc"])
+        .arg(format!("-DMW_MODE={mode}"))
+        .arg("-DMW_EXPORT_LIBC=1")
+        .arg("-I")
+        .arg(core.join("include"))
+        .args(["-shared", "-nostdlib", "-Wl,-z,now,-z,relro"])
+        .arg(format!("-Wl,-soname,{soname}"))
+        .arg("-o")
+        .arg(library)
+        .arg(core.join("src/mallow.c"))
+        .arg("-lgcc");
+    let status = command.status().unwrap_or_else(|error| {
+        panic!("cannot start the C compiler {}: {error}", compiler.path().display())
+    });
+    assert!(status.success(), "the C compiler failed on core/src/mallow.c: {command:?}");
+}
+
+fn content_hash(file: &Path) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(&fs::read(file).expect("the library was just built"));
+    hasher.finish()
+}
+
+/// Turns the lines `BOOL(...)`, `NUMBER(...)` and `CHOICE(...)` into a Rust table.
+fn option_table(definitions: &str) -> String {
+    let mut table = String::from("pub static OPTIONS: &[MallowOption] = &[\n");
+    for line in definitions.lines() {
+        let Some((kind, rest)) = line.split_once('(') else { continue };
+        let Some(rest) = rest.trim_end().strip_suffix(')') else { continue };
+        let (fields, help) = rest.split_once('"').unwrap_or((rest, ""));
+        let fields: Vec<&str> = fields.split(',').map(str::trim).collect();
+        let name = fields[0];
+        let (kind, help) = match kind {
+            "BOOL" => ("Kind::Bool".to_owned(), help.trim_end_matches('"')),
+            "NUMBER" => {
+                (format!("Kind::Number {{ low: {}, high: {} }}", fields[2], fields[3]), last_string(help))
+            }
+            "CHOICE" => {
+                let words = help.split('"').next().unwrap_or("");
+                (format!("Kind::Choice({words:?})"), last_string(help))
+            }
+            _ => continue,
+        };
+        writeln!(table, "    MallowOption {{ name: {name:?}, kind: {kind}, help: {help:?} }},")
+            .expect("strings grow");
+    }
+    table.push_str("];\n");
+    table
+}
+
+/// The last quoted string of what follows a first quote.
+fn last_string(rest: &str) -> &str {
+    let rest = rest.trim_end_matches('"');
+    rest.rsplit('"').next().unwrap_or(rest)
+}

@@ -1,0 +1,303 @@
+//! The command line: the one definition that help, and later man page and completions, come from.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::options;
+
+const EXIT_CODES: &str = "Exit codes: 0 or the command's own; 2 usage; 3 expectation not met; \
+4 the target cannot be served; 5 no permission; 6 inconclusive; 7 damaged input; 70 internal error; \
+125, 126, 127 as env; 128+n after signal n.";
+
+/// Run, compare and verify memory allocators.
+#[derive(Parser, Debug)]
+#[command(name = "mallow", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+
+    /// Print no progress and no notes
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Show the allocators that can be used here, and how to install the others
+    List(ListArgs),
+    /// Run a command under an allocator
+    Run(RunArgs),
+    /// Measure a command under several allocators and say which is better, or that none is
+    Compare(Box<CompareArgs>),
+    /// Say who serves malloc, free and operator new in a process
+    Verify(VerifyArgs),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+    Csv,
+    Md,
+    Html,
+}
+
+#[derive(Args, Debug)]
+pub struct OutputArgs {
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+
+    /// Write the result to FILE instead of standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    pub fn chosen_format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The allocator: a name from `mallow list`, NAME=/path/lib.so, or a path
+    #[arg(short, long, value_name = "NAME", default_value = "mallow")]
+    pub allocator: String,
+
+    /// Mallow's secure build
+    #[arg(long, conflicts_with_all = ["debug", "allocator"])]
+    pub secure: bool,
+
+    /// Mallow's debug build
+    #[arg(long, conflicts_with = "allocator")]
+    pub debug: bool,
+
+    /// An option of the allocator, such as dirty_decay_ms:0; may be repeated
+    #[arg(long = "opt", value_name = "K:V", value_parser = options::parse_pair)]
+    pub options: Vec<(String, String)>,
+
+    /// Print the environment that the command would get, and do not run it
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct VerifyArgs {
+    /// The process to look at
+    #[arg(value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
+    pub pid: Option<u32>,
+
+    /// Fail with exit code 3 unless this allocator serves the process and all its children
+    #[arg(long, value_name = "NAME")]
+    pub expect: Option<String>,
+
+    /// Look at the process alone
+    #[arg(long)]
+    pub no_children: bool,
+
+    /// Start the command under this allocator first
+    #[arg(short, long, value_name = "NAME", requires = "command")]
+    pub allocator: Option<String>,
+
+    /// Look at a started command after this time, unless it ends before
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub after: Duration,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    /// A command to start and look at; it is ended afterwards
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct CompareArgs {
+    /// Allocators to compare, separated by commas; the default is all that are installed
+    #[arg(short, long = "allocators", value_name = "LIST", value_delimiter = ',')]
+    pub allocators: Vec<String>,
+
+    /// The one that the others are compared with [default: the C library's own, else the first]
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
+
+    /// Add Mallow's secure build to the default allocators
+    #[arg(long)]
+    pub secure: bool,
+
+    /// Add Mallow's debug build to the default allocators
+    #[arg(long)]
+    pub debug: bool,
+
+    /// An option for the Mallow builds in the comparison; may be repeated
+    #[arg(long = "opt", value_name = "K:V", value_parser = options::parse_pair)]
+    pub options: Vec<(String, String)>,
+
+    /// Exactly this many runs of each [default: 10, and more until the intervals are narrow]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: Option<u32>,
+
+    /// Runs of each that are not counted; the first also checks that the preload took effect
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pub warmup: u32,
+
+    /// Time after which no more than 10 runs of each are made
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    pub budget: Duration,
+
+    /// Shell command to run before each run; not timed
+    #[arg(short, long, value_name = "CMD")]
+    pub prepare: Option<String>,
+
+    /// Shell command to run once before everything
+    #[arg(short, long, value_name = "CMD")]
+    pub setup: Option<String>,
+
+    /// Shell command to run once after everything
+    #[arg(short, long, value_name = "CMD")]
+    pub cleanup: Option<String>,
+
+    /// End a run, with all its processes, after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+
+    /// End a run whose resident memory passes SIZE (such as 400M)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub mem_limit: Option<u64>,
+
+    /// Repeat the comparison on so many CPUs, such as 1,2,4
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpus: Vec<usize>,
+
+    /// Repeat the comparison with each value of a variable; may be repeated
+    #[arg(long, value_name = "ENV=A,B", value_parser = parse_matrix)]
+    pub matrix: Vec<(String, Vec<String>)>,
+
+    /// Smallest difference that matters, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_margin)]
+    pub margin: f64,
+
+    /// Count runs that end with an error code as finished
+    #[arg(short, long)]
+    pub ignore_failure: bool,
+
+    /// Fail with exit code 6 unless every comparison has a verdict
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Let the command write to the terminal
+    #[arg(long)]
+    pub show_output: bool,
+
+    /// Seed of the random order of the runs
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Also write the result as JSON to FILE
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+
+    /// A service to start for each run; the command (or --load) is then its client
+    #[arg(long, value_name = "CMD", requires = "ready")]
+    pub server: Option<String>,
+
+    /// The service is ready when a line of its output matches this expression
+    #[arg(long, value_name = "REGEX", requires = "server")]
+    pub ready: Option<String>,
+
+    /// Shell command that puts load on the service; its time is what is measured
+    #[arg(long, value_name = "CMD", requires = "server", conflicts_with = "command")]
+    pub load: Option<String>,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "server", value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// `90`, `1.5s`, `500ms`, `2m`, `1h`; a bare number is seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is written like 500ms, 1.5s, 2m or 1h".into()),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number * scale > 0.0 && number * scale < 1e9 => {
+            Ok(Duration::from_secs_f64(number * scale))
+        }
+        _ => Err("a time is written like 500ms, 1.5s, 2m or 1h, and is more than 0".into()),
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let size = options::parse_number(text.trim_end_matches(['b', 'B']));
+    match size.and_then(|size| u64::try_from(size).ok()) {
+        Some(size) if size > 0 => Ok(size),
+        _ => Err("a size is written like 400M or 2G".into()),
+    }
+}
+
+fn parse_matrix(text: &str) -> Result<(String, Vec<String>), String> {
+    match text.split_once('=') {
+        Some((name, values)) if !name.is_empty() => {
+            Ok((name.to_owned(), values.split(',').map(str::to_owned).collect()))
+        }
+        _ => Err("a matrix is written NAME=value,value".into()),
+    }
+}
+
+fn parse_margin(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent < 50.0 => Ok(percent),
+        _ => Err("a margin is a percentage between 0 and 50".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_and_sizes() {
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("2"), Ok(Duration::from_secs(2)));
+        assert!(parse_duration("0").is_err() && parse_duration("5 years").is_err());
+        assert_eq!(parse_size("400M"), Ok(400 << 20));
+        assert_eq!(parse_size("2GB"), Ok(2 << 30));
+        assert!(parse_size("-1").is_err() && parse_size("much").is_err());
+        let matrix = parse_matrix("A=x,,y").expect("well-formed");
+        assert_eq!(matrix, ("A".into(), vec!["x".into(), String::new(), "y".into()]));
+    }
+}

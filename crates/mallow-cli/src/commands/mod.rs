@@ -1,0 +1,4 @@
+//! The verbs.
+
+pub mod list;
+pub mod run;

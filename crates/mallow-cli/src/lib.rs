@@ -1,0 +1,21 @@
+//! The `mallow` command: `list`, `run`, `compare`, `verify`.
+//!
+//! Facts come first and alone: `elf`, `ldcache`, `packages`, `maps`, `stats` know nothing of the
+//! command line. `allocator`, `target` and `preload` put them together; `commands` are the verbs.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod allocator;
+pub mod cli;
+pub mod commands;
+pub mod elf;
+pub mod embedded;
+pub mod error;
+pub mod ldcache;
+pub mod options;
+pub mod output;
+pub mod packages;
+pub mod preflight;
+pub mod preload;
+pub mod target;

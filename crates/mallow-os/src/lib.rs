@@ -1,0 +1,199 @@
+//! System calls that the `mallow` command needs and that have no safe form elsewhere: starting a
+//! child that is traced, pinned or dies with its parent, and waiting for it with its resource
+//! usage. All unsafe code of the tool is here.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::ptrace;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use nix::unistd::Pid;
+
+/// How a child differs from its parent before it runs the program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChildSetup {
+    /// Stop at the program's first instruction, for [`nix::sys::ptrace`].
+    pub traced: bool,
+    /// Kill the child when the thread that started it ends, however that happens.
+    pub dies_with_parent: bool,
+    /// Run on this many of the CPUs that the parent may use, the first ones.
+    pub cpu_count: Option<usize>,
+}
+
+/// Makes `command` start its child as `setup` says, in a process group of its own.
+pub fn configure(command: &mut Command, setup: ChildSetup) -> io::Result<()> {
+    let cpus = match setup.cpu_count {
+        Some(count) => Some(first_cpus(count)?),
+        None => None,
+    };
+    command.process_group(0);
+    // SAFETY: the closure runs between fork and exec. It makes system calls only: no allocation,
+    // no lock, nothing that another thread of the parent may have left half done.
+    unsafe {
+        command.pre_exec(move || {
+            pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+            if setup.dies_with_parent {
+                nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+            }
+            if let Some(cpus) = &cpus {
+                sched_setaffinity(Pid::from_raw(0), cpus)?;
+            }
+            if setup.traced {
+                ptrace::traceme()?;
+            }
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+/// The number of CPUs that this process may run on.
+pub fn usable_cpu_count() -> usize {
+    match sched_getaffinity(Pid::from_raw(0)) {
+        Ok(set) => (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count(),
+        Err(_) => 1,
+    }
+}
+
+fn first_cpus(count: usize) -> io::Result<CpuSet> {
+    let usable = sched_getaffinity(Pid::from_raw(0))?;
+    let mut chosen = CpuSet::new();
+    let cpus = (0..CpuSet::count()).filter(|&cpu| usable.is_set(cpu).unwrap_or(false));
+    for cpu in cpus.take(count) {
+        chosen.set(cpu)?;
+    }
+    Ok(chosen)
+}
+
+/// A file descriptor that polls as readable when the process has ended.
+pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open takes two integers and returns a new descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Whether the file carries capabilities, which make the loader ignore LD_PRELOAD.
+pub fn has_file_capabilities(path: &std::path::Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: both strings end with a zero; a null buffer of size 0 only asks for the size.
+    let size = unsafe {
+        libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0)
+    };
+    size > 0
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Code(i32),
+    Signal(i32),
+}
+
+/// What a process and its waited-for children used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub user: Duration,
+    pub system: Duration,
+    /// Of the largest single process.
+    pub peak_rss_bytes: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+}
+
+/// Waits until the child `pid` has ended, and reaps it.
+pub fn wait4(pid: u32) -> io::Result<(Ending, Usage)> {
+    loop {
+        let mut status = 0;
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: both pointers are to live variables of the right types.
+        let waited =
+            unsafe { libc::wait4(pid as libc::pid_t, &mut status, 0, usage.as_mut_ptr()) };
+        if waited < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        // SAFETY: all bytes zero is a valid rusage, and wait4 has filled it.
+        let usage = unsafe { usage.assume_init() };
+        if libc::WIFEXITED(status) {
+            return Ok((Ending::Code(libc::WEXITSTATUS(status)), Usage::from(usage)));
+        }
+        if libc::WIFSIGNALED(status) {
+            return Ok((Ending::Signal(libc::WTERMSIG(status)), Usage::from(usage)));
+        }
+    }
+}
+
+impl From<libc::rusage> for Usage {
+    fn from(usage: libc::rusage) -> Usage {
+        Usage {
+            user: duration(usage.ru_utime),
+            system: duration(usage.ru_stime),
+            peak_rss_bytes: usage.ru_maxrss as u64 * 1024,
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+        }
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str, setup: ChildSetup) -> (Ending, Usage) {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        configure(&mut command, setup).expect("affinity can be read");
+        let child = command.spawn().expect("sh starts");
+        wait4(child.id()).expect("the child is ours")
+    }
+
+    #[test]
+    fn endings_are_told_apart() {
+        assert_eq!(run("exit 7", ChildSetup::default()).0, Ending::Code(7));
+        assert_eq!(run("kill -SEGV $$", ChildSetup::default()).0, Ending::Signal(libc::SIGSEGV));
+    }
+
+    #[test]
+    fn usage_is_the_childs() {
+        let (ending, usage) =
+            run("i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done", ChildSetup::default());
+        assert_eq!(ending, Ending::Code(0));
+        assert!(usage.user > Duration::ZERO);
+        assert!(usage.peak_rss_bytes > 100 * 1024);
+        assert!(usage.minor_faults > 10);
+    }
+
+    #[test]
+    fn child_is_pinned() {
+        let setup = ChildSetup { cpu_count: Some(1), ..ChildSetup::default() };
+        assert_eq!(run("exit $(nproc)", setup).0, Ending::Code(1));
+    }
+
+    #[test]
+    fn pidfd_becomes_readable_at_the_end() {
+        let child = Command::new("/bin/true").spawn().expect("true starts");
+        let pidfd = pidfd_open(child.id()).expect("the kernel has pidfds");
+        let mut poll =
+            libc::pollfd { fd: std::os::fd::AsRawFd::as_raw_fd(&pidfd), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd.
+        let ready = unsafe { libc::poll(&mut poll, 1, 10_000) };
+        assert_eq!(ready, 1);
+        wait4(child.id()).expect("the child is ours");
+    }
+}
