@@ -102,6 +102,7 @@ static void heap_place(struct heap *heap, struct extent *extent)
     uint32_t used = slab_used(extent);
     uint32_t available = slab->capacity - used;
     uint32_t wanted = slab_frees_wanted(extent);
+    heap->bins_used |= (uint64_t)1 << slab->class;
     slab->left = used;
     slab->bias = 0;
     if (used == 0) {
@@ -228,6 +229,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class)
             }
             extent->slab.place = SLAB_CURRENT;
             bin->current = extent;
+            heap->bins_used |= (uint64_t)1 << class;
         }
         if (extent->slab.local != NULL) {
             return heap_take_local(heap, extent);
@@ -271,8 +273,8 @@ static void heap_cut_lists(struct heap *heap)
 {
     heap->released_bytes = 0;
     heap->countdown = 1;
-    for (unsigned class = 0; class < CLASSES; class++) {
-        heap_return_list(heap, class);
+    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
+        heap_return_list(heap, (unsigned)__builtin_ctzl(left));
     }
 }
 
@@ -448,32 +450,44 @@ static void heap_free_large(struct heap *heap, struct extent *extent)
 
 /* --- Time ------------------------------------------------------------------------------------- */
 
+static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
+{
+    struct link *next;
+    for (struct link *at = bin->ready.next; at != &bin->ready; at = next) {
+        next = at->next;
+        struct extent *extent = slab_at(at);
+        slab_absorb_remote(extent);
+        if (slab_used(extent) == 0) {
+            list_remove(&extent->link);
+            heap_uncount_empty(heap, extent);
+            slab_destroy(extent);
+        }
+    }
+}
+
+/* Slabs that wait join the ready ones, or go, by what other threads freed of them. */
+static void bin_look_at_all_waiting(struct heap *heap, struct bin *bin)
+{
+    struct link *next;
+    for (struct link *at = bin->waiting.next; at != &bin->waiting; at = next) {
+        next = at->next;
+        struct extent *extent = slab_at(at);
+        if (atomic_get(&extent->remote) != 0) {
+            list_remove(&extent->link);
+            slab_absorb_remote(extent);
+            heap_place(heap, extent);
+        }
+    }
+}
+
 /* Gives back the slabs without used slots, the current ones too if nothing of them is in use. */
 static void heap_release_empty(struct heap *heap)
 {
-    for (unsigned class = 0; class < CLASSES; class++) {
+    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
+        unsigned class = (unsigned)__builtin_ctzl(left);
         struct bin *bin = &heap->bins[class];
-        struct link *at = bin->ready.next;
-        while (at != &bin->ready) {
-            struct extent *extent = slab_at(at);
-            at = at->next;
-            slab_absorb_remote(extent);
-            if (slab_used(extent) == 0) {
-                list_remove(&extent->link);
-                heap_uncount_empty(heap, extent);
-                slab_destroy(extent);
-            }
-        }
-        at = bin->waiting.next;
-        while (at != &bin->waiting) {
-            struct extent *extent = slab_at(at);
-            at = at->next;
-            if (atomic_get(&extent->remote) != 0) {
-                list_remove(&extent->link);
-                slab_absorb_remote(extent);
-                heap_place(heap, extent);
-            }
-        }
+        bin_look_at_all_waiting(heap, bin);
+        bin_release_empty_ready(heap, bin);
         if (bin->current != NULL) {
             heap_return_list(heap, class);
             slab_absorb_remote(bin->current);
@@ -481,6 +495,9 @@ static void heap_release_empty(struct heap *heap)
                 slab_destroy(bin->current);
                 bin->current = NULL;
             }
+        }
+        if (bin->current == NULL && list_is_empty(&bin->ready) && list_is_empty(&bin->waiting)) {
+            heap->bins_used &= ~((uint64_t)1 << class);
         }
     }
 }
@@ -567,7 +584,8 @@ static void heap_abandon(struct heap *heap)
 {
     heap_flush_outboxes(heap);
     heap_flush_cache(heap);
-    for (unsigned class = 0; class < CLASSES; class++) {
+    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
+        unsigned class = (unsigned)__builtin_ctzl(left);
         struct bin *bin = &heap->bins[class];
         if (bin->current != NULL) {
             heap_return_list(heap, class);
@@ -586,6 +604,7 @@ static void heap_abandon(struct heap *heap)
         }
         bin->made = 0;
     }
+    heap->bins_used = 0;
     check(heap->empty_bytes == 0);
 }
 

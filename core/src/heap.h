@@ -53,6 +53,8 @@ struct cached_block {
     _Atomic uint32_t sweep;          /* the sweep during which it was put */
 };
 
+static_assert(CLASSES <= 64, "a bit per class");
+
 struct heap {
     struct slot *free[CLASSES]; /* the hit path's lists */
     uint32_t countdown;         /* slow events until the clock is read */
@@ -61,6 +63,7 @@ struct heap {
     struct outbox outboxes[OUTBOXES];
     struct cached_block cache[CACHE_BLOCKS];
     struct arena *arena;
+    uint64_t bins_used;    /* a bit per class whose bin may have slabs */
     size_t cache_bytes;    /* about what `cache` holds */
     size_t empty_bytes;    /* in slabs without used slots */
     size_t released_bytes; /* in slabs given back since the lists were cut */

@@ -19,7 +19,10 @@ static struct heap *idle_heaps;        /* lock: heaps */
 static unsigned arenas_wanted;         /* lock: heaps; 0: not known yet */
 static unsigned heaps_made;            /* lock: heaps */
 static _Atomic bool stay_slow;
+static _Atomic bool is_loaded; /* constructors run: threads may be started */
+static _Atomic bool purge_thread_started;
 
+static void purge_thread_want(void);
 static void fork_before(void);
 static void fork_in_parent(void);
 static void fork_in_child(void);
@@ -42,10 +45,6 @@ static NOINLINE void process_init_slow(void)
     if (is_first) {
         os_init();
         options_load();
-        lock_take(&heaps_lock);
-        struct arena *arena = arena_get_locked(0);
-        lock_release(&heaps_lock);
-        heap_init(&heap_shared, arena);
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&stay_slow, true);
         }
@@ -70,7 +69,7 @@ static void process_init(void)
 static struct arena *arena_choose_locked(void)
 {
     if (heaps_made == 0) {
-        return arena_at(0);
+        return arena_get_locked(0);
     }
     if (arenas_wanted == 0) {
         long wanted = option(OPTION_arenas);
@@ -139,20 +138,29 @@ static NOINLINE struct heap *thread_attach(void)
     heap_self = atomic_get(&stay_slow) ? &heap_none : heap;
     /* May allocate, hence last. Without it the slabs of this thread are lost when it ends. */
     libc_watch_thread(thread_ended, heap);
+    purge_thread_want();
     return heap;
+}
+
+static NOINLINE struct heap *thread_enter_shared(void)
+{
+    lock_take(&heaps_lock);
+    struct arena *arena = arena_get_locked(0);
+    lock_release(&heaps_lock);
+    lock_take(&shared_lock);
+    if (heap_shared.arena == NULL) {
+        heap_init(&heap_shared, arena);
+    }
+    return &heap_shared;
 }
 
 static struct heap *thread_enter(void)
 {
     struct heap *heap = heap_own;
-    if (heap == NULL) {
+    if (unlikely(heap == NULL)) {
         heap = thread_attach();
     }
-    if (heap == NULL || heap == HEAP_ENDED) {
-        lock_take(&shared_lock);
-        heap = &heap_shared;
-    }
-    return heap;
+    return likely(heap != NULL && heap != HEAP_ENDED) ? heap : thread_enter_shared();
 }
 
 static void thread_leave(struct heap *heap)
@@ -191,17 +199,27 @@ static void *purge_thread_run(void *argument)
 
 static void purge_thread_start(void)
 {
-    if (option(OPTION_purge_thread) && !libc_start_thread(purge_thread_run)) {
+    if (!atomic_exchange_explicit(&purge_thread_started, true, memory_order_relaxed) &&
+        !libc_start_thread(purge_thread_run)) {
         log_warn("purge_thread: the system did not start a thread; memory goes back with calls");
     }
 }
 
-/* Runs when the library is loaded, or before main: earlier calls have started the allocator, but
- * threads may be started only now. */
+/* Threads may be started when the libraries are loaded, which is here, and options are known after
+ * the first call, whichever comes later. A program that never allocates pays for neither. */
+static void purge_thread_want(void)
+{
+    if (unlikely(option(OPTION_purge_thread)) && atomic_get(&is_loaded)) {
+        purge_thread_start();
+    }
+}
+
 CONSTRUCTOR static void process_loaded(void)
 {
-    process_init();
-    purge_thread_start();
+    atomic_set(&is_loaded, true);
+    if (atomic_get_acquire(&process_state) != 0) {
+        purge_thread_want();
+    }
 }
 
 /* --- Fork -------------------------------------------------------------------------------------- */
@@ -248,5 +266,6 @@ static void fork_in_parent(void)
 static void fork_in_child(void)
 {
     fork_release(true);
-    purge_thread_start();
+    atomic_set(&purge_thread_started, false);
+    purge_thread_want();
 }

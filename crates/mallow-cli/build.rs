@@ -52,7 +52,7 @@ fn compile_library(core: &Path, mode: &str, soname: &str, library: &Path) {
         .arg("-DMW_EXPORT_LIBC=1")
         .arg("-I")
         .arg(core.join("include"))
-        .args(["-shared", "-nostdlib", "-Wl,-z,now,-z,relro"])
+        .args(["-shared", "-nostdlib", "-Wl,-z,lazy,-z,relro,-z,noseparate-code"])
         .arg(format!("-Wl,-soname,{soname}"))
         .arg("-o")
         .arg(library)
