@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+# Node: worker threads, zlib in the thread pool, large buffers, JSON.
+# needs: node
+# serves: node
+. "$CASES/lib.sh"
+under node "$CASES/programs/work.js"

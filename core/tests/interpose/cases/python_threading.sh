@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: MIT
+# Python's tests of threads, with every object from malloc.
+# serves: python3
+. "$CASES/lib.sh"
+python_result 'test_threading:ThreadTests|CRLockTests|ConditionAs|BarrierTests|ThreadJoinOnShutdown|SubinterpThreading|LocalTests' test_threading_local test_thread
