@@ -54,7 +54,8 @@ impl Libc {
     }
 }
 
-/// Where the loader stores the address of an allocation function for the code of one object.
+/// An allocation function and a place in one object: the function itself, or the word in which the
+/// loader stores its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub function: &'static str,
@@ -73,6 +74,8 @@ pub struct ElfInfo {
     pub first_vaddr: u64,
     /// Functions of SERVED that other objects can bind to.
     pub defined: BTreeSet<&'static str>,
+    /// Where those functions are, relative to the load address.
+    pub definitions: Vec<Slot>,
     /// Functions of SERVED that this object asks others for.
     pub imported: BTreeSet<&'static str>,
     /// Marker symbols that it defines for others, asks for, or has inside.
@@ -215,8 +218,12 @@ where
     for symbol in file.dynamic_symbols() {
         let Ok(name) = symbol.name() else { continue };
         if let Some(served) = served_name(name) {
-            let set = if symbol.is_undefined() { &mut info.imported } else { &mut info.defined };
-            set.insert(served);
+            if symbol.is_undefined() {
+                info.imported.insert(served);
+            } else {
+                info.defined.insert(served);
+                info.definitions.push(Slot { function: served, offset: symbol.address() });
+            }
         }
         if let Some(marker) = marker_name(name) {
             let set = if symbol.is_undefined() {

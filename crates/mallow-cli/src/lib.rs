@@ -7,15 +7,21 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod allocator;
+pub mod binding;
 pub mod cli;
 pub mod commands;
 pub mod elf;
 pub mod embedded;
 pub mod error;
 pub mod ldcache;
+pub mod linkmap;
+pub mod maps;
+pub mod measure;
 pub mod options;
 pub mod output;
 pub mod packages;
 pub mod preflight;
 pub mod preload;
+pub mod stats;
 pub mod target;
+pub mod trace;

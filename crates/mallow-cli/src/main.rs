@@ -21,7 +21,8 @@ fn main() -> ExitCode {
     let outcome = match cli.verb {
         Verb::List(args) => commands::list::main(&args),
         Verb::Run(args) => commands::run::main(&args, notes),
-        Verb::Compare(_) | Verb::Verify(_) => Ok(2),
+        Verb::Verify(args) => commands::verify::main(&args, notes),
+        Verb::Compare(_) => Ok(2),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

@@ -1,0 +1,284 @@
+//! The statistics of `compare`: medians with exact intervals, and paired comparisons by the
+//! Wilcoxon signed-rank test with the interval that belongs to it.
+//!
+//! Runs are paired by round: in each round every allocator runs once, in random order. If two
+//! allocators do not differ, swapping them within a round changes nothing, so the differences are
+//! symmetric about zero whatever the noise looks like, which is all that the test assumes.
+
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    pub low: f64,
+    pub high: f64,
+}
+
+/// The median; `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+/// An interval that holds the true median with at least this confidence, from order statistics:
+/// the number of values below the median is binomial. `None` where there are too few values.
+pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+    let sorted = sorted(values);
+    let n = sorted.len();
+    let mut probability = 0.5f64.powi(i32::try_from(n).ok()?);
+    let mut tail = 0.0;
+    let mut cut = 0;
+    while cut < n / 2 {
+        tail += probability;
+        if 2.0 * tail > 1.0 - confidence {
+            break;
+        }
+        probability *= (n - cut) as f64 / (cut + 1) as f64;
+        cut += 1;
+    }
+    (cut > 0).then(|| Interval { low: sorted[cut - 1], high: sorted[n - cut] })
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// A paired comparison as a ratio to the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Hodges-Lehmann estimate: the median of all means of two log ratios.
+    pub ratio: f64,
+    /// `None` where there are too few pairs for this confidence.
+    pub interval: Option<Interval>,
+    /// Two-sided, exact, of the single test.
+    pub p_value: f64,
+    pub pairs: usize,
+}
+
+/// Compares pairs of (baseline, other); both positive. `None` of nothing.
+pub fn compare_pairs(pairs: &[(f64, f64)], confidence: f64) -> Option<Comparison> {
+    let differences: Vec<f64> = pairs.iter().map(|(base, other)| (other / base).ln()).collect();
+    let means = sorted(&walsh_averages(&differences));
+    let estimate = median(&means)?;
+    let cut = signed_rank_cut(differences.len(), 1.0 - confidence);
+    let interval = (cut > 0).then(|| Interval {
+        low: means[cut - 1].exp(),
+        high: means[means.len() - cut].exp(),
+    });
+    Some(Comparison {
+        ratio: estimate.exp(),
+        interval,
+        p_value: signed_rank_p(&differences),
+        pairs: pairs.len(),
+    })
+}
+
+fn walsh_averages(values: &[f64]) -> Vec<f64> {
+    let mut means = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
+    for (index, a) in values.iter().enumerate() {
+        means.extend(values[index..].iter().map(|b| f64::midpoint(*a, *b)));
+    }
+    means
+}
+
+/// Probabilities of the sums that random signs give to these weights.
+fn sum_distribution(weights: &[usize]) -> Vec<f64> {
+    let mut distribution = vec![1.0];
+    for &weight in weights {
+        let mut next = vec![0.0; distribution.len() + weight];
+        for (sum, probability) in distribution.iter().enumerate() {
+            next[sum] += probability / 2.0;
+            next[sum + weight] += probability / 2.0;
+        }
+        distribution = next;
+    }
+    distribution
+}
+
+/// How many of the smallest (and largest) Walsh averages lie outside the interval.
+fn signed_rank_cut(n: usize, alpha: f64) -> usize {
+    let ranks: Vec<usize> = (1..=n).collect();
+    let mut tail = 0.0;
+    for (sum, probability) in sum_distribution(&ranks).iter().enumerate() {
+        tail += probability;
+        if 2.0 * tail > alpha {
+            return sum;
+        }
+    }
+    0
+}
+
+/// The exact two-sided p-value; ties share their mean rank, zeros are left out.
+fn signed_rank_p(differences: &[f64]) -> f64 {
+    let mut nonzero: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
+    nonzero.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+    // Ranks are doubled so that the mean rank of a tie is whole.
+    let mut doubled = vec![0usize; nonzero.len()];
+    let mut start = 0;
+    while start < nonzero.len() {
+        let equal = |other: &&f64| other.abs() == nonzero[start].abs();
+        let count = nonzero[start..].iter().take_while(equal).count();
+        doubled[start..start + count].fill(2 * start + count + 1);
+        start += count;
+    }
+    let positive: usize = nonzero.iter().zip(&doubled).filter(|(d, _)| **d > 0.0).map(|(_, r)| r).sum();
+    let total: usize = doubled.iter().sum();
+    let extreme = positive.min(total - positive);
+    let tail: f64 = sum_distribution(&doubled)[..=extreme].iter().sum();
+    (2.0 * tail).min(1.0)
+}
+
+/// The fewest pairs that can show anything at this confidence.
+pub fn fewest_pairs(confidence: f64) -> usize {
+    (1..64).find(|&n| signed_rank_cut(n, 1.0 - confidence) > 0).unwrap_or(64)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Shown to be less (faster, smaller), by the margin or more.
+    Less,
+    /// Shown to be more.
+    More,
+    /// Shown to differ by less than the margin.
+    NoDifference,
+    Inconclusive,
+}
+
+/// A difference counts when the interval excludes "equal" and the estimate reaches the margin; no
+/// difference is a result only when the whole interval lies within the margin.
+pub fn verdict(comparison: &Comparison, margin: f64) -> Verdict {
+    let Some(interval) = comparison.interval else { return Verdict::Inconclusive };
+    let (low, high) = (1.0 / (1.0 + margin), 1.0 + margin);
+    if interval.low > low && interval.high < high {
+        Verdict::NoDifference
+    } else if interval.high < 1.0 && comparison.ratio <= low {
+        Verdict::Less
+    } else if interval.low > 1.0 && comparison.ratio >= high {
+        Verdict::More
+    } else {
+        Verdict::Inconclusive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn median_interval_matches_the_binomial_table() {
+        // For n = 10 and 95 %, the table gives the 2nd and the 9th value (97.9 %).
+        let values: Vec<f64> = (1..=10).map(f64::from).collect();
+        let interval = median_interval(&values, 0.95);
+        assert_eq!(interval, Some(Interval { low: 2.0, high: 9.0 }));
+        // Five values reach 93.75 % at most.
+        assert_eq!(median_interval(&values[..5], 0.95), None);
+        assert!(median_interval(&values[..6], 0.95).is_some());
+    }
+
+    #[test]
+    fn signed_rank_matches_the_published_tables() {
+        // Critical values of the two-sided test at 5 %: n = 6: 0, 8: 3, 10: 8, 20: 52.
+        for (n, critical) in [(6, 0), (8, 3), (10, 8), (20, 52)] {
+            assert_eq!(signed_rank_cut(n, 0.05), critical + 1, "n = {n}");
+        }
+        assert_eq!(signed_rank_cut(5, 0.05), 0);
+        assert_eq!(fewest_pairs(0.95), 6);
+        // All of one sign: 2 / 2^n.
+        let same_sign: Vec<f64> = (1..=10).map(f64::from).collect();
+        assert!((signed_rank_p(&same_sign) - 2.0 / 1024.0).abs() < 1e-12);
+        // R: wilcox.test(c(1.1,2.2,3.3,4.4,-0.5), exact=TRUE)$p.value is 0.125.
+        assert!((signed_rank_p(&[1.1, 2.2, 3.3, 4.4, -0.5]) - 0.125).abs() < 1e-12);
+        assert_eq!(signed_rank_p(&[0.0, 0.0]), 1.0);
+    }
+
+    #[test]
+    fn known_ratio_is_found() {
+        let pairs: Vec<(f64, f64)> =
+            (0..20).map(|n| (1.0 + f64::from(n) / 100.0, 0.9 + 0.9 * f64::from(n) / 100.0)).collect();
+        let comparison = compare_pairs(&pairs, 0.95).unwrap();
+        assert!((comparison.ratio - 0.9).abs() < 1e-9);
+        assert_eq!(verdict(&comparison, 0.02), Verdict::Less);
+        let turned: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
+        assert_eq!(verdict(&compare_pairs(&turned, 0.95).unwrap(), 0.02), Verdict::More);
+    }
+
+    #[test]
+    fn verdicts_need_evidence() {
+        let of = |ratio, low, high| {
+            let interval = Some(Interval { low, high });
+            verdict(&Comparison { ratio, interval, p_value: 0.5, pairs: 10 }, 0.02)
+        };
+        assert_eq!(of(1.0, 0.99, 1.01), Verdict::NoDifference);
+        assert_eq!(of(0.995, 0.99, 0.998), Verdict::NoDifference);
+        assert_eq!(of(1.0, 0.95, 1.05), Verdict::Inconclusive);
+        assert_eq!(of(0.985, 0.97, 0.999), Verdict::Inconclusive);
+        assert_eq!(of(0.9, 0.85, 0.97), Verdict::Less);
+        let few = compare_pairs(&[(1.0, 0.5); 5], 0.95).unwrap();
+        assert_eq!(verdict(&few, 0.02), Verdict::Inconclusive);
+    }
+
+    /// Skewed noise with a drift that all runs of a round share, and spikes.
+    fn noisy(random: &mut StdRng, round: usize) -> f64 {
+        let drift = 1.0 + 0.1 * (round as f64 / 7.0).sin();
+        let spike = if random.random_bool(0.05) { 1.5 } else { 1.0 };
+        drift * spike * (1.0 + 0.03 * -random.random::<f64>().ln())
+    }
+
+    /// How often a difference is claimed between two allocators that are equal, over 4,000 trials,
+    /// with `rounds` rounds, or more while the interval is wide as the adaptive mode does.
+    fn false_positive_rate(seed: u64, confidence: f64, rounds: usize, adaptive: bool) -> f64 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let trials = 4000;
+        let mut claimed = 0;
+        for _ in 0..trials {
+            let mut pairs = Vec::new();
+            let comparison = loop {
+                let round = pairs.len();
+                pairs.push((noisy(&mut random, round), noisy(&mut random, round)));
+                if pairs.len() < rounds {
+                    continue;
+                }
+                let comparison = compare_pairs(&pairs, confidence).unwrap();
+                let narrow = comparison.interval.is_some_and(|i| i.high / i.low < 1.02);
+                if !adaptive || narrow || pairs.len() >= 2 * rounds {
+                    break comparison;
+                }
+            };
+            // No margin: every exclusion of "equal" counts.
+            let excludes = comparison.interval.is_some_and(|i| i.low > 1.0 || i.high < 1.0);
+            claimed += usize::from(excludes);
+        }
+        claimed as f64 / f64::from(trials)
+    }
+
+    #[test]
+    fn false_positives_stay_within_the_confidence() {
+        let seed = 20_261_121;
+        eprintln!("seed {seed}");
+        for (confidence, rounds) in [(0.95, 10), (0.99, 12)] {
+            for adaptive in [false, true] {
+                let rate = false_positive_rate(seed, confidence, rounds, adaptive);
+                let alpha = 1.0 - confidence;
+                // Three standard errors of the simulation above the promise.
+                let bound = alpha + 3.0 * (alpha * confidence / 4000.0_f64).sqrt();
+                assert!(rate <= bound, "{rate} > {bound} at {confidence}, adaptive {adaptive}");
+            }
+        }
+    }
+}
