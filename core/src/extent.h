@@ -58,12 +58,12 @@ struct slot {
 struct slab {
     _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
     struct slot *local;           /* owner thread */
+    uint64_t reciprocal;          /* const while a slab: 2^64 / slot_size, rounded up */
     uint32_t left;                /* owner thread: frees until something has to be done */
     uint32_t bias;                /* owner thread */
     uint32_t carved;              /* owner thread: slots that have been made */
     uint32_t capacity;            /* const while a slab */
     uint32_t slot_size;           /* const while a slab; 0: the extent is no slab */
-    uint32_t inverse;             /* const while a slab: see slab_index */
     uint8_t class;                /* const while a slab */
     uint8_t place;                /* owner thread, or lock: arena */
     bool counted_empty;           /* owner thread: its bytes are in the heap's empty_bytes */
@@ -95,7 +95,7 @@ struct extent {
 } __attribute__((aligned(CACHE_LINE)));
 
 static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line");
-static_assert(offsetof(struct extent, start) <= CACHE_LINE, "the hot side comes first");
+static_assert(offsetof(struct extent, start) < CACHE_LINE, "free reads no second line");
 static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
 
 /* A block of address space from the OS that is cut into extents: 2 MiB aligned. */

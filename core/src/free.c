@@ -17,8 +17,11 @@ void mw_free(void *block)
         free_slow(block, extent);
         return;
     }
-    harden_slot_freed(extent, block);
     struct slot *slot = block;
+    if (unlikely(!slab_has_slot_at(extent, slot) || slab->local == slot)) {
+        harden_bad_block("free", extent, slot);
+    }
+    harden_slot_freed(extent, slot);
     slot->next = slab->local;
     slab->local = slot;
     if (unlikely(--slab->left == 0)) {
@@ -48,29 +51,55 @@ static COLD void *foreign_function(const char *call, const void *block)
     }
 }
 
-/* Ends the program if `block` is no block that it holds. Returns false if it is foreign. */
-static bool block_is_ours(const char *call, const void *block, struct extent *extent)
+/* The extent of any state that holds `address`, though the page map may know its ends only. NULL if
+ * there is none near enough. */
+static COLD struct extent *extent_around(const void *address)
+{
+    const size_t reach = 256 * MiB;
+    uintptr_t at = (uintptr_t)address & ~(GRANULE - 1);
+    uintptr_t end = at > reach ? at - reach : 0;
+    for (; at > end; at -= GRANULE) {
+        struct extent *extent = pagemap_find((void *)at);
+        if (extent != pagemap_nothing()) {
+            return extent_end(extent) > (uintptr_t)address ? extent : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Ends the program: `block` is memory of ours, but no block that the program holds. */
+_Noreturn static COLD void bad_block(const char *call, const void *block, struct extent *extent)
 {
     enum extent_state state = extent_state(extent);
-    if (likely(state == EXTENT_ACTIVE)) {
-        if (extent_is_slab(extent)) {
-            if (unlikely(!slab_has_slot_at(extent, block))) {
-                harden_bad_free(extent, block);
-            }
-        } else if (unlikely((uintptr_t)block != extent->start)) {
-            log_fatal("%s of %p, which is %zu bytes inside a block of %zu bytes at %p", call, block,
-                      (uintptr_t)block - extent->start, extent_size(extent),
-                      (void *)extent->start);
-        }
-        return true;
+    if (state == EXTENT_ACTIVE && extent_is_slab(extent)) {
+        harden_bad_block(call, extent, block);
     }
-    if (extent == pagemap_nothing()) {
-        return false;
+    if (state == EXTENT_ACTIVE) {
+        log_fatal("%s of %p, which is %zu bytes inside a block of %zu bytes at %p", call, block,
+                  (uintptr_t)block - extent->start, extent_size(extent), (void *)extent->start);
     }
-    if ((uintptr_t)block == extent->start) {
-        log_fatal("double free of %p (%zu bytes or less)", block, extent_size(extent));
+    if ((uintptr_t)block == extent->start && call[0] == 'f') {
+        log_fatal("double free of %p (a block of more than %zu bytes)", block, SLOT_MAX);
     }
     log_fatal("%s of %p, which is in free memory", call, block);
+}
+
+/* Whether `block` is one that the program may hold. False if it is foreign; ends the program if it
+ * is in our memory but no block. */
+static bool block_is_ours(const char *call, const void *block, struct extent *extent)
+{
+    if (likely(extent_state(extent) == EXTENT_ACTIVE)) {
+        bool begins = extent_is_slab(extent) ? slab_has_slot_at(extent, block)
+                                             : (uintptr_t)block == extent->start;
+        if (likely(begins)) {
+            return true;
+        }
+    }
+    struct extent *around = extent_around(block);
+    if (around != NULL) {
+        bad_block(call, block, around);
+    }
+    return false;
 }
 
 /* --- Slow path --------------------------------------------------------------------------------- */

@@ -20,7 +20,10 @@
 #define FILL_NEW 0xa5
 #define FILL_FREE 0x5a
 
-_Noreturn static COLD void harden_bad_free(struct extent *extent, const void *block);
+/* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is not
+ * one that the program holds. */
+_Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,
+                                            const void *block);
 
 #if MW_SLOT_BITMAP
 ALWAYS_INLINE _Atomic uint64_t *live_word(struct extent *extent, uint32_t index)
@@ -60,11 +63,10 @@ ALWAYS_INLINE void harden_slots_carved(struct extent *extent, char *first, size_
 ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot)
 {
     if (MW_SLOT_BITMAP) {
-        require(slab_has_slot_at(extent, slot));
         uint32_t index = slab_index(extent, slot);
         uint64_t bit = (uint64_t)1 << (index % 64);
         uint64_t old = atomic_fetch_or_explicit(live_word(extent, index), bit, memory_order_acquire);
-        if (unlikely((old & bit) != 0)) {
+        if (unlikely((old & bit) != 0 || !slab_has_slot_at(extent, slot))) {
             log_fatal("free list of %u-byte blocks is damaged: it names %p, which is in use",
                       extent->slab.slot_size, (void *)slot);
         }
@@ -81,19 +83,16 @@ ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot)
     }
 }
 
-/* The program gives the slot back. Ends it if it does not hold the slot. */
+/* The program gives the slot back, which begins at `block`. Ends it if it does not hold the slot. */
 ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
 {
     if (MW_SLOT_BITMAP) {
-        if (unlikely(!slab_has_slot_at(extent, block))) {
-            harden_bad_free(extent, block);
-        }
         uint32_t index = slab_index(extent, block);
         uint64_t bit = (uint64_t)1 << (index % 64);
         uint64_t old =
             atomic_fetch_and_explicit(live_word(extent, index), ~bit, memory_order_release);
         if (unlikely((old & bit) == 0)) {
-            harden_bad_free(extent, block);
+            harden_bad_block("free", extent, block);
         }
     }
     if (MW_FILL) {
@@ -107,7 +106,7 @@ ALWAYS_INLINE void harden_slot_resized(struct extent *extent, const void *block)
     if (MW_SLOT_BITMAP) {
         uint32_t index = slab_index(extent, block);
         if (unlikely((atomic_get(live_word(extent, index)) >> (index % 64) & 1) == 0)) {
-            log_fatal("realloc of %p (%u bytes), which is free", block, extent->slab.slot_size);
+            harden_bad_block("realloc", extent, block);
         }
     }
 }

@@ -14,6 +14,9 @@
 /* Ready slabs that are looked at to find the fullest. */
 #define READY_TRIES 4u
 
+/* Slots up to this size are cheap enough to have many of them in use by turns. */
+#define LENGTHEN_SLOT_MAX 1024u
+
 /* Free slots that a slab that was full must have before it is allocated from again: taking the slow
  * path for each single slot costs more than these few slots. */
 #define WAITING_SLOTS 8u
@@ -216,6 +219,22 @@ static struct extent *heap_next_slab(struct heap *heap, unsigned class)
     return extent != NULL ? extent : heap_make_slab(heap, class);
 }
 
+/* A program that allocates one block and frees it, over and over, would go on with a list of one
+ * slot and come here at each call. Once in a while such a list gets more slots. */
+static void heap_lengthen_local(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    if (slab->local->next == NULL && slab->carved < slab->capacity && !heap->is_slow &&
+        slab->slot_size <= LENGTHEN_SLOT_MAX) {
+        struct slot *more = slab_carve(extent, false);
+        /* They were carved as handed out; in the local list they are free. */
+        for (struct slot *slot = more; slot != NULL; slot = slot->next) {
+            slab->left--;
+        }
+        slab->local->next = more;
+    }
+}
+
 static struct slot *heap_refill(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
@@ -232,6 +251,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class)
             heap->bins_used |= (uint64_t)1 << class;
         }
         if (extent->slab.local != NULL) {
+            heap_lengthen_local(heap, extent);
             return heap_take_local(heap, extent);
         }
         uint32_t count;
@@ -529,7 +549,7 @@ static void heap_sweep(struct heap *heap, uint64_t now_ms)
 static void heap_tick(struct heap *heap)
 {
     uint64_t now_ms = os_now_ms();
-    uint64_t elapsed = now_ms - heap->tick_ms;
+    uint64_t elapsed = heap->tick_ms != 0 ? now_ms - heap->tick_ms : 0;
     heap->tick_ms = now_ms;
     if (elapsed >= TICK_SLOW_MS) {
         heap->is_slow = true;
@@ -605,6 +625,7 @@ static void heap_abandon(struct heap *heap)
         bin->made = 0;
     }
     heap->bins_used = 0;
+    heap->tick_ms = 0;
     check(heap->empty_bytes == 0);
 }
 

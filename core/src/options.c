@@ -264,7 +264,7 @@ static void print_settings(void)
 
 static void options_load(void)
 {
-    char buffer[4096];
+    char buffer[2048];
     bool all_good = true;
     if (os_read_file("/etc/mallow.conf", buffer, sizeof buffer) > 0) {
         all_good &= parse_settings(buffer, "/etc/mallow.conf");

@@ -29,8 +29,7 @@ static struct extent *slab_create(struct arena *arena, unsigned class, size_t pa
     slab->carved = 0;
     slab->capacity = (uint32_t)size_min(extent_size(extent) / slot_size, SLAB_SLOTS_MAX);
     slab->slot_size = slot_size;
-    uint32_t odd = slot_size >> __builtin_ctz(slot_size);
-    slab->inverse = (((uint32_t)1 << 31) + odd - 1) / odd;
+    slab->reciprocal = UINT64_MAX / slot_size + 1;
     slab->class = (uint8_t)class;
     slab->place = SLAB_NONE;
     slab->counted_empty = false;
@@ -229,7 +228,7 @@ static bool slab_is_valid(struct extent *extent)
     struct slab *slab = &extent->slab;
     uint32_t local = 0;
     for (struct slot *slot = slab->local; slot != NULL; slot = slot->next) {
-        require(slab_has_slot_at(extent, slot));
+        require(slab_has_slot_at(extent, slot) && slab_index(extent, slot) < slab->carved);
         require(++local <= slab->carved);
     }
     for (uintptr_t at = extent->start; at < extent_end(extent); at += GRANULE) {

@@ -43,21 +43,19 @@ ALWAYS_INLINE bool slab_is_full(struct extent *extent)
     return slab_used(extent) == extent->slab.capacity;
 }
 
-/* The number of the slot that holds `address`, and whether it begins there: the distance is divided
- * by the slot size's power of two with a shift and by its odd part (at most 7) with a
- * multiplication by 2^31 / odd, rounded up, which is exact for distances below 2^28. */
+/* Whether a slot begins at `address`, which lies in the slab: whether the distance from the start is
+ * a multiple of the slot size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder by
+ * direct computation", 2019). */
+ALWAYS_INLINE bool slab_has_slot_at(struct extent *extent, const void *address)
+{
+    return ((uintptr_t)address - extent->start) * extent->slab.reciprocal < extent->slab.reciprocal;
+}
+
+/* The number of the slot that holds `address`; exact for slabs under 4 GiB. */
 ALWAYS_INLINE uint32_t slab_index(struct extent *extent, const void *address)
 {
     uint64_t distance = (uintptr_t)address - extent->start;
-    unsigned shift = (unsigned)__builtin_ctz(extent->slab.slot_size);
-    return (uint32_t)(((distance >> shift) * extent->slab.inverse) >> 31);
-}
-
-ALWAYS_INLINE bool slab_has_slot_at(struct extent *extent, const void *address)
-{
-    uint32_t index = slab_index(extent, address);
-    return index < extent->slab.capacity &&
-           extent->start + (size_t)index * extent->slab.slot_size == (uintptr_t)address;
+    return (uint32_t)(((unsigned __int128)distance * extent->slab.reciprocal) >> 64);
 }
 
 /* --- Frees from other threads ------------------------------------------------------------------
