@@ -25,9 +25,13 @@
 /* A symbol of the C library that may be missing. In the shared object the reference is weak, so
  * that one object loads into every libc; an archive needs a strong one to pull the member in. */
 #if defined(__PIC__) && !defined(__PIE__)
+#define IS_SHARED_OBJECT 1
 #define MAY_BE_MISSING __attribute__((weak))
+#define is_present(function) ((function) != NULL)
 #else
+#define IS_SHARED_OBJECT 0
 #define MAY_BE_MISSING
+#define is_present(function) true
 #endif
 
 /* Thread-local data at a fixed offset from the thread pointer: one load, no call. */

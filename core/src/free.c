@@ -153,28 +153,29 @@ void mw_cfree(void *block)
     mw_free(block);
 }
 
-/* Sizes are checked where that costs nothing on the way: in secure and debug builds. */
-static void check_free_size(const void *block, size_t size)
+/* Ends the program if the block cannot be one of that size. A block that realloc shrank may have up
+ * to twice what was asked for. Only in secure and debug builds: it is a second look-up. */
+static void check_free_size(const void *block, size_t alignment, size_t size)
 {
-    if (MW_SLOT_BITMAP && block != NULL) {
-        size_t usable = mw_malloc_usable_size(block);
-        if (unlikely(usable != 0 && mw_malloc_good_size(size) > usable)) {
-            log_fatal("free of %p with a size of %zu bytes, but the block has %zu", block, size,
-                      usable);
-        }
+    if (!MW_SLOT_BITMAP || block == NULL || !is_power_of_two(alignment)) {
+        return;
+    }
+    size_t usable = mw_malloc_usable_size(block);
+    size_t asked = align_up(size_max(size, 1), alignment);
+    if (unlikely(usable != 0 && (asked > usable || (usable > 16 && asked <= usable / 2)))) {
+        log_fatal("free of %p with a size of %zu bytes, but the block has %zu", block, size, usable);
     }
 }
 
 void mw_free_sized(void *block, size_t size)
 {
-    check_free_size(block, size);
+    check_free_size(block, 1, size);
     mw_free(block);
 }
 
 void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 {
-    (void)alignment;
-    check_free_size(block, size);
+    check_free_size(block, alignment, size);
     mw_free(block);
 }
 
@@ -205,7 +206,7 @@ size_t mw_malloc_good_size(size_t size)
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
 static bool slot_still_fits(struct extent *extent, size_t size)
 {
-    return size <= extent->slab.slot_size && (size > extent->slab.slot_size / 2 || size <= 16);
+    return size <= extent->slab.slot_size && (size > extent->slab.slot_size / 2 || extent->slab.slot_size <= 16);
 }
 
 static void *realloc_by_copy(void *block, struct extent *extent, size_t size)

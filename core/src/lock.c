@@ -4,17 +4,17 @@
 /* How often to look before asking the kernel to wait: about the length of our critical sections. */
 #define LOCK_SPINS 100
 
-#if MW_CHECK_LEVEL >= 2
+#if MW_CHECK_LEVEL >= 3
 /* A bit per rank that this thread holds, and how many arenas (fork holds them all). */
 static THREAD_LOCAL uint32_t locks_held;
 #endif
 
 static void lock_note_taken(struct lock *lock)
 {
-#if MW_CHECK_LEVEL >= 2
+#if MW_CHECK_LEVEL >= 3
     bool may_repeat = lock->rank == LOCK_ARENA || lock->rank == LOCK_POOL;
     uint32_t not_above = lock->rank + may_repeat;
-    check((locks_held >> not_above) == 0);
+    require((locks_held >> not_above) == 0);
     locks_held |= (uint32_t)1 << lock->rank;
 #else
     (void)lock;
@@ -23,7 +23,7 @@ static void lock_note_taken(struct lock *lock)
 
 static void lock_note_released(struct lock *lock)
 {
-#if MW_CHECK_LEVEL >= 2
+#if MW_CHECK_LEVEL >= 3
     locks_held &= ~((uint32_t)1 << lock->rank);
 #else
     (void)lock;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Locks of four bytes, on futexes. A lock has a rank; debug builds end the program when a thread
- * takes a lock whose rank is not above every rank that it holds, so a deadlock cannot be written.
+ * Locks of four bytes, on futexes. A lock has a rank; at check level 3 a thread that takes a
+ * lock whose rank is not above every rank that it holds ends the program, so a deadlock cannot be
+ * written.
  */
 #ifndef MALLOW_LOCK_H
 #define MALLOW_LOCK_H

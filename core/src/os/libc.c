@@ -19,7 +19,7 @@ MAY_BE_MISSING int pthread_create(pthread_t *restrict thread, const pthread_attr
 MAY_BE_MISSING int pthread_detach(pthread_t thread);
 
 /* glibc's pthread_atfork is a static function that calls the first; musl has only the second. */
-#if defined(__PIC__) && !defined(__PIE__)
+#if IS_SHARED_OBJECT
 __attribute__((weak)) int __register_atfork(void (*before)(void), void (*in_parent)(void),
                                             void (*in_child)(void), void *dso_handle);
 #endif
@@ -57,7 +57,7 @@ static bool libc_watch_thread(void (*at_exit)(void *), void *argument)
 {
     static pthread_key_t key;
     static bool have_key; /* the first call comes from process_init, before there are threads */
-    if (pthread_key_create == NULL || pthread_setspecific == NULL) {
+    if (!is_present(pthread_key_create) || !is_present(pthread_setspecific)) {
         return false;
     }
     if (!have_key) {
@@ -68,21 +68,21 @@ static bool libc_watch_thread(void (*at_exit)(void *), void *argument)
 
 static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
 {
-#if defined(__PIC__) && !defined(__PIE__)
+#if IS_SHARED_OBJECT
     if (__register_atfork != NULL) {
         /* A NULL handle: never unregistered, as this library is never unloaded. */
         __register_atfork(before, in_parent, in_child, NULL);
         return;
     }
 #endif
-    if (pthread_atfork != NULL) {
+    if (is_present(pthread_atfork)) {
         pthread_atfork(before, in_parent, in_child);
     }
 }
 
 static bool libc_start_thread(void *(*run)(void *))
 {
-    if (pthread_create == NULL || pthread_detach == NULL) {
+    if (!is_present(pthread_create) || !is_present(pthread_detach)) {
         return false;
     }
     pthread_t thread;

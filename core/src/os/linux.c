@@ -141,7 +141,7 @@ static uint64_t os_now_ms(void)
 {
     struct timespec now = {0, 0};
     /* The libc's function reads the clock without entering the kernel. */
-    if (clock_gettime != NULL) {
+    if (is_present(clock_gettime)) {
         clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     } else {
         system_call(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&now, 0, 0, 0, 0);
