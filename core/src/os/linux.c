@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -20,6 +19,11 @@
 #ifndef MADV_FREE
 #define MADV_FREE 8
 #endif
+
+/* The kernel's numbers, for a libc that comes without the kernel's headers. */
+#define FUTEX_PRIVATE 128
+#define FUTEX_WAIT (0 | FUTEX_PRIVATE)
+#define FUTEX_WAKE (1 | FUTEX_PRIVATE)
 
 #if MW_TEST_SYSCALLS
 static long test_syscall(long number, long a, long b, long c, long d, long e, long f);
@@ -152,13 +156,13 @@ static uint64_t os_now_ms(void)
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms)
 {
     struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
-    system_call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)expected,
+    system_call(SYS_futex, (long)word, FUTEX_WAIT, (long)expected,
                 timeout_ms != 0 ? (long)&timeout : 0, 0, 0);
 }
 
 static void os_wake_one(void *word)
 {
-    system_call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+    system_call(SYS_futex, (long)word, FUTEX_WAKE, 1, 0, 0, 0);
 }
 
 /* --- Files and the end ----------------------------------------------------------------------- */
