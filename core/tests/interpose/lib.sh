@@ -51,3 +51,23 @@ python_result() {
     export PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
     under "$python" "$CASES/programs/python_tests.py" "$@"
 }
+
+# check_self CC ARGUMENT ...: compiles a program that looks into Mallow by itself.
+check_self() {
+    "$@" -Wall -Werror -I"$ROOT/core/include"
+}
+
+need_static_library() {
+    [ -n "$LIBRARY_STATIC" ] || skip "no static library beside $LIBRARY"
+}
+
+# musl_cc: the compiler for musl, which is the usual one on a musl system.
+use_musl_cc() {
+    if command -v musl-gcc >/dev/null; then
+        musl_cc=musl-gcc
+    elif ls /lib/ld-musl-*.so.1 >/dev/null 2>&1 && ! ls /lib*/ld-linux* >/dev/null 2>&1; then
+        musl_cc=cc
+    else
+        skip "no musl-gcc here"
+    fi
+}

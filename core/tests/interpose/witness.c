@@ -17,8 +17,13 @@
 #include <unistd.h>
 
 static const char *const FUNCTIONS[] = {
-    "free",          "calloc",   "realloc",       "posix_memalign",
-    "aligned_alloc", "memalign", "malloc_usable_size",
+    "free",
+    "calloc",
+    "realloc",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "malloc_usable_size",
 };
 
 static const char *object_of(const char *symbol)

@@ -49,13 +49,15 @@ static void use_aligned_forms(size_t size, size_t alignment)
     const auto &quiet = std::nothrow;
     ::operator delete(filled(::operator new(size, to), size, alignment, "aligned"), to);
     ::operator delete[](filled(::operator new[](size, to), size, alignment, "aligned []"), to);
-    ::operator delete(filled(::operator new(size, to), size, alignment, "aligned, sized"), size, to);
+    ::operator delete(filled(::operator new(size, to), size, alignment, "aligned, sized"), size,
+                      to);
     ::operator delete[](filled(::operator new[](size, to), size, alignment, "aligned [], sized"),
                         size, to);
     ::operator delete(filled(::operator new(size, to, quiet), size, alignment, "aligned nothrow"),
                       to, quiet);
     ::operator delete[](
-        filled(::operator new[](size, to, quiet), size, alignment, "aligned [] nothrow"), to, quiet);
+        filled(::operator new[](size, to, quiet), size, alignment, "aligned [] nothrow"), to,
+        quiet);
 }
 
 // Keeps the compiler from leaving out an allocation whose block nobody uses.
