@@ -23,10 +23,12 @@ extern "C" {
 #define MW_VERSION_PATCH 0
 #define MW_VERSION_STRING "0.1.0"
 
+#ifndef MW_PUBLIC
 #if defined(__GNUC__)
 #define MW_PUBLIC __attribute__((visibility("default")))
 #else
 #define MW_PUBLIC
+#endif
 #endif
 
 /* --- Standard allocation ---------------------------------------------------------------------

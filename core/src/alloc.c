@@ -65,7 +65,7 @@ static COLD void *alloc_failed(void)
 /* With the fill options every block comes through here. */
 static void *alloc_filled(void *block, size_t size, bool is_zero)
 {
-    if (unlikely(atomic_get(&stay_slow)) && block != NULL) {
+    if (unlikely(thread_stays_slow()) && block != NULL) {
         if (option(OPTION_zero)) {
             if (!is_zero) {
                 memset(block, 0, size);
@@ -129,7 +129,7 @@ static void *alloc_zeroed(size_t size)
     if (unlikely(block == NULL)) {
         return alloc_failed();
     }
-    bool is_filled = atomic_get(&stay_slow) && option(OPTION_junk);
+    bool is_filled = thread_stays_slow() && option(OPTION_junk);
     if (!is_zero || is_filled) {
         memset(block, 0, size);
     }

@@ -119,12 +119,15 @@ static struct extent *extent_split_locked(struct arena *arena, struct extent *ex
 static struct extent *arena_mergeable_locked(struct arena *arena, struct extent *extent,
                                              uintptr_t address)
 {
+    struct region *region = extent->region;
+    if (region != NULL && address - region->start >= region->size) {
+        return NULL; /* spares the fault of a page of the page map */
+    }
     struct extent *other = pagemap_find((void *)address);
     /* The arena of a descriptor never changes, so nobody else changes the rest meanwhile. */
     bool fits = other != pagemap_nothing() && other->arena == arena->index &&
                 extent_state(other) == extent_state(extent) && other->is_huge == extent->is_huge &&
-                other->region == extent->region &&
-                extent_pages(other) + extent_pages(extent) <= UINT32_MAX;
+                other->region == region && extent_pages(other) + extent_pages(extent) <= UINT32_MAX;
     return fits ? other : NULL;
 }
 

@@ -26,7 +26,7 @@ const char *mw_version(void)
 /* Gives free memory back to the kernel, all but `keep_pages` per arena. */
 static size_t purge_all(size_t keep_pages)
 {
-    for (struct heap *at = atomic_get_acquire(&all_heaps); at != NULL; at = at->next) {
+    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
         heap_rob_cache(at, 0, true);
     }
     size_t purged = 0;

@@ -85,7 +85,8 @@ struct extent {
             struct extent *left, *right; /* lock: arena: in a set's tree */
         };
         struct {
-            _Atomic uint64_t remote; /* atomic: see remote.h */
+            _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
+            _Atomic uint32_t used_at_last; /* atomic: used slots when it lost its owner */
         };
     };
     uint32_t stamp; /* lock: arena: when it became free, in decay steps */

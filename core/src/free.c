@@ -108,11 +108,13 @@ static void free_slot(struct heap *heap, struct extent *extent, struct slot *slo
 {
     struct slab *slab = &extent->slab;
     harden_slot_freed(extent, slot);
-    if (unlikely(atomic_get(&stay_slow)) && option(OPTION_junk)) {
+    if (unlikely(thread_stays_slow()) && option(OPTION_junk)) {
         memset(slot, FILL_FREE, slab->slot_size);
     }
     struct heap *owner = atomic_get(&slab->owner);
-    if (owner == NULL && slab_try_own(extent, heap)) {
+    /* A thread that allocates such slots takes the slab over; one that only frees them does not, so
+     * that memory does not gather where nobody needs it. */
+    if (owner == NULL && heap->bins[slab->class].current != NULL && slab_try_own(extent, heap)) {
         heap_adopt(heap, extent);
         owner = heap;
     }

@@ -17,14 +17,12 @@
 /* Slots up to this size are cheap enough to have many of them in use by turns. */
 #define LENGTHEN_SLOT_MAX 1024u
 
-/* Free slots that a slab that was full must have before it is allocated from again: taking the slow
- * path for each single slot costs more than these few slots. */
-#define WAITING_SLOTS 8u
-
-/* All heaps ever made; they are never freed. */
-static _Atomic(struct heap *) all_heaps;
-static _Atomic uint64_t last_global_tick_ms;
-static _Atomic uint32_t global_sweep;
+/* What all heaps share. Initialised data, for the same reason as `process` in thread.c. */
+static struct {
+    _Atomic(struct heap *) all; /* every heap ever made; they are never freed */
+    _Atomic uint64_t tick_ms;   /* when time last passed for the arenas */
+    _Atomic uint32_t sweep;     /* counts up */
+} heaps = {.sweep = 1};
 
 static void heap_init(struct heap *heap, struct arena *arena)
 {
@@ -70,13 +68,6 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
     return fullest;
 }
 
-/* How many more frees make a slab that was full worth allocating from. */
-static uint32_t slab_frees_wanted(struct extent *extent)
-{
-    uint32_t wanted = extent->slab.capacity / 8;
-    return wanted < 1 ? 1 : wanted < WAITING_SLOTS ? wanted : WAITING_SLOTS;
-}
-
 static void heap_release_slab(struct heap *heap, struct extent *extent)
 {
     heap->released_bytes += extent_size(extent);
@@ -104,7 +95,7 @@ static void heap_place(struct heap *heap, struct extent *extent)
     struct bin *bin = &heap->bins[slab->class];
     uint32_t used = slab_used(extent);
     uint32_t available = slab->capacity - used;
-    uint32_t wanted = slab_frees_wanted(extent);
+    uint32_t wanted = slab_slots_wanted(extent);
     heap->bins_used |= (uint64_t)1 << slab->class;
     slab->left = used;
     slab->bias = 0;
@@ -121,13 +112,51 @@ static void heap_place(struct heap *heap, struct extent *extent)
     }
 }
 
+ALWAYS_INLINE struct outbox *heap_outbox(struct heap *heap, struct extent *extent)
+{
+    return &heap->outboxes[((uintptr_t)extent / sizeof *extent) % OUTBOXES];
+}
+
+/* What the heap freed into a slab before it became the owner is local now. */
+static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
+{
+    struct outbox *outbox = heap_outbox(heap, extent);
+    if (outbox->slab != extent) {
+        return;
+    }
+    struct slab *slab = &extent->slab;
+    outbox->slab = NULL;
+    outbox->tail->next = slab->local;
+    slab->local = outbox->head;
+    uint32_t used = slab_used(extent) - outbox->count;
+    slab->left = used;
+    slab->bias = 0;
+}
+
+/* Collects what others freed into the slab that has been in a list for the longest time. A heap that
+ * takes over slabs without allocating would else never learn that they are empty. */
+static void heap_look_at_oldest(struct heap *heap, struct link *list)
+{
+    if (!list_is_empty(list)) {
+        struct extent *extent = slab_at(list->next);
+        list_remove(&extent->link);
+        heap_uncount_empty(heap, extent);
+        slab_absorb_remote(extent);
+        heap_place(heap, extent);
+    }
+}
+
 static void heap_adopt(struct heap *heap, struct extent *extent)
 {
     check(atomic_get(&extent->slab.owner) == heap);
+    struct bin *bin = &heap->bins[extent->slab.class];
     if (extent->slab.place == SLAB_SHARED) {
         slab_unshare(extent);
     }
+    heap_empty_own_outbox(heap, extent);
     slab_absorb_remote(extent);
+    heap_look_at_oldest(heap, &bin->ready);
+    heap_look_at_oldest(heap, &bin->waiting);
     heap_place(heap, extent);
 }
 
@@ -177,7 +206,7 @@ static struct extent *heap_take_shared(struct heap *heap, unsigned class)
 static void heap_reclaim(struct heap *heap)
 {
     heap_collect(heap);
-    for (struct heap *at = atomic_get_acquire(&all_heaps); at != NULL; at = at->next) {
+    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
         heap_rob_cache(at, 0, true);
     }
     for (unsigned i = 0; i < arena_count(); i++) {
@@ -289,10 +318,8 @@ static void heap_return_list(struct heap *heap, unsigned class)
     heap->free[class] = NULL;
 }
 
-static void heap_cut_lists(struct heap *heap)
+static void heap_return_lists(struct heap *heap)
 {
-    heap->released_bytes = 0;
-    heap->countdown = 1;
     for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
         heap_return_list(heap, (unsigned)__builtin_ctzl(left));
     }
@@ -307,22 +334,25 @@ static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
     list_remove(&extent->link);
     heap_place(heap, extent);
     if (heap->released_bytes >= HEAP_CUT_BYTES) {
-        heap_cut_lists(heap);
+        heap->released_bytes = 0;
+        heap->countdown = 1;
+        heap_return_lists(heap);
     }
 }
+
+static void heap_abandon_slab(struct heap *heap, struct extent *extent);
 
 static void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
 {
     struct extent *extent = outbox->slab;
     outbox->slab = NULL;
-    if (!slab_push_remote(extent, outbox->head, outbox->tail, outbox->count)) {
-        return;
-    }
-    /* The slots were the first: if the slab has lost its owner meanwhile, nobody would look. By
-     * now it may also be another slab, or none; then it has an owner that is not NULL, or is as
-     * good to take as any. */
-    if (atomic_get_ordered(&extent->slab.owner) == NULL && slab_try_own(extent, heap)) {
-        heap_adopt(heap, extent);
+    uint32_t total = slab_push_remote(extent, outbox->head, outbox->tail, outbox->count);
+    /* An owner will find the slots when it looks for some. Without one it is up to us to notice
+     * that the slab has become empty, or worth sharing. By now it may also be another slab, or
+     * none; then it has an owner that is not NULL, or is as good to look after as any. */
+    if (atomic_get_ordered(&extent->slab.owner) == NULL && /* pairs with slab_disown */
+        slab_needs_care(extent, outbox->count, total) && slab_try_own(extent, heap)) {
+        heap_abandon_slab(heap, extent);
     }
 }
 
@@ -337,7 +367,7 @@ static void heap_flush_outboxes(struct heap *heap)
 
 static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot)
 {
-    struct outbox *outbox = &heap->outboxes[((uintptr_t)extent / sizeof *extent) % OUTBOXES];
+    struct outbox *outbox = heap_outbox(heap, extent);
     if (outbox->slab != extent) {
         if (outbox->slab != NULL) {
             heap_flush_outbox(heap, outbox);
@@ -460,7 +490,7 @@ static void heap_free_large(struct heap *heap, struct extent *extent)
             heap->cache_bytes += size;
             atomic_set(&extent->state, EXTENT_CACHED);
             atomic_set(&block->pages, (uint32_t)extent_pages(extent));
-            atomic_set(&block->sweep, atomic_get(&global_sweep));
+            atomic_set(&block->sweep, atomic_get(&heaps.sweep));
             atomic_set_release(&block->extent, extent); /* pairs with heap_take_cached */
             return;
         }
@@ -525,12 +555,31 @@ static void heap_release_empty(struct heap *heap)
 /* The part of a tick that concerns all threads; one of them does it. */
 static void global_tick(uint64_t now_ms)
 {
-    uint64_t last = atomic_get(&last_global_tick_ms);
-    if (now_ms < last + 10 || !atomic_replace(&last_global_tick_ms, &last, now_ms)) {
+    uint64_t last = atomic_get(&heaps.tick_ms);
+    if (now_ms < last + 10 || !atomic_replace(&heaps.tick_ms, &last, now_ms)) {
         return;
     }
     for (unsigned i = 0; i < arena_count(); i++) {
         arena_tick(arena_at(i), now_ms);
+    }
+}
+
+/* Hands all but a few ready slabs to whoever needs them: the thread may sleep from now on. */
+static void heap_share_surplus(struct heap *heap)
+{
+    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
+        struct bin *bin = &heap->bins[__builtin_ctzl(left)];
+        struct link *at = bin->ready.next;
+        for (unsigned kept = 0; kept < READY_TRIES && at != &bin->ready; kept++) {
+            at = at->next;
+        }
+        while (at != &bin->ready) {
+            struct extent *extent = slab_at(at);
+            at = at->next;
+            list_remove(&extent->link);
+            heap_uncount_empty(heap, extent);
+            heap_abandon_slab(heap, extent);
+        }
     }
 }
 
@@ -539,11 +588,12 @@ static void heap_sweep(struct heap *heap, uint64_t now_ms)
     heap->sweep_ms = now_ms;
     heap_flush_outboxes(heap);
     heap_release_empty(heap);
-    uint32_t sweep = atomic_get(&global_sweep);
-    for (struct heap *at = atomic_get_acquire(&all_heaps); at != NULL; at = at->next) {
+    heap_share_surplus(heap);
+    uint32_t sweep = atomic_get(&heaps.sweep);
+    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
         heap_rob_cache(at, sweep, false);
     }
-    atomic_set(&global_sweep, sweep + 1);
+    atomic_set(&heaps.sweep, sweep + 1);
 }
 
 static void heap_tick(struct heap *heap)
@@ -585,16 +635,17 @@ static void heap_abandon_slab(struct heap *heap, struct extent *extent)
         if (slab->place == SLAB_SHARED) {
             slab_unshare(extent);
         }
+        heap_empty_own_outbox(heap, extent);
         slab_absorb_remote(extent);
         uint32_t used = slab_used(extent);
         slab->left = used;
         slab->bias = 0;
         slab->place = SLAB_NONE;
         if (used == 0) {
-            slab_destroy(extent);
+            heap_release_slab(heap, extent);
             return;
         }
-        if (used < slab->capacity) {
+        if (slab->capacity - used >= slab_slots_wanted(extent)) {
             slab_share(extent, heap);
         }
     } while (slab_disown(extent, heap));

@@ -113,6 +113,9 @@ static void heap_free_large(struct heap *heap, struct extent *extent);
  * The heap can be used on. */
 static void heap_collect(struct heap *heap);
 
+/* Brings the hit path's lists back to the slabs that they come from. */
+static void heap_return_lists(struct heap *heap);
+
 /* Gives up all slabs, for the thread ends. */
 static void heap_abandon(struct heap *heap);
 

@@ -8,6 +8,9 @@
 #define _GNU_SOURCE /* mremap, MAP_ANONYMOUS, RTLD_NEXT */
 #endif
 
+/* Exported, but calls among ourselves go straight. */
+#define MW_PUBLIC __attribute__((visibility("protected")))
+
 /* layer 0: base */
 #include "base.h"
 #include "config.h"

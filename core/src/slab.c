@@ -81,8 +81,8 @@ ALWAYS_INLINE struct slot *remote_head(uint64_t remote)
     return (struct slot *)(uintptr_t)(remote & (((uint64_t)1 << REMOTE_HEAD_BITS) - 1));
 }
 
-static bool slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
-                             uint32_t count)
+static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
+                                 uint32_t count)
 {
     uint64_t old = atomic_get(&extent->remote);
     uint64_t new;
@@ -92,7 +92,7 @@ static bool slab_push_remote(struct extent *extent, struct slot *head, struct sl
         new = (uint64_t)(uintptr_t)head | total << REMOTE_HEAD_BITS;
         /* pairs with slab_collect_remote, and in its order with slab_disown */
     } while (!atomic_replace(&extent->remote, &old, new));
-    return old == 0;
+    return (uint32_t)(new >> REMOTE_HEAD_BITS);
 }
 
 static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count)
@@ -133,8 +133,26 @@ static bool slab_try_own(struct extent *extent, struct heap *heap)
     return atomic_replace(&extent->slab.owner, &expected, heap); /* pairs with slab_disown */
 }
 
+/* Enough that the slow path is not taken for each single slot, few enough to waste little. */
+#define SLOTS_WANTED_MAX 8u
+
+static uint32_t slab_slots_wanted(struct extent *extent)
+{
+    uint32_t wanted = extent->slab.capacity / 8;
+    return wanted < 1 ? 1 : wanted < SLOTS_WANTED_MAX ? wanted : SLOTS_WANTED_MAX;
+}
+
+static bool slab_needs_care(struct extent *extent, uint32_t count, uint32_t total)
+{
+    uint32_t used = atomic_get(&extent->used_at_last);
+    uint32_t available = extent->slab.capacity - used + total;
+    uint32_t wanted = slab_slots_wanted(extent);
+    return total >= used || (available >= wanted && available - count < wanted);
+}
+
 static bool slab_disown(struct extent *extent, struct heap *owner)
 {
+    atomic_set(&extent->used_at_last, slab_used(extent));
     /* Others push first and look at the owner then; here it is the other way round, so one of the
      * two sees the other. */
     atomic_set_ordered(&extent->slab.owner, NULL); /* pairs with slab_try_own, slab_push_remote */

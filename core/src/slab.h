@@ -62,10 +62,9 @@ ALWAYS_INLINE uint32_t slab_index(struct extent *extent, const void *address)
  * extent->remote: the list of slots that others freed, its head in the low 48 bits, its length in
  * the high 16. */
 
-/* Adds a list of `count` slots. True if there were none before: then the caller has to make sure
- * that somebody will collect them. */
-static bool slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
-                             uint32_t count);
+/* Adds a list of `count` slots. Returns how many there are now. */
+static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
+                                 uint32_t count);
 
 /* Takes them all; NULL if there are none. */
 static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count);
@@ -80,6 +79,14 @@ static bool slab_disown(struct extent *extent, struct heap *owner);
 
 /* Makes `heap` the owner of a slab that has none. */
 static bool slab_try_own(struct extent *extent, struct heap *heap);
+
+/* How many free slots make a slab that was full worth allocating from. */
+static uint32_t slab_slots_wanted(struct extent *extent);
+
+/* Whether a slab that has no owner needs one for a moment, because `count` slots have just been
+ * pushed and now there are `total`: it became empty, or worth sharing. Only a hint: whoever acts on
+ * it takes the slab first and looks again. */
+static bool slab_needs_care(struct extent *extent, uint32_t count, uint32_t total);
 
 /* --- Slabs without an owner that have free slots, by arena ------------------------------------ */
 

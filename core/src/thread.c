@@ -10,17 +10,25 @@
  * heap. POSIX promises four rounds. */
 #define EXIT_ROUNDS 2u
 
-static struct lock process_lock = LOCK_INITIALIZER(LOCK_PROCESS);
-static struct lock heaps_lock = LOCK_INITIALIZER(LOCK_HEAPS);
-static struct lock shared_lock = LOCK_INITIALIZER(LOCK_SHARED);
-static _Atomic uint32_t process_state; /* 0, or 1 when process_init is done */
-static struct heap heap_shared;        /* lock: shared */
-static struct heap *idle_heaps;        /* lock: heaps */
-static unsigned arenas_wanted;         /* lock: heaps; 0: not known yet */
-static unsigned heaps_made;            /* lock: heaps */
-static _Atomic bool stay_slow;
-static _Atomic bool is_loaded; /* constructors run: threads may be started */
-static _Atomic bool purge_thread_started;
+/* Initialised data, so that the start writes to a page that the loader has written to already. */
+static struct {
+    struct lock lock;        /* start and options */
+    struct lock heaps_lock;
+    struct lock shared_lock; /* of heap_shared */
+    unsigned arenas_wanted;  /* lock: heaps; 0: not known yet */
+    unsigned heaps_made;     /* lock: heaps */
+    struct heap *idle_heaps; /* lock: heaps */
+    _Atomic uint32_t state;  /* 0, or 1 when process_init is done */
+    _Atomic bool stay_slow;
+    _Atomic bool is_loaded; /* constructors run: threads may be started */
+    _Atomic bool purge_thread_started;
+} process = {
+    .lock = LOCK_INITIALIZER(LOCK_PROCESS),
+    .heaps_lock = LOCK_INITIALIZER(LOCK_HEAPS),
+    .shared_lock = LOCK_INITIALIZER(LOCK_SHARED),
+};
+
+static struct heap heap_shared; /* lock: shared */
 
 static void purge_thread_want(void);
 static void fork_before(void);
@@ -40,17 +48,17 @@ static struct arena *arena_get_locked(unsigned index)
 
 static NOINLINE void process_init_slow(void)
 {
-    lock_take(&process_lock);
-    bool is_first = atomic_get(&process_state) == 0;
+    lock_take(&process.lock);
+    bool is_first = atomic_get(&process.state) == 0;
     if (is_first) {
         os_init();
         options_load();
         if (option(OPTION_zero) || option(OPTION_junk)) {
-            atomic_set(&stay_slow, true);
+            atomic_set(&process.stay_slow, true);
         }
-        atomic_set_release(&process_state, 1); /* pairs with process_init */
+        atomic_set_release(&process.state, 1); /* pairs with process_init */
     }
-    lock_release(&process_lock);
+    lock_release(&process.lock);
     if (is_first) {
         libc_watch_fork(fork_before, fork_in_parent, fork_in_child);
     }
@@ -58,7 +66,7 @@ static NOINLINE void process_init_slow(void)
 
 static void process_init(void)
 {
-    if (unlikely(atomic_get_acquire(&process_state) == 0)) { /* pairs with process_init_slow */
+    if (unlikely(atomic_get_acquire(&process.state) == 0)) { /* pairs with process_init_slow */
         process_init_slow();
     }
 }
@@ -68,43 +76,43 @@ static void process_init(void)
 /* The first heap uses arena 0; how many CPUs there are matters only when there is a second. */
 static struct arena *arena_choose_locked(void)
 {
-    if (heaps_made == 0) {
+    if (process.heaps_made == 0) {
         return arena_get_locked(0);
     }
-    if (arenas_wanted == 0) {
+    if (process.arenas_wanted == 0) {
         long wanted = option(OPTION_arenas);
-        arenas_wanted = wanted > 0 ? (unsigned)wanted : os_cpu_count();
-        arenas_wanted = arenas_wanted < ARENAS_MAX ? arenas_wanted : ARENAS_MAX;
+        process.arenas_wanted = wanted > 0 ? (unsigned)wanted : os_cpu_count();
+        process.arenas_wanted = process.arenas_wanted < ARENAS_MAX ? process.arenas_wanted : ARENAS_MAX;
     }
-    return arena_get_locked(arenas_wanted > 1 ? os_cpu_current() % arenas_wanted : 0);
+    return arena_get_locked(process.arenas_wanted > 1 ? os_cpu_current() % process.arenas_wanted : 0);
 }
 
 static bool thread_limit_arenas(unsigned limit)
 {
-    lock_take(&heaps_lock);
+    lock_take(&process.heaps_lock);
     if (limit != 0 && limit <= ARENAS_MAX) {
-        arenas_wanted = limit;
+        process.arenas_wanted = limit;
     }
-    lock_release(&heaps_lock);
+    lock_release(&process.heaps_lock);
     return true;
 }
 
 static struct heap *heap_obtain(void)
 {
-    lock_take(&heaps_lock);
-    struct heap *heap = idle_heaps;
+    lock_take(&process.heaps_lock);
+    struct heap *heap = process.idle_heaps;
     if (heap != NULL) {
-        idle_heaps = heap->next_idle;
+        process.idle_heaps = heap->next_idle;
     } else {
         heap = meta_alloc(sizeof *heap);
         if (heap != NULL) {
             heap_init(heap, arena_choose_locked());
-            heaps_made++;
-            heap->next = atomic_get(&all_heaps);
-            atomic_set_release(&all_heaps, heap); /* pairs with its readers' acquire */
+            process.heaps_made++;
+            heap->next = atomic_get(&heaps.all);
+            atomic_set_release(&heaps.all, heap); /* pairs with its readers' acquire */
         }
     }
-    lock_release(&heaps_lock);
+    lock_release(&process.heaps_lock);
     return heap;
 }
 
@@ -121,10 +129,10 @@ static void thread_ended(void *argument)
     heap_own = HEAP_ENDED;
     heap_abandon(heap);
     heap->exit_rounds = 0;
-    lock_take(&heaps_lock);
-    heap->next_idle = idle_heaps;
-    idle_heaps = heap;
-    lock_release(&heaps_lock);
+    lock_take(&process.heaps_lock);
+    heap->next_idle = process.idle_heaps;
+    process.idle_heaps = heap;
+    lock_release(&process.heaps_lock);
 }
 
 static NOINLINE struct heap *thread_attach(void)
@@ -135,7 +143,7 @@ static NOINLINE struct heap *thread_attach(void)
         return NULL;
     }
     heap_own = heap;
-    heap_self = atomic_get(&stay_slow) ? &heap_none : heap;
+    heap_self = atomic_get(&process.stay_slow) ? &heap_none : heap;
     /* May allocate, hence last. Without it the slabs of this thread are lost when it ends. */
     libc_watch_thread(thread_ended, heap);
     purge_thread_want();
@@ -144,10 +152,10 @@ static NOINLINE struct heap *thread_attach(void)
 
 static NOINLINE struct heap *thread_enter_shared(void)
 {
-    lock_take(&heaps_lock);
+    lock_take(&process.heaps_lock);
     struct arena *arena = arena_get_locked(0);
-    lock_release(&heaps_lock);
-    lock_take(&shared_lock);
+    lock_release(&process.heaps_lock);
+    lock_take(&process.shared_lock);
     if (heap_shared.arena == NULL) {
         heap_init(&heap_shared, arena);
     }
@@ -168,13 +176,18 @@ static void thread_leave(struct heap *heap)
     if (heap == &heap_shared) {
         /* Perhaps nobody comes here again. */
         heap_flush_outboxes(heap);
-        lock_release(&shared_lock);
+        lock_release(&process.shared_lock);
     }
+}
+
+static bool thread_stays_slow(void)
+{
+    return atomic_get(&process.stay_slow);
 }
 
 static void thread_stay_slow(void)
 {
-    atomic_set(&stay_slow, true);
+    atomic_set(&process.stay_slow, true);
     heap_self = &heap_none;
 }
 
@@ -188,8 +201,8 @@ static void *purge_thread_run(void *argument)
         long decay_ms = option(OPTION_dirty_decay_ms);
         long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
         os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
-        uint32_t sweep = atomic_get(&global_sweep);
-        for (struct heap *at = atomic_get_acquire(&all_heaps); at != NULL; at = at->next) {
+        uint32_t sweep = atomic_get(&heaps.sweep);
+        for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
             heap_rob_cache(at, sweep, false);
         }
         global_tick(os_now_ms());
@@ -199,7 +212,7 @@ static void *purge_thread_run(void *argument)
 
 static void purge_thread_start(void)
 {
-    if (!atomic_exchange_explicit(&purge_thread_started, true, memory_order_relaxed) &&
+    if (!atomic_exchange_explicit(&process.purge_thread_started, true, memory_order_relaxed) &&
         !libc_start_thread(purge_thread_run)) {
         log_warn("purge_thread: the system did not start a thread; memory goes back with calls");
     }
@@ -209,15 +222,15 @@ static void purge_thread_start(void)
  * the first call, whichever comes later. A program that never allocates pays for neither. */
 static void purge_thread_want(void)
 {
-    if (unlikely(option(OPTION_purge_thread)) && atomic_get(&is_loaded)) {
+    if (unlikely(option(OPTION_purge_thread)) && atomic_get(&process.is_loaded)) {
         purge_thread_start();
     }
 }
 
 CONSTRUCTOR static void process_loaded(void)
 {
-    atomic_set(&is_loaded, true);
-    if (atomic_get_acquire(&process_state) != 0) {
+    atomic_set(&process.is_loaded, true);
+    if (atomic_get_acquire(&process.state) != 0) {
         purge_thread_want();
     }
 }
@@ -231,9 +244,9 @@ CONSTRUCTOR static void process_loaded(void)
 
 static void fork_before(void)
 {
-    lock_take(&process_lock);
-    lock_take(&heaps_lock);
-    lock_take(&shared_lock);
+    lock_take(&process.lock);
+    lock_take(&process.heaps_lock);
+    lock_take(&process.shared_lock);
     for (unsigned i = 0; i < arena_count(); i++) {
         slab_pools_lock(i);
     }
@@ -253,9 +266,9 @@ static void fork_release(bool in_child)
     for (unsigned i = arena_count(); i-- > 0;) {
         slab_pools_unlock(i, in_child);
     }
-    release(&shared_lock);
-    release(&heaps_lock);
-    release(&process_lock);
+    release(&process.shared_lock);
+    release(&process.heaps_lock);
+    release(&process.lock);
 }
 
 static void fork_in_parent(void)
@@ -266,6 +279,6 @@ static void fork_in_parent(void)
 static void fork_in_child(void)
 {
     fork_release(true);
-    atomic_set(&purge_thread_started, false);
+    atomic_set(&process.purge_thread_started, false);
     purge_thread_want();
 }

@@ -23,6 +23,9 @@ static THREAD_LOCAL struct heap *heap_own;
 static struct heap *thread_enter(void);
 static void thread_leave(struct heap *heap);
 
+/* Whether calls are sent through the slow path, to be filled there. */
+static bool thread_stays_slow(void);
+
 /* Sends all calls of this thread, and of threads to come, through the slow path. */
 static void thread_stay_slow(void);
 
