@@ -221,7 +221,10 @@ fn report_dynamic(
             let bound = memory
                 .and_then(|memory| read_word(memory, place))
                 .and_then(|address| provider_at(address, slot.function, object, objects, maps));
-            if let Some(binding) = bound.or_else(|| first_definer(slot.function, objects)) {
+            // One function may have several places, some of them not filled yet.
+            if let Some(binding) = bound {
+                bindings.insert(slot.function, binding);
+            } else if let Some(binding) = first_definer(slot.function, objects) {
                 bindings.entry(slot.function).or_insert(binding);
             }
         }
@@ -264,6 +267,10 @@ fn provider_at(
     let its_own = |place: &Slot| {
         place.function == function && asking.bias.wrapping_add(place.offset) == address
     };
+    // A program that is not position-independent gives out the address of its own stub.
+    if !provider.info.defined.contains(function) {
+        return None;
+    }
     if provider.path == asking.path && !asking.info.definitions.iter().any(its_own) {
         return None;
     }

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         Verb::List(args) => commands::list::main(&args),
         Verb::Run(args) => commands::run::main(&args, notes),
         Verb::Verify(args) => commands::verify::main(&args, notes),
-        Verb::Compare(_) => Ok(2),
+        Verb::Compare(args) => mallow_cli::compare::main(&args, notes),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

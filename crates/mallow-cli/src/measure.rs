@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +81,20 @@ pub struct Limits {
 }
 
 /// Runs the command to its end, alone in a process group that is gone afterwards.
-pub fn run(mut command: Command, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
+pub fn run(command: Command, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
+    let mut sampler = Sampler::new(0);
+    let mut sample = run_sampled(command, limits, interrupted, &mut sampler)?;
+    sample.average_rss = sampler.average();
+    Ok(sample)
+}
+
+/// The same, with the memory of another process sampled, or of the command's for root 0.
+pub fn run_sampled(
+    mut command: Command,
+    limits: Limits,
+    interrupted: &AtomicBool,
+    sampler: &mut Sampler,
+) -> Result<Sample> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| Error::NotStarted {
         command: name.clone(),
@@ -93,8 +106,8 @@ pub fn run(mut command: Command, limits: Limits, interrupted: &AtomicBool) -> Re
     command.stdin(Stdio::null());
     let start = Instant::now();
     let child = command.spawn().map_err(failed)?;
-    let mut sampler = Sampler::new(child.id());
-    let cut = watch(child.id(), start, limits, interrupted, &mut sampler).map_err(failed)?;
+    sampler.start(child.id());
+    let cut = watch(child.id(), start, limits, interrupted, sampler).map_err(failed)?;
     let wall = start.elapsed();
     let (ending, usage) = mallow_os::wait4(child.id()).map_err(failed)?;
     // What the command left running would disturb the next run.
@@ -104,17 +117,17 @@ pub fn run(mut command: Command, limits: Limits, interrupted: &AtomicBool) -> Re
         Ending::Code(code) => Outcome::Failed { code },
         Ending::Signal(signal) => Outcome::Killed { signal },
     });
-    Ok(sample(outcome, wall, usage, sampler.average()))
+    Ok(sample(outcome, wall, usage))
 }
 
-fn sample(outcome: Outcome, wall: Duration, usage: Usage, average_rss: Option<f64>) -> Sample {
+fn sample(outcome: Outcome, wall: Duration, usage: Usage) -> Sample {
     Sample {
         outcome,
         wall_s: wall.as_secs_f64(),
         user_s: usage.user.as_secs_f64(),
         system_s: usage.system.as_secs_f64(),
         peak_rss: usage.peak_rss_bytes as f64,
-        average_rss,
+        average_rss: None,
         minor_faults: usage.minor_faults as f64,
         major_faults: usage.major_faults as f64,
     }
@@ -133,12 +146,8 @@ fn watch(
     let mut cut = None;
     loop {
         let wait = sampling_interval(start.elapsed());
-        let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-        let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, timeout) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-            Ok(_) => return Ok(cut),
-            Err(error) => return Err(error.into()),
+        if wait_readable(&pidfd, wait)? {
+            return Ok(cut);
         }
         sampler.take();
         let elapsed = start.elapsed();
@@ -158,6 +167,17 @@ fn watch(
     }
 }
 
+/// Whether the descriptor became readable in time; a signal ends the wait early.
+pub fn wait_readable(fd: &OwnedFd, wait: Duration) -> std::io::Result<bool> {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+    match poll(&mut fds, timeout) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Often at first, so that short commands are seen too; a sample costs some 20 microseconds.
 fn sampling_interval(elapsed: Duration) -> Duration {
     match elapsed.as_millis() {
@@ -168,7 +188,7 @@ fn sampling_interval(elapsed: Duration) -> Duration {
 }
 
 /// Adds up the resident memory of a process and its descendants over time.
-struct Sampler {
+pub struct Sampler {
     root: u32,
     page_size: u64,
     /// Open `statm` files, by process.
@@ -176,15 +196,18 @@ struct Sampler {
     rounds: u32,
     last: Instant,
     latest: u64,
+    samples: u32,
     weighted_sum: f64,
     total_time: f64,
 }
 
 /// The tree is walked once in this many samples.
 const TREE_EVERY: u32 = 4;
+/// Fewer say more about the start of a program than about its average.
+const FEWEST_SAMPLES: u32 = 5;
 
 impl Sampler {
-    fn new(root: u32) -> Sampler {
+    pub fn new(root: u32) -> Sampler {
         let page_size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
         Sampler {
             root,
@@ -193,9 +216,17 @@ impl Sampler {
             rounds: 0,
             last: Instant::now(),
             latest: 0,
+            samples: 0,
             weighted_sum: 0.0,
             total_time: 0.0,
         }
+    }
+
+    fn start(&mut self, child: u32) {
+        if self.root == 0 {
+            self.root = child;
+        }
+        self.last = Instant::now();
     }
 
     fn take(&mut self) {
@@ -225,12 +256,13 @@ impl Sampler {
         let time = (now - self.last).as_secs_f64();
         self.last = now;
         self.latest = pages * self.page_size;
+        self.samples += 1;
         self.weighted_sum += self.latest as f64 * time;
         self.total_time += time;
     }
 
-    fn average(&self) -> Option<f64> {
-        (self.total_time > 0.0).then(|| self.weighted_sum / self.total_time)
+    pub fn average(&self) -> Option<f64> {
+        (self.samples >= FEWEST_SAMPLES).then(|| self.weighted_sum / self.total_time)
     }
 }
 

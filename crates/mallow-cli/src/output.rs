@@ -165,7 +165,9 @@ fn csv_cell(cell: &str) -> String {
 /// `1.234 s`, `56.7 ms`, `890 us`.
 pub fn seconds(value: f64) -> String {
     let micro = value * 1e6;
-    if micro < 999.5 {
+    if value == 0.0 {
+        "0 s".into()
+    } else if micro < 999.5 {
         format!("{} us", three_digits(micro))
     } else if micro < 999_500.0 {
         format!("{} ms", three_digits(micro / 1e3))

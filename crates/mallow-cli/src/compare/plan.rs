@@ -1,0 +1,279 @@
+//! What is run: the command, the allocators, the conditions.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::allocator::{self, Allocator, Family};
+use crate::cli::CompareArgs;
+use crate::commands::run::{no_command, quoted};
+use crate::error::{Error, Result};
+use crate::output::Notes;
+use crate::preload::{self, Changes};
+use crate::service::Service;
+use crate::target::Target;
+use crate::{embedded, preflight};
+
+/// One allocator in the comparison.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    pub allocator: Allocator,
+    pub changes: Changes,
+}
+
+/// One setting of CPUs and variables under which all allocators are compared.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    pub name: String,
+    pub cpu_count: Option<usize>,
+    pub environment: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub struct Plan {
+    pub target: Target,
+    program: PathBuf,
+    argv: Vec<OsString>,
+    pub command_line: String,
+    /// The baseline first.
+    pub contenders: Vec<Contender>,
+    pub conditions: Vec<Condition>,
+    pub service: Option<Service>,
+    show_output: bool,
+}
+
+impl Plan {
+    pub fn new(args: &CompareArgs, notes: Notes) -> Result<Plan> {
+        let service = Service::from_args(args)?;
+        // With a service, it is the server that runs under the allocators.
+        let words = match &args.server {
+            Some(server) => shell_words(server),
+            None => args.command.clone(),
+        };
+        let target = Target::resolve(words.first().ok_or_else(no_command)?)?;
+        let contenders = choose_contenders(args, &target, notes)?;
+        let (program, argv) = target.argv(&words);
+        Ok(Plan {
+            program,
+            argv,
+            command_line: command_line(args),
+            contenders,
+            conditions: conditions(args)?,
+            service,
+            show_output: args.show_output,
+            target,
+        })
+    }
+
+    pub fn command(&self, condition: &Condition, contender: &Contender) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.argv[1..]).stdin(Stdio::null());
+        if !self.show_output {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        command.envs(condition.environment.iter().map(|(name, value)| (name, value)));
+        preflight::apply(&mut command, &contender.changes);
+        command
+    }
+
+    /// Runs a command of --setup, --prepare or --cleanup.
+    pub fn run_shell(&self, what: &str, script: Option<&str>) -> Result<()> {
+        let Some(script) = script else { return Ok(()) };
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdin(Stdio::null());
+        if !self.show_output {
+            command.stdout(Stdio::null());
+        }
+        let status = command.status().map_err(|error| Error::NotStarted {
+            command: "/bin/sh".into(),
+            reason: error.to_string(),
+        })?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::Child {
+            message: format!("The {what} command failed ({status}): {script}"),
+            code: status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(125),
+        })
+    }
+}
+
+fn command_line(args: &CompareArgs) -> String {
+    let words = |words: &[OsString]| -> String {
+        words.iter().map(|word| quoted(word.clone())).collect::<Vec<_>>().join(" ")
+    };
+    match (&args.server, &args.load) {
+        (Some(server), Some(load)) => format!("{server}, under load of: {load}"),
+        (Some(server), None) => format!("{server}, under load of: {}", words(&args.command)),
+        _ => words(&args.command),
+    }
+}
+
+/// Words of a command as a shell splits them, as far as quotes go.
+pub fn shell_words(text: &str) -> Vec<OsString> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (Some('\''), _) => word.get_or_insert_default().push(character),
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (_, '\\') => word.get_or_insert_default().extend(characters.next()),
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    words.into_iter().map(OsString::from).collect()
+}
+
+fn conditions(args: &CompareArgs) -> Result<Vec<Condition>> {
+    let usable = mallow_os::usable_cpu_count();
+    if let Some(count) = args.cpus.iter().find(|count| **count == 0 || **count > usable) {
+        return Err(Error::Usage(format!(
+            "The command cannot run on {count} CPUs: this process may use 1 to {usable}."
+        )));
+    }
+    let mut conditions = vec![Condition::default()];
+    if !args.cpus.is_empty() {
+        let on = |count: &usize| Condition {
+            name: if *count == 1 { "1 CPU".into() } else { format!("{count} CPUs") },
+            cpu_count: Some(*count),
+            environment: Vec::new(),
+        };
+        conditions = args.cpus.iter().map(on).collect();
+    }
+    for (name, values) in &args.matrix {
+        if name == "LD_PRELOAD" {
+            return Err(Error::Usage(
+                "The matrix cannot set LD_PRELOAD; name the libraries with -a NAME=PATH.".into(),
+            ));
+        }
+        conditions = conditions
+            .iter()
+            .flat_map(|condition| values.iter().map(|value| condition.with(name, value)))
+            .collect();
+    }
+    Ok(conditions)
+}
+
+impl Condition {
+    fn with(&self, name: &str, value: &str) -> Condition {
+        let mut condition = self.clone();
+        if !condition.name.is_empty() {
+            condition.name.push_str(", ");
+        }
+        condition.name.push_str(&format!("{name}={value}"));
+        condition.environment.push((name.to_owned(), value.to_owned()));
+        condition
+    }
+}
+
+fn choose_contenders(args: &CompareArgs, target: &Target, notes: Notes) -> Result<Vec<Contender>> {
+    let mut allocators = if args.allocators.is_empty() {
+        installed(args, target, notes)?
+    } else {
+        let find = |name: &String| allocator::find(name.trim(), target.libc());
+        args.allocators.iter().map(find).collect::<Result<Vec<_>>>()?
+    };
+    if let Some(name) = &args.baseline {
+        let wanted = |allocator: &Allocator| {
+            allocator.name == *name
+                || (Allocator::is_system_name(name) && allocator.family == Family::System)
+        };
+        let baseline = match allocators.iter().position(wanted) {
+            Some(index) => allocators.remove(index),
+            None => allocator::find(name, target.libc())?,
+        };
+        allocators.insert(0, baseline);
+    } else if let Some(index) = allocators.iter().position(|a| a.family == Family::System) {
+        let system = allocators.remove(index);
+        allocators.insert(0, system);
+    }
+    for (index, allocator) in allocators.iter().enumerate() {
+        if allocators[..index].iter().any(|other| other.name == allocator.name) {
+            return Err(Error::Usage(format!(
+                "The allocator {} is named twice. Give one of them another name: NAME=/path/lib.so.",
+                allocator.name
+            )));
+        }
+    }
+    let mut told = Vec::new();
+    let mut contenders = Vec::new();
+    for allocator in allocators {
+        for note in target.check(&allocator)? {
+            if !told.contains(&note) {
+                notes.note(&note);
+                told.push(note);
+            }
+        }
+        let options: &[(String, String)] = match allocator.family {
+            Family::Mallow => &args.options,
+            _ => &[],
+        };
+        let changes = preload::changes(&allocator, options)?;
+        match preflight::check(target, &allocator, &changes) {
+            Ok(()) => contenders.push(Contender { allocator, changes }),
+            Err(error) if args.allocators.is_empty() && !contenders.is_empty() => {
+                notes.note(&format!("{} is left out: {error}", allocator.name));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(contenders)
+}
+
+/// Everything that is installed and can serve the target; Mallow's other builds only when asked for.
+fn installed(args: &CompareArgs, target: &Target, notes: Notes) -> Result<Vec<Allocator>> {
+    let (usable, _) = allocator::discover()?;
+    let mut chosen = Vec::new();
+    for allocator in usable {
+        let skipped = match allocator.name.as_str() {
+            "mallow-secure" => !args.secure,
+            "mallow-debug" => !args.debug,
+            _ => false,
+        };
+        if skipped {
+            continue;
+        }
+        if allocator.family == Family::System {
+            chosen.push(allocator::find("libc", target.libc())?);
+            continue;
+        }
+        match target.check(&allocator) {
+            Ok(_) => chosen.push(allocator),
+            // If Mallow cannot serve the target, nothing can.
+            Err(error) if embedded::by_name(&allocator.name).is_some() => return Err(error),
+            Err(_) => notes.note(&format!(
+                "{} is left out: it is built for another C library than {}.",
+                allocator.name, target.command
+            )),
+        }
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_by_a_shell() {
+        let words = shell_words(r#"redis-server --port 1 'a b' "c \"d\"" e\ f '' "#);
+        let expected = ["redis-server", "--port", "1", "a b", "c \"d\"", "e f", ""];
+        assert_eq!(words, expected.map(OsString::from));
+    }
+
+    #[test]
+    fn conditions_multiply() {
+        let one = Condition { name: "1 CPU".into(), cpu_count: Some(1), environment: Vec::new() };
+        let two = one.with("A", "x").with("B", "y");
+        assert_eq!(two.name, "1 CPU, A=x, B=y");
+        assert_eq!(two.environment.len(), 2);
+    }
+}

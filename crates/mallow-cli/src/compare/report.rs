@@ -1,0 +1,327 @@
+//! The result of `compare` as data, as tables and as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::machine::Machine;
+use crate::cli::Format;
+use crate::error::{Error, Result};
+use crate::measure::{Outcome, Sample};
+use crate::output::{self, Table};
+use crate::stats::{Comparison, Interval, Verdict};
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub version: &'static str,
+    pub command: String,
+    pub machine: Machine,
+    pub settings: Settings,
+    pub verdict: String,
+    pub conditions: Vec<ConditionReport>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// `null`: as many as it took.
+    pub runs: Option<u32>,
+    pub rounds_made: u32,
+    pub warmup: u32,
+    pub margin_percent: f64,
+    /// Of each interval of a comparison, so that all of them together hold with 95 %.
+    pub confidence: f64,
+    pub seed: u64,
+    pub took_s: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ConditionReport {
+    pub name: String,
+    pub cpus: Option<usize>,
+    pub environment: BTreeMap<String, String>,
+    /// The baseline first.
+    pub entries: Vec<Entry>,
+}
+
+/// Sizes are in bytes, times in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    pub allocator: String,
+    pub version: Option<String>,
+    pub path: Option<String>,
+    pub is_baseline: bool,
+    pub runs_finished: usize,
+    pub failures: Vec<Failure>,
+    pub wall_s: Option<Metric>,
+    pub user_s: Option<Metric>,
+    pub system_s: Option<Metric>,
+    pub peak_rss: Option<Metric>,
+    pub average_rss: Option<Metric>,
+    pub minor_faults: Option<Metric>,
+    pub major_faults: Option<Metric>,
+    /// Wall time against the baseline.
+    pub time: Option<Versus>,
+    /// Peak RSS against the baseline.
+    pub memory: Option<Versus>,
+    pub runs: Vec<RunReport>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    pub outcome: Outcome,
+    pub count: usize,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Metric {
+    pub median: f64,
+    /// 95 % for the median; `null` with fewer than 6 runs.
+    pub interval: Option<Interval>,
+    pub mean: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Versus {
+    pub verdict: Verdict,
+    #[serde(flatten)]
+    pub comparison: Comparison,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RunReport {
+    pub round: u32,
+    pub place: u32,
+    #[serde(flatten)]
+    pub sample: Sample,
+}
+
+impl Versus {
+    /// The verdict and the size of the difference, such as "faster -6.1 %".
+    pub fn in_words(&self, metric: &str) -> String {
+        let word = match (self.verdict, metric) {
+            (Verdict::Less, "time") => "faster",
+            (Verdict::More, "time") => "slower",
+            (Verdict::Less, _) => "less",
+            (Verdict::More, _) => "more",
+            (Verdict::NoDifference, _) => "no difference",
+            (Verdict::Inconclusive, _) => "inconclusive",
+        };
+        format!("{word} {}", output::percent_change(self.comparison.ratio))
+    }
+}
+
+pub trait Describe {
+    fn describe(&self) -> String;
+}
+
+impl Describe for Option<Versus> {
+    /// The difference with its interval, such as "-6.1 % (-7.0 to -5.2)".
+    fn describe(&self) -> String {
+        let Some(versus) = self else { return "not compared".into() };
+        let change = output::percent_change(versus.comparison.ratio);
+        match versus.comparison.interval {
+            Some(Interval { low, high }) => format!(
+                "{change}, interval {} to {}",
+                output::percent_change(low),
+                output::percent_change(high)
+            ),
+            None => change,
+        }
+    }
+}
+
+impl Report {
+    pub fn json(&self) -> Result<String> {
+        let text = serde_json::to_string_pretty(self);
+        text.map(|text| text + "\n").map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    pub fn text(&self, format: Format, unicode: bool) -> String {
+        if format == Format::Csv {
+            return self.csv().render(Format::Csv, false);
+        }
+        let code = if format == Format::Md { "`" } else { "" };
+        let mut text = format!("{code}{}{code}\n{}\n", self.command, self.machine.line());
+        text += &format!(
+            "medians of up to {} runs each, +- 95 % interval of the median, {} in all\n",
+            self.settings.rounds_made,
+            output::seconds(self.settings.took_s)
+        );
+        for condition in &self.conditions {
+            if !condition.name.is_empty() {
+                text += &format!("\n{}\n", condition.name);
+            }
+            text.push('\n');
+            text += &condition.table(unicode).render(format, unicode);
+        }
+        for failure in self.failures() {
+            text += &format!("\n{failure}");
+        }
+        text += &format!("\n{}\n", self.verdict);
+        if unicode { text.replace("+-", "±") } else { text }
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for condition in &self.conditions {
+            for entry in &condition.entries {
+                for failure in &entry.failures {
+                    lines.push(format!(
+                        "{}: {} of {} runs {}\n",
+                        entry.allocator,
+                        failure.count,
+                        entry.runs.len(),
+                        failure.text
+                    ));
+                }
+            }
+        }
+        lines
+    }
+
+    /// The first failure in words, and its exit code.
+    pub fn first_failure(&self) -> Option<(String, u8)> {
+        let line = self.failures().into_iter().next()?;
+        let entries = self.conditions.iter().flat_map(|condition| &condition.entries);
+        let failure = entries.flat_map(|entry| &entry.failures).next()?;
+        Some((line.trim().to_owned(), failure.outcome.code()))
+    }
+
+    pub fn has_inconclusive(&self) -> bool {
+        self.conditions.iter().flat_map(|condition| &condition.entries).any(|entry| {
+            !entry.is_baseline
+                && [&entry.time, &entry.memory]
+                    .iter()
+                    .any(|v| v.as_ref().is_none_or(|v| v.verdict == Verdict::Inconclusive))
+        })
+    }
+
+    /// One line for each allocator and condition; numbers without units.
+    fn csv(&self) -> Table {
+        let mut table = Table::new(&[
+            ("condition", false),
+            ("allocator", false),
+            ("runs", true),
+            ("failed", true),
+            ("wall_s", true),
+            ("wall_low_s", true),
+            ("wall_high_s", true),
+            ("user_s", true),
+            ("system_s", true),
+            ("peak_rss", true),
+            ("average_rss", true),
+            ("minor_faults", true),
+            ("major_faults", true),
+            ("time_ratio", true),
+            ("time_verdict", false),
+            ("memory_ratio", true),
+            ("memory_verdict", false),
+        ]);
+        for condition in &self.conditions {
+            for entry in &condition.entries {
+                table.rows.push(entry.csv_row(&condition.name));
+            }
+        }
+        table
+    }
+}
+
+impl ConditionReport {
+    fn table(&self, unicode: bool) -> Table {
+        let mut table = Table::new(&[
+            ("allocator", false),
+            ("time", true),
+            ("user", true),
+            ("system", true),
+            ("peak RSS", true),
+            ("average RSS", true),
+            ("faults", true),
+            ("time against baseline", false),
+            ("memory", false),
+        ]);
+        for entry in &self.entries {
+            table.rows.push(entry.row(unicode));
+        }
+        table
+    }
+}
+
+impl Entry {
+    fn row(&self, _unicode: bool) -> Vec<String> {
+        let show = |metric: &Option<Metric>, form: fn(f64) -> String| {
+            metric.as_ref().map_or("-".into(), |metric| form(metric.median))
+        };
+        let time = match &self.wall_s {
+            None => "-".into(),
+            Some(Metric { median, interval: Some(Interval { low, high }), .. }) => {
+                let half = 100.0 * (high - median).max(median - low) / median;
+                format!("{} +- {half:.1} %", output::seconds(*median))
+            }
+            Some(metric) => output::seconds(metric.median),
+        };
+        let verdict = |versus: &Option<Versus>, metric: &str| match versus {
+            _ if self.is_baseline => "baseline".to_owned(),
+            Some(versus) => versus.in_words(metric),
+            None if self.runs_finished == 0 => "no finished run".into(),
+            None => "not compared".into(),
+        };
+        let faults = match (&self.minor_faults, &self.major_faults) {
+            (Some(minor), Some(major)) => format!("{:.0}", minor.median + major.median),
+            _ => "-".into(),
+        };
+        vec![
+            self.allocator.clone(),
+            time,
+            show(&self.user_s, output::seconds),
+            show(&self.system_s, output::seconds),
+            show(&self.peak_rss, output::bytes),
+            show(&self.average_rss, output::bytes),
+            faults,
+            verdict(&self.time, "time"),
+            verdict(&self.memory, "memory"),
+        ]
+    }
+
+    fn csv_row(&self, condition: &str) -> Vec<String> {
+        let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value}"));
+        let median = |metric: &Option<Metric>| number(metric.as_ref().map(|m| m.median));
+        let edge = |pick: fn(Interval) -> f64| {
+            number(self.wall_s.as_ref().and_then(|metric| metric.interval).map(pick))
+        };
+        let ratio = |versus: &Option<Versus>| number(versus.as_ref().map(|v| v.comparison.ratio));
+        let verdict = |versus: &Option<Versus>| match versus {
+            _ if self.is_baseline => "baseline",
+            None => "",
+            Some(versus) => match versus.verdict {
+                Verdict::Less => "less",
+                Verdict::More => "more",
+                Verdict::NoDifference => "no_difference",
+                Verdict::Inconclusive => "inconclusive",
+            },
+        };
+        let failed: usize = self.failures.iter().map(|failure| failure.count).sum();
+        vec![
+            condition.to_owned(),
+            self.allocator.clone(),
+            self.runs_finished.to_string(),
+            failed.to_string(),
+            median(&self.wall_s),
+            edge(|interval| interval.low),
+            edge(|interval| interval.high),
+            median(&self.user_s),
+            median(&self.system_s),
+            median(&self.peak_rss),
+            median(&self.average_rss),
+            median(&self.minor_faults),
+            median(&self.major_faults),
+            ratio(&self.time),
+            verdict(&self.time).to_owned(),
+            ratio(&self.memory),
+            verdict(&self.memory).to_owned(),
+        ]
+    }
+}
