@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+#
+# Misuse by the program, and failures of the kernel.
+
+file(GLOB misuse_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/misuse/*.c)
+set(misuse_dir ${CMAKE_CURRENT_BINARY_DIR}/misuse)
+set(misuse_programs "")
+if(is_native)
+  foreach(source IN LISTS misuse_sources)
+    get_filename_component(stem ${source} NAME_WE)
+    add_executable(misuse_${stem} ${source})
+    set_target_properties(misuse_${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${misuse_dir})
+    target_link_libraries(misuse_${stem} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+    # -w: misuse is what compilers warn of. Names that only the preload has are weak references.
+    target_compile_options(misuse_${stem} PRIVATE -O0 -w -fno-builtin)
+    target_link_options(misuse_${stem} PRIVATE LINKER:-z,dynamic-undefined-weak)
+  endforeach()
+  foreach(mode IN LISTS MALLOW_MODES)
+    string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+    mallow_test(misuse-${mode} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py
+                ${mode} $<TARGET_FILE:${library}-shared> ${misuse_dir} ${misuse_sources})
+  endforeach()
+endif()
+
+# Every system call that the allocator makes is made to fail in turn; sites.py checks "every". It
+# needs one call instruction for each call in the source, at an address that it can read off.
+foreach(mode IN LISTS MALLOW_MODES)
+  add_executable(injection-${mode} ${CMAKE_CURRENT_LIST_DIR}/injection.c)
+  set_target_properties(injection-${mode} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_link_libraries(injection-${mode} PRIVATE test_flags)
+  target_compile_definitions(injection-${mode} PRIVATE MW_MODE=${mode_number_${mode}})
+  target_compile_options(injection-${mode} PRIVATE -O1 -fno-pie -fno-inline
+                         -fno-optimize-sibling-calls -fno-omit-frame-pointer -Wno-address
+                         $<$<C_COMPILER_ID:GNU>:-fno-ipa-cp -fno-ipa-sra -fno-ipa-icf>)
+  target_link_options(injection-${mode} PRIVATE -no-pie)
+endforeach()
+if(is_native)
+  mallow_test(injection-fast COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/sites.py
+              $<TARGET_FILE:injection-fast>)
+  mallow_test(injection-secure COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/sites.py
+              $<TARGET_FILE:injection-secure> --quick)
+  mallow_test(injection-debug COMMAND injection-debug --quick)
+endif()

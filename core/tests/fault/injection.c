@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Fault injection: a workload that touches every part of the allocator is run once for each
+ * memory system call that it makes (mmap, munmap, mprotect, madvise, mremap), with that call
+ * failing, and once more with it and all that follow failing. What must hold:
+ *
+ *   the program gets NULL with ENOMEM or goes on; blocks that it has keep their content
+ *   with the fault gone, every kind of allocation works again
+ *   when all is freed, nothing is in use and no more is mapped than after a run without a fault
+ *
+ *   injection [--quick]    --quick: with one setting instead of three
+ *
+ * The call paths that were visited are printed as return addresses; sites.py compares them with
+ * the calls that the program contains.
+ */
+#define MW_EXPORT_LIBC 0
+#define MW_TEST_SYSCALLS 1
+#include <time.h>
+static long test_syscall(long number, long a, long b, long c, long d, long e, long f);
+static int test_clock(clockid_t clock, struct timespec *time);
+#define clock_gettime test_clock /* decay is part of the workload, without waiting for it */
+#include "../../src/mallow.c"
+#undef clock_gettime
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../pattern.h"
+
+enum { SITES_MOST = 4096, FRAMES = 3 };
+
+/* A fault may put a region where a leaf of the page map more is needed, or a chunk of metadata. */
+enum { SLACK = PAGEMAP_LEAF_BYTES + (512 << 10) };
+
+/* Written by the child that runs the workload, read by the parent. */
+struct results {
+    long calls;        /* memory calls made while armed */
+    long failed_calls; /* of these, how many were made to fail */
+    long refused;      /* allocations that returned NULL */
+    long balance;      /* bytes mapped by the allocator */
+    long unaccounted;  /* of these, bytes in no region when all is freed: metadata, or a leak */
+    long lost;         /* bytes of munmap calls that were made to fail: the kernel's fault */
+    size_t in_use;     /* bytes in use when all is freed */
+    size_t site_count;
+    uintptr_t sites[SITES_MOST][FRAMES];
+};
+
+static struct results *results;
+static long fail_at;   /* the number of the first call to fail; 0: none */
+static bool fails_all; /* all later ones, too */
+static bool is_armed;
+static pthread_barrier_t *race;     /* two threads wait here for each other before each mmap */
+static _Thread_local long injected; /* failures that this thread met, to judge a NULL */
+
+/* Ten milliseconds pass from look to look, so that every run sees the same times. */
+static int test_clock(clockid_t clock, struct timespec *time)
+{
+    static atomic_long now_ms = 1000;
+    (void)clock;
+    long ms = atomic_fetch_add(&now_ms, 10);
+    *time = (struct timespec){ms / 1000, ms % 1000 * 1000000};
+    return 0;
+}
+
+static bool is_memory_call(long number)
+{
+    return number == SYS_mmap || number == SYS_munmap || number == SYS_mprotect ||
+           number == SYS_madvise || number == SYS_mremap;
+}
+
+/* Frame pointers are on in this file, so the callers of test_syscall can be told. */
+#define RETURN_ADDRESS(level) (uintptr_t) __builtin_return_address(level)
+
+static void note_site(uintptr_t first, uintptr_t second, uintptr_t third)
+{
+    for (size_t i = 0; i < results->site_count; i++) {
+        uintptr_t *site = results->sites[i];
+        if (site[0] == first && site[1] == second && site[2] == third) {
+            return;
+        }
+    }
+    if (results->site_count < SITES_MOST) {
+        uintptr_t *site = results->sites[results->site_count++];
+        site[0] = first;
+        site[1] = second;
+        site[2] = third;
+    }
+}
+
+static long real_call(long number, long a, long b, long c, long d, long e, long f)
+{
+    int saved = errno;
+    long result = syscall(number, a, b, c, d, e, f);
+    result = result == -1 ? -errno : result;
+    errno = saved;
+    return result;
+}
+
+__attribute__((noinline)) static long test_syscall(long number, long a, long b, long c, long d,
+                                                   long e, long f)
+{
+    if (!is_memory_call(number)) {
+        return real_call(number, a, b, c, d, e, f);
+    }
+    note_site(RETURN_ADDRESS(0), RETURN_ADDRESS(1), RETURN_ADDRESS(2));
+    if (race && number == SYS_mmap) {
+        pthread_barrier_wait(race);
+    }
+    if (is_armed) {
+        long call = ++results->calls;
+        if (fail_at && (call == fail_at || (fails_all && call > fail_at))) {
+            results->failed_calls++;
+            results->lost += number == SYS_munmap ? b : 0;
+            injected++;
+            return -ENOMEM;
+        }
+    }
+    long result = real_call(number, a, b, c, d, e, f);
+    if (result >= 0 || result < -4095) {
+        results->balance += number == SYS_mmap     ? b
+                            : number == SYS_munmap ? -b
+                            : number == SYS_mremap ? c - b
+                                                   : 0;
+    }
+    return result;
+}
+
+/* --- The workload -----------------------------------------------------------------------------*/
+
+enum { KEPT = 64 };
+
+struct kept {
+    void *bytes;
+    size_t size;
+};
+
+/* Only the start of a block is written: most of the time of a run is page faults. */
+static size_t written(size_t size)
+{
+    return size < 4000 ? size : 4000;
+}
+
+/* A refusal is right only where a call was made to fail, and must say ENOMEM. */
+static void *judged(void *bytes, size_t size)
+{
+    if (bytes == NULL) {
+        CHECK_MSG(results->failed_calls > 0, "%zu bytes refused without a fault", size);
+        CHECK_EQ(errno, ENOMEM);
+        results->refused++;
+    }
+    return bytes;
+}
+
+static void keep(struct kept *kept, void *bytes, size_t size)
+{
+    kept->bytes = judged(bytes, size);
+    kept->size = size;
+    if (bytes) {
+        pattern_write(bytes, written(size), 1);
+    }
+}
+
+static void drop(struct kept *kept)
+{
+    if (kept->bytes) {
+        pattern_check(kept->bytes, written(kept->size), 1);
+        errno = 4242;
+        mw_free(kept->bytes);
+        CHECK_EQ(errno, 4242);
+        kept->bytes = NULL;
+    }
+}
+
+static void resize(struct kept *kept, size_t size)
+{
+    void *old = kept->bytes;
+    void *moved = judged(mw_realloc(old, size), size);
+    if (moved == NULL) {
+        if (old) {
+            pattern_check(old, written(kept->size), 1); /* the block stays as it was */
+        }
+        return;
+    }
+    if (old) {
+        pattern_check_moved(moved, old, written(kept->size), 1,
+                            written(size < kept->size ? size : kept->size));
+    }
+    keep(kept, moved, size);
+}
+
+/* Every kind of block, each kept in a place of its own. */
+static void allocate_all(struct kept *kept)
+{
+    size_t n = 0;
+    for (size_t size = 8; size < 6u << 20; size = size * 3 + 8) {
+        keep(&kept[n++], mw_malloc(size), size);
+        unsigned char *zeros = judged(mw_calloc(1, size + 100), size + 100);
+        for (size_t i = 0; zeros && i < size + 100; i += size < 4096 ? 1 : size / 16) {
+            CHECK_EQ(zeros[i], 0);
+        }
+        keep(&kept[n++], zeros, size + 100);
+    }
+    for (size_t alignment = 64; alignment <= 8u << 20; alignment *= 8) {
+        keep(&kept[n++], mw_aligned_alloc(alignment, 3000), 3000);
+        void *out = NULL;
+        int code = mw_posix_memalign(&out, alignment, 70000);
+        CHECK(code == 0 || (code == ENOMEM && out == NULL));
+        errno = ENOMEM;
+        keep(&kept[n++], out, 70000);
+    }
+    keep(&kept[n++], mw_valloc(100), 100);
+    keep(&kept[n++], mw_pvalloc(100), 100);
+    keep(&kept[n++], mw_malloc((size_t)1200 << 20),
+         (size_t)1200 << 20); /* more than a leaf covers */
+    CHECK_LE(n, KEPT);
+}
+
+static void resize_all(struct kept *kept)
+{
+    for (size_t i = 0; i < KEPT; i += 3) {
+        resize(&kept[i], 300 + i * 5000);
+    }
+    /* One block through all of them: small, large, with a mapping of its own that can be moved. */
+    static const size_t sizes[] = {50,       9000,      200000,    900000,   3u << 20,
+                                   5u << 20, 12u << 20, 20u << 20, 4u << 20, 80};
+    struct kept growing = {0};
+    struct kept neighbour = {0};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        resize(&growing, sizes[i]);
+        if (i == 4) {
+            keep(&neighbour, mw_malloc(3u << 20), 3u << 20);
+        }
+    }
+    drop(&growing);
+    drop(&neighbour);
+}
+
+static void drop_all(struct kept *kept)
+{
+    for (size_t i = 0; i < KEPT; i++) {
+        drop(&kept[(i * 7) % KEPT]);
+    }
+}
+
+/* Many blocks of a few classes: slabs fill, regions grow, descriptors run out. */
+static void churn(void)
+{
+    enum { BLOCKS = 2000 };
+    static struct kept blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) {
+        size_t size = i % 3 == 0 ? 5000 : i % 3 == 1 ? 90 : 40;
+        blocks[i] = (struct kept){judged(mw_malloc(size), size), 8};
+        if (blocks[i].bytes) {
+            pattern_write(blocks[i].bytes, 8, 1);
+        }
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        drop(&blocks[(i * 11) % BLOCKS]);
+    }
+}
+
+static void *work_in_thread(void *argument)
+{
+    struct kept *kept = argument;
+    drop_all(kept); /* of the thread before: remote frees */
+    allocate_all(kept);
+    resize_all(kept);
+    return NULL;
+}
+
+static void in_thread(struct kept *kept)
+{
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, work_in_thread, kept), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void workload(void)
+{
+    static struct kept kept[KEPT];
+    allocate_all(kept);
+    resize_all(kept);
+    in_thread(kept);
+    mw_collect(false);
+    churn();
+    mw_malloc_trim(0);
+    in_thread(kept);
+    mw_collect(true);
+    resize_all(kept);
+    drop_all(kept);
+    mw_malloc_trim(1u << 20);
+}
+
+static void run_workload(void)
+{
+    is_armed = true;
+    workload();
+    is_armed = false;
+    long refused = results->refused;
+    fail_at = 0;
+    results->failed_calls = 0; /* from here on no refusal is right */
+    workload();
+    /* The heap that a thread uses when there was no memory for its own keeps what it has. */
+    struct heap *shared = thread_enter_shared();
+    heap_collect(shared);
+    thread_leave(shared);
+    mw_collect(true);
+    CHECK_EQ(results->refused, refused);
+    CHECK(mw_heap_is_valid());
+    struct mw_mallinfo2 info = mw_mallinfo2();
+    results->in_use = info.uordblks + info.hblkhd;
+    results->unaccounted = results->balance - results->lost - (long)info.arena;
+    CHECK_EQ(info.uordblks + info.fordblks, info.arena);
+    _exit(0);
+}
+
+/* --- The runs ---------------------------------------------------------------------------------*/
+
+static void in_child(void (*body)(void), const char *what)
+{
+    size_t site_count = results->site_count;
+    memset(results, 0, offsetof(struct results, site_count));
+    results->site_count = site_count;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        body();
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_MSG(status == 0, "%s, failing call %ld%s: signal %d, exit code %d", what, fail_at,
+              fails_all ? " and all after it" : "", WTERMSIG(status), WEXITSTATUS(status));
+}
+
+static long run_settings(const char *settings)
+{
+    setenv("MALLOW_CONF", settings, 1);
+    fail_at = 0;
+    in_child(run_workload, settings);
+    long calls = results->calls, unaccounted = results->unaccounted, most = 0;
+    size_t in_use = results->in_use;
+    CHECK_MSG(calls > 0 && results->refused == 0, "%ld calls", calls);
+    long runs = 0, refused = 0;
+    for (int all = 0; all <= 1; all++) {
+        fails_all = all;
+        /* A failure changes what comes after, so the number of calls is asked of each run. */
+        for (fail_at = 1; fail_at == 1 || results->calls >= fail_at - 1; fail_at++) {
+            in_child(run_workload, settings);
+            runs++;
+            refused += results->refused;
+            CHECK_MSG(results->in_use <= in_use,
+                      "%s, failing call %ld: %zu bytes in use at the end, without %zu", settings,
+                      fail_at, results->in_use, in_use);
+            CHECK_MSG(results->unaccounted <= unaccounted + (long)SLACK,
+                      "%s, failing call %ld%s: %ld bytes mapped in no region, without fault %ld",
+                      settings, fail_at, all ? " and all after it" : "", results->unaccounted,
+                      unaccounted);
+            most = results->unaccounted > most ? results->unaccounted : most;
+        }
+    }
+    printf(
+        "%s: %ld calls, %ld runs, %ld refusals; %ld KiB outside regions, with faults up to %ld\n",
+        settings, calls, runs, refused, unaccounted >> 10, most >> 10);
+    return runs;
+}
+
+/* Two threads cover the same part of the page map at once: the loser gives its leaf back. */
+static void *cover(void *unused)
+{
+    CHECK(pagemap_cover((uintptr_t)1 << 44, os_page_size));
+    return unused;
+}
+
+static void run_race(void)
+{
+    mw_free(mw_malloc(1));
+    pthread_barrier_t barrier;
+    pthread_t thread;
+    pthread_barrier_init(&barrier, NULL, 2);
+    race = &barrier;
+    long before = results->balance;
+    CHECK_EQ(pthread_create(&thread, NULL, cover, NULL), 0);
+    cover(NULL);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(results->balance - before, PAGEMAP_LEAF_BYTES);
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    results = (void *)syscall(SYS_mmap, NULL, sizeof *results, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    in_child(run_race, "race");
+    bool is_quick = argc > 1 && !strcmp(argv[1], "--quick");
+    long runs = run_settings("dirty_decay_ms:300,muzzy_decay_ms:300");
+    if (!is_quick) {
+        runs += run_settings("dirty_decay_ms:0");
+        runs += run_settings("dirty_decay_ms:100000");
+    }
+    printf("%ld runs\n", runs);
+    for (size_t i = 0; i < results->site_count; i++) {
+        uintptr_t *site = results->sites[i];
+        printf("site %#jx %#jx %#jx\n", (uintmax_t)site[0], (uintmax_t)site[1], (uintmax_t)site[2]);
+    }
+    return 0;
+}

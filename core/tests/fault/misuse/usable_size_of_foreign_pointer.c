@@ -1,0 +1,12 @@
+// expect: secure=ok fast=ok debug=ok
+/* SPDX-License-Identifier: MIT
+ * malloc_usable_size of a variable: 0, as nothing there belongs to the allocator. */
+#include <malloc.h>
+#include <stdlib.h>
+
+static _Alignas(16) char variable[64];
+
+int main(void)
+{
+    return malloc_usable_size(variable) != 0;
+}

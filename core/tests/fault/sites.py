@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the fault injection and checks that it visited every place that calls the kernel for memory.
+
+  sites.py PROGRAM [ARGUMENT...]
+
+PROGRAM is injection.c, not position-independent and without inlining, so that each call of one of
+the os_ functions in the source is one call instruction, and the return addresses that the program
+prints ("site A B C", innermost first) name it. Exit code 1: a call was never made.
+"""
+
+import re
+import subprocess
+import sys
+
+# The functions of os/os.h that end in a memory system call.
+TARGETS = "map|map_aligned|unmap|purge|purge_lazy|remap|protect"
+CALL = re.compile(rf"\s(?:callq?|bl)\s+[0-9a-f]+ <os_({TARGETS})(?:\.\w+)*>")
+FUNCTION = re.compile(r"^[0-9a-f]+ <([^>]+)>:$")
+ADDRESS = re.compile(r"^\s*([0-9a-f]+):\t")
+
+
+def calls_in(program):
+    """Return address -> (function, os function) of every call in the program."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", program], check=True,
+                          capture_output=True, text=True).stdout
+    calls, function, pending = {}, "", None
+    for line in text.splitlines():
+        opened, address = FUNCTION.match(line), ADDRESS.match(line)
+        if address and pending:
+            calls[int(address.group(1), 16)] = pending
+            pending = None
+        if opened:
+            function = opened.group(1)
+        called = CALL.search(line)
+        if called:
+            pending = (function, "os_" + called.group(1))
+    return calls
+
+
+def main():
+    run = subprocess.run(sys.argv[1:], capture_output=True, text=True)
+    visited = set()
+    for line in run.stdout.splitlines():
+        if line.startswith("site "):
+            visited |= {int(field, 16) for field in line.split()[1:]}
+        else:
+            print(line)
+    sys.stderr.write(run.stderr)
+    if run.returncode != 0:
+        return run.returncode
+    calls = calls_in(sys.argv[1])
+    missed = 0
+    for address, (function, name) in sorted(calls.items()):
+        missed += address not in visited
+        print(f"{'visited' if address in visited else 'MISSED '} {name} in {function}")
+    print(f"{len(calls)} call sites, {missed} missed")
+    return 1 if missed or not calls else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
