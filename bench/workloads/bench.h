@@ -38,6 +38,13 @@ static inline double now_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
+/* CPU time of all threads: waiting for a CPU, or for another thread to be woken, does not count. */
+static inline double cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
 /* The compiler must believe that somebody reads `p`, or it removes malloc and free in pairs. */
 static inline void keep(const void *p) {
     __asm__ volatile("" : : "r"(p) : "memory");

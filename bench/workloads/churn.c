@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * churn: threads are started and joined one after the other; each allocates and frees 50 small
- * blocks of several sizes and leaves one behind, which the main thread frees. us per thread, and
+ * blocks of several sizes and leaves one behind, which the main thread frees. us per thread on the
+ * wall clock and of CPU time (the wall clock shows above all how fast the kernel wakes threads), and
  * growth of resident memory over all of them.
  * Source of the idea: thread-per-request servers; what a thread leaves at its exit must be usable
  * by the next.
@@ -36,8 +37,9 @@ int main(int argc, char **argv) {
     bench_start(argc, argv);
     size_t count = bench_short ? 300 : 2000;
     run(&count);
-    double before = rss_anon_mib();
+    double before = rss_anon_mib(), cpu_before = cpu_ns();
     report("churn/thread", measure(run, &count, count) / 1e3, "us");
+    report("churn/cpu", (cpu_ns() - cpu_before) / 1e3 / (double)(count * (BLOCK_COUNT + 1)), "us");
     report("churn/grown", rss_anon_mib() - before, "MiB");
     bench_end("churn");
     return 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * startup: this program starts itself many times as a trivial program that allocates one block and
- * ends; wall time per start (median), and address space and private dirty memory of such a program
+ * ends; wall time per start (median), its CPU time (mean), and address space and private dirty memory of such a program
  * after its one malloc.
  * Source of the idea: /bin/true under each allocator; shell scripts start thousands of programs.
  */
 #include "bench.h"
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 extern char **environ;
@@ -29,6 +30,13 @@ static void spawn_self(char *mode) {
     }
 }
 
+static double children_cpu_us(void) {
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "trivial") == 0) {
         keep(must(malloc(16)));
@@ -43,11 +51,13 @@ int main(int argc, char **argv) {
     size_t count = bench_short ? 301 : LENGTH(times);
     char trivial[] = "trivial", figures[] = "figures";
     spawn_self(figures);
+    double cpu_before = children_cpu_us();
     for (size_t i = 0; i < count; i++) {
         double start = now_ns();
         spawn_self(trivial);
         times[i] = (now_ns() - start) / 1e3;
     }
     report("startup/exec", median(times, count), "us");
+    report("startup/cpu", (children_cpu_us() - cpu_before) / (double)count, "us");
     return 0;
 }
