@@ -81,9 +81,10 @@ fn option_table(definitions: &str) -> String {
         let name = fields[0];
         let (kind, help) = match kind {
             "BOOL" => ("Kind::Bool".to_owned(), help.trim_end_matches('"')),
-            "NUMBER" => {
-                (format!("Kind::Number {{ low: {}, high: {} }}", fields[2], fields[3]), last_string(help))
-            }
+            "NUMBER" => (
+                format!("Kind::Number {{ low: {}, high: {} }}", fields[2], fields[3]),
+                last_string(help),
+            ),
             "CHOICE" => {
                 let words = help.split('"').next().unwrap_or("");
                 (format!("Kind::Choice({words:?})"), last_string(help))

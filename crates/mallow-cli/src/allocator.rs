@@ -33,7 +33,14 @@ struct Known {
 }
 
 const KNOWN: [Known; 12] = [
-    known("jemalloc", Family::Jemalloc, "", &["libjemalloc"], Some("libjemalloc2"), Some("jemalloc")),
+    known(
+        "jemalloc",
+        Family::Jemalloc,
+        "",
+        &["libjemalloc"],
+        Some("libjemalloc2"),
+        Some("jemalloc"),
+    ),
     known(
         "mimalloc",
         Family::Mimalloc,
@@ -78,7 +85,11 @@ const KNOWN: [Known; 12] = [
         "scudo",
         Family::Scudo,
         "secure",
-        &["libscudo", "libclang_rt.scudo_standalone-x86_64", "libclang_rt.scudo_standalone-aarch64"],
+        &[
+            "libscudo",
+            "libclang_rt.scudo_standalone-x86_64",
+            "libclang_rt.scudo_standalone-aarch64",
+        ],
         Some("libclang-rt-14-dev"),
         Some("scudo-malloc"),
     ),
@@ -224,7 +235,8 @@ fn glibc_version() -> Option<String> {
         let Ok(bytes) = std::fs::read(folder.join("libc.so.6")) else { continue };
         let marker = b"stable release version ";
         let at = bytes.windows(marker.len()).position(|window| window == marker)?;
-        let digits = bytes[at + marker.len()..].iter().take_while(|b| b.is_ascii_digit() || **b == b'.');
+        let digits =
+            bytes[at + marker.len()..].iter().take_while(|b| b.is_ascii_digit() || **b == b'.');
         let version: String = digits.map(|&byte| char::from(byte)).collect();
         return Some(version.trim_end_matches('.').to_owned());
     }
@@ -371,10 +383,16 @@ fn remedy(known: &Known) -> String {
         (_, Some(package), true) => format!("apk add {package}"),
         (Some(package), _, false) => format!("apt install {package}"),
         (None, Some(package), false) => {
-            format!("not packaged by Debian (Alpine: apk add {package}); use -a {}=/path/to/lib.so", known.name)
+            format!(
+                "not packaged by Debian (Alpine: apk add {package}); use -a {}=/path/to/lib.so",
+                known.name
+            )
         }
         (Some(package), None, true) => {
-            format!("not packaged by Alpine (Debian: apt install {package}); use -a {}=/path/to/lib.so", known.name)
+            format!(
+                "not packaged by Alpine (Debian: apt install {package}); use -a {}=/path/to/lib.so",
+                known.name
+            )
         }
         (None, None, _) => {
             format!("build it from source and use -a {}=/path/to/lib.so", known.name)
@@ -466,7 +484,10 @@ fn family_of(name: &str) -> Family {
     let base = name.split('-').next().unwrap_or(name);
     match base {
         "mallow" => Family::Mallow,
-        _ => KNOWN.iter().find(|known| known.name == base).map_or(Family::Other, |known| known.family),
+        _ => KNOWN
+            .iter()
+            .find(|known| known.name == base)
+            .map_or(Family::Other, |known| known.family),
     }
 }
 
@@ -489,7 +510,10 @@ pub fn identify(path: &Path, info: &ElfInfo) -> String {
     if file.starts_with("libc.so.6") || file.starts_with("libc-2") || file.starts_with("ld-linux") {
         return "glibc".into();
     }
-    if file.contains("ld-musl") || file.starts_with("libc.musl") || info.soname.as_deref() == Some("libc.so") {
+    if file.contains("ld-musl")
+        || file.starts_with("libc.musl")
+        || info.soname.as_deref() == Some("libc.so")
+    {
         return "musl".into();
     }
     if let Some(name) = name_from_file(path) {
@@ -519,7 +543,12 @@ mod tests {
 
     #[test]
     fn unknown_and_missing_are_explained() {
-        assert!(find("jemaloc", None).expect_err("a typo").to_string().contains("Did you mean jemalloc?"));
+        assert!(
+            find("jemaloc", None)
+                .expect_err("a typo")
+                .to_string()
+                .contains("Did you mean jemalloc?")
+        );
         let error = find("x=/nonexistent/lib.so", None).expect_err("no file");
         assert!(error.to_string().contains("no such file"));
         assert_eq!(error.exit_code(), 2);

@@ -46,9 +46,14 @@ pub struct ObjectReport {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Report {
-    Dynamic { main: ObjectReport, libraries: Vec<ObjectReport> },
+    Dynamic {
+        main: ObjectReport,
+        libraries: Vec<ObjectReport>,
+    },
     /// No loader, so no preload; the allocator inside if it can be told.
-    Static { allocator: Option<String> },
+    Static {
+        allocator: Option<String>,
+    },
     /// Go without cgo.
     Go,
 }
@@ -131,7 +136,8 @@ impl Inspector {
             return known.clone();
         }
         // Through the process's own root (a container), or, where that may not be followed, ours.
-        let inside = proc.join("root").join(mapping.path.strip_prefix("/").unwrap_or(&mapping.path));
+        let inside =
+            proc.join("root").join(mapping.path.strip_prefix("/").unwrap_or(&mapping.path));
         let range = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
         let same = |path: &PathBuf| path.metadata().is_ok_and(|m| m.ino() == mapping.inode);
         let places = [inside, mapping.path.clone(), proc.join(range)];
@@ -160,6 +166,10 @@ fn sort_by_chain(objects: &mut [Loaded], chain: &[linkmap::Entry], exe: &Path) {
         if object.path == exe {
             return 0;
         }
+        // musl's loader is the C library too; it comes first in its list, but is searched last.
+        if object.path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-musl")) {
+            return usize::MAX;
+        }
         let found = chain.iter().position(|entry| entry.bias == object.bias);
         found.map_or(usize::MAX, |index| index + 1)
     };
@@ -187,7 +197,10 @@ fn search_order(mut objects: Vec<Loaded>, exe: &Path, preloads: &[PathBuf]) -> V
         for name in needed {
             queue.extend(take(&mut objects, &|object| {
                 object.info.soname.as_deref() == Some(name.as_str())
-                    || object.path.file_name().is_some_and(|file| file.as_bytes() == name.as_bytes())
+                    || object
+                        .path
+                        .file_name()
+                        .is_some_and(|file| file.as_bytes() == name.as_bytes())
             }));
         }
     }
@@ -314,7 +327,8 @@ impl Report {
                 let through_malloc = ["libstdc++", "libc++"]
                     .iter()
                     .any(|library| binding.allocator.starts_with(library));
-                let itself = binding.path == object.path && crate::allocator::name_from_file(&object.path).is_some();
+                let itself = binding.path == object.path
+                    && crate::allocator::name_from_file(&object.path).is_some();
                 if !through_malloc && !itself && !accept(binding) {
                     let file = object.path.file_name().unwrap_or(object.path.as_os_str());
                     let (file, by) = (file.to_string_lossy(), &binding.allocator);
@@ -330,7 +344,12 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn loaded(path: &str, soname: Option<&str>, needed: &[&str], defined: &[&'static str]) -> Loaded {
+    fn loaded(
+        path: &str,
+        soname: Option<&str>,
+        needed: &[&str],
+        defined: &[&'static str],
+    ) -> Loaded {
         let info = ElfInfo {
             soname: soname.map(str::to_owned),
             needed: needed.iter().map(|name| (*name).to_owned()).collect(),
@@ -355,8 +374,7 @@ mod tests {
             .iter()
             .map(|object| object.path.file_name().unwrap().to_str().unwrap())
             .collect();
-        let expected =
-            ["main", "pre.so", "liba.so", "libc.so.6", "libpre-needs.so", "dlopened.so"];
+        let expected = ["main", "pre.so", "liba.so", "libc.so.6", "libpre-needs.so", "dlopened.so"];
         assert_eq!(names, expected);
         let binding = first_definer("malloc", &ordered).expect("defined");
         assert_eq!(binding.path, Path::new("/opt/pre.so"));

@@ -101,7 +101,10 @@ impl ElfInfo {
             parse::<elf::FileHeader32<Endianness>, _>(&data)
         };
         info.map(Some).map_err(|error| {
-            std::io::Error::new(std::io::ErrorKind::InvalidData, format!("damaged ELF file: {error}"))
+            std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                format!("damaged ELF file: {error}"),
+            )
         })
     }
 
@@ -264,8 +267,11 @@ where
         if !stores_symbol_address(machine, r_type.0) {
             continue;
         }
-        let name = symbols.symbol(index).and_then(|symbol| symbols.symbol_name(file.endian(), symbol));
-        let Some(name) = name.ok().and_then(|name| std::str::from_utf8(name).ok()) else { continue };
+        let name =
+            symbols.symbol(index).and_then(|symbol| symbols.symbol_name(file.endian(), symbol));
+        let Some(name) = name.ok().and_then(|name| std::str::from_utf8(name).ok()) else {
+            continue;
+        };
         if let Some(function) = served_name(name) {
             slots.push(Slot { function, offset });
         }

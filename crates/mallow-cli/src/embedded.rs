@@ -43,7 +43,8 @@ pub fn materialise(library: &Library) -> Result<PathBuf> {
 
 fn candidate_roots() -> Vec<PathBuf> {
     let mut roots = Vec::new();
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     if let Some(cache) = absolute("XDG_CACHE_HOME") {
         roots.push(cache.join("mallow"));
     }
@@ -83,8 +84,7 @@ fn materialise_under(root: &Path, library: &Library) -> io::Result<PathBuf> {
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let _ = fs::remove_file(path);
-    let mut file: File =
-        OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
+    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }

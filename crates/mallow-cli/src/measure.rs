@@ -100,8 +100,7 @@ pub fn run_sampled(
         command: name.clone(),
         reason: error.to_string(),
     };
-    let setup =
-        ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
+    let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
     mallow_os::configure(&mut command, setup).map_err(failed)?;
     command.stdin(Stdio::null());
     let start = Instant::now();

@@ -5,7 +5,10 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Bool,
-    Number { low: i64, high: i64 },
+    Number {
+        low: i64,
+        high: i64,
+    },
     /// Words separated by `|`.
     Choice(&'static str),
 }

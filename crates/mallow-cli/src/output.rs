@@ -31,11 +31,15 @@ impl Notes {
             || dumb
             || std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
             || !std::io::stderr().is_terminal();
-        let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let template =
-            if colour_wanted() { "{bar:30.cyan} {pos}/{len} {msg}" } else { "{bar:30} {pos}/{len} {msg}" };
-        let style = ProgressStyle::with_template(template)
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let target =
+            if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let template = if colour_wanted() {
+            "{bar:30.cyan} {pos}/{len} {msg}"
+        } else {
+            "{bar:30} {pos}/{len} {msg}"
+        };
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         ProgressBar::with_draw_target(Some(length), target).with_style(style)
     }
 }

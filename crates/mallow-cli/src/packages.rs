@@ -14,10 +14,10 @@ fn parse_dpkg(status: &str) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     for paragraph in status.split("\n\n") {
         let field = |name: &str| paragraph.lines().find_map(|line| line.strip_prefix(name));
-        if let (Some(package), Some(version)) = (field("Package: "), field("Version: ")) {
-            if field("Status: ").is_some_and(|status| status.ends_with(" installed")) {
-                versions.insert(package.to_owned(), version.to_owned());
-            }
+        if let (Some(package), Some(version)) = (field("Package: "), field("Version: "))
+            && field("Status: ").is_some_and(|status| status.ends_with(" installed"))
+        {
+            versions.insert(package.to_owned(), version.to_owned());
         }
     }
     versions

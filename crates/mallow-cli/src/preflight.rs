@@ -50,7 +50,9 @@ fn list_objects(target: &Target, changes: &Changes) -> Option<(Vec<PathBuf>, Str
     if !output.status.success() {
         return None;
     }
-    let listed = parse_list(&String::from_utf8_lossy(&output.stdout));
+    let mut listed = parse_list(&String::from_utf8_lossy(&output.stdout));
+    // musl's loader is the C library too and lists itself first, but is searched last.
+    listed.sort_by_key(|object| object == Path::new(interpreter));
     Some((listed, String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 

@@ -71,10 +71,8 @@ fn option_changes(allocator: &Allocator, options: &[(String, String)]) -> Result
         options::validate(options)?;
     }
     let pairs = |separator: &str, between: &str, prefix: &str| -> String {
-        let written: Vec<String> = options
-            .iter()
-            .map(|(key, value)| format!("{prefix}{key}{separator}{value}"))
-            .collect();
+        let written: Vec<String> =
+            options.iter().map(|(key, value)| format!("{prefix}{key}{separator}{value}")).collect();
         written.join(between)
     };
     let extended = |variable: &str, value: String, between: &str| -> Changes {
@@ -86,10 +84,7 @@ fn option_changes(allocator: &Allocator, options: &[(String, String)]) -> Result
     };
     let one_each = |prefix: &str| -> Changes {
         let variable = |key: &str| format!("{prefix}{}", key.to_ascii_uppercase());
-        options
-            .iter()
-            .map(|(key, value)| (variable(key), Some(OsString::from(value))))
-            .collect()
+        options.iter().map(|(key, value)| (variable(key), Some(OsString::from(value)))).collect()
     };
     Ok(match allocator.family {
         Family::Mallow => extended("MALLOW_CONF", pairs(":", ",", ""), ","),
@@ -130,7 +125,10 @@ mod tests {
         };
         assert_eq!(
             written(Family::System),
-            ("GLIBC_TUNABLES".into(), "glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=0".into())
+            (
+                "GLIBC_TUNABLES".into(),
+                "glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=0".into()
+            )
         );
         assert_eq!(
             written(Family::Jemalloc),

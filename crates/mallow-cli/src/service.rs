@@ -75,10 +75,10 @@ impl Service {
         let (mut sample, average_rss) = served?;
         let (ending, usage) = stopped.map_err(not_started(&name))?;
         // We end it by SIGTERM; any other signal means that it crashed under load.
-        if let (Outcome::Finished, Ending::Signal(signal)) = (sample.outcome, ending) {
-            if signal != Signal::SIGTERM as i32 {
-                sample.outcome = Outcome::Killed { signal };
-            }
+        if let (Outcome::Finished, Ending::Signal(signal)) = (sample.outcome, ending)
+            && signal != Signal::SIGTERM as i32
+        {
+            sample.outcome = Outcome::Killed { signal };
         }
         sample.average_rss = average_rss;
         sample.user_s = usage.user.as_secs_f64();
@@ -95,9 +95,10 @@ impl Service {
         limits: Limits,
         interrupted: &AtomicBool,
     ) -> Result<(Sample, Option<f64>)> {
-        let (program, arguments) = self.load.split_first().ok_or_else(|| {
-            Error::Internal("the load was checked not to be empty".into())
-        })?;
+        let (program, arguments) = self
+            .load
+            .split_first()
+            .ok_or_else(|| Error::Internal("the load was checked not to be empty".into()))?;
         let mut load = Command::new(program);
         load.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         // The load may be any client; the limits on memory are the server's.
@@ -119,10 +120,10 @@ fn read_lines(reader: std::io::PipeReader, ready: Regex) -> Receiver<()> {
     std::thread::spawn(move || {
         let mut sender = Some(sender);
         for line in BufReader::new(reader).split(b'\n').map_while(std::result::Result::ok) {
-            if ready.is_match(&String::from_utf8_lossy(&line)) {
-                if let Some(sender) = sender.take() {
-                    let _ = sender.send(());
-                }
+            if ready.is_match(&String::from_utf8_lossy(&line))
+                && let Some(sender) = sender.take()
+            {
+                let _ = sender.send(());
             }
         }
     });

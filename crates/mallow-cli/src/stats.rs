@@ -67,10 +67,8 @@ pub fn compare_pairs(pairs: &[(f64, f64)], confidence: f64) -> Option<Comparison
     let means = sorted(&walsh_averages(&differences));
     let estimate = median(&means)?;
     let cut = signed_rank_cut(differences.len(), 1.0 - confidence);
-    let interval = (cut > 0).then(|| Interval {
-        low: means[cut - 1].exp(),
-        high: means[means.len() - cut].exp(),
-    });
+    let interval = (cut > 0)
+        .then(|| Interval { low: means[cut - 1].exp(), high: means[means.len() - cut].exp() });
     Some(Comparison {
         ratio: estimate.exp(),
         interval,
@@ -127,7 +125,8 @@ fn signed_rank_p(differences: &[f64]) -> f64 {
         doubled[start..start + count].fill(2 * start + count + 1);
         start += count;
     }
-    let positive: usize = nonzero.iter().zip(&doubled).filter(|(d, _)| **d > 0.0).map(|(_, r)| r).sum();
+    let positive: usize =
+        nonzero.iter().zip(&doubled).filter(|(d, _)| **d > 0.0).map(|(_, r)| r).sum();
     let total: usize = doubled.iter().sum();
     let extreme = positive.min(total - positive);
     let tail: f64 = sum_distribution(&doubled)[..=extreme].iter().sum();
@@ -209,8 +208,9 @@ mod tests {
 
     #[test]
     fn known_ratio_is_found() {
-        let pairs: Vec<(f64, f64)> =
-            (0..20).map(|n| (1.0 + f64::from(n) / 100.0, 0.9 + 0.9 * f64::from(n) / 100.0)).collect();
+        let pairs: Vec<(f64, f64)> = (0..20)
+            .map(|n| (1.0 + f64::from(n) / 100.0, 0.9 + 0.9 * f64::from(n) / 100.0))
+            .collect();
         let comparison = compare_pairs(&pairs, 0.95).unwrap();
         assert!((comparison.ratio - 0.9).abs() < 1e-9);
         assert_eq!(verdict(&comparison, 0.02), Verdict::Less);
@@ -233,6 +233,8 @@ mod tests {
         assert_eq!(verdict(&few, 0.02), Verdict::Inconclusive);
     }
 
+    const TRIALS: u32 = 1500;
+
     /// Skewed noise with a drift that all runs of a round share, and spikes.
     fn noisy(random: &mut StdRng, round: usize) -> f64 {
         let drift = 1.0 + 0.1 * (round as f64 / 7.0).sin();
@@ -240,13 +242,13 @@ mod tests {
         drift * spike * (1.0 + 0.03 * -random.random::<f64>().ln())
     }
 
-    /// How often a difference is claimed between two allocators that are equal, over 4,000 trials,
+    /// How often a difference is claimed between two allocators that are equal, over many trials,
     /// with `rounds` rounds, or more while the interval is wide as the adaptive mode does.
     fn false_positive_rate(seed: u64, confidence: f64, rounds: usize, adaptive: bool) -> f64 {
         let mut random = StdRng::seed_from_u64(seed);
-        let trials = 4000;
+
         let mut claimed = 0;
-        for _ in 0..trials {
+        for _ in 0..TRIALS {
             let mut pairs = Vec::new();
             let comparison = loop {
                 let round = pairs.len();
@@ -262,9 +264,9 @@ mod tests {
             };
             // No margin: every exclusion of "equal" counts.
             let excludes = comparison.interval.is_some_and(|i| i.low > 1.0 || i.high < 1.0);
-            claimed += usize::from(excludes);
+            claimed += u32::from(excludes);
         }
-        claimed as f64 / f64::from(trials)
+        f64::from(claimed) / f64::from(TRIALS)
     }
 
     #[test]
@@ -276,7 +278,7 @@ mod tests {
                 let rate = false_positive_rate(seed, confidence, rounds, adaptive);
                 let alpha = 1.0 - confidence;
                 // Three standard errors of the simulation above the promise.
-                let bound = alpha + 3.0 * (alpha * confidence / 4000.0_f64).sqrt();
+                let bound = alpha + 3.0 * (alpha * confidence / f64::from(TRIALS)).sqrt();
                 assert!(rate <= bound, "{rate} > {bound} at {confidence}, adaptive {adaptive}");
             }
         }

@@ -90,12 +90,7 @@ fn not_started(command: &str) -> impl Fn(std::io::Error) -> Error + use<> {
 
 /// Stops the main process when it is time to look, which wakes the tracer, and kills the group when
 /// its time is up. Returns whether it did.
-fn watch_clock(
-    main: Pid,
-    limits: Limits,
-    interrupted: &AtomicBool,
-    alarm: &Receiver<()>,
-) -> bool {
+fn watch_clock(main: Pid, limits: Limits, interrupted: &AtomicBool, alarm: &Receiver<()>) -> bool {
     let start = Instant::now();
     let mut looked = false;
     loop {

@@ -115,8 +115,7 @@ pub fn wait4(pid: u32) -> io::Result<(Ending, Usage)> {
         let mut status = 0;
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: both pointers are to live variables of the right types.
-        let waited =
-            unsafe { libc::wait4(pid as libc::pid_t, &mut status, 0, usage.as_mut_ptr()) };
+        let waited = unsafe { libc::wait4(pid as libc::pid_t, &mut status, 0, usage.as_mut_ptr()) };
         if waited < 0 {
             let error = io::Error::last_os_error();
             if error.kind() == io::ErrorKind::Interrupted {
@@ -189,8 +188,11 @@ mod tests {
     fn pidfd_becomes_readable_at_the_end() {
         let child = Command::new("/bin/true").spawn().expect("true starts");
         let pidfd = pidfd_open(child.id()).expect("the kernel has pidfds");
-        let mut poll =
-            libc::pollfd { fd: std::os::fd::AsRawFd::as_raw_fd(&pidfd), events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd {
+            fd: std::os::fd::AsRawFd::as_raw_fd(&pidfd),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         // SAFETY: one valid pollfd.
         let ready = unsafe { libc::poll(&mut poll, 1, 10_000) };
         assert_eq!(ready, 1);

@@ -58,10 +58,9 @@ pub fn main(args: &VerifyArgs, notes: Notes) -> Result<u8> {
     };
     output::write_result(&args.output, &text)?;
     match (&args.expect, unmet) {
-        (Some(name), Some(unmet)) if !unmet.is_empty() => Err(Error::Unmet(format!(
-            "Not everything is served by {name}: {}.",
-            summarise(&unmet)
-        ))),
+        (Some(name), Some(unmet)) if !unmet.is_empty() => {
+            Err(Error::Unmet(format!("Not everything is served by {name}: {}.", summarise(&unmet))))
+        }
         _ => Ok(0),
     }
 }
@@ -174,11 +173,7 @@ fn problem(failure: &Failure) -> &'static str {
     }
 }
 
-fn json(
-    args: &VerifyArgs,
-    unmet: Option<&[String]>,
-    processes: &[Observation],
-) -> Result<String> {
+fn json(args: &VerifyArgs, unmet: Option<&[String]>, processes: &[Observation]) -> Result<String> {
     let output = Output {
         schema: "mallow.verify/1",
         expected: args.expect.as_deref(),
@@ -276,11 +271,5 @@ fn row(object: &str, report: &ObjectReport) -> Vec<String> {
         .collect();
     evidence.sort_unstable();
     evidence.dedup();
-    vec![
-        object.to_owned(),
-        name("malloc"),
-        name("free"),
-        name("operator new"),
-        evidence.join(", "),
-    ]
+    vec![object.to_owned(), name("malloc"), name("free"), name("operator new"), evidence.join(", ")]
 }

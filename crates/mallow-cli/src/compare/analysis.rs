@@ -193,8 +193,11 @@ fn failures(cell: &Cell) -> Vec<Failure> {
 
 /// The result of one condition in words.
 fn sentence(condition: &ConditionReport, margin: f64) -> String {
-    let prefix =
-        if condition.name.is_empty() { String::new() } else { format!("With {}: ", condition.name) };
+    let prefix = if condition.name.is_empty() {
+        String::new()
+    } else {
+        format!("With {}: ", condition.name)
+    };
     prefix + &judgement(&condition.entries, margin)
 }
 
@@ -270,14 +273,14 @@ fn faster_sentence(faster: &[&Entry], base: &str) -> String {
         Some(memory) => text += &format!("; peak memory {}.", memory.in_words("memory")),
         None => text.push('.'),
     }
-    if more_memory(best) {
-        if let Some(frugal) = faster.iter().find(|entry| !more_memory(entry)) {
-            text += &format!(
-                " {} is faster too ({}) and needs no more memory.",
-                frugal.allocator,
-                frugal.time.describe()
-            );
-        }
+    if more_memory(best)
+        && let Some(frugal) = faster.iter().find(|entry| !more_memory(entry))
+    {
+        text += &format!(
+            " {} is faster too ({}) and needs no more memory.",
+            frugal.allocator,
+            frugal.time.describe()
+        );
     }
     text
 }

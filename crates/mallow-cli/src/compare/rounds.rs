@@ -63,11 +63,7 @@ pub fn measure(
         args,
         notes,
         interrupted,
-        limits: measure::Limits {
-            timeout: args.timeout,
-            memory: args.mem_limit,
-            cpu_count: None,
-        },
+        limits: measure::Limits { timeout: args.timeout, memory: args.mem_limit, cpu_count: None },
         cells: cells(plan),
         bar: notes.progress(0),
     };
@@ -132,7 +128,8 @@ impl Session<'_> {
         };
         let look_after = kill_after.map_or(PROBE_AFTER, |limit| PROBE_AFTER.min(limit / 2));
         let limits = trace::Limits { look_after, kill_after };
-        let observed = match trace::observe(command, condition.cpu_count, limits, self.interrupted) {
+        let observed = match trace::observe(command, condition.cpu_count, limits, self.interrupted)
+        {
             Ok(observed) => observed,
             Err(Error::Permission(reason)) => {
                 self.notes.note(&format!(
@@ -209,7 +206,7 @@ impl Session<'_> {
         };
         Err(Error::Child {
             message: format!(
-                "The command {} {} under every allocator, so there is nothing to compare. {remedy}",
+                "Under every allocator the command {} {}, so there is nothing to compare. {remedy}",
                 self.plan.target.command,
                 first.describe()
             ),

@@ -1,0 +1,86 @@
+//! What the tests of the command share: running it, and building programs to run it on.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub fn mallow(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("mallow"));
+    command.args(arguments).env_remove("LD_PRELOAD").env_remove("MALLOW_CONF");
+    command
+}
+
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+pub fn run(arguments: &[&str]) -> Ran {
+    ran(mallow(arguments).output().unwrap())
+}
+
+pub fn ran(output: Output) -> Ran {
+    Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The command refuses with this code, in one sentence that holds all the words, without a result.
+#[track_caller]
+pub fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
+    let ran = run(arguments);
+    assert_eq!(ran.code, Some(code), "{arguments:?}: {}", ran.stderr);
+    assert_eq!(ran.stdout, "", "{arguments:?}");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "{arguments:?}: {}", ran.stderr);
+    assert!(lines[0].starts_with("mallow: "), "{}", lines[0]);
+    for word in words {
+        assert!(lines[0].contains(word), "{word:?} is not in: {}", lines[0]);
+    }
+}
+
+pub fn json(ran: &Ran) -> serde_json::Value {
+    serde_json::from_str(&ran.stdout)
+        .unwrap_or_else(|error| panic!("no JSON ({error}): {}\n{}", ran.stdout, ran.stderr))
+}
+
+/// Compiles a C program; `None`, visibly, where the compiler is missing.
+pub fn compile(compiler: &str, folder: &Path, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let file = folder.join("program.c");
+    let program = folder.join("program");
+    std::fs::write(&file, source).unwrap();
+    let status = Command::new(compiler).args(flags).arg("-o").arg(&program).arg(&file).status();
+    match status {
+        Ok(status) => assert!(status.success(), "{compiler} failed"),
+        Err(error) => {
+            eprintln!("skipped: {compiler}: {error}");
+            return None;
+        }
+    }
+    Some(program)
+}
+
+pub const HELLO: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+    int main(void) { char *p = malloc(100); if (!p) return 1; sprintf(p, \"hello\"); puts(p); \
+    free(p); return 0; }\n";
+
+pub fn is_root() -> bool {
+    nix::unistd::getuid().is_root()
+}
+
+/// The name of an installed allocator that is built for glibc, such as jemalloc.
+pub fn other_allocator() -> Option<String> {
+    let report = json(&run(&["list", "--json"]));
+    let allocators = report["allocators"].as_array().unwrap();
+    let found = allocators
+        .iter()
+        .find(|a| a["libc"] == "glibc" && !a["path"].is_null() && a["name"] != "scudo")
+        .and_then(|a| a["name"].as_str().map(str::to_owned));
+    if found.is_none() {
+        eprintln!("skipped: no other allocator is installed");
+    }
+    found
+}

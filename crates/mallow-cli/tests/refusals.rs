@@ -1,0 +1,211 @@
+//! Every bad input is refused early, in one sentence with the remedy and with the right exit code.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+
+use common::{HELLO, compile, is_root, mallow, other_allocator, ran, refuses, run};
+
+#[test]
+fn no_command_is_a_usage_error() {
+    for arguments in [&["run"][..], &["compare"], &["verify"], &["run", "--"], &[], &["jump"]] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}");
+        assert_eq!(ran.stdout, "");
+        assert!(ran.stderr.contains("Usage:"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn commands_that_do_not_exist_or_cannot_run() {
+    refuses(&["run", "--", "no-such-command"], 127, &["no-such-command", "not found"]);
+    refuses(&["compare", "--", "no-such-command"], 127, &["not found"]);
+    refuses(&["run", "--", "/etc/passwd"], 126, &["cannot be executed"]);
+    refuses(&["run", "--", "/"], 126, &["directory"]);
+}
+
+#[test]
+fn missing_and_wrong_libraries() {
+    refuses(&["run", "-a", "x=/none.so", "--", "true"], 2, &["/none.so", "no such file"]);
+    refuses(&["compare", "-a", "glibc,x=/none.so", "--", "true"], 2, &["no such file"]);
+    refuses(&["run", "-a", "jemaloc", "--", "true"], 2, &["Did you mean jemalloc?"]);
+    refuses(&["run", "-a", "x=/etc/passwd", "--", "true"], 2, &["not an ELF library"]);
+    refuses(&["compare", "-a", "mallow,mallow", "--", "true"], 2, &["named twice"]);
+    let folder = tempfile::tempdir().unwrap();
+    let Some(library) = compile("cc", folder.path(), "int x;\n", &["-shared", "-fPIC"]) else {
+        return;
+    };
+    let library = format!("x={}", library.display());
+    refuses(&["run", "-a", &library, "--", "true"], 2, &["does not define malloc"]);
+}
+
+#[test]
+fn missing_known_allocator_names_the_package() {
+    let report = common::json(&run(&["list", "--json"]));
+    let Some(missing) = report["missing"].as_array().unwrap().first() else {
+        eprintln!("skipped: every known allocator is installed");
+        return;
+    };
+    let (name, install) = (missing["name"].as_str().unwrap(), missing["install"].as_str().unwrap());
+    refuses(&["run", "-a", name, "--", "true"], 2, &[name, "not installed", install]);
+}
+
+#[test]
+fn wrong_options() {
+    refuses(&["run", "--opt", "dirty_decay:0", "--", "true"], 2, &["dirty_decay_ms?"]);
+    refuses(&["run", "--opt", "foreign:explode", "--", "true"], 2, &["abort, ignore, next"]);
+    refuses(&["compare", "-a", "mallow", "--opt", "arenas:x", "--", "true"], 2, &["arenas"]);
+    refuses(&["compare", "--cpus", "100000", "--", "true"], 2, &["100000 CPUs"]);
+    refuses(&["compare", "--matrix", "LD_PRELOAD=a,b", "--", "true"], 2, &["LD_PRELOAD"]);
+}
+
+#[test]
+fn static_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("cc", folder.path(), HELLO, &["-static"]) else { return };
+    let program = program.to_str().unwrap();
+    refuses(&["run", "--", program], 4, &["statically linked", "libmallow.a"]);
+    refuses(&["compare", "--", program], 4, &["statically linked"]);
+    refuses(&["verify", "-a", "mallow", "--", program], 4, &["statically linked"]);
+    // Without a preload there is nothing to refuse.
+    assert_eq!(run(&["run", "-a", "glibc", "--", program]).stdout, "hello\n");
+    let verified = run(&["verify", "--", program]);
+    assert_eq!(verified.code, Some(0), "{}", verified.stderr);
+    assert!(verified.stdout.contains("static"), "{}", verified.stdout);
+    assert_eq!(run(&["verify", "--expect", "mallow", "--", program]).code, Some(3));
+}
+
+#[test]
+fn script_of_a_static_interpreter() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("cc", folder.path(), HELLO, &["-static"]) else { return };
+    let script = folder.path().join("script");
+    std::fs::write(&script, format!("#!{}\n", program.display())).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    refuses(&["run", "--", script.to_str().unwrap()], 4, &["run by", "statically linked"]);
+}
+
+#[test]
+fn setuid_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("cc", folder.path(), HELLO, &[]) else { return };
+    let program = if is_root() {
+        // Setuid to somebody else: for root itself the loader honours a preload.
+        std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        program
+    } else {
+        let Some(su) = ["/usr/bin/su", "/bin/su"]
+            .map(std::path::PathBuf::from)
+            .into_iter()
+            .find(|su| su.exists())
+        else {
+            eprintln!("skipped: there is no setuid program here");
+            return;
+        };
+        su
+    };
+    let program = program.to_str().unwrap();
+    refuses(&["run", "--", program], 4, &["setuid", "ignores LD_PRELOAD"]);
+    refuses(&["compare", "--", program], 4, &["setuid"]);
+}
+
+#[test]
+fn go_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("hello.go");
+    let program = folder.path().join("hello");
+    std::fs::write(&source, "package main\nfunc main() { println(\"hello\") }\n").unwrap();
+    let built = std::process::Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &source])
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-mod=mod")
+        .env("GOCACHE", folder.path().join("cache"))
+        .current_dir(folder.path())
+        .status();
+    match built {
+        Ok(status) => assert!(status.success(), "go build failed"),
+        Err(error) => {
+            eprintln!("skipped: go: {error}");
+            return;
+        }
+    }
+    let program = program.to_str().unwrap();
+    refuses(&["run", "--", program], 4, &["Go program without cgo", "GOGC"]);
+    refuses(&["compare", "--", program], 4, &["Go program without cgo"]);
+    let verified = run(&["verify", "--", program]);
+    assert!(verified.stdout.contains("Go's own"), "{}", verified.stdout);
+}
+
+#[test]
+fn musl_target_with_a_glibc_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("musl-gcc", folder.path(), HELLO, &[]) else { return };
+    let program = program.to_str().unwrap();
+    if let Some(other) = other_allocator() {
+        refuses(&["run", "-a", &other, "--", program], 4, &["musl program", &other, "glibc"]);
+        refuses(&["compare", "-a", &other, "--", program], 4, &["musl program"]);
+    }
+    let served = run(&["run", "--", program]);
+    assert_eq!((served.code, served.stdout.as_str()), (Some(0), "hello\n"), "{}", served.stderr);
+    let verified = run(&["verify", "-a", "mallow", "--expect", "mallow", "--", program]);
+    assert_eq!(verified.code, Some(0), "{}{}", verified.stdout, verified.stderr);
+}
+
+#[test]
+fn target_with_a_malloc_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stddef.h>\nstatic char heap[1 << 20]; static size_t top;\n\
+        void *malloc(size_t n) { void *p = heap + top; top += (n + 15) & ~15ul; return p; }\n\
+        void free(void *p) { (void)p; }\nint main(void) { return malloc(1) == NULL; }\n";
+    let flags = ["-rdynamic", "-fno-builtin"];
+    let Some(program) = compile("cc", folder.path(), source, &flags) else { return };
+    refuses(&["run", "--", program.to_str().unwrap()], 4, &["its own malloc"]);
+}
+
+#[test]
+fn machine_of_another_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = if cfg!(target_arch = "x86_64") { "aarch64" } else { "x86_64" };
+    let compiler = format!("{other}-linux-gnu-gcc");
+    let Some(program) = compile(&compiler, folder.path(), HELLO, &[]) else { return };
+    refuses(&["run", "--", program.to_str().unwrap()], 4, &["is a program for"]);
+}
+
+#[test]
+fn script_that_clears_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/usr/bin/env -S -i sh\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    refuses(&["run", "--", script.to_str().unwrap()], 4, &["clear the environment"]);
+}
+
+#[test]
+fn effect_is_checked_before_anything_is_timed() {
+    // A wrapper that takes the preload away again.
+    let ran = run(&["compare", "-a", "glibc,mallow", "--", "env", "-u", "LD_PRELOAD", "true"]);
+    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+    assert!(ran.stderr.contains("took no effect"), "{}", ran.stderr);
+    assert_eq!(ran.stdout, "");
+}
+
+#[test]
+fn processes_that_cannot_be_examined() {
+    refuses(&["verify", "4194304"], 7, &["no process 4194304"]);
+    if is_root() {
+        eprintln!("skipped: root may look at every process");
+    } else {
+        refuses(&["verify", "1"], 5, &["Process 1", "root"]);
+    }
+}
+
+#[test]
+fn result_file_that_cannot_be_written_is_refused_first() {
+    let ran =
+        ran(mallow(&["compare", "-o", "/nonexistent/x", "--", "sleep", "60"]).output().unwrap());
+    assert!(ran.stderr.contains("/nonexistent/x"), "{}", ran.stderr);
+    assert_ne!(ran.code, Some(0));
+}

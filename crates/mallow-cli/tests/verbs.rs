@@ -1,0 +1,395 @@
+//! Each verb does what its help says, on real programs.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{json, mallow, other_allocator, ran, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+#[test]
+fn list_shows_mallow_first_and_the_system() {
+    let report = json(&run(&["list", "--json"]));
+    assert_eq!(report["schema"], "mallow.list/1");
+    let allocators = report["allocators"].as_array().unwrap();
+    let names: Vec<&str> = allocators.iter().map(|a| a["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..3], ["mallow", "mallow-secure", "mallow-debug"]);
+    assert!(names.contains(&"glibc") || names.contains(&"musl"));
+    for allocator in allocators.iter().filter(|a| a["embedded"] == true) {
+        assert_eq!(allocator["libc"], "either");
+        assert!(std::path::Path::new(allocator["path"].as_str().unwrap()).exists());
+    }
+    let csv = run(&["list", "--format", "csv"]).stdout;
+    assert!(csv.starts_with("allocator,version,libc,variant,"), "{csv}");
+    assert!(run(&["list"]).stdout.lines().count() > names.len());
+}
+
+#[test]
+fn run_puts_the_allocator_in_front_and_passes_the_exit_code_on() {
+    let maps = "grep -c libmallow.so /proc/self/maps";
+    let served = run(&["run", "--", "sh", "-c", maps]);
+    assert!(served.stdout.trim().parse::<u32>().unwrap() > 1, "{}", served.stderr);
+    assert_eq!(served.stderr, "");
+    for build in ["secure", "debug"] {
+        let maps = format!("grep -q libmallow-{build}.so /proc/self/maps");
+        let flag = format!("--{build}");
+        assert_eq!(run(&["run", &flag, "--", "sh", "-c", &maps]).code, Some(0), "{build}");
+    }
+    assert_eq!(run(&["run", "--", "sh", "-c", "exit 9"]).code, Some(9));
+    let killed = mallow(&["run", "--", "sh", "-c", "kill -TERM $$"]).status().unwrap();
+    assert_eq!(killed.signal(), Some(15));
+    if let Some(other) = other_allocator() {
+        let maps = format!("grep -q lib{other} /proc/self/maps");
+        assert_eq!(run(&["run", "-a", &other, "--", "sh", "-c", &maps]).code, Some(0));
+    }
+}
+
+#[test]
+fn run_keeps_what_the_environment_holds() {
+    let output = mallow(&["run", "--dry-run", "--opt", "dirty_decay_ms:0", "--", "echo", "a b"])
+        .env("LD_PRELOAD", "/x/first.so /x/second.so")
+        .env("MALLOW_CONF", "arenas:1")
+        .output()
+        .unwrap();
+    let line = ran(output).stdout;
+    assert!(line.contains("libmallow.so:/x/first.so:/x/second.so "), "{line}");
+    assert!(line.contains("MALLOW_CONF=arenas:1,dirty_decay_ms:0 "), "{line}");
+    assert!(line.ends_with("echo 'a b'\n"), "{line}");
+    // The loader complains about the two libraries; the program runs all the same.
+    let output = mallow(&["run", "--", "sh", "-c", "echo $LD_PRELOAD"])
+        .env("LD_PRELOAD", "/x/first.so")
+        .output()
+        .unwrap();
+    assert!(ran(output).stdout.ends_with("libmallow.so:/x/first.so\n"));
+}
+
+#[test]
+fn verify_a_running_process() {
+    let expected = json(&run(&["list", "--json"]));
+    let library = expected["allocators"][0]["path"].as_str().unwrap().to_owned();
+    let mut child = Command::new("sh")
+        .args(["-c", "sleep 60 & wait"])
+        .env("LD_PRELOAD", &library)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let report = loop {
+        let report = json(&run(&["verify", "--json", &pid]));
+        let processes = report["processes"].as_array().unwrap();
+        let programs =
+            |name: &str| processes.iter().any(|p| p["program"].as_str().unwrap().contains(name));
+        if programs("sleep") && processes.iter().all(|p| p["served_by"] == "mallow") {
+            break report;
+        }
+        assert!(Instant::now() < deadline, "{report}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(report["schema"], "mallow.verify/1");
+    let main = &report["processes"][0]["report"]["main"]["bindings"];
+    assert_eq!(main["malloc"]["allocator"], "mallow");
+    assert_eq!(main["malloc"]["path"], library);
+    assert_eq!(run(&["verify", "--expect", "mallow", &pid]).code, Some(0));
+    let unmet = run(&["verify", "--expect", "jemalloc", &pid]);
+    assert_eq!(unmet.code, Some(3));
+    assert!(unmet.stderr.contains("Not everything is served by jemalloc"), "{}", unmet.stderr);
+    kill(Pid::from_raw(-i32::try_from(child.id()).unwrap()), Signal::SIGKILL).ok();
+    let sleeper = report["processes"][1]["pid"].as_i64().unwrap();
+    kill(Pid::from_raw(i32::try_from(sleeper).unwrap()), Signal::SIGKILL).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn verify_a_command_with_its_children() {
+    let script = "true; sh -c 'ls >/dev/null'";
+    let ran =
+        run(&["verify", "-a", "mallow", "--expect", "mallow", "--json", "--", "sh", "-c", script]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let report = json(&ran);
+    assert_eq!(report["satisfied"], true);
+    assert!(report["processes"].as_array().unwrap().len() >= 2, "{report}");
+    // One child without the preload is found.
+    let script = "env -u LD_PRELOAD ls >/dev/null; true";
+    let ran = run(&["verify", "-a", "mallow", "--expect", "mallow", "--", "sh", "-c", script]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stdout);
+    assert!(ran.stderr.contains("child"), "{}", ran.stderr);
+    let system = run(&["verify", "--", "sleep", "60"]);
+    assert_eq!(system.code, Some(0));
+    assert!(system.stdout.contains("glibc") || system.stdout.contains("musl"));
+}
+
+#[test]
+fn compare_measures_and_judges() {
+    let arguments = ["compare", "-a", "glibc,mallow", "-r", "8", "--json", "--", "true"];
+    let ran = run(&arguments);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stderr, "", "nothing is drawn off a terminal");
+    let report = json(&ran);
+    assert_eq!(report["schema"], "mallow.compare/1");
+    let entries = report["conditions"][0]["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 2);
+    assert_eq!(entries[0]["is_baseline"], true);
+    for entry in entries {
+        assert_eq!(entry["runs_finished"], 8);
+        assert_eq!(entry["runs"].as_array().unwrap().len(), 8);
+        for metric in ["wall_s", "peak_rss"] {
+            let value = &entry[metric];
+            let median = value["median"].as_f64().unwrap();
+            assert!(median > 0.0);
+            assert!(value["interval"]["low"].as_f64().unwrap() <= median);
+            assert!(value["max"].as_f64().unwrap() >= median);
+        }
+    }
+    let verdict = entries[1]["time"]["verdict"].as_str().unwrap();
+    assert!(["less", "more", "no_difference", "inconclusive"].contains(&verdict));
+    assert!(!report["verdict"].as_str().unwrap().is_empty());
+    // The two swap places from round to round.
+    let places: Vec<i64> = entries[0]["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["place"].as_i64().unwrap())
+        .collect();
+    assert!(places.contains(&0) && places.contains(&1) || report["settings"]["seed"].is_u64());
+}
+
+#[test]
+fn compare_tells_a_large_difference_and_a_seed_repeats_the_order() {
+    // The "allocator" is the same; the environment of one condition makes the command slow.
+    let script = "if [ \"$SLOW\" = 1 ]; then sleep 0.05; fi";
+    let arguments = [
+        "compare", "-a", "glibc", "-r", "6", "--matrix", "SLOW=0,1", "--seed", "5", "--json", "--",
+        "sh", "-c", script,
+    ];
+    let orders: Vec<_> = (0..2)
+        .map(|_| {
+            let report = json(&run(&arguments));
+            let conditions = report["conditions"].as_array().unwrap().clone();
+            assert_eq!(conditions[1]["name"], "SLOW=1");
+            let wall = |c: usize| conditions[c]["entries"][0]["wall_s"]["median"].as_f64().unwrap();
+            assert!(wall(1) > wall(0) + 0.03, "{} {}", wall(0), wall(1));
+            let runs = conditions[0]["entries"][0]["runs"].as_array().unwrap().clone();
+            runs.iter().map(|run| run["place"].as_i64().unwrap()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(orders[0], orders[1]);
+    assert!(orders[0].contains(&0) && orders[0].contains(&1), "{orders:?}");
+}
+
+#[test]
+fn compare_writes_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("result");
+    let exported = folder.path().join("result.json");
+    for (format, start) in [
+        ("csv", "condition,allocator,runs,"),
+        ("md", "`true`"),
+        ("html", "<!DOCTYPE html>"),
+        ("table", "true\n"),
+    ] {
+        let ran =
+            ran(mallow(&["compare", "-a", "glibc,mallow", "-r", "6", "--format", format, "-o"])
+                .arg(&file)
+                .arg("--export-json")
+                .arg(&exported)
+                .args(["--", "true"])
+                .output()
+                .unwrap());
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with(start), "{format}: {text}");
+        assert!(text.contains("mallow"));
+        let report: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(&exported).unwrap()).unwrap();
+        assert_eq!(report["schema"], "mallow.compare/1");
+    }
+}
+
+#[test]
+fn commands_that_fail_everywhere_are_refused() {
+    let everywhere = "Under every allocator";
+    common::refuses(
+        &["compare", "-a", "glibc,mallow", "--", "sh", "-c", "exit 3"],
+        3,
+        &[everywhere, "exit code 3"],
+    );
+    common::refuses(
+        &["compare", "-a", "glibc,mallow", "--", "sh", "-c", "kill -SEGV $$"],
+        139,
+        &["SIGSEGV"],
+    );
+    let start = Instant::now();
+    let arguments = ["compare", "-a", "glibc,mallow", "--timeout", "300ms", "--", "sleep", "1000"];
+    common::refuses(&arguments, 137, &["did not end in time", "--timeout"]);
+    assert!(start.elapsed() < Duration::from_secs(60));
+    let ignored = run(&["compare", "-i", "-r", "3", "-a", "glibc", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(ignored.code, Some(0), "{}", ignored.stderr);
+}
+
+/// The script fails in every third run, by a counter in a file.
+fn sometimes(failure: &str, extra: &[&str]) -> (common::Ran, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let counter = folder.path().join("counter");
+    std::fs::write(&counter, "0").unwrap();
+    let script = format!(
+        "read n < {0}; n=$((n + 1)); echo $n > {0}; [ $((n % 3)) != 0 ] || {failure}",
+        counter.display()
+    );
+    let mut arguments = vec!["compare", "-a", "glibc,mallow", "-r", "6", "--json"];
+    arguments.extend(extra);
+    arguments.extend(["--", "sh", "-c", &script]);
+    let ran = run(&arguments);
+    let report = json(&ran);
+    (ran, report)
+}
+
+#[test]
+fn failures_in_some_runs_leave_the_others_in_the_report() {
+    for (failure, extra, code, text) in [
+        ("exit 5", &[][..], 5, "exit code 5"),
+        ("kill -ABRT $$", &[], 134, "SIGABRT"),
+        ("sleep 100", &["--timeout", "700ms"], 137, "did not end in time"),
+    ] {
+        let (ran, report) = sometimes(failure, extra);
+        assert_eq!(ran.code, Some(code), "{failure}: {}", ran.stderr);
+        assert!(ran.stderr.contains(text), "{}", ran.stderr);
+        let entries = report["conditions"][0]["entries"].as_array().unwrap();
+        let finished: u64 = entries.iter().map(|e| e["runs_finished"].as_u64().unwrap()).sum();
+        let failed: u64 = entries
+            .iter()
+            .flat_map(|e| e["failures"].as_array().unwrap())
+            .map(|f| f["count"].as_u64().unwrap())
+            .sum();
+        assert_eq!((finished, failed), (8, 4), "{failure}: {report}");
+    }
+}
+
+#[test]
+fn memory_limit_ends_a_run() {
+    let script = "[ \"$BIG\" = 0 ] || { x=$(head -c 60000000 /dev/zero | tr '\\0' a); sleep 5; }";
+    let arguments = [
+        "compare",
+        "-a",
+        "glibc",
+        "-r",
+        "2",
+        "--warmup",
+        "0",
+        "--mem-limit",
+        "30M",
+        "--matrix",
+        "BIG=0,1",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let ran = run(&arguments);
+    assert_eq!(ran.code, Some(137), "{}", ran.stderr);
+    let report = json(&ran);
+    assert_eq!(report["conditions"][0]["entries"][0]["runs_finished"], 2);
+    let failures = &report["conditions"][1]["entries"][0]["failures"];
+    assert_eq!(failures[0]["outcome"]["kind"], "over_memory", "{report}");
+}
+
+#[test]
+fn interruption_reports_what_is_finished() {
+    let child =
+        mallow(&["compare", "-a", "glibc,mallow", "-r", "500", "--json", "--", "sleep", "0.1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    let ran = ran(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{}", ran.stderr);
+    let report = json(&ran);
+    let finished = report["conditions"][0]["entries"][0]["runs_finished"].as_u64().unwrap();
+    assert!(finished > 0 && finished < 500, "{finished}");
+}
+
+#[test]
+fn strict_wants_a_verdict() {
+    // Three runs cannot show anything.
+    let arguments = ["compare", "-a", "glibc,mallow", "-r", "3", "--strict", "--", "true"];
+    let ran = run(&arguments);
+    assert_eq!(ran.code, Some(6), "{}", ran.stderr);
+    assert!(ran.stdout.contains("Inconclusive"), "{}", ran.stdout);
+}
+
+#[test]
+fn hooks_run_when_they_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let say = |word: &str| format!("echo {word} >> {}", log.display());
+    let (setup, prepare, cleanup, command) = (say("s"), say("p"), say("c"), say("x"));
+    let arguments = [
+        "compare",
+        "-a",
+        "glibc",
+        "-r",
+        "2",
+        "--warmup",
+        "1",
+        "--setup",
+        &setup,
+        "--prepare",
+        &prepare,
+        "--cleanup",
+        &cleanup,
+        "--",
+        "sh",
+        "-c",
+        &command,
+    ];
+    let ran = run(&arguments);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let words: Vec<String> =
+        std::fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(words.join(""), "spxpxpxc");
+    common::refuses(
+        &["compare", "-a", "glibc", "--setup", "exit 4", "--", "true"],
+        4,
+        &["setup command failed"],
+    );
+}
+
+#[test]
+fn service_is_measured_under_load() {
+    let server = "import os,signal,sys,time; print('up', flush=True); time.sleep(100)";
+    if Command::new("python3").args(["-c", "pass"]).status().is_err() {
+        eprintln!("skipped: python3 is not installed");
+        return;
+    }
+    let server = format!("python3 -c \"{server}\"");
+    let arguments = [
+        "compare",
+        "-a",
+        "glibc,mallow",
+        "-r",
+        "2",
+        "--server",
+        &server,
+        "--ready",
+        "^up$",
+        "--load",
+        "sleep 0.2",
+        "--json",
+    ];
+    let ran = run(&arguments);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = json(&ran);
+    let entry = &report["conditions"][0]["entries"][1];
+    let wall = entry["wall_s"]["median"].as_f64().unwrap();
+    assert!((0.2..20.0).contains(&wall), "{wall}");
+    assert!(entry["peak_rss"]["median"].as_f64().unwrap() > 4e6, "the server's memory: {entry}");
+    let refused = ["compare", "-a", "glibc", "--server", "true", "--ready", "x", "--load", "true"];
+    common::refuses(&refused, 4, &["ended before it was ready"]);
+}
