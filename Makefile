@@ -35,7 +35,7 @@ run:
 	@tools/setup run
 	@$(MAKE) --no-print-directory build
 	$(MALLOW) list
-	$(MALLOW) compare -- python3 examples/kallsyms_threads.py
+	$(MALLOW) compare --budget 20s -- python3 examples/kallsyms_threads.py
 
 test:
 	@tools/setup test
