@@ -40,6 +40,7 @@ ALL = [
     Workload("live", 5, 15),
     Workload("remote", 5, 15),
     Workload("large", 5, 15),
+    Workload("mixed", 5, 15),
     Workload("realloc", 3, 9),
     Workload("calloc", 5, 15),
     Workload("larson", 5, 15),
