@@ -101,7 +101,8 @@ fn watch_clock(main: Pid, limits: Limits, interrupted: &AtomicBool, alarm: &Rece
         let elapsed = start.elapsed();
         if !looked && elapsed >= limits.look_after {
             looked = true;
-            let _ = kill(main, Signal::SIGSTOP);
+            // It may have ended just now.
+            let _ = mallow_os::stop_main_thread(main.as_raw().cast_unsigned());
         }
         let over = limits.kill_after.is_some_and(|limit| elapsed >= limit);
         if over || interrupted.load(Ordering::Relaxed) {

@@ -393,3 +393,22 @@ fn service_is_measured_under_load() {
     let refused = ["compare", "-a", "glibc", "--server", "true", "--ready", "x", "--load", "true"];
     common::refuses(&refused, 4, &["ended before it was ready"]);
 }
+
+#[test]
+fn looking_at_a_program_with_threads_does_not_stop_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <pthread.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        static void *work(void *arg) { for (int i = 0; i < 800; i++) { free(malloc(9)); usleep(1000); }\n\
+        return arg; }\n\
+        int main(void) { pthread_t t[8];\n\
+        for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, work, 0);\n\
+        for (int i = 0; i < 8; i++) pthread_join(t[i], 0); return 0; }\n";
+    let Some(program) = common::compile("cc", folder.path(), source, &["-pthread"]) else { return };
+    let program = program.to_str().unwrap();
+    // The look comes after half a second, in the middle of the work.
+    for _ in 0..3 {
+        let arguments = ["compare", "-a", "mallow", "-r", "1", "--timeout", "30s", "--", program];
+        let ran = run(&arguments);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+}

@@ -80,6 +80,15 @@ pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
+/// Sends SIGSTOP to the main thread of a traced process, and to no other: sent to the process, it
+/// could reach a thread that is not traced, and stop all of them until somebody sends SIGCONT.
+pub fn stop_main_thread(pid: u32) -> io::Result<()> {
+    let pid = pid as libc::pid_t;
+    // SAFETY: tgkill takes three integers.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, pid, pid, libc::SIGSTOP) };
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Whether the file carries capabilities, which make the loader ignore LD_PRELOAD.
 pub fn has_file_capabilities(path: &std::path::Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
@@ -151,6 +160,8 @@ fn duration(time: libc::timeval) -> Duration {
 }
 
 #[cfg(test)]
+// wait4() reaps the children.
+#[allow(clippy::zombie_processes)]
 mod tests {
     use super::*;
 
