@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+#
+# The model, stress and unit tests with the compiler's sanitizers. The allocator is the debug build
+# under its mw_ names, so that the sanitizer's own malloc serves everything else.
+
+include(CheckCSourceCompiles)
+
+# mallow_sanitized(NAME FLAGS EXCLUDED): tests of stress/ named in EXCLUDED are left out.
+function(mallow_sanitized name flags excluded)
+  set(CMAKE_REQUIRED_FLAGS "${flags}")
+  check_c_source_compiles("int main(void) { return 0; }" MALLOW_CAN_${name})
+  if(NOT MALLOW_CAN_${name})
+    message(STATUS "The compiler has no ${name}: its tests are left out")
+    return()
+  endif()
+  separate_arguments(options UNIX_COMMAND "${flags} -fno-omit-frame-pointer -O1")
+  set(sources ${stress_mw_sources})
+  foreach(file IN LISTS excluded)
+    list(FILTER sources EXCLUDE REGEX "${file}\\.c$")
+  endforeach()
+
+  mallow_mw(mw_${name} ${mode_number_debug} ${options})
+  foreach(kind stress model)
+    if(kind STREQUAL "model")
+      set(sources ${model_sources} model/driver.c)
+      add_executable(model-${name} ${sources} allocator.c $<TARGET_OBJECTS:mw_${name}>)
+    else()
+      add_executable(stress-${name} ${sources} test_main.c allocator.c $<TARGET_OBJECTS:mw_${name}>)
+    endif()
+    target_link_libraries(${kind}-${name} PRIVATE test_flags)
+    target_compile_definitions(${kind}-${name} PRIVATE TEST_MW_NAMES)
+    target_compile_options(${kind}-${name} PRIVATE ${options})
+    target_link_options(${kind}-${name} PRIVATE ${options})
+  endforeach()
+  mallow_test(stress-${name} COMMAND stress-${name})
+  mallow_test(model-${name} COMMAND model-${name} --rounds 5 --ops 3000)
+  mallow_test(model-concurrent-${name} COMMAND model-${name} --rounds 5 --ops 3000 --concurrent)
+  set_tests_properties(stress-${name} model-${name} model-concurrent-${name} PROPERTIES ENVIRONMENT
+    "TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/tsan.supp;ASAN_OPTIONS=detect_leaks=0")
+endfunction()
+
+mallow_sanitized(asan "-fsanitize=address,undefined -fno-sanitize-recover=undefined" "")
+# TSan: a fork of a threaded program ends in its runtime, signals are delayed by it, and code that
+# runs after its own thread destructor crashes.
+mallow_sanitized(tsan "-fsanitize=thread" "fork_storm;signals;key_destructors")
+
+# The model test under libFuzzer, in debug mode, with ASan's checks of the test itself.
+find_program(MALLOW_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14)
+if(MALLOW_CLANG)
+  set(fuzzer ${CMAKE_CURRENT_BINARY_DIR}/model-fuzz)
+  set(fuzz_sources ${CMAKE_CURRENT_SOURCE_DIR}/model/fuzz.c ${CMAKE_CURRENT_SOURCE_DIR}/model/run.c
+      ${CMAKE_CURRENT_SOURCE_DIR}/model/ops.c ${CMAKE_CURRENT_SOURCE_DIR}/allocator.c
+      ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
+  file(GLOB_RECURSE core_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/core/src/*)
+  add_custom_command(OUTPUT ${fuzzer}
+    COMMAND ${MALLOW_CLANG} -std=c17 -O1 -g -fsanitize=fuzzer,undefined
+            -fno-sanitize-recover=undefined -fno-builtin -w -D_GNU_SOURCE -DTEST_MW_NAMES
+            -DMW_MODE=${mode_number_debug} -DMW_EXPORT_LIBC=0 -I${PROJECT_SOURCE_DIR}/core/include
+            ${fuzz_sources} -o ${fuzzer} -pthread
+    DEPENDS ${fuzz_sources} ${core_files} VERBATIM)
+  add_custom_target(model_fuzz ALL DEPENDS ${fuzzer})
+  set(corpus ${CMAKE_CURRENT_BINARY_DIR}/corpus)
+  file(MAKE_DIRECTORY ${corpus})
+  set(fuzz_options -max_len=6000 -rss_limit_mb=4096 -timeout=60 -print_final_stats=1)
+  mallow_test(model-fuzz COMMAND ${fuzzer} ${corpus} ${fuzz_options} -max_total_time=10)
+  add_custom_target(fuzz
+    COMMAND ${fuzzer} ${corpus} ${fuzz_options} -max_total_time=${MALLOW_FUZZ_SECONDS}
+    DEPENDS model_fuzz USES_TERMINAL VERBATIM)
+endif()

@@ -30,7 +30,7 @@ foreach(mode IN LISTS MALLOW_MODES)
   target_link_libraries(injection-${mode} PRIVATE test_flags)
   target_compile_definitions(injection-${mode} PRIVATE MW_MODE=${mode_number_${mode}})
   target_compile_options(injection-${mode} PRIVATE -O1 -fno-pie -fno-inline
-                         -fno-optimize-sibling-calls -fno-omit-frame-pointer -Wno-address
+                         -fno-optimize-sibling-calls -fno-omit-frame-pointer -Wno-address -Wno-frame-address
                          $<$<C_COMPILER_ID:GNU>:-fno-ipa-cp -fno-ipa-sra -fno-ipa-icf>)
   target_link_options(injection-${mode} PRIVATE -no-pie)
 endforeach()

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+#
+# The promises of docs/architecture.md with their figures. Every program runs with the delivered
+# library preloaded, in the modes that make the promise.
+
+set(promise_dir ${CMAKE_CURRENT_BINARY_DIR}/promise)
+set(promise_tls_modules 24)
+
+function(mallow_promise_program name)
+  add_executable(promise_${name} ${CMAKE_CURRENT_SOURCE_DIR}/promise/${name}.c)
+  target_link_libraries(promise_${name} PRIVATE test_flags)
+  set_target_properties(promise_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${promise_dir})
+endfunction()
+
+# mallow_promise(PROGRAM MODE SETTINGS): runs it with the library of the mode preloaded.
+function(mallow_promise program mode settings)
+  string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+  string(REGEX REPLACE "[^a-z0-9]+" "-" suffix "${mode}-${settings}")
+  string(REGEX REPLACE "-$" "" suffix "${suffix}")
+  mallow_test(promise-${program}-${suffix}
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared> MALLOW_CONF=${settings}
+            $<TARGET_FILE:promise_${program}>)
+endfunction()
+
+foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls)
+  mallow_promise_program(${program})
+endforeach()
+target_compile_definitions(promise_fresh PRIVATE PROMISE_DIRTY_KIB="120")
+target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls_modules})
+
+foreach(mode IN LISTS MALLOW_MODES)
+  foreach(program virt ulimit thread_churn)
+    mallow_promise(${program} ${mode} "")
+  endforeach()
+  mallow_promise(foreign ${mode} "foreign:next")
+  mallow_promise(foreign ${mode} "foreign:ignore")
+  mallow_promise(idle ${mode} "dirty_decay_ms:500")
+  mallow_promise(idle ${mode} "dirty_decay_ms:500,purge_thread:true")
+endforeach()
+foreach(program fresh mappings fork)
+  mallow_promise(${program} fast "")
+endforeach()
+
+math(EXPR last_module "${promise_tls_modules} - 1")
+foreach(number RANGE ${last_module})
+  add_library(tls_module_${number} MODULE ${CMAKE_CURRENT_LIST_DIR}/tls_module.c)
+  set_target_properties(tls_module_${number} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${promise_dir})
+endforeach()
+foreach(mode IN LISTS MALLOW_MODES)
+  string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+  mallow_test(promise-tls-${mode} COMMAND promise_tls $<TARGET_FILE:${library}-shared> ${promise_dir})
+endforeach()

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "stress.h"
@@ -20,6 +21,7 @@ static void *allocate_until_over(void *argument)
 {
     size_t self = (size_t)(uintptr_t)argument;
     uint64_t random = stress_thread_random(seed, self);
+    setpriority(PRIO_PROCESS, (id_t)gettid(), 10); /* so that the forks do not wait for a CPU */
     for (uint64_t step = 0; !atomic_load_explicit(&is_over, memory_order_relaxed); step++) {
         struct stress_block block = stress_allocate(stress_size(&random), self << 32 | step);
         struct stress_block before = stress_exchange(&slots[test_random(&random) % SLOTS], block);

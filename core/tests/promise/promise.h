@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Shared by the promise programs. Each is a program of its own, run with the library preloaded as
+ * users do; it prints the figure that it measured beside the limit, and fails if it is over.
+ */
+#ifndef TEST_PROMISE_H
+#define TEST_PROMISE_H
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "../test.h"
+
+enum { KIB = 1024, MIB = 1024 * 1024 };
+
+/* Reads a file of /proc without stdio, which would allocate. */
+static inline size_t promise_read(const char *path, char *text, size_t size)
+{
+    int file = open(path, O_RDONLY);
+    CHECK_MSG(file >= 0, "%s", path);
+    size_t used = 0;
+    for (ssize_t got; used < size - 1 && (got = read(file, text + used, size - 1 - used)) > 0;) {
+        used += (size_t)got;
+    }
+    close(file);
+    text[used] = 0;
+    return used;
+}
+
+/* One line of /proc/self/status or smaps_rollup, in bytes: promise_field("status", "VmSize:"). */
+static inline size_t promise_field(const char *file, const char *name)
+{
+    static char path[64], text[65536];
+    snprintf(path, sizeof path, "/proc/self/%s", file);
+    promise_read(path, text, sizeof text);
+    const char *at = strstr(text, name);
+    CHECK_MSG(at != NULL, "no %s in %s", name, path);
+    return (size_t)strtoull(at + strlen(name), NULL, 10) * KIB;
+}
+
+static inline size_t promise_mappings(void)
+{
+    static char text[1 << 20];
+    size_t lines = 0, length = promise_read("/proc/self/maps", text, sizeof text);
+    for (size_t i = 0; i < length; i++) {
+        lines += text[i] == '\n';
+    }
+    return lines;
+}
+
+/* Prints the figure that users may quote, then checks it. */
+static inline void promise_at_most(const char *what, size_t figure, size_t limit, const char *unit)
+{
+    printf("%s: %zu %s (at most %zu)\n", what, figure, unit, limit);
+    fflush(stdout);
+    CHECK_MSG(figure <= limit, "%s: %zu %s", what, figure, unit);
+}
+
+static inline void promise_sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+/* The number of rounds: the short form, or the long one with MALLOW_LONG in the environment. */
+static inline int promise_rounds(int short_rounds, int long_rounds)
+{
+    return getenv("MALLOW_LONG") ? long_rounds : short_rounds;
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Promise 5: memory of dead threads is reusable by the living. 100,000 threads that each allocate
+ * come and go without growth; the short form takes 10,000.
+ */
+#include "promise.h"
+
+enum { WARM_UP = 1000, AT_ONCE = 8 };
+
+static void *allocate(void *unused)
+{
+    void *blocks[100];
+    for (size_t i = 0; i < 100; i++) {
+        blocks[i] = malloc(i * 16 + 1);
+        memset(blocks[i], 1, i * 16 + 1);
+    }
+    for (size_t i = 0; i < 100; i++) {
+        free(blocks[i]);
+    }
+    return unused;
+}
+
+static void run(int count)
+{
+    for (int done = 0; done < count; done += AT_ONCE) {
+        pthread_t threads[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) {
+            CHECK_EQ(pthread_create(&threads[i], NULL, allocate, NULL), 0);
+        }
+        for (int i = 0; i < AT_ONCE; i++) {
+            pthread_join(threads[i], NULL);
+        }
+    }
+}
+
+int main(void)
+{
+    run(WARM_UP);
+    size_t resident = promise_field("status", "VmRSS:"), space = promise_field("status", "VmSize:");
+    int count = promise_rounds(10000, 100000);
+    run(count);
+    size_t more = promise_field("status", "VmRSS:"),
+           more_space = promise_field("status", "VmSize:");
+    printf("%d threads came and went\n", count);
+    promise_at_most("growth of RSS", more > resident ? (more - resident) / KIB : 0, 1024, "KiB");
+    promise_at_most("growth of VIRT", more_space > space ? (more_space - space) / KIB : 0, 16 * KIB,
+                    "KiB");
+    return 0;
+}

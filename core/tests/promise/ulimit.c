@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Promise 2: `ulimit -v` works. Under a limit, a program gets nearly all of it as blocks, then NULL
+ * with ENOMEM, and after it frees some it can allocate again.
+ */
+#include "promise.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+enum { LIMIT = 200 * MIB, SIZES = 5 };
+
+static const size_t sizes[SIZES] = {100, 3000, 50000, 700000, 9 * MIB};
+
+/* Fills the space with blocks of one size, in a list through the blocks themselves. */
+static size_t fill(size_t size, void ***list)
+{
+    size_t bytes = 0;
+    for (;;) {
+        errno = 0;
+        void **block = malloc(size);
+        if (block == NULL) {
+            CHECK_EQ(errno, ENOMEM);
+            return bytes;
+        }
+        *block = *list;
+        *list = block;
+        bytes += size;
+    }
+}
+
+static void release(void **list)
+{
+    while (list) {
+        void **next = *list;
+        free(list);
+        list = next;
+    }
+}
+
+int main(void)
+{
+    size_t now = promise_field("status", "VmSize:");
+    struct rlimit limit = {now + LIMIT, now + LIMIT};
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    for (int i = 0; i < SIZES; i++) {
+        void **list = NULL;
+        size_t bytes = fill(sizes[i], &list);
+        printf("blocks of %zu: %zu of %d MiB\n", sizes[i], bytes / MIB, LIMIT / MIB);
+        CHECK_MSG(bytes > LIMIT / 2, "%zu MiB in blocks of %zu", bytes / MIB, sizes[i]);
+        CHECK(malloc(LIMIT) == NULL);
+        release(list);
+        void *large = malloc(LIMIT / 4);
+        CHECK_MSG(large != NULL, "after all blocks of %zu were freed", sizes[i]);
+        free(large);
+    }
+    return 0;
+}
