@@ -28,7 +28,7 @@ TEST(free_aligned_sized_of_every_alignment)
 /* What one kind of free gave back, malloc uses again: nothing is lost on the way. */
 TEST(all_kinds_of_free_give_memory_back)
 {
-    for (int i = 0; i < 300000; i++) {
+    for (int i = 0; i < 60000; i++) {
         t_free_sized(t_malloc(10000), 10000);
         t_free_aligned_sized(t_aligned_alloc(1024, 9000), 1024, 9000);
         t_cfree(t_malloc(11000));

@@ -15,15 +15,15 @@ int main(void)
     CHECK(libc_malloc != NULL && libc_malloc != malloc);
     size_t before = promise_field("status", "VmRSS:");
     const char *settings = getenv("MALLOW_CONF");
-    int rounds = settings && strstr(settings, "next") ? 20000 : 10;
+    int rounds = settings && strstr(settings, "next") ? 4000 : 10;
     for (int i = 0; i < rounds; i++) {
         char *block = libc_malloc(1000);
         memset(block, 1, 1000);
         free(block);
     }
     size_t after = promise_field("status", "VmRSS:");
-    /* 20 MB if the next allocator had not got its blocks back. */
-    promise_at_most("memory that foreign blocks left behind", (after - before) / KIB, 8 * KIB,
+    /* 4 MB if the next allocator had not got its blocks back. */
+    promise_at_most("memory that foreign blocks left behind", (after - before) / KIB, 1 * KIB,
                     "KiB");
     return 0;
 }

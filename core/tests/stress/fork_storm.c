@@ -81,7 +81,7 @@ static void child(struct stress_block *kept, bool may_fork)
 
 TEST(fork_from_allocating_threads)
 {
-    enum { SHORT_FORKS = 150 };
+    enum { SHORT_FORKS = 100 / STRESS_DIVISOR };
     seed = stress_seed("fork_from_allocating_threads");
     uint64_t random = stress_thread_random(seed, 99);
     pthread_t threads[THREADS];

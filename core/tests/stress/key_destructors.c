@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
-* The destructor of a thread key runs while the thread ends, before or after the allocator's own:
- * what it frees and allocates must work in both cases, several times over. */
+ * The destructor of a thread key runs while the thread ends, before or after the allocator's own:
+ * what it frees and allocates must work in both cases, several times over.
+ */
 #include "stress.h"
 
 static pthread_key_t key;

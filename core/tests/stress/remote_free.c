@@ -5,7 +5,7 @@
  */
 #include "stress.h"
 
-enum { THREADS = 6, SLOTS = 3000, STEPS = 60000 };
+enum { THREADS = 6, SLOTS = 3000, STEPS = 60000 / STRESS_DIVISOR };
 
 static struct stress_slot slots[SLOTS];
 static uint64_t seed;
@@ -88,7 +88,7 @@ TEST(mesh_of_threads)
 }
 
 /* Larson: each thread works on its share of the blocks, then ends and hands them to a new one. */
-enum { SHARE = 500, GENERATIONS = 40, LARSON_STEPS = 4000 };
+enum { SHARE = 500, GENERATIONS = 40, LARSON_STEPS = 4000 / STRESS_DIVISOR };
 
 static struct stress_block shares[THREADS][SHARE];
 
@@ -133,7 +133,7 @@ TEST(shares_pass_from_thread_to_thread)
 }
 
 /* One thread only allocates, one only frees, in order: memory must not pile up between them. */
-enum { RING = 4096, RING_STEPS = 1500000 };
+enum { RING = 4096, RING_STEPS = 1000000 / STRESS_DIVISOR };
 
 static struct stress_slot ring[RING];
 static atomic_uint_fast64_t produced, consumed;

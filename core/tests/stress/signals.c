@@ -8,7 +8,7 @@
 
 #include "stress.h"
 
-enum { THREADS = 4, STEPS = 60000 };
+enum { THREADS = 4, STEPS = 40000 / STRESS_DIVISOR };
 
 static atomic_uint_fast64_t handled;
 static atomic_int running;

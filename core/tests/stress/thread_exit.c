@@ -5,7 +5,7 @@
  */
 #include "stress.h"
 
-enum { LEFT = 700, GENERATIONS = 60, FREERS = 4 };
+enum { LEFT = 700, GENERATIONS = 60 / STRESS_DIVISOR, FREERS = 4 };
 
 static struct stress_block left[LEFT];
 static uint64_t seed;
@@ -74,7 +74,7 @@ static void *short_life(void *argument)
 
 TEST(threads_come_and_go)
 {
-    enum { AT_ONCE = 4, SHORT_THREADS = 10000 };
+    enum { AT_ONCE = 4, SHORT_THREADS = 10000 / STRESS_DIVISOR, EARLY = SHORT_THREADS / 5 / AT_ONCE * AT_ONCE };
     seed = stress_seed("threads_come_and_go");
     int64_t start = stress_now_ms();
     size_t early = 0, early_space = 0;
@@ -86,7 +86,7 @@ TEST(threads_come_and_go)
         for (size_t i = 0; i < AT_ONCE; i++) {
             stress_join(threads[i]);
         }
-        if (done == 2000) {
+        if (done == EARLY) {
             early = stress_memory(1);
             early_space = stress_memory(0);
         }
