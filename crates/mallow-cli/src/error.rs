@@ -29,7 +29,7 @@ pub enum Error {
     #[error("There is no allocator called {name} here. {remedy}")]
     UnknownAllocator { name: String, remedy: String },
 
-    #[error("The library {} cannot be used: {reason}. {remedy}", path.display())]
+    #[error("The library {} cannot be used: {reason}. {remedy}.", path.display())]
     Library { path: PathBuf, reason: String, remedy: String },
 
     #[error("The command {0} was not found. Check its spelling, or give its full path.")]

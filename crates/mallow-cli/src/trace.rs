@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -18,9 +18,13 @@ use nix::unistd::Pid;
 
 use crate::binding::{Failure, Inspector, Report};
 use crate::error::{Error, Result};
+use crate::measure;
 
 /// A build starts thousands of processes; this many of them are looked at.
 const MAX_OBSERVED: usize = 200;
+
+/// Without ptrace.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub struct Observation {
@@ -47,23 +51,43 @@ pub struct Limits {
     pub kill_after: Option<Duration>,
 }
 
+/// Runs the command, traced if that is allowed.
 pub fn observe(
-    mut command: Command,
+    command: Command,
     cpu_count: Option<usize>,
     limits: Limits,
     interrupted: &AtomicBool,
 ) -> Result<Observed> {
+    let mut command = command;
+    if let Some(observed) = observe_traced(&mut command, cpu_count, limits, interrupted)? {
+        return Ok(observed);
+    }
+    let mut untraced = Command::new(command.get_program());
+    untraced.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => untraced.env(name, value),
+            None => untraced.env_remove(name),
+        };
+    }
+    untraced.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    observe_untraced(untraced, cpu_count, limits, interrupted)
+}
+
+/// `None` where the kernel forbids tracing.
+fn observe_traced(
+    command: &mut Command,
+    cpu_count: Option<usize>,
+    limits: Limits,
+    interrupted: &AtomicBool,
+) -> Result<Option<Observed>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let setup = ChildSetup { traced: true, dies_with_parent: true, cpu_count };
-    mallow_os::configure(&mut command, setup).map_err(not_started(&name))?;
+    mallow_os::configure(command, setup).map_err(not_started(&name))?;
     let child = match command.spawn() {
         Ok(child) => child,
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            return Err(Error::Permission(format!(
-                "The command {name} could not be started under observation: {error}. Allow ptrace \
-                 (in a container: --cap-add SYS_PTRACE), or check the file's permissions."
-            )));
-        }
+        // A file that may not be executed gives EACCES, a sandbox without ptrace EPERM.
+        Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => return Ok(None),
         Err(error) => return Err(not_started(&name)(error)),
     };
     let main = Pid::from_raw(child.id().cast_signed());
@@ -75,12 +99,52 @@ pub fn observe(
         drop(finished);
         let timed_out = timer.join().unwrap_or(false);
         let _ = killpg(main, Signal::SIGKILL);
-        outcome.map(|ending| Observed {
-            processes: tracer.observations(),
-            ending: if timed_out { None } else { ending },
-            timed_out,
+        outcome.map(|ending| {
+            Some(Observed {
+                processes: tracer.observations(),
+                ending: if timed_out { None } else { ending },
+                timed_out,
+            })
         })
     })
+}
+
+/// Looks at the main process again and again; a short one may be gone before it can be seen.
+fn observe_untraced(
+    mut command: Command,
+    cpu_count: Option<usize>,
+    limits: Limits,
+    interrupted: &AtomicBool,
+) -> Result<Observed> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count };
+    mallow_os::configure(&mut command, setup).map_err(not_started(&name))?;
+    let pid = command.spawn().map_err(not_started(&name))?.id();
+    let group = Pid::from_raw(pid.cast_signed());
+    let pidfd = mallow_os::pidfd_open(pid).map_err(not_started(&name))?;
+    let start = Instant::now();
+    let mut inspector = Inspector::default();
+    let mut observed = Observed::default();
+    while !measure::wait_readable(&pidfd, LOOK_EVERY).map_err(not_started(&name))? {
+        let elapsed = start.elapsed();
+        if elapsed <= limits.look_after + LOOK_EVERY {
+            let outcome = inspector.inspect(pid);
+            // Before the libraries are mapped nobody serves malloc.
+            if outcome.as_ref().is_ok_and(|report| report.summary() != "none") {
+                let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+                observed.processes = vec![Observation { pid, program, is_main: true, outcome }];
+            }
+        }
+        let over = limits.kill_after.is_some_and(|limit| elapsed >= limit);
+        if over || interrupted.load(Ordering::Relaxed) {
+            observed.timed_out = over;
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+    let (ending, _) = mallow_os::wait4(pid).map_err(not_started(&name))?;
+    let _ = killpg(group, Signal::SIGKILL);
+    observed.ending = (!observed.timed_out).then_some(ending);
+    Ok(observed)
 }
 
 fn not_started(command: &str) -> impl Fn(std::io::Error) -> Error + use<> {

@@ -128,7 +128,11 @@ fn start_and_look(args: &VerifyArgs, notes: Notes) -> Result<Vec<Observation>> {
             Err(explain(*pid, failure))
         }
         Some(first) if first.is_main => Ok(observed.processes),
-        _ => Err(Error::Internal("the command ended unobserved".into())),
+        _ => Err(Error::Permission(
+            "The command ended before it could be looked at. Allow ptrace (in a container: \
+             --cap-add SYS_PTRACE), or verify a command that runs longer."
+                .into(),
+        )),
     }
 }
 

@@ -50,9 +50,9 @@ fn section(condition: &ConditionReport) -> String {
     let time = |entry: &Entry| values(entry, |run| Some(run.wall_s));
     let memory = |entry: &Entry| values(entry, |run| Some(run.peak_rss));
     let average = |entry: &Entry| values(entry, |run| run.average_rss);
-    text += &plot("Time of each run", &condition.entries, &time, output::seconds);
-    text += &plot("Peak RSS of each run", &condition.entries, &memory, output::bytes);
-    text += &plot("Average RSS of each run", &condition.entries, &average, output::bytes);
+    text += &plot("Time of each run", &condition.entries, &time, Quantity::Seconds);
+    text += &plot("Peak RSS of each run", &condition.entries, &memory, Quantity::Bytes);
+    text += &plot("Average RSS of each run", &condition.entries, &average, Quantity::Bytes);
     text + "</section>\n"
 }
 
@@ -123,7 +123,7 @@ fn plot(
     title: &str,
     entries: &[Entry],
     values: &dyn Fn(&Entry) -> Vec<f64>,
-    form: fn(f64) -> String,
+    quantity: Quantity,
 ) -> String {
     let rows: Vec<(&Entry, Vec<f64>)> =
         entries.iter().map(|entry| (entry, values(entry))).filter(|(_, v)| !v.is_empty()).collect();
@@ -136,24 +136,29 @@ fn plot(
         "<figure><figcaption>{title}</figcaption>\n<svg viewBox=\"0 0 {width} {height}\" \
          role=\"img\" aria-label=\"{title}\">\n"
     );
-    text += &axis(&scale, height - AXIS_HEIGHT, form);
+    text += &axis(&scale, height - AXIS_HEIGHT, quantity);
     for (index, (entry, values)) in rows.iter().enumerate() {
         let middle = ROW_HEIGHT * (index as f64 + 0.5);
-        text += &plot_row(entry, values, middle, &scale, form);
+        text += &plot_row(entry, values, middle, &scale, quantity);
     }
     text + "</svg></figure>\n"
 }
 
-fn axis(scale: &Scale, bottom: f64, form: fn(f64) -> String) -> String {
+fn axis(scale: &Scale, bottom: f64, quantity: Quantity) -> String {
     let mut text = String::new();
-    for tick in scale.ticks() {
+    let unit = match quantity {
+        Quantity::Seconds => 1.0,
+        Quantity::Bytes if scale.high < 1048576.0 => 1024.0,
+        Quantity::Bytes => 1048576.0,
+    };
+    for tick in scale.ticks(unit) {
         let x = scale.place(tick);
         let _ = writeln!(
             text,
             "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom}\"/>\
              <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
             bottom + 18.0,
-            form(tick)
+            quantity.show(tick)
         );
     }
     text
@@ -164,7 +169,7 @@ fn plot_row(
     values: &[f64],
     middle: f64,
     scale: &Scale,
-    form: fn(f64) -> String,
+    quantity: Quantity,
 ) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -176,9 +181,9 @@ fn plot_row(
          <text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
          <rect class=\"box\" x=\"{x_low:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
         escape(&entry.allocator),
-        form(median),
-        form(low),
-        form(high),
+        quantity.show(median),
+        quantity.show(low),
+        quantity.show(high),
         values.len(),
         LABEL_WIDTH - 10.0,
         middle + 4.0,
@@ -205,7 +210,7 @@ fn plot_row(
         middle + BOX_HALF + 3.0,
         LABEL_WIDTH + PLOT_WIDTH + VALUE_WIDTH - 4.0,
         middle + 4.0,
-        form(median)
+        quantity.show(median)
     );
     text
 }
@@ -214,6 +219,21 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
+}
+
+#[derive(Clone, Copy)]
+enum Quantity {
+    Seconds,
+    Bytes,
+}
+
+impl Quantity {
+    fn show(self, value: f64) -> String {
+        match self {
+            Quantity::Seconds => output::seconds(value),
+            Quantity::Bytes => output::bytes(value),
+        }
+    }
 }
 
 /// From values to SVG units. The axis begins at zero unless all values lie close together.
@@ -241,17 +261,15 @@ impl Scale {
         LABEL_WIDTH + PLOT_WIDTH * (value - self.low) / (self.high - self.low)
     }
 
-    /// Round numbers, about five of them.
-    fn ticks(&self) -> Vec<f64> {
-        let rough = (self.high - self.low) / 5.0;
+    /// Round numbers of the unit, about five of them.
+    fn ticks(&self, unit: f64) -> Vec<f64> {
+        let rough = (self.high - self.low) / unit / 5.0;
         let power = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|s| *s >= rough);
-        let step = step.unwrap_or(rough);
+        let step = unit * step.unwrap_or(rough);
         let first = (self.low / step).ceil();
-        (0..20)
-            .map(|n| (first + f64::from(n)) * step)
-            .take_while(|tick| *tick <= self.high)
-            .collect()
+        let ticks = (0..20).map(|n| (first + f64::from(n)) * step);
+        ticks.take_while(|tick| *tick <= self.high).collect()
     }
 }
 
@@ -292,10 +310,10 @@ mod tests {
         assert!(scale.low > 0.0, "close values use the whole width");
         assert!(scale.place(0.41) >= LABEL_WIDTH);
         assert!(scale.place(0.47) <= LABEL_WIDTH + PLOT_WIDTH);
-        assert!((3..=8).contains(&scale.ticks().len()), "{:?}", scale.ticks());
+        assert!((3..=8).contains(&scale.ticks(1.0).len()), "{:?}", scale.ticks(1.0));
         assert_eq!(Scale::over([1.0, 10.0].iter()).unwrap().low, 0.0);
         assert!(Scale::over([].iter()).is_none());
-        assert!(!Scale::over([5.0].iter()).unwrap().ticks().is_empty());
+        assert!(!Scale::over([5.0].iter()).unwrap().ticks(1.0).is_empty());
     }
 
     #[test]

@@ -128,18 +128,7 @@ impl Session<'_> {
         };
         let look_after = kill_after.map_or(PROBE_AFTER, |limit| PROBE_AFTER.min(limit / 2));
         let limits = trace::Limits { look_after, kill_after };
-        let observed = match trace::observe(command, condition.cpu_count, limits, self.interrupted)
-        {
-            Ok(observed) => observed,
-            Err(Error::Permission(reason)) => {
-                self.notes.note(&format!(
-                    "{reason} Until then only the loader's own list shows that {} is preloaded.",
-                    contender.allocator.name
-                ));
-                return Ok(Outcome::Finished);
-            }
-            Err(error) => return Err(error),
-        };
+        let observed = trace::observe(command, condition.cpu_count, limits, self.interrupted)?;
         if let Some(path) = &contender.allocator.path {
             self.check_effect(&contender.allocator.name, path, &observed)?;
         }
@@ -167,15 +156,24 @@ impl Session<'_> {
             }
             _ => false,
         };
+        if observed.processes.is_empty() && !self.stopped() {
+            self.notes.note(&format!(
+                "The command ended before it could be looked at, so only the loader's own list \
+                 shows that {name} is preloaded. Allow ptrace to see more (in a container: \
+                 --cap-add SYS_PTRACE)."
+            ));
+        }
         let mut others = 0;
         for process in &observed.processes {
             match &process.outcome {
                 Ok(report) if served(report) => {}
                 Ok(report) if process.is_main => {
                     return Err(Error::Unsupported(format!(
-                        "The preload of {name} took no effect: in {} malloc is served by {}. Check \
-                         whether the command changes LD_PRELOAD or starts a static or setuid program.",
-                        process.program.display(),
+                        "The preload of {name} took no effect: in {} (process {}) malloc is served \
+                         by {}. Check whether the command changes LD_PRELOAD or starts a static or \
+                         setuid program.",
+                        self.plan.target.command,
+                        process.pid,
                         report.summary()
                     )));
                 }
@@ -187,7 +185,7 @@ impl Session<'_> {
             self.notes.note(&format!(
                 "{others} of the command's {} child processes are not served by {name}; see: mallow \
                  verify -a {name} -- COMMAND.",
-                observed.processes.len() - 1
+                observed.processes.len().saturating_sub(1)
             ));
         }
         Ok(())
