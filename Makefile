@@ -51,6 +51,8 @@ install: build
 	DESTDIR='$(DESTDIR)' cmake --install build
 	install -d '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(MALLOW) '$(DESTDIR)$(PREFIX)/bin/mallow'
+	@# The loader has to learn of new libraries; packagers do that by their own means.
+	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
 clean:
 	rm -rf build build-aarch64
