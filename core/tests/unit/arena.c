@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arenas: extents split, join, grow in place and go back to the kernel.
+ */
+#include "unit.h"
+
+static struct arena *fresh_arena(void)
+{
+    mw_free(mw_malloc(1));
+    return arena_at(0);
+}
+
+TEST(arena_extents_do_not_overlap_and_join_again)
+{
+    enum { COUNT = 500 };
+    static struct extent *extents[COUNT];
+    struct arena *arena = fresh_arena();
+    uint64_t random = 5;
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            if (extents[i] == NULL) {
+                size_t pages = 1 + test_random(&random) % 40,
+                       alignment = os_page_size << test_random(&random) % 5;
+                extents[i] = arena_alloc(arena, pages, alignment);
+                CHECK(extents[i] != NULL);
+                CHECK_GE(extent_pages(extents[i]), pages);
+                CHECK_EQ(extents[i]->start % alignment, 0);
+                extent_map_ends(extents[i]);
+                memset((void *)extents[i]->start, (int)i, extent_size(extents[i]));
+            }
+        }
+        for (size_t i = 0; i < COUNT; i++) {
+            unsigned char *bytes = (unsigned char *)extents[i]->start;
+            CHECK_EQ(bytes[0], (unsigned char)i);
+            CHECK_EQ(bytes[extent_size(extents[i]) - 1], (unsigned char)i);
+            if (test_random(&random) % 2 || round == 19) {
+                arena_free(arena, extents[i]);
+                extents[i] = NULL;
+            }
+        }
+        CHECK(arena_is_valid(arena));
+    }
+    arena_purge(arena, 0);
+    CHECK(arena_is_valid(arena));
+    CHECK_EQ(arena->dirty.pages, 0);
+}
+
+TEST(arena_expands_into_free_neighbours_only)
+{
+    struct arena *arena = fresh_arena();
+    struct extent *first = arena_alloc(arena, 10, os_page_size);
+    struct extent *second = arena_alloc(arena, 10, os_page_size);
+    CHECK(first != NULL && second != NULL);
+    extent_map_ends(first);
+    extent_map_ends(second);
+    if (extent_end(first) == second->start) {
+        CHECK(!arena_try_expand(arena, first, 15));
+        CHECK_EQ(extent_pages(first), 10);
+        arena_free(arena, second);
+        CHECK(arena_try_expand(arena, first, 15));
+        CHECK_EQ(extent_pages(first), 15);
+        arena_shrink(arena, first, 4);
+        CHECK_EQ(extent_pages(first), 4);
+    }
+    CHECK(arena_is_valid(arena));
+}

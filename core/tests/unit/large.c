@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Large blocks: page-granular, resized in place where there is room.
+ */
+#include "unit.h"
+
+TEST(large_blocks_are_page_granular)
+{
+    for (size_t size = SLOT_MAX + 1; size < 4 * MiB; size = size * 9 / 8) {
+        char *block = mw_malloc(size);
+        struct extent *extent = pagemap_find(block);
+        CHECK(!extent_is_slab(extent));
+        CHECK_EQ((uintptr_t)block % os_page_size, 0);
+        CHECK_LT(extent_size(extent), size + size / 8 + os_page_size);
+        mw_free(block);
+    }
+}
+
+TEST(large_shrink_stays_in_place)
+{
+    char *block = mw_malloc(800 * KiB);
+    memset(block, 1, 800 * KiB);
+    char *smaller = mw_realloc(block, 500 * KiB);
+    CHECK(smaller == block);
+    CHECK_LT(mw_malloc_usable_size(block), 520 * KiB);
+    mw_free(block);
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(large_known_zero_pages_are_zero)
+{
+    for (int round = 0; round < 50; round++) {
+        size_t size = 100 * KiB + (size_t)round * 40 * KiB;
+        unsigned char *zeros = mw_calloc(1, size);
+        for (size_t i = 0; i < size; i++) {
+            CHECK_EQ(zeros[i], 0);
+        }
+        memset(zeros, 0xff, size);
+        mw_free(zeros);
+        if (round % 10 == 9) {
+            mw_collect(true);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Settings: what is understood, what is refused, and that a wrong key names the nearest.
+ */
+#include "unit.h"
+
+static bool parse(const char *text)
+{
+    return parse_settings(text, "test");
+}
+
+TEST(options_take_values)
+{
+    CHECK(parse("dirty_decay_ms:1234"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 1234);
+    CHECK(parse("dirty_decay_ms:-1,muzzy_decay_ms:2k"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), -1);
+    CHECK_EQ(option(OPTION_muzzy_decay_ms), 2048);
+    CHECK(parse("purge_thread:true"));
+    CHECK_EQ(option(OPTION_purge_thread), 1);
+    CHECK(parse("purge_thread:false"));
+    CHECK_EQ(option(OPTION_purge_thread), 0);
+    CHECK(parse("foreign:next"));
+    CHECK_EQ(option(OPTION_foreign), FOREIGN_NEXT);
+}
+
+TEST(options_take_blanks_lines_and_comments)
+{
+    CHECK(parse(
+        "# a comment, with a comma\n dirty_decay_ms : 10 \n\n\tarenas:2 # more\nforeign:ignore\n"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 10);
+    CHECK_EQ(option(OPTION_arenas), 2);
+    CHECK_EQ(option(OPTION_foreign), FOREIGN_IGNORE);
+    CHECK(parse(""));
+    CHECK(parse(",,,"));
+}
+
+TEST(options_refuse_and_keep_the_old_value)
+{
+    static const char *const bad[] = {
+        "dirty_decay_ms:",
+        "dirty_decay_ms:abc",
+        "dirty_decay_ms:12x",
+        "dirty_decay_ms:--1",
+        "dirty_decay_ms:-2",
+        "dirty_decay_ms:3600001",
+        "dirty_decay_ms:9999999999g",
+        "dirty_decay_ms:18446744073709551716", /* 2^64 + 100 */
+        "dirty_decay_ms:99999999999999999999999999999999999999",
+        "dirty_decay_ms: ",
+        "arenas:-1",
+        "arenas:65",
+        "purge_thread:yes",
+        "purge_thread:",
+        "foreign:nex",
+        "foreign:next|abort",
+        "nonsense:1",
+        "dirty_decay_ms",
+        ":",
+        ":5",
+    };
+    option_set(OPTION_dirty_decay_ms, 77);
+    option_set(OPTION_arenas, 3);
+    option_set(OPTION_foreign, FOREIGN_ABORT);
+    for (size_t i = 0; i < array_count(bad); i++) {
+        CHECK_MSG(!parse(bad[i]), "'%s' was taken", bad[i]);
+        CHECK_MSG(option(OPTION_dirty_decay_ms) == 77, "'%s' set %ld", bad[i],
+                  option(OPTION_dirty_decay_ms));
+        CHECK_EQ(option(OPTION_arenas), 3);
+        CHECK_EQ(option(OPTION_foreign), FOREIGN_ABORT);
+    }
+}
+
+TEST(options_take_the_good_ones_beside_a_bad_one)
+{
+    CHECK(!parse("nonsense:1,dirty_decay_ms:55"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 55);
+}
+
+TEST(options_name_the_nearest)
+{
+    static const char *const pairs[][2] = {{"dirty_decay", "dirty_decay_ms"},
+                                           {"muzy_decay_ms", "muzzy_decay_ms"},
+                                           {"arena", "arenas"},
+                                           {"abortconf", "abort_conf"},
+                                           {"forein", "foreign"}};
+    for (size_t i = 0; i < array_count(pairs); i++) {
+        struct word key = {pairs[i][0], strlen(pairs[i][0])};
+        CHECK_MSG(!strcmp(nearest_option(key), pairs[i][1]), "%s: %s", pairs[i][0],
+                  nearest_option(key));
+    }
+}
+
+static void load_with_abort(void)
+{
+    setenv("MALLOW_CONF", "abort_conf:true,nonsense:1", 1);
+    mw_free(mw_malloc(1));
+}
+
+static void load_with_warning(void)
+{
+    setenv("MALLOW_CONF", "dirty_decay:5", 1);
+    mw_free(mw_malloc(1));
+    abort();
+}
+
+static void load_with_report(void)
+{
+    setenv("MALLOW_CONF", "dirty_decay_ms:4321,confirm_conf:true", 1);
+    mw_free(mw_malloc(1));
+    abort();
+}
+
+TEST(options_from_the_environment)
+{
+    check_aborts(load_with_abort, "a setting was not understood");
+    check_aborts(load_with_warning, "the nearest name is 'dirty_decay_ms'");
+    check_aborts(load_with_report, "mallow: ");
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Size classes: each size has the smallest class that holds it, and little is wasted.
+ */
+#include "unit.h"
+
+TEST(class_holds_its_sizes)
+{
+    for (size_t size = 0; size <= SLOT_MAX; size++) {
+        unsigned class = class_of(size);
+        CHECK_LT(class, CLASSES);
+        CHECK_GE(class_size(class), size);
+        if (class > 0) {
+            CHECK_MSG(class_size(class - 1) < size, "size %zu fits the class below %u", size,
+                      class);
+        }
+    }
+}
+
+TEST(classes_grow_and_are_aligned)
+{
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        CHECK_EQ(class_of(class_size(class)), class);
+        CHECK_EQ(class_size(class) % (class == 0 ? 8 : 16), 0);
+        if (class > 0) {
+            CHECK_LT(class_size(class - 1), class_size(class));
+        }
+    }
+    CHECK_EQ(class_size(CLASSES - 1), SLOT_MAX);
+}
+
+TEST(classes_waste_at_most_a_quarter)
+{
+    for (size_t size = 33; size <= SLOT_MAX; size++) {
+        size_t slot = class_size(class_of(size));
+        CHECK_MSG((slot - size) * 4 <= size + 60, "size %zu has slots of %zu", size, slot);
+    }
+}
+
+TEST(slabs_hold_slots_and_waste_little)
+{
+    process_init();
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        size_t before = 0;
+        for (unsigned made = 0; made < 12; made++) {
+            size_t bytes = class_slab_pages(class, made) * os_page_size;
+            CHECK_GE(bytes, class_size(class));
+            CHECK_LE(bytes % class_size(class) * 8, bytes);
+            CHECK_GE(bytes, before);
+            CHECK_LE(bytes / class_size(class), SLAB_SLOTS_MAX);
+            before = bytes;
+        }
+    }
+}

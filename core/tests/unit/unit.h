@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A unit test takes the whole allocator in, so that the static functions of one module can be
+ * called, in debug mode with all its assertions.
+ */
+#ifndef TEST_UNIT_H
+#define TEST_UNIT_H
+
+#define MW_EXPORT_LIBC 0
+#define MW_MODE 2
+#define MW_CHECK_LEVEL 3
+#include "../../src/mallow.c"
+
+#include "../test.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+/* Runs `body` in a child that must end by SIGABRT with `sentence` on standard error. */
+static inline void check_aborts(void (*body)(void), const char *sentence)
+{
+    int ends[2];
+    char text[1024] = {0};
+    CHECK_EQ(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], 2);
+        body();
+        _exit(0);
+    }
+    close(ends[1]);
+    CHECK(read(ends[0], text, sizeof text - 1) >= 0);
+    close(ends[0]);
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_MSG(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "status %#x: %s",
+              (unsigned)status, text);
+    CHECK_MSG(strstr(text, sentence) != NULL, "'%s' is not in '%s'", sentence, text);
+}
+
+#endif
