@@ -382,17 +382,11 @@ fn remedy(known: &Known) -> String {
     match (known.debian, known.alpine, alpine) {
         (_, Some(package), true) => format!("apk add {package}"),
         (Some(package), _, false) => format!("apt install {package}"),
-        (None, Some(package), false) => {
-            format!(
-                "not packaged by Debian (Alpine: apk add {package}); use -a {}=/path/to/lib.so",
-                known.name
-            )
+        (None, Some(_), false) => {
+            format!("not packaged by Debian; use -a {}=/path/to/lib.so", known.name)
         }
-        (Some(package), None, true) => {
-            format!(
-                "not packaged by Alpine (Debian: apt install {package}); use -a {}=/path/to/lib.so",
-                known.name
-            )
+        (Some(_), None, true) => {
+            format!("not packaged by Alpine; use -a {}=/path/to/lib.so", known.name)
         }
         (None, None, _) => {
             format!("build it from source and use -a {}=/path/to/lib.so", known.name)

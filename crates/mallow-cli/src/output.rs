@@ -114,7 +114,7 @@ impl Table {
 
     fn draw(&self, unicode: bool) -> String {
         let mut table = Drawn::new();
-        table.load_preset(if unicode { presets::UTF8_HORIZONTAL_ONLY } else { presets::NOTHING });
+        table.load_preset(presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(self.columns.iter().map(|(name, _)| *name));
         for row in &self.rows {
@@ -126,7 +126,11 @@ impl Table {
             }
         }
         let drawn = table.to_string();
-        let lines: Vec<&str> = drawn.lines().map(str::trim_end).collect();
+        let mut lines: Vec<String> = drawn.lines().map(|line| line.trim_end().to_owned()).collect();
+        if unicode {
+            let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+            lines.insert(1, format!(" {}", "─".repeat(width.saturating_sub(1))));
+        }
         lines.join("\n") + "\n"
     }
 

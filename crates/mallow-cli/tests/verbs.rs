@@ -253,7 +253,7 @@ fn failures_in_some_runs_leave_the_others_in_the_report() {
     for (failure, extra, code, text) in [
         ("exit 5", &[][..], 5, "exit code 5"),
         ("kill -ABRT $$", &[], 134, "SIGABRT"),
-        ("sleep 100", &["--timeout", "700ms"], 137, "did not end in time"),
+        ("sleep 100", &["--timeout", "2s"], 137, "did not end in time"),
     ] {
         let (ran, report) = sometimes(failure, extra);
         assert_eq!(ran.code, Some(code), "{failure}: {}", ran.stderr);

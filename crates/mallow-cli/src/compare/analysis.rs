@@ -14,8 +14,8 @@ use crate::stats::{self, Comparison, Verdict};
 
 /// All claims of a report together are wrong with at most this probability ...
 const FAMILY_ALPHA: f64 = 0.05;
-/// ... so each of them, for time and for memory, gets its part of it.
-const METRICS_JUDGED: usize = 2;
+/// ... so each of them, for time, CPU and memory, gets its part of it.
+const METRICS_JUDGED: usize = 3;
 /// Of the intervals that are only shown.
 const SHOWN_CONFIDENCE: f64 = 0.95;
 
@@ -149,6 +149,7 @@ fn analyse_condition(
                 minor_faults: metric(|sample| Some(sample.minor_faults)),
                 major_faults: metric(|sample| Some(sample.major_faults)),
                 time: versus(|sample| sample.wall_s),
+                cpu: versus(|sample| sample.user_s + sample.system_s),
                 memory: versus(|sample| sample.peak_rss),
                 runs: cell
                     .runs
@@ -231,6 +232,17 @@ fn judgement(entries: &[Entry], margin: f64) -> String {
     let faster = judged(|entry| &entry.time, Verdict::Less);
     if !faster.is_empty() {
         return faster_sentence(&faster, base) + &failed;
+    }
+    let thrifty = judged(|entry| &entry.cpu, Verdict::Less);
+    let not_slower =
+        |entry: &&&Entry| entry.time.as_ref().is_some_and(|v| v.verdict != Verdict::More);
+    if let Some(best) = thrifty.iter().find(not_slower) {
+        return format!(
+            "{} uses less CPU than {base}: {}; peak memory {}. Nothing was shown to be faster.{failed}",
+            best.allocator,
+            best.cpu.describe(),
+            best.memory.map_or("not compared".into(), |memory| memory.in_words("memory"))
+        );
     }
     let smaller = judged(|entry| &entry.memory, Verdict::Less);
     let frugal = smaller.iter().find(|entry| {

@@ -64,7 +64,7 @@ fn values(entry: &Entry, metric: impl Fn(&crate::measure::Sample) -> Option<f64>
 fn table(entries: &[Entry]) -> String {
     let mut text = String::from(
         "<div class=\"scroll\"><table>\n<thead><tr><th>allocator</th><th>time</th>\
-         <th>against baseline</th><th>user</th><th>system</th><th>peak RSS</th>\
+         <th>against baseline</th><th>user + system</th><th>against baseline</th><th>peak RSS</th>\
          <th>against baseline</th><th>average RSS</th><th>faults</th><th>runs</th></tr></thead>\n\
          <tbody>\n",
     );
@@ -79,7 +79,7 @@ fn table(entries: &[Entry]) -> String {
         let version = entry.version.as_deref().unwrap_or("");
         let _ = writeln!(
             text,
-            "<tr><th scope=\"row\">{} <small>{}</small></th><td>{}</td>{}<td>{}</td><td>{}</td>\
+            "<tr><th scope=\"row\">{} <small>{}</small></th><td>{}</td>{}<td>{} + {}</td>{}\
              <td>{}</td>{}<td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&entry.allocator),
             escape(version),
@@ -87,6 +87,7 @@ fn table(entries: &[Entry]) -> String {
             verdict_cell(entry, "time"),
             show(&entry.user_s, output::seconds),
             show(&entry.system_s, output::seconds),
+            verdict_cell(entry, "CPU"),
             show(&entry.peak_rss, output::bytes),
             verdict_cell(entry, "memory"),
             show(&entry.average_rss, output::bytes),
@@ -98,7 +99,11 @@ fn table(entries: &[Entry]) -> String {
 }
 
 fn verdict_cell(entry: &Entry, metric: &str) -> String {
-    let versus = if metric == "time" { &entry.time } else { &entry.memory };
+    let versus = match metric {
+        "time" => &entry.time,
+        "CPU" => &entry.cpu,
+        _ => &entry.memory,
+    };
     match versus {
         _ if entry.is_baseline => "<td class=\"quiet\">baseline</td>".into(),
         None => "<td class=\"quiet\">not compared</td>".into(),

@@ -62,6 +62,8 @@ pub struct Entry {
     pub major_faults: Option<Metric>,
     /// Wall time against the baseline.
     pub time: Option<Versus>,
+    /// User and system time together against the baseline.
+    pub cpu: Option<Versus>,
     /// Peak RSS against the baseline.
     pub memory: Option<Versus>,
     pub runs: Vec<RunReport>,
@@ -156,7 +158,7 @@ impl Report {
                 text += &format!("\n{}\n", condition.name);
             }
             text.push('\n');
-            text += &condition.table(unicode).render(format, unicode);
+            text += &condition.table().render(format, unicode);
         }
         for failure in self.failures() {
             text += &format!("\n{failure}");
@@ -194,7 +196,7 @@ impl Report {
     pub fn has_inconclusive(&self) -> bool {
         self.conditions.iter().flat_map(|condition| &condition.entries).any(|entry| {
             !entry.is_baseline
-                && [&entry.time, &entry.memory]
+                && [&entry.time, &entry.cpu, &entry.memory]
                     .iter()
                     .any(|v| v.as_ref().is_none_or(|v| v.verdict == Verdict::Inconclusive))
         })
@@ -218,6 +220,8 @@ impl Report {
             ("major_faults", true),
             ("time_ratio", true),
             ("time_verdict", false),
+            ("cpu_ratio", true),
+            ("cpu_verdict", false),
             ("memory_ratio", true),
             ("memory_verdict", false),
         ]);
@@ -231,7 +235,7 @@ impl Report {
 }
 
 impl ConditionReport {
-    fn table(&self, unicode: bool) -> Table {
+    fn table(&self) -> Table {
         let mut table = Table::new(&[
             ("allocator", false),
             ("time", true),
@@ -240,18 +244,19 @@ impl ConditionReport {
             ("peak RSS", true),
             ("average RSS", true),
             ("faults", true),
-            ("time against baseline", false),
+            ("against baseline: time", false),
+            ("CPU", false),
             ("memory", false),
         ]);
         for entry in &self.entries {
-            table.rows.push(entry.row(unicode));
+            table.rows.push(entry.row());
         }
         table
     }
 }
 
 impl Entry {
-    fn row(&self, _unicode: bool) -> Vec<String> {
+    fn row(&self) -> Vec<String> {
         let show = |metric: &Option<Metric>, form: fn(f64) -> String| {
             metric.as_ref().map_or("-".into(), |metric| form(metric.median))
         };
@@ -282,6 +287,7 @@ impl Entry {
             show(&self.average_rss, output::bytes),
             faults,
             verdict(&self.time, "time"),
+            verdict(&self.cpu, "CPU"),
             verdict(&self.memory, "memory"),
         ]
     }
@@ -320,6 +326,8 @@ impl Entry {
             median(&self.major_faults),
             ratio(&self.time),
             verdict(&self.time).to_owned(),
+            ratio(&self.cpu),
+            verdict(&self.cpu).to_owned(),
             ratio(&self.memory),
             verdict(&self.memory).to_owned(),
         ]

@@ -129,8 +129,9 @@ impl Session<'_> {
         let look_after = kill_after.map_or(PROBE_AFTER, |limit| PROBE_AFTER.min(limit / 2));
         let limits = trace::Limits { look_after, kill_after };
         let observed = trace::observe(command, condition.cpu_count, limits, self.interrupted)?;
-        if let Some(path) = &contender.allocator.path {
-            self.check_effect(&contender.allocator.name, path, &observed)?;
+        match &contender.allocator.path {
+            Some(path) => self.check_effect(&contender.allocator.name, path, &observed)?,
+            None => self.note_linked_allocator(&contender.allocator.name, &observed),
         }
         Ok(match observed.ending {
             _ if self.plan.service.is_some() => Outcome::Finished,
@@ -140,6 +141,22 @@ impl Session<'_> {
             Some(Ending::Code(code)) => Outcome::Failed { code },
             Some(Ending::Signal(signal)) => Outcome::Killed { signal },
         })
+    }
+
+    /// A program may be linked with an allocator; then that is what it runs on without a preload.
+    fn note_linked_allocator(&self, name: &str, observed: &trace::Observed) {
+        let main = observed.processes.first().and_then(|process| process.outcome.as_ref().ok());
+        let served_by = main.map(Report::summary).unwrap_or_default();
+        if matches!(main, Some(Report::Dynamic { .. }))
+            && served_by != "none"
+            && !crate::allocator::Allocator::is_system_name(&served_by)
+        {
+            self.notes.note(&format!(
+                "Without a preload {} is served by {served_by}, which it is linked with: the row \
+                 {name} shows that.",
+                self.plan.target.command
+            ));
+        }
     }
 
     fn check_effect(
