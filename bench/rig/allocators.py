@@ -5,6 +5,7 @@ import dataclasses
 import glob
 import hashlib
 import os
+import shutil
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -31,11 +32,21 @@ class Allocator:
     name: str
     path: str  # "" is the C library's own
     is_ours: bool = False
+    copy: str = ""  # what is preloaded: a copy of `path`
+
+    def make_copy(self, folder):
+        """Copies the library. Where a file's pages lie in physical memory can change the speed of
+        its code twofold on a virtual machine, so each round preloads a new copy."""
+        if self.path:
+            self.copy = os.path.join(folder, self.name + "-" + os.path.basename(self.path))
+            if os.path.exists(self.copy):
+                os.remove(self.copy)
+            shutil.copyfile(self.path, self.copy)
 
     def environment(self):
         kept = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "MALLOC_CONF")}
         if self.path:
-            kept["LD_PRELOAD"] = self.path
+            kept["LD_PRELOAD"] = self.copy or self.path
         return kept
 
     def fingerprint(self):
@@ -48,7 +59,7 @@ class Allocator:
         """Whether `path`, the file that holds malloc in a started process, is this allocator."""
         if not self.path:
             return os.path.basename(path).startswith("libc.so")
-        return os.path.realpath(path) == os.path.realpath(self.path)
+        return os.path.realpath(path) == os.path.realpath(self.copy or self.path)
 
 
 def find_library(soname):

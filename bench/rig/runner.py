@@ -13,6 +13,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from . import allocators, workloads
@@ -134,13 +135,17 @@ class Run:
                 print(f"bench/run: {allocator.name}: {sample['error']}", file=sys.stderr)
 
     def measure(self):
+        with tempfile.TemporaryDirectory(dir=self.folder) as self.copies:
+            self.run_rounds()
+            self.repeat_noisy()
+        self.say("")
+
+    def run_rounds(self):
         most = max(self.rounds(w) for w in self.workloads)
         for number in range(most):
             for workload in self.workloads:
                 if number < self.rounds(workload):
                     self.run_round(workload, number)
-        self.repeat_noisy()
-        self.say("")
 
     def rounds(self, workload):
         if self.config["rounds"]:
@@ -177,6 +182,8 @@ class Run:
         turn = number % len(self.allocators)
         order = [a for a in self.allocators[turn:] + self.allocators[:turn] if a.name not in there]
         self.say(f"round {number + 1}: {workload.name}")
+        for allocator in order:
+            allocator.make_copy(self.copies)
         if workload.sleeps:
             started = [(a, self.spawn(workload, a)) for a in order]
             for allocator, process in started:
