@@ -18,7 +18,8 @@ fn main() {
         (false, false) => "0",
     };
     let export_libc = if enabled("EXPORT_LIBC") { "1" } else { "0" };
-    cc::Build::new()
+    let mut build = cc::Build::new();
+    build
         .file(source)
         .include(core.join("include"))
         .std("c17")
@@ -27,7 +28,11 @@ fn main() {
         .warnings(false)
         .flag("-fvisibility=hidden")
         .flag("-fno-builtin-malloc")
+        // Outline atomics would need libgcc's start-up code, which calls into a libc.
+        .flag_if_supported("-mno-outline-atomics")
         .define("MW_MODE", mode)
         .define("MW_EXPORT_LIBC", export_libc)
+        // An archive, though position-independent: what it needs of the C library is linked in.
+        .define("MW_SHARED_OBJECT", "0")
         .compile("mallow");
 }

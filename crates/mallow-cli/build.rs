@@ -42,12 +42,18 @@ fn main() {
     fs::write(out.join("options.rs"), option_table(&definitions)).expect("OUT_DIR is writable");
 }
 
-/// One shared object from the one C file. Only libc names that every libc has stay undefined.
+/// One shared object from the one C file, with the flags that CMakeLists.txt has too. It names no
+/// libc: its libc symbols bind when it is loaded.
 fn compile_library(core: &Path, mode: &str, soname: &str, library: &Path) {
-    let compiler = cc::Build::new().no_default_flags(true).opt_level(2).get_compiler();
+    let mut build = cc::Build::new();
+    build.no_default_flags(true).opt_level(2);
+    // Outline atomics would need libgcc's start-up code, which calls into a libc.
+    let no_outline = build.is_flag_supported("-mno-outline-atomics").unwrap_or(false);
+    let compiler = build.get_compiler();
     let mut command: Command = compiler.to_command();
     command
         .args(["-std=c17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-builtin-malloc"])
+        .args(no_outline.then_some("-mno-outline-atomics"))
         .arg(format!("-DMW_MODE={mode}"))
         .arg("-DMW_EXPORT_LIBC=1")
         .arg("-I")
@@ -56,8 +62,7 @@ fn compile_library(core: &Path, mode: &str, soname: &str, library: &Path) {
         .arg(format!("-Wl,-soname,{soname}"))
         .arg("-o")
         .arg(library)
-        .arg(core.join("src/mallow.c"))
-        .arg("-lgcc");
+        .arg(core.join("src/mallow.c"));
     let status = command.status().unwrap_or_else(|error| {
         panic!("cannot start the C compiler {}: {error}", compiler.path().display())
     });
