@@ -32,6 +32,7 @@ fn main() {
         .flag_if_supported("-mno-outline-atomics")
         .define("MW_MODE", mode)
         .define("MW_EXPORT_LIBC", export_libc)
+        .define("MW_SHARED_OBJECT", "0")
         // An archive, though position-independent: what it needs of the C library is linked in.
         .define("MW_SHARED_OBJECT", "0")
         .compile("mallow");

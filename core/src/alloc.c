@@ -156,13 +156,14 @@ static unsigned class_of_aligned(size_t alignment, size_t size)
     }
     unsigned class = class_of(size_max(size, alignment));
     while (class < CLASSES && class_size(class) % alignment != 0) {
-        class++;
+        class ++;
     }
     return class;
 }
 
 static void *alloc_aligned(size_t alignment, size_t size)
 {
+    process_init(); /* for the page size */
     unsigned class = alignment <= SLOT_MAX ? class_of_aligned(alignment, size) : CLASSES;
     if (class < CLASSES) {
         return mw_malloc(class_size(class));
@@ -186,8 +187,7 @@ void *mw_aligned_alloc(size_t alignment, size_t size)
 void *mw_memalign(size_t alignment, size_t size)
 {
     if (alignment > PTRDIFF_MAX) {
-        errno = EINVAL;
-        return NULL;
+        return alloc_failed();
     }
     if (!is_power_of_two(alignment)) {
         alignment = alignment < 2 ? 1 : (size_t)2 << floor_log2(alignment);

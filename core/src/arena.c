@@ -31,6 +31,7 @@ static struct arena *arena_init(unsigned index)
     struct arena *arena = &arenas[index];
     if (!arena->is_ready) {
         lock_init(&arena->lock, LOCK_ARENA);
+        lock_init(&arena->purge_lock, LOCK_PURGE);
         arena->index = (uint8_t)index;
         extent_set_init(&arena->dirty);
         extent_set_init(&arena->huge);
@@ -146,8 +147,7 @@ static void extent_merge_locked(struct arena *arena, struct extent *low, struct 
 }
 
 /* Puts an extent among the free ones of a state, merged with its neighbours. */
-static void arena_insert_locked(struct arena *arena, struct extent *extent,
-                                enum extent_state state)
+static void arena_insert_locked(struct arena *arena, struct extent *extent, enum extent_state state)
 {
     atomic_set(&extent->state, (uint8_t)state);
     struct extent *high = arena_mergeable_locked(arena, extent, extent_end(extent));
@@ -219,6 +219,16 @@ static struct extent *arena_take_locked(struct arena *arena, struct extent_set *
 
 /* --- Growth ---------------------------------------------------------------------------------- */
 
+static struct region *region_new_locked(struct arena *arena)
+{
+    struct region *region = arena->unused_regions;
+    if (region == NULL) {
+        return meta_alloc(sizeof *region);
+    }
+    arena->unused_regions = region->next;
+    return region;
+}
+
 /* Maps a region for at least `size` bytes; its extent joins the retained ones. Called without the
  * lock, so that the kernel does not work under it. */
 static bool arena_add_region(struct arena *arena, size_t size)
@@ -243,11 +253,15 @@ static bool arena_add_region(struct arena *arena, size_t size)
         return false;
     }
 
-    struct region *region = meta_alloc(sizeof *region);
     bool covered = pagemap_cover((uintptr_t)start, wanted);
     lock_take(&arena->lock);
-    struct extent *extent = region != NULL && covered ? descriptor_new_locked(arena) : NULL;
+    struct region *region = covered ? region_new_locked(arena) : NULL;
+    struct extent *extent = region != NULL ? descriptor_new_locked(arena) : NULL;
     if (extent == NULL) {
+        if (region != NULL) {
+            region->next = arena->unused_regions;
+            arena->unused_regions = region;
+        }
         lock_release(&arena->lock);
         os_unmap(start, wanted);
         return false;
@@ -312,7 +326,8 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
     if (extent != NULL) {
         return extent;
     }
-    if (is_huge(pages)) {
+    /* A region for an alignment larger than its own would be mostly holes. */
+    if (is_huge(pages) || alignment > REGION_ALIGNMENT) {
         return arena_map_huge(arena, pages, alignment);
     }
     size_t needed = (pages << os_page_shift) + alignment - os_page_size;
@@ -364,8 +379,8 @@ static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t 
         struct extent_set *set = arena_set_of(arena, next);
         extent_set_remove(set, next);
         struct extent *rest = NULL;
-        done = extent_pages(next) == more ||
-               (rest = extent_split_locked(arena, next, more)) != NULL;
+        done =
+            extent_pages(next) == more || (rest = extent_split_locked(arena, next, more)) != NULL;
         if (rest != NULL) {
             extent_set_insert(set, rest);
         }
@@ -479,7 +494,8 @@ static enum extent_state extent_give_back(struct extent *extent, bool may_be_laz
 }
 
 /* Gives extents back, as `oldest` finds them, until at most `keep` of the pages that `pages_left`
- * counts remain. The lock is held on entry and on return, but not while the kernel works. */
+ * counts remain. Both locks are held on entry and on return; the arena's own is not while the kernel
+ * works. */
 static size_t arena_purge_locked(struct arena *arena, size_t keep, bool may_be_lazy,
                                  struct extent *(*oldest)(struct arena *),
                                  size_t (*pages_left)(struct arena *))
@@ -512,11 +528,12 @@ static size_t arena_purge_locked(struct arena *arena, size_t keep, bool may_be_l
     return purged;
 }
 
-static void arena_tick(struct arena *arena, uint64_t now_ms)
+static size_t arena_tick(struct arena *arena, uint64_t now_ms)
 {
-    if (!lock_try_take(&arena->lock)) {
-        return; /* whoever holds it ticks soon */
+    if (!lock_try_take(&arena->purge_lock)) {
+        return (size_t)1 << 20; /* whoever holds it purges: there is something */
     }
+    lock_take(&arena->lock);
     arena->step++;
     long dirty_ms = option(OPTION_dirty_decay_ms);
     long muzzy_ms = option(OPTION_muzzy_decay_ms);
@@ -527,11 +544,15 @@ static void arena_tick(struct arena *arena, uint64_t now_ms)
     limit = decay_limit(&arena->muzzy_decay, now_ms, muzzy_ms, arena->muzzy.pages);
     arena_purge_locked(arena, limit, false, arena_oldest_muzzy_locked, arena_muzzy_pages_locked);
     check_slow(arena_is_valid(arena));
+    size_t left = arena_dirty_pages_locked(arena);
     lock_release(&arena->lock);
+    lock_release(&arena->purge_lock);
+    return left;
 }
 
 static size_t arena_purge(struct arena *arena, size_t keep_pages)
 {
+    lock_take(&arena->purge_lock);
     lock_take(&arena->lock);
     size_t purged = arena_purge_locked(arena, keep_pages, false, arena_oldest_dirty_locked,
                                        arena_dirty_pages_locked);
@@ -539,7 +560,31 @@ static size_t arena_purge(struct arena *arena, size_t keep_pages)
                                  arena_muzzy_pages_locked);
     check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
+    lock_release(&arena->purge_lock);
     return purged;
+}
+
+static void arena_unmap_free_regions(struct arena *arena)
+{
+    lock_take(&arena->lock);
+    struct region **at = &arena->regions;
+    while (*at != NULL) {
+        struct region *region = *at;
+        struct extent *extent = pagemap_find((void *)region->start);
+        if (extent_state(extent) != EXTENT_RETAINED || extent_size(extent) != region->size) {
+            at = &region->next;
+            continue;
+        }
+        *at = region->next;
+        extent_set_remove(&arena->retained, extent);
+        extent_unmap_ends(extent);
+        descriptor_free_locked(arena, extent);
+        arena->region_bytes -= region->size;
+        os_unmap((void *)region->start, region->size);
+        region->next = arena->unused_regions;
+        arena->unused_regions = region;
+    }
+    lock_release(&arena->lock);
 }
 
 /* --- Validity -------------------------------------------------------------------------------- */

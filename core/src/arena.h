@@ -26,9 +26,10 @@
 
 struct arena {
     struct lock lock;
-    uint8_t index; /* const */
-    bool is_ready; /* const after arena_init */
-    uint32_t step; /* lock: counts ticks, to tell older extents from younger ones */
+    struct lock purge_lock; /* held while extents are on their way back to the kernel */
+    uint8_t index;          /* const */
+    bool is_ready;          /* const after arena_init */
+    uint32_t step;          /* lock: counts ticks, to tell older extents from younger ones */
 
     struct extent_set dirty;    /* lock */
     struct extent_set huge;     /* lock: dirty, and mappings of their own */
@@ -38,10 +39,11 @@ struct arena {
     struct decay dirty_decay; /* lock */
     struct decay muzzy_decay; /* lock */
 
-    struct region *regions;   /* lock */
-    size_t region_next_size;  /* lock: of the next region */
-    uintptr_t region_hint;    /* lock: where it would continue the last one */
-    struct link descriptors;  /* lock: unused descriptors */
+    struct region *regions;        /* lock */
+    struct region *unused_regions; /* lock: their memory, for reuse */
+    size_t region_next_size;       /* lock: of the next region */
+    uintptr_t region_hint;         /* lock: where it would continue the last one */
+    struct link descriptors;       /* lock: unused descriptors */
 
     size_t region_bytes;      /* lock: in regions */
     size_t huge_active_pages; /* lock: of huge blocks in use */
@@ -69,12 +71,15 @@ static void arena_shrink(struct arena *arena, struct extent *extent, size_t page
 /* Makes a huge extent larger by moving its mapping. False if the kernel cannot. */
 static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages);
 
-/* Lets decay run. */
-static void arena_tick(struct arena *arena, uint64_t now_ms);
+/* Lets decay run. Returns how many dirty pages are left. */
+static size_t arena_tick(struct arena *arena, uint64_t now_ms);
 
 /* Gives free memory back to the kernel until at most `keep_pages` are left. Returns the pages
  * given back. */
 static size_t arena_purge(struct arena *arena, size_t keep_pages);
+
+/* Gives the address space of regions without any used page back to the kernel. */
+static void arena_unmap_free_regions(struct arena *arena);
 
 static struct arena *arena_of(struct extent *extent);
 

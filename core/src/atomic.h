@@ -23,8 +23,8 @@
 #define atomic_swap(p, v) atomic_exchange_explicit(p, v, memory_order_acq_rel)
 
 /* Replaces *p by `new` if it is *expected; on failure *expected is what was found. */
-#define atomic_replace(p, expected, new)                                                           \
-    atomic_compare_exchange_strong_explicit(p, expected, new, memory_order_seq_cst,                \
+#define atomic_replace(p, expected, new)                                            \
+    atomic_compare_exchange_strong_explicit(p, expected, new, memory_order_seq_cst, \
                                             memory_order_acquire)
 
 #if defined(__x86_64__)

@@ -23,13 +23,19 @@
 #define CONSTRUCTOR __attribute__((constructor))
 
 /* A symbol of the C library that may be missing. In the shared object the reference is weak, so
- * that one object loads into every libc; an archive needs a strong one to pull the member in. */
+ * that one object loads into every libc; an archive needs a strong one to pull the member in. The
+ * two are told apart by -fPIC and -fPIE; who compiles an archive with -fPIC says so. */
+#ifndef MW_SHARED_OBJECT
 #if defined(__PIC__) && !defined(__PIE__)
-#define IS_SHARED_OBJECT 1
+#define MW_SHARED_OBJECT 1
+#else
+#define MW_SHARED_OBJECT 0
+#endif
+#endif
+#if MW_SHARED_OBJECT
 #define MAY_BE_MISSING __attribute__((weak))
 #define is_present(function) ((function) != NULL)
 #else
-#define IS_SHARED_OBJECT 0
 #define MAY_BE_MISSING
 #define is_present(function) true
 #endif

@@ -4,7 +4,6 @@
  */
 #include "report.h"
 
-
 /* glibc's numbers; musl's malloc.h does not have them. */
 #define M_MXFAST 1
 #define M_TRIM_THRESHOLD (-1)
@@ -32,6 +31,9 @@ static size_t purge_all(size_t keep_pages)
     size_t purged = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
         purged += arena_purge(arena_at(i), keep_pages);
+        if (keep_pages == 0) {
+            arena_unmap_free_regions(arena_at(i));
+        }
     }
     return purged;
 }

@@ -72,24 +72,19 @@ struct slab {
 struct extent {
     struct slab slab; /* first: the hit path reaches it without an offset */
 
-    uintptr_t start;                    /* const while active */
-    _Atomic uint32_t pages;             /* owner of the block; readers verify */
-    _Atomic uint8_t state;              /* lock: arena, or the owner of the block */
-    uint8_t arena;                      /* const while active */
-    bool is_huge;                       /* a mapping of its own, in no region; const while active */
-    bool is_zero;                       /* lock: arena: the pages read as zero */
-    struct region *region;              /* const while active; NULL if huge */
-    struct link link;                   /* lock: arena, or owner thread: LRU, heap's or arena's list */
-    union {
-        struct {
-            struct extent *left, *right; /* lock: arena: in a set's tree */
-        };
-        struct {
-            _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
-            _Atomic uint32_t used_at_last; /* atomic: used slots when it lost its owner */
-        };
-    };
-    uint32_t stamp; /* lock: arena: when it became free, in decay steps */
+    uintptr_t start;             /* const while active */
+    _Atomic uint32_t pages;      /* owner of the block; readers verify */
+    _Atomic uint8_t state;       /* lock: arena, or the owner of the block */
+    uint8_t arena;               /* const while active */
+    bool is_huge;                /* a mapping of its own, in no region; const while active */
+    bool is_zero;                /* lock: arena: the pages read as zero */
+    struct region *region;       /* const while active; NULL if huge */
+    struct link link;            /* lock: arena, or owner thread: LRU, heap's or arena's list */
+    struct extent *left, *right; /* lock: arena: in a set's tree */
+
+    _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
+    _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner */
+    uint32_t stamp;                /* lock: arena: when it became free, in decay steps */
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */
 #endif

@@ -39,9 +39,13 @@ static COLD void *foreign_function(const char *call, const void *block)
     case FOREIGN_IGNORE:
         return NULL;
     case FOREIGN_NEXT: {
-        void *function = libc_next_symbol(call);
-        if (function != NULL) {
-            return function;
+        static _Atomic(void *) functions[2]; /* free, realloc: the look-up is slow */
+        _Atomic(void *) *known = &functions[call[0] == 'r'];
+        if (atomic_get(known) == NULL) {
+            atomic_set(known, libc_next_symbol(call));
+        }
+        if (atomic_get(known) != NULL) {
+            return atomic_get(known);
         }
         log_fatal("%s of %p, which mallow did not allocate, and there is no other allocator", call,
                   block);
@@ -112,11 +116,9 @@ static void free_slot(struct heap *heap, struct extent *extent, struct slot *slo
         memset(slot, FILL_FREE, slab->slot_size);
     }
     struct heap *owner = atomic_get(&slab->owner);
-    /* A thread that allocates such slots takes the slab over; one that only frees them does not, so
-     * that memory does not gather where nobody needs it. */
-    if (owner == NULL && heap->bins[slab->class].current != NULL && slab_try_own(extent, heap)) {
+    if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
         heap_adopt(heap, extent);
-        owner = heap;
+        owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
     }
     if (owner != heap) {
         heap_free_remote(heap, extent, slot);
@@ -141,7 +143,7 @@ static NOINLINE void free_slow(void *block, struct extent *extent)
         }
         return;
     }
-    struct heap *heap = thread_enter();
+    struct heap *heap = thread_enter_to_free();
     if (extent_is_slab(extent)) {
         free_slot(heap, extent, block);
     } else {
@@ -163,9 +165,11 @@ static void check_free_size(const void *block, size_t alignment, size_t size)
         return;
     }
     size_t usable = mw_malloc_usable_size(block);
-    size_t asked = align_up(size_max(size, 1), alignment);
+    size_t unit = alignment <= os_page_size ? alignment : os_page_size;
+    size_t asked = align_up(size_max(size, 1), unit);
     if (unlikely(usable != 0 && (asked > usable || (usable > 16 && asked <= usable / 2)))) {
-        log_fatal("free of %p with a size of %zu bytes, but the block has %zu", block, size, usable);
+        log_fatal("free of %p with a size of %zu bytes, but the block has %zu", block, size,
+                  usable);
     }
 }
 
@@ -208,7 +212,8 @@ size_t mw_malloc_good_size(size_t size)
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
 static bool slot_still_fits(struct extent *extent, size_t size)
 {
-    return size <= extent->slab.slot_size && (size > extent->slab.slot_size / 2 || extent->slab.slot_size <= 16);
+    return size <= extent->slab.slot_size &&
+           (size > extent->slab.slot_size / 2 || extent->slab.slot_size <= 16);
 }
 
 static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
@@ -216,7 +221,7 @@ static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
     size_t old_size = usable_size(extent);
     void *moved = mw_malloc(size);
     if (moved == NULL) {
-        return NULL;
+        return size <= old_size ? block : NULL; /* making it smaller never fails */
     }
     memcpy(moved, block, size_min(old_size, size));
     mw_free(block);

@@ -65,7 +65,8 @@ ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot)
     if (MW_SLOT_BITMAP) {
         uint32_t index = slab_index(extent, slot);
         uint64_t bit = (uint64_t)1 << (index % 64);
-        uint64_t old = atomic_fetch_or_explicit(live_word(extent, index), bit, memory_order_acquire);
+        uint64_t old =
+            atomic_fetch_or_explicit(live_word(extent, index), bit, memory_order_acquire);
         if (unlikely((old & bit) != 0 || !slab_has_slot_at(extent, slot))) {
             log_fatal("free list of %u-byte blocks is damaged: it names %p, which is in use",
                       extent->slab.slot_size, (void *)slot);

@@ -3,10 +3,17 @@
 
 #include "harden.h"
 
-/* Calls this far apart (ms) mean a program at rest, calls this close together a busy one. */
+/* Calls this far apart (ms) mean a program at rest, so many calls this close together a busy one. */
 #define TICK_SLOW_MS 50
 #define TICK_BUSY_MS 5
-#define TICK_COUNTDOWN 64u
+#define TICK_BUSY_CALLS 32u
+
+/* Refills between two looks at the clock: while free memory waits to go back, and else. */
+#define COUNTDOWN_SHORT 4u
+#define COUNTDOWN_LONG 8u
+
+/* So much free memory (bytes) that is still resident makes the lists short. */
+#define DIRTY_PENDING (1 * MiB)
 
 /* How often (ms) empty slabs and old cached blocks go back to the arenas, at the least. */
 #define SWEEP_MS 500
@@ -14,7 +21,8 @@
 /* Ready slabs that are looked at to find the fullest. */
 #define READY_TRIES 4u
 
-/* Slots up to this size are cheap enough to have many of them in use by turns. */
+/* Lists are made so long; slots up to this size are cheap enough to use many of them by turns. */
+#define LENGTHEN_SLOTS 32u
 #define LENGTHEN_SLOT_MAX 1024u
 
 /* What all heaps share. Initialised data, for the same reason as `process` in thread.c. */
@@ -22,13 +30,15 @@ static struct {
     _Atomic(struct heap *) all; /* every heap ever made; they are never freed */
     _Atomic uint64_t tick_ms;   /* when time last passed for the arenas */
     _Atomic uint32_t sweep;     /* counts up */
+    _Atomic bool dirty_pending; /* much free memory was resident at the last tick */
 } heaps = {.sweep = 1};
 
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
-    heap->countdown = TICK_COUNTDOWN;
-    for (unsigned class = 0; class < CLASSES; class++) {
+    heap->countdown = COUNTDOWN_LONG;
+    heap->list_max = HEAP_LIST_MAX;
+    for (unsigned class = 0; class < CLASSES; class ++) {
         list_init(&heap->bins[class].ready);
         list_init(&heap->bins[class].waiting);
     }
@@ -41,12 +51,59 @@ static struct extent *slab_at(struct link *link)
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
 
+/* Cuts the list behind its first `count` slots; what follows stays in the slab. */
+static NOINLINE void heap_take_part(struct extent *extent, uint32_t count)
+{
+    struct slot *last = extent->slab.local;
+    for (uint32_t i = 1; i < count; i++) {
+        last = last->next;
+    }
+    extent->slab.local = last->next;
+    extent->slab.left += count;
+    last->next = NULL;
+}
+
+static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    struct slot *slot = slab->local;
+    if (unlikely(heap->is_slow)) {
+        slab->local = slot->next;
+        slab->left++;
+        return slot;
+    }
+    if (slab->carved - slab->left > heap->list_max) {
+        heap_take_part(extent, heap->list_max);
+    } else {
+        slab->local = NULL;
+        slab->left = slab->carved;
+    }
+    heap->free[slab->class] = slot->next;
+    return slot;
+}
+
 static void heap_uncount_empty(struct heap *heap, struct extent *extent)
 {
     if (extent->slab.counted_empty) {
         extent->slab.counted_empty = false;
         heap->empty_bytes -= extent_size(extent);
     }
+}
+
+/* Takes a slab out of the list that it is in. */
+static void heap_unlist(struct heap *heap, struct extent *extent)
+{
+    list_remove(&extent->link);
+    heap->bins[extent->slab.class].ready_count -= extent->slab.place == SLAB_READY;
+    extent->slab.place = SLAB_NONE;
+    heap_uncount_empty(heap, extent);
+}
+
+static void bin_push_ready(struct bin *bin, struct extent *extent)
+{
+    extent->slab.place = SLAB_READY;
+    list_push_back(&bin->ready, &extent->link);
+    bin->ready_count++;
 }
 
 /* Takes the fullest of the first ready slabs; NULL if there is none. */
@@ -62,16 +119,52 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
         }
     }
     if (fullest != NULL) {
-        list_remove(&fullest->link);
-        heap_uncount_empty(heap, fullest);
+        heap_unlist(heap, fullest);
     }
     return fullest;
 }
 
+/* Brings the hit path's list of a class back to the slab that it came from. */
+static void heap_return_list(struct heap *heap, unsigned class)
+{
+    struct slot *list = heap->free[class];
+    if (list == NULL) {
+        return;
+    }
+    struct slab *slab = &heap->bins[class].current->slab;
+    uint32_t count = 1;
+    struct slot *tail = list;
+    while (tail->next != NULL) {
+        tail = tail->next;
+        count++;
+    }
+    tail->next = slab->local;
+    slab->local = list;
+    slab->left -= count;
+    heap->free[class] = NULL;
+}
+
+static void heap_return_lists(struct heap *heap)
+{
+    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
+        heap_return_list(heap, (unsigned)__builtin_ctzl(left));
+    }
+}
+
+/* Memory went back to an arena, and the program may rest now. */
+static void heap_note_release(struct heap *heap)
+{
+    if (heap->list_max != HEAP_LIST_SHORT) {
+        heap->list_max = HEAP_LIST_SHORT;
+        heap->countdown = 1;
+        heap_return_lists(heap);
+    }
+}
+
 static void heap_release_slab(struct heap *heap, struct extent *extent)
 {
-    heap->released_bytes += extent_size(extent);
     slab_destroy(extent);
+    heap_note_release(heap);
 }
 
 /* Keeps or gives back a slab that no slot of is used; it is in no list. */
@@ -84,9 +177,10 @@ static void heap_keep_or_release(struct heap *heap, struct extent *extent)
     }
     heap->empty_bytes += extent_size(extent);
     slab->counted_empty = true;
-    slab->place = SLAB_READY;
-    list_push_back(&heap->bins[slab->class].ready, &extent->link);
+    bin_push_ready(&heap->bins[slab->class], extent);
 }
+
+static void heap_abandon_slab(struct heap *heap, struct extent *extent);
 
 /* Puts a slab that the heap owns, and that is in no list, where it belongs. */
 static void heap_place(struct heap *heap, struct extent *extent)
@@ -101,9 +195,11 @@ static void heap_place(struct heap *heap, struct extent *extent)
     slab->bias = 0;
     if (used == 0) {
         heap_keep_or_release(heap, extent);
+    } else if (available >= wanted && bin->ready_count >= READY_MAX) {
+        slab->place = SLAB_NONE;
+        heap_abandon_slab(heap, extent);
     } else if (available >= wanted) {
-        slab->place = SLAB_READY;
-        list_push_back(&bin->ready, &extent->link);
+        bin_push_ready(bin, extent);
     } else {
         slab->place = SLAB_WAITING;
         slab->left = wanted - available < used ? wanted - available : used;
@@ -139,8 +235,7 @@ static void heap_look_at_oldest(struct heap *heap, struct link *list)
 {
     if (!list_is_empty(list)) {
         struct extent *extent = slab_at(list->next);
-        list_remove(&extent->link);
-        heap_uncount_empty(heap, extent);
+        heap_unlist(heap, extent);
         slab_absorb_remote(extent);
         heap_place(heap, extent);
     }
@@ -177,7 +272,7 @@ static void heap_look_at_waiting(struct heap *heap, struct bin *bin)
 {
     for (unsigned tries = 0; tries < READY_TRIES && !list_is_empty(&bin->waiting); tries++) {
         struct extent *extent = slab_at(bin->waiting.next);
-        list_remove(&extent->link);
+        heap_unlist(heap, extent);
         slab_absorb_remote(extent);
         heap_place(heap, extent);
     }
@@ -202,6 +297,8 @@ static struct extent *heap_take_shared(struct heap *heap, unsigned class)
     return NULL;
 }
 
+static void heap_release_empty(struct heap *heap);
+
 /* Frees what can be freed when the kernel gives no more memory. */
 static void heap_reclaim(struct heap *heap)
 {
@@ -211,24 +308,40 @@ static void heap_reclaim(struct heap *heap)
     }
     for (unsigned i = 0; i < arena_count(); i++) {
         arena_purge(arena_at(i), 0);
+        arena_unmap_free_regions(arena_at(i));
     }
+}
+
+/* Pages for a slab: those of the heap's own empty slabs come before memory that is not resident. */
+static struct extent *heap_alloc_pages(struct heap *heap, size_t pages)
+{
+    struct extent *extent = NULL;
+    if (heap->empty_bytes != 0) {
+        extent = arena_alloc_dirty(heap->arena, pages, os_page_size);
+        if (extent == NULL) {
+            heap_release_empty(heap);
+        }
+    }
+    return extent != NULL ? extent : arena_alloc(heap->arena, pages, os_page_size);
 }
 
 static struct extent *heap_make_slab(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
-    size_t pages = class_slab_pages(class, bin->made);
-    struct extent *extent = slab_create(heap->arena, class, pages, heap);
+    struct extent *extent = heap_alloc_pages(heap, class_slab_pages(class, bin->made));
     if (extent == NULL) {
         heap_reclaim(heap);
-        pages = class_slab_pages(class, 0);
+        size_t pages = class_slab_pages(class, 0);
         unsigned count = arena_count();
         for (unsigned i = 0; i < count && extent == NULL; i++) {
             struct arena *arena = arena_at((heap->arena->index + i) % count);
-            extent = slab_create(arena, class, pages, heap);
+            extent = arena_alloc(arena, pages, os_page_size);
         }
     }
-    bin->made += bin->made < 16;
+    if (extent != NULL) {
+        slab_create(extent, class, heap);
+        bin->made += bin->made < 16;
+    }
     return extent;
 }
 
@@ -248,20 +361,23 @@ static struct extent *heap_next_slab(struct heap *heap, unsigned class)
     return extent != NULL ? extent : heap_make_slab(heap, class);
 }
 
-/* A program that allocates one block and frees it, over and over, would go on with a list of one
- * slot and come here at each call. Once in a while such a list gets more slots. */
+/* A program that allocates a block and frees it, over and over, would go on with the few slots that
+ * it began with and come here at every few calls. Once in a while such a list gets more slots. */
 static void heap_lengthen_local(struct heap *heap, struct extent *extent)
 {
     struct slab *slab = &extent->slab;
-    if (slab->local->next == NULL && slab->carved < slab->capacity && !heap->is_slow &&
-        slab->slot_size <= LENGTHEN_SLOT_MAX) {
-        struct slot *more = slab_carve(extent, false);
-        /* They were carved as handed out; in the local list they are free. */
-        for (struct slot *slot = more; slot != NULL; slot = slot->next) {
-            slab->left--;
-        }
-        slab->local->next = more;
+    if (slab->carved - slab->left >= LENGTHEN_SLOTS || slab->carved == slab->capacity ||
+        slab->slot_size > LENGTHEN_SLOT_MAX || heap->is_slow) {
+        return;
     }
+    uint32_t carved_before = slab->carved;
+    struct slot *more = slab_carve(extent, heap->list_max);
+    slab->left -= slab->carved - carved_before; /* not handed out, but free */
+    struct slot *last = slab->local;
+    while (last->next != NULL) {
+        last = last->next;
+    }
+    last->next = more;
 }
 
 static struct slot *heap_refill(struct heap *heap, unsigned class)
@@ -286,7 +402,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class)
         uint32_t count;
         struct slot *list = slab_collect_remote(extent, &count);
         if (list == NULL && extent->slab.carved < extent->slab.capacity) {
-            list = slab_carve(extent, heap->is_slow);
+            list = slab_carve(extent, heap->is_slow ? 1 : heap->list_max);
         }
         if (list != NULL) {
             heap->free[class] = list->next;
@@ -298,49 +414,15 @@ static struct slot *heap_refill(struct heap *heap, unsigned class)
 
 /* --- The slow side of free -------------------------------------------------------------------- */
 
-/* Brings the hit path's list of a class back to the slab that it came from. */
-static void heap_return_list(struct heap *heap, unsigned class)
-{
-    struct slot *list = heap->free[class];
-    if (list == NULL) {
-        return;
-    }
-    struct slab *slab = &heap->bins[class].current->slab;
-    uint32_t count = 1;
-    struct slot *tail = list;
-    while (tail->next != NULL) {
-        tail = tail->next;
-        count++;
-    }
-    tail->next = slab->local;
-    slab->local = list;
-    slab->left -= count;
-    heap->free[class] = NULL;
-}
-
-static void heap_return_lists(struct heap *heap)
-{
-    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
-        heap_return_list(heap, (unsigned)__builtin_ctzl(left));
-    }
-}
-
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
 {
     if (extent->slab.place == SLAB_CURRENT) {
         return; /* empty, but the next malloc will want it */
     }
     check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
-    list_remove(&extent->link);
+    heap_unlist(heap, extent);
     heap_place(heap, extent);
-    if (heap->released_bytes >= HEAP_CUT_BYTES) {
-        heap->released_bytes = 0;
-        heap->countdown = 1;
-        heap_return_lists(heap);
-    }
 }
-
-static void heap_abandon_slab(struct heap *heap, struct extent *extent);
 
 static void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
 {
@@ -378,7 +460,8 @@ static void heap_free_remote(struct heap *heap, struct extent *extent, struct sl
         outbox->head = slot;
         outbox->count++;
     }
-    if (outbox->count >= OUTBOX_BATCH) {
+    if (outbox->count >= OUTBOX_BATCH ||
+        (size_t)outbox->count * extent->slab.slot_size >= OUTBOX_BYTES) {
         heap_flush_outbox(heap, outbox);
     }
     if (unlikely(--heap->countdown == 0)) {
@@ -496,6 +579,7 @@ static void heap_free_large(struct heap *heap, struct extent *extent)
         }
     }
     arena_free(arena_of(extent), extent);
+    heap_note_release(heap);
 }
 
 /* --- Time ------------------------------------------------------------------------------------- */
@@ -508,9 +592,8 @@ static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
         struct extent *extent = slab_at(at);
         slab_absorb_remote(extent);
         if (slab_used(extent) == 0) {
-            list_remove(&extent->link);
-            heap_uncount_empty(heap, extent);
-            slab_destroy(extent);
+            heap_unlist(heap, extent);
+            heap_release_slab(heap, extent);
         }
     }
 }
@@ -523,7 +606,7 @@ static void bin_look_at_all_waiting(struct heap *heap, struct bin *bin)
         next = at->next;
         struct extent *extent = slab_at(at);
         if (atomic_get(&extent->remote) != 0) {
-            list_remove(&extent->link);
+            heap_unlist(heap, extent);
             slab_absorb_remote(extent);
             heap_place(heap, extent);
         }
@@ -542,7 +625,7 @@ static void heap_release_empty(struct heap *heap)
             heap_return_list(heap, class);
             slab_absorb_remote(bin->current);
             if (slab_used(bin->current) == 0) {
-                slab_destroy(bin->current);
+                heap_release_slab(heap, bin->current);
                 bin->current = NULL;
             }
         }
@@ -559,9 +642,11 @@ static void global_tick(uint64_t now_ms)
     if (now_ms < last + 10 || !atomic_replace(&heaps.tick_ms, &last, now_ms)) {
         return;
     }
+    size_t dirty = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
-        arena_tick(arena_at(i), now_ms);
+        dirty += arena_tick(arena_at(i), now_ms);
     }
+    atomic_set(&heaps.dirty_pending, dirty << os_page_shift > DIRTY_PENDING);
 }
 
 /* Hands all but a few ready slabs to whoever needs them: the thread may sleep from now on. */
@@ -576,8 +661,7 @@ static void heap_share_surplus(struct heap *heap)
         while (at != &bin->ready) {
             struct extent *extent = slab_at(at);
             at = at->next;
-            list_remove(&extent->link);
-            heap_uncount_empty(heap, extent);
+            heap_unlist(heap, extent);
             heap_abandon_slab(heap, extent);
         }
     }
@@ -596,6 +680,14 @@ static void heap_sweep(struct heap *heap, uint64_t now_ms)
     atomic_set(&heaps.sweep, sweep + 1);
 }
 
+/* How long the lists are, and how soon the clock is read again. */
+static void heap_set_pace(struct heap *heap)
+{
+    bool is_pending = atomic_get(&heaps.dirty_pending);
+    heap->list_max = is_pending ? HEAP_LIST_SHORT : HEAP_LIST_MAX;
+    heap->countdown = heap->is_slow ? 1 : is_pending ? COUNTDOWN_SHORT : COUNTDOWN_LONG;
+}
+
 static void heap_tick(struct heap *heap)
 {
     uint64_t now_ms = os_now_ms();
@@ -603,19 +695,20 @@ static void heap_tick(struct heap *heap)
     heap->tick_ms = now_ms;
     if (elapsed >= TICK_SLOW_MS) {
         heap->is_slow = true;
-    } else if (elapsed < TICK_BUSY_MS) {
-        heap->is_slow = false;
+        heap->busy_calls = 0;
+        heap_return_lists(heap);
+    } else if (heap->is_slow && elapsed < TICK_BUSY_MS) {
+        heap->is_slow = ++heap->busy_calls < TICK_BUSY_CALLS;
     }
-    heap->countdown = heap->is_slow ? 1 : TICK_COUNTDOWN;
-    if (elapsed == 0) {
-        return;
+    if (elapsed != 0) {
+        long decay_ms = option(OPTION_dirty_decay_ms);
+        uint64_t sweep_ms = decay_ms < 0 ? SWEEP_MS : size_min(SWEEP_MS, (size_t)decay_ms / 4 + 1);
+        if (now_ms - heap->sweep_ms >= sweep_ms) {
+            heap_sweep(heap, now_ms);
+        }
+        global_tick(now_ms);
     }
-    long decay_ms = option(OPTION_dirty_decay_ms);
-    uint64_t sweep_ms = decay_ms < 0 ? UINT64_MAX : size_min(SWEEP_MS, (size_t)decay_ms / 4 + 1);
-    if (now_ms - heap->sweep_ms >= sweep_ms) {
-        heap_sweep(heap, now_ms);
-    }
-    global_tick(now_ms);
+    heap_set_pace(heap);
 }
 
 /* --- Start and end ---------------------------------------------------------------------------- */
@@ -668,8 +761,7 @@ static void heap_abandon(struct heap *heap)
         for (unsigned i = 0; i < array_count(lists); i++) {
             while (!list_is_empty(lists[i])) {
                 struct extent *extent = slab_at(lists[i]->next);
-                list_remove(&extent->link);
-                heap_uncount_empty(heap, extent);
+                heap_unlist(heap, extent);
                 heap_abandon_slab(heap, extent);
             }
         }
@@ -695,7 +787,7 @@ static bool heap_list_is_valid(struct heap *heap, struct link *list, enum slab_p
 
 static bool heap_check(struct heap *heap)
 {
-    for (unsigned class = 0; class < CLASSES; class++) {
+    for (unsigned class = 0; class < CLASSES; class ++) {
         struct bin *bin = &heap->bins[class];
         require(bin->current != NULL || heap->free[class] == NULL);
         if (bin->current != NULL) {

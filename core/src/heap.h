@@ -17,6 +17,7 @@
 
 /* Slots that another heap's slab gets in one atomic operation. */
 #define OUTBOX_BATCH 32u
+#define OUTBOX_BYTES (8 * KiB) /* or fewer slots, if they are large */
 #define OUTBOXES 8u
 
 /* Large blocks that a heap keeps for its next request of the same size. */
@@ -24,18 +25,24 @@
 #define CACHE_BLOCK_MAX (8 * MiB)
 #define CACHE_MAX (16 * MiB)
 
-/* Bytes of empty slabs that a heap keeps, so that a program that goes up and down by a few slabs
- * does not make and destroy them all the time. */
-#define HEAP_EMPTY_MAX (512 * KiB)
+/* Bytes of empty slabs that a heap keeps, so that a program that goes up and down does not make and
+ * destroy them all the time; they go before the heap takes memory that is not resident. */
+#define HEAP_EMPTY_MAX (2 * MiB)
 
-/* After so many bytes of slabs given back, the lists that malloc pops are cut, so that the next
- * call, whatever it is, comes to where decay runs. */
-#define HEAP_CUT_BYTES (1 * MiB)
+/* Slots that the hit path gets at a time. Where its list ends, decay runs: a program that falls
+ * asleep and calls now and then must come there soon, above all if it has just given memory back. */
+#define HEAP_LIST_MAX 256u
+#define HEAP_LIST_SHORT 8u
+
+/* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
+ * what it owns nobody else can use. */
+#define READY_MAX 64u
 
 struct bin {
     struct extent *current; /* allocated from; NULL at first */
     struct link ready;      /* slabs with free slots */
     struct link waiting;    /* slabs with too few of them yet */
+    uint32_t ready_count;   /* length of `ready` */
     uint32_t made;          /* slabs made so far: the next one is larger */
 };
 
@@ -58,19 +65,21 @@ static_assert(CLASSES <= 64, "a bit per class");
 struct heap {
     struct slot *free[CLASSES]; /* the hit path's lists */
     uint32_t countdown;         /* slow events until the clock is read */
-    bool is_slow;               /* the program calls rarely: every call reads the clock */
+    uint32_t list_max;          /* slots that are handed out at a time */
+    bool is_slow;               /* the program calls rarely: slots are handed out one by one, and
+                                   every call reads the clock */
     struct bin bins[CLASSES];
     struct outbox outboxes[OUTBOXES];
     struct cached_block cache[CACHE_BLOCKS];
     struct arena *arena;
-    uint64_t bins_used;    /* a bit per class whose bin may have slabs */
-    size_t cache_bytes;    /* about what `cache` holds */
-    size_t empty_bytes;    /* in slabs without used slots */
-    size_t released_bytes; /* in slabs given back since the lists were cut */
-    uint64_t tick_ms;      /* when the clock was read last */
-    uint64_t sweep_ms;     /* when empty slabs were given back last */
-    unsigned exit_rounds;  /* how often the end of the thread was put off */
-    struct heap *next;     /* const: all heaps ever made */
+    uint64_t bins_used;     /* a bit per class whose bin may have slabs */
+    size_t cache_bytes;     /* about what `cache` holds */
+    size_t empty_bytes;     /* in slabs without used slots */
+    uint64_t tick_ms;       /* when the clock was read last */
+    uint32_t busy_calls;    /* calls close together since the last rest */
+    uint64_t sweep_ms;      /* when empty slabs were given back last */
+    unsigned exit_rounds;   /* how often the end of the thread was put off */
+    struct heap *next;      /* const: all heaps ever made */
     struct heap *next_idle; /* lock: heaps */
 };
 
@@ -79,25 +88,19 @@ static void heap_init(struct heap *heap, struct arena *arena);
 /* A slot of a class when the heap's list of it is empty; NULL if out of memory. */
 static struct slot *heap_refill(struct heap *heap, unsigned class);
 
-/* The same if the current slab has local slots, which is the common case: hands them all to the hit
- * path's list, or, in a program that calls rarely, one. */
-ALWAYS_INLINE struct slot *heap_take_local(struct heap *heap, struct extent *extent)
-{
-    struct slab *slab = &extent->slab;
-    struct slot *slot = slab->local;
-    if (unlikely(heap->is_slow)) {
-        slab->local = slot->next;
-        slab->left++;
-        return slot;
-    }
-    slab->local = NULL;
-    slab->left = slab->carved;
-    heap->free[slab->class] = slot->next;
-    return slot;
-}
+/* The same if the current slab has local slots, which is the common case. */
+static struct slot *heap_take_local(struct heap *heap, struct extent *extent);
 
 /* The countdown of a slab that the heap owns has ended. */
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent);
+
+/* Whether a heap takes over a slab that it frees into. One that does not allocate such slots does
+ * not, nor one that has plenty: memory must not gather where nobody needs it. */
+ALWAYS_INLINE bool heap_wants_slab(struct heap *heap, unsigned class)
+{
+    struct bin *bin = &heap->bins[class];
+    return bin->current != NULL && bin->ready_count < READY_MAX;
+}
 
 /* Puts a slab that the heap has just become the owner of where it belongs. */
 static void heap_adopt(struct heap *heap, struct extent *extent);

@@ -12,7 +12,7 @@ static THREAD_LOCAL uint32_t locks_held;
 static void lock_note_taken(struct lock *lock)
 {
 #if MW_CHECK_LEVEL >= 3
-    bool may_repeat = lock->rank == LOCK_ARENA || lock->rank == LOCK_POOL;
+    bool may_repeat = lock->rank >= LOCK_POOL && lock->rank <= LOCK_ARENA;
     uint32_t not_above = lock->rank + may_repeat;
     require((locks_held >> not_above) == 0);
     locks_held |= (uint32_t)1 << lock->rank;
@@ -30,6 +30,25 @@ static void lock_note_released(struct lock *lock)
 #endif
 }
 
+/* The thread that holds all locks for a fork. */
+static _Atomic(void *) gate_owner;
+
+static void lock_gate_close(void)
+{
+    atomic_set(&gate_owner, os_thread_id());
+}
+
+static void lock_gate_open(void)
+{
+    atomic_set(&gate_owner, NULL);
+}
+
+ALWAYS_INLINE bool lock_gate_is_mine(void)
+{
+    void *owner = atomic_get(&gate_owner);
+    return unlikely(owner != NULL) && owner == os_thread_id();
+}
+
 static void lock_init(struct lock *lock, enum lock_rank rank)
 {
     atomic_set(&lock->state, 0);
@@ -38,6 +57,9 @@ static void lock_init(struct lock *lock, enum lock_rank rank)
 
 static bool lock_try_take(struct lock *lock)
 {
+    if (lock_gate_is_mine()) {
+        return true;
+    }
     uint32_t expected = 0;
     if (!atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
                                                  memory_order_relaxed)) {
@@ -65,6 +87,9 @@ static NOINLINE void lock_wait(struct lock *lock)
 
 static void lock_take(struct lock *lock)
 {
+    if (lock_gate_is_mine()) {
+        return;
+    }
     uint32_t expected = 0;
     if (unlikely(!atomic_compare_exchange_strong_explicit(
             &lock->state, &expected, 1, memory_order_acquire, memory_order_relaxed))) {
@@ -75,6 +100,9 @@ static void lock_take(struct lock *lock)
 
 static void lock_release(struct lock *lock)
 {
+    if (lock_gate_is_mine()) {
+        return;
+    }
     lock_note_released(lock);
     uint32_t was = atomic_exchange_explicit(&lock->state, 0, memory_order_release);
     check(was != 0);

@@ -17,6 +17,7 @@ enum lock_rank {
     LOCK_HEAPS,   /* the list of heaps */
     LOCK_SHARED,  /* the heap of threads that have none of their own */
     LOCK_POOL,    /* the shared slabs of an arena; fork takes several, by index */
+    LOCK_PURGE,   /* the purge of an arena; fork takes several, by index */
     LOCK_ARENA,   /* one arena; fork takes several, by index */
     LOCK_META,    /* metadata pages */
     LOCK_RANKS
@@ -27,12 +28,20 @@ struct lock {
     uint32_t rank;
 };
 
-#define LOCK_INITIALIZER(lock_rank) {0, lock_rank}
+#define LOCK_INITIALIZER(lock_rank) \
+    {                               \
+        0, lock_rank                \
+    }
 
 static void lock_init(struct lock *lock, enum lock_rank rank);
 static void lock_take(struct lock *lock);
 static bool lock_try_take(struct lock *lock);
 static void lock_release(struct lock *lock);
+
+/* Between these two the calling thread holds every lock there is, and taking one again has no
+ * effect for it: what other handlers of fork allocate meanwhile must not deadlock. */
+static void lock_gate_close(void);
+static void lock_gate_open(void);
 
 /* In the child of a fork, for a lock that the parent's forking thread held: the waiters that it
  * may name do not exist here. */

@@ -17,7 +17,8 @@ struct option_info {
 
 static const struct option_info option_infos[OPTION_COUNT] = {
 #define BOOL(name, value, help) {#name, KIND_BOOL, 0, 1, "false|true"},
-#define NUMBER(name, value, minimum, maximum, unit, help) {#name, KIND_NUMBER, minimum, maximum, unit},
+#define NUMBER(name, value, minimum, maximum, unit, help) \
+    {#name, KIND_NUMBER, minimum, maximum, unit},
 #define CHOICE(name, value, words, help) {#name, KIND_CHOICE, 0, 9, words},
 #include "options.def"
 #undef BOOL

@@ -82,7 +82,9 @@ ALWAYS_INLINE uintptr_t pagemap_distance(struct extent *extent)
 
 static void pagemap_set(uintptr_t address, struct extent *extent)
 {
-    atomic_set(pagemap_word(address), pagemap_distance(extent));
+    /* pairs with nothing on the hit path, where the program's own hand-over orders it, but with
+     * neighbours of another arena that look at the descriptor */
+    atomic_set_release(pagemap_word(address), pagemap_distance(extent));
 }
 
 static void pagemap_set_range(uintptr_t start, size_t size, struct extent *extent)

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <limits.h>
 
-/* Reads the counters of a slab that another thread may be using: at worst the number is a moment
- * old, which is all that a report promises. */
+/* These two read the counters of slabs that other threads may be using: at worst a number is a
+ * moment old, which is all that a report promises. */
 __attribute__((no_sanitize("thread"))) static void usage_add_slab(struct usage *usage,
                                                                   struct extent *extent)
 {
@@ -20,7 +20,8 @@ __attribute__((no_sanitize("thread"))) static void usage_add_slab(struct usage *
     usage->free_slots += slab->capacity - used;
 }
 
-static void usage_add_extent(struct usage *usage, struct extent *extent)
+__attribute__((no_sanitize("thread"))) static void usage_add_extent(struct usage *usage,
+                                                                    struct extent *extent)
 {
     enum extent_state state = extent_state(extent);
     if (state == EXTENT_CACHED) {

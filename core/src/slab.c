@@ -6,6 +6,9 @@
 /* Shared slabs that are tried before a new one is made. */
 #define SHARED_TRIES 8u
 
+/* Slots of a new slab that are carved in one go. */
+#define CARVED_AT_FIRST 8u
+
 struct slab_pool {
     struct lock lock;
     _Atomic uint32_t count[CLASSES];
@@ -14,13 +17,8 @@ struct slab_pool {
 
 static struct slab_pool slab_pools[ARENAS_MAX];
 
-static struct extent *slab_create(struct arena *arena, unsigned class, size_t pages,
-                                  struct heap *owner)
+static void slab_create(struct extent *extent, unsigned class, struct heap *owner)
 {
-    struct extent *extent = arena_alloc(arena, pages, os_page_size);
-    if (extent == NULL) {
-        return NULL;
-    }
     uint32_t slot_size = class_size(class);
     struct slab *slab = &extent->slab;
     slab->local = NULL;
@@ -30,14 +28,13 @@ static struct extent *slab_create(struct arena *arena, unsigned class, size_t pa
     slab->capacity = (uint32_t)size_min(extent_size(extent) / slot_size, SLAB_SLOTS_MAX);
     slab->slot_size = slot_size;
     slab->reciprocal = UINT64_MAX / slot_size + 1;
-    slab->class = (uint8_t)class;
+    slab->class = (uint8_t) class;
     slab->place = SLAB_NONE;
     slab->counted_empty = false;
     atomic_set(&extent->remote, 0);
     harden_slab_created(extent);
     atomic_set(&slab->owner, owner);
     pagemap_set_range(extent->start, extent_size(extent), extent);
-    return extent;
 }
 
 static void slab_destroy(struct extent *extent)
@@ -52,12 +49,14 @@ static void slab_destroy(struct extent *extent)
     arena_free(arena_of(extent), extent);
 }
 
-static struct slot *slab_carve(struct extent *extent, bool only_one)
+static struct slot *slab_carve(struct extent *extent, uint32_t most)
 {
     struct slab *slab = &extent->slab;
     check(slab->carved < slab->capacity);
-    size_t count = only_one ? 1 : size_max(os_page_size / slab->slot_size, 1);
-    count = size_min(count, slab->capacity - slab->carved);
+    /* A few at first: a thread that wants one slot should not pay for a page of them. */
+    size_t page = size_max(os_page_size / slab->slot_size, 1);
+    size_t count = size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
+    count = size_min(size_min(count, most), slab->capacity - slab->carved);
 
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
     char *last = first + (count - 1) * slab->slot_size;
@@ -165,7 +164,7 @@ static void slab_pools_init(unsigned index)
 {
     struct slab_pool *pool = &slab_pools[index];
     lock_init(&pool->lock, LOCK_POOL);
-    for (unsigned class = 0; class < CLASSES; class++) {
+    for (unsigned class = 0; class < CLASSES; class ++) {
         list_init(&pool->slabs[class]);
     }
 }

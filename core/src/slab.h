@@ -21,16 +21,15 @@
 #include "arena.h"
 #include "sizeclass.h"
 
-/* Makes a slab that `owner` owns; its place is NONE. NULL if out of memory. */
-static struct extent *slab_create(struct arena *arena, unsigned class, size_t pages,
-                                  struct heap *owner);
+/* Makes an active extent a slab that `owner` owns; its place is NONE. */
+static void slab_create(struct extent *extent, unsigned class, struct heap *owner);
 
 /* Gives a slab without used slots back to its arena. The caller owns it, and it is in no list. */
 static void slab_destroy(struct extent *extent);
 
-/* Cuts the next slots, about a page of them, into a list. The slab is not yet fully carved. Slots
- * are made late so that memory that nobody asked for stays untouched. */
-static struct slot *slab_carve(struct extent *extent, bool only_one);
+/* Cuts the next slots, up to a page of them and at most `most`, into a list. The slab is not yet
+ * fully carved. Slots are made late so that memory that nobody asked for stays untouched. */
+static struct slot *slab_carve(struct extent *extent, uint32_t most);
 
 /* Slots that are with the program, with the heap's list, or freed elsewhere and not collected. */
 ALWAYS_INLINE uint32_t slab_used(struct extent *extent)

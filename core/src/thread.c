@@ -6,13 +6,19 @@
 /* In heap_own: the thread has handed its slabs on. */
 #define HEAP_ENDED ((struct heap *)1)
 
+/* In heap_own, as even numbers: frees of a thread that has not allocated. Such a thread gets a heap
+ * of its own after some of them; the few that the libc makes when a thread is as good as dead must
+ * not, for nobody would take that heap back. */
+#define HEAP_FREES(count) ((struct heap *)(2 * (uintptr_t)(count)))
+#define FREES_WITHOUT_HEAP 16u
+
 /* How often the end of a thread is put off, so that destructors that run after ours still find its
- * heap. POSIX promises four rounds. */
-#define EXIT_ROUNDS 2u
+ * heap. POSIX promises four rounds; each costs a walk over all keys. */
+#define EXIT_ROUNDS 1u
 
 /* Initialised data, so that the start writes to a page that the loader has written to already. */
 static struct {
-    struct lock lock;        /* start and options */
+    struct lock lock; /* start and options */
     struct lock heaps_lock;
     struct lock shared_lock; /* of heap_shared */
     unsigned arenas_wanted;  /* lock: heaps; 0: not known yet */
@@ -30,6 +36,7 @@ static struct {
 
 static struct heap heap_shared; /* lock: shared */
 
+static void thread_ended(void *argument);
 static void purge_thread_want(void);
 static void fork_before(void);
 static void fork_in_parent(void);
@@ -60,6 +67,7 @@ static NOINLINE void process_init_slow(void)
     }
     lock_release(&process.lock);
     if (is_first) {
+        libc_watch_threads(thread_ended);
         libc_watch_fork(fork_before, fork_in_parent, fork_in_child);
     }
 }
@@ -82,9 +90,11 @@ static struct arena *arena_choose_locked(void)
     if (process.arenas_wanted == 0) {
         long wanted = option(OPTION_arenas);
         process.arenas_wanted = wanted > 0 ? (unsigned)wanted : os_cpu_count();
-        process.arenas_wanted = process.arenas_wanted < ARENAS_MAX ? process.arenas_wanted : ARENAS_MAX;
+        process.arenas_wanted =
+            process.arenas_wanted < ARENAS_MAX ? process.arenas_wanted : ARENAS_MAX;
     }
-    return arena_get_locked(process.arenas_wanted > 1 ? os_cpu_current() % process.arenas_wanted : 0);
+    return arena_get_locked(process.arenas_wanted > 1 ? os_cpu_current() % process.arenas_wanted
+                                                      : 0);
 }
 
 static bool thread_limit_arenas(unsigned limit)
@@ -122,7 +132,7 @@ static void thread_ended(void *argument)
     if (heap_own != heap) {
         return;
     }
-    if (heap->exit_rounds++ < EXIT_ROUNDS && libc_watch_thread(thread_ended, heap)) {
+    if (heap->exit_rounds++ < EXIT_ROUNDS && libc_watch_this_thread(heap)) {
         return;
     }
     heap_self = &heap_none;
@@ -145,7 +155,7 @@ static NOINLINE struct heap *thread_attach(void)
     heap_own = heap;
     heap_self = atomic_get(&process.stay_slow) ? &heap_none : heap;
     /* May allocate, hence last. Without it the slabs of this thread are lost when it ends. */
-    libc_watch_thread(thread_ended, heap);
+    libc_watch_this_thread(heap);
     purge_thread_want();
     return heap;
 }
@@ -165,10 +175,21 @@ static NOINLINE struct heap *thread_enter_shared(void)
 static struct heap *thread_enter(void)
 {
     struct heap *heap = heap_own;
-    if (unlikely(heap == NULL)) {
-        heap = thread_attach();
+    if (likely(heap > HEAP_FREES(FREES_WITHOUT_HEAP))) {
+        return heap;
     }
-    return likely(heap != NULL && heap != HEAP_ENDED) ? heap : thread_enter_shared();
+    heap = heap != HEAP_ENDED ? thread_attach() : NULL;
+    return heap != NULL ? heap : thread_enter_shared();
+}
+
+static struct heap *thread_enter_to_free(void)
+{
+    struct heap *heap = heap_own;
+    if (unlikely(heap < HEAP_FREES(FREES_WITHOUT_HEAP)) && heap != HEAP_ENDED) {
+        heap_own = HEAP_FREES((uintptr_t)heap / 2 + 1);
+        return thread_enter_shared();
+    }
+    return thread_enter();
 }
 
 static void thread_leave(struct heap *heap)
@@ -176,6 +197,7 @@ static void thread_leave(struct heap *heap)
     if (heap == &heap_shared) {
         /* Perhaps nobody comes here again. */
         heap_flush_outboxes(heap);
+        heap_flush_cache(heap);
         lock_release(&process.shared_lock);
     }
 }
@@ -205,6 +227,7 @@ static void *purge_thread_run(void *argument)
         for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
             heap_rob_cache(at, sweep, false);
         }
+        atomic_add(&heaps.sweep, 1);
         global_tick(os_now_ms());
     }
     return NULL;
@@ -251,17 +274,25 @@ static void fork_before(void)
         slab_pools_lock(i);
     }
     for (unsigned i = 0; i < arena_count(); i++) {
+        lock_take(&arena_at(i)->purge_lock);
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->lock);
     }
     lock_take(&meta.lock);
+    lock_gate_close();
 }
 
 static void fork_release(bool in_child)
 {
     void (*release)(struct lock *) = in_child ? lock_release_in_child : lock_release;
+    lock_gate_open();
     release(&meta.lock);
     for (unsigned i = arena_count(); i-- > 0;) {
         release(&arena_at(i)->lock);
+    }
+    for (unsigned i = arena_count(); i-- > 0;) {
+        release(&arena_at(i)->purge_lock);
     }
     for (unsigned i = arena_count(); i-- > 0;) {
         slab_pools_unlock(i, in_child);

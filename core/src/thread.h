@@ -21,6 +21,7 @@ static THREAD_LOCAL struct heap *heap_own;
 
 /* The calling thread's heap, or the shared one, locked. Never NULL. */
 static struct heap *thread_enter(void);
+static struct heap *thread_enter_to_free(void);
 static void thread_leave(struct heap *heap);
 
 /* Whether calls are sent through the slow path, to be filled there. */

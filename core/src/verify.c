@@ -15,8 +15,7 @@ bool mw_heap_is_valid(void)
     }
     struct usage usage = usage_now(); /* requires that extents tile their regions */
     require(usage.slab_used_bytes <= usage.slab_bytes);
-    require(usage.slab_bytes + usage.large_bytes + usage.retained_bytes <=
-            usage.region_bytes);
+    require(usage.slab_bytes + usage.large_bytes + usage.retained_bytes <= usage.region_bytes);
     struct heap *heap = thread_enter();
     require(heap_check(heap));
     thread_leave(heap);

@@ -19,7 +19,7 @@ MAY_BE_MISSING int pthread_create(pthread_t *restrict thread, const pthread_attr
 MAY_BE_MISSING int pthread_detach(pthread_t thread);
 
 /* glibc's pthread_atfork is a static function that calls the first; musl has only the second. */
-#if IS_SHARED_OBJECT
+#if MW_SHARED_OBJECT
 __attribute__((weak)) int __register_atfork(void (*before)(void), void (*in_parent)(void),
                                             void (*in_child)(void), void *dso_handle);
 #endif
@@ -53,22 +53,25 @@ static const char *libc_getenv(const char *name, char *buffer, size_t size)
     return NULL;
 }
 
-static bool libc_watch_thread(void (*at_exit)(void *), void *argument)
+static pthread_key_t thread_key;
+static _Atomic bool have_thread_key;
+
+static void libc_watch_threads(void (*at_exit)(void *))
 {
-    static pthread_key_t key;
-    static bool have_key; /* the first call comes from process_init, before there are threads */
-    if (!is_present(pthread_key_create) || !is_present(pthread_setspecific)) {
-        return false;
+    if (is_present(pthread_key_create) && is_present(pthread_setspecific)) {
+        atomic_set_release(&have_thread_key, pthread_key_create(&thread_key, at_exit) == 0);
     }
-    if (!have_key) {
-        have_key = pthread_key_create(&key, at_exit) == 0;
-    }
-    return have_key && pthread_setspecific(key, argument) == 0;
+}
+
+static bool libc_watch_this_thread(void *argument)
+{
+    return atomic_get_acquire(&have_thread_key) && /* pairs with libc_watch_threads */
+           pthread_setspecific(thread_key, argument) == 0;
 }
 
 static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
 {
-#if IS_SHARED_OBJECT
+#if MW_SHARED_OBJECT
     if (__register_atfork != NULL) {
         /* A NULL handle: never unregistered, as this library is never unloaded. */
         __register_atfork(before, in_parent, in_child, NULL);

@@ -132,8 +132,8 @@ static bool os_purge_lazy(void *start, size_t size)
 
 static void *os_remap(void *start, size_t old_size, size_t new_size)
 {
-    long address = system_call(SYS_mremap, (long)start, (long)old_size, (long)new_size,
-                               MREMAP_MAYMOVE, 0, 0);
+    long address =
+        system_call(SYS_mremap, (long)start, (long)old_size, (long)new_size, MREMAP_MAYMOVE, 0, 0);
     return is_error(address) ? NULL : (void *)address;
 }
 
@@ -197,7 +197,8 @@ static long os_read_file(const char *path, char *buffer, size_t size)
     }
     size_t used = 0;
     while (used < size - 1) {
-        long got = system_call(SYS_read, fd, (long)(buffer + used), (long)(size - 1 - used), 0, 0, 0);
+        long got =
+            system_call(SYS_read, fd, (long)(buffer + used), (long)(size - 1 - used), 0, 0, 0);
         if (got == -EINTR) {
             continue;
         }
@@ -271,7 +272,7 @@ static unsigned cgroup_cpus(void)
 
 static unsigned os_cpu_count(void)
 {
-    uint64_t mask[16] = {0}; /* 1,024 CPUs, as in a libc's cpu_set_t */
+    uint64_t mask[128] = {0}; /* 8,192 CPUs, the most that Linux can be built for */
     long size = system_call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
     unsigned count = 0;
     for (size_t i = 0; !is_error(size) && i < array_count(mask); i++) {
@@ -284,6 +285,17 @@ static unsigned os_cpu_count(void)
         count = quota;
     }
     return count != 0 ? count : 1;
+}
+
+static void *os_thread_id(void)
+{
+    void *id;
+#if defined(__x86_64__)
+    __asm__("movq %%fs:0, %0" : "=r"(id));
+#else
+    __asm__("mrs %0, tpidr_el0" : "=r"(id));
+#endif
+    return id;
 }
 
 static unsigned os_cpu_current(void)

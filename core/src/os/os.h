@@ -24,6 +24,9 @@ static unsigned os_cpu_count(void);
 /* The CPU that the caller runs on now; a hint. */
 static unsigned os_cpu_current(void);
 
+/* Tells threads apart: the thread pointer. */
+static void *os_thread_id(void);
+
 /* --- Memory ---------------------------------------------------------------------------------- */
 
 /* New zero pages, readable and writable, at `hint` if that is free. */
@@ -72,8 +75,11 @@ static uint64_t os_set_signal_mask(uint64_t mask);
  * who started it. `buffer` may be used to hold it. */
 static const char *libc_getenv(const char *name, char *buffer, size_t size);
 
-/* Calls `at_exit` when the calling thread ends, however it ends. False if that is impossible. */
-static bool libc_watch_thread(void (*at_exit)(void *), void *argument);
+/* Once, before the next: what to call when a thread ends that asked for it. */
+static void libc_watch_threads(void (*at_exit)(void *));
+
+/* Calls `at_exit` with the argument when the calling thread ends. False if that is impossible. */
+static bool libc_watch_this_thread(void *argument);
 
 /* Calls the three functions around each fork() of this process. */
 static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
