@@ -74,7 +74,7 @@ if(MALLOW_CLANG)
   add_custom_target(model_fuzz ALL DEPENDS ${fuzzer})
   set(corpus ${CMAKE_CURRENT_BINARY_DIR}/corpus)
   file(MAKE_DIRECTORY ${corpus})
-  set(fuzz_options -max_len=6000 -rss_limit_mb=4096 -timeout=60 -print_final_stats=1)
+  set(fuzz_options -max_len=6000 -len_control=0 -rss_limit_mb=4096 -timeout=60 -print_final_stats=1)
   mallow_test(model-fuzz COMMAND ${fuzzer} ${corpus} ${fuzz_options} -max_total_time=10)
   add_custom_target(fuzz
     COMMAND ${fuzzer} ${corpus} ${fuzz_options} -max_total_time=${MALLOW_FUZZ_SECONDS}

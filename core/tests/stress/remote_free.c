@@ -95,7 +95,8 @@ static struct stress_block shares[THREADS][SHARE];
 static void *larson(void *argument)
 {
     struct stress_block *share = argument;
-    uint64_t random = stress_thread_random(seed, ((uintptr_t)share - (uintptr_t)shares) / sizeof shares[0]);
+    uint64_t random =
+        stress_thread_random(seed, ((uintptr_t)share - (uintptr_t)shares) / sizeof shares[0]);
     for (uint64_t step = 0; step < LARSON_STEPS; step++) {
         struct stress_block *block = &share[test_random(&random) % SHARE];
         stress_free(block);

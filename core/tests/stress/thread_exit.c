@@ -74,7 +74,11 @@ static void *short_life(void *argument)
 
 TEST(threads_come_and_go)
 {
-    enum { AT_ONCE = 4, SHORT_THREADS = 10000 / STRESS_DIVISOR, EARLY = SHORT_THREADS / 5 / AT_ONCE * AT_ONCE };
+    enum {
+        AT_ONCE = 4,
+        SHORT_THREADS = 10000 / STRESS_DIVISOR,
+        EARLY = SHORT_THREADS / 5 / AT_ONCE * AT_ONCE
+    };
     seed = stress_seed("threads_come_and_go");
     int64_t start = stress_now_ms();
     size_t early = 0, early_space = 0;
