@@ -46,7 +46,7 @@ static NOINLINE void *alloc_medium(size_t size)
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
 {
     struct extent *extent = heap->bins[class].current;
-    if (likely(extent != NULL && extent->slab.local != NULL && --heap->countdown != 0)) {
+    if (likely(extent != NULL && extent->slab.local != NULL && heap->budget > 0)) {
         struct slot *slot = heap_take_local(heap, extent);
         harden_slot_taken(extent, slot);
         return slot;

@@ -3,50 +3,18 @@
 
 #include "harden.h"
 
-/* Calls this far apart (ms) mean a program at rest, so many calls this close together a busy one. */
-#define TICK_SLOW_MS 50
-#define TICK_BUSY_MS 5
-#define TICK_BUSY_CALLS 32u
-
-/* Refills between two looks at the clock: while free memory waits to go back, and else. */
-#define COUNTDOWN_SHORT 4u
-#define COUNTDOWN_LONG 8u
-
-/* So much free memory (bytes) that is still resident makes the lists short. */
-#define DIRTY_PENDING (1 * MiB)
-
-/* How often (ms) empty slabs and old cached blocks go back to the arenas, at the least. */
-#define SWEEP_MS 500
-
-/* Ready slabs that are looked at to find the fullest. */
-#define READY_TRIES 4u
-
 /* Lists are made so long; slots up to this size are cheap enough to use many of them by turns. */
 #define LENGTHEN_SLOTS 32u
 #define LENGTHEN_SLOT_MAX 1024u
 
-/* What all heaps share. Initialised data, for the same reason as `process` in thread.c. */
-static struct {
-    _Atomic(struct heap *) all; /* every heap ever made; they are never freed */
-    _Atomic uint64_t tick_ms;   /* when time last passed for the arenas */
-    _Atomic uint32_t sweep;     /* counts up */
-    _Atomic bool dirty_pending; /* much free memory was resident at the last tick */
-} heaps = {.sweep = 1};
-
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
-    heap->countdown = COUNTDOWN_LONG;
-    heap->list_max = HEAP_LIST_MAX;
+    heap_set_pace(heap);
     for (unsigned class = 0; class < CLASSES; class ++) {
         list_init(&heap->bins[class].ready);
         list_init(&heap->bins[class].waiting);
     }
-}
-
-static struct extent *slab_at(struct link *link)
-{
-    return container_of(link, struct extent, link);
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
@@ -72,12 +40,15 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
         slab->left++;
         return slot;
     }
-    if (slab->carved - slab->left > heap->list_max) {
-        heap_take_part(extent, heap->list_max);
+    uint32_t count = slab->carved - slab->left;
+    if (count > heap->list_max) {
+        count = heap->list_max;
+        heap_take_part(extent, count);
     } else {
         slab->local = NULL;
         slab->left = slab->carved;
     }
+    heap->budget -= (int32_t)count;
     heap->free[slab->class] = slot->next;
     return slot;
 }
@@ -156,7 +127,7 @@ static void heap_note_release(struct heap *heap)
 {
     if (heap->list_max != HEAP_LIST_SHORT) {
         heap->list_max = HEAP_LIST_SHORT;
-        heap->countdown = 1;
+        heap->budget = 0;
         heap_return_lists(heap);
     }
 }
@@ -179,8 +150,6 @@ static void heap_keep_or_release(struct heap *heap, struct extent *extent)
     slab->counted_empty = true;
     bin_push_ready(&heap->bins[slab->class], extent);
 }
-
-static void heap_abandon_slab(struct heap *heap, struct extent *extent);
 
 /* Puts a slab that the heap owns, and that is in no list, where it belongs. */
 static void heap_place(struct heap *heap, struct extent *extent)
@@ -206,27 +175,6 @@ static void heap_place(struct heap *heap, struct extent *extent)
         slab->bias = used - slab->left;
         list_push_back(&bin->waiting, &extent->link);
     }
-}
-
-ALWAYS_INLINE struct outbox *heap_outbox(struct heap *heap, struct extent *extent)
-{
-    return &heap->outboxes[((uintptr_t)extent / sizeof *extent) % OUTBOXES];
-}
-
-/* What the heap freed into a slab before it became the owner is local now. */
-static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
-{
-    struct outbox *outbox = heap_outbox(heap, extent);
-    if (outbox->slab != extent) {
-        return;
-    }
-    struct slab *slab = &extent->slab;
-    outbox->slab = NULL;
-    outbox->tail->next = slab->local;
-    slab->local = outbox->head;
-    uint32_t used = slab_used(extent) - outbox->count;
-    slab->left = used;
-    slab->bias = 0;
 }
 
 /* Collects what others freed into the slab that has been in a list for the longest time. A heap that
@@ -278,8 +226,6 @@ static void heap_look_at_waiting(struct heap *heap, struct bin *bin)
     }
 }
 
-static void heap_flush_outboxes(struct heap *heap);
-
 static struct extent *heap_take_shared(struct heap *heap, unsigned class)
 {
     unsigned count = arena_count();
@@ -296,8 +242,6 @@ static struct extent *heap_take_shared(struct heap *heap, unsigned class)
     }
     return NULL;
 }
-
-static void heap_release_empty(struct heap *heap);
 
 /* Frees what can be freed when the kernel gives no more memory. */
 static void heap_reclaim(struct heap *heap)
@@ -424,166 +368,6 @@ static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
     heap_place(heap, extent);
 }
 
-static void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
-{
-    struct extent *extent = outbox->slab;
-    outbox->slab = NULL;
-    uint32_t total = slab_push_remote(extent, outbox->head, outbox->tail, outbox->count);
-    /* An owner will find the slots when it looks for some. Without one it is up to us to notice
-     * that the slab has become empty, or worth sharing. By now it may also be another slab, or
-     * none; then it has an owner that is not NULL, or is as good to look after as any. */
-    if (atomic_get_ordered(&extent->slab.owner) == NULL && /* pairs with slab_disown */
-        slab_needs_care(extent, outbox->count, total) && slab_try_own(extent, heap)) {
-        heap_abandon_slab(heap, extent);
-    }
-}
-
-static void heap_flush_outboxes(struct heap *heap)
-{
-    for (unsigned i = 0; i < OUTBOXES; i++) {
-        if (heap->outboxes[i].slab != NULL) {
-            heap_flush_outbox(heap, &heap->outboxes[i]);
-        }
-    }
-}
-
-static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot)
-{
-    struct outbox *outbox = heap_outbox(heap, extent);
-    if (outbox->slab != extent) {
-        if (outbox->slab != NULL) {
-            heap_flush_outbox(heap, outbox);
-        }
-        *outbox = (struct outbox){extent, slot, slot, 1};
-    } else {
-        slot->next = outbox->head;
-        outbox->head = slot;
-        outbox->count++;
-    }
-    if (outbox->count >= OUTBOX_BATCH ||
-        (size_t)outbox->count * extent->slab.slot_size >= OUTBOX_BYTES) {
-        heap_flush_outbox(heap, outbox);
-    }
-    if (unlikely(--heap->countdown == 0)) {
-        heap_tick(heap);
-    }
-}
-
-/* --- Large blocks ----------------------------------------------------------------------------- */
-
-static struct extent *heap_take_cached(struct heap *heap, size_t pages)
-{
-    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-        struct cached_block *block = &heap->cache[i];
-        if (atomic_get(&block->pages) != pages) {
-            continue;
-        }
-        struct extent *extent = atomic_swap(&block->extent, NULL); /* pairs with heap_free_large */
-        atomic_set(&block->pages, 0);
-        heap->cache_bytes -= pages << os_page_shift;
-        if (extent != NULL) {
-            check(extent_pages(extent) == pages);
-            atomic_set(&extent->state, EXTENT_ACTIVE);
-            return extent;
-        }
-    }
-    return NULL;
-}
-
-static void cached_block_release(struct cached_block *block)
-{
-    struct extent *extent = atomic_swap(&block->extent, NULL); /* pairs with heap_free_large */
-    if (extent != NULL) {
-        atomic_set(&extent->state, EXTENT_ACTIVE);
-        arena_free(arena_of(extent), extent);
-    }
-}
-
-static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all)
-{
-    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-        struct cached_block *block = &heap->cache[i];
-        if (atomic_get(&block->extent) != NULL && (all || atomic_get(&block->sweep) != sweep)) {
-            cached_block_release(block);
-        }
-    }
-}
-
-static void heap_flush_cache(struct heap *heap)
-{
-    heap_rob_cache(heap, 0, true);
-    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-        atomic_set(&heap->cache[i].pages, 0);
-    }
-    heap->cache_bytes = 0;
-}
-
-static struct extent *heap_alloc_large(struct heap *heap, size_t pages, size_t alignment)
-{
-    if (unlikely(--heap->countdown == 0)) {
-        heap_tick(heap);
-    }
-    struct extent *extent = NULL;
-    if (alignment <= os_page_size) {
-        alignment = os_page_size;
-        extent = heap_take_cached(heap, pages);
-        if (extent != NULL) {
-            extent->is_zero = false;
-            return extent;
-        }
-    }
-    heap_tick(heap);
-    /* Blocks of other sizes that the heap keeps come before memory that is not resident. */
-    if (heap->cache_bytes >= pages << os_page_shift) {
-        extent = arena_alloc_dirty(heap->arena, pages, alignment);
-        if (extent == NULL) {
-            heap_flush_cache(heap);
-        }
-    }
-    if (extent == NULL) {
-        extent = arena_alloc(heap->arena, pages, alignment);
-    }
-    if (extent == NULL) {
-        heap_reclaim(heap);
-        unsigned count = arena_count();
-        for (unsigned i = 0; i < count && extent == NULL; i++) {
-            extent = arena_alloc(arena_at((heap->arena->index + i) % count), pages, alignment);
-        }
-    }
-    return extent;
-}
-
-static void heap_free_large(struct heap *heap, struct extent *extent)
-{
-    size_t size = extent_size(extent);
-    if (unlikely(--heap->countdown == 0)) {
-        heap_tick(heap);
-    }
-    if (size <= CACHE_BLOCK_MAX && !heap->is_slow && option(OPTION_dirty_decay_ms) != 0) {
-        if (heap->cache_bytes + size > CACHE_MAX) {
-            heap_flush_cache(heap);
-        }
-        for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-            struct cached_block *block = &heap->cache[i];
-            if (atomic_get(&block->extent) != NULL) {
-                continue;
-            }
-            /* Stale when somebody robbed the block. */
-            heap->cache_bytes -= (size_t)atomic_get(&block->pages) << os_page_shift;
-            heap->cache_bytes += size;
-            atomic_set(&extent->state, EXTENT_CACHED);
-            atomic_set(&block->pages, (uint32_t)extent_pages(extent));
-            atomic_set(&block->sweep, atomic_get(&heaps.sweep));
-            atomic_set_release(&block->extent, extent); /* pairs with heap_take_cached */
-            return;
-        }
-    }
-    arena_free(arena_of(extent), extent);
-    heap_note_release(heap);
-}
-
-/* --- Time ------------------------------------------------------------------------------------- */
-
 static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
 {
     struct link *next;
@@ -633,82 +417,6 @@ static void heap_release_empty(struct heap *heap)
             heap->bins_used &= ~((uint64_t)1 << class);
         }
     }
-}
-
-/* The part of a tick that concerns all threads; one of them does it. */
-static void global_tick(uint64_t now_ms)
-{
-    uint64_t last = atomic_get(&heaps.tick_ms);
-    if (now_ms < last + 10 || !atomic_replace(&heaps.tick_ms, &last, now_ms)) {
-        return;
-    }
-    size_t dirty = 0;
-    for (unsigned i = 0; i < arena_count(); i++) {
-        dirty += arena_tick(arena_at(i), now_ms);
-    }
-    atomic_set(&heaps.dirty_pending, dirty << os_page_shift > DIRTY_PENDING);
-}
-
-/* Hands all but a few ready slabs to whoever needs them: the thread may sleep from now on. */
-static void heap_share_surplus(struct heap *heap)
-{
-    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
-        struct bin *bin = &heap->bins[__builtin_ctzl(left)];
-        struct link *at = bin->ready.next;
-        for (unsigned kept = 0; kept < READY_TRIES && at != &bin->ready; kept++) {
-            at = at->next;
-        }
-        while (at != &bin->ready) {
-            struct extent *extent = slab_at(at);
-            at = at->next;
-            heap_unlist(heap, extent);
-            heap_abandon_slab(heap, extent);
-        }
-    }
-}
-
-static void heap_sweep(struct heap *heap, uint64_t now_ms)
-{
-    heap->sweep_ms = now_ms;
-    heap_flush_outboxes(heap);
-    heap_release_empty(heap);
-    heap_share_surplus(heap);
-    uint32_t sweep = atomic_get(&heaps.sweep);
-    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        heap_rob_cache(at, sweep, false);
-    }
-    atomic_set(&heaps.sweep, sweep + 1);
-}
-
-/* How long the lists are, and how soon the clock is read again. */
-static void heap_set_pace(struct heap *heap)
-{
-    bool is_pending = atomic_get(&heaps.dirty_pending);
-    heap->list_max = is_pending ? HEAP_LIST_SHORT : HEAP_LIST_MAX;
-    heap->countdown = heap->is_slow ? 1 : is_pending ? COUNTDOWN_SHORT : COUNTDOWN_LONG;
-}
-
-static void heap_tick(struct heap *heap)
-{
-    uint64_t now_ms = os_now_ms();
-    uint64_t elapsed = heap->tick_ms != 0 ? now_ms - heap->tick_ms : 0;
-    heap->tick_ms = now_ms;
-    if (elapsed >= TICK_SLOW_MS) {
-        heap->is_slow = true;
-        heap->busy_calls = 0;
-        heap_return_lists(heap);
-    } else if (heap->is_slow && elapsed < TICK_BUSY_MS) {
-        heap->is_slow = ++heap->busy_calls < TICK_BUSY_CALLS;
-    }
-    if (elapsed != 0) {
-        long decay_ms = option(OPTION_dirty_decay_ms);
-        uint64_t sweep_ms = decay_ms < 0 ? SWEEP_MS : size_min(SWEEP_MS, (size_t)decay_ms / 4 + 1);
-        if (now_ms - heap->sweep_ms >= sweep_ms) {
-            heap_sweep(heap, now_ms);
-        }
-        global_tick(now_ms);
-    }
-    heap_set_pace(heap);
 }
 
 /* --- Start and end ---------------------------------------------------------------------------- */

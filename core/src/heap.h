@@ -31,12 +31,15 @@
 
 /* Slots that the hit path gets at a time. Where its list ends, decay runs: a program that falls
  * asleep and calls now and then must come there soon, above all if it has just given memory back. */
-#define HEAP_LIST_MAX 256u
+#define HEAP_LIST_MAX 1024u
 #define HEAP_LIST_SHORT 8u
 
 /* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
  * what it owns nobody else can use. */
 #define READY_MAX 64u
+
+/* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on. */
+#define READY_TRIES 4u
 
 struct bin {
     struct extent *current; /* allocated from; NULL at first */
@@ -64,7 +67,7 @@ static_assert(CLASSES <= 64, "a bit per class");
 
 struct heap {
     struct slot *free[CLASSES]; /* the hit path's lists */
-    uint32_t countdown;         /* slow events until the clock is read */
+    int32_t budget;             /* slots to hand out until the clock is read */
     uint32_t list_max;          /* slots that are handed out at a time */
     bool is_slow;               /* the program calls rarely: slots are handed out one by one, and
                                    every call reads the clock */
@@ -82,6 +85,21 @@ struct heap {
     struct heap *next;      /* const: all heaps ever made */
     struct heap *next_idle; /* lock: heaps */
 };
+
+/* What all heaps share. */
+struct heaps {
+    _Atomic(struct heap *) all; /* every heap ever made; they are never freed */
+    _Atomic uint64_t tick_ms;   /* when time last passed for the arenas */
+    _Atomic uint32_t sweep;     /* counts up */
+    _Atomic bool dirty_pending; /* much free memory was resident at the last tick */
+};
+
+static struct heaps heaps;
+
+ALWAYS_INLINE struct extent *slab_at(struct link *link)
+{
+    return container_of(link, struct extent, link);
+}
 
 static void heap_init(struct heap *heap, struct arena *arena);
 
@@ -108,9 +126,16 @@ static void heap_adopt(struct heap *heap, struct extent *extent);
 /* Frees a slot into a slab that the heap does not own. */
 static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot);
 
+/* Sends all frees that wait in outboxes. */
+static void heap_flush_outboxes(struct heap *heap);
+
+/* What the heap freed into a slab before it became the owner becomes local. */
+static void heap_empty_own_outbox(struct heap *heap, struct extent *extent);
+
 /* A large block. `alignment` is a power of two. NULL if out of memory. */
 static struct extent *heap_alloc_large(struct heap *heap, size_t pages, size_t alignment);
 static void heap_free_large(struct heap *heap, struct extent *extent);
+static void heap_flush_cache(struct heap *heap);
 
 /* Gives everything back that the program does not hold: slabs, cached blocks, frees on their way.
  * The heap can be used on. */
@@ -119,11 +144,32 @@ static void heap_collect(struct heap *heap);
 /* Brings the hit path's lists back to the slabs that they come from. */
 static void heap_return_lists(struct heap *heap);
 
+/* Gives back the slabs without used slots, the current ones too if nothing of them is in use. */
+static void heap_release_empty(struct heap *heap);
+
+/* Takes everything out of the way when the kernel gives no more memory. */
+static void heap_reclaim(struct heap *heap);
+
+/* Memory went back to an arena, and the program may rest now. */
+static void heap_note_release(struct heap *heap);
+
+/* Takes a slab out of the heap's list that it is in. */
+static void heap_unlist(struct heap *heap, struct extent *extent);
+
+/* Gives up one slab that the heap owns and that is in no list. */
+static void heap_abandon_slab(struct heap *heap, struct extent *extent);
+
 /* Gives up all slabs, for the thread ends. */
 static void heap_abandon(struct heap *heap);
 
 /* Takes cached blocks that were put before the last sweep, or all, back to the arenas. Any thread. */
 static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all);
+
+/* How long the lists are, and how soon the clock is read again. */
+static void heap_set_pace(struct heap *heap);
+
+/* The part of a tick that concerns all threads; one of them does it. */
+static void global_tick(uint64_t now_ms);
 
 /* Lets time pass: decay of the arenas, sweeps. Any heap of the calling thread. */
 static void heap_tick(struct heap *heap);

@@ -45,6 +45,9 @@
 
 /* layer 6: thread */
 #include "heap.c"
+#include "remote.c"
+#include "cache.c"
+#include "tick.c"
 #include "thread.c"
 
 /* layer 7: paths */

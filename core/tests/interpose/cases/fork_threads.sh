@@ -4,4 +4,4 @@
 # modes: fast secure debug
 . "$CASES/lib.sh"
 cc -O2 -pthread -o fork_threads "$CASES/programs/fork_threads.c"
-under ./fork_threads 16 120
+under ./fork_threads 16 80

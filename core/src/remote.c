@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Frees into slabs of other heaps, or of none. They are collected by slab in a few outboxes, and go
+ * out as one list with one atomic operation.
+ */
+#include "heap.h"
+
+ALWAYS_INLINE struct outbox *heap_outbox(struct heap *heap, struct extent *extent)
+{
+    return &heap->outboxes[((uintptr_t)extent / sizeof *extent) % OUTBOXES];
+}
+
+/* What the heap freed into a slab before it became the owner is local now. */
+static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
+{
+    struct outbox *outbox = heap_outbox(heap, extent);
+    if (outbox->slab != extent) {
+        return;
+    }
+    struct slab *slab = &extent->slab;
+    outbox->slab = NULL;
+    outbox->tail->next = slab->local;
+    slab->local = outbox->head;
+    uint32_t used = slab_used(extent) - outbox->count;
+    slab->left = used;
+    slab->bias = 0;
+}
+
+static void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
+{
+    struct extent *extent = outbox->slab;
+    outbox->slab = NULL;
+    uint32_t total = slab_push_remote(extent, outbox->head, outbox->tail, outbox->count);
+    /* An owner will find the slots when it looks for some. Without one it is up to us to notice
+     * that the slab has become empty, or worth sharing. By now it may also be another slab, or
+     * none; then it has an owner that is not NULL, or is as good to look after as any. */
+    if (atomic_get_ordered(&extent->slab.owner) == NULL && /* pairs with slab_disown */
+        slab_needs_care(extent, outbox->count, total) && slab_try_own(extent, heap)) {
+        heap_abandon_slab(heap, extent);
+    }
+}
+
+static void heap_flush_outboxes(struct heap *heap)
+{
+    for (unsigned i = 0; i < OUTBOXES; i++) {
+        if (heap->outboxes[i].slab != NULL) {
+            heap_flush_outbox(heap, &heap->outboxes[i]);
+        }
+    }
+}
+
+static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    struct outbox *outbox = heap_outbox(heap, extent);
+    if (outbox->slab != extent) {
+        if (outbox->slab != NULL) {
+            heap_flush_outbox(heap, outbox);
+        }
+        *outbox = (struct outbox){extent, slot, slot, 1};
+    } else {
+        slot->next = outbox->head;
+        outbox->head = slot;
+        outbox->count++;
+    }
+    if (outbox->count >= OUTBOX_BATCH ||
+        (size_t)outbox->count * extent->slab.slot_size >= OUTBOX_BYTES) {
+        heap_flush_outbox(heap, outbox);
+    }
+    if (unlikely(--heap->budget < 0)) {
+        heap_tick(heap);
+    }
+}
