@@ -58,7 +58,7 @@ fn compile_library(core: &Path, mode: &str, soname: &str, library: &Path) {
         .arg("-DMW_EXPORT_LIBC=1")
         .arg("-I")
         .arg(core.join("include"))
-        .args(["-shared", "-nostdlib", "-Wl,-z,lazy,-z,relro,-z,noseparate-code"])
+        .args(["-shared", "-nostdlib", "-Wl,-z,lazy,-z,relro,-z,noseparate-code,-z,nodelete"])
         .arg(format!("-Wl,-soname,{soname}"))
         .arg("-o")
         .arg(library)

@@ -504,7 +504,8 @@ pub fn identify(path: &Path, info: &ElfInfo) -> String {
     if file.starts_with("libc.so.6") || file.starts_with("libc-2") || file.starts_with("ld-linux") {
         return "glibc".into();
     }
-    if file.contains("ld-musl")
+    if file == "libc.so"
+        || file.contains("ld-musl")
         || file.starts_with("libc.musl")
         || info.soname.as_deref() == Some("libc.so")
     {

@@ -167,7 +167,8 @@ fn sort_by_chain(objects: &mut [Loaded], chain: &[linkmap::Entry], exe: &Path) {
             return 0;
         }
         // musl's loader is the C library too; it comes first in its list, but is searched last.
-        if object.path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-musl")) {
+        let is_musl = |name: &[u8]| name == b"libc.so" || name.starts_with(b"ld-musl");
+        if object.path.file_name().is_some_and(|name| is_musl(name.as_bytes())) {
             return usize::MAX;
         }
         let found = chain.iter().position(|entry| entry.bias == object.bias);

@@ -65,7 +65,7 @@ pub struct Sample {
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
-    /// Of the largest process.
+    /// Of the largest process; less than about 1 MiB, a copy of this tool, cannot be told.
     pub peak_rss: f64,
     /// Of all processes together over time; `None` if the run was too short to sample.
     pub average_rss: Option<f64>,

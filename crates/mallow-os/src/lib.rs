@@ -89,6 +89,16 @@ pub fn stop_main_thread(pid: u32) -> io::Result<()> {
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives this process's free memory back. A child begins as a copy of its parent, and the kernel
+/// counts that copy in the child's peak memory: it has to be small.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim may be called at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Whether the file carries capabilities, which make the loader ignore LD_PRELOAD.
 pub fn has_file_capabilities(path: &std::path::Path) -> bool {
     use std::os::unix::ffi::OsStrExt;

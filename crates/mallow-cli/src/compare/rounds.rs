@@ -69,6 +69,7 @@ pub fn measure(
     };
     session.probe()?;
     session.warm_up()?;
+    mallow_os::trim_heap();
     let rounds = session.rounds(seed, start)?;
     session.bar.finish_and_clear();
     Ok(Measured { cells: session.cells, seed, rounds, took: start.elapsed() })
