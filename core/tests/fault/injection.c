@@ -311,8 +311,7 @@ static void run_workload(void)
     CHECK(mw_heap_is_valid());
     struct mw_mallinfo2 info = mw_mallinfo2();
     results->in_use = info.uordblks + info.hblkhd;
-    results->unaccounted =
-        results->balance - results->lost - (long)info.arena - (long)meta_bytes();
+    results->unaccounted = results->balance - results->lost - (long)info.arena - (long)meta_bytes();
     CHECK_EQ(info.uordblks + info.fordblks, info.arena);
     _exit(0);
 }
