@@ -1,0 +1,432 @@
+//! Records as bytes. Within a block the time and the address of a record are written as the
+//! difference to the record before; each block begins anew, so that it can be read alone.
+
+use crate::error::{Error, Result};
+use crate::model::*;
+
+/// Of one record; the collector cuts names and command lines long before.
+pub const LARGEST_RECORD: usize = 512 << 10;
+
+// Numbers below are those of Op.
+const PROCESS: u8 = 64;
+const THREAD: u8 = 65;
+const MODULE: u8 = 66;
+const MAPPING: u8 = 67;
+const STACK: u8 = 68;
+const SYMBOL: u8 = 69;
+const THREAD_NAME: u8 = 70;
+const THREAD_END: u8 = 71;
+const PROCESS_END: u8 = 72;
+const MARKER: u8 = 73;
+const MEMORY: u8 = 74;
+const DROPPED: u8 = 75;
+
+// The second byte of a call. The lowest three bits are those of the address.
+const LOW_BITS: u8 = 7;
+const FAILED: u8 = 8;
+const HAS_ALIGNMENT: u8 = 16;
+const HAS_STACK: u8 = 32;
+const NO_ADDRESS: u8 = 64;
+const IN_PLACE: u8 = 128;
+
+/// What the records of one block are relative to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct State {
+    pub time: u64,
+    address: u64,
+}
+
+impl State {
+    pub fn at(time: u64) -> State {
+        State { time, address: 0 }
+    }
+}
+
+fn has_size(op: Op) -> bool {
+    !op.is_free()
+        || matches!(
+            op,
+            Op::FreeSized
+                | Op::FreeAlignedSized
+                | Op::DeleteSized
+                | Op::DeleteArraySized
+                | Op::DeleteSizedAligned
+                | Op::DeleteArraySizedAligned
+        )
+}
+
+/// Appends the record as one of this time, or of the state's if that is later.
+pub fn encode(out: &mut Vec<u8>, state: &mut State, time: u64, record: &Record) -> Result<()> {
+    let start = out.len();
+    let elapsed = time.saturating_sub(state.time);
+    state.time += elapsed;
+    match &record.event {
+        Event::Call(call) => encode_call(out, state, elapsed, call),
+        event => {
+            out.push(0);
+            put(out, elapsed);
+            out[start] = encode_rare(out, record.thread, event);
+        }
+    }
+    let bytes = out.len() - start;
+    if bytes > LARGEST_RECORD {
+        out.truncate(start);
+        return Err(Error::TooLarge { bytes });
+    }
+    Ok(())
+}
+
+fn encode_call(out: &mut Vec<u8>, state: &mut State, elapsed: u64, call: &Call) {
+    let in_place = call.op.is_realloc() && call.old == call.address;
+    let flag = |condition: bool, bit: u8| if condition { bit } else { 0 };
+    let flags = (call.address & u64::from(LOW_BITS)) as u8
+        | flag(call.failed, FAILED)
+        | flag(call.alignment != 0, HAS_ALIGNMENT)
+        | flag(call.stack != 0, HAS_STACK)
+        | flag(call.address == 0, NO_ADDRESS)
+        | flag(in_place, IN_PLACE);
+    out.extend([call.op as u8, flags]);
+    put(out, elapsed);
+    if has_size(call.op) {
+        put(out, call.size);
+    }
+    if call.address != 0 {
+        let word = call.address >> 3;
+        put(out, zigzag(word.wrapping_sub(state.address).cast_signed()));
+        state.address = word;
+    }
+    if call.alignment != 0 {
+        put(out, call.alignment);
+    }
+    if call.stack != 0 {
+        put(out, u64::from(call.stack));
+    }
+    if call.op.is_realloc() {
+        if !in_place {
+            put(out, call.old);
+        }
+        put(out, call.took);
+    }
+}
+
+/// Returns the record's number.
+fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
+    match event {
+        Event::Call(_) => unreachable!("calls are written by encode_call"),
+        Event::Process(process) => {
+            put32(out, &[process.id, process.pid, process.parent]);
+            out.push(process.start as u8);
+            put_text(out, &process.executable);
+            put_text(out, &process.allocator);
+            put(out, process.command.len() as u64);
+            process.command.iter().for_each(|word| put_text(out, word));
+            PROCESS
+        }
+        Event::Thread(defined) => {
+            put32(out, &[thread, defined.process, defined.tid]);
+            put_text(out, &defined.name);
+            THREAD
+        }
+        Event::Module(module) => {
+            put32(out, &[module.id, module.process]);
+            out.push(module.kind as u8);
+            put_text(out, &module.path);
+            put_bytes(out, &module.build_id);
+            MODULE
+        }
+        Event::Mapping(m) => {
+            put32(out, &[m.process, m.module]);
+            [m.start, m.end, m.bias].iter().for_each(|&value| put(out, value));
+            MAPPING
+        }
+        Event::Stack(stack) => {
+            put32(out, &[stack.id]);
+            put(out, stack.frames.len() as u64);
+            for frame in &stack.frames {
+                put32(out, &[frame.module]);
+                put(out, frame.address);
+            }
+            STACK
+        }
+        Event::Symbol(symbol) => {
+            put32(out, &[symbol.module]);
+            put(out, symbol.start);
+            put(out, symbol.size);
+            put_text(out, &symbol.name);
+            SYMBOL
+        }
+        Event::ThreadName(name) => {
+            put_text(out, name);
+            THREAD_NAME
+        }
+        Event::ThreadEnd => THREAD_END,
+        Event::ProcessEnd(end) => {
+            put32(out, &[end.process]);
+            let (kind, value) = match end.ending {
+                Ending::Unknown => (0, 0),
+                Ending::Code(code) => (1, code),
+                Ending::Signal(signal) => (2, signal),
+                Ending::Exec => (3, 0),
+            };
+            out.push(kind);
+            put(out, zigzag(i64::from(value)));
+            PROCESS_END
+        }
+        Event::Marker(text) => {
+            put_text(out, text);
+            MARKER
+        }
+        Event::Memory(m) => {
+            put32(out, &[m.process]);
+            let values =
+                [m.rss, m.anonymous, m.peak_rss, m.pss, m.swap, m.minor_faults, m.major_faults];
+            values.iter().for_each(|&value| put(out, value));
+            MEMORY
+        }
+        Event::Dropped(count) => {
+            put(out, *count);
+            DROPPED
+        }
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn put32(out: &mut Vec<u8>, values: &[u32]) {
+    values.iter().for_each(|&value| put(out, u64::from(value)));
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+/// Why bytes are no record.
+pub type Fault = &'static str;
+
+const SHORT: Fault = "a record ends too early";
+const UNKNOWN: Fault = "a record of unknown kind";
+const NUMBER: Fault = "a number out of range";
+
+/// Reads the record at `at`, and moves `at` behind it.
+pub fn decode(
+    bytes: &[u8],
+    at: &mut usize,
+    state: &mut State,
+    thread: u32,
+) -> std::result::Result<Record, Fault> {
+    let mut input = Input { bytes, at: *at };
+    let kind = input.byte()?;
+    let record = match Op::from_number(kind) {
+        Some(op) => decode_call(&mut input, state, op, thread)?,
+        None => {
+            state.time = state.time.saturating_add(input.number()?);
+            decode_rare(&mut input, state.time, kind, thread)?
+        }
+    };
+    *at = input.at;
+    Ok(record)
+}
+
+fn decode_call(
+    input: &mut Input,
+    state: &mut State,
+    op: Op,
+    thread: u32,
+) -> std::result::Result<Record, Fault> {
+    let flags = input.byte()?;
+    state.time = state.time.saturating_add(input.number()?);
+    let mut call = Call { op, failed: flags & FAILED != 0, ..Call::default() };
+    if has_size(op) {
+        call.size = input.number()?;
+    }
+    if flags & NO_ADDRESS == 0 {
+        let step = unzigzag(input.number()?);
+        state.address = state.address.wrapping_add_signed(step);
+        call.address = (state.address << 3) | u64::from(flags & LOW_BITS);
+    }
+    if flags & HAS_ALIGNMENT != 0 {
+        call.alignment = input.number()?;
+    }
+    if flags & HAS_STACK != 0 {
+        call.stack = input.number32()?;
+    }
+    if op.is_realloc() {
+        call.old = if flags & IN_PLACE != 0 { call.address } else { input.number()? };
+        call.took = input.number()?;
+    }
+    Ok(Record { time: state.time, thread, event: Event::Call(call) })
+}
+
+fn decode_rare(
+    input: &mut Input,
+    time: u64,
+    kind: u8,
+    mut thread: u32,
+) -> std::result::Result<Record, Fault> {
+    let event = match kind {
+        PROCESS => Event::Process(Box::new(decode_process(input)?)),
+        THREAD => {
+            thread = input.number32()?;
+            let (process, tid) = (input.number32()?, input.number32()?);
+            Event::Thread(Thread { process, tid, name: input.text()? })
+        }
+        MODULE => Event::Module(Module {
+            id: input.number32()?,
+            process: input.number32()?,
+            kind: match input.byte()? {
+                0 => ModuleKind::File,
+                1 => ModuleKind::Jit,
+                2 => ModuleKind::Vdso,
+                _ => return Err(NUMBER),
+            },
+            path: input.text()?,
+            build_id: input.slice()?.to_vec(),
+        }),
+        MAPPING => Event::Mapping(Mapping {
+            process: input.number32()?,
+            module: input.number32()?,
+            start: input.number()?,
+            end: input.number()?,
+            bias: input.number()?,
+        }),
+        STACK => Event::Stack(decode_stack(input)?),
+        SYMBOL => Event::Symbol(Symbol {
+            module: input.number32()?,
+            start: input.number()?,
+            size: input.number()?,
+            name: input.text()?,
+        }),
+        THREAD_NAME => Event::ThreadName(input.text()?),
+        THREAD_END => Event::ThreadEnd,
+        PROCESS_END => Event::ProcessEnd(decode_end(input)?),
+        MARKER => Event::Marker(input.text()?),
+        MEMORY => Event::Memory(Memory {
+            process: input.number32()?,
+            rss: input.number()?,
+            anonymous: input.number()?,
+            peak_rss: input.number()?,
+            pss: input.number()?,
+            swap: input.number()?,
+            minor_faults: input.number()?,
+            major_faults: input.number()?,
+        }),
+        DROPPED => Event::Dropped(input.number()?),
+        _ => return Err(UNKNOWN),
+    };
+    Ok(Record { time, thread, event })
+}
+
+fn decode_process(input: &mut Input) -> std::result::Result<Process, Fault> {
+    let mut process = Process {
+        id: input.number32()?,
+        pid: input.number32()?,
+        parent: input.number32()?,
+        start: match input.byte()? {
+            0 => Start::First,
+            1 => Start::Fork,
+            2 => Start::Exec,
+            _ => return Err(NUMBER),
+        },
+        executable: input.text()?,
+        allocator: input.text()?,
+        command: Vec::new(),
+    };
+    for _ in 0..input.count()? {
+        process.command.push(input.text()?);
+    }
+    Ok(process)
+}
+
+fn decode_stack(input: &mut Input) -> std::result::Result<Stack, Fault> {
+    let mut stack = Stack { id: input.number32()?, frames: Vec::new() };
+    let count = input.count()?;
+    stack.frames.reserve_exact(count);
+    for _ in 0..count {
+        stack.frames.push(Frame { module: input.number32()?, address: input.number()? });
+    }
+    Ok(stack)
+}
+
+fn decode_end(input: &mut Input) -> std::result::Result<ProcessEnd, Fault> {
+    let process = input.number32()?;
+    let kind = input.byte()?;
+    let value = i32::try_from(unzigzag(input.number()?)).map_err(|_| NUMBER)?;
+    let ending = match kind {
+        0 => Ending::Unknown,
+        1 => Ending::Code(value),
+        2 => Ending::Signal(value),
+        3 => Ending::Exec,
+        _ => return Err(NUMBER),
+    };
+    Ok(ProcessEnd { process, ending })
+}
+
+/// Bytes that may be anything.
+struct Input<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> std::result::Result<u8, Fault> {
+        let byte = *self.bytes.get(self.at).ok_or(SHORT)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn number(&mut self) -> std::result::Result<u64, Fault> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(NUMBER);
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(NUMBER)
+    }
+
+    fn number32(&mut self) -> std::result::Result<u32, Fault> {
+        u32::try_from(self.number()?).map_err(|_| NUMBER)
+    }
+
+    /// Of things that take at least a byte each.
+    fn count(&mut self) -> std::result::Result<usize, Fault> {
+        let count = usize::try_from(self.number()?).map_err(|_| NUMBER)?;
+        if count > self.bytes.len() - self.at { Err(SHORT) } else { Ok(count) }
+    }
+
+    fn slice(&mut self) -> std::result::Result<&'a [u8], Fault> {
+        let length = self.count()?;
+        let slice = &self.bytes[self.at..self.at + length];
+        self.at += length;
+        Ok(slice)
+    }
+
+    fn text(&mut self) -> std::result::Result<String, Fault> {
+        Ok(String::from_utf8_lossy(self.slice()?).into_owned())
+    }
+}

@@ -1,0 +1,198 @@
+//! All threads of a trace in one time order.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::io::Read;
+
+use crate::error::{Error, Result};
+use crate::model::Record;
+use crate::reader::{Block, Reader, Records};
+
+/// Holds the blocks between two watermarks, packed, and one unpacked block of each thread.
+///
+/// An error does not end the iteration: what can be read follows it.
+pub struct Merged<R: Read> {
+    reader: Reader<R>,
+    lanes: BTreeMap<u32, Lane>,
+    /// The times of the waiting records, of all lanes but the current one.
+    order: BinaryHeap<Reverse<(u64, u32)>>,
+    /// The thread whose records come next while none of another thread is earlier.
+    current: Option<u32>,
+    definitions: VecDeque<Record>,
+    /// Records before this time can be given out: the next block holds none that is earlier.
+    horizon: u64,
+    damage: VecDeque<Error>,
+    /// What was wrong with the end of the file; comes last.
+    end: Option<Error>,
+    last_time: u64,
+}
+
+#[derive(Default)]
+struct Lane {
+    packed: VecDeque<Block>,
+    records: Option<Records>,
+    next: Option<Record>,
+}
+
+impl<R: Read> Merged<R> {
+    pub(crate) fn new(reader: Reader<R>) -> Merged<R> {
+        Merged {
+            reader,
+            lanes: BTreeMap::new(),
+            order: BinaryHeap::new(),
+            current: None,
+            definitions: VecDeque::new(),
+            horizon: 0,
+            damage: VecDeque::new(),
+            end: None,
+            last_time: 0,
+        }
+    }
+
+    /// For the header, the progress, and at the end the totals.
+    pub fn reader(&self) -> &Reader<R> {
+        &self.reader
+    }
+
+    /// The time of the record given out last.
+    pub fn time(&self) -> u64 {
+        self.last_time
+    }
+
+    /// Reads blocks up to the next watermark, or to the end.
+    fn read_group(&mut self) {
+        loop {
+            match self.reader.next_block() {
+                None => self.horizon = u64::MAX,
+                Some(Ok(block)) => match block.watermark() {
+                    Some(time) => self.horizon = time,
+                    None => {
+                        self.take_block(block);
+                        continue;
+                    }
+                },
+                Some(Err(error @ Error::Damaged { .. })) => {
+                    self.damage.push_back(error);
+                    continue;
+                }
+                Some(Err(error)) => {
+                    self.end = Some(error);
+                    self.horizon = u64::MAX;
+                }
+            }
+            return;
+        }
+    }
+
+    fn take_block(&mut self, block: Block) {
+        if block.is_definitions() {
+            for record in block.records() {
+                match record {
+                    Ok(record) => self.definitions.push_back(record),
+                    Err(error) => self.damage.push_back(error),
+                }
+            }
+            return;
+        }
+        let thread = block.info.thread;
+        let lane = self.lanes.entry(thread).or_default();
+        lane.packed.push_back(block);
+        if lane.next.is_none() {
+            lane.advance(&mut self.damage);
+            if let Some(record) = &lane.next {
+                self.order.push(Reverse((record.time, thread)));
+            } else {
+                self.lanes.remove(&thread);
+            }
+        }
+    }
+
+    /// The thread of the earliest waiting record before the horizon.
+    fn earliest(&mut self) -> Option<u32> {
+        let waiting = self.order.peek().map(|Reverse(key)| *key);
+        if let Some(thread) = self.current {
+            let time = self.lanes.get(&thread)?.next.as_ref()?.time;
+            if waiting.is_none_or(|other| (time, thread) <= other) {
+                return (time < self.horizon || self.horizon == u64::MAX).then_some(thread);
+            }
+            self.order.push(Reverse((time, thread)));
+            self.current = None;
+        }
+        let (time, thread) = waiting?;
+        if time >= self.horizon && self.horizon != u64::MAX {
+            return None;
+        }
+        self.order.pop();
+        self.current = Some(thread);
+        Some(thread)
+    }
+
+    fn take_record(&mut self, thread: u32) -> Option<Record> {
+        let lane = self.lanes.get_mut(&thread)?;
+        let record = lane.next.take();
+        lane.advance(&mut self.damage);
+        if lane.next.is_none() {
+            self.lanes.remove(&thread);
+            self.current = None;
+        }
+        record
+    }
+
+    fn park_current(&mut self) {
+        let Some(thread) = self.current.take() else { return };
+        if let Some(record) = self.lanes.get(&thread).and_then(|lane| lane.next.as_ref()) {
+            self.order.push(Reverse((record.time, thread)));
+        }
+    }
+}
+
+impl Lane {
+    /// Puts the lane's next record into `next`, if there is one.
+    fn advance(&mut self, damage: &mut VecDeque<Error>) {
+        loop {
+            if let Some(records) = &mut self.records {
+                match records.next() {
+                    Some(Ok(record)) => {
+                        self.next = Some(record);
+                        return;
+                    }
+                    Some(Err(error)) => damage.push_back(error),
+                    None => {}
+                }
+            }
+            match self.packed.pop_front() {
+                Some(block) => self.records = Some(block.records()),
+                None => {
+                    self.records = None;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl<R: Read> Iterator for Merged<R> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        loop {
+            if !self.damage.is_empty() {
+                return self.damage.pop_front().map(Err);
+            }
+            if !self.definitions.is_empty() {
+                return self.definitions.pop_front().map(Ok);
+            }
+            if let Some(thread) = self.earliest()
+                && let Some(record) = self.take_record(thread)
+            {
+                self.last_time = record.time;
+                return Some(Ok(record));
+            }
+            if self.horizon == u64::MAX {
+                return self.end.take().map(Err);
+            }
+            self.park_current();
+            self.read_group();
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Writes a trace.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use crate::block::{BLOCK_SIZE, BlockInfo, END_MAGIC, FILE_MAGIC, Kind, Packer};
+use crate::codec::{self, State};
+use crate::error::{Error, Result};
+use crate::model::*;
+use crate::reader::Totals;
+
+/// What lies between two watermarks at most, before compression: a reader holds about this much.
+const WATERMARK_BYTES: usize = 8 << 20;
+/// After a crash of the writer this much time is missing.
+const WATERMARK_NS: u64 = 1_000_000_000;
+
+/// Takes records of all threads, each thread's in time order, and sorts them into blocks.
+pub struct Writer<W: Write> {
+    out: W,
+    packer: Packer,
+    lanes: BTreeMap<u32, Lane>,
+    definitions: Lane,
+    /// No record is written with an earlier time.
+    promised: u64,
+    /// The last watermark in the file.
+    watermark: u64,
+    bytes_since_watermark: usize,
+    totals: Totals,
+    index: Vec<(u64, BlockInfo)>,
+}
+
+/// Records that wait for their block to be full.
+#[derive(Default)]
+struct Lane {
+    bytes: Vec<u8>,
+    state: State,
+    info: BlockInfo,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the file's header.
+    pub fn new(mut out: W, header: &Header) -> Result<Writer<W>> {
+        let header = Header { version: VERSION, ..header.clone() };
+        let text = serde_json::to_vec(&header).map_err(std::io::Error::from)?;
+        let length =
+            u32::try_from(text.len()).map_err(|_| Error::TooLarge { bytes: text.len() })?;
+        let mut start = Vec::from(FILE_MAGIC);
+        start.extend(VERSION.to_le_bytes());
+        start.extend([0; 2]);
+        start.extend(length.to_le_bytes());
+        start.extend(crc32fast::hash(&text).to_le_bytes());
+        start.extend(text);
+        out.write_all(&start)?;
+        Ok(Writer {
+            out,
+            packer: Packer::new()?,
+            lanes: BTreeMap::new(),
+            definitions: Lane::default(),
+            promised: 0,
+            watermark: 0,
+            bytes_since_watermark: 0,
+            totals: Totals { bytes: start.len() as u64, ..Totals::default() },
+            index: Vec::new(),
+        })
+    }
+
+    /// A time before the thread's last record or before a promised time is moved up to it.
+    pub fn write(&mut self, record: &Record) -> Result<()> {
+        self.totals.count(record);
+        let kind = if record.event.is_definition() { Kind::Definitions } else { Kind::Records };
+        let lane = match kind {
+            Kind::Definitions => &mut self.definitions,
+            _ => self.lanes.entry(record.thread).or_default(),
+        };
+        let time = match kind {
+            // Each definition stands alone and may be of any time.
+            Kind::Definitions => record.time,
+            _ => record.time.max(self.promised),
+        };
+        if lane.bytes.is_empty() {
+            let first = if kind == Kind::Definitions { 0 } else { time.max(lane.info.last) };
+            lane.state = State::at(first);
+            lane.info = BlockInfo { kind, thread: record.thread, count: 0, first, last: first };
+        } else if kind == Kind::Definitions {
+            lane.state = State::default();
+        }
+        codec::encode(&mut lane.bytes, &mut lane.state, time, record)?;
+        lane.info.count += 1;
+        lane.info.last = lane.state.time;
+        let is_full = lane.bytes.len() >= BLOCK_SIZE;
+        let ends = matches!(record.event, Event::ThreadEnd);
+        if is_full || ends {
+            self.write_lane(kind, record.thread)?;
+        }
+        if ends {
+            self.lanes.remove(&record.thread);
+        }
+        Ok(())
+    }
+
+    /// Promises that all records to come have this time or a later one, which lets a reader bring
+    /// the threads into one order without looking further ahead. Call it now and then.
+    pub fn promise(&mut self, time: u64) -> Result<()> {
+        self.promised = self.promised.max(time);
+        let waiting: usize = self.lanes.values().map(|lane| lane.bytes.len()).sum();
+        let elapsed = self.promised - self.watermark;
+        let due =
+            self.bytes_since_watermark + waiting >= WATERMARK_BYTES || elapsed >= WATERMARK_NS;
+        if due { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes everything that waits. A reader can then read all that was written until now.
+    pub fn flush(&mut self) -> Result<()> {
+        let threads: Vec<u32> = self.lanes.keys().copied().collect();
+        self.write_lane(Kind::Definitions, COLLECTOR)?;
+        for thread in threads {
+            self.write_lane(Kind::Records, thread)?;
+        }
+        let time = self.promised;
+        let info =
+            BlockInfo { kind: Kind::Watermark, first: time, last: time, ..BlockInfo::default() };
+        self.write_block(info, &[])?;
+        self.watermark = self.promised;
+        self.bytes_since_watermark = 0;
+        self.out.flush()?;
+        Ok(())
+    }
+
+    /// Writes what waits and the index, and gives the output back.
+    pub fn finish(mut self) -> Result<W> {
+        self.flush()?;
+        let at = self.totals.bytes;
+        let mut text = serde_json::to_vec(&self.totals).map_err(std::io::Error::from)?;
+        let mut index = Vec::with_capacity(text.len() + self.index.len() * 36 + 4);
+        index.extend((text.len() as u32).to_le_bytes());
+        index.append(&mut text);
+        for (offset, info) in std::mem::take(&mut self.index) {
+            index.extend(offset.to_le_bytes());
+            index.extend(info.thread.to_le_bytes());
+            index.extend(info.count.to_le_bytes());
+            index.extend(info.first.to_le_bytes());
+            index.extend(info.last.to_le_bytes());
+        }
+        self.write_block(BlockInfo { kind: Kind::Index, ..BlockInfo::default() }, &index)?;
+        self.out.write_all(&at.to_le_bytes())?;
+        self.out.write_all(&END_MAGIC)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    /// What was written until now.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Definitions go first, so that no record comes before what it refers to.
+    fn write_lane(&mut self, kind: Kind, thread: u32) -> Result<()> {
+        if !self.definitions.bytes.is_empty() {
+            let mut bytes = std::mem::take(&mut self.definitions.bytes);
+            self.write_block(self.definitions.info, &bytes)?;
+            bytes.clear();
+            self.definitions.bytes = bytes;
+        }
+        if kind == Kind::Definitions {
+            return Ok(());
+        }
+        let Some(lane) = self.lanes.get_mut(&thread) else { return Ok(()) };
+        if lane.bytes.is_empty() {
+            return Ok(());
+        }
+        let info = lane.info;
+        let mut bytes = std::mem::take(&mut lane.bytes);
+        self.write_block(info, &bytes)?;
+        bytes.clear();
+        if let Some(lane) = self.lanes.get_mut(&thread) {
+            lane.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, info: BlockInfo, raw: &[u8]) -> Result<()> {
+        let (framing, stored) = self.packer.pack(info, raw)?;
+        self.out.write_all(&framing.to_bytes())?;
+        self.out.write_all(stored)?;
+        if info.kind == Kind::Records {
+            self.index.push((self.totals.bytes, info));
+        }
+        self.totals.bytes += (crate::block::HEADER_SIZE + stored.len()) as u64;
+        self.bytes_since_watermark += raw.len();
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! The reader takes any bytes without a panic, and any records come back as they were.
+#![allow(clippy::unwrap_used)]
+
+use mallow_trace::*;
+use proptest::prelude::*;
+
+fn sample() -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+    for i in 0..2000u64 {
+        let thread = (i % 3) as u32 + 1;
+        let op = Op::ALL[i as usize % Op::ALL.len()];
+        let call = Call { op, size: i, address: i * 16, stack: (i % 5) as u32, ..Call::default() };
+        writer.write(&Record { time: i, thread, event: Event::Call(call) }).unwrap();
+        if i % 100 == 0 {
+            let frames = vec![Frame { module: 1, address: i }; 20];
+            let event = Event::Stack(Stack { id: i as u32 + 1, frames });
+            writer.write(&Record { time: 0, thread: 0, event }).unwrap();
+            writer.flush().unwrap();
+        }
+    }
+    writer.finish().unwrap()
+}
+
+/// Makes the checksums of all blocks right, so that the content is looked at.
+fn repair(bytes: &mut [u8]) {
+    let length = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let mut at = 20 + length;
+    while at + 48 <= bytes.len() && &bytes[at..at + 4] == b"MLWb" {
+        let size = u32::from_le_bytes(bytes[at + 36..at + 40].try_into().unwrap()) as usize;
+        let Some(stored) = bytes.get(at + 48..at + 48 + size) else { return };
+        let checksum = crc32fast::hash(stored);
+        bytes[at + 40..at + 44].copy_from_slice(&checksum.to_le_bytes());
+        let own = crc32fast::hash(&bytes[at..at + 44]);
+        bytes[at + 44..at + 48].copy_from_slice(&own.to_le_bytes());
+        at += 48 + size;
+    }
+}
+
+fn read_all(bytes: &[u8]) {
+    let Ok(reader) = Reader::new(bytes) else { return };
+    let mut errors = 0;
+    for record in reader.merged() {
+        errors += u32::from(record.is_err());
+    }
+    assert!(errors < 100_000);
+}
+
+fn any_call() -> impl Strategy<Value = Call> {
+    let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+    (0..33usize, any::<bool>(), numbers, any::<u32>()).prop_map(|(op, failed, numbers, stack)| {
+        let op = Op::ALL[op];
+        let (size, alignment, address, old, took) = numbers;
+        let (old, took) = if op.is_realloc() { (old, took) } else { (0, 0) };
+        let sized = !op.is_free() || op.name().contains("sized");
+        Call {
+            op,
+            failed,
+            size: if sized { size } else { 0 },
+            alignment,
+            address,
+            old,
+            took,
+            stack,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_file(tail in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        read_all(&tail);
+        let mut bytes = b"MALLOWTR\x01\x00\x00\x00".to_vec();
+        bytes.extend(&tail);
+        read_all(&bytes);
+    }
+
+    #[test]
+    fn any_damage(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+                  cut in any::<prop::sample::Index>(), repaired: bool, cut_off: bool) {
+        let mut bytes = sample();
+        for (at, value) in changes {
+            let at = 20 + at.index(bytes.len() - 20);
+            bytes[at] = value;
+        }
+        if repaired {
+            repair(&mut bytes);
+        }
+        if cut_off {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        read_all(&bytes);
+    }
+
+    #[test]
+    fn any_calls(calls in proptest::collection::vec((any::<u32>(), 1..4u32, any_call()), 0..300)) {
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        let mut time = 0;
+        let mut records = Vec::new();
+        for (step, thread, call) in calls {
+            time += u64::from(step);
+            let record = Record { time, thread, event: Event::Call(call) };
+            writer.write(&record).unwrap();
+            records.push(record);
+        }
+        let bytes = writer.finish().unwrap();
+        let got: Vec<Record> =
+            Reader::new(bytes.as_slice()).unwrap().merged().collect::<Result<_>>().unwrap();
+        records.sort_by_key(|record| (record.time, record.thread));
+        prop_assert_eq!(got, records);
+    }
+}
