@@ -13,71 +13,20 @@ static void extent_unmap_ends(struct extent *extent)
     pagemap_set(extent_end(extent) - GRANULE, NULL);
 }
 
-/* --- The tree: a treap (Seidel and Aragon 1996), ordered by (pages, start) --------------------- */
-
-/* The heap order of the treap: a hash of the descriptor's address serves as its random number. */
-ALWAYS_INLINE uint64_t tree_priority(struct extent *extent)
-{
-    return ((uintptr_t)extent >> 6) * 0x9e3779b97f4a7c15u;
-}
-
-ALWAYS_INLINE bool tree_less(struct extent *a, struct extent *b)
-{
-    size_t a_pages = extent_pages(a);
-    size_t b_pages = extent_pages(b);
-    return a_pages != b_pages ? a_pages < b_pages : a->start < b->start;
-}
-
-static void tree_insert(struct extent **root, struct extent *extent)
-{
-    struct extent **at = root;
-    while (*at != NULL && tree_priority(*at) >= tree_priority(extent)) {
-        at = tree_less(*at, extent) ? &(*at)->right : &(*at)->left;
-    }
-    /* Split what is below into the smaller and the larger ones. */
-    struct extent *rest = *at;
-    struct extent **smaller = &extent->left;
-    struct extent **larger = &extent->right;
-    while (rest != NULL) {
-        if (tree_less(rest, extent)) {
-            *smaller = rest;
-            smaller = &rest->right;
-            rest = rest->right;
-        } else {
-            *larger = rest;
-            larger = &rest->left;
-            rest = rest->left;
-        }
-    }
-    *smaller = NULL;
-    *larger = NULL;
-    *at = extent;
-}
-
-static void tree_remove(struct extent **root, struct extent *extent)
-{
-    struct extent **at = root;
-    while (*at != extent) {
-        require(*at != NULL);
-        at = tree_less(*at, extent) ? &(*at)->right : &(*at)->left;
-    }
-    struct extent *smaller = extent->left;
-    struct extent *larger = extent->right;
-    while (smaller != NULL && larger != NULL) {
-        if (tree_priority(smaller) >= tree_priority(larger)) {
-            *at = smaller;
-            at = &smaller->right;
-            smaller = smaller->right;
-        } else {
-            *at = larger;
-            at = &larger->left;
-            larger = larger->left;
-        }
-    }
-    *at = smaller != NULL ? smaller : larger;
-}
-
 /* --- Sets ------------------------------------------------------------------------------------ */
+
+/* Extents of a bin that are compared to find the best. */
+#define FIT_TRIES 8u
+
+static unsigned extent_bin(size_t pages)
+{
+    if (pages <= 8) {
+        return (unsigned)pages - 1;
+    }
+    unsigned log2 = floor_log2(pages - 1);
+    unsigned bin = 8 + (log2 - 3) * 4 + (unsigned)((pages - 1) >> (log2 - 2) & 3);
+    return bin < EXTENT_BINS ? bin : EXTENT_BINS - 1;
+}
 
 static void extent_set_init(struct extent_set *set)
 {
@@ -87,7 +36,15 @@ static void extent_set_init(struct extent_set *set)
 
 static void extent_set_insert(struct extent_set *set, struct extent *extent)
 {
-    tree_insert(&set->root, extent);
+    unsigned bin = extent_bin(extent_pages(extent));
+    struct extent *next = set->bins[bin];
+    extent->bin_next = next;
+    extent->bin_prev = NULL;
+    if (next != NULL) {
+        next->bin_prev = extent;
+    }
+    set->bins[bin] = extent;
+    set->filled |= (uint64_t)1 << bin;
     list_push_back(&set->lru, &extent->link);
     set->pages += extent_pages(extent);
     set->count++;
@@ -96,25 +53,50 @@ static void extent_set_insert(struct extent_set *set, struct extent *extent)
 static void extent_set_remove(struct extent_set *set, struct extent *extent)
 {
     check(set->count > 0 && set->pages >= extent_pages(extent));
-    tree_remove(&set->root, extent);
+    struct extent *next = extent->bin_next;
+    if (next != NULL) {
+        next->bin_prev = extent->bin_prev;
+    }
+    if (extent->bin_prev != NULL) {
+        extent->bin_prev->bin_next = next;
+    } else {
+        unsigned bin = extent_bin(extent_pages(extent));
+        require(set->bins[bin] == extent);
+        set->bins[bin] = next;
+        if (next == NULL) {
+            set->filled &= ~((uint64_t)1 << bin);
+        }
+    }
     list_remove(&extent->link);
     set->pages -= extent_pages(extent);
     set->count--;
 }
 
-static struct extent *extent_set_fit(struct extent_set *set, size_t pages)
+/* The best of the first extents of a bin; NULL if none of them has `pages`. */
+static struct extent *extent_bin_fit(struct extent *at, size_t pages)
 {
     struct extent *best = NULL;
-    struct extent *at = set->root;
-    while (at != NULL) {
-        if (extent_pages(at) >= pages) {
+    for (unsigned tries = 0; tries < FIT_TRIES && at != NULL; tries++, at = at->bin_next) {
+        if (extent_pages(at) < pages) {
+            continue;
+        }
+        if (best == NULL || extent_pages(at) < extent_pages(best) ||
+            (extent_pages(at) == extent_pages(best) && at->start < best->start)) {
             best = at;
-            at = at->left;
-        } else {
-            at = at->right;
         }
     }
     return best;
+}
+
+static struct extent *extent_set_fit(struct extent_set *set, size_t pages)
+{
+    unsigned bin = extent_bin(pages);
+    struct extent *best = extent_bin_fit(set->bins[bin], pages);
+    uint64_t larger = bin + 1 < EXTENT_BINS ? set->filled >> (bin + 1) : 0;
+    if (best != NULL || larger == 0) {
+        return best;
+    }
+    return extent_bin_fit(set->bins[bin + 1 + (unsigned)__builtin_ctzl(larger)], pages);
 }
 
 static struct extent *extent_set_oldest(struct extent_set *set)

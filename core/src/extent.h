@@ -72,15 +72,16 @@ struct slab {
 struct extent {
     struct slab slab; /* first: the hit path reaches it without an offset */
 
-    uintptr_t start;             /* const while active */
-    _Atomic uint32_t pages;      /* owner of the block; readers verify */
-    _Atomic uint8_t state;       /* lock: arena, or the owner of the block */
-    uint8_t arena;               /* const while active */
-    bool is_huge;                /* a mapping of its own, in no region; const while active */
-    bool is_zero;                /* lock: arena: the pages read as zero */
-    struct region *region;       /* const while active; NULL if huge */
-    struct link link;            /* lock: arena, or owner thread: LRU, heap's or arena's list */
-    struct extent *left, *right; /* lock: arena: in a set's tree */
+    uintptr_t start;         /* const while active */
+    _Atomic uint32_t pages;  /* owner of the block; readers verify */
+    _Atomic uint8_t state;   /* lock: arena, or the owner of the block */
+    uint8_t arena;           /* const while active */
+    bool is_huge;            /* a mapping of its own, in no region; const while active */
+    bool is_zero;            /* lock: arena: the pages read as zero */
+    struct region *region;   /* const while active; NULL if huge */
+    struct link link;        /* lock: arena, or owner thread: LRU, heap's or arena's list */
+    struct extent *bin_next; /* lock: arena: in a set's bin */
+    struct extent *bin_prev; /* lock: arena */
 
     _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner */
@@ -130,21 +131,30 @@ ALWAYS_INLINE bool extent_is_slab(struct extent *extent)
 static void extent_map_ends(struct extent *extent);
 static void extent_unmap_ends(struct extent *extent);
 
-/* Free extents of one state: a tree by (pages, address), so that the best fit at the lowest address
- * is found in one descent, and a list from the oldest to the youngest. */
+/* Free extents of one state: by size in bins, which are lists, and a list from the oldest to the
+ * youngest. A bin per size up to 8 pages, then four per doubling; the last has all larger ones.
+ *
+ *     bin     0   1  ...  7      8      9     10     11     12  ...
+ *     pages   1   2  ...  8   9-10  11-12  13-14  15-16  17-20  ...
+ *
+ * filled has a bit per bin that is not empty. */
+#define EXTENT_BINS 64u
+
 struct extent_set {
-    struct extent *root; /* lock: arena */
-    struct link lru;     /* lock: arena; the oldest is first */
-    size_t pages;        /* lock: arena */
-    size_t count;        /* lock: arena */
+    uint64_t filled;                  /* lock: arena */
+    struct extent *bins[EXTENT_BINS]; /* lock: arena */
+    struct link lru;                  /* lock: arena; the oldest is first */
+    size_t pages;                     /* lock: arena */
+    size_t count;                     /* lock: arena */
 };
 
 static void extent_set_init(struct extent_set *set);
 static void extent_set_insert(struct extent_set *set, struct extent *extent);
 static void extent_set_remove(struct extent_set *set, struct extent *extent);
 
-/* The smallest extent of at least `pages`, the lowest of these; NULL if there is none. It stays in
- * the set. */
+/* An extent of at least `pages`, of the smallest size that a look at a few finds, the lowest of
+ * these; it stays in the set. NULL if there is none that is sure to fit without a long search: one
+ * less than a quarter larger than `pages` may be missed. */
 static struct extent *extent_set_fit(struct extent_set *set, size_t pages);
 static struct extent *extent_set_oldest(struct extent_set *set);
 
