@@ -5,6 +5,7 @@
 #   make build      the libraries (build/) and the command (target/release/mallow)
 #   make run        the allocators of this machine, compared on a ten-thread Python example
 #   make test       everything that can be tested here
+#   make peers      the allocators that Mallow is measured against (build/peers)
 #   make bench      the short benchmark
 #   make install    PREFIX=/usr/local, DESTDIR for packagers
 #   make clean
@@ -18,7 +19,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 MALLOW = target/release/mallow
 
-.PHONY: build run test bench install clean libraries command
+.PHONY: build run test peers bench install clean libraries command
 
 build: libraries command
 
@@ -40,6 +41,11 @@ run:
 test:
 	@tools/setup test
 	@tools/test --jobs $(JOBS)
+
+# A peer that cannot be built is named and left out.
+peers:
+	@tools/setup bench
+	-@crates/peers/build
 
 bench:
 	@tools/setup bench

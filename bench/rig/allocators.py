@@ -4,22 +4,35 @@
 import dataclasses
 import glob
 import hashlib
+import json
 import os
+import platform
+import re
 import shutil
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 BASELINE = "glibc"
 
-# Debian's libraries, in the order of the columns. tbbmalloc is preloaded through its proxy, which
-# is what exports malloc.
-INSTALLED = {
-    "jemalloc": "libjemalloc.so.2",
-    "mimalloc": "libmimalloc.so.2",
-    "tcmalloc": "libtcmalloc_minimal.so.4",
-    "tbbmalloc": "libtbbmalloc_proxy.so.2",
-}
 OURS = {"mallow": "libmallow.so", "mallow-secure": "libmallow-secure.so"}
+# What `make peers` builds (crates/peers/build), in the order of the columns.
+BUILT = ["snmalloc", "mimalloc2", "mimalloc3", "rpmalloc", "jemalloc", "tcmalloc",
+         "snmalloc-checks", "mimalloc3-secure", "hardened-light", "hardened"]
+PEERS_FOLDER = os.path.join(ROOT, "build", "peers")
+# The system's, with what a user should know of them. Those whose name is also in BUILT stand in
+# where that is not built. tbbmalloc is preloaded through its proxy, which is what exports malloc.
+INSTALLED = {
+    "mimalloc2": ("libmimalloc.so.2", "mimalloc of the system"),
+    "jemalloc": ("libjemalloc.so.2", "jemalloc of the system"),
+    "gperftools": ("libtcmalloc_minimal.so.4", "gperftools tcmalloc of the system"),
+    "tbbmalloc": ("libtbbmalloc_proxy.so.2", "tbbmalloc of the system"),
+}
+SCUDO = "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-*.so"
+# musl's allocator cannot be preloaded into a glibc program: the workloads are linked with musl.
+MUSL = "mallocng"
+# Those with which the short form is done in five minutes.
+SHORT = [BASELINE, "mallow", "mallow-secure", "jemalloc", "mimalloc2", "mimalloc3", "snmalloc",
+         "gperftools"]
 LIBRARY_FOLDERS = ["/usr/local/lib", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib"]
 
 
@@ -32,6 +45,8 @@ class Allocator:
     name: str
     path: str  # "" is the C library's own
     is_ours: bool = False
+    version: str = ""
+    is_musl: bool = False  # programs have to be linked with musl
     copy: str = ""  # what is preloaded: a copy of `path`
 
     def make_copy(self, folder):
@@ -57,6 +72,8 @@ class Allocator:
 
     def serves(self, path):
         """Whether `path`, the file that holds malloc in a started process, is this allocator."""
+        if self.is_musl:
+            return "musl" in path
         if not self.path:
             return os.path.basename(path).startswith("libc.so")
         return os.path.realpath(path) == os.path.realpath(self.copy or self.path)
@@ -69,22 +86,49 @@ def find_library(soname):
     return None
 
 
+def scudo():
+    """The newest of the LLVM releases that are installed, for this machine."""
+    found = [(float(match[1]), path) for path in glob.glob(SCUDO)
+             if f"-{platform.machine()}." in path and (match := re.search(r"/llvm-(\d+)/", path))]
+    if not found:
+        return None
+    release, path = max(found)
+    return Allocator("scudo", path, version=f"scudo of LLVM {release:.0f}")
+
+
+def built_peers():
+    try:
+        with open(os.path.join(PEERS_FOLDER, "peers.json")) as file:
+            there = json.load(file)
+    except OSError:
+        return []
+    return [Allocator(name, os.path.join(PEERS_FOLDER, there[name]["library"]),
+                      version=there[name]["allocator"]) for name in BUILT if name in there]
+
+
 def known(build):
-    found = [Allocator(BASELINE, "")]
+    found = [Allocator(BASELINE, "", version=" ".join(platform.libc_ver()))]
     for name, file in OURS.items():
         path = os.path.join(os.path.abspath(build), file)
         if os.path.exists(path):
-            found.append(Allocator(name, path, is_ours=True))
-    for name, soname in INSTALLED.items():
+            found.append(Allocator(name, path, is_ours=True, version="this"))
+    found += built_peers()
+    for name, (soname, version) in INSTALLED.items():
         path = find_library(soname)
-        if path:
-            found.append(Allocator(name, path))
+        if path and name not in [a.name for a in found]:
+            found.append(Allocator(name, path, version=version))
+    found += [a for a in [scudo()] if a]
+    if shutil.which("musl-gcc"):
+        found.append(Allocator(MUSL, "", version="musl of the system", is_musl=True))
     return found
 
 
-def choose(wanted, build):
-    """The known allocators, those given as NAME=LIB added; bare names narrow the choice."""
+def choose(wanted, build, default=None):
+    """The known allocators, those given as NAME=LIB added; bare names narrow the choice, and where
+    nothing is named, `default` does."""
     found = known(build)
+    if default and not any("=" not in item for item in wanted):
+        found = [a for a in found if a.name in default]
     names = []
     for item in wanted:
         name, equals, path = item.partition("=")

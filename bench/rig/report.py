@@ -16,7 +16,7 @@ CSV_FIELDS = ["row", "allocator", "unit", "n", "median", "q1", "q3", "best", "no
 
 def print_list(found, chosen):
     for allocator in found:
-        print(f"{allocator.name:14} {allocator.path or '(no preload)'}")
+        print(f"{allocator.name:17} {allocator.version:32} {allocator.path or '(no preload)'}")
     print("workloads:", " ".join(w.name for w in chosen))
 
 

@@ -77,7 +77,8 @@ class Run:
             "short": options.short,
             "rounds": options.rounds,
             "machine": machine(),
-            "allocators": {a.name: {"path": a.path, "sha256": a.fingerprint(), "ours": a.is_ours}
+            "allocators": {a.name: {"path": a.path, "sha256": a.fingerprint(), "ours": a.is_ours,
+                                    "version": a.version}
                            for a in found},
             "workloads": [w.name for w in chosen],
         }
@@ -123,7 +124,8 @@ class Run:
         return os.path.join(OUT, "bin")
 
     def build_workloads(self):
-        workloads.build(self.workloads, self.binaries())
+        for musl in sorted({a.is_musl for a in self.allocators}):
+            workloads.build(self.workloads, self.binaries(), musl)
 
     def verify_allocators(self):
         """One start of each, so that a preload that fails is known before anything is timed. (Each
@@ -193,7 +195,8 @@ class Run:
                 self.keep(self.collect(workload, allocator, self.spawn(workload, allocator), number))
 
     def spawn(self, workload, allocator):
-        return subprocess.Popen(workload.command(self.binaries(), self.config["short"]),
+        return subprocess.Popen(workload.command(self.binaries(), self.config["short"],
+                                                 allocator.is_musl),
                                 env=allocator.environment(), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 

@@ -27,11 +27,11 @@ class Workload:
     def source(self):
         return os.path.join(SOURCES, (self.program or self.name) + ".c")
 
-    def binary(self, folder):
-        return os.path.join(folder, self.program or self.name)
+    def binary(self, folder, musl=False):
+        return os.path.join(folder, (self.program or self.name) + ("-musl" if musl else ""))
 
-    def command(self, folder, short):
-        return [self.binary(folder), "short" if short else "full", *self.arguments]
+    def command(self, folder, short, musl=False):
+        return [self.binary(folder, musl), "short" if short else "full", *self.arguments]
 
 
 # What is memory alone hardly varies, and needs few rounds.
@@ -61,13 +61,13 @@ def choose(names):
     return [w for w in ALL if not names or w.name in names]
 
 
-def build(chosen, folder):
-    """Compiles what is older than its source; one program serves every allocator."""
+def build(chosen, folder, musl=False):
+    """Compiles what is older than its source; one program serves every allocator but musl's."""
     os.makedirs(folder, exist_ok=True)
-    compiler = os.environ.get("CC", "cc")
+    compiler = "musl-gcc" if musl else os.environ.get("CC", "cc")
     header = os.path.join(SOURCES, "bench.h")
     for workload in chosen:
-        source, binary = workload.source(), workload.binary(folder)
+        source, binary = workload.source(), workload.binary(folder, musl)
         newest = max(os.path.getmtime(source), os.path.getmtime(header))
         if os.path.exists(binary) and os.path.getmtime(binary) > newest:
             continue
