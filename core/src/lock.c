@@ -52,7 +52,7 @@ ALWAYS_INLINE bool lock_gate_is_mine(void)
 static void lock_init(struct lock *lock, enum lock_rank rank)
 {
     atomic_set(&lock->state, 0);
-    lock->rank = rank;
+    lock->rank = (uint16_t)rank;
 }
 
 static bool lock_try_take(struct lock *lock)
@@ -104,6 +104,7 @@ static void lock_release(struct lock *lock)
         return;
     }
     lock_note_released(lock);
+    atomic_set(&lock->turns, (uint16_t)(atomic_get(&lock->turns) + 1));
     uint32_t was = atomic_exchange_explicit(&lock->state, 0, memory_order_release);
     check(was != 0);
     if (unlikely(was == 2)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Locks of four bytes, on futexes. A lock has a rank; at check level 3 a thread that takes a
+ * Locks of eight bytes, on futexes. A lock has a rank; at check level 3 a thread that takes a
  * lock whose rank is not above every rank that it holds ends the program, so a deadlock cannot be
  * written.
  */
@@ -25,12 +25,14 @@ enum lock_rank {
 
 struct lock {
     _Atomic uint32_t state; /* 0 free, 1 held, 2 held and waited for */
-    uint32_t rank;
+    uint16_t rank;
+    _Atomic uint16_t turns; /* lock: how often it was released, for readers from outside: what they
+                               see is whole if the lock is free and this the same before and after */
 };
 
 #define LOCK_INITIALIZER(lock_rank) \
     {                               \
-        0, lock_rank                \
+        0, lock_rank, 0             \
     }
 
 static void lock_init(struct lock *lock, enum lock_rank rank);

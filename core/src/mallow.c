@@ -56,6 +56,7 @@
 
 /* layer 8: insight */
 #include "report.c"
+#include "stats_page.c"
 #include "verify.c"
 #include "control.c"
 

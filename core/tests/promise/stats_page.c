@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The statistics page: another process learns from it alone, through /proc/PID/mem, what this one's
+ * heap holds, while this one rests, is stopped, works, or has just been forked. The figures agree
+ * with the program's own count.
+ */
+#include "promise.h"
+
+#include "../../src/stats_page.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { SLOTS = 20000, LARGE = 40, HUGE = 3, TRIES = 1000 };
+
+struct figures {
+    uint64_t slots, large, huge, cached; /* bytes with the program, or kept by heaps */
+    uint64_t active, dirty, muzzy, retained, mapped, metadata;
+};
+
+static int memory;
+static struct stats_page page;
+static struct stats_root roots[64];
+static struct stats_number numbers[64];
+static struct stats_field fields[128];
+
+static bool read_at(uint64_t address, void *to, size_t size)
+{
+    return pread(memory, to, size, (off_t)address) == (ssize_t)size;
+}
+
+static uint64_t word_at(uint64_t address, size_t size)
+{
+    uint64_t value = 0;
+    CHECK_MSG(size <= sizeof value && read_at(address, &value, size), "%#lx",
+              (unsigned long)address);
+    return value;
+}
+
+static uint64_t root(const char *name)
+{
+    for (uint32_t i = 0; i < page.root_count; i++) {
+        if (strcmp(roots[i].name, name) == 0) {
+            return (uintptr_t)roots[i].address;
+        }
+    }
+    CHECK_MSG(false, "no root %s", name);
+    return 0;
+}
+
+static uint64_t number(const char *name)
+{
+    for (uint32_t i = 0; i < page.number_count; i++) {
+        if (strcmp(numbers[i].name, name) == 0) {
+            return numbers[i].value;
+        }
+    }
+    CHECK_MSG(false, "no number %s", name);
+    return 0;
+}
+
+static const struct stats_field *field(const char *name)
+{
+    for (uint32_t i = 0; i < page.field_count; i++) {
+        if (strcmp(fields[i].name, name) == 0) {
+            return &fields[i];
+        }
+    }
+    CHECK_MSG(false, "no field %s", name);
+    return NULL;
+}
+
+static uint64_t get(uint64_t structure, const char *name)
+{
+    return word_at(structure + field(name)->offset, field(name)->size);
+}
+
+static void open_page(pid_t pid, uint64_t address)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)pid);
+    memory = open(path, O_RDONLY);
+    CHECK_MSG(memory >= 0, "%s", path);
+    CHECK(read_at(address, &page, sizeof page));
+    CHECK_EQ(strcmp(page.magic, STATS_PAGE_MAGIC), 0);
+    CHECK_EQ(page.version, STATS_PAGE_VERSION);
+    CHECK_EQ((uintptr_t)page.self, address);
+    CHECK(page.root_count <= 64 && page.number_count <= 64 && page.field_count <= 128);
+    CHECK(read_at((uintptr_t)page.roots, roots, page.root_count * sizeof roots[0]));
+    CHECK(read_at((uintptr_t)page.numbers, numbers, page.number_count * sizeof numbers[0]));
+    CHECK(read_at((uintptr_t)page.fields, fields, page.field_count * sizeof fields[0]));
+}
+
+static uint64_t descriptor_of(uint64_t address)
+{
+    uint64_t map = root("pagemap");
+    uint64_t root_index = address >> number("root_shift");
+    uint64_t leaf_index = address >> number("granule_shift") & number("leaf_mask");
+    uint64_t leaf = word_at(map + number("pagemap_root_at") + 8 * root_index, 8);
+    uint64_t word = leaf != 0 ? word_at(map + leaf + 8 * leaf_index, 8) : 0;
+    return word != 0 ? map + word : 0;
+}
+
+static void add_extent(struct figures *figures, uint64_t extent, uint64_t bytes)
+{
+    uint64_t state = get(extent, "extent.state");
+    uint64_t slot_size = get(extent, "extent.slot_size");
+    if (state == number("state_cached")) {
+        figures->cached += bytes;
+    } else if (state == number("state_active") && slot_size != 0) {
+        uint64_t used = get(extent, "extent.left") + get(extent, "extent.bias");
+        uint64_t remote = get(extent, "extent.remote") >> number("remote_count_shift");
+        figures->slots += (used > remote ? used - remote : 0) * slot_size;
+    } else if (state == number("state_active")) {
+        figures->large += bytes;
+    }
+}
+
+/* False if the walk met something that was just changing. */
+static bool add_regions(struct figures *figures, uint64_t arena, unsigned shift)
+{
+    for (uint64_t region = get(arena, "arena.regions"); region != 0;
+         region = get(region, "region.next")) {
+        uint64_t at = get(region, "region.start");
+        uint64_t end = at + get(region, "region.size");
+        while (at < end) {
+            uint64_t extent = descriptor_of(at);
+            uint64_t bytes = extent != 0 ? get(extent, "extent.pages") << shift : 0;
+            if (bytes == 0 || get(extent, "extent.start") != at) {
+                return false;
+            }
+            add_extent(figures, extent, bytes);
+            at += bytes;
+        }
+    }
+    return true;
+}
+
+static bool add_arena(struct figures *figures, uint64_t arena)
+{
+    unsigned shift = (unsigned)word_at(root("page_shift"), 4);
+    uint64_t turns = get(arena, "arena.lock_turns");
+    if (get(arena, "arena.lock_state") != 0 || !add_regions(figures, arena, shift)) {
+        return false;
+    }
+    figures->huge += get(arena, "arena.huge_active_pages") << shift;
+    figures->active += get(arena, "arena.active_pages") << shift;
+    figures->dirty += (get(arena, "arena.dirty_pages") + get(arena, "arena.huge_pages")) << shift;
+    figures->muzzy += get(arena, "arena.muzzy_pages") << shift;
+    figures->retained += get(arena, "arena.retained_pages") << shift;
+    figures->mapped += get(arena, "arena.region_bytes");
+    return get(arena, "arena.lock_state") == 0 && get(arena, "arena.lock_turns") == turns;
+}
+
+/* Slots in the lists of heaps are out of their slabs, but not with the program. */
+static void subtract_lists(struct figures *figures, uint64_t heap)
+{
+    const struct stats_field *bins = field("heap.bins"), *lists = field("heap.free");
+    for (uint64_t class = 0; class < number("classes"); class ++) {
+        uint64_t bin = heap + bins->offset + class * bins->size;
+        uint64_t current = get(bin, "bin.current");
+        uint64_t size = current != 0 ? get(current, "extent.slot_size") : 0;
+        uint64_t slot = word_at(heap + lists->offset + class * lists->size, 8);
+        for (unsigned length = 0; slot != 0 && length < 70000; length++) {
+            figures->slots -= size;
+            if (!read_at(slot, &slot, sizeof slot)) {
+                return;
+            }
+        }
+    }
+}
+
+static void read_figures(struct figures *figures)
+{
+    uint64_t count = word_at(root("arenas_used"), 4);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t arena = root("arenas") + i * field("sizeof.arena")->size;
+        struct figures sum;
+        unsigned tries = 0;
+        do {
+            sum = *figures;
+            CHECK_MSG(++tries < TRIES, "arena %d never came to rest", (int)i);
+        } while (!add_arena(&sum, arena));
+        *figures = sum;
+    }
+    for (uint64_t heap = word_at(root("heaps"), 8); heap != 0; heap = get(heap, "heap.next")) {
+        subtract_lists(figures, heap);
+    }
+    figures->metadata = word_at(root("meta_bytes"), 8);
+}
+
+static void check_near(const char *what, const char *when, uint64_t found, uint64_t expected)
+{
+    printf("%s, %s: %lu of %lu bytes\n", when, what, (unsigned long)found, (unsigned long)expected);
+    fflush(stdout);
+    CHECK_MSG(found * 100 >= expected * 97 && found * 100 <= expected * 103, "%s, %s", when, what);
+}
+
+static uint64_t slot_bytes, large_bytes, huge_bytes;
+static void *blocks[SLOTS + LARGE + HUGE];
+static volatile bool is_working;
+
+static void *keep(size_t size, uint64_t *sum)
+{
+    char *block = malloc(size);
+    CHECK(block != NULL);
+    memset(block, 1, size < 4096 ? size : 4096);
+    *sum += malloc_usable_size(block);
+    return block;
+}
+
+static void *work(void *argument)
+{
+    void *kept[64] = {0};
+    for (unsigned i = 0; is_working; i++) {
+        free(kept[i % 64]);
+        kept[i % 64] = malloc(i % 500 == 0 ? 100000 : 16 + i % 700);
+    }
+    for (unsigned i = 0; i < 64; i++) {
+        free(kept[i]);
+    }
+    return argument;
+}
+
+/* In a child: reads `pid`, and exits with 0 if all is as it should be. */
+static void observe(pid_t pid, const char *when, uint64_t address)
+{
+    struct figures figures = {0};
+    open_page(pid, address);
+    read_figures(&figures);
+    check_near("slots", when, figures.slots, slot_bytes);
+    check_near("large blocks", when, figures.large, large_bytes);
+    check_near("huge blocks", when, figures.huge, huge_bytes);
+    CHECK_EQ(figures.active + figures.dirty + figures.muzzy + figures.retained >= figures.mapped,
+             1);
+    CHECK(figures.metadata > 0 && figures.mapped > 0);
+    close(memory);
+}
+
+static void observe_from_child(const char *when, uint64_t address, bool stop)
+{
+    /* The fork holds all locks in the parent too, until it is out of its handlers. */
+    int returned[2];
+    CHECK_EQ(pipe(returned), 0);
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        char byte;
+        CHECK_EQ(read(returned[0], &byte, 1), 1);
+        if (stop) {
+            kill(parent, SIGSTOP);
+        }
+        observe(parent, when, address);
+        if (stop) {
+            kill(parent, SIGCONT);
+        }
+        fflush(stdout);
+        _exit(0);
+    }
+    CHECK_EQ(write(returned[1], "", 1), 1);
+    close(returned[0]);
+    close(returned[1]);
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: status %#x", when,
+              (unsigned)status);
+}
+
+int main(void)
+{
+    uint64_t address = (uintptr_t)dlsym(RTLD_DEFAULT, "mw_stats_page");
+    CHECK(address != 0);
+    setvbuf(stdout, NULL, _IONBF, 0);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        /* Two of three are freed again, so that slabs are partly used. */
+        uint64_t ignored = 0;
+        blocks[i] = keep(16 + i % 1500, i % 3 == 0 ? &slot_bytes : &ignored);
+    }
+    for (unsigned i = 0; i < LARGE; i++) {
+        blocks[SLOTS + i] = keep(40000 + 1000 * i, &large_bytes);
+    }
+    for (unsigned i = 0; i < HUGE; i++) {
+        blocks[SLOTS + LARGE + i] = keep(5 * MIB, &huge_bytes);
+    }
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (i % 3 != 0) {
+            free(blocks[i]);
+        }
+    }
+    struct mallinfo2 own = mallinfo2();
+    check_near("mallinfo2, in use", "from inside", own.uordblks, slot_bytes + large_bytes);
+
+    observe_from_child("at rest", address, false);
+    observe_from_child("stopped", address, true);
+    is_working = true;
+    pthread_t worker;
+    CHECK_EQ(pthread_create(&worker, NULL, work, NULL), 0);
+    observe_from_child("working", address, false);
+    is_working = false;
+    pthread_join(worker, NULL);
+
+    pid_t child = fork();
+    if (child == 0) {
+        observe(getpid(), "just forked", address);
+        _exit(0);
+    }
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    return 0;
+}
