@@ -1,0 +1,181 @@
+//! How far a replay can be trusted: the recorded run's memory against that of its replay on the
+//! same allocator, and how much of the run the trace holds.
+
+use serde::Serialize;
+
+use crate::process::{Coverage, Summary};
+use crate::result::Run;
+
+/// Beyond these a replay says nothing about the program.
+pub const LARGEST_ERROR: f64 = 0.15;
+pub const MOST_MISSING: f64 = 0.01;
+/// Differences this small are the programs' own, not their heaps'.
+const UNAVOIDABLE: f64 = 512.0 * 1024.0;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fidelity {
+    /// The allocator that the run was recorded on, and replayed on for this.
+    pub allocator: String,
+    /// Of the replay's peak, as a part of the recorded one; none where nothing was measured.
+    pub rss_error: Option<f64>,
+    /// What the program had resident beside its heap, in bytes, as far as can be told.
+    pub other_memory: Option<f64>,
+    /// Measurements of the recorded run that were compared.
+    pub samples: usize,
+    pub missing: f64,
+    pub coverage: Coverage,
+}
+
+impl Fidelity {
+    /// Compares the recorded measurements with the player's samples at the same moments.
+    ///
+    /// A process has memory that is not its heap. It is taken to be what it had more than the replay
+    /// at the moment when the replay had least, so that whatever grows or shrinks differently from
+    /// then on counts as error.
+    pub fn of(summary: &Summary, allocator: &str, replay: Option<&Run>) -> Fidelity {
+        let samples = replay.map_or(&[][..], |run| &run.samples);
+        let pairs: Vec<(f64, f64)> = summary
+            .recorded
+            .iter()
+            .filter_map(|recorded| {
+                let (_, replayed) = samples.get(recorded.sample)?;
+                let measured =
+                    if recorded.anonymous > 0 { recorded.anonymous } else { recorded.rss };
+                (measured > 0).then_some((measured as f64, *replayed as f64))
+            })
+            .collect();
+        let least = pairs.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+        let other_memory = least.map(|(recorded, replayed)| recorded - replayed);
+        Fidelity {
+            allocator: allocator.to_owned(),
+            rss_error: other_memory.map(|other| peak_error(&pairs, other)),
+            other_memory,
+            samples: pairs.len(),
+            missing: summary.coverage.missing(),
+            coverage: summary.coverage,
+        }
+    }
+
+    /// Why the allocators must not be ranked by this replay; none if they may.
+    pub fn objection(&self) -> Option<String> {
+        let coverage = &self.coverage;
+        if self.missing > MOST_MISSING {
+            return Some(format!(
+                "{:.1} % of the calls are missing or unknown ({} dropped, {} frees of unknown blocks, \
+                 {} frees unseen), so the replay's heap is not the program's",
+                self.missing * 100.0,
+                coverage.dropped,
+                coverage.unmatched_frees,
+                coverage.lost_frees
+            ));
+        }
+        match self.rss_error {
+            None => Some(
+                "the trace holds no measurement of the program's memory to compare with (the run was \
+                 too short)"
+                    .into(),
+            ),
+            Some(error) if error > LARGEST_ERROR => Some(format!(
+                "replayed on {}, on which it was recorded, the peak is {:.0} % off the recorded one",
+                self.allocator,
+                error * 100.0
+            )),
+            Some(_) => None,
+        }
+    }
+}
+
+fn peak_error(pairs: &[(f64, f64)], other: f64) -> f64 {
+    let peak = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+    let recorded = peak(&mut pairs.iter().map(|pair| pair.0));
+    let replayed = peak(&mut pairs.iter().map(|pair| pair.1 + other));
+    let difference = ((recorded - replayed).abs() - UNAVOIDABLE).max(0.0);
+    difference / recorded
+}
+
+/// Spearman's rank correlation; ties share their mean rank. None of fewer than two, or of equals.
+pub fn rank_correlation(a: &[f64], b: &[f64]) -> Option<f64> {
+    if a.len() != b.len() || a.len() < 2 {
+        return None;
+    }
+    let (a, b) = (ranks(a), ranks(b));
+    let mean = (a.len() as f64 + 1.0) / 2.0;
+    let product = |x: &[f64], y: &[f64]| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum()
+    };
+    let scale = (product(&a, &a) * product(&b, &b)).sqrt();
+    (scale > 0.0).then(|| product(&a, &b) / scale)
+}
+
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let below = |value: f64| values.iter().filter(|other| **other < value).count() as f64;
+    let equal = |value: f64| values.iter().filter(|other| **other == value).count() as f64;
+    values.iter().map(|&value| below(value) + (equal(value) + 1.0) / 2.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::RecordedSample;
+
+    fn summary(recorded: &[u64]) -> Summary {
+        let sample = |(sample, mib): (usize, &u64)| RecordedSample {
+            sample,
+            rss: (mib + 5) << 20,
+            anonymous: mib << 20,
+            peak_rss: 0,
+        };
+        Summary {
+            recorded: recorded.iter().enumerate().map(sample).collect(),
+            coverage: Coverage { calls: 1000, ..Coverage::default() },
+            ..Summary::default()
+        }
+    }
+
+    fn replay(mib: &[u64]) -> Run {
+        Run { samples: mib.iter().map(|mib| (0, mib << 20)).collect(), ..Run::default() }
+    }
+
+    #[test]
+    fn constant_difference_is_other_memory() {
+        let run = replay(&[2, 52, 92, 12]);
+        let fidelity = Fidelity::of(&summary(&[10, 60, 100, 20]), "glibc", Some(&run));
+        assert_eq!(fidelity.rss_error, Some(0.0));
+        assert_eq!(fidelity.other_memory, Some(f64::from(8 << 20)));
+        assert_eq!(fidelity.objection(), None);
+    }
+
+    #[test]
+    fn growth_that_the_replay_lacks_is_error() {
+        let run = replay(&[2, 22, 42]);
+        let fidelity = Fidelity::of(&summary(&[10, 60, 100]), "glibc", Some(&run));
+        let error = fidelity.rss_error.unwrap();
+        assert!((error - 0.495).abs() < 1e-9, "{error}");
+        let sentence = fidelity.objection().unwrap();
+        assert!(sentence.contains("50 % off"), "{sentence}");
+    }
+
+    #[test]
+    fn losses_and_silence_are_objections() {
+        let mut lossy = summary(&[10, 60]);
+        lossy.coverage.dropped = 300;
+        let objection = Fidelity::of(&lossy, "glibc", Some(&replay(&[2, 52]))).objection();
+        assert!(objection.unwrap().starts_with("23.1 % of the calls"));
+        let silent = Fidelity::of(&summary(&[]), "glibc", Some(&replay(&[1, 2])));
+        assert!(silent.objection().unwrap().contains("no measurement"));
+    }
+
+    #[test]
+    fn rank_correlation_matches_worked_examples() {
+        let up = [1.0, 2.0, 3.0, 4.0, 5.0];
+        assert_eq!(rank_correlation(&up, &[2.0, 4.0, 6.0, 8.0, 99.0]), Some(1.0));
+        assert_eq!(rank_correlation(&up, &[5.0, 4.0, 3.0, 2.0, 1.0]), Some(-1.0));
+        // 1 - 6 * sum(d^2) / (n (n^2 - 1)) with d = (0, 1, 1, 0, 0).
+        let rho = rank_correlation(&up, &[1.0, 3.0, 2.0, 4.0, 5.0]).unwrap();
+        assert!((rho - 0.9).abs() < 1e-12);
+        // R: cor(c(1,2,2,3), c(1,3,2,4), method = "spearman") is 0.9486833.
+        let tied = rank_correlation(&[1.0, 2.0, 2.0, 3.0], &[1.0, 3.0, 2.0, 4.0]).unwrap();
+        assert!((tied - 0.948_683_3).abs() < 1e-6);
+        assert_eq!(rank_correlation(&[1.0, 1.0], &[1.0, 2.0]), None);
+    }
+}
