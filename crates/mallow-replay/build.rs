@@ -1,7 +1,8 @@
 //! Builds the player, which the crate carries inside.
 
-use std::env;
+use std::hash::Hasher as _;
 use std::path::PathBuf;
+use std::{env, fs};
 
 const SOURCES: [&str; 5] = ["player.c", "lane.c", "clock.c", "memory.c", "count.c"];
 
@@ -26,4 +27,7 @@ fn main() {
         panic!("cannot start the C compiler {}: {error}", compiler.path().display())
     });
     assert!(status.success(), "the C compiler failed on the player: {command:?}");
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(&fs::read(&program).expect("the player was just built"));
+    println!("cargo::rustc-env=PLAYER_HASH={:016x}", hasher.finish());
 }

@@ -1,6 +1,7 @@
 //! From the records of a trace to the plans of its processes, in one pass and in memory that grows
 //! with the blocks that live at once, not with the trace.
 
+use std::collections::VecDeque;
 use std::io::{self, Seek, Write};
 
 use mallow_trace::{Event, Header, Process as Image, Record, Start};
@@ -8,6 +9,9 @@ use rustc_hash::FxHashMap;
 
 use crate::plan::Plan;
 use crate::process::{Process, Summary};
+
+/// What the recorder lost may be known only after the end of a process, so that many stay open.
+const MOST_ENDED: usize = 64;
 
 /// Which process of the trace is replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +60,7 @@ pub struct Compiler<W, F> {
     images: FxHashMap<u32, Image>,
     threads: FxHashMap<u32, Known>,
     running: FxHashMap<u32, Process<W>>,
+    ended: VecDeque<u32>,
     best: Option<(Summary, Plan<W>)>,
     processes: Vec<Summary>,
 }
@@ -74,6 +79,7 @@ where
             images: FxHashMap::default(),
             threads: FxHashMap::default(),
             running: FxHashMap::default(),
+            ended: VecDeque::new(),
             best: None,
             processes: Vec::new(),
         }
@@ -116,7 +122,11 @@ where
                 }
             }
             Event::ProcessEnd(end) => {
-                if let Some(process) = self.running.remove(&end.process) {
+                self.ended.push_back(end.process);
+                if self.ended.len() > MOST_ENDED
+                    && let Some(first) = self.ended.pop_front()
+                    && let Some(process) = self.running.remove(&first)
+                {
                     self.keep(process)?;
                 }
             }

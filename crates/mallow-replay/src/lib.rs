@@ -21,3 +21,6 @@ pub use result::{Latency, Run};
 
 /// The program that carries a plan out: `player PLAN lockstep|free pages|all|none [count]`.
 pub const PLAYER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/player"));
+
+/// Of the player's content, so that different versions can lie side by side.
+pub const PLAYER_HASH: &str = env!("PLAYER_HASH");

@@ -167,7 +167,8 @@ fn analyse_condition(
     }
 }
 
-fn summarise(values: &[f64]) -> Option<Metric> {
+/// Medians and their spread; none of nothing.
+pub fn summarise(values: &[f64]) -> Option<Metric> {
     Some(Metric {
         median: stats::median(values)?,
         interval: stats::median_interval(values, SHOWN_CONFIDENCE),

@@ -4,22 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::allocator::{self, Allocator, Family};
 use crate::cli::CompareArgs;
 use crate::commands::run::{no_command, quoted};
+use crate::contender::{self, Choice, Contender};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use crate::preload::{self, Changes};
+use crate::preflight;
 use crate::service::Service;
 use crate::target::Target;
-use crate::{embedded, preflight};
-
-/// One allocator in the comparison.
-#[derive(Clone, Debug)]
-pub struct Contender {
-    pub allocator: Allocator,
-    pub changes: Changes,
-}
 
 /// One setting of CPUs and variables under which all allocators are compared.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +43,14 @@ impl Plan {
             None => args.command.clone(),
         };
         let target = Target::resolve(words.first().ok_or_else(no_command)?)?;
-        let contenders = choose_contenders(args, &target, notes)?;
+        let choice = Choice {
+            allocators: &args.allocators,
+            baseline: args.baseline.as_deref(),
+            secure: args.secure,
+            debug: args.debug,
+            options: &args.options,
+        };
+        let contenders = contender::choose(choice, &target, notes)?;
         let (program, argv) = target.argv(&words);
         Ok(Plan {
             program,
@@ -172,90 +171,6 @@ impl Condition {
         condition.environment.push((name.to_owned(), value.to_owned()));
         condition
     }
-}
-
-fn choose_contenders(args: &CompareArgs, target: &Target, notes: Notes) -> Result<Vec<Contender>> {
-    let mut allocators = if args.allocators.is_empty() {
-        installed(args, target, notes)?
-    } else {
-        let find = |name: &String| allocator::find(name.trim(), target.libc());
-        args.allocators.iter().map(find).collect::<Result<Vec<_>>>()?
-    };
-    if let Some(name) = &args.baseline {
-        let wanted = |allocator: &Allocator| {
-            allocator.name == *name
-                || (Allocator::is_system_name(name) && allocator.family == Family::System)
-        };
-        let baseline = match allocators.iter().position(wanted) {
-            Some(index) => allocators.remove(index),
-            None => allocator::find(name, target.libc())?,
-        };
-        allocators.insert(0, baseline);
-    } else if let Some(index) = allocators.iter().position(|a| a.family == Family::System) {
-        let system = allocators.remove(index);
-        allocators.insert(0, system);
-    }
-    for (index, allocator) in allocators.iter().enumerate() {
-        if allocators[..index].iter().any(|other| other.name == allocator.name) {
-            return Err(Error::Usage(format!(
-                "The allocator {} is named twice. Give one of them another name: NAME=/path/lib.so.",
-                allocator.name
-            )));
-        }
-    }
-    let mut told = Vec::new();
-    let mut contenders = Vec::new();
-    for allocator in allocators {
-        for note in target.check(&allocator)? {
-            if !told.contains(&note) {
-                notes.note(&note);
-                told.push(note);
-            }
-        }
-        let options: &[(String, String)] = match allocator.family {
-            Family::Mallow => &args.options,
-            _ => &[],
-        };
-        let changes = preload::changes(&allocator, options)?;
-        match preflight::check(target, &allocator, &changes) {
-            Ok(()) => contenders.push(Contender { allocator, changes }),
-            Err(error) if args.allocators.is_empty() && !contenders.is_empty() => {
-                notes.note(&format!("{} is left out: {error}", allocator.name));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(contenders)
-}
-
-/// Everything that is installed and can serve the target; Mallow's other builds only when asked for.
-fn installed(args: &CompareArgs, target: &Target, notes: Notes) -> Result<Vec<Allocator>> {
-    let (usable, _) = allocator::discover()?;
-    let mut chosen = Vec::new();
-    for allocator in usable {
-        let skipped = match allocator.name.as_str() {
-            "mallow-secure" => !args.secure,
-            "mallow-debug" => !args.debug,
-            _ => false,
-        };
-        if skipped {
-            continue;
-        }
-        if allocator.family == Family::System {
-            chosen.push(allocator::find("libc", target.libc())?);
-            continue;
-        }
-        match target.check(&allocator) {
-            Ok(_) => chosen.push(allocator),
-            // If Mallow cannot serve the target, nothing can.
-            Err(error) if embedded::by_name(&allocator.name).is_some() => return Err(error),
-            Err(_) => notes.note(&format!(
-                "{} is left out: it is built for another C library than {}.",
-                allocator.name, target.command
-            )),
-        }
-    }
-    Ok(chosen)
 }
 
 #[cfg(test)]

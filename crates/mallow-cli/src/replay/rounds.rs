@@ -1,0 +1,238 @@
+//! Carries the plan out: every allocator once a round, in random order.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use mallow_os::{ChildSetup, Ending};
+use mallow_replay::Run;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+
+use super::input::Input;
+use crate::allocator::{self, Allocator, Family};
+use crate::cli::{ReplayArgs, ReplayMode, Touch};
+use crate::contender::{self, Choice, Contender};
+use crate::embedded::{self, Library};
+use crate::error::{Error, Result};
+use crate::measure::signal_name;
+use crate::output::Notes;
+use crate::preflight;
+use crate::target::Target;
+
+const MOST_ROUNDS: u32 = 10;
+
+static PLAYER: Library = Library {
+    name: "player",
+    file: "mallow-player",
+    hash: mallow_replay::PLAYER_HASH,
+    bytes: mallow_replay::PLAYER,
+};
+
+/// The player's program file.
+pub fn player() -> Result<PathBuf> {
+    embedded::materialise(&PLAYER)
+}
+
+/// What an allocator did in all rounds.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    pub allocator: Allocator,
+    /// With the number of the round.
+    pub lockstep: Vec<(u32, Run)>,
+    pub free: Vec<(u32, Run)>,
+    /// The run in which calls into the kernel were counted.
+    pub counted: Option<Run>,
+    pub failures: Vec<String>,
+}
+
+pub struct Measured {
+    pub cells: Vec<Cell>,
+    /// Of the allocator that the trace was recorded on, where it is to be had.
+    pub reference: std::result::Result<Run, String>,
+    pub rounds: u32,
+    pub seed: u64,
+    pub took: Duration,
+}
+
+struct Session<'a> {
+    args: &'a ReplayArgs,
+    player: &'a Path,
+    plan: &'a File,
+    contenders: Vec<Contender>,
+    cells: Vec<Cell>,
+    bar: ProgressBar,
+}
+
+pub fn measure(
+    args: &ReplayArgs,
+    input: &Input,
+    player: &Path,
+    target: &Target,
+    contenders: Vec<Contender>,
+    notes: Notes,
+) -> Result<Measured> {
+    let start = Instant::now();
+    let seed = args.seed.unwrap_or_else(|| rand::rng().random());
+    let cell = |contender: &Contender| Cell {
+        allocator: contender.allocator.clone(),
+        lockstep: Vec::new(),
+        free: Vec::new(),
+        counted: None,
+        failures: Vec::new(),
+    };
+    let cells = contenders.iter().map(cell).collect();
+    let bar = notes.progress(u64::from(args.runs.unwrap_or(MOST_ROUNDS)) * contenders.len() as u64);
+    let mut session = Session { args, player, plan: &input.plan.file, contenders, cells, bar };
+    let rounds = session.rounds(seed, start)?;
+    session.count_calls()?;
+    let reference = session.reference(input, target)?;
+    session.bar.finish_and_clear();
+    Ok(Measured { cells: session.cells, reference, rounds, seed, took: start.elapsed() })
+}
+
+impl Session<'_> {
+    fn rounds(&mut self, seed: u64, start: Instant) -> Result<u32> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut round = 0;
+        while round < self.args.runs.unwrap_or(MOST_ROUNDS) {
+            if self.args.runs.is_none() && round > 0 && start.elapsed() >= self.args.budget {
+                break;
+            }
+            let mut order: Vec<usize> = (0..self.cells.len()).collect();
+            order.shuffle(&mut random);
+            for index in order {
+                self.bar.set_message(self.cells[index].allocator.name.clone());
+                self.play_round(index, round)?;
+                self.bar.inc(1);
+            }
+            round += 1;
+        }
+        Ok(round)
+    }
+
+    fn play_round(&mut self, index: usize, round: u32) -> Result<()> {
+        // An allocator that could not carry the plan out will not next time.
+        if !self.cells[index].failures.is_empty() {
+            return Ok(());
+        }
+        if self.args.mode != ReplayMode::Free {
+            match self.play(&self.contenders[index], "lockstep", false)? {
+                Ok(run) => self.cells[index].lockstep.push((round, run)),
+                Err(failure) => self.cells[index].failures.push(failure),
+            }
+        }
+        if self.args.mode != ReplayMode::Lockstep && self.cells[index].failures.is_empty() {
+            match self.play(&self.contenders[index], "free", false)? {
+                Ok(run) => self.cells[index].free.push((round, run)),
+                Err(failure) => self.cells[index].failures.push(failure),
+            }
+        }
+        Ok(())
+    }
+
+    fn count_calls(&mut self) -> Result<()> {
+        for index in 0..self.cells.len() {
+            if self.args.mode != ReplayMode::Free && self.cells[index].failures.is_empty() {
+                self.bar.set_message("counting system calls");
+                self.cells[index].counted =
+                    self.play(&self.contenders[index], "lockstep", true)?.ok();
+            }
+        }
+        Ok(())
+    }
+
+    /// A lockstep run on the allocator of the recording: one of those in the comparison, or a run
+    /// of its own.
+    fn reference(
+        &self,
+        input: &Input,
+        target: &Target,
+    ) -> Result<std::result::Result<Run, String>> {
+        let name = input.recorded_allocator();
+        let is_it = |cell: &&Cell| {
+            cell.allocator.name == name
+                || Allocator::is_system_name(&name) && cell.allocator.family == Family::System
+        };
+        let replayed = self.cells.iter().find(is_it).and_then(|cell| cell.lockstep.first());
+        if let Some((_, run)) = replayed {
+            return Ok(Ok(run.clone()));
+        }
+        let named = match &input.header.allocator_path {
+            Some(path) if Path::new(path).exists() => format!("{name}={path}"),
+            _ => name.clone(),
+        };
+        let missing = || format!("{name}, on which the trace was recorded, is not installed here");
+        if allocator::find(&named, target.libc()).is_err() {
+            return Ok(Err(missing()));
+        }
+        let choice = Choice {
+            allocators: &[named],
+            baseline: None,
+            secure: false,
+            debug: false,
+            options: &[],
+        };
+        let chosen = contender::choose(choice, target, Notes { quiet: true });
+        let Some(contender) = chosen.ok().and_then(|chosen| chosen.into_iter().next()) else {
+            return Ok(Err(missing()));
+        };
+        self.bar.set_message(name.clone());
+        self.play(&contender, "lockstep", false)
+    }
+
+    /// One run of the player; how it failed, if it did.
+    fn play(
+        &self,
+        contender: &Contender,
+        mode: &str,
+        count: bool,
+    ) -> Result<std::result::Result<Run, String>> {
+        let name = self.player.display().to_string();
+        let failed = |error: std::io::Error| Error::NotStarted {
+            command: name.clone(),
+            reason: error.to_string(),
+        };
+        let touch = match self.args.touch {
+            Touch::Pages => "pages",
+            Touch::All => "all",
+            Touch::None => "none",
+        };
+        let mut command = Command::new(self.player);
+        command
+            .arg(format!("/proc/{}/fd/{}", std::process::id(), self.plan.as_raw_fd()))
+            .args([mode, touch])
+            .args(count.then_some("count"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        preflight::apply(&mut command, &contender.changes);
+        let setup = ChildSetup { dies_with_parent: true, ..ChildSetup::default() };
+        mallow_os::configure(&mut command, setup).map_err(failed)?;
+        let output = command.spawn().and_then(|child| child.wait_with_output()).map_err(failed)?;
+        if output.status.success() {
+            let run = serde_json::from_slice(&output.stdout);
+            return run.map(Ok).map_err(|error| Error::Internal(format!("the player: {error}")));
+        }
+        let words = String::from_utf8_lossy(&output.stderr);
+        let words = words.lines().next().unwrap_or_default().trim();
+        Ok(Err(describe_failure(output.status, words)))
+    }
+}
+
+fn describe_failure(status: std::process::ExitStatus, words: &str) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    let ending = match (status.signal(), status.code()) {
+        (Some(signal), _) => Ending::Signal(signal),
+        (None, code) => Ending::Code(code.unwrap_or(1)),
+    };
+    let how = match ending {
+        Ending::Signal(signal) => format!("the player was killed by {}", signal_name(signal)),
+        Ending::Code(code) => format!("the player ended with exit code {code}"),
+    };
+    if words.is_empty() { how } else { format!("{how}: {words}") }
+}

@@ -1,0 +1,183 @@
+//! `mallow replay` on traces made here: its figures, its refusals, its exit codes.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::mallow;
+use mallow_trace::{Call, Event, Header, Memory, Op, Process, ProcessEnd, Record, Thread, Writer};
+use tempfile::TempDir;
+
+/// A program that grows to 20 MiB in blocks of 1000 bytes, frees every second one on another thread
+/// and is measured on the way.
+struct Program {
+    records: Vec<Record>,
+    time: u64,
+}
+
+impl Program {
+    fn new() -> Program {
+        let mut program = Program { records: Vec::new(), time: 0 };
+        let image =
+            Process { id: 1, pid: 77, command: vec!["/bin/grow".into()], ..Process::default() };
+        program.push(0, Event::Process(Box::new(image)));
+        for thread in [1, 2] {
+            let definition = Thread { process: 1, tid: 76 + thread, name: "grow".into() };
+            program.push(thread, Event::Thread(definition));
+        }
+        program
+    }
+
+    fn push(&mut self, thread: u32, event: Event) {
+        self.time += 2_000;
+        self.records.push(Record { time: self.time, thread, event });
+    }
+
+    fn memory(&mut self, anonymous: u64) {
+        let memory =
+            Memory { process: 1, anonymous, rss: anonymous + (4 << 20), ..Memory::default() };
+        self.push(0, Event::Memory(memory));
+    }
+
+    fn grow(mut self, measured: impl Fn(u64) -> u64) -> Program {
+        for index in 0..20_000u64 {
+            let address = 0x1000_0000 + index * 1024;
+            let call = Call { op: Op::Malloc, size: 1000, address, ..Call::default() };
+            self.push(1, Event::Call(call));
+            if index.is_multiple_of(2000) {
+                self.memory(measured(index * 1008 + (2 << 20)));
+            }
+        }
+        self.memory(measured(20_000 * 1008 + (2 << 20)));
+        for index in (0..20_000u64).step_by(2) {
+            let address = 0x1000_0000 + index * 1024;
+            self.push(2, Event::Call(Call { op: Op::Free, address, ..Call::default() }));
+        }
+        let end = ProcessEnd { process: 1, ..ProcessEnd::default() };
+        self.push(0, Event::ProcessEnd(end));
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let header = Header {
+            allocator: "glibc".into(),
+            command: vec!["/bin/grow".into(), "20 MiB".into()],
+            page_size: 4096,
+            ..Header::default()
+        };
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        for record in &self.records {
+            writer.write(record).unwrap();
+            writer.promise(record.time).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+}
+
+fn file(folder: &TempDir, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join("trace.mlwt");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn replay(path: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = mallow(&["replay"]);
+    command.arg(path).args(["-a", "glibc,mallow", "--runs", "2"]).args(arguments);
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn figures_of_every_allocator() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, &Program::new().grow(|heap| heap).bytes());
+    let (code, stdout, stderr) = replay(&path, &["--json"]);
+    assert_eq!(code, 0, "{stderr}");
+    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(report["schema"], "mallow.replay/1");
+    assert_eq!(report["process"]["coverage"]["calls"], 30_000);
+    assert_eq!(report["process"]["peak_live_bytes"], 20_000_000);
+    assert!(report["fidelity"]["rss_error"].as_f64().unwrap() < 0.05, "{stdout}");
+    assert_eq!(report["entries"].as_array().unwrap().len(), 2);
+    for entry in report["entries"].as_array().unwrap() {
+        let value = |name: &str| entry[name]["median"].as_f64().unwrap();
+        assert!((20e6..40e6).contains(&value("peak_rss")), "{entry}");
+        assert!(value("average_rss") < value("peak_rss"));
+        assert!(value("wall_s") > 0.0 && value("calls_per_s") > 1e4 && value("faults") > 4000.0);
+        assert!(entry["allocate"]["p50_ns"]["median"].as_f64().unwrap() > 0.0);
+        assert!(entry["memory_calls"].as_u64().unwrap() > 0);
+        assert_eq!(entry["failed_calls"], 0);
+    }
+}
+
+#[test]
+fn tables_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, &Program::new().grow(|heap| heap).bytes());
+    let (code, stdout, stderr) = replay(&path, &[]);
+    assert_eq!(code, 0, "{stderr}");
+    eprintln!("{stdout}");
+    for expected in ["/bin/grow '20 MiB'", "Fidelity: peak", "peak RSS", "malloc p50", "baseline"] {
+        assert!(stdout.contains(expected), "{expected} in {stdout}");
+    }
+    let (_, stdout, _) = replay(&path, &["--mode", "lockstep", "--format", "csv"]);
+    assert!(stdout.starts_with("allocator,wall_s,"), "{stdout}");
+}
+
+/// The recorded program had far more memory than its calls explain.
+#[test]
+fn poor_fidelity_is_not_ranked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, &Program::new().grow(|heap| 2 * heap).bytes());
+    let (code, stdout, stderr) = replay(&path, &[]);
+    assert_eq!(code, 6, "{stderr}");
+    assert!(stdout.contains("not ranked") && stdout.contains("peak RSS"), "{stdout}");
+    assert!(stderr.contains("not ranked, because replayed on glibc"), "{stderr}");
+
+    let mut lossy = Program::new().grow(|heap| heap);
+    lossy.push(1, Event::Dropped(5000));
+    let (code, _, stderr) = replay(&file(&folder, &lossy.bytes()), &[]);
+    assert_eq!(code, 6);
+    assert!(stderr.contains("14.3 % of the calls are missing"), "{stderr}");
+}
+
+#[test]
+fn damaged_files_are_read_as_far_as_they_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = Program::new().grow(|heap| heap).bytes();
+
+    let (code, stdout, stderr) = replay(&file(&folder, &bytes[..bytes.len() * 3 / 4]), &[]);
+    assert_eq!(code, 7, "{stderr}");
+    assert!(stdout.contains("peak RSS"), "{stdout}");
+    assert!(stderr.contains("cut off"), "{stderr}");
+
+    let mut corrupted = bytes.clone();
+    let middle = corrupted.len() / 2;
+    for byte in &mut corrupted[middle..middle + 20] {
+        *byte ^= 0x5a;
+    }
+    let (code, _, stderr) = replay(&file(&folder, &corrupted), &[]);
+    assert_eq!(code, 7, "{stderr}");
+    assert!(stderr.contains("damaged at byte"), "{stderr}");
+
+    let (code, _, stderr) = replay(Path::new("/bin/ls"), &[]);
+    assert_eq!(code, 7);
+    assert!(stderr.contains("not a mallow trace"), "{stderr}");
+
+    let (code, _, stderr) = replay(Path::new("/nonexistent/trace"), &[]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("no file"), "{stderr}");
+}
+
+#[test]
+fn process_must_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, &Program::new().grow(|heap| heap).bytes());
+    let (code, _, stderr) = replay(&path, &["--process", "other"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("no call of a process other"), "{stderr}");
+    let (code, _, stderr) = replay(&path, &["--process", "grow", "--mode", "free"]);
+    assert_eq!(code, 0, "{stderr}");
+}
