@@ -1,6 +1,8 @@
 //! The player does what the trace says: the same calls, in the recorded order in lockstep, with the
 //! same bytes live at the peak, also where threads free what others allocated.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{PID, Trace, play};

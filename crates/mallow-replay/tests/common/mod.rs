@@ -1,6 +1,6 @@
 //! Synthetic traces, and their way through the writer, the reader, the compiler and the player.
 
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::fs::File;
 use std::io::Write as _;
