@@ -20,6 +20,7 @@ const PROCESS_END: u8 = 72;
 const MARKER: u8 = 73;
 const MEMORY: u8 = 74;
 const DROPPED: u8 = 75;
+const REGIONS: u8 = 76;
 
 // The second byte of a call. The lowest three bits are those of the address.
 const LOW_BITS: u8 = 7;
@@ -183,6 +184,14 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
             values.iter().for_each(|&value| put(out, value));
             MEMORY
         }
+        Event::Regions(regions) => {
+            put32(out, &[regions.process]);
+            put(out, regions.regions.len() as u64);
+            for region in &regions.regions {
+                [region.start, region.length, region.resident].iter().for_each(|&v| put(out, v));
+            }
+            REGIONS
+        }
         Event::Dropped(count) => {
             put(out, *count);
             DROPPED
@@ -329,10 +338,23 @@ fn decode_rare(
             minor_faults: input.number()?,
             major_faults: input.number()?,
         }),
+        REGIONS => Event::Regions(decode_regions(input)?),
         DROPPED => Event::Dropped(input.number()?),
         _ => return Err(UNKNOWN),
     };
     Ok(Record { time, thread, event })
+}
+
+fn decode_regions(input: &mut Input) -> std::result::Result<Regions, Fault> {
+    let mut regions = Regions { process: input.number32()?, regions: Vec::new() };
+    for _ in 0..input.number()? {
+        regions.regions.push(Region {
+            start: input.number()?,
+            length: input.number()?,
+            resident: input.number()?,
+        });
+    }
+    Ok(regions)
 }
 
 fn decode_process(input: &mut Input) -> std::result::Result<Process, Fault> {

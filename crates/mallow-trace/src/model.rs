@@ -96,6 +96,8 @@ pub enum Event {
     /// The program called `mw_trace_marker`.
     Marker(String),
     Memory(Memory),
+    /// Where the anonymous resident memory lay at the time of the `Memory` record before it.
+    Regions(Regions),
     /// So many calls of this thread are missing here, because the collector could not keep up.
     Dropped(u64),
 }
@@ -395,4 +397,20 @@ pub struct Memory {
     pub swap: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
+}
+
+/// The anonymous mappings of a process that have resident memory, by address. Those that hold live
+/// blocks are its heap, whichever allocator serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Regions {
+    pub process: u32,
+    pub regions: Vec<Region>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    pub start: u64,
+    pub length: u64,
+    /// Bytes that are resident and anonymous.
+    pub resident: u64,
 }

@@ -58,6 +58,13 @@ fn one_of_each() -> Vec<Record> {
                 ..Memory::default()
             }),
         ),
+        at(
+            0,
+            Event::Regions(Regions {
+                process: 1,
+                regions: vec![Region { start: 1 << 46, length: 8192, resident: 4096 }],
+            }),
+        ),
         at(0, Event::ProcessEnd(ProcessEnd { process: 1, ending: Ending::Signal(-9) })),
         at(3, Event::ThreadName("other".into())),
         at(3, Event::Marker("here".into())),
