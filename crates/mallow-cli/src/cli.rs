@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options;
+use crate::report::ReportArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 or the command's own; 2 usage; 3 expectation not met; \
 4 the target cannot be served; 5 no permission; 6 inconclusive; 7 damaged input; 70 internal error; \
@@ -36,6 +37,8 @@ pub enum Verb {
     Verify(VerifyArgs),
     /// Carry out the calls of a recorded run on several allocators
     Replay(Box<ReplayArgs>),
+    /// Say what a recorded trace holds: calls, sizes, threads, stacks, peak, leaks, over time
+    Report(Box<ReportArgs>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

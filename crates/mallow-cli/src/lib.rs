@@ -25,6 +25,7 @@ pub mod packages;
 pub mod preflight;
 pub mod preload;
 pub mod replay;
+pub mod report;
 pub mod service;
 pub mod stats;
 pub mod target;

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Verb::Verify(args) => commands::verify::main(&args, notes),
         Verb::Compare(args) => mallow_cli::compare::main(&args, notes),
         Verb::Replay(args) => mallow_cli::replay::main(&args, notes),
+        Verb::Report(args) => mallow_cli::report::main(&args, notes),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

@@ -1,0 +1,368 @@
+const data = JSON.parse(document.getElementById("data").textContent);
+const METRICS = ["bytes", "calls", "peak", "leaked", "temporary"];
+const METRIC_TITLES = {
+  bytes: "bytes asked for", calls: "allocations", peak: "live at the peak",
+  leaked: "never freed", temporary: "temporary allocations",
+};
+const IN_CALLS = new Set(["calls", "temporary"]);
+
+// Helpers. Text from the trace goes into text nodes only.
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== undefined && value !== false) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== undefined));
+  return made;
+}
+
+function drawing(name, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function scaled(value, units, step) {
+  let index = 0;
+  while (value >= step && index < units.length - 1) { value /= step; index += 1; }
+  const digits = index === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return `${value.toFixed(digits)} ${units[index]}`;
+}
+const bytes = (value) => scaled(value, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
+const time = (ns) => scaled(ns, ["ns", "µs", "ms", "s"], 1000);
+const count = (value) => Math.round(value).toLocaleString("en-US");
+const percent = (part, whole) => `${(100 * part / (whole || 1)).toFixed(1)} %`;
+const amount = (metric, value) => IN_CALLS.has(metric) ? count(value) : bytes(value);
+
+function costOf(stack, metric) {
+  switch (metric) {
+    case "bytes": return stack.allocated.bytes;
+    case "calls": return stack.allocated.blocks;
+    case "peak": return stack.peak.bytes;
+    case "leaked": return stack.leaked.bytes;
+    default: return stack.temporary.blocks;
+  }
+}
+
+/** Columns are [heading, class]; cells are text, or elements. */
+function table(columns, rows) {
+  const head = element("tr", {}, ...columns.map(([name, kind]) =>
+    element("th", { scope: "col", class: kind }, name)));
+  const body = rows.map((cells) => element("tr", {}, ...cells.map((cell, index) =>
+    element("td", { class: columns[index][1] }, cell))));
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" },
+    element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
+}
+
+function meter(value, most) {
+  const bar = element("span", {});
+  bar.style.width = `${100 * value / (most || 1)}%`;
+  return bar;
+}
+
+function choice(label, names, titles, changed) {
+  const options = names.map((name, index) => element("option", { value: name }, titles[index]));
+  const select = element("select", { onchange: () => changed(select.value) }, ...options);
+  return element("label", {}, `${label} `, select);
+}
+
+const main = document.getElementById("main");
+const nav = document.getElementById("nav");
+main.replaceChildren();
+
+function section(id, title, ...children) {
+  const heading = element("h2", {}, title);
+  main.append(element("section", { id, "aria-label": title }, heading, ...children));
+  nav.append(element("a", { href: `#${id}` }, title));
+}
+
+// The theme: that of the system, until somebody chooses.
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const switchButton = document.getElementById("theme");
+let chosen = null;
+try { chosen = localStorage.getItem("mallow-theme"); } catch { /* files may have no storage */ }
+function applyTheme() {
+  const theme = chosen ?? (dark.matches ? "dark" : "light");
+  document.documentElement.dataset.theme = theme;
+  switchButton.textContent = theme === "dark" ? "Light" : "Dark";
+  switchButton.setAttribute("aria-label", `Switch to the ${theme === "dark" ? "light" : "dark"} theme`);
+}
+switchButton.addEventListener("click", () => {
+  chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  try { localStorage.setItem("mallow-theme", chosen); } catch { /* it lasts as long as the page */ }
+  applyTheme();
+});
+dark.addEventListener("change", applyTheme);
+applyTheme();
+
+// Summary
+function figure(name, value, more) {
+  return element("div", {}, element("dt", {}, name),
+    element("dd", {}, value, more ? element("small", {}, more) : undefined));
+}
+
+function drawSummary() {
+  const { recording, totals } = data;
+  const started = recording.started_unix_ns
+    ? new Date(recording.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC, " : "";
+  const where = [recording.allocator, recording.libc, recording.cpu].filter(Boolean).join(" · ");
+  main.append(element("h1", {}, recording.command.join(" ")),
+    element("p", { class: "quiet" }, `${started}recorded for ${time(recording.duration_ns)}${where ? " · " + where : ""}`),
+    element("dl", { class: "figures" },
+      figure("Allocations", count(totals.allocated.blocks), `${bytes(totals.allocated.bytes)} in all`),
+      figure("Peak", bytes(totals.peak.bytes), `${count(totals.peak.blocks)} blocks, after ${time(totals.peak_time_ns)}`),
+      figure("Peak RSS", totals.peak_rss_bytes ? bytes(totals.peak_rss_bytes) : "not sampled"),
+      figure("Never freed", bytes(totals.leaked.bytes), `${count(totals.leaked.blocks)} blocks`),
+      figure("Temporary", percent(totals.temporary.blocks, totals.allocated.blocks), `${count(totals.temporary.blocks)} freed right after`),
+      figure("Freed elsewhere", count(totals.foreign_frees), "by another thread than allocated"),
+      figure("Failed", count(totals.failed))));
+  if (data.notes.length) {
+    main.append(element("ul", { class: "notes" }, ...data.notes.map((note) => element("li", {}, note))));
+  }
+}
+
+function drawTimeline() {
+  const { steps, step_ns: width } = data.timeline;
+  if (!steps.length || !data.totals.calls) return;
+  const caption = element("figcaption", { "aria-live": "polite" });
+  const W = 1000, H = 230, LEFT = 62, RATE = 60, x = (index) => LEFT + (W - LEFT) * index / steps.length;
+  const most = Math.max(1, ...steps.map((step) => Math.max(step.live_bytes, step.rss_bytes ?? 0)));
+  const busiest = Math.max(1, ...steps.map((step) => step.allocations));
+  const y = (value) => H - 6 - (H - 20) * value / most;
+  const chart = drawing("svg", { viewBox: `0 0 ${W} ${H + RATE + 34}`, role: "img", tabindex: 0,
+    "aria-label": "Live bytes, resident memory and allocations over time; arrow keys move the cursor" });
+  for (let tick = 0; tick <= 4; tick += 1) {
+    const value = most * tick / 4;
+    chart.append(drawing("line", { class: "grid", x1: LEFT, x2: W, y1: y(value), y2: y(value) }),
+      drawing("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, bytes(value)));
+  }
+  const line = (value) => steps.map((step, index) => `${x(index + 0.5).toFixed(1)},${y(value(step)).toFixed(1)}`).join(" ");
+  const live = line((step) => step.live_bytes);
+  chart.append(drawing("polygon", { class: "live-area", points: `${x(0.5)},${y(0)} ${live} ${x(steps.length - 0.5)},${y(0)}` }),
+    drawing("polyline", { class: "live", points: live }));
+  const sampled = steps.some((step) => step.rss_bytes !== null);
+  if (sampled) chart.append(drawing("polyline", { class: "rss", points: line((step) => step.rss_bytes ?? 0) }));
+  const bottom = H + RATE + 8;
+  steps.forEach((step, index) => {
+    const height = RATE * step.allocations / busiest;
+    if (height > 0) chart.append(drawing("rect", { class: "rate", x: x(index), y: bottom - height,
+      width: Math.max(0.8, (W - LEFT) / steps.length - 0.3), height }));
+  });
+  chart.append(drawing("text", { x: LEFT - 6, y: bottom - RATE + 10, "text-anchor": "end" }, `${scaled(busiest * 1e9 / width, ["", "k", "M", "G"], 1000)}/s`));
+  for (let tick = 0; tick <= 5; tick += 1) {
+    chart.append(drawing("text", { x: LEFT + (W - LEFT) * tick / 5, y: bottom + 18,
+      "text-anchor": tick === 5 ? "end" : tick ? "middle" : "start" }, time(width * steps.length * tick / 5)));
+  }
+  for (const marker of data.markers) {
+    const at = x(marker.time_ns / width);
+    chart.append(drawing("line", { class: "marker", x1: at, x2: at, y1: 0, y2: bottom },
+      drawing("title", {}, `${time(marker.time_ns)}: ${marker.text}`)));
+  }
+  const cursor = drawing("line", { class: "cursor", y1: 0, y2: bottom, x1: 0, x2: 0 });
+  chart.append(cursor);
+  const key = (color, text) => element("span", {}, element("span", { class: "key", style: `background: var(${color})` }), text);
+  const legend = element("p", { class: "controls quiet" }, key("--accent", "live bytes"),
+    sampled ? key("--second", "resident memory (RSS)") : undefined, key("--accent", "below: allocations per second"));
+  let at = -1;
+  const show = (index) => {
+    at = Math.max(0, Math.min(steps.length - 1, index));
+    const step = steps[at];
+    cursor.setAttribute("x1", x(at + 0.5)); cursor.setAttribute("x2", x(at + 0.5));
+    cursor.style.visibility = "visible";
+    caption.textContent = `at ${time(at * width)}: ${bytes(step.live_bytes)} live` +
+      (step.rss_bytes === null ? "" : `, RSS ${bytes(step.rss_bytes)}`) +
+      `, ${count(step.allocations * 1e9 / width)} allocations/s, ${count(step.frees * 1e9 / width)} frees/s`;
+  };
+  chart.addEventListener("mousemove", (event) => {
+    const box = chart.getBoundingClientRect();
+    show(Math.floor(((event.clientX - box.left) / box.width * W - LEFT) / (W - LEFT) * steps.length));
+  });
+  chart.addEventListener("keydown", (event) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -1e9, End: 1e9 }[event.key];
+    if (move !== undefined) { show(Math.max(at, 0) + move); event.preventDefault(); }
+  });
+  section("timeline", "Over time", legend, element("figure", {}, caption, chart));
+}
+
+function drawFunctions() {
+  const most = Math.max(1, ...data.functions.map((row) => row.calls));
+  section("functions", "Functions", table(
+    [["function", "text"], ["calls", ""], ["share", ""], ["bytes asked for", ""], ["failed", ""], ["", "meter"]],
+    data.functions.map((row) => [row.name, count(row.calls), percent(row.calls, data.totals.calls),
+      row.bytes ? bytes(row.bytes) : "", row.failed ? count(row.failed) : "", meter(row.calls, most)])));
+}
+
+// Tasks
+const isFree = (name) => /free|delete/.test(name);
+const isRealloc = (name) => name.startsWith("realloc");
+function callsOf(thread, wanted) {
+  return thread.functions.filter((row) => wanted(row.name)).reduce((sum, row) => sum + row.calls, 0);
+}
+
+function taskCells(name, threads, sizes) {
+  const sum = (value) => threads.reduce((total, thread) => total + value(thread), 0);
+  return [name, count(sum((t) => callsOf(t, (n) => !isFree(n) && !isRealloc(n)))),
+    count(sum((t) => callsOf(t, isRealloc))), count(sum((t) => callsOf(t, isFree))),
+    bytes(sum((t) => t.allocated.bytes)), bytes(sum((t) => t.peak.bytes)), bytes(sum((t) => t.leaked.bytes)), sizes];
+}
+
+const MOST_THREADS = 200;
+function drawTasks() {
+  const rows = [];
+  const indented = (depth, ...children) => {
+    const cell = element("span", {}, ...children);
+    cell.style.paddingLeft = `${depth * 22}px`;
+    return cell;
+  };
+  const sizesButton = (thread) => {
+    const top = thread.sizes.frequent[0];
+    if (!top) return "";
+    return element("button", { class: "plain", type: "button", onclick: () => chooseSizes(thread.id) },
+      `${count(top.size)} (${percent(top.calls, thread.allocated.blocks)})`);
+  };
+  const visit = (process, depth) => {
+    const command = process.command.length ? process.command.join(" ") : process.executable;
+    const ending = process.ending && process.ending !== "exit 0" ? ` (${process.ending})` : "";
+    const name = element("span", { title: command }, element("b", {}, String(process.pid)), ` ${command}${ending}`);
+    rows.push(taskCells(indented(depth, name), process.threads,
+      process.threads.length === 1 ? sizesButton(process.threads[0]) : ""));
+    if (process.threads.length > 1) {
+      for (const thread of process.threads.slice(0, MOST_THREADS)) {
+        rows.push(taskCells(indented(depth + 1, `${thread.tid} ${thread.name}`), [thread], sizesButton(thread)));
+      }
+      const rest = process.threads.slice(MOST_THREADS);
+      if (rest.length) rows.push(taskCells(indented(depth + 1, `${count(rest.length)} more threads`), rest, ""));
+    }
+    data.processes.filter((child) => child.parent === process.id).forEach((child) => visit(child, depth + 1));
+  };
+  const known = new Set(data.processes.map((process) => process.id));
+  data.processes.filter((process) => !known.has(process.parent)).forEach((process) => visit(process, 0));
+  section("tasks", "Processes and threads", table([["process, thread", "text name"], ["allocations", ""], ["reallocs", ""],
+    ["frees", ""], ["bytes", ""], ["at the peak", ""], ["never freed", ""], ["most frequent size", ""]], rows));
+}
+
+// Sizes
+const sizesBody = element("div", { class: "columns" });
+let sizesChoice = null;
+function chooseSizes(id) {
+  sizesChoice.value = String(id);
+  showSizes(String(id));
+  document.getElementById("sizes").scrollIntoView();
+  sizesChoice.focus();
+}
+
+function showSizes(id) {
+  const threads = data.processes.flatMap((process) => process.threads);
+  const sizes = id === "all" ? data.sizes : threads.find((thread) => String(thread.id) === id).sizes;
+  const most = Math.max(1, ...sizes.buckets.map((bucket) => bucket.calls));
+  const all = sizes.buckets.reduce((sum, bucket) => sum + bucket.calls, 0);
+  const exact = sizes.missing_at_most
+    ? `There were too many sizes to count each; no count is too low by more than ${count(sizes.missing_at_most)}.` : "";
+  sizesBody.replaceChildren(
+    element("div", {}, element("h3", {}, "Most frequent"), table([["size", ""], ["calls", ""], ["share", ""]],
+      sizes.frequent.slice(0, 20).map((row) => [count(row.size), count(row.calls), percent(row.calls, all)])),
+    element("p", { class: "quiet" }, exact)),
+    element("div", {}, element("h3", {}, "Histogram"), table([["from", ""], ["to", ""], ["calls", ""], ["share", ""], ["", "meter"]],
+      sizes.buckets.map((bucket) => [count(bucket.low), count(bucket.high), count(bucket.calls), percent(bucket.calls, all), meter(bucket.calls, most)]))));
+}
+
+function drawSizes() {
+  const threads = data.processes.flatMap((process) => process.threads.map((thread) => [process, thread]))
+    .filter(([, thread]) => thread.allocated.blocks > 0);
+  const names = ["all", ...threads.map(([, thread]) => String(thread.id))];
+  const titles = ["all threads", ...threads.map(([process, thread]) => `${process.pid}/${thread.tid} ${thread.name}`)];
+  const label = choice("Of", names, titles, showSizes);
+  sizesChoice = label.querySelector("select");
+  section("sizes", "Sizes", element("div", { class: "controls" }, label), sizesBody);
+  showSizes("all");
+}
+
+function drawLifetimes() {
+  const { buckets, median_ns: median, p90_ns: p90, p99_ns: p99 } = data.lifetimes;
+  if (median === null) return;
+  // Four buckets of a doubling become one.
+  const joined = new Map();
+  for (const bucket of buckets) {
+    const low = bucket.low === 0 ? 0 : 2 ** Math.floor(Math.log2(bucket.low));
+    const sum = joined.get(low) ?? { low, calls: 0, bytes: 0 };
+    sum.calls += bucket.calls; sum.bytes += bucket.bytes;
+    joined.set(low, sum);
+  }
+  const rows = [...joined.values()];
+  const most = Math.max(...rows.map((row) => row.calls));
+  const all = rows.reduce((sum, row) => sum + row.calls, 0);
+  section("lifetimes", "Lifetimes",
+    element("p", {}, `Of the freed blocks, half lived up to ${time(median)}, 90 % up to ${time(p90)}, 99 % up to ${time(p99)}.`),
+    table([["from", ""], ["below", ""], ["blocks", ""], ["share", ""], ["bytes", ""], ["", "meter"]],
+      rows.map((row) => [time(row.low), time(Math.max(1, row.low * 2)), count(row.calls), percent(row.calls, all), bytes(row.bytes), meter(row.calls, most)])));
+}
+
+// Stacks
+function frameLine(frame) {
+  const place = frame.file ? `${frame.file}${frame.line ? ":" + frame.line : ""}` : frame.module ?? "";
+  return element("li", {}, frame.function, element("small", {}, `  ${place}${frame.inlined ? " (inlined)" : ""}`));
+}
+
+function stackEntry(stack, metric, total) {
+  const value = costOf(stack, metric);
+  const where = stack.frames.map((frame) => frame.function).join(" ‹ ") || "(no stack)";
+  const mean = stack.freed ? `, mean lifetime ${time(stack.lifetime_ns / stack.freed)}` : "";
+  return element("details", {},
+    element("summary", {}, element("span", { class: "value" }, amount(metric, value)),
+      element("span", { class: "share" }, percent(value, total)), element("span", { class: "where" }, where)),
+    element("p", {}, `${count(stack.allocated.blocks)} allocations of ${bytes(stack.allocated.bytes)}; at the peak ` +
+      `${bytes(stack.peak.bytes)} in ${count(stack.peak.blocks)} blocks; never freed ${bytes(stack.leaked.bytes)} in ` +
+      `${count(stack.leaked.blocks)}; temporary ${count(stack.temporary.blocks)}${mean}`),
+    element("ol", { class: "frames" }, ...stack.frames.map(frameLine)));
+}
+
+function drawStacks() {
+  if (!data.stacks.some((stack) => stack.frames.length)) {
+    section("stacks", "Stacks", element("p", {}, "The trace has no stacks; record with --stacks fp, or --stacks full."));
+    return;
+  }
+  const list = element("div", {});
+  let metric = "bytes", wanted = "";
+  const show = () => {
+    const total = data.flame.v[METRICS.indexOf(metric)];
+    const found = data.stacks.filter((stack) => costOf(stack, metric) > 0 &&
+      stack.frames.some((frame) => frame.function.toLowerCase().includes(wanted)) | (wanted === ""));
+    found.sort((a, b) => costOf(b, metric) - costOf(a, metric));
+    const entries = found.slice(0, 50).map((stack) => stackEntry(stack, metric, total));
+    list.replaceChildren(...(entries.length ? entries : [element("p", { class: "quiet" }, "No stack fits.")]));
+  };
+  const filter = element("input", { type: "search", "aria-label": "Filter stacks by function",
+    placeholder: "function", oninput: () => { wanted = filter.value.toLowerCase(); show(); } });
+  const by = choice("By", METRICS, METRICS.map((name) => METRIC_TITLES[name]), (name) => { metric = name; show(); });
+  section("stacks", "Stacks", element("div", { class: "controls" }, by, filter), list);
+  show();
+}
+
+function drawDifference() {
+  const difference = data.difference;
+  if (!difference) return;
+  const show = (unit, value) => unit === "bytes" ? bytes(value) : count(value);
+  const change = (before, after) => {
+    const text = before === after ? "none" : before === 0 ? "new" : after === 0 ? "gone"
+      : `${after > before ? "+" : ""}${(100 * (after / before - 1)).toFixed(1)} %`;
+    return element("span", { class: after > before ? "more" : after < before ? "less" : "" }, text);
+  };
+  const totals = table([["", "text"], ["before", ""], ["after", ""], ["change", ""]], difference.totals.map((row) =>
+    [row.name, show(row.unit, row.before), show(row.unit, row.after), change(row.before, row.after)]));
+  const list = element("div", {});
+  const names = difference.stacks.map((stacks) => stacks.metric);
+  const showStacks = (metric) => {
+    const unit = IN_CALLS.has(metric) ? "calls" : "bytes";
+    const chosen = difference.stacks.find((stacks) => stacks.metric === metric);
+    list.replaceChildren(table([["before", ""], ["after", ""], ["change", ""], ["stack", "text name"]],
+      chosen.changes.map((row) => [show(unit, row.before), show(unit, row.after), change(row.before, row.after),
+        element("span", { title: row.stack }, row.stack.split(";").reverse().join(" ‹ ") || "(no stack)")])));
+  };
+  const controls = names.length
+    ? element("div", { class: "controls" }, choice("Stacks that changed most, by", names, names.map((name) => METRIC_TITLES[name]), showStacks))
+    : element("p", {}, "No stack changed.");
+  section("difference", "Difference", element("p", {}, `Before is ${difference.other}, after is this trace.`), totals, controls, list);
+  if (names.length) showStacks(names[0]);
+}

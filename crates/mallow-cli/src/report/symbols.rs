@@ -1,0 +1,296 @@
+//! Names of code: symbol tables and debug information of ELF files, and perf map files.
+//!
+//! A file counts only if its build id is that of the recorded module: after an update of a package
+//! the names would be wrong rather than missing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use addr2line::Loader;
+use mallow_report::{Findings, Frame, Names, perf_map_frame};
+use mallow_trace::{Module, ModuleKind};
+use object::{Object, ObjectSymbol, SymbolKind};
+
+/// Where distributions put debug information.
+const DEBUG_FOLDER: &str = "/usr/lib/debug";
+/// Where run-time compilers write their maps.
+const PERF_MAPS: &str = "/tmp";
+
+pub struct Symbols<'a> {
+    folders: &'a [PathBuf],
+    files: HashMap<u32, Option<ModuleFile>>,
+    jit: HashMap<u32, PerfMap>,
+    pids: HashMap<u32, u32>,
+    started: SystemTime,
+    complaints: BTreeSet<String>,
+}
+
+struct ModuleFile {
+    path: String,
+    /// Debug information, or at least a symbol table.
+    debug: Option<Loader>,
+    /// What the file offers to others, for files without a symbol table: by address, size and name.
+    dynamic: BTreeMap<u64, (u64, String)>,
+}
+
+/// By start, size and name.
+type PerfMap = BTreeMap<u64, (u64, String)>;
+
+impl<'a> Symbols<'a> {
+    pub fn new(findings: &Findings, folders: &'a [PathBuf]) -> Symbols<'a> {
+        let started = Duration::from_nanos(findings.header.started_unix_ns);
+        Symbols {
+            folders,
+            files: HashMap::new(),
+            jit: HashMap::new(),
+            pids: findings.pids().collect(),
+            started: SystemTime::UNIX_EPOCH + started,
+            complaints: BTreeSet::new(),
+        }
+    }
+
+    /// What could not be used, and what to do about it.
+    pub fn complaints(&self) -> impl Iterator<Item = String> + '_ {
+        self.complaints.iter().cloned()
+    }
+
+    fn open(&mut self, module: &Module) -> Option<ModuleFile> {
+        let path = Path::new(&module.path);
+        let mut changed = false;
+        let mut usable = |candidate: &Path| match build_id(candidate) {
+            Some(id) if id == module.build_id => true,
+            Some(_) => {
+                changed |= candidate == path;
+                false
+            }
+            None => false,
+        };
+        let binary = self.binaries(path).into_iter().find(|candidate| usable(candidate));
+        let debug = self.debug_files(module).into_iter().find(|candidate| usable(candidate));
+        if binary.is_none() && debug.is_none() {
+            self.complaints.insert(if changed {
+                format!(
+                    "{} is another build now than when it was recorded, so its functions have no \
+                     names; give the folder of the recorded one with --symbols.",
+                    module.path
+                )
+            } else {
+                format!(
+                    "{} is not here, so its functions have no names; give its folder with \
+                     --symbols.",
+                    module.path
+                )
+            });
+            return None;
+        }
+        let dynamic = binary.as_deref().and_then(dynamic_symbols).unwrap_or_default();
+        let loader = [debug, binary].into_iter().flatten().find_map(|file| load(&file));
+        Some(ModuleFile { path: module.path.clone(), debug: loader, dynamic })
+    }
+
+    /// The module itself: as recorded, or in one of the folders.
+    fn binaries(&self, path: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for folder in self.folders {
+            found.push(folder.join(path.strip_prefix("/").unwrap_or(path)));
+            found.extend(path.file_name().map(|name| folder.join(name)));
+        }
+        found.push(path.to_owned());
+        found
+    }
+
+    /// Files that hold the debug information of a module which was stripped of it.
+    fn debug_files(&self, module: &Module) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let debug_folder = PathBuf::from(DEBUG_FOLDER);
+        if let Some((first, rest)) = module.build_id.split_first() {
+            let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let name = format!(".build-id/{first:02x}/{rest}.debug");
+            found.extend(self.folders.iter().chain([&debug_folder]).map(|dir| dir.join(&name)));
+        }
+        let path = Path::new(&module.path);
+        if let Some(file) = path.file_name() {
+            let name = format!("{}.debug", file.to_string_lossy());
+            found.extend(self.folders.iter().map(|folder| folder.join(&name)));
+        }
+        found
+    }
+
+    fn perf_map(&self, process: u32) -> PerfMap {
+        let Some(pid) = self.pids.get(&process) else { return PerfMap::new() };
+        let name = format!("perf-{pid}.map");
+        let standard = PathBuf::from(PERF_MAPS);
+        let mut places = self.folders.iter().chain([&standard]).map(|folder| folder.join(&name));
+        // A file from before the recording is of another process that had the number.
+        let fresh = |path: &PathBuf| {
+            let written = path.metadata().and_then(|metadata| metadata.modified());
+            written.is_ok_and(|written| written >= self.started)
+        };
+        let text = places.find(fresh).and_then(|path| std::fs::read(path).ok());
+        text.map(|text| parse_perf_map(&String::from_utf8_lossy(&text))).unwrap_or_default()
+    }
+}
+
+impl Names for Symbols<'_> {
+    fn frames(&mut self, module: &Module, address: u64) -> Vec<Frame> {
+        match module.kind {
+            ModuleKind::Vdso => Vec::new(),
+            ModuleKind::Jit => {
+                if !self.jit.contains_key(&module.process) {
+                    let map = self.perf_map(module.process);
+                    self.jit.insert(module.process, map);
+                }
+                let map = self.jit.get(&module.process);
+                map.and_then(|map| containing(map, address))
+                    .map(perf_map_frame)
+                    .into_iter()
+                    .collect()
+            }
+            ModuleKind::File => {
+                if !self.files.contains_key(&module.id) {
+                    let file = self.open(module);
+                    self.files.insert(module.id, file);
+                }
+                let file = self.files.get(&module.id).and_then(Option::as_ref);
+                file.map(|file| file.frames(address)).unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl ModuleFile {
+    fn frames(&self, address: u64) -> Vec<Frame> {
+        let symbol = self.symbol(address);
+        let mut frames = self.debug_frames(address);
+        if frames.is_empty() {
+            frames.extend(symbol.map(|function| Frame { function, ..Frame::default() }));
+        } else if let (Some(last), Some(symbol)) = (frames.last_mut(), symbol) {
+            // Debug information names a function without what surrounds it; the symbol has it all.
+            last.function = symbol;
+        }
+        for frame in &mut frames {
+            frame.module = Some(self.path.clone());
+        }
+        frames
+    }
+
+    fn symbol(&self, address: u64) -> Option<String> {
+        let of_table = self.debug.as_ref().and_then(|debug| debug.find_symbol(address));
+        let name = of_table.or_else(|| containing(&self.dynamic, address))?;
+        // Such as `malloc@@GLIBC_2.2.5`.
+        let name = name.split('@').next().unwrap_or(name);
+        Some(addr2line::demangle_auto(name.into(), None).into_owned())
+    }
+
+    /// Innermost first; empty without debug information for the address.
+    fn debug_frames(&self, address: u64) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let Some(mut found) = self.debug.as_ref().and_then(|debug| debug.find_frames(address).ok())
+        else {
+            return frames;
+        };
+        while let Ok(Some(frame)) = found.next() {
+            let Some(function) = frame.function else { continue };
+            let name = function.demangle().or_else(|_| function.raw_name());
+            let location = frame.location.as_ref();
+            frames.push(Frame {
+                function: name.map_or_else(|_| "?".into(), |name| name.into_owned()),
+                module: None,
+                file: location.and_then(|location| location.file).map(str::to_owned),
+                line: location.and_then(|location| location.line),
+                inlined: true,
+            });
+        }
+        // All but the outermost were inlined into the one behind them.
+        if let Some(last) = frames.last_mut() {
+            last.inlined = false;
+        }
+        frames
+    }
+}
+
+fn containing(symbols: &BTreeMap<u64, (u64, String)>, address: u64) -> Option<&str> {
+    let (start, (size, name)) = symbols.range(..=address).next_back()?;
+    (address - start < *size).then_some(name)
+}
+
+fn build_id(path: &Path) -> Option<Vec<u8>> {
+    let file = std::fs::File::open(path).ok()?;
+    let cache = object::ReadCache::new(file);
+    let elf = object::File::parse(&cache).ok()?;
+    Some(elf.build_id().ok()?.unwrap_or_default().to_vec())
+}
+
+/// With the supplementary file that Debian's debug files share their strings in.
+fn load(path: &Path) -> Option<Loader> {
+    let supplement = {
+        let file = std::fs::File::open(path).ok()?;
+        let cache = object::ReadCache::new(file);
+        let elf = object::File::parse(&cache).ok()?;
+        let link = elf.gnu_debugaltlink().ok()?.map(|(name, _)| name.to_vec());
+        link.and_then(|name| {
+            let name = String::from_utf8(name).ok()?;
+            let place = path.parent()?.join(name);
+            place.exists().then_some(place)
+        })
+    };
+    Loader::new_with_sup(path, supplement).ok()
+}
+
+fn dynamic_symbols(path: &Path) -> Option<BTreeMap<u64, (u64, String)>> {
+    let file = std::fs::File::open(path).ok()?;
+    let cache = object::ReadCache::new(file);
+    let elf = object::File::parse(&cache).ok()?;
+    let functions = elf
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
+        .filter_map(|symbol| {
+            let name = symbol.name().ok()?;
+            Some((symbol.address(), (symbol.size(), name.to_owned())))
+        });
+    Some(functions.collect())
+}
+
+/// Lines of `START SIZE NAME`, both numbers in hexadecimal. A later line replaces an earlier one
+/// with the same start: run-time compilers give the place of old code to new.
+fn parse_perf_map(text: &str) -> PerfMap {
+    let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let lines = text.lines().filter_map(|line| {
+        let mut words = line.splitn(3, ' ');
+        let (start, size) = (number(words.next()?)?, number(words.next()?)?);
+        Some((start, (size, words.next()?.to_owned())))
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perf_maps_are_looked_up_by_range() {
+        let map = parse_perf_map("1000 20 py::f:/a.py\n0x2000 10 second\nnonsense\n1000 8 new\n");
+        assert_eq!(containing(&map, 0x1007), Some("new"));
+        assert_eq!(containing(&map, 0x1008), None);
+        assert_eq!(containing(&map, 0x200f), Some("second"));
+        assert_eq!(containing(&map, 0xfff), None);
+    }
+
+    #[test]
+    fn this_test_finds_itself() {
+        let path = std::env::current_exe().unwrap();
+        let mut module = Module { path: path.display().to_string(), ..Module::default() };
+        module.build_id = build_id(&path).unwrap();
+        let file =
+            ModuleFile { path: module.path.clone(), debug: load(&path), dynamic: BTreeMap::new() };
+        let elf = std::fs::read(&path).unwrap();
+        let elf = object::File::parse(elf.as_slice()).unwrap();
+        let wanted = "parse_perf_map";
+        let symbol = elf.symbols().find(|s| s.name().is_ok_and(|n| n.contains(wanted))).unwrap();
+        let frames = file.frames(symbol.address() + 1);
+        assert!(frames.last().unwrap().function.ends_with(wanted), "{frames:?}");
+        assert!(frames.last().unwrap().file.as_ref().unwrap().ends_with("symbols.rs"));
+        assert!(!frames.last().unwrap().inlined);
+    }
+}
