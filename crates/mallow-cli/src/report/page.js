@@ -62,6 +62,28 @@ function meter(value, most) {
   return bar;
 }
 
+/** The buckets are a quarter of a doubling wide; four of them make a row. */
+function doublings(buckets) {
+  const joined = new Map();
+  for (const bucket of buckets) {
+    const low = bucket.low === 0 ? 0 : 2 ** Math.floor(Math.log2(bucket.low));
+    const row = joined.get(low) ?? { low, below: Math.max(1, low * 2), calls: 0, bytes: 0 };
+    row.calls += bucket.calls;
+    row.bytes += bucket.bytes;
+    joined.set(low, row);
+  }
+  const rows = [...joined.values()];
+  const most = Math.max(1, ...rows.map((row) => row.calls));
+  const all = rows.reduce((sum, row) => sum + row.calls, 0);
+  return { rows, most, all };
+}
+
+function histogram(buckets, show) {
+  const { rows, most, all } = doublings(buckets);
+  return table([["from", ""], ["below", ""], ["blocks", ""], ["share", ""], ["bytes", ""], ["", "meter"]],
+    rows.map((row) => [show(row.low), show(row.below), count(row.calls), percent(row.calls, all), bytes(row.bytes), meter(row.calls, most)]));
+}
+
 function choice(label, names, titles, changed) {
   const options = names.map((name, index) => element("option", { value: name }, titles[index]));
   const select = element("select", { onchange: () => changed(select.value) }, ...options);
@@ -256,16 +278,14 @@ function chooseSizes(id) {
 function showSizes(id) {
   const threads = data.processes.flatMap((process) => process.threads);
   const sizes = id === "all" ? data.sizes : threads.find((thread) => String(thread.id) === id).sizes;
-  const most = Math.max(1, ...sizes.buckets.map((bucket) => bucket.calls));
-  const all = sizes.buckets.reduce((sum, bucket) => sum + bucket.calls, 0);
+  const { all } = doublings(sizes.buckets);
   const exact = sizes.missing_at_most
     ? `There were too many sizes to count each; no count is too low by more than ${count(sizes.missing_at_most)}.` : "";
   sizesBody.replaceChildren(
     element("div", {}, element("h3", {}, "Most frequent"), table([["size", ""], ["calls", ""], ["share", ""]],
       sizes.frequent.slice(0, 20).map((row) => [count(row.size), count(row.calls), percent(row.calls, all)])),
     element("p", { class: "quiet" }, exact)),
-    element("div", {}, element("h3", {}, "Histogram"), table([["from", ""], ["to", ""], ["calls", ""], ["share", ""], ["", "meter"]],
-      sizes.buckets.map((bucket) => [count(bucket.low), count(bucket.high), count(bucket.calls), percent(bucket.calls, all), meter(bucket.calls, most)]))));
+    element("div", {}, element("h3", {}, "Histogram"), histogram(sizes.buckets, bytes)));
 }
 
 function drawSizes() {
@@ -282,21 +302,9 @@ function drawSizes() {
 function drawLifetimes() {
   const { buckets, median_ns: median, p90_ns: p90, p99_ns: p99 } = data.lifetimes;
   if (median === null) return;
-  // Four buckets of a doubling become one.
-  const joined = new Map();
-  for (const bucket of buckets) {
-    const low = bucket.low === 0 ? 0 : 2 ** Math.floor(Math.log2(bucket.low));
-    const sum = joined.get(low) ?? { low, calls: 0, bytes: 0 };
-    sum.calls += bucket.calls; sum.bytes += bucket.bytes;
-    joined.set(low, sum);
-  }
-  const rows = [...joined.values()];
-  const most = Math.max(...rows.map((row) => row.calls));
-  const all = rows.reduce((sum, row) => sum + row.calls, 0);
   section("lifetimes", "Lifetimes",
     element("p", {}, `Of the freed blocks, half lived up to ${time(median)}, 90 % up to ${time(p90)}, 99 % up to ${time(p99)}.`),
-    table([["from", ""], ["below", ""], ["blocks", ""], ["share", ""], ["bytes", ""], ["", "meter"]],
-      rows.map((row) => [time(row.low), time(Math.max(1, row.low * 2)), count(row.calls), percent(row.calls, all), bytes(row.bytes), meter(row.calls, most)])));
+    histogram(buckets, time));
 }
 
 // Stacks

@@ -34,7 +34,7 @@ pub fn report(report: &Report, profile: &Profile, style: Style) -> String {
     text += &section("Sizes asked for", &sizes(summary, style), style);
     text += &section("Lifetimes of freed blocks", &lifetimes(summary, style), style);
     text += &section("Over time", &timeline(summary, style), style);
-    text += &stacks(summary, profile, style);
+    text += &stacks(profile, style);
     text += &difference(report, style);
     if !summary.notes.is_empty() {
         let notes: Vec<String> = summary.notes.iter().map(|note| format!("- {note}\n")).collect();
@@ -358,7 +358,7 @@ fn timeline(summary: &Summary, style: Style) -> String {
     table.render(style.format, style.unicode)
 }
 
-fn stacks(summary: &Summary, profile: &Profile, style: Style) -> String {
+fn stacks(profile: &Profile, style: Style) -> String {
     if profile.samples.iter().all(|sample| sample.frames.is_empty()) {
         return section(
             "Stacks",
@@ -383,7 +383,6 @@ fn stacks(summary: &Summary, profile: &Profile, style: Style) -> String {
         };
         text += &section(title, &body.join("\n"), style);
     }
-    let _ = summary;
     text
 }
 
