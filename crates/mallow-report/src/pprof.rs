@@ -114,9 +114,16 @@ fn values(costs: &Costs) -> Vec<i64> {
 }
 
 /// The bytes of the profile; pprof reads them as they are and compressed with gzip.
-pub fn encode(profile: &Profile, started_unix_ns: u64, duration_ns: u64) -> Vec<u8> {
+pub fn encode(
+    profile: &Profile,
+    executable: &str,
+    started_unix_ns: u64,
+    duration_ns: u64,
+) -> Vec<u8> {
     let mut builder = Builder::default();
     builder.string("");
+    // The first mapping is taken for the program itself.
+    builder.mapping(executable);
     let mut message = PprofProfile {
         sample_type: VALUES
             .iter()
@@ -213,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_reference_in_the_message_is_defined() {
-        let bytes = encode(&sample(), 1, 2);
+        let bytes = encode(&sample(), "program", 1, 2);
         let message = PprofProfile::decode(bytes.as_slice()).unwrap();
         assert_eq!(message.string_table[0], "");
         assert_eq!(message.sample.len(), 2);
