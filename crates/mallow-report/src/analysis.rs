@@ -92,7 +92,7 @@ impl Analysis {
                 self.findings.modules.insert(module.id, module.clone());
             }
             // Frames come with the module that they are in.
-            Event::Mapping(_) => {}
+            Event::Mapping(_) | Event::Regions(_) => {}
             Event::Stack(stack) => self.findings.stacks.define(stack.id, &stack.frames),
             Event::Symbol(symbol) => {
                 let of_module = self.findings.symbols.entry(symbol.module).or_default();
