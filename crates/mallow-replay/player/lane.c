@@ -251,7 +251,7 @@ static void take_sample(void)
 {
     struct memory_sample *sample = &player.samples[player.sample_count++];
     sample->time_ns = player.recorded_ns;
-    sample->resident = memory_resident();
+    memory_take(sample);
 }
 
 static void lockstep_call(struct lane *lane, const struct plan_op *op)

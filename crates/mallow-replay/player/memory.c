@@ -61,7 +61,7 @@ void memory_note_peak(uint64_t live_bytes)
     }
 }
 
-uint64_t memory_resident(void)
+void memory_take(struct memory_sample *sample)
 {
     char text[128];
     ssize_t length = pread(statm_file, text, sizeof text - 1, 0);
@@ -69,10 +69,21 @@ uint64_t memory_resident(void)
         player_fail("/proc/self/statm cannot be read", strerror(errno));
     }
     text[length] = 0;
-    char *resident = strchr(text, ' ');
-    uint64_t bytes = resident == NULL ? 0 : strtoull(resident, NULL, 10) * page_size - table_bytes;
-    highest = bytes > highest ? bytes : highest;
-    return bytes;
+    /* In pages: size, resident, shared (of files, and the tables), ... */
+    char *field = text;
+    strtoull(field, &field, 10);
+    uint64_t resident = strtoull(field, &field, 10) * page_size;
+    uint64_t shared = strtoull(field, &field, 10) * page_size;
+    sample->resident = resident - table_bytes;
+    sample->anonymous = resident - shared;
+    highest = sample->resident > highest ? sample->resident : highest;
+}
+
+uint64_t memory_resident(void)
+{
+    struct memory_sample sample;
+    memory_take(&sample);
+    return sample.resident;
 }
 
 uint64_t memory_peak(void)

@@ -13,6 +13,7 @@
 struct memory_sample {
     uint64_t time_ns; /* recorded */
     uint64_t resident;
+    uint64_t anonymous; /* of it, what belongs to no file: the heap and the stacks */
 };
 
 /* A zeroed table of the player; ends the process where there is no memory. */
@@ -21,6 +22,8 @@ void *memory_table(size_t size);
 /* After the last memory_table(): from now on the tables count for nothing. */
 void memory_start(void);
 
+/* Fills in what is resident now. */
+void memory_take(struct memory_sample *sample);
 uint64_t memory_resident(void);
 
 /*

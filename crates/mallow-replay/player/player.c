@@ -162,8 +162,9 @@ static void print_lockstep(void)
            ",\"live_bytes\":%" PRIu64 ",\"average_rss\":%" PRIu64 ",\"samples\":[",
            player.order_hash, player.peak_live_bytes, player.live_bytes, average_resident());
     for (uint64_t index = 0; index < player.sample_count; index++) {
-        printf("%s[%" PRIu64 ",%" PRIu64 "]", index == 0 ? "" : ",", player.samples[index].time_ns,
-               player.samples[index].resident);
+        const struct memory_sample *sample = &player.samples[index];
+        printf("%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", index == 0 ? "" : ",", sample->time_ns,
+               sample->resident, sample->anonymous);
     }
     printf("]");
 }

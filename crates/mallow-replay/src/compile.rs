@@ -115,6 +115,11 @@ where
                     process.memory(time, memory)?;
                 }
             }
+            Event::Regions(regions) => {
+                if let Some(process) = self.running.get_mut(&regions.process) {
+                    process.regions(&regions.regions);
+                }
+            }
             Event::Dropped(count) => {
                 let (id, _) = self.whose(record.thread);
                 if let Some(process) = self.process(id)? {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::process::{Coverage, Summary};
+use crate::process::{Coverage, RecordedSample, Summary};
 use crate::result::Run;
 
 /// Beyond these a replay says nothing about the program.
@@ -29,26 +29,33 @@ pub struct Fidelity {
 impl Fidelity {
     /// Compares the recorded measurements with the player's samples at the same moments.
     ///
-    /// A process has memory that is not its heap. It is taken to be what it had more than the replay
-    /// at the moment when the replay had least, so that whatever grows or shrinks differently from
-    /// then on counts as error.
+    /// Where the trace says which mappings the memory lay in, those that held blocks are the heap.
+    /// Else the process's other memory is taken to be what it had more than the replay at the moment
+    /// when the replay had least, so that whatever grows differently from then on counts as error.
     pub fn of(summary: &Summary, allocator: &str, replay: Option<&Run>) -> Fidelity {
         let samples = replay.map_or(&[][..], |run| &run.samples);
-        let pairs: Vec<(f64, f64)> = summary
+        let moments: Vec<(&RecordedSample, f64)> = summary
             .recorded
             .iter()
-            .filter_map(|recorded| {
-                let (_, replayed) = samples.get(recorded.sample)?;
-                let measured =
-                    if recorded.anonymous > 0 { recorded.anonymous } else { recorded.rss };
-                (measured > 0).then_some((measured as f64, *replayed as f64))
-            })
+            .filter_map(|recorded| Some((recorded, samples.get(recorded.sample)?.2 as f64)))
             .collect();
-        let least = pairs.iter().min_by(|a, b| a.1.total_cmp(&b.1));
-        let other_memory = least.map(|(recorded, replayed)| recorded - replayed);
+        let heaps: Vec<(f64, f64)> = moments
+            .iter()
+            .filter_map(|(recorded, replayed)| Some((recorded.heap? as f64, *replayed)))
+            .collect();
+        let (pairs, other_memory) = if heaps.is_empty() {
+            let pairs = measured(&moments);
+            let least = pairs.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+            let other = least.map(|(recorded, replayed)| recorded - replayed);
+            let shifted =
+                |(recorded, replayed): (f64, f64)| (recorded, replayed + other.unwrap_or(0.0));
+            (pairs.into_iter().map(shifted).collect(), other)
+        } else {
+            (heaps, other_than_heap(&moments))
+        };
         Fidelity {
             allocator: allocator.to_owned(),
-            rss_error: other_memory.map(|other| peak_error(&pairs, other)),
+            rss_error: peak_error(&pairs),
             other_memory,
             samples: pairs.len(),
             missing: summary.coverage.missing(),
@@ -85,12 +92,28 @@ impl Fidelity {
     }
 }
 
-fn peak_error(pairs: &[(f64, f64)], other: f64) -> f64 {
-    let peak = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-    let recorded = peak(&mut pairs.iter().map(|pair| pair.0));
-    let replayed = peak(&mut pairs.iter().map(|pair| pair.1 + other));
+/// What was measured, beside what the replay had then.
+fn measured(moments: &[(&RecordedSample, f64)]) -> Vec<(f64, f64)> {
+    let pair = |(recorded, replayed): &(&RecordedSample, f64)| {
+        let bytes = if recorded.anonymous > 0 { recorded.anonymous } else { recorded.rss };
+        (bytes > 0).then_some((bytes as f64, *replayed))
+    };
+    moments.iter().filter_map(pair).collect()
+}
+
+/// At the moment when the heap was largest.
+fn other_than_heap(moments: &[(&RecordedSample, f64)]) -> Option<f64> {
+    let (largest, _) = moments.iter().max_by_key(|(recorded, _)| recorded.heap)?;
+    let all = largest.anonymous.max(largest.heap?);
+    Some((all - largest.heap?) as f64)
+}
+
+/// How far the second peak is from the first, as a part of the first.
+fn peak_error(pairs: &[(f64, f64)]) -> Option<f64> {
+    let recorded = pairs.iter().map(|pair| pair.0).fold(0.0, f64::max);
+    let replayed = pairs.iter().map(|pair| pair.1).fold(0.0, f64::max);
     let difference = ((recorded - replayed).abs() - UNAVOIDABLE).max(0.0);
-    difference / recorded
+    (recorded > 0.0).then(|| difference / recorded)
 }
 
 /// Spearman's rank correlation; ties share their mean rank. None of fewer than two, or of equals.
@@ -116,7 +139,6 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::RecordedSample;
 
     fn summary(recorded: &[u64]) -> Summary {
         let sample = |(sample, mib): (usize, &u64)| RecordedSample {
@@ -124,6 +146,7 @@ mod tests {
             rss: (mib + 5) << 20,
             anonymous: mib << 20,
             peak_rss: 0,
+            heap: None,
         };
         Summary {
             recorded: recorded.iter().enumerate().map(sample).collect(),
@@ -133,7 +156,7 @@ mod tests {
     }
 
     fn replay(mib: &[u64]) -> Run {
-        Run { samples: mib.iter().map(|mib| (0, mib << 20)).collect(), ..Run::default() }
+        Run { samples: mib.iter().map(|mib| (0, 0, mib << 20)).collect(), ..Run::default() }
     }
 
     #[test]
@@ -153,6 +176,19 @@ mod tests {
         assert!((error - 0.495).abs() < 1e-9, "{error}");
         let sentence = fidelity.objection().unwrap();
         assert!(sentence.contains("50 % off"), "{sentence}");
+    }
+
+    /// A garbage collector's memory grows, and is known not to be the heap.
+    #[test]
+    fn other_memory_is_told_by_its_mappings() {
+        let mut summary = summary(&[10, 60, 100]);
+        for (recorded, heap) in summary.recorded.iter_mut().zip([1, 20, 30]) {
+            recorded.heap = Some(heap << 20);
+        }
+        let fidelity = Fidelity::of(&summary, "glibc", Some(&replay(&[2, 20, 33])));
+        let error = fidelity.rss_error.unwrap();
+        assert!((error - 2.5 / 30.0).abs() < 1e-9, "{error}");
+        assert_eq!(fidelity.other_memory, Some(f64::from(70 << 20)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use mallow_trace::Region;
 use rustc_hash::FxHashMap;
 
 /// An operation of a lane: so many are finished when it is.
@@ -70,6 +71,19 @@ impl Live {
             return None;
         }
         self.displaced.pop_front().map(|displaced| displaced.block)
+    }
+
+    /// What is resident in those regions that hold blocks. The regions are in the order of their
+    /// addresses.
+    pub fn resident_in(&self, regions: &[Region]) -> u64 {
+        let mut is_heap = vec![false; regions.len()];
+        for address in self.blocks.keys() {
+            let behind = regions.partition_point(|region| region.start <= *address);
+            let Some(index) = behind.checked_sub(1) else { continue };
+            is_heap[index] |= *address - regions[index].start < regions[index].length;
+        }
+        let heap = regions.iter().zip(is_heap).filter(|(_, is_heap)| *is_heap);
+        heap.map(|(region, _)| region.resident).sum()
     }
 
     pub fn len(&self) -> usize {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Seek, Write};
 
-use mallow_trace::{Call, Memory, Op as Entry};
+use mallow_trace::{Call, Memory, Op as Entry, Region};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -56,6 +56,8 @@ pub struct RecordedSample {
     pub rss: u64,
     pub anonymous: u64,
     pub peak_rss: u64,
+    /// What of it lay in mappings with live blocks, where that was looked at.
+    pub heap: Option<u64>,
 }
 
 /// What a process did, as far as its trace says.
@@ -198,9 +200,17 @@ impl<W: Write + Seek> Process<W> {
             rss: memory.rss,
             anonymous: memory.anonymous,
             peak_rss: memory.peak_rss,
+            heap: None,
         };
         self.summary.recorded.push(recorded);
         self.sample(self.current, time.saturating_sub(started))
+    }
+
+    /// Where the memory lay that was measured last.
+    pub fn regions(&mut self, regions: &[Region]) {
+        if let Some(last) = self.summary.recorded.last_mut() {
+            last.heap = Some(self.live.resident_in(regions));
+        }
     }
 
     pub fn thread_end(&mut self, thread: u32) -> io::Result<()> {

@@ -38,9 +38,9 @@ pub struct Run {
     pub live_bytes: Option<u64>,
     #[serde(default)]
     pub average_rss: Option<u64>,
-    /// Recorded time and resident memory.
+    /// Recorded time, resident memory, and what of it belongs to no file.
     #[serde(default)]
-    pub samples: Vec<(u64, u64)>,
+    pub samples: Vec<(u64, u64, u64)>,
 
     /// Of free mode.
     #[serde(default)]

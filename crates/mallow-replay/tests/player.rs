@@ -7,7 +7,7 @@ mod common;
 
 use common::{PID, Trace, play};
 use mallow_replay::Selection;
-use mallow_trace::{Call, Event, Op};
+use mallow_trace::{Call, Event, Op, Region, Regions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -250,12 +250,22 @@ fn samples_belong_together() {
     trace.malloc(1, 32 << 20, 0x10_0000);
     trace.time += 5_000_000;
     trace.memory(33 << 20);
+    let region = |start, length| Region { start, length, resident: length / 2 };
+    let regions = vec![
+        region(0x1000, 0x1000),
+        region(0x8000, 0x8000),
+        region(0x10_0000, 32 << 20),
+        region(1 << 40, 4096),
+    ];
+    trace.push(0, Event::Regions(Regions { process: 1, regions }));
     trace.free(1, 0x10_0000);
     trace.time += 5_000_000;
     trace.memory(1 << 20);
     let (summary, plan) = trace.compile(Selection::Largest).chosen.unwrap();
     let run = play(&plan.file, &LOCKSTEP);
     assert_eq!(summary.recorded.len(), 3);
+    let heaps: Vec<Option<u64>> = summary.recorded.iter().map(|recorded| recorded.heap).collect();
+    assert_eq!(heaps, [None, Some(0x800 + (16 << 20)), None]);
     let resident: Vec<u64> =
         summary.recorded.iter().map(|recorded| run.samples[recorded.sample].1).collect();
     assert!((32 << 20..33 << 20).contains(&(resident[1] - resident[0])), "{resident:?}");

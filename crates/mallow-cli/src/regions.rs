@@ -1,0 +1,81 @@
+//! Where the anonymous memory of a process lies: a look at /proc/PID/smaps now and then, so that
+//! `replay` can tell the heap of the recorded program from its other memory.
+
+use mallow_trace::Region;
+
+/// A look walks all page tables of the process: it is taken when the memory has grown by this part
+/// since the largest one looked at, or after this time, in nanoseconds.
+const GROWTH: u64 = 16;
+const SMALLEST_GROWTH: u64 = 256 << 10;
+const LONGEST_PAUSE: u64 = 1_000_000_000;
+
+/// Says when to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Schedule {
+    largest: u64,
+    last: u64,
+}
+
+impl Schedule {
+    pub fn is_due(&mut self, time: u64, rss: u64) -> bool {
+        let grown = rss > self.largest + (self.largest / GROWTH).max(SMALLEST_GROWTH);
+        let due = grown || time >= self.last + LONGEST_PAUSE;
+        if due {
+            self.largest = self.largest.max(rss);
+            self.last = time;
+        }
+        due
+    }
+}
+
+/// The mappings with anonymous resident memory, by address; none where the process has gone or may
+/// not be looked at.
+pub fn read(pid: u32) -> Option<Vec<Region>> {
+    parse(&std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?)
+}
+
+fn parse(smaps: &str) -> Option<Vec<Region>> {
+    let mut regions = Vec::new();
+    let mut range = None;
+    for line in smaps.lines() {
+        if let Some(size) = line.strip_prefix("Anonymous:") {
+            let kib: u64 = size.trim().strip_suffix(" kB")?.parse().ok()?;
+            let (start, end) = range?;
+            if kib > 0 {
+                regions.push(Region { start, length: end - start, resident: kib << 10 });
+            }
+        } else if !line.starts_with(|first: char| first.is_ascii_uppercase()) {
+            let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+            let address = |text: &str| u64::from_str_radix(text, 16).ok();
+            range = Some((address(start)?, address(end)?));
+        }
+    }
+    (!regions.is_empty()).then_some(regions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_memory_is_found() {
+        let block = vec![1u8; 8 << 20];
+        let address = block.as_ptr() as u64;
+        let regions = read(std::process::id()).unwrap();
+        assert!(regions.is_sorted_by_key(|region| region.start));
+        let inside = |region: &&Region| address.wrapping_sub(region.start) < region.length;
+        let region = regions.iter().find(inside).unwrap();
+        assert!(region.resident >= 8 << 20 && region.resident <= region.length, "{region:?}");
+        assert_eq!(read(u32::MAX), None);
+    }
+
+    #[test]
+    fn growth_and_time_make_a_look_due() {
+        let mut schedule = Schedule::default();
+        assert!(schedule.is_due(0, 1 << 20));
+        assert!(!schedule.is_due(10, 1 << 20));
+        assert!(schedule.is_due(20, 2 << 20));
+        assert!(!schedule.is_due(30, 2 << 20));
+        assert!(schedule.is_due(2_000_000_000, 1 << 20));
+    }
+}
