@@ -6,7 +6,8 @@
 #   make run        the allocators of this machine, compared on a ten-thread Python example
 #   make test       everything that can be tested here
 #   make peers      the allocators that Mallow is measured against (build/peers)
-#   make bench      the short benchmark
+#   make bench      the whole benchmark beside them, up to two hours; bench/run --short takes five
+#                   minutes
 #   make install    PREFIX=/usr/local, DESTDIR for packagers
 #   make clean
 
@@ -47,10 +48,11 @@ peers:
 	@tools/setup bench
 	-@crates/peers/build
 
-bench:
-	@tools/setup bench
+bench: peers
 	@$(MAKE) --no-print-directory build
-	bench/run --short
+	@mkdir -p bench/out
+	bench/instructions >bench/out/instructions.md
+	bench/run --publish
 
 install: build
 	cmake -S . -B build -DCMAKE_INSTALL_PREFIX='$(PREFIX)' >/dev/null

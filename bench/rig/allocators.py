@@ -36,6 +36,11 @@ SHORT = [BASELINE, "mallow", "mallow-secure", "jemalloc", "mimalloc2", "mimalloc
 LIBRARY_FOLDERS = ["/usr/local/lib", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib"]
 
 
+# Far from the front, or slow: measured in one round of three.
+SELDOM = ["hardened", "hardened-light", "snmalloc-checks", "mimalloc3-secure", "scudo", "tbbmalloc",
+          MUSL]
+
+
 class Unusable(Exception):
     """A sentence for the user."""
 
@@ -48,6 +53,9 @@ class Allocator:
     version: str = ""
     is_musl: bool = False  # programs have to be linked with musl
     copy: str = ""  # what is preloaded: a copy of `path`
+
+    def runs_in(self, number):
+        return number % 3 == 0 or self.name not in SELDOM
 
     def make_copy(self, folder):
         """Copies the library. Where a file's pages lie in physical memory can change the speed of

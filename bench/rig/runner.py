@@ -10,13 +10,14 @@ import datetime
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-from . import allocators, workloads
+from . import disturbance, programs, workloads
 
 OUT = os.path.join(workloads.HERE, "out")
 # A cell whose quartiles lie further apart than this part of its median is noisy.
@@ -67,7 +68,7 @@ class Run:
     def __init__(self, folder, config, found, chosen):
         self.folder, self.config = folder, config
         self.allocators, self.workloads = found, chosen
-        self.samples = []
+        self.samples, self.left_out = [], []
         self.started = time.monotonic()
 
     @classmethod
@@ -87,7 +88,7 @@ class Run:
             if run.config["allocators"] != config["allocators"]:
                 raise Unusable("the allocators are not those of the interrupted run; start a new one")
             run.allocators = found
-            run.workloads = workloads.choose(run.config["workloads"])
+            run.workloads = workloads.choose(run.config["workloads"], programs.all_programs())
         else:
             stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
             config["started"] = stamp
@@ -95,7 +96,7 @@ class Run:
             os.makedirs(run.folder, exist_ok=True)
             with open(os.path.join(run.folder, "run.json"), "w") as file:
                 json.dump(config, file, indent=1)
-        run.budget_s = options.budget or (240 if run.config["short"] else 3600)
+        run.budget_s = options.budget or (240 if run.config["short"] else 6000)
         return run
 
     @classmethod
@@ -123,29 +124,49 @@ class Run:
     def binaries(self):
         return os.path.join(OUT, "bin")
 
-    def build_workloads(self):
+    def prepare(self):
+        """Builds the workloads and makes the input of the programs; what cannot run is left out."""
+        own = [w for w in self.workloads if isinstance(w, workloads.Workload)]
         for musl in sorted({a.is_musl for a in self.allocators}):
-            workloads.build(self.workloads, self.binaries(), musl)
+            workloads.build(own, self.binaries(), musl)
+        for program in [w for w in self.workloads if w not in own]:
+            self.say(f"prepares {program.name}")
+            reason = program.prepare(self.binaries())
+            if reason:
+                self.left_out.append(f"{program.name}: {reason}")
+                self.workloads.remove(program)
+                print(f"bench/run: goes on without {program.name}: {reason}", file=sys.stderr)
 
     def verify_allocators(self):
         """One start of each, so that a preload that fails is known before anything is timed. (Each
         sample is verified again: the program itself says which file its malloc and free are in.)"""
-        first = min(self.workloads, key=lambda w: w.sleeps)
+        own = [w for w in self.workloads if isinstance(w, workloads.Workload)]
+        if not own:
+            return
+        first = min(own, key=lambda w: w.sleeps)
         for allocator in self.allocators:
-            sample = self.collect(first, allocator, self.spawn(first, allocator), 0)
+            sample = self.collect(first, allocator, self.spawn(first, allocator))
             if "error" in sample:
                 print(f"bench/run: {allocator.name}: {sample['error']}", file=sys.stderr)
 
     def measure(self):
+        # Beside the results, and not below /tmp: programs that give up their privileges read them.
         with tempfile.TemporaryDirectory(dir=self.folder) as self.copies:
+            os.chmod(self.copies, 0o755)
             self.run_rounds()
             self.repeat_noisy()
         self.say("")
 
+    def is_over(self):
+        return time.monotonic() - self.started > self.budget_s
+
     def run_rounds(self):
+        """The first round is always made whole; the others as far as the budget goes."""
         most = max(self.rounds(w) for w in self.workloads)
         for number in range(most):
             for workload in self.workloads:
+                if number > 0 and self.is_over():
+                    return
                 if number < self.rounds(workload):
                     self.run_round(workload, number)
 
@@ -156,7 +177,7 @@ class Run:
 
     def repeat_noisy(self):
         """Whole workloads are repeated, for all allocators, to stay interleaved."""
-        while time.monotonic() - self.started < self.budget_s:
+        while not self.is_over():
             repeated = False
             for workload in self.workloads:
                 done = 1 + max((s["round"] for s in self.samples if s["workload"] == workload.name),
@@ -164,7 +185,7 @@ class Run:
                 if done < MOST_ROUNDS * self.rounds(workload) and self.noisy_cells(workload):
                     self.run_round(workload, done)
                     repeated = True
-                if time.monotonic() - self.started > self.budget_s:
+                if self.is_over():
                     return
             if not repeated:
                 return
@@ -182,17 +203,55 @@ class Run:
         there = {s["allocator"] for s in self.samples
                  if s["workload"] == workload.name and s["round"] == number}
         turn = number % len(self.allocators)
-        order = [a for a in self.allocators[turn:] + self.allocators[:turn] if a.name not in there]
-        self.say(f"round {number + 1}: {workload.name}")
+        order = [a for a in self.allocators[turn:] + self.allocators[:turn]
+                 if a.name not in there and a.runs_in(number) and workload.runs_under(a)]
+        self.say(f"{self.elapsed_min():.0f} min, round {number + 1}: {workload.name}")
         for allocator in order:
             allocator.make_copy(self.copies)
         if workload.sleeps:
             started = [(a, self.spawn(workload, a)) for a in order]
             for allocator, process in started:
-                self.keep(self.collect(workload, allocator, process, number))
+                self.keep(workload, allocator, number, self.collect(workload, allocator, process))
         else:
             for allocator in order:
-                self.keep(self.collect(workload, allocator, self.spawn(workload, allocator), number))
+                self.keep(workload, allocator, number, self.undisturbed(workload, allocator))
+
+    def undisturbed(self, workload, allocator):
+        """A sample; a second one where the machine did other work meanwhile, as long as that is the
+        exception."""
+        sample = self.take(workload, allocator)
+        if sample["disturbed"] and self.disturbed_share() < disturbance.HOPELESS:
+            again = self.take(workload, allocator)
+            if "error" not in again and not again["disturbed"]:
+                return again
+        return sample
+
+    def take(self, workload, allocator):
+        watch = disturbance.Watch()
+        if isinstance(workload, workloads.Workload):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            sample = self.collect(workload, allocator, self.spawn(workload, allocator))
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        else:
+            sample = programs.measure(workload, allocator, self.binaries())
+            cpu_s = sample.pop("cpu_s", 0.0)
+        others = watch.others(cpu_s)
+        sample["disturbed"] = others is not None and others > disturbance.MOST_OTHERS
+        return sample
+
+    def disturbed_share(self):
+        marks = [s["disturbed"] for s in self.samples if "disturbed" in s]
+        return sum(marks) / len(marks) if len(marks) > 20 else 0.0
+
+    def program_names(self):
+        return {p.name for p in programs.all_programs()}
+
+    def uncounted(self):
+        return {p.name for p in programs.all_programs() if not p.counted}
+
+    def elapsed_min(self):
+        return (time.monotonic() - self.started) / 60
 
     def spawn(self, workload, allocator):
         return subprocess.Popen(workload.command(self.binaries(), self.config["short"],
@@ -200,8 +259,8 @@ class Run:
                                 env=allocator.environment(), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
-    def collect(self, workload, allocator, process, number):
-        sample = {"workload": workload.name, "allocator": allocator.name, "round": number}
+    def collect(self, workload, allocator, process):
+        sample = {}
         try:
             out, err = process.communicate(timeout=workload.timeout_s)
         except subprocess.TimeoutExpired:
@@ -225,7 +284,8 @@ class Run:
             sample["rows"] = rows
         return sample
 
-    def keep(self, sample):
+    def keep(self, workload, allocator, number, sample):
+        sample = {"workload": workload.name, "allocator": allocator.name, "round": number, **sample}
         self.samples.append(sample)
         with open(os.path.join(self.folder, "samples.jsonl"), "a") as file:
             file.write(json.dumps(sample) + "\n")

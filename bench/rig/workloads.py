@@ -23,6 +23,11 @@ class Workload:
     arguments: tuple = ()
     sleeps: bool = False  # uses no CPU for most of its time: all allocators may run at once
     timeout_s: float = 120
+    counted: bool = True  # in the means
+
+    @staticmethod
+    def runs_under(_allocator):
+        return True
 
     def source(self):
         return os.path.join(SOURCES, (self.program or self.name) + ".c")
@@ -38,27 +43,44 @@ class Workload:
 ALL = [
     Workload("pair", 5, 15),
     Workload("live", 5, 15),
+    Workload("batch", 2, 9),
+    Workload("fraction", 2, 9),
+    Workload("cubes", 2, 9),
+    Workload("nbody", 2, 9),
     Workload("remote", 5, 15),
+    Workload("migrate", 2, 9),
+    Workload("sharing", 2, 9),
     Workload("large", 5, 15),
+    Workload("huge", 2, 7),
     Workload("mixed", 5, 15),
     Workload("realloc", 3, 9),
     Workload("calloc", 5, 15),
+    Workload("aligned", 2, 9),
     Workload("larson", 5, 15),
     Workload("churn", 3, 9),
     Workload("startup", 3, 9),
     Workload("holes", 3, 5),
+    Workload("aging", 2, 5),
     Workload("threads", 3, 5),
+    Workload("crowd", 2, 7),
     Workload("kept-idle", 1, 3, program="kept", arguments=("idle",), sleeps=True),
     Workload("kept-active", 1, 3, program="kept", arguments=("active",), sleeps=True),
 ]
 
 
-def choose(names):
-    missing = [n for n in names if n not in [w.name for w in ALL]]
+# The short form: the rows that the figures of the README are taken from.
+SHORT = ["pair", "live", "remote", "large", "mixed", "realloc", "calloc", "larson", "churn", "startup",
+         "holes", "threads", "kept-idle", "kept-active"]
+
+
+def choose(names, programs):
+    """Workloads and programs by name; all of them without names."""
+    known = ALL + programs
+    missing = [n for n in names if n not in [w.name for w in known]]
     if missing:
         raise Unusable(f"no such workload: {', '.join(missing)}; "
-                       f"there are: {', '.join(w.name for w in ALL)}")
-    return [w for w in ALL if not names or w.name in names]
+                       f"there are: {', '.join(w.name for w in known)}")
+    return [w for w in known if not names or w.name in names]
 
 
 def build(chosen, folder, musl=False):

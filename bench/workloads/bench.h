@@ -28,7 +28,7 @@
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 
 /* Odd, so that the median is a measured value. */
-enum { BLOCK_COUNT = 15 };
+enum { BLOCK_COUNT = 15, BLOCK_COUNT_MIN = 3 };
 
 static bool bench_short;
 
@@ -109,16 +109,18 @@ static inline double median(double *values, size_t count) {
 }
 
 /* Nanoseconds per operation of `block`, which performs `ops` of them: the median of BLOCK_COUNT
- * blocks after one that warms up. The median drops the blocks that the kernel interrupted. */
+ * blocks after one that warms up. The median drops the blocks that the kernel interrupted. An
+ * allocator that is many times slower than the others is content with fewer blocks. */
 static inline double measure(void (*block)(void *), void *context, size_t ops) {
-    double times[BLOCK_COUNT];
+    double times[BLOCK_COUNT], limit = now_ns() + (bench_short ? 0.5e9 : 1e9);
+    size_t count = 0;
     block(context);
-    for (size_t i = 0; i < BLOCK_COUNT; i++) {
+    while (count < BLOCK_COUNT && (count < BLOCK_COUNT_MIN || now_ns() < limit)) {
         double start = now_ns();
         block(context);
-        times[i] = (now_ns() - start) / (double)ops;
+        times[count++] = (now_ns() - start) / (double)ops;
     }
-    return median(times, BLOCK_COUNT);
+    return median(times, count);
 }
 
 static inline const char *library_of(void *function) {
