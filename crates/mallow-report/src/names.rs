@@ -58,14 +58,19 @@ fn look_up(findings: &Findings, names: &mut dyn Names, place: mallow_trace::Fram
         return found;
     }
     match module.kind {
-        ModuleKind::Jit => vec![unnamed("code without a file", address)],
-        ModuleKind::Vdso => vec![unnamed("vdso", address)],
+        // By address, each call would be a function of its own in flame graphs.
+        ModuleKind::Jit => vec![named("(code without a name)")],
+        ModuleKind::Vdso => vec![named("[vdso]")],
         ModuleKind::File => {
             let file = module.path.rsplit('/').next().unwrap_or(&module.path);
             let frame = unnamed(file, address);
             vec![Frame { module: Some(module.path.clone()), ..frame }]
         }
     }
+}
+
+fn named(function: &str) -> Frame {
+    Frame { function: function.into(), ..Frame::default() }
 }
 
 fn unnamed(place: &str, address: u64) -> Frame {

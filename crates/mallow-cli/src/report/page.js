@@ -149,7 +149,8 @@ function drawTimeline() {
   const { steps, step_ns: width } = data.timeline;
   if (!steps.length || !data.totals.calls) return;
   const caption = element("figcaption", { "aria-live": "polite" });
-  const W = 1000, H = 230, LEFT = 62, RATE = 60, x = (index) => LEFT + (W - LEFT) * index / steps.length;
+  // As many units as pixels, so that the text has its size on a narrow screen too.
+  const W = Math.max(320, Math.min(1200, main.clientWidth - 28)), H = 230, LEFT = 62, RATE = 60, x = (index) => LEFT + (W - LEFT) * index / steps.length;
   const most = Math.max(1, ...steps.map((step) => Math.max(step.live_bytes, step.rss_bytes ?? 0)));
   const busiest = Math.max(1, ...steps.map((step) => step.allocations));
   const y = (value) => H - 6 - (H - 20) * value / most;
@@ -173,9 +174,10 @@ function drawTimeline() {
       width: Math.max(0.8, (W - LEFT) / steps.length - 0.3), height }));
   });
   chart.append(drawing("text", { x: LEFT - 6, y: bottom - RATE + 10, "text-anchor": "end" }, `${scaled(busiest * 1e9 / width, ["", "k", "M", "G"], 1000)}/s`));
-  for (let tick = 0; tick <= 5; tick += 1) {
-    chart.append(drawing("text", { x: LEFT + (W - LEFT) * tick / 5, y: bottom + 18,
-      "text-anchor": tick === 5 ? "end" : tick ? "middle" : "start" }, time(width * steps.length * tick / 5)));
+  const ticks = W < 600 ? 2 : 5;
+  for (let tick = 0; tick <= ticks; tick += 1) {
+    chart.append(drawing("text", { x: LEFT + (W - LEFT) * tick / ticks, y: bottom + 18,
+      "text-anchor": tick === ticks ? "end" : tick ? "middle" : "start" }, time(width * steps.length * tick / ticks)));
   }
   for (const marker of data.markers) {
     const at = x(marker.time_ns / width);

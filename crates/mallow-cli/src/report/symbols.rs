@@ -23,7 +23,11 @@ pub struct Symbols<'a> {
     jit: HashMap<u32, PerfMap>,
     pids: HashMap<u32, u32>,
     started: SystemTime,
-    complaints: BTreeSet<String>,
+    /// Modules that are not here, and those that are here in another build.
+    missing: BTreeSet<String>,
+    changed: BTreeSet<String>,
+    /// Places in code made at run time that no map names.
+    unnamed_places: u64,
 }
 
 struct ModuleFile {
@@ -46,13 +50,37 @@ impl<'a> Symbols<'a> {
             jit: HashMap::new(),
             pids: findings.pids().collect(),
             started: SystemTime::UNIX_EPOCH + started,
-            complaints: BTreeSet::new(),
+            missing: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            unnamed_places: 0,
         }
     }
 
     /// What could not be used, and what to do about it.
-    pub fn complaints(&self) -> impl Iterator<Item = String> + '_ {
-        self.complaints.iter().cloned()
+    pub fn complaints(&self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        if !self.missing.is_empty() {
+            complaints.push(format!(
+                "Functions have no names where the file is not here ({}); give its folder with \
+                 --symbols.",
+                some_of(&self.missing)
+            ));
+        }
+        if !self.changed.is_empty() {
+            complaints.push(format!(
+                "Functions have no names where the file is another build now than when it was \
+                 recorded ({}); give the folder of the recorded one with --symbols.",
+                some_of(&self.changed)
+            ));
+        }
+        if self.unnamed_places > 0 {
+            complaints.push(format!(
+                "{} places are in code that was made at run time and has no names; \
+                 python3 -X perf, node --perf-basic-prof and Java's Compiler.perfmap write them.",
+                self.unnamed_places
+            ));
+        }
+        complaints
     }
 
     fn open(&mut self, module: &Module) -> Option<ModuleFile> {
@@ -69,19 +97,8 @@ impl<'a> Symbols<'a> {
         let binary = self.binaries(path).into_iter().find(|candidate| usable(candidate));
         let debug = self.debug_files(module).into_iter().find(|candidate| usable(candidate));
         if binary.is_none() && debug.is_none() {
-            self.complaints.insert(if changed {
-                format!(
-                    "{} is another build now than when it was recorded, so its functions have no \
-                     names; give the folder of the recorded one with --symbols.",
-                    module.path
-                )
-            } else {
-                format!(
-                    "{} is not here, so its functions have no names; give its folder with \
-                     --symbols.",
-                    module.path
-                )
-            });
+            let complaints = if changed { &mut self.changed } else { &mut self.missing };
+            complaints.insert(module.path.clone());
             return None;
         }
         let dynamic = binary.as_deref().and_then(dynamic_symbols).unwrap_or_default();
@@ -142,10 +159,9 @@ impl Names for Symbols<'_> {
                     self.jit.insert(module.process, map);
                 }
                 let map = self.jit.get(&module.process);
-                map.and_then(|map| containing(map, address))
-                    .map(perf_map_frame)
-                    .into_iter()
-                    .collect()
+                let name = map.and_then(|map| containing(map, address));
+                self.unnamed_places += u64::from(name.is_none());
+                name.map(perf_map_frame).into_iter().collect()
             }
             ModuleKind::File => {
                 if !self.files.contains_key(&module.id) {
@@ -213,6 +229,16 @@ impl ModuleFile {
 fn containing(symbols: &BTreeMap<u64, (u64, String)>, address: u64) -> Option<&str> {
     let (start, (size, name)) = symbols.range(..=address).next_back()?;
     (address - start < *size).then_some(name)
+}
+
+/// The first few, and how many more there are.
+fn some_of(paths: &BTreeSet<String>) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<&str> = paths.iter().take(SHOWN).map(String::as_str).collect();
+    match paths.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 fn build_id(path: &Path) -> Option<Vec<u8>> {

@@ -1,0 +1,166 @@
+//! Names in `mallow report`: of C++ and Rust functions, inlined ones too, with lines, from files of
+//! the recorded build and no other, and of run-time compiled code.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{json, run};
+use mallow_trace::*;
+use object::Object;
+
+/// Prints where `leaf` returns to: into `fill`, which is inlined into `main`.
+const PROGRAM: &str = r#"#include <cstdio>
+extern "C" __attribute__((noinline)) void leaf(void) {
+  std::printf("%p\n", __builtin_return_address(0));
+}
+namespace store {
+template <class T> struct Reader {
+  __attribute__((always_inline)) inline void fill(T) {
+    leaf();
+    asm volatile("");
+  }
+};
+}
+int main() {
+  store::Reader<int> reader;
+  reader.fill(7);
+  return 0;
+}
+"#;
+
+fn build_id(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).unwrap();
+    object::File::parse(bytes.as_slice()).unwrap().build_id().unwrap().unwrap().to_vec()
+}
+
+/// A trace with one allocation, from this place of this module.
+fn write_trace(path: &Path, module: Module, address: u64) {
+    let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+    let process = Process { id: 1, pid: 77, ..Process::default() };
+    let stack = Stack { id: 1, frames: vec![Frame { module: module.id, address }] };
+    let call = Call { op: Op::Malloc, size: 10, address: 16, stack: 1, ..Call::default() };
+    let events = [
+        (0, Event::Process(Box::new(process))),
+        (1, Event::Thread(Thread { process: 1, tid: 77, name: "main".into() })),
+        (0, Event::Module(module)),
+        (0, Event::Stack(stack)),
+        (1, Event::Call(call)),
+    ];
+    for (thread, event) in events {
+        writer.write(&Record { time: 1, thread, event }).unwrap();
+    }
+    std::fs::write(path, writer.finish().unwrap()).unwrap();
+}
+
+struct Built {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    trace: PathBuf,
+}
+
+impl Built {
+    /// `None`, visibly, without a C++ compiler.
+    fn new() -> Option<Built> {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("program.cpp");
+        let program = folder.path().join("program");
+        std::fs::write(&source, PROGRAM).unwrap();
+        let mut compiler = Command::new("g++");
+        compiler.args(["-g", "-O2", "-no-pie", "-Wl,--build-id=sha1", "-o"]);
+        match compiler.arg(&program).arg(&source).status() {
+            Ok(status) => assert!(status.success()),
+            Err(error) => {
+                eprintln!("skipped: g++: {error}");
+                return None;
+            }
+        }
+        let printed = Command::new(&program).output().unwrap().stdout;
+        let printed = String::from_utf8(printed).unwrap();
+        let address = u64::from_str_radix(printed.trim().trim_start_matches("0x"), 16).unwrap();
+        let trace = folder.path().join("trace.mlwt");
+        let module = Module {
+            id: 1,
+            path: program.display().to_string(),
+            build_id: build_id(&program),
+            ..Module::default()
+        };
+        write_trace(&trace, module, address);
+        Some(Built { folder, program, trace })
+    }
+
+    fn report(&self, more: &[&str]) -> serde_json::Value {
+        let trace = self.trace.to_str().unwrap();
+        json(&run(&[&["report", trace, "--json"], more].concat()))
+    }
+
+    fn is_named(&self, report: &serde_json::Value) {
+        let frames = report["stacks"][0]["frames"].as_array().unwrap();
+        assert_eq!(frames.len(), 2, "{frames:?}");
+        assert_eq!(frames[0]["function"], "store::Reader<int>::fill(int)");
+        assert_eq!((&frames[0]["line"], &frames[0]["inlined"]), (&8.into(), &true.into()));
+        assert!(frames[0]["file"].as_str().unwrap().ends_with("program.cpp"));
+        assert_eq!((&frames[1]["function"], &frames[1]["line"]), (&"main".into(), &15.into()));
+        assert_eq!(frames[1]["inlined"], serde_json::Value::Null);
+        assert!(!report["notes"].to_string().contains("names"));
+    }
+}
+
+fn objcopy(arguments: &[&std::ffi::OsStr]) -> bool {
+    Command::new("objcopy").args(arguments).status().unwrap().success()
+}
+
+#[test]
+fn inlined_functions_are_frames_with_lines() {
+    let Some(built) = Built::new() else { return };
+    built.is_named(&built.report(&[]));
+    let text = run(&["report", built.trace.to_str().unwrap()]).stdout;
+    assert!(text.contains("program.cpp:8 (inlined)\n    main at "), "{text}");
+}
+
+#[test]
+fn names_come_from_another_folder_and_only_from_the_same_build() {
+    let Some(built) = Built::new() else { return };
+    let elsewhere = built.folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let debug = elsewhere.join("program.debug");
+    let program = built.program.as_os_str();
+    assert!(objcopy(&["--only-keep-debug".as_ref(), program, debug.as_os_str()]));
+    assert!(objcopy(&["--strip-all".as_ref(), program]));
+    let stripped = built.report(&[]);
+    let function = stripped["stacks"][0]["frames"][0]["function"].as_str().unwrap();
+    assert!(function.starts_with("program+0x"), "{function}");
+    let folder = elsewhere.to_str().unwrap();
+    built.is_named(&built.report(&["--symbols", folder]));
+
+    // By build id, as distributions and debuginfod's cache keep them.
+    let id: String = build_id(&built.program).iter().map(|byte| format!("{byte:02x}")).collect();
+    let place = elsewhere.join(".build-id").join(&id[..2]);
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::rename(&debug, place.join(format!("{}.debug", &id[2..]))).unwrap();
+    built.is_named(&built.report(&["--symbols", folder]));
+
+    // Another build in its place is not believed.
+    std::fs::copy("/bin/sh", &built.program).unwrap();
+    let changed = built.report(&[]);
+    assert!(changed["notes"].to_string().contains("is another build now than"), "{changed}");
+    built.is_named(&built.report(&["--symbols", folder]));
+}
+
+#[test]
+fn run_time_compiled_code_is_named_by_a_perf_map() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.mlwt");
+    let jit = Module { id: 1, kind: ModuleKind::Jit, process: 1, ..Module::default() };
+    write_trace(&trace, jit, 0x2011);
+    let map = "1000 100 JS:*other /a.js:1:1\n2000 20 JS:~parse file:///srv/a.js:12:3\n";
+    std::fs::write(folder.path().join("perf-77.map"), map).unwrap();
+    let trace = trace.to_str().unwrap();
+    let report =
+        json(&run(&["report", trace, "--json", "--symbols", folder.path().to_str().unwrap()]));
+    let frame = &report["stacks"][0]["frames"][0];
+    assert_eq!(frame["function"], "parse");
+    assert_eq!((&frame["file"], &frame["line"]), (&"/srv/a.js".into(), &12.into()));
+}
