@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The entry points. Each finds its thread, calls the next allocator, and writes one message:
+ * allocations after the call, frees before it, so that the collector sees a block freed before its
+ * address is given out again.
+ *
+ *   malloc -> enter -> next.malloc -> record_block -> leave
+ */
+#include "thread.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* The next allocator's functions, in the order of `next_names`. */
+static struct {
+    void *(*malloc)(size_t);
+    void *(*calloc)(size_t, size_t);
+    void *(*realloc)(void *, size_t);
+    void *(*reallocarray)(void *, size_t, size_t);
+    int (*posix_memalign)(void **, size_t, size_t);
+    void *(*aligned_alloc)(size_t, size_t);
+    void *(*memalign)(size_t, size_t);
+    void *(*valloc)(size_t);
+    void *(*pvalloc)(size_t);
+    void (*free)(void *);
+    void (*cfree)(void *);
+    void (*free_sized)(void *, size_t);
+    void (*free_aligned_sized)(void *, size_t, size_t);
+    size_t (*malloc_usable_size)(void *);
+    int (*dlclose)(void *);
+    void *(*new)(size_t);
+    void *(*new_array)(size_t);
+    void *(*new_nothrow)(size_t, const void *);
+    void *(*new_array_nothrow)(size_t, const void *);
+    void *(*new_aligned)(size_t, size_t);
+    void *(*new_array_aligned)(size_t, size_t);
+    void *(*new_aligned_nothrow)(size_t, size_t, const void *);
+    void *(*new_array_aligned_nothrow)(size_t, size_t, const void *);
+    void (*delete)(void *);
+    void (*delete_array)(void *);
+    void (*delete_sized)(void *, size_t);
+    void (*delete_array_sized)(void *, size_t);
+    void (*delete_nothrow)(void *, const void *);
+    void (*delete_array_nothrow)(void *, const void *);
+    void (*delete_aligned)(void *, size_t);
+    void (*delete_array_aligned)(void *, size_t);
+    void (*delete_sized_aligned)(void *, size_t, size_t);
+    void (*delete_array_sized_aligned)(void *, size_t, size_t);
+    void (*delete_aligned_nothrow)(void *, size_t, const void *);
+    void (*delete_array_aligned_nothrow)(void *, size_t, const void *);
+} next;
+
+static const char *const next_names[] = {
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "free",
+    "cfree",
+    "free_sized",
+    "free_aligned_sized",
+    "malloc_usable_size",
+    "dlclose",
+    "_Znwm",
+    "_Znam",
+    "_ZnwmRKSt9nothrow_t",
+    "_ZnamRKSt9nothrow_t",
+    "_ZnwmSt11align_val_t",
+    "_ZnamSt11align_val_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    "_ZnamSt11align_val_tRKSt9nothrow_t",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvm",
+    "_ZdaPvm",
+    "_ZdlPvRKSt9nothrow_t",
+    "_ZdaPvRKSt9nothrow_t",
+    "_ZdlPvSt11align_val_t",
+    "_ZdaPvSt11align_val_t",
+    "_ZdlPvmSt11align_val_t",
+    "_ZdaPvmSt11align_val_t",
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+};
+
+static_assert(sizeof(next) == array_count(next_names) * sizeof(void *), "a name for each function");
+
+static void *next_malloc_address(void)
+{
+    return (void *)(uintptr_t)next.malloc;
+}
+
+/* --- Before the next allocator is known ------------------------------------------------------- */
+
+/* dlsym itself allocates: it gets memory from here, which is never given back. Each block has its
+ * size before it. */
+static _Alignas(16) char early[64 << 10];
+static _Atomic size_t early_used;
+
+ALWAYS_INLINE bool is_early(const void *block)
+{
+    return unlikely((uintptr_t)block - (uintptr_t)early < sizeof(early));
+}
+
+static COLD void *early_malloc(size_t size)
+{
+    if (size > sizeof(early)) {
+        return NULL;
+    }
+    size_t whole = align_up(size, 16) + 16;
+    size_t at = atomic_fetch_add(&early_used, whole);
+    if (at + whole > sizeof(early)) {
+        return NULL;
+    }
+    *(size_t *)(early + at) = size;
+    return early + at + 16;
+}
+
+static size_t early_size(const void *block)
+{
+    return *(const size_t *)((const char *)block - 16);
+}
+
+/* --- The next allocator ----------------------------------------------------------------------- */
+
+static COLD void next_find(void)
+{
+    static _Atomic bool has_begun;
+    if (atomic_exchange(&has_begun, true)) {
+        return; /* dlsym allocates; see early_malloc */
+    }
+    void *found[array_count(next_names)];
+    for (size_t i = 0; i < array_count(next_names); i++) {
+        found[i] = dlsym(RTLD_NEXT, next_names[i]);
+    }
+    /* Some are missing, which is none of the program's business: a success makes the libc forget
+     * the last error. dlerror() would too, but glibc's takes the locks of message translation. */
+    dlsym(RTLD_NEXT, "malloc");
+    memcpy(&next, found, sizeof(next));
+    if (next.malloc != NULL && next.free != NULL && !image_find_collector()) {
+        atomic_store(&is_off, true);
+    }
+}
+
+/* Before the program takes locks of its own, as far as that is in our hands. */
+CONSTRUCTOR static void next_find_early(void)
+{
+    next_find();
+}
+
+/* --- Entering and leaving --------------------------------------------------------------------- */
+
+#define FRAME ((uintptr_t)__builtin_frame_address(0))
+
+static void record_left(struct thread *thread);
+
+/* The rare ways to begin: a new thread, a call within a call, a call after one that was left by an
+ * exception. NULL: not to be recorded. */
+static COLD struct thread *enter_slow(struct thread *thread, uintptr_t frame)
+{
+    if (unlikely(next.malloc == NULL)) {
+        next_find();
+        if (next.malloc == NULL) {
+            return NULL;
+        }
+    }
+    if (thread == NULL) {
+        int error = errno;
+        thread = thread_start();
+        errno = error;
+        if (thread == NULL) {
+            return NULL;
+        }
+    } else if (frame < thread->inside) {
+        return NULL;
+    } else {
+        record_left(thread);
+    }
+    thread->inside = frame;
+    return thread;
+}
+
+ALWAYS_INLINE struct thread *enter(uintptr_t frame)
+{
+    struct thread *thread = self;
+    if (unlikely(thread == NULL || thread->inside != 0)) {
+        return enter_slow(thread, frame);
+    }
+    thread->inside = frame;
+    return thread;
+}
+
+ALWAYS_INLINE void leave(void)
+{
+    struct thread *thread = self; /* not the one that entered: a forked child has another */
+    if (likely(thread != &unrecorded)) {
+        thread->inside = 0;
+    }
+}
+
+/* --- Recording -------------------------------------------------------------------------------- */
+
+#define ADDRESS_LIMIT ((uintptr_t)1 << 48)
+
+/* Writes the call and up to three more words; `extra_count` of those are given. */
+ALWAYS_INLINE void record(struct thread *thread, enum message op, uintptr_t address, size_t size,
+                          const uint64_t *extra, uint64_t extra_count)
+{
+    thread = thread_room(thread, 3 + extra_count);
+    if (unlikely(thread == NULL)) {
+        return;
+    }
+    uint64_t count = 2;
+    thread_put(thread, 0, now() << 8 | (uint64_t)op);
+    if (likely(size < SIZE_FOLLOWS)) {
+        thread_put(thread, 1, (uint64_t)address << 16 | size);
+    } else {
+        thread_put(thread, 1, (uint64_t)address << 16 | SIZE_FOLLOWS);
+        thread_put(thread, count++, size);
+    }
+    for (uint64_t i = 0; i < extra_count; i++) {
+        thread_put(thread, count++, extra[i]);
+    }
+    thread_publish(thread, count);
+}
+
+/* An allocation; the extra words are the alignment, or what belongs to a realloc. */
+ALWAYS_INLINE void record_block(struct thread *thread, enum message op, const void *block,
+                                size_t size, const uint64_t *extra, uint64_t extra_count,
+                                uintptr_t frame)
+{
+    if (unlikely(stack_is_due(thread, size))) {
+        thread = stack_send(thread, frame);
+        if (thread == NULL) {
+            return;
+        }
+    }
+    record(thread, op, (uintptr_t)block, size, extra, extra_count);
+}
+
+/* An operator new that threw gave no block. */
+static COLD void record_left(struct thread *thread)
+{
+    if (thread->leaving_op != 0) {
+        record(thread, (enum message)thread->leaving_op, 0, thread->leaving_size, NULL, 0);
+        thread->leaving_op = 0;
+    }
+}
+
+static size_t times(size_t count, size_t size)
+{
+    size_t product;
+    return __builtin_mul_overflow(count, size, &product) ? SIZE_MAX : product;
+}
+
+/* --- malloc and its kin ----------------------------------------------------------------------- */
+
+EXPORT void *malloc(size_t size)
+{
+    struct thread *thread = enter(FRAME);
+    if (unlikely(thread == NULL)) {
+        return next.malloc != NULL ? next.malloc(size) : early_malloc(size);
+    }
+    void *block = next.malloc(size);
+    record_block(thread, OP_MALLOC, block, size, NULL, 0, FRAME);
+    leave();
+    return block;
+}
+
+EXPORT void *calloc(size_t count, size_t size)
+{
+    struct thread *thread = enter(FRAME);
+    if (unlikely(thread == NULL)) {
+        /* Early memory is zeroed and never used twice. */
+        return next.calloc != NULL ? next.calloc(count, size) : early_malloc(times(count, size));
+    }
+    void *block = next.calloc(count, size);
+    record_block(thread, OP_CALLOC, block, times(count, size), NULL, 0, FRAME);
+    leave();
+    return block;
+}
+
+/* A block from before the next allocator was known moves out. */
+static COLD void *early_realloc(void *block, size_t size)
+{
+    void *moved = malloc(size);
+    if (moved != NULL) {
+        memcpy(moved, block, size_min(size, early_size(block)));
+    }
+    return moved;
+}
+
+EXPORT void *realloc(void *old, size_t size)
+{
+    if (is_early(old)) {
+        return early_realloc(old, size);
+    }
+    struct thread *thread = enter(FRAME);
+    if (unlikely(thread == NULL)) {
+        return next.realloc != NULL ? next.realloc(old, size) : early_malloc(size);
+    }
+    uint64_t begin = now();
+    void *block = next.realloc(old, size);
+    uint64_t extra[] = {(uintptr_t)old, now() - begin};
+    record_block(thread, OP_REALLOC, block, size, extra, 2, FRAME);
+    leave();
+    return block;
+}
+
+EXPORT void *reallocarray(void *old, size_t count, size_t size)
+{
+    if (is_early(old)) {
+        return early_realloc(old, times(count, size));
+    }
+    struct thread *thread = enter(FRAME);
+    if (unlikely(thread == NULL)) {
+        return next.reallocarray != NULL ? next.reallocarray(old, count, size)
+                                         : next.realloc(old, times(count, size));
+    }
+    uint64_t begin = now();
+    void *block = next.reallocarray != NULL ? next.reallocarray(old, count, size)
+                                            : next.realloc(old, times(count, size));
+    uint64_t extra[] = {(uintptr_t)old, now() - begin};
+    record_block(thread, OP_REALLOCARRAY, block, times(count, size), extra, 2, FRAME);
+    leave();
+    return block;
+}
+
+/* A function of an alignment and a size. */
+#define ALIGNED(op, alignment, size, call)                      \
+    struct thread *thread = enter(FRAME);                       \
+    void *block = call;                                         \
+    if (likely(thread != NULL)) {                               \
+        uint64_t extra[] = {alignment};                         \
+        record_block(thread, op, block, size, extra, 1, FRAME); \
+        leave();                                                \
+    }                                                           \
+    return block
+
+EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
+{
+    struct thread *thread = enter(FRAME);
+    int error = next.posix_memalign(out, alignment, size);
+    if (likely(thread != NULL)) {
+        uint64_t extra[] = {alignment};
+        record_block(thread, OP_POSIX_MEMALIGN, error == 0 ? *out : NULL, size, extra, 1, FRAME);
+        leave();
+    }
+    return error;
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t size)
+{
+    ALIGNED(OP_ALIGNED_ALLOC, alignment, size, next.aligned_alloc(alignment, size));
+}
+
+EXPORT void *memalign(size_t alignment, size_t size)
+{
+    ALIGNED(OP_MEMALIGN, alignment, size,
+            next.memalign != NULL ? next.memalign(alignment, size)
+                                  : next.aligned_alloc(alignment, size));
+}
+
+/* musl has neither; what they are asked for is a page. */
+EXPORT void *valloc(size_t size)
+{
+    ALIGNED(OP_VALLOC, 4096, size,
+            next.valloc != NULL ? next.valloc(size)
+                                : next.aligned_alloc(4096, align_up(size, 4096)));
+}
+
+EXPORT void *pvalloc(size_t size)
+{
+    ALIGNED(OP_PVALLOC, 4096, size,
+            next.pvalloc != NULL ? next.pvalloc(size)
+                                 : next.aligned_alloc(4096, align_up(size, 4096)));
+}
+
+EXPORT size_t malloc_usable_size(void *block)
+{
+    if (is_early(block)) {
+        return early_size(block);
+    }
+    return next.malloc_usable_size != NULL ? next.malloc_usable_size(block) : 0;
+}
+
+/* --- free and its kin ------------------------------------------------------------------------- */
+
+/* A function that frees `block`. `known_size` is what the caller said, 0 if nothing. */
+#define FREE(op, block, known_size, extra, extra_count, call)                   \
+    if (is_early(block)) {                                                      \
+        return;                                                                 \
+    }                                                                           \
+    struct thread *thread = enter(FRAME);                                       \
+    if (likely(thread != NULL)) {                                               \
+        record(thread, op, (uintptr_t)(block), known_size, extra, extra_count); \
+    }                                                                           \
+    call;                                                                       \
+    if (likely(thread != NULL)) {                                               \
+        leave();                                                                \
+    }
+
+#define FREE_PLAIN(op, block, known_size, function, ...) \
+    FREE(op, block, known_size, NULL, 0,                 \
+         next.function != NULL ? next.function(__VA_ARGS__) : next_free(block))
+
+#define FREE_ALIGNED(op, block, known_size, alignment, function, ...) \
+    uint64_t extra[] = {alignment};                                   \
+    FREE(op, block, known_size, extra, 1,                             \
+         next.function != NULL ? next.function(__VA_ARGS__) : next_free(block))
+
+static void next_free(void *block)
+{
+    if (next.free != NULL) {
+        next.free(block);
+    }
+}
+
+EXPORT void free(void *block){FREE_PLAIN(OP_FREE, block, 0, free, block)}
+
+EXPORT void cfree(void *block){FREE_PLAIN(OP_CFREE, block, 0, cfree, block)}
+
+EXPORT void free_sized(void *block,
+                       size_t size){FREE_PLAIN(OP_FREE_SIZED, block, size, free_sized, block, size)}
+
+EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
+{
+    FREE_ALIGNED(OP_FREE_ALIGNED_SIZED, block, size, alignment, free_aligned_sized, block,
+                 alignment, size)
+}
+
+/* --- operator new and delete ------------------------------------------------------------------ */
+
+/* A C++ library that was loaded later, for itself, is not among the next ones. Then the standard's
+ * own definition is followed: malloc, the new-handler, bad_alloc. */
+static COLD void *new_without_library(size_t size, size_t alignment, bool may_throw)
+{
+    for (;;) {
+        void *block = alignment != 0 ? next.aligned_alloc(alignment, align_up(size, alignment))
+                                     : next.malloc(size != 0 ? size : 1);
+        if (block != NULL) {
+            return block;
+        }
+        void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
+        void (*(*get_handler)(void))(void) = NULL;
+        void (*throw_bad_alloc)(void) = NULL;
+        if (library != NULL) {
+            *(void **)&get_handler = dlsym(library, "_ZSt15get_new_handlerv");
+            *(void **)&throw_bad_alloc = dlsym(library, "_ZSt17__throw_bad_allocv");
+        }
+        void (*handler)(void) = get_handler != NULL ? get_handler() : NULL;
+        if (handler != NULL) {
+            handler();
+        } else if (may_throw && throw_bad_alloc != NULL) {
+            throw_bad_alloc();
+        } else if (may_throw) {
+            __builtin_trap();
+        } else {
+            return NULL;
+        }
+    }
+}
+
+/* What is recorded if the call does not come back. */
+ALWAYS_INLINE void note_leaving(struct thread *thread, enum message op, size_t size)
+{
+    if (likely(thread != NULL)) {
+        thread->leaving_op = op;
+        thread->leaving_size = size;
+    }
+}
+
+#define NEW(op, size, extra, extra_count, call)                           \
+    struct thread *thread = enter(FRAME);                                 \
+    note_leaving(thread, op, size);                                       \
+    void *block = call;                                                   \
+    if (likely(thread != NULL)) {                                         \
+        thread->leaving_op = 0;                                           \
+        record_block(thread, op, block, size, extra, extra_count, FRAME); \
+        leave();                                                          \
+    }                                                                     \
+    return block
+
+#define NEW_PLAIN(op, size, may_throw, function, ...)      \
+    NEW(op, size, NULL, 0,                                 \
+        next.function != NULL ? next.function(__VA_ARGS__) \
+                              : new_without_library(size, 0, may_throw))
+
+#define NEW_ALIGNED(op, size, alignment, may_throw, function, ...) \
+    uint64_t extra[] = {alignment};                                \
+    NEW(op, size, extra, 1,                                        \
+        next.function != NULL ? next.function(__VA_ARGS__)         \
+                              : new_without_library(size, alignment, may_throw))
+
+EXPORT void *_Znwm(size_t size)
+{
+    NEW_PLAIN(OP_NEW, size, true, new, size);
+}
+
+EXPORT void *_Znam(size_t size)
+{
+    NEW_PLAIN(OP_NEW_ARRAY, size, true, new_array, size);
+}
+
+EXPORT void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag)
+{
+    NEW_PLAIN(OP_NEW_NOTHROW, size, false, new_nothrow, size, tag);
+}
+
+EXPORT void *_ZnamRKSt9nothrow_t(size_t size, const void *tag)
+{
+    NEW_PLAIN(OP_NEW_ARRAY_NOTHROW, size, false, new_array_nothrow, size, tag);
+}
+
+EXPORT void *_ZnwmSt11align_val_t(size_t size, size_t alignment)
+{
+    NEW_ALIGNED(OP_NEW_ALIGNED, size, alignment, true, new_aligned, size, alignment);
+}
+
+EXPORT void *_ZnamSt11align_val_t(size_t size, size_t alignment)
+{
+    NEW_ALIGNED(OP_NEW_ARRAY_ALIGNED, size, alignment, true, new_array_aligned, size, alignment);
+}
+
+EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag)
+{
+    NEW_ALIGNED(OP_NEW_ALIGNED_NOTHROW, size, alignment, false, new_aligned_nothrow, size,
+                alignment, tag);
+}
+
+EXPORT void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag)
+{
+    NEW_ALIGNED(OP_NEW_ARRAY_ALIGNED_NOTHROW, size, alignment, false, new_array_aligned_nothrow,
+                size, alignment, tag);
+}
+
+EXPORT void _ZdlPv(void *block){FREE_PLAIN(OP_DELETE, block, 0, delete, block)}
+
+EXPORT void _ZdaPv(void *block){FREE_PLAIN(OP_DELETE_ARRAY, block, 0, delete_array, block)}
+
+EXPORT void _ZdlPvm(void *block, size_t size){
+    FREE_PLAIN(OP_DELETE_SIZED, block, size, delete_sized, block, size)}
+
+EXPORT void _ZdaPvm(void *block, size_t size){
+    FREE_PLAIN(OP_DELETE_ARRAY_SIZED, block, size, delete_array_sized, block, size)}
+
+EXPORT void _ZdlPvRKSt9nothrow_t(void *block, const void *tag){
+    FREE_PLAIN(OP_DELETE_NOTHROW, block, 0, delete_nothrow, block, tag)}
+
+EXPORT void _ZdaPvRKSt9nothrow_t(void *block, const void *tag){
+    FREE_PLAIN(OP_DELETE_ARRAY_NOTHROW, block, 0, delete_array_nothrow, block, tag)}
+
+EXPORT void _ZdlPvSt11align_val_t(void *block, size_t alignment){
+    FREE_ALIGNED(OP_DELETE_ALIGNED, block, 0, alignment, delete_aligned, block, alignment)}
+
+EXPORT void _ZdaPvSt11align_val_t(void *block, size_t alignment){
+    FREE_ALIGNED(OP_DELETE_ARRAY_ALIGNED, block, 0, alignment, delete_array_aligned, block,
+                 alignment)}
+
+EXPORT void _ZdlPvmSt11align_val_t(void *block, size_t size, size_t alignment){
+    FREE_ALIGNED(OP_DELETE_SIZED_ALIGNED, block, size, alignment, delete_sized_aligned, block, size,
+                 alignment)}
+
+EXPORT void _ZdaPvmSt11align_val_t(void *block, size_t size, size_t alignment){
+    FREE_ALIGNED(OP_DELETE_ARRAY_SIZED_ALIGNED, block, size, alignment, delete_array_sized_aligned,
+                 block, size, alignment)}
+
+EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *tag){
+    FREE_ALIGNED(OP_DELETE_ALIGNED_NOTHROW, block, 0, alignment, delete_aligned_nothrow, block,
+                 alignment, tag)}
+
+EXPORT void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *tag){
+    FREE_ALIGNED(OP_DELETE_ARRAY_ALIGNED_NOTHROW, block, 0, alignment, delete_array_aligned_nothrow,
+                 block, alignment, tag)}
+
+/* --- Not about memory ------------------------------------------------------------------------- */
+
+EXPORT void mw_trace_marker(const char *text)
+{
+    struct thread *thread = enter(FRAME);
+    if (thread == NULL) {
+        return;
+    }
+    size_t length = size_min(strlen(text), 4096);
+    uint64_t words[] = {length};
+    thread_send(thread, MESSAGE_MARKER, words, 1, text, length);
+    leave();
+}
+
+/* The loader must take the caller for the caller, so dlopen is left alone: the collector looks at
+ * the map again when it meets an address that it does not know. What was unloaded it cannot see. */
+EXPORT int dlclose(void *handle)
+{
+    int result = next.dlclose != NULL ? next.dlclose(handle) : -1;
+    struct thread *thread = self;
+    if (control != NULL && control->stacks != STACKS_NONE && thread != NULL &&
+        thread->inside == 0) {
+        thread_send(thread, MESSAGE_MAPS_CHANGED, NULL, 0, "", 0);
+    }
+    return result;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The recorder: preloaded in front of a program's allocator, it writes each call into a ring that
+ * the collector (`mallow record`) reads. It allocates nothing, takes no lock, and starts no thread.
+ *
+ * One translation unit; each file may use those before it.
+ */
+#define _GNU_SOURCE
+
+#include "layout.h"
+#include "system.h"
+#include "thread.h"
+
+#include "start.c"
+#include "stack.c"
+#include "entry.c"

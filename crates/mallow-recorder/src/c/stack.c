@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The stack of a call: by frame pointers here, or as a copy that the collector unwinds.
+ */
+#include "thread.h"
+
+#include <string.h>
+
+/* What a function that keeps its frame pointer finds at it. */
+struct frame {
+    uintptr_t caller_frame;
+    uintptr_t return_address;
+};
+
+/* --- Which calls have a stack ----------------------------------------------------------------- */
+
+static uint64_t thread_random(struct thread *thread)
+{
+    /* xorshift64* */
+    uint64_t x = thread->random | 1;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    thread->random = x;
+    return x * 0x2545f4914f6cdd1du;
+}
+
+/* Base-2 logarithm of a number in [1, 2^32), to about 0.0002: the series of ln((1+z)/(1-z)). */
+static double log2_of(uint32_t number)
+{
+    unsigned exponent = floor_log2(number);
+    double mantissa = (double)number / (double)((uint64_t)1 << exponent);
+    double z = (mantissa - 1.4142135623730951) / (mantissa + 1.4142135623730951);
+    double square = z * z;
+    return exponent + 0.5 + 2.8853900817779268 * z * (1 + square * (1.0 / 3 + square / 5));
+}
+
+/* The next gap between sampled bytes: exponential, so that what came before says nothing. */
+static COLD void thread_draw_gap(struct thread *thread)
+{
+    uint32_t uniform = (uint32_t)(thread_random(thread) >> 32) | 1;
+    double gap = (32 - log2_of(uniform)) * 0.6931471805599453 * (double)control->stack_distance;
+    thread->until_stack = 1 + (int64_t)gap;
+}
+
+ALWAYS_INLINE bool stack_is_due(struct thread *thread, size_t size)
+{
+    if (likely(control->stacks == STACKS_NONE)) {
+        return false;
+    }
+    if (control->stack_distance == 0) {
+        return true;
+    }
+    if (unlikely(thread->until_stack == 0)) {
+        thread_draw_gap(thread);
+    }
+    thread->until_stack -= (int64_t)size_min(size, (size_t)1 << 60);
+    if (likely(thread->until_stack > 0)) {
+        return false;
+    }
+    thread_draw_gap(thread);
+    return true;
+}
+
+/* --- By frame pointers ------------------------------------------------------------------------ */
+
+/* The caller is always known. The others are as far as frames lie ever higher in this thread's
+ * stack; whether what was found there is code, the collector decides. */
+static unsigned stack_walk(const struct thread *thread, uintptr_t frame, uintptr_t *found)
+{
+    const struct frame *at = (const struct frame *)frame;
+    unsigned count = 0;
+    found[count++] = at->return_address;
+    uintptr_t top = thread->stack_top;
+    if (frame < thread->stack_low || top < sizeof(struct frame)) {
+        return count;
+    }
+    while (count < STACK_LIMIT) {
+        uintptr_t next = at->caller_frame;
+        if (next <= (uintptr_t)at || next > top - sizeof(struct frame) || next % 8 != 0) {
+            break;
+        }
+        at = (const struct frame *)next;
+        if (at->return_address < 4096) {
+            break;
+        }
+        found[count++] = at->return_address;
+    }
+    return count;
+}
+
+/* Most stacks differ from the one before only in their innermost frames. */
+static NOINLINE struct thread *stack_send_frames(struct thread *thread, uintptr_t frame)
+{
+    uintptr_t found[STACK_LIMIT];
+    uint64_t count = stack_walk(thread, frame, found);
+    struct ring *ring = thread->ring;
+    uint64_t common = 0;
+    uint64_t most = count < ring->previous_count ? count : ring->previous_count;
+    while (common < most && ring->previous[common] == found[count - 1 - common]) {
+        common++;
+    }
+    uint64_t fresh = count - common;
+    thread = thread_room(thread, 2 + fresh);
+    if (thread == NULL) {
+        return NULL;
+    }
+    if (thread->ring != ring) {
+        return thread; /* a forked child has just begun; its next call will have a stack */
+    }
+    thread_put(thread, 0, MESSAGE_STACK);
+    thread_put(thread, 1, fresh | common << 16);
+    for (uint64_t i = 0; i < fresh; i++) {
+        thread_put(thread, 2 + i, found[i]);
+        ring->previous[count - 1 - i] = found[i];
+    }
+    ring->previous_count = count;
+    thread_publish(thread, 2 + fresh);
+    return thread;
+}
+
+/* --- As a copy -------------------------------------------------------------------------------- */
+
+static NOINLINE struct thread *stack_send_copy(struct thread *thread, uintptr_t frame)
+{
+    const struct frame *own = (const struct frame *)frame;
+    uintptr_t stack = frame + sizeof(struct frame); /* the caller's, after the return */
+    size_t size = 0;
+    if (thread->stack_low <= stack && stack < thread->stack_top) {
+        size = size_min(thread->stack_top - stack, control->copy_bytes) & ~(size_t)7;
+    }
+    uint64_t words[] = {size, own->return_address, stack, own->caller_frame};
+    return thread_send(thread, MESSAGE_STACK_COPY, words, array_count(words), (void *)stack, size);
+}
+
+static COLD struct thread *stack_send(struct thread *thread, uintptr_t frame)
+{
+    return control->stacks == STACKS_FP ? stack_send_frames(thread, frame)
+                                        : stack_send_copy(thread, frame);
+}

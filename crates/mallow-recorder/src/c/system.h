@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * System calls, made without libc: errno stays as it is, and nothing that a program may have
+ * replaced is called.
+ */
+#ifndef RECORDER_SYSTEM_H
+#define RECORDER_SYSTEM_H
+
+#include <base.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+ALWAYS_INLINE long system_call(long number, long a, long b, long c, long d, long e, long f)
+{
+    long result;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+
+ALWAYS_INLINE uint64_t read_counter(void)
+{
+    return __builtin_ia32_rdtsc();
+}
+
+ALWAYS_INLINE uintptr_t thread_pointer(void)
+{
+    uintptr_t pointer;
+    __asm__("mov %%fs:0, %0" : "=r"(pointer));
+    return pointer;
+}
+#elif defined(__aarch64__)
+ALWAYS_INLINE long system_call(long number, long a, long b, long c, long d, long e, long f)
+{
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "memory");
+    return x0;
+}
+
+ALWAYS_INLINE uint64_t read_counter(void)
+{
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+}
+
+ALWAYS_INLINE uintptr_t thread_pointer(void)
+{
+    return (uintptr_t)__builtin_thread_pointer();
+}
+#else
+#error "the recorder knows x86-64 and aarch64"
+#endif
+
+/* The kernel answers -errno, and no valid address or count lies in that range. */
+ALWAYS_INLINE bool is_error(long result)
+{
+    return (unsigned long)result > -4096UL;
+}
+
+#define FUTEX_WAKE_SHARED 1
+#define MADVISE_DONTFORK 10
+#define MADVISE_WIPEONFORK 18
+#define PRCTL_GET_NAME 16
+
+ALWAYS_INLINE void *system_map(size_t size, int flags, int fd, uint64_t offset)
+{
+    long result =
+        system_call(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, flags, fd, (long)offset);
+    return is_error(result) ? NULL : (void *)result;
+}
+
+ALWAYS_INLINE void system_unmap(void *start, size_t size)
+{
+    system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0);
+}
+
+ALWAYS_INLINE bool system_advise(void *start, size_t size, int advice)
+{
+    return !is_error(system_call(SYS_madvise, (long)start, (long)size, advice, 0, 0, 0));
+}
+
+ALWAYS_INLINE int system_open(const char *path, int flags)
+{
+    return (int)system_call(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC, 0, 0, 0);
+}
+
+ALWAYS_INLINE void system_close(int fd)
+{
+    system_call(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+/* 0 at the end of the file and on errors. */
+ALWAYS_INLINE size_t system_read(int fd, void *buffer, size_t size)
+{
+    long got;
+    do {
+        got = system_call(SYS_read, fd, (long)buffer, (long)size, 0, 0, 0);
+    } while (got == -4); /* EINTR */
+    return is_error(got) ? 0 : (size_t)got;
+}
+
+ALWAYS_INLINE uint32_t system_pid(void)
+{
+    return (uint32_t)system_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+ALWAYS_INLINE uint32_t system_tid(void)
+{
+    return (uint32_t)system_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+ALWAYS_INLINE void system_sleep_us(long us)
+{
+    struct timespec time = {.tv_sec = 0, .tv_nsec = us * 1000};
+    system_call(SYS_nanosleep, (long)&time, 0, 0, 0, 0, 0);
+}
+
+/* Monotonic. */
+ALWAYS_INLINE uint64_t system_time_ns(void)
+{
+    struct timespec time = {0};
+    system_call(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&time, 0, 0, 0, 0);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* As much of a file as fits. */
+static size_t system_read_file(const char *path, char *buffer, size_t size)
+{
+    int fd = system_open(path, O_RDONLY);
+    if (fd < 0) {
+        return 0;
+    }
+    size_t used = 0;
+    for (size_t got = 1; got != 0 && used < size; used += got) {
+        got = system_read(fd, buffer + used, size - used);
+    }
+    system_close(fd);
+    return used;
+}
+
+#endif

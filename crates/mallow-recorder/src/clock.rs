@@ -1,0 +1,126 @@
+//! The clock of the recorder: the processor's counter where all processors agree on it, which costs
+//! a third of the system's clock.
+
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    Counter,
+    System,
+}
+
+impl Clock {
+    /// The counter, unless the kernel itself does not trust it.
+    pub fn choose() -> Clock {
+        let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        match std::fs::read_to_string(source) {
+            Ok(name) if matches!(name.trim(), "tsc" | "arch_sys_counter") => Clock::Counter,
+            _ => Clock::System,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Clock::Counter => "tsc",
+            Clock::System => "monotonic",
+        }
+    }
+
+    /// What a thread would stamp a call with now.
+    pub fn now(self) -> u64 {
+        match self {
+            Clock::Counter => counter(),
+            Clock::System => system_ns(),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn counter() -> u64 {
+    // SAFETY: reads a register.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn counter() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads a register.
+    unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks) };
+    ticks
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn counter() -> u64 {
+    system_ns()
+}
+
+/// CLOCK_MONOTONIC.
+pub fn system_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a pointer to a live timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Turns stamps into nanoseconds since the start. Begins with an estimate of the counter's speed,
+/// and corrects it as the recording gets longer.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeline {
+    clock: Clock,
+    start_ticks: u64,
+    start_ns: u64,
+    ns_per_tick: f64,
+}
+
+impl Timeline {
+    pub fn start(clock: Clock) -> Timeline {
+        let mut timeline =
+            Timeline { clock, start_ticks: clock.now(), start_ns: system_ns(), ns_per_tick: 1.0 };
+        if clock == Clock::Counter {
+            std::thread::sleep(Duration::from_millis(5));
+            timeline.correct();
+        }
+        timeline
+    }
+
+    pub fn correct(&mut self) {
+        if self.clock == Clock::Counter {
+            let ticks = self.clock.now().saturating_sub(self.start_ticks);
+            let ns = system_ns().saturating_sub(self.start_ns);
+            if ticks > 0 && ns > 0 {
+                self.ns_per_tick = ns as f64 / ticks as f64;
+            }
+        }
+    }
+
+    /// Stamps have lost their highest byte.
+    pub fn time(&self, stamp: u64) -> u64 {
+        let start = self.start_ticks & (u64::MAX >> 8);
+        self.duration(stamp.saturating_sub(start))
+    }
+
+    pub fn duration(&self, ticks: u64) -> u64 {
+        (ticks as f64 * self.ns_per_tick) as u64
+    }
+
+    pub fn now(&self) -> u64 {
+        self.time(self.clock.now() & (u64::MAX >> 8))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_passes_as_it_does() {
+        for clock in [Clock::choose(), Clock::System] {
+            let timeline = Timeline::start(clock);
+            let before = timeline.now();
+            let start = std::time::Instant::now();
+            std::thread::sleep(Duration::from_millis(50));
+            let (real, measured) = (start.elapsed().as_nanos() as u64, timeline.now() - before);
+            assert!(measured.abs_diff(real) < real / 20, "{clock:?}: {measured} and {real}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The recorder, and the memory that it shares with the collector.
+//!
+//! `c/` is what is preloaded into programs; the command builds and embeds it. This crate is the
+//! other side of the memory: taking out what the threads of the programs have written. It knows
+//! nothing of processes or files.
+
+mod channel;
+mod clock;
+pub mod layout;
+
+pub use channel::{Channel, Settings, StackMode};
+pub use clock::{Clock, Timeline, system_ns};
