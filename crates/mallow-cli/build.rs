@@ -1,4 +1,4 @@
-//! Builds what the command carries inside: the three Mallow libraries, and the table of Mallow's
+//! Builds what the command carries inside: the three Mallow libraries, the recorder, and the table of Mallow's
 //! options, which comes from the same file as the allocator's own parser.
 
 use std::fmt::Write as _;
@@ -35,6 +35,17 @@ fn main() {
         .expect("strings grow");
     }
     list.push_str("];\n");
+    let recorder = crate_dir.join("../mallow-recorder/src/c");
+    println!("cargo::rerun-if-changed={}", recorder.display());
+    let library = out.join("libmallow-recorder.so");
+    compile_recorder(&recorder, &core, &library);
+    writeln!(
+        list,
+        "pub static RECORDER: Library = Library {{ name: \"recorder\", \
+         file: \"libmallow-recorder.so\", hash: \"{:016x}\", bytes: include_bytes!({library:?}) }};",
+        content_hash(&library)
+    )
+    .expect("strings grow");
     fs::write(out.join("libraries.rs"), list).expect("OUT_DIR is writable");
 
     let definitions = fs::read_to_string(core.join("src/options.def"))
@@ -42,9 +53,23 @@ fn main() {
     fs::write(out.join("options.rs"), option_table(&definitions)).expect("OUT_DIR is writable");
 }
 
-/// One shared object from the one C file, with the flags that CMakeLists.txt has too. It names no
-/// libc: its libc symbols bind when it is loaded.
+/// An allocator from the one C file, with the flags that CMakeLists.txt has too.
 fn compile_library(core: &Path, mode: &str, soname: &str, library: &Path) {
+    let mode = format!("-DMW_MODE={mode}");
+    let include = core.join("include");
+    let flags = ["-fno-builtin-malloc", &mode, "-DMW_EXPORT_LIBC=1"];
+    compile_shared(&core.join("src/mallow.c"), &include, &flags, soname, library);
+}
+
+/// The recorder. Its own frames are part of the chain of frame pointers that it follows.
+fn compile_recorder(folder: &Path, core: &Path, library: &Path) {
+    let flags = ["-fno-builtin", "-fno-omit-frame-pointer"];
+    let file = folder.join("recorder.c");
+    compile_shared(&file, &core.join("src"), &flags, "libmallow-recorder.so", library);
+}
+
+/// One shared object from one C file. It names no libc: its libc symbols bind when it is loaded.
+fn compile_shared(file: &Path, include: &Path, flags: &[&str], soname: &str, library: &Path) {
     let mut build = cc::Build::new();
     build.no_default_flags(true).opt_level(2);
     // Outline atomics would need libgcc's start-up code, which calls into a libc.
@@ -52,21 +77,20 @@ fn compile_library(core: &Path, mode: &str, soname: &str, library: &Path) {
     let compiler = build.get_compiler();
     let mut command: Command = compiler.to_command();
     command
-        .args(["-std=c17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-builtin-malloc"])
+        .args(["-std=c17", "-O2", "-fPIC", "-fvisibility=hidden"])
         .args(no_outline.then_some("-mno-outline-atomics"))
-        .arg(format!("-DMW_MODE={mode}"))
-        .arg("-DMW_EXPORT_LIBC=1")
+        .args(flags)
         .arg("-I")
-        .arg(core.join("include"))
+        .arg(include)
         .args(["-shared", "-nostdlib", "-Wl,-z,lazy,-z,relro,-z,noseparate-code,-z,nodelete"])
         .arg(format!("-Wl,-soname,{soname}"))
         .arg("-o")
         .arg(library)
-        .arg(core.join("src/mallow.c"));
+        .arg(file);
     let status = command.status().unwrap_or_else(|error| {
         panic!("cannot start the C compiler {}: {error}", compiler.path().display())
     });
-    assert!(status.success(), "the C compiler failed on core/src/mallow.c: {command:?}");
+    assert!(status.success(), "the C compiler failed on {}: {command:?}", file.display());
 }
 
 fn content_hash(file: &Path) -> u64 {

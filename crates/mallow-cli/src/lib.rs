@@ -24,6 +24,7 @@ pub mod output;
 pub mod packages;
 pub mod preflight;
 pub mod preload;
+pub mod record;
 pub mod regions;
 pub mod replay;
 pub mod report;

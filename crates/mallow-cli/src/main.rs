@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Verb::Run(args) => commands::run::main(&args, notes),
         Verb::Verify(args) => commands::verify::main(&args, notes),
         Verb::Compare(args) => mallow_cli::compare::main(&args, notes),
+        Verb::Record(args) => mallow_cli::record::main(&args, notes),
         Verb::Replay(args) => mallow_cli::replay::main(&args, notes),
         Verb::Report(args) => mallow_cli::report::main(&args, notes),
     };

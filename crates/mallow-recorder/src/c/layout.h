@@ -103,8 +103,9 @@ enum message {
     OP_DELETE_ARRAY_ALIGNED_NOTHROW,
 
     MESSAGE_THREAD = 64,  /* pid << 32 | tid, image, two words of name */
-    MESSAGE_PROCESS,      /* length, image, parent image or 0, parent pid, text: allocator NUL
-                             executable NUL command words, each with NUL */
+    MESSAGE_PROCESS,     /* length, image, parent image or 0, pid << 32 | parent pid, text:
+                            allocator NUL executable NUL command words, each with NUL. Comes
+                            before the first MESSAGE_THREAD of the image */
     MESSAGE_MAP,          /* length, text: a line of /proc/PID/maps */
     MESSAGE_STACK,        /* fresh | common << 16, then the fresh frames, innermost first. The
                              `common` outermost ones are those of the thread's stack before. It

@@ -128,7 +128,7 @@ static void image_introduce(struct thread *thread, uint64_t id)
     text[used++] = '\0';
     used += system_read_file("/proc/self/cmdline", text + used, sizeof(text) - used);
     uint64_t parent = (uint64_t)system_call(SYS_getppid, 0, 0, 0, 0, 0, 0);
-    uint64_t words[] = {used, id, image_before, parent};
+    uint64_t words[] = {used, id, image_before, (uint64_t)system_pid() << 32 | parent};
     thread_send(thread, MESSAGE_PROCESS, words, array_count(words), text, used);
 }
 
@@ -327,13 +327,13 @@ static COLD struct thread *thread_start(void)
     uint64_t fresh = now() << 16 ^ pid;
     bool is_first = atomic_compare_exchange_strong(&image->id, &none, fresh);
     uint64_t id = is_first ? fresh : none;
-    uint64_t words[4] = {(uint64_t)pid << 32 | system_tid(), id, 0, 0};
-    system_call(SYS_prctl, PRCTL_GET_NAME, (long)&words[2], 0, 0, 0, 0);
-    thread_send(thread, MESSAGE_THREAD, words, array_count(words), "", 0);
     if (is_first) {
         image_introduce(thread, id);
         image_before = id;
     }
+    uint64_t words[4] = {(uint64_t)pid << 32 | system_tid(), id, 0, 0};
+    system_call(SYS_prctl, PRCTL_GET_NAME, (long)&words[2], 0, 0, 0, 0);
+    thread_send(thread, MESSAGE_THREAD, words, array_count(words), "", 0);
     if (control->stacks != STACKS_NONE) {
         thread_learn_stack(thread, is_first);
     }

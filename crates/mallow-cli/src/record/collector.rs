@@ -1,0 +1,403 @@
+//! Takes what the recorder's threads write and turns it into a trace.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use mallow_recorder::{Channel, Timeline};
+use mallow_trace::{
+    COLLECTOR, Call, Ending, Event, Memory, Op, ProcessEnd, Record, Result, Thread, Totals, Writer,
+};
+
+use super::images::{Images, Introduction};
+use super::memory::Samples;
+use super::parse::{self, Message};
+use super::stacks::Stacks;
+
+/// A record whose thread was interrupted for longer than this while writing it gets a later time.
+const LATENESS_NS: u64 = 20_000_000;
+/// How often silent threads are looked for in /proc.
+const LIVENESS_EVERY: Duration = Duration::from_millis(50);
+
+/// A thread that has a slot.
+struct Lane {
+    /// As numbered by the trace.
+    thread: u32,
+    pid: u32,
+    tid: u32,
+    image: usize,
+    name: String,
+    dropped: u64,
+    is_silent: bool,
+    last_time: u64,
+    /// Of the call that comes next.
+    stack: u32,
+    /// The return addresses of the stack before, outermost first.
+    addresses: Vec<u64>,
+}
+
+pub struct Collector<W: Write> {
+    pub channel: Channel,
+    timeline: Timeline,
+    writer: Writer<W>,
+    lanes: Vec<Option<Lane>>,
+    images: Images,
+    stacks: Stacks,
+    samples: Samples,
+    thread_count: u32,
+    words: Vec<u64>,
+    scratch: Vec<u64>,
+    last_liveness: Instant,
+    /// Rings whose content was none of the recorder's.
+    pub damaged_rings: u32,
+}
+
+impl<W: Write> Collector<W> {
+    pub fn new(channel: Channel, timeline: Timeline, writer: Writer<W>) -> Collector<W> {
+        Collector {
+            channel,
+            timeline,
+            writer,
+            lanes: Vec::new(),
+            images: Images::default(),
+            stacks: Stacks::default(),
+            samples: Samples::default(),
+            thread_count: 0,
+            words: Vec::new(),
+            scratch: Vec::new(),
+            last_liveness: Instant::now(),
+            damaged_rings: 0,
+        }
+    }
+
+    pub fn process_count(&self) -> usize {
+        self.images.len()
+    }
+
+    pub fn thread_count(&self) -> u32 {
+        self.thread_count
+    }
+
+    pub fn totals(&self) -> &Totals {
+        self.writer.totals()
+    }
+
+    /// Recorded processes that still run, but for one.
+    pub fn living_besides(&self, root_pid: u32) -> usize {
+        let lives = |&(pid, _): &(u32, u32)| pid != root_pid && thread_name(pid, pid).is_some();
+        self.images.alive().filter(lives).count()
+    }
+
+    /// Looks at all rings once; returns how many words there were.
+    pub fn round(&mut self) -> Result<usize> {
+        self.timeline.correct();
+        self.channel.beat();
+        let start = self.timeline.now();
+        let mut count = 0;
+        for slot in 0..self.channel.slots_used() {
+            if self.channel.is_ready(slot) {
+                count += self.read_slot(slot)?;
+            }
+        }
+        if self.last_liveness.elapsed() >= LIVENESS_EVERY {
+            self.last_liveness = Instant::now();
+            self.look_after_threads()?;
+            self.look_after_processes()?;
+        }
+        self.sample_memory()?;
+        self.write_definitions()?;
+        self.writer.promise(start.saturating_sub(LATENESS_NS))?;
+        Ok(count)
+    }
+
+    fn read_slot(&mut self, slot: usize) -> Result<usize> {
+        let mut words = std::mem::take(&mut self.words);
+        words.clear();
+        if self.channel.read(slot, &mut words).is_err() {
+            self.damaged_rings += 1;
+        }
+        let mut rest = words.as_slice();
+        while !rest.is_empty() {
+            let Some((message, used)) = parse::first(rest) else {
+                self.damaged_rings += 1;
+                break;
+            };
+            rest = &rest[used..];
+            self.take(slot, message)?;
+        }
+        let count = words.len();
+        self.words = words;
+        let dropped = self.channel.dropped(slot);
+        let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(count) };
+        lane.is_silent = count == 0;
+        let fresh = dropped.saturating_sub(lane.dropped);
+        lane.dropped = dropped;
+        if fresh > 0 {
+            let (time, thread) = (lane.last_time, lane.thread);
+            self.writer.write(&Record { time, thread, event: Event::Dropped(fresh) })?;
+        }
+        Ok(count)
+    }
+
+    fn take(&mut self, slot: usize, message: Message) -> Result<()> {
+        if let Message::Call { stamp, op, address, size, alignment, old, ticks } = message {
+            let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(()) };
+            let time = self.timeline.time(stamp).max(lane.last_time);
+            lane.last_time = time;
+            let call = Call {
+                op,
+                failed: is_failed(op, address, size, old),
+                size,
+                alignment,
+                address,
+                old,
+                took: self.timeline.duration(ticks),
+                stack: std::mem::take(&mut lane.stack),
+            };
+            return self.writer.write(&Record {
+                time,
+                thread: lane.thread,
+                event: Event::Call(call),
+            });
+        }
+        self.take_rare(slot, message)
+    }
+
+    fn take_rare(&mut self, slot: usize, message: Message) -> Result<()> {
+        match message {
+            Message::Call { .. } => {}
+            Message::Process { stamp, image, parent_image, pid, parent_pid, text } => {
+                let introduction =
+                    Introduction { id: image, parent_id: parent_image, pid, parent_pid, text };
+                self.define_image(stamp, &introduction, slot)?;
+            }
+            Message::Thread { stamp, pid, tid, image, name } => {
+                self.open_lane(slot, stamp, (pid, tid), image, name)?;
+            }
+            Message::Map { text } => {
+                if let Some(image) = self.image_of(slot) {
+                    self.images.add_line(image, &text);
+                }
+            }
+            Message::Stack { fresh, common } => self.take_stack(slot, fresh, common)?,
+            Message::StackCopy { .. } => {}
+            Message::Marker { stamp, text } => {
+                if let Some(Some(lane)) = self.lanes.get_mut(slot) {
+                    lane.last_time = self.timeline.time(stamp).max(lane.last_time);
+                    let (time, thread) = (lane.last_time, lane.thread);
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    self.writer.write(&Record { time, thread, event: Event::Marker(text) })?;
+                }
+            }
+            Message::MapsChanged => {
+                if let Some(image) = self.image_of(slot) {
+                    self.images.forget_maps(image);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn image_of(&self, slot: usize) -> Option<usize> {
+        Some(self.lanes.get(slot)?.as_ref()?.image)
+    }
+
+    fn take_stack(&mut self, slot: usize, fresh: &[u64], common: usize) -> Result<()> {
+        let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(()) };
+        lane.addresses.truncate(common);
+        lane.addresses.extend(fresh.iter().rev());
+        let mut addresses = std::mem::take(&mut self.scratch);
+        addresses.clear();
+        addresses.extend(lane.addresses.iter().rev());
+        lane.stack = self.stacks.number(&mut self.images, lane.image, &addresses);
+        self.scratch = addresses;
+        self.write_definitions()
+    }
+
+    fn write_definitions(&mut self) -> Result<()> {
+        for event in self.images.definitions.drain(..) {
+            self.writer.write(&Record { time: 0, thread: COLLECTOR, event })?;
+        }
+        Ok(())
+    }
+
+    fn define_image(&mut self, stamp: u64, introduction: &Introduction, slot: usize) -> Result<()> {
+        if self.images.find(introduction.id).is_some() {
+            return Ok(());
+        }
+        let time = self.timeline.time(stamp);
+        let (_, before) = self.images.define(introduction);
+        if let Some(before) = before {
+            self.end_image_lanes(before, slot)?;
+            self.end_image(before, Ending::Exec, time)?;
+        }
+        for event in self.images.definitions.drain(..) {
+            self.writer.write(&Record { time, thread: COLLECTOR, event })?;
+        }
+        Ok(())
+    }
+
+    /// The threads of a program that has become another are gone.
+    fn end_image_lanes(&mut self, image: usize, except: usize) -> Result<()> {
+        for slot in 0..self.lanes.len() {
+            if slot != except && self.image_of(slot) == Some(image) {
+                self.end_lane(slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open_lane(
+        &mut self,
+        slot: usize,
+        stamp: u64,
+        (pid, tid): (u32, u32),
+        image: u64,
+        name: String,
+    ) -> Result<()> {
+        let image = match self.images.find(image) {
+            Some(index) => index,
+            // Another thread was quicker than the one that introduces the process.
+            None => self.images.define(&introduction_from_proc(image, pid)).0,
+        };
+        let time = self.timeline.time(stamp);
+        self.thread_count += 1;
+        let thread = self.thread_count;
+        let process = self.images.get_mut(image).number;
+        self.write_definitions()?;
+        let event = Event::Thread(Thread { process, tid, name: name.clone() });
+        self.writer.write(&Record { time, thread, event })?;
+        if self.lanes.len() <= slot {
+            self.lanes.resize_with(slot + 1, || None);
+        }
+        self.lanes[slot] = Some(Lane {
+            thread,
+            pid,
+            tid,
+            image,
+            name,
+            dropped: 0,
+            is_silent: false,
+            last_time: time,
+            stack: 0,
+            addresses: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// The thread is gone: takes its last words and gives its slot away.
+    fn end_lane(&mut self, slot: usize) -> Result<()> {
+        self.read_slot(slot)?;
+        if let Some(lane) = self.lanes[slot].take() {
+            let (time, thread) = (lane.last_time, lane.thread);
+            self.writer.write(&Record { time, thread, event: Event::ThreadEnd })?;
+        }
+        self.channel.release(slot);
+        Ok(())
+    }
+
+    fn look_after_threads(&mut self) -> Result<()> {
+        for slot in 0..self.lanes.len() {
+            let Some(lane) = &mut self.lanes[slot] else { continue };
+            match thread_name(lane.pid, lane.tid) {
+                Some(name) if name != lane.name => {
+                    lane.name.clone_from(&name);
+                    let (time, thread) = (lane.last_time, lane.thread);
+                    self.writer.write(&Record { time, thread, event: Event::ThreadName(name) })?;
+                }
+                Some(_) => {}
+                None if lane.is_silent => self.end_lane(slot)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn look_after_processes(&mut self) -> Result<()> {
+        let time = self.timeline.now();
+        let busy: Vec<usize> = self.lanes.iter().flatten().map(|lane| lane.image).collect();
+        for (pid, number) in self.images.alive().collect::<Vec<_>>() {
+            let index = number as usize - 1;
+            if !busy.contains(&index) && thread_name(pid, pid).is_none() {
+                self.end_image(index, Ending::Unknown, time)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_image(&mut self, index: usize, ending: Ending, time: u64) -> Result<()> {
+        let process = self.images.get_mut(index).number;
+        self.images.end(index);
+        let event = Event::ProcessEnd(ProcessEnd { process, ending });
+        self.writer.write(&Record { time, thread: COLLECTOR, event })
+    }
+
+    fn sample_memory(&mut self) -> Result<()> {
+        let (lanes, channel) = (&self.lanes, &self.channel);
+        let rings = |number: u32| -> u64 {
+            let of_process = |lane: &Lane| lane.image as u32 + 1 == number;
+            lanes
+                .iter()
+                .enumerate()
+                .filter(|(_, lane)| lane.as_ref().is_some_and(of_process))
+                .map(|(slot, _)| channel.resident(slot))
+                .sum()
+        };
+        let samples = self.samples.take(self.images.alive(), rings);
+        self.write_memory(samples)
+    }
+
+    fn write_memory(&mut self, samples: Vec<Memory>) -> Result<()> {
+        let time = self.timeline.now();
+        for memory in samples {
+            self.writer.write(&Record { time, thread: COLLECTOR, event: Event::Memory(memory) })?;
+        }
+        Ok(())
+    }
+
+    /// The recorded command has ended; takes everything that is left.
+    pub fn finish(mut self, root_pid: u32, ending: Ending) -> Result<(Totals, W)> {
+        self.channel.close();
+        self.round()?;
+        for slot in 0..self.lanes.len() {
+            if self.lanes[slot].is_some() {
+                self.end_lane(slot)?;
+            }
+        }
+        let time = self.timeline.now();
+        for (pid, number) in self.images.alive().collect::<Vec<_>>() {
+            if pid == root_pid || thread_name(pid, pid).is_none() {
+                let ending = if pid == root_pid { ending } else { Ending::Unknown };
+                self.end_image(number as usize - 1, ending, time)?;
+            }
+        }
+        self.images.finish();
+        self.write_definitions()?;
+        let totals = *self.writer.totals();
+        Ok((totals, self.writer.finish()?))
+    }
+}
+
+/// No block came, although one was asked for. (A realloc to size 0 is a free for some.)
+fn is_failed(op: Op, address: u64, size: u64, old: u64) -> bool {
+    address == 0 && !op.is_free() && !(op.is_realloc() && old != 0 && size == 0)
+}
+
+/// `None` if the thread is gone, or dead and not yet buried.
+fn thread_name(pid: u32, tid: u32) -> Option<String> {
+    let stat = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    let open = stat.iter().position(|&byte| byte == b'(')?;
+    let close = stat.iter().rposition(|&byte| byte == b')')?;
+    let state = *stat.get(close + 2)?;
+    let name = stat.get(open + 1..close)?;
+    (!matches!(state, b'Z' | b'X' | b'x')).then(|| String::from_utf8_lossy(name).into_owned())
+}
+
+fn introduction_from_proc(id: u64, pid: u32) -> Introduction {
+    let mut text = vec![0];
+    if let Ok(executable) = std::fs::read_link(format!("/proc/{pid}/exe")) {
+        text.extend(executable.to_string_lossy().bytes());
+    }
+    text.push(0);
+    text.extend(std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
+    Introduction { id, parent_id: 0, pid, parent_pid: 0, text }
+}

@@ -1,0 +1,162 @@
+//! What a thread wrote into its ring, message by message.
+
+use mallow_recorder::layout::{SIZE_FOLLOWS, message};
+use mallow_trace::Op;
+
+/// A message. Times are stamps of the recorder's clock.
+#[derive(Debug, PartialEq)]
+pub enum Message<'a> {
+    Call { stamp: u64, op: Op, address: u64, size: u64, alignment: u64, old: u64, ticks: u64 },
+    Thread { stamp: u64, pid: u32, tid: u32, image: u64, name: String },
+    Process { stamp: u64, image: u64, parent_image: u64, pid: u32, parent_pid: u32, text: Vec<u8> },
+    Map { text: Vec<u8> },
+    Stack { fresh: &'a [u64], common: usize },
+    StackCopy { ip: u64, sp: u64, fp: u64, stack: &'a [u64] },
+    Marker { stamp: u64, text: Vec<u8> },
+    MapsChanged,
+}
+
+fn has_alignment(op: Op) -> bool {
+    matches!(
+        op,
+        Op::PosixMemalign
+            | Op::AlignedAlloc
+            | Op::Memalign
+            | Op::Valloc
+            | Op::Pvalloc
+            | Op::NewAligned
+            | Op::NewArrayAligned
+            | Op::NewAlignedNothrow
+            | Op::NewArrayAlignedNothrow
+            | Op::FreeAlignedSized
+            | Op::DeleteAligned
+            | Op::DeleteArrayAligned
+            | Op::DeleteSizedAligned
+            | Op::DeleteArraySizedAligned
+            | Op::DeleteAlignedNothrow
+            | Op::DeleteArrayAlignedNothrow
+    )
+}
+
+/// The first message, and how many words it takes. `None`: the words are none of the recorder's.
+pub fn first<'a>(words: &'a [u64]) -> Option<(Message<'a>, usize)> {
+    let kind = *words.first()? as u8;
+    let stamp = words[0] >> 8;
+    match Op::from_number(kind) {
+        Some(op) => call(words, stamp, op),
+        None => other(words, stamp, kind),
+    }
+}
+
+fn call(words: &[u64], stamp: u64, op: Op) -> Option<(Message<'_>, usize)> {
+    let second = *words.get(1)?;
+    let (address, mut size) = (second >> 16, second & 0xffff);
+    let mut used = 2;
+    let mut next = || {
+        used += 1;
+        words.get(used - 1).copied()
+    };
+    if size == SIZE_FOLLOWS {
+        size = next()?;
+    }
+    let alignment = if has_alignment(op) { next()? } else { 0 };
+    let (old, ticks) = if op.is_realloc() { (next()?, next()?) } else { (0, 0) };
+    // A word for the alignment is there in some rare messages of failed calls only.
+    Some((Message::Call { stamp, op, address, size, alignment, old, ticks }, used))
+}
+
+/// `size` bytes in the words from `at` on, and where they end.
+fn bytes(words: &[u64], at: usize, size: u64) -> Option<(Vec<u8>, usize)> {
+    let size = usize::try_from(size).ok()?;
+    let end = at.checked_add(size.div_ceil(8))?;
+    let mut text: Vec<u8> =
+        words.get(at..end)?.iter().flat_map(|word| word.to_le_bytes()).collect();
+    text.truncate(size);
+    Some((text, end))
+}
+
+fn other(words: &[u64], stamp: u64, kind: u8) -> Option<(Message<'_>, usize)> {
+    let word = |at: usize| words.get(at).copied();
+    match kind {
+        message::THREAD => {
+            let ids = word(1)?;
+            let (name, end) = bytes(words, 3, 16)?;
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let name = String::from_utf8_lossy(name).into_owned();
+            let (pid, tid) = ((ids >> 32) as u32, ids as u32);
+            Some((Message::Thread { stamp, pid, tid, image: word(2)?, name }, end))
+        }
+        message::PROCESS => {
+            let ids = word(4)?;
+            let (text, end) = bytes(words, 5, word(1)?)?;
+            let (pid, parent_pid) = ((ids >> 32) as u32, ids as u32);
+            let (image, parent_image) = (word(2)?, word(3)?);
+            Some((Message::Process { stamp, image, parent_image, pid, parent_pid, text }, end))
+        }
+        message::MAP => {
+            let (text, end) = bytes(words, 2, word(1)?)?;
+            Some((Message::Map { text }, end))
+        }
+        message::STACK => {
+            let counts = word(1)?;
+            let (fresh, common) = ((counts & 0xffff) as usize, (counts >> 16) as usize);
+            Some((Message::Stack { fresh: words.get(2..2 + fresh)?, common }, 2 + fresh))
+        }
+        message::STACK_COPY => {
+            let count = usize::try_from(word(1)? / 8).ok()?;
+            let stack = words.get(5..count.checked_add(5)?)?;
+            let message = Message::StackCopy { ip: word(2)?, sp: word(3)?, fp: word(4)?, stack };
+            Some((message, 5 + count))
+        }
+        message::MARKER => {
+            let (text, end) = bytes(words, 2, word(1)?)?;
+            Some((Message::Marker { stamp, text }, end))
+        }
+        message::MAPS_CHANGED => Some((Message::MapsChanged, 1)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_take_the_words_that_they_need() {
+        let address = 0x7f12_3456_7890u64;
+        let small = [5 << 8 | Op::Malloc as u64, address << 16 | 100];
+        let (message, used) = first(&small).unwrap();
+        assert_eq!(used, 2);
+        let expected = Message::Call {
+            stamp: 5,
+            op: Op::Malloc,
+            address,
+            size: 100,
+            alignment: 0,
+            old: 0,
+            ticks: 0,
+        };
+        assert_eq!(message, expected);
+        let large = [Op::Realloc as u64, address << 16 | 0xffff, 1 << 40, 77, 9, 1234];
+        let (message, used) = first(&large).unwrap();
+        assert_eq!(used, 5);
+        assert!(
+            matches!(message, Message::Call { size, old: 77, ticks: 9, .. } if size == 1 << 40)
+        );
+    }
+
+    #[test]
+    fn any_words_are_taken_without_harm() {
+        for kind in 0..=255u64 {
+            for filling in [0, 1, 7, u64::MAX, 1 << 16, 0xffff_ffff] {
+                for length in 0..8 {
+                    let mut words = vec![filling; length + 1];
+                    words[0] = kind;
+                    if let Some((_, used)) = first(&words) {
+                        assert!(used > 0 && used <= words.len());
+                    }
+                }
+            }
+        }
+    }
+}
