@@ -110,7 +110,7 @@ static const struct stats_field stats_fields[] = {
 #define COUNT(table) ((uint32_t)array_count(table))
 
 extern const struct stats_page mw_stats_page;
-MW_PUBLIC KEPT const struct stats_page mw_stats_page = {
+MW_PUBLIC KEPT __attribute__((aligned(16))) const struct stats_page mw_stats_page = {
     .magic = STATS_PAGE_MAGIC,
     .version = STATS_PAGE_VERSION,
     .size = sizeof(struct stats_page),

@@ -1,0 +1,263 @@
+//! Names every mapping of a process: what the heaps told, where threads have their stacks, and what
+//! files and permissions say. What is a guess is called one.
+
+use std::collections::BTreeMap;
+
+use super::glibc::{self, HEAP_MAX};
+use super::memory::Memory;
+use super::page::Page;
+use super::process::Process;
+use super::report::{Group, Heap, Kind, Mapping};
+use super::smaps::Vma;
+
+/// Space without access up to this size is a guard, above it a reserve.
+const GUARD_MAX: u64 = 1 << 20;
+/// Python's small objects, 3.10 and later, and before.
+const PYTHON_ARENAS: [u64; 2] = [1 << 20, 256 << 10];
+
+pub struct Context<'a> {
+    pub process: &'a Process,
+    pub heap: &'a Heap,
+    pub allocator: &'a str,
+    pub memory: Option<&'a dyn Memory>,
+    pub page: Option<&'a Page>,
+}
+
+pub fn mappings(context: &Context) -> Vec<Mapping> {
+    let process = context.process;
+    let runtime = runtime(process);
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for (index, vma) in process.vmas.iter().enumerate() {
+        let (kind, label) = by_file(context, index)
+            .or_else(|| by_heap(context, vma))
+            .or_else(|| by_stack(process, index))
+            .or_else(|| by_access(context, index))
+            .unwrap_or_else(|| rest(context, vma, runtime));
+        mappings.push(Mapping {
+            start: vma.start,
+            end: vma.end,
+            perms: vma.perms.clone(),
+            kind,
+            label,
+            rss: vma.rss,
+            pss: vma.pss,
+            swap: vma.swap,
+            huge: vma.huge,
+        });
+    }
+    mappings
+}
+
+/// Sums by kind, the largest resident first.
+pub fn groups(mappings: &[Mapping], allocator: &str) -> Vec<Group> {
+    let mut groups: BTreeMap<Kind, Group> = BTreeMap::new();
+    for mapping in mappings {
+        let group = groups.entry(mapping.kind).or_default();
+        group.kind = Some(mapping.kind);
+        group.mappings += 1;
+        group.size += mapping.end - mapping.start;
+        group.rss += mapping.rss;
+        group.pss += mapping.pss;
+        group.swap += mapping.swap;
+        group.huge += mapping.huge;
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    for group in &mut groups {
+        group.title = match group.kind {
+            Some(Kind::Allocator) => format!("{allocator} heap"),
+            Some(kind) => kind.title().into(),
+            None => String::new(),
+        };
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse((group.rss, group.size)));
+    groups
+}
+
+fn file_name(path: &str) -> &str {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn is_library(name: &str) -> bool {
+    let file = file_name(name);
+    file.ends_with(".so") || file.contains(".so.") || file.starts_with("ld-")
+}
+
+fn by_file(context: &Context, index: usize) -> Option<(Kind, String)> {
+    let process = context.process;
+    let vma = &process.vmas[index];
+    let name = vma.name.as_str();
+    if name.starts_with("[v") {
+        return Some((Kind::Kernel, name.trim_matches(['[', ']']).to_owned()));
+    }
+    if name == "[stack]" {
+        return Some((Kind::Stack, "stack of the main thread".into()));
+    }
+    if vma.inode != 0 || name.starts_with('/') {
+        return Some(named_file(process, vma));
+    }
+    // Zeroed data right behind the file's own data; not the heap, which has a name.
+    let before = index.checked_sub(1).map(|index| &process.vmas[index])?;
+    let is_tail = name.is_empty() && before.end == vma.start && before.inode != 0;
+    if is_tail && vma.is_private() && before.is_writable() && !vma.is_without_access() {
+        let (kind, label) = named_file(process, before);
+        return matches!(kind, Kind::Program | Kind::Library).then_some((kind, label));
+    }
+    None
+}
+
+fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
+    let name = vma.name.as_str();
+    let shared_names = ["/memfd:", "/dev/shm/", "/SYSV", "/dev/zero"];
+    if vma.is_executable() && name.starts_with("/memfd:") {
+        return (Kind::Jit, format!("generated code ({name})"));
+    }
+    if shared_names.iter().any(|start| name.starts_with(start)) {
+        return (Kind::Shared, format!("shared memory ({name})"));
+    }
+    if name == process.exe {
+        return (Kind::Program, file_name(name).to_owned());
+    }
+    if is_library(name) {
+        return (Kind::Library, file_name(name).to_owned());
+    }
+    (Kind::File, name.to_owned())
+}
+
+fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
+    let overlaps = |range: &(u64, u64)| range.0 < vma.end && vma.start < range.1;
+    match context.heap {
+        Heap::Glibc(heaps) => {
+            for (index, arena) in heaps.arenas.iter().enumerate() {
+                if let Some(range) = arena.ranges.iter().find(|range| overlaps(range)) {
+                    let _ = range;
+                    let threads = arena.threads.map_or(String::new(), |n| format!(", {n} threads"));
+                    return Some(if arena.is_main {
+                        (Kind::GlibcHeap, format!("main arena{threads}"))
+                    } else {
+                        (Kind::GlibcArena, format!("arena {index}{threads}"))
+                    });
+                }
+            }
+            // The rest of the 64 MiB that a heap of an arena reserves.
+            let ranges = || heaps.arenas.iter().filter(|a| !a.is_main).flat_map(|a| &a.ranges);
+            let is_reserve = ranges().any(|&(start, end)| {
+                vma.start == end && vma.end <= start + HEAP_MAX && vma.is_without_access()
+            });
+            if is_reserve {
+                return Some((Kind::GlibcReserve, "reserved for an arena".into()));
+            }
+            let memory = context.memory.filter(|_| is_plain(vma))?;
+            let count = glibc::mapped_chunk_sizes(memory, vma).len();
+            (count > 0).then(|| (Kind::GlibcBlock, format!("{count} large blocks")))
+        }
+        Heap::Mallow(heap) => {
+            if heap.regions.iter().any(overlaps) {
+                return Some((Kind::MallowRegion, "regions of arenas".into()));
+            }
+            if heap.metadata_at.iter().any(|&at| vma.contains(at)) {
+                return Some((Kind::MallowMetadata, "descriptors and heaps".into()));
+            }
+            let (memory, page) = (context.memory?, context.page?);
+            let huge = super::mallow::huge_at(memory, page, vma.start).filter(|_| is_plain(vma))?;
+            let _ = huge;
+            Some((Kind::MallowHuge, "very large blocks".into()))
+        }
+        _ => None,
+    }
+}
+
+/// Private, writable, without a name: what allocators map.
+fn is_plain(vma: &Vma) -> bool {
+    vma.is_anonymous() && vma.is_private() && vma.is_writable() && vma.name.is_empty()
+}
+
+fn by_stack(process: &Process, index: usize) -> Option<(Kind, String)> {
+    let vma = &process.vmas[index];
+    if !is_plain(vma) || vma.is_executable() {
+        return None;
+    }
+    let inside = |thread: &&super::process::Thread| {
+        thread.stack_pointer.is_some_and(|pointer| vma.contains(pointer))
+    };
+    let mut owners = process.threads.iter().filter(inside);
+    if let Some(thread) = owners.next() {
+        let more = owners.count();
+        let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return Some((Kind::ThreadStack, format!("thread {} {}{others}", thread.id, thread.name)));
+    }
+    // Of a thread that runs just now, or has ended: behind a guard, as large as stacks are.
+    let guard = index.checked_sub(1).map(|index| &process.vmas[index])?;
+    let is_guard = guard.end == vma.start && guard.is_without_access() && guard.size() <= GUARD_MAX;
+    let usual = process.stack_limit.unwrap_or(8 << 20);
+    let sizes = [usual, 8 << 20, 2 << 20, 1 << 20];
+    let is_usual =
+        sizes.iter().any(|size| vma.size() == *size || vma.size() + guard.size() == *size);
+    (is_guard && is_usual && process.thread_count() > 1)
+        .then(|| (Kind::ThreadStack, "stack of a running or ended thread".into()))
+}
+
+fn by_access(context: &Context, index: usize) -> Option<(Kind, String)> {
+    let vma = &context.process.vmas[index];
+    if vma.is_without_access() {
+        return Some(if vma.size() <= GUARD_MAX {
+            (Kind::Guard, "guard".into())
+        } else {
+            (Kind::Reserved, "address space only".into())
+        });
+    }
+    if vma.is_anonymous() && vma.is_executable() {
+        return Some((Kind::Jit, "generated code".into()));
+    }
+    if vma.is_anonymous() && !vma.is_private() {
+        return Some((Kind::Shared, "shared memory without a file".into()));
+    }
+    None
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Runtime {
+    Java,
+    Node,
+    Python,
+    Go,
+    None,
+}
+
+fn runtime(process: &Process) -> Runtime {
+    let program = file_name(&process.exe).to_owned();
+    if process.has_library("libjvm.so") {
+        Runtime::Java
+    } else if program.starts_with("node") || process.has_library("libnode.so") {
+        Runtime::Node
+    } else if program.starts_with("python") || process.has_library("libpython") {
+        Runtime::Python
+    } else if process.vmas.iter().any(|vma| vma.name.starts_with("[anon: Go:")) {
+        Runtime::Go
+    } else {
+        Runtime::None
+    }
+}
+
+/// Anonymous memory that neither heap nor stack explains.
+fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
+    if vma.name == "[heap]" {
+        return (Kind::Allocator, "heap by brk".into());
+    }
+    if let Some(name) = vma.name.strip_prefix("[anon:") {
+        return (Kind::Anonymous, name.trim_end_matches(']').trim().to_owned());
+    }
+    let python = PYTHON_ARENAS.iter().any(|size| vma.size() % size == 0);
+    match runtime {
+        Runtime::Java => (Kind::RuntimeHeap, "Java: objects, classes or the VM's own".into()),
+        Runtime::Node => (Kind::RuntimeHeap, "V8: heap pages or the VM's own".into()),
+        Runtime::Go => (Kind::RuntimeHeap, "Go: heap or the runtime's own".into()),
+        Runtime::Python if python => {
+            (Kind::RuntimeHeap, "Python: objects up to 512 bytes (by the size)".into())
+        }
+        _ if matches!(context.heap, Heap::Other(_)) => {
+            (Kind::Allocator, format!("{}, by elimination", context.allocator))
+        }
+        _ => (Kind::Anonymous, "no name and no owner that could be told".into()),
+    }
+}

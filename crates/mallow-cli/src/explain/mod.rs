@@ -1,0 +1,82 @@
+//! `mallow explain`: where the memory of a process is, without stopping it or changing anything.
+//!
+//! `process` and `smaps` read what the kernel says, `memory` the process's own memory; `glibc` (with
+//! `chunks`) and `mallow` (with `page`) read heaps; `classify` names every mapping, `rules` draws
+//! conclusions; `report` is the result, `text` and `html` show it, `save` keeps it.
+
+pub mod chunks;
+pub mod classify;
+pub mod gather;
+pub mod glibc;
+pub mod html;
+pub mod mallow;
+pub mod memory;
+pub mod page;
+pub mod process;
+pub mod report;
+pub mod rules;
+pub mod save;
+pub mod smaps;
+pub mod text;
+
+use std::path::Path;
+
+use crate::binding::Failure;
+use crate::cli::{ExplainArgs, Format};
+use crate::error::{Error, Result};
+use crate::output::{self, Notes};
+use report::Report;
+
+pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
+    if let Some(path) = &args.output.file {
+        output::check_writable(path)?;
+    }
+    let (report, process) = match args.target.parse::<u32>() {
+        Ok(pid) => {
+            let (process, report) = gather::live(pid).map_err(|failure| explain(pid, &failure))?;
+            (report, Some(process))
+        }
+        Err(_) => (save::load(Path::new(&args.target))?, None),
+    };
+    let format = if args.html { Format::Html } else { args.output.chosen_format() };
+    let text = match format {
+        Format::Json => json(&report)?,
+        Format::Html => html::page(&report),
+        Format::Csv => text::mapping_table(&report).render(Format::Csv, false),
+        _ => text::text(&report, format, args.all, output::unicode_wanted(&args.output)),
+    };
+    output::write_result(&args.output, &text)?;
+    if let Some(folder) = &args.save {
+        save::store(folder, &report, process.as_ref())?;
+        notes.note(&format!("Saved in {0}; mallow explain {0} reads it.", folder.display()));
+    }
+    outcome(&report)
+}
+
+fn json(report: &Report) -> Result<String> {
+    let text = serde_json::to_string_pretty(report);
+    text.map(|text| text + "\n").map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// What was printed stands; what could not be known ends with its exit code.
+fn outcome(report: &Report) -> Result<u8> {
+    if report.notes.iter().any(|note| note == gather::NO_MEMORY) {
+        return Err(Error::Permission(gather::NO_MEMORY.into()));
+    }
+    let incomplete = match &report.heap {
+        report::Heap::Glibc(heaps) => heaps.incomplete,
+        report::Heap::Mallow(heap) => heap.incomplete,
+        _ => 0,
+    };
+    if incomplete > 0 {
+        return Err(Error::Inconclusive(format!(
+            "{incomplete} of the heap's arenas changed all the time while they were read (or are \
+             swapped out), so their figures are a part only. Try again when the process is calmer."
+        )));
+    }
+    Ok(0)
+}
+
+pub fn explain(pid: u32, failure: &Failure) -> Error {
+    crate::commands::verify::explain(pid, failure)
+}

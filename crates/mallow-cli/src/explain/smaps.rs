@@ -1,0 +1,158 @@
+//! Reads `/proc/PID/smaps`, one entry for each mapping, and the `Name: value kB` lists of
+//! `/proc/PID/status` and `smaps_rollup`.
+
+use std::collections::BTreeMap;
+
+/// A mapping and what the kernel counts for it; sizes in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vma {
+    pub start: u64,
+    pub end: u64,
+    /// Such as `rw-p`.
+    pub perms: String,
+    pub offset: u64,
+    pub inode: u64,
+    /// A path, a name in brackets, or empty.
+    pub name: String,
+    pub rss: u64,
+    pub pss: u64,
+    pub private_dirty: u64,
+    pub swap: u64,
+    pub huge: u64,
+    pub lazy_free: u64,
+    pub locked: u64,
+    /// Two letters each, as the kernel names them.
+    pub flags: Vec<String>,
+}
+
+impl Vma {
+    pub fn size(&self) -> u64 {
+        self.end - self.start
+    }
+
+    pub fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.perms.as_bytes().get(1) == Some(&b'w')
+    }
+
+    pub fn is_executable(&self) -> bool {
+        self.perms.as_bytes().get(2) == Some(&b'x')
+    }
+
+    pub fn is_private(&self) -> bool {
+        self.perms.ends_with('p')
+    }
+
+    pub fn is_without_access(&self) -> bool {
+        self.perms.starts_with("---")
+    }
+
+    /// No file behind it; it may have a name in brackets.
+    pub fn is_anonymous(&self) -> bool {
+        self.inode == 0
+    }
+}
+
+/// `None` if the text is no smaps.
+pub fn parse(text: &str) -> Option<Vec<Vma>> {
+    let mut vmas: Vec<Vma> = Vec::new();
+    for line in text.lines() {
+        if let Some(vma) = parse_header(line) {
+            vmas.push(vma);
+            continue;
+        }
+        let (key, value) = line.split_once(':')?;
+        let vma = vmas.last_mut()?;
+        if key == "VmFlags" {
+            vma.flags = value.split_whitespace().map(str::to_owned).collect();
+            continue;
+        }
+        let Some(bytes) = kilobytes(value) else { continue };
+        match key {
+            "Rss" => vma.rss = bytes,
+            "Pss" => vma.pss = bytes,
+            "Private_Dirty" => vma.private_dirty = bytes,
+            "Swap" => vma.swap = bytes,
+            "AnonHugePages" => vma.huge += bytes,
+            "ShmemPmdMapped" | "FilePmdMapped" => vma.huge += bytes,
+            "LazyFree" => vma.lazy_free = bytes,
+            "Locked" => vma.locked = bytes,
+            _ => {}
+        }
+    }
+    Some(vmas)
+}
+
+/// `start-end perms offset device inode   name`; the keys of the lines below have no `-` in front.
+fn parse_header(line: &str) -> Option<Vma> {
+    let mut rest = line;
+    let mut field = || -> Option<&str> {
+        rest = rest.trim_start_matches(' ');
+        let end = rest.find(' ').unwrap_or(rest.len());
+        let (field, tail) = rest.split_at(end);
+        rest = tail;
+        (!field.is_empty()).then_some(field)
+    };
+    let (start, end) = field()?.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    let perms = field()?.to_owned();
+    let offset = u64::from_str_radix(field()?, 16).ok()?;
+    let _device = field()?;
+    let inode = field()?.parse().ok()?;
+    let name = rest.trim_start_matches(' ').to_owned();
+    (end > start).then(|| Vma { start, end, perms, offset, inode, name, ..Vma::default() })
+}
+
+fn kilobytes(value: &str) -> Option<u64> {
+    value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The lines `Name: value` of status; sizes are turned into bytes.
+pub fn parse_fields(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .map(|(key, value)| {
+            let value = kilobytes(value).map_or(value.trim().to_owned(), |b| b.to_string());
+            (key.to_owned(), value)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "7f00-7f10 r-xp 00001000 fe:01 42     /opt/a b/lib.so (deleted)\n\
+        Size:                 16 kB\nRss:                  8 kB\nPss:                  2 kB\n\
+        AnonHugePages:         0 kB\nSwap:                  4 kB\nVmFlags: rd ex mr\n\
+        ffff0000-ffff1000 ---p 00000000 00:00 0 \nRss:                  0 kB\n";
+
+    #[test]
+    fn entries_are_read() {
+        let vmas = parse(TEXT).unwrap();
+        assert_eq!(vmas.len(), 2);
+        assert_eq!((vmas[0].rss, vmas[0].pss, vmas[0].swap), (8192, 2048, 4096));
+        assert_eq!(vmas[0].name, "/opt/a b/lib.so (deleted)");
+        assert_eq!(vmas[0].flags, ["rd", "ex", "mr"]);
+        assert!(vmas[0].is_executable() && !vmas[0].is_anonymous());
+        assert!(vmas[1].is_without_access() && vmas[1].is_anonymous());
+    }
+
+    #[test]
+    fn other_text_is_refused() {
+        assert_eq!(parse("hello\n"), None);
+        assert_eq!(parse("Rss: 4 kB\n"), None);
+        assert_eq!(parse(""), Some(vec![]));
+    }
+
+    #[test]
+    fn fields_are_bytes() {
+        let fields = parse_fields("Name:\tcat\nVmPTE:\t      40 kB\nThreads:\t7\n");
+        assert_eq!(fields["VmPTE"], "40960");
+        assert_eq!((fields["Name"].as_str(), fields["Threads"].as_str()), ("cat", "7"));
+    }
+}

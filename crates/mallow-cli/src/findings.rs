@@ -1,0 +1,210 @@
+//! The catalogue of findings: `mallow help MLW2101` explains one. Ids are never used for something
+//! else once they are released. 2xxx are those of `explain`.
+
+use crate::error::{Error, Result};
+
+pub struct Entry {
+    pub id: &'static str,
+    pub title: &'static str,
+    /// What it means, why it happens, what can be done, and how to check that it helped.
+    pub text: &'static str,
+}
+
+pub const CATALOGUE: [Entry; 20] = [
+    Entry {
+        id: "MLW2101",
+        title: "arenas of glibc reserve address space",
+        text: "glibc gives threads arenas of their own, up to 8 for each CPU, and the first malloc \
+of a thread, even of 8 bytes, reserves 64 MiB of address space for its arena. VIRT grows by that much; RSS \
+does not, and nothing is lost but address space. It matters only with ulimit -v or \
+vm.overcommit_memory=2. MALLOC_ARENA_MAX=2 in the environment (or \
+GLIBC_TUNABLES=glibc.malloc.arena_max=2) bounds it, at the price of threads that wait for each other; \
+another allocator avoids it: mallow run. Check: VIRT in the next explain.",
+    },
+    Entry {
+        id: "MLW2102",
+        title: "glibc keeps much free memory resident",
+        text: "Blocks were freed, but blocks that are still in use lie between them or in front of \
+the end of the heap, and glibc gives back only the end. malloc_trim(0), called by the program, gives back \
+the whole free pages in between; explain counts them, so the gain is known beforehand. It comes back when \
+the same pattern repeats. An allocator that returns pages by itself does this all the time: compare with \
+mallow compare -- COMMAND. Check: free but resident in the next explain.",
+    },
+    Entry {
+        id: "MLW2103",
+        title: "the free end of glibc's heap is large",
+        text: "The free memory lies at the end of the heap, where glibc gives it back as soon as it is \
+larger than the trim threshold. That threshold starts at 128 KiB and grows to twice the largest block that \
+was freed from a mapping of its own. GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072 fixes it; \
+malloc_trim(0) gives the memory back at once. Check: the top of the heap in the next explain.",
+    },
+    Entry {
+        id: "MLW2104",
+        title: "many threads share few arenas of glibc",
+        text: "Threads that share an arena wait for each other in malloc and free when they use it at \
+the same time. More arenas (GLIBC_TUNABLES=glibc.malloc.arena_max=N) cost memory; an allocator whose \
+threads have heaps of their own does not have the problem. Check: mallow compare -- COMMAND.",
+    },
+    Entry {
+        id: "MLW2105",
+        title: "glibc counts the machine's CPUs, not the group's",
+        text: "glibc allows 8 arenas for each CPU of the machine, whatever the control group's quota is. \
+In a container with 2 of 64 CPUs that is 512 arenas, each with free memory of its own. \
+MALLOC_ARENA_MAX=N with N about twice the quota keeps memory together. Check: the number of arenas in the \
+next explain.",
+    },
+    Entry {
+        id: "MLW2106",
+        title: "one block size takes most of the heap",
+        text: "Most bytes in use are blocks of one size. In a process that grows, this is the place to \
+look for a leak or for a cache without a bound. mallow record and mallow report show who allocates them. \
+The size is that of glibc's chunk: 8 bytes more than was asked for, rounded up to 16.",
+    },
+    Entry {
+        id: "MLW2107",
+        title: "many blocks are mappings of their own",
+        text: "Blocks from the mmap threshold on (128 KiB at first) each get a mapping. Every one costs a \
+call to the kernel at both ends and its first touch of each page. A program that allocates and frees such \
+blocks often gains by GLIBC_TUNABLES=glibc.malloc.mmap_threshold=N, or by another allocator.",
+    },
+    Entry {
+        id: "MLW2201",
+        title: "Mallow keeps free pages for reuse",
+        text: "Pages that were freed stay resident for a while, because to get them anew would cost a \
+page fault each. They go back along a curve over dirty_decay_ms (10 s) as long as the program calls the \
+allocator now and then. MALLOW_CONF=dirty_decay_ms:1000 shortens it, 0 keeps nothing; \
+MALLOW_CONF=purge_thread:true gives back also while the program makes no call. Check: dirty in the next \
+explain, ten seconds later.",
+    },
+    Entry {
+        id: "MLW2202",
+        title: "Mallow's slabs are partly used",
+        text: "Slots of one size share a slab, and a slab goes back only when all its slots are free. \
+After a peak, long-lived blocks can keep many slabs alive. New blocks of those sizes use the free slots \
+first, so the memory is not lost, but other sizes cannot use it. The table by class shows which sizes. \
+The remedy is in the program: allocate what lives long apart from what does not.",
+    },
+    Entry {
+        id: "MLW2203",
+        title: "Mallow's threads keep large blocks",
+        text: "Each thread keeps the last few large blocks that it freed, because programs tend to ask \
+for the same size again. They go back within a second or two while any thread allocates. mw_collect() \
+gives them back at once.",
+    },
+    Entry {
+        id: "MLW2301",
+        title: "thread stacks take much address space",
+        text: "Every thread reserves its whole stack, 8 MiB by default, of which only the touched part \
+is resident. It matters only where address space is bounded. Smaller: ulimit -s before the start, or \
+pthread_attr_setstacksize; Java: -Xss. Check: thread stacks in the next explain.",
+    },
+    Entry {
+        id: "MLW2302",
+        title: "huge pages may hold memory that is not used",
+        text: "With transparent huge pages the kernel gives 2 MiB where the program touched one page, so \
+RSS can be more than the program ever used. Where much of the heap is free and huge, \
+/sys/kernel/mm/transparent_hugepage/enabled = madvise, or GLIBC_TUNABLES=glibc.malloc.hugetlb=0, gives it \
+back at the price of more TLB misses. Check: THP in the next explain.",
+    },
+    Entry {
+        id: "MLW2303",
+        title: "part of the process is swapped out",
+        text: "Memory that is swapped out is used but not resident; RSS is too small by that much, and \
+touching it again is slow. If it belongs to free memory of the heap, malloc_trim(0) or an allocator that \
+gives memory back would have saved the writing.",
+    },
+    Entry {
+        id: "MLW2304",
+        title: "the number of mappings is near its limit",
+        text: "A process may have vm.max_map_count mappings (65530 by default); beyond that mmap fails, and \
+malloc returns NULL although memory is free. Raise it with sysctl vm.max_map_count=262144, or find who maps \
+so many: the table of explain counts them by kind.",
+    },
+    Entry {
+        id: "MLW2305",
+        title: "RSS counts pages that are already given away",
+        text: "Pages marked with MADV_FREE count as resident until the kernel needs them; it can take them \
+at any time without writing. RSS is too large by that much. jemalloc: muzzy_decay_ms:0; Go: \
+GODEBUG=madvdontneed=1.",
+    },
+    Entry {
+        id: "MLW2401",
+        title: "malloc is served by an allocator that shows little",
+        text: "The heap's size is known from its mappings, what is free inside is not. jemalloc: \
+MALLOC_CONF=stats_print:true prints it at exit; mimalloc: MIMALLOC_SHOW_STATS=1; tcmalloc: MALLOCSTATS=1. \
+glibc and Mallow are read in full.",
+    },
+    Entry {
+        id: "MLW2402",
+        title: "musl's allocator with many threads",
+        text: "musl's malloc has one lock for all threads. Programs with several threads that allocate \
+much can be many times slower than with another allocator. Mallow serves musl programs by preload: \
+mallow compare -- COMMAND shows what it is worth.",
+    },
+    Entry {
+        id: "MLW2501",
+        title: "most memory is the runtime's own heap",
+        text: "The heap of Java, Node.js or Go is not malloc's, and no allocator changes it. Java: -Xmx, \
+-XX:+UseSerialGC for small heaps, jcmd PID VM.native_memory (started with \
+-XX:NativeMemoryTracking=summary) for the rest; Node.js: --max-old-space-size; Go: GOGC, GOMEMLIMIT.",
+    },
+    Entry {
+        id: "MLW2502",
+        title: "most resident memory is files",
+        text: "Pages of mapped files are shared with the page cache, and the kernel takes them when it \
+needs memory. They count in RSS, but freeing heap would not help.",
+    },
+    Entry {
+        id: "MLW2503",
+        title: "much memory is shared with other processes",
+        text: "RSS counts a shared page in every process that maps it; PSS counts its share. To add up \
+processes, add PSS. Such as PostgreSQL's shared buffers, or workers that were forked from one parent.",
+    },
+];
+
+pub fn find(id: &str) -> Option<&'static Entry> {
+    CATALOGUE.iter().find(|entry| entry.id.eq_ignore_ascii_case(id))
+}
+
+/// What `mallow help ID` prints.
+pub fn explain(id: &str) -> Result<String> {
+    match find(id) {
+        Some(entry) => Ok(format!("{}: {}\n\n{}\n", entry.id, entry.title, wrap(entry.text, 80))),
+        None => Err(Error::Usage(format!(
+            "There is no finding and no verb called {id}. Verbs: mallow --help; findings: MLW and \
+             four digits, as explain prints them."
+        ))),
+    }
+}
+
+fn wrap(text: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let full = lines.last().is_some_and(|line| line.len() + 1 + word.len() > width);
+        if full {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_explained() {
+        for (index, entry) in CATALOGUE.iter().enumerate() {
+            assert!(CATALOGUE[..index].iter().all(|other| other.id < entry.id), "{}", entry.id);
+            assert!(explain(entry.id).unwrap().contains(entry.title));
+        }
+        assert!(explain("MLW9999").is_err());
+        assert!(explain("mlw2101").unwrap().lines().all(|line| line.len() <= 80));
+    }
+}
