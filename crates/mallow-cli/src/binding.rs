@@ -114,6 +114,17 @@ impl Inspector {
         Ok(report_dynamic(&objects, &maps, memory.as_ref(), &exe_path))
     }
 
+    /// The address of a variable that an object of the process defines, if `elf` looks for it.
+    pub fn symbol(&mut self, pid: u32, name: &str) -> Option<u64> {
+        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let maps = maps::parse(&std::fs::read_to_string(proc.join("maps")).ok()?);
+        let objects = self.objects(&proc, &maps);
+        objects.iter().find_map(|object| {
+            let offset = object.info.data_symbols.get(name)?;
+            Some(object.bias.wrapping_add(*offset))
+        })
+    }
+
     /// The ELF files that are mapped, by address.
     fn objects(&mut self, proc: &Path, maps: &[Mapping]) -> Vec<Loaded> {
         let mut objects: Vec<Loaded> = Vec::new();

@@ -15,7 +15,7 @@ const EXIT_CODES: &str = "Exit codes: 0 or the command's own; 2 usage; 3 expecta
 
 /// Run, compare and verify memory allocators.
 #[derive(Parser, Debug)]
-#[command(name = "mallow", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "mallow", version, disable_help_subcommand = true, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
@@ -37,6 +37,11 @@ pub enum Verb {
     Verify(VerifyArgs),
     /// Record every allocation of a command, or of a running process
     Record(RecordArgs),
+    /// Say where the memory of a process is, and why, without stopping it
+    Explain(ExplainArgs),
+    /// Explain a verb, or a finding such as MLW2101
+    #[command(name = "help")]
+    Help(HelpArgs),
     /// Carry out the calls of a recorded run on several allocators
     Replay(Box<ReplayArgs>),
     /// Say what a recorded trace holds: calls, sizes, threads, stacks, peak, leaks, over time
@@ -188,6 +193,34 @@ pub struct VerifyArgs {
     /// A command to start and look at; it is ended afterwards
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// The number of a process, or a folder that --save wrote
+    #[arg(value_name = "PID|DIR")]
+    pub target: String,
+
+    /// List every mapping, arena and size class
+    #[arg(long)]
+    pub all: bool,
+
+    /// Keep everything in DIR, to be read again later or elsewhere
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+
+    /// The same as --format html: a page with a map of the address space
+    #[arg(long, conflicts_with_all = ["format", "json"])]
+    pub html: bool,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct HelpArgs {
+    /// A verb, or the id of a finding
+    pub topic: Option<String>,
 }
 
 #[derive(Args, Debug)]

@@ -1,7 +1,7 @@
 //! What an ELF file says about memory allocation: its interpreter, what it needs, which of the
 //! allocation functions it defines, imports and relocates. Reads only the parts it needs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -38,6 +38,9 @@ pub const MARKERS: [(&str, &str); 19] = [
     ("sn_rust_alloc", "snmalloc"),
     ("__asan_init", "asan"),
 ];
+
+/// Variables that tell another process about the heap.
+const DATA_SYMBOLS: [&str; 2] = ["mw_stats_page", "TCMalloc_SystemTaken"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libc {
@@ -83,6 +86,8 @@ pub struct ElfInfo {
     pub imported_markers: BTreeSet<&'static str>,
     pub inner_markers: BTreeSet<&'static str>,
     pub slots: Vec<Slot>,
+    /// Where it has variables of DATA_SYMBOLS, relative to the load address.
+    pub data_symbols: BTreeMap<&'static str, u64>,
     pub is_go: bool,
 }
 
@@ -235,6 +240,14 @@ where
                 &mut info.defined_markers
             };
             set.insert(marker);
+        }
+    }
+    for symbol in file.dynamic_symbols().chain(file.symbols()) {
+        let known = |name: &str| DATA_SYMBOLS.into_iter().find(|&known| known == name);
+        if let Some(name) = symbol.name().ok().and_then(known)
+            && !symbol.is_undefined()
+        {
+            info.data_symbols.insert(name, symbol.address());
         }
     }
     for symbol in file.symbols().filter(|symbol| !symbol.is_undefined()) {

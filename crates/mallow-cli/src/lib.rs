@@ -15,6 +15,8 @@ pub mod contender;
 pub mod elf;
 pub mod embedded;
 pub mod error;
+pub mod explain;
+pub mod findings;
 pub mod ldcache;
 pub mod linkmap;
 pub mod maps;

@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         Verb::Verify(args) => commands::verify::main(&args, notes),
         Verb::Compare(args) => mallow_cli::compare::main(&args, notes),
         Verb::Record(args) => mallow_cli::record::main(&args, notes),
+        Verb::Explain(args) => mallow_cli::explain::main(&args, notes),
+        Verb::Help(args) => commands::help::main(&args),
         Verb::Replay(args) => mallow_cli::replay::main(&args, notes),
         Verb::Report(args) => mallow_cli::report::main(&args, notes),
     };

@@ -1,5 +1,6 @@
 //! The verbs.
 
+pub mod help;
 pub mod list;
 pub mod run;
 pub mod verify;

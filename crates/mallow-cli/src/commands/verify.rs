@@ -91,7 +91,7 @@ fn look_at(pid: u32, children: bool) -> Result<Vec<Observation>> {
     Ok(processes)
 }
 
-fn explain(pid: u32, failure: &Failure) -> Error {
+pub fn explain(pid: u32, failure: &Failure) -> Error {
     match failure {
         Failure::Vanished => Error::Damaged(format!(
             "There is no process {pid}, or it has ended, or it is a thread of the kernel. Check the \

@@ -7,7 +7,7 @@ use crate::measure::Outcome;
 use crate::output;
 use crate::stats::Verdict;
 
-const STYLE: &str = include_str!("report.css");
+pub const STYLE: &str = include_str!("report.css");
 
 // The plot, in SVG units.
 const LABEL_WIDTH: f64 = 150.0;
@@ -301,7 +301,7 @@ fn method(report: &Report) -> String {
     )
 }
 
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

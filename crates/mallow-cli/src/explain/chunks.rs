@@ -22,6 +22,10 @@ const LONGEST_LIST: u64 = 1 << 28;
 /// How far behind the start of the heap the first chunk may lie: static programs keep thread-local
 /// data there.
 const FIRST_WITHIN: u64 = 1 << 20;
+/// How far to look for the next chunk where one made no sense.
+const RESUME_WITHIN: u64 = 4 << 20;
+/// So many sizes in a row that fit are no accident.
+const CONVINCING: u32 = 64;
 
 /// Sizes in bytes, with headers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -34,6 +38,8 @@ pub struct Chunks {
     pub free_bytes: u64,
     pub free_count: u64,
     pub largest_free: u64,
+    /// Skipped, for it changed while it was read.
+    pub unread: u64,
     /// Whole resident pages inside free chunks: what malloc_trim gives back.
     pub free_resident: u64,
     pub top_bytes: u64,
@@ -84,30 +90,41 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     pub fn new(memory: &'a dyn Memory) -> Walk<'a> {
         let (chunks, sizes) = (Chunks::default(), Sizes::default());
+        Walk { memory, chunks, sizes, caches: Vec::new() }
     }
 
-    /// Visits the chunks from `at` to `end`. `None` if something does not fit.
+    /// Visits the chunks from `at` to `end`. `None` if most of it makes no sense. A program that
+    /// allocates meanwhile leaves places that do not fit: they are skipped and counted as unread.
     pub fn run(&mut self, mut at: u64, end: u64, top: u64) -> Option<()> {
         while at < end {
-            let header = self.memory.word(at + 8)?;
-            let size = header & !FLAGS;
-            // A heap that was full ends with two fences, of 16 bytes and of none.
-            if size == 0 && end - at <= 2 * SMALLEST && end != top {
-                return Some(());
+            match self.step(at, end, top) {
+                Some(next) => at = next,
+                None => {
+                    let next = resume(self.memory, at + 16, end)?;
+                    self.chunks.unread += next - at;
+                    at = next;
+                }
             }
-            if size == 16 {
-                at += size;
-                continue;
-            }
-            let fits = size >= SMALLEST && size % 16 == 0 && size <= end - at;
-            if !fits || header & IS_MAPPED != 0 {
-                return None;
-            }
-            let next = self.memory.word(at + size + 8)?;
-            self.count(at, size, next & PREVIOUS_USED != 0);
-            at += size;
         }
         (at == end).then_some(())
+    }
+
+    /// Counts the chunk at `at` and returns where the next one begins.
+    fn step(&mut self, at: u64, end: u64, top: u64) -> Option<u64> {
+        let header = self.memory.word(at + 8)?;
+        let size = header & !FLAGS;
+        // A heap that was full ends with two fences, of 16 bytes and of none.
+        if size == 0 && end - at <= 2 * SMALLEST && end != top {
+            return Some(end);
+        }
+        if !is_plausible(header, end - at) {
+            return None;
+        }
+        if size > 16 {
+            let next = self.memory.word(at + size + 8)?;
+            self.count(at, size, next & PREVIOUS_USED != 0);
+        }
+        Some(at + size)
     }
 
     fn count(&mut self, at: u64, size: u64, is_used: bool) {
@@ -151,7 +168,8 @@ impl<'a> Walk<'a> {
         for bin in 0..FASTBINS {
             let head = self.memory.word(fastbins + 8 * bin).unwrap_or(0);
             // Fast bins link chunks, caches link what the program got: 16 bytes further.
-            let length = self.follow(if head != 0 { head + 16 } else { 0 }, 16, SMALLEST + 16 * bin);
+            let length =
+                self.follow(if head != 0 { head + 16 } else { 0 }, 16, SMALLEST + 16 * bin);
             let length = length.unwrap_or(0);
             lists.count += length;
             lists.fast += length * (SMALLEST + 16 * bin);
@@ -196,7 +214,7 @@ impl<'a> Walk<'a> {
     /// mixed with their own place.
     fn follow(&self, head: u64, before: u64, size: u64) -> Option<u64> {
         let is_one = |address: u64| {
-            address % 16 == 0
+            address.is_multiple_of(16)
                 && self.memory.word(address.wrapping_sub(8)).map(|s| s & !FLAGS) == Some(size)
         };
         let (mut at, mut length) = (head, 0);
@@ -214,39 +232,45 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The first chunk behind `start`: the first place from which sizes lead exactly to `top`.
-pub fn find_first(memory: &dyn Memory, start: u64, top: u64) -> Option<u64> {
-    let last = top.min(start + FIRST_WITHIN);
-    let mut at = start.next_multiple_of(16);
-    // Only the way to the top proves a place, but most others end after a few chunks.
-    while at <= last {
-        if leads_to(memory, at, top) {
-            return Some(at);
-        }
-        at += 16;
-    }
-    None
+fn is_plausible(header: u64, room: u64) -> bool {
+    let size = header & !FLAGS;
+    size >= 16 && size.is_multiple_of(16) && size <= room && header & IS_MAPPED == 0
 }
 
-fn leads_to(memory: &dyn Memory, mut at: u64, top: u64) -> bool {
-    // The first chunk has none before it that could be free.
-    if memory.word(at + 8).is_none_or(|header| header & PREVIOUS_USED == 0) {
-        return false;
-    }
-    while at < top {
-        let Some(header) = memory.word(at + 8) else { return false };
-        let size = header & !FLAGS;
-        if size < 16 || size % 16 != 0 || size > top - at || header & IS_MAPPED != 0 {
-            return false;
+/// The first chunk behind `start`.
+pub fn find_first(memory: &dyn Memory, start: u64, top: u64) -> Option<u64> {
+    // It has none before it that could be free.
+    let may_be_first =
+        |at: &u64| memory.word(at + 8).is_some_and(|header| header & PREVIOUS_USED != 0);
+    let start = start.next_multiple_of(16);
+    let places = (start..=top.min(start + FIRST_WITHIN)).step_by(16);
+    places.filter(may_be_first).find(|&at| at == top || leads_on(memory, at, top))
+}
+
+/// The next place from which chunks follow each other.
+fn resume(memory: &dyn Memory, from: u64, end: u64) -> Option<u64> {
+    let last = end.min(from + RESUME_WITHIN);
+    (from..=last).step_by(16).find(|&at| at == end || leads_on(memory, at, end))
+}
+
+/// Whether sizes lead on from here, many times or to the end.
+fn leads_on(memory: &dyn Memory, mut at: u64, end: u64) -> bool {
+    for _ in 0..CONVINCING {
+        match memory.word(at + 8) {
+            Some(header) if is_plausible(header, end - at) => at += header & !FLAGS,
+            _ => return false,
         }
-        at += size;
+        if at == end {
+            return true;
+        }
     }
-    at == top
+    true
 }
 
 /// The size of a chunk that is a mapping of its own and begins at a page.
 pub fn mapped_size(memory: &dyn Memory, at: u64) -> Option<u64> {
     let (before, header) = (memory.word(at)?, memory.word(at + 8)?);
     let size = header & !FLAGS;
-    (before == 0 && header & FLAGS == IS_MAPPED && size % PAGE == 0 && size > 0).then_some(size)
+    (before == 0 && header & FLAGS == IS_MAPPED && size.is_multiple_of(PAGE) && size > 0)
+        .then_some(size)
 }

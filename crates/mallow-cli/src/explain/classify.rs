@@ -247,7 +247,7 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
     if let Some(name) = vma.name.strip_prefix("[anon:") {
         return (Kind::Anonymous, name.trim_end_matches(']').trim().to_owned());
     }
-    let python = PYTHON_ARENAS.iter().any(|size| vma.size() % size == 0);
+    let python = PYTHON_ARENAS.iter().any(|size| vma.size().is_multiple_of(*size));
     match runtime {
         Runtime::Java => (Kind::RuntimeHeap, "Java: objects, classes or the VM's own".into()),
         Runtime::Node => (Kind::RuntimeHeap, "V8: heap pages or the VM's own".into()),

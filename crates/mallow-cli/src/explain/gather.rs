@@ -25,7 +25,8 @@ pub fn live(pid: u32) -> Result<(Process, Report), Failure> {
     let served = inspector.inspect(pid);
     let allocator = served.as_ref().map_or_else(|_| String::new(), Served::summary);
     let is_static = matches!(served, Ok(Served::Static { .. }));
-    let memory = ProcessMemory::open(pid, &process.vmas).ok().filter(|memory| can_read(memory, &process));
+    let memory =
+        ProcessMemory::open(pid, &process.vmas).ok().filter(|memory| can_read(memory, &process));
     let mut notes = Vec::new();
     let mut heap = Heap::Unknown;
     let mut found_page = None;
@@ -97,9 +98,9 @@ pub fn assemble(
         mappings: process.vmas.len() as u64,
     };
     let threads = process.threads.iter().map(|thread| {
-        let stack = thread.stack_pointer.and_then(|pointer| {
-            process.vmas.iter().find(|vma| vma.contains(pointer))
-        });
+        let stack = thread
+            .stack_pointer
+            .and_then(|pointer| process.vmas.iter().find(|vma| vma.contains(pointer)));
         Thread {
             id: thread.id,
             name: thread.name.clone(),

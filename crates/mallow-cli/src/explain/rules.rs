@@ -152,11 +152,16 @@ fn mallow(heap: &mallow::Heap, found: &mut Findings) {
     }
     let free = heap.free_slots();
     if free >= NOTABLE && free >= used / 2 {
-        let worst = heap.classes.iter().max_by_key(|class| class.bytes - class.used * class.slot_size);
+        let worst =
+            heap.classes.iter().max_by_key(|class| class.bytes - class.used * class.slot_size);
         let worst = worst.map_or(0, |class| class.slot_size);
         found.add(
             "MLW2202",
-            format!("{} of free slots beside {} in use, most of {worst} bytes", size(free), size(used)),
+            format!(
+                "{} of free slots beside {} in use, most of {worst} bytes",
+                size(free),
+                size(used)
+            ),
             "allocate what lives long apart from what does not",
             "slabs become empty and go back".into(),
         );
@@ -220,7 +225,12 @@ fn kinds(report: &Report, found: &mut Findings) {
     if stacks.size >= 256 * MIB && stacks.size >= totals.virt / 4 {
         found.add(
             "MLW2301",
-            format!("{} for {} stacks, {} of it resident", size(stacks.size), stacks.mappings, size(stacks.rss)),
+            format!(
+                "{} for {} stacks, {} of it resident",
+                size(stacks.size),
+                stacks.mappings,
+                size(stacks.rss)
+            ),
             "a smaller stack: ulimit -s, -Xss; harmless unless address space is bounded",
             "VIRT falls, RSS does not".into(),
         );
@@ -256,7 +266,11 @@ fn kinds(report: &Report, found: &mut Findings) {
 
 /// Why VIRT and RSS are what they are.
 pub fn answer(report: &Report) -> String {
-    [virt_sentence(report), Some(rss_sentence(report))].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    [virt_sentence(report), Some(rss_sentence(report))]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn virt_sentence(report: &Report) -> Option<String> {

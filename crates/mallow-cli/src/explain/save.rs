@@ -21,7 +21,7 @@ pub fn store(folder: &Path, report: &Report, process: Option<&Process>) -> Resul
         source,
     };
     fs::create_dir_all(folder).map_err(failed)?;
-    let mut write = |name: &str, text: &str| fs::write(folder.join(name), text);
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text);
     for name in SAVED {
         if let Some(text) = process.and_then(|process| process.files.get(name)) {
             write(name, text).map_err(failed)?;
@@ -69,8 +69,13 @@ fn from_files(folder: &Path) -> Result<Report> {
         };
         Error::Damaged(format!("{} holds no process: {reason}.", folder.display()))
     })?;
-    let context =
-        Context { process: &process, heap: &Heap::Unknown, allocator: "", memory: None, page: None };
+    let context = Context {
+        process: &process,
+        heap: &Heap::Unknown,
+        allocator: "",
+        memory: None,
+        page: None,
+    };
     let mappings = classify::mappings(&context);
     let mut report = gather::assemble(&process, mappings, "unknown".into());
     report.notes.push("Only the kernel's figures were saved, not the heap.".into());

@@ -1,0 +1,316 @@
+//! `mallow explain` on programs whose heap is known: its sums against the program's own count and
+//! against what the allocator says about itself.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use common::{json, mallow, ran, refuses, run};
+use serde_json::Value;
+
+/// A running program that is ended with the test, and what it said about itself.
+struct Program {
+    child: Child,
+    own: Value,
+}
+
+impl Program {
+    fn start(command: &mut Command) -> Program {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        // It rests soon after that line.
+        let stat = format!("/proc/{}/stat", child.id());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        Program { child, own: serde_json::from_str(&line).unwrap_or(Value::Null) }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn own(&self, name: &str) -> f64 {
+        self.own[name].as_f64().unwrap()
+    }
+
+    fn explain(&self) -> Value {
+        let ran = run(&["explain", &self.pid(), "--json"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        json(&ran)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn built(folder: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+    common::compile(compiler, folder, include_str!("programs/known_heap.c"), flags)
+}
+
+fn known_heap(folder: &Path) -> PathBuf {
+    built(folder, "cc", &["-O1", "-fno-builtin", "-pthread"]).unwrap()
+}
+
+#[track_caller]
+fn near(what: &str, found: f64, expected: f64) {
+    let error = (found - expected).abs() / expected;
+    assert!(error < 0.03, "{what}: {found} against {expected}");
+}
+
+fn sum(of: &Value, field: &str) -> f64 {
+    of.as_array().unwrap().iter().map(|each| each[field].as_f64().unwrap()).sum()
+}
+
+/// In use by the program, by the report.
+fn glibc_used(report: &Value) -> f64 {
+    let arenas = &report["heap"]["arenas"];
+    let waiting = sum(arenas, "fast") + sum(arenas, "cached");
+    sum(arenas, "used_bytes") - waiting + report["heap"]["mapped"]["bytes"].as_f64().unwrap()
+}
+
+fn mallow_used(report: &Value) -> f64 {
+    let arenas = &report["heap"]["arenas"];
+    let out = sum(arenas, "slots_used") + sum(arenas, "large") + sum(arenas, "huge");
+    out - report["heap"]["listed"].as_f64().unwrap()
+}
+
+fn check_glibc(program: &Path, case: &str) -> Value {
+    let program = Program::start(Command::new(program).arg(case));
+    let report = program.explain();
+    assert_eq!(report["heap"]["kind"], "glibc", "{case}");
+    assert_eq!(report["allocator"], "glibc", "{case}");
+    // What the libc and the loader hold is more than the ten blocks of `threads`.
+    if case != "threads" {
+        near(case, glibc_used(&report), program.own("bytes"));
+        let arenas = &report["heap"]["arenas"];
+        let blocks = sum(arenas, "used_count") - sum(arenas, "listed_count")
+            + report["heap"]["mapped"]["chunks"].as_f64().unwrap();
+        near(case, blocks, program.own("blocks"));
+    }
+    // To glibc itself what waits in threads' caches is in use, and so are its own headers.
+    let arenas = &report["heap"]["arenas"];
+    let more = sum(arenas, "cached") + sum(arenas, "headers");
+    near("mallinfo2", glibc_used(&report) + more, program.own("mallinfo_used"));
+    let mapped = report["heap"]["mapped"]["bytes"].as_f64().unwrap();
+    assert_eq!(mapped, program.own("mallinfo_mapped"), "{case}");
+    report
+}
+
+fn check_sums(report: &Value) {
+    let totals = &report["totals"];
+    for (field, total) in [("rss", "rss"), ("pss", "pss"), ("size", "virt"), ("swap", "swap")] {
+        assert_eq!(sum(&report["groups"], field), totals[total].as_f64().unwrap(), "{field}");
+    }
+    let count = report["mappings"].as_array().unwrap().len();
+    assert_eq!(sum(&report["groups"], "mappings"), count as f64);
+    assert!(!report["answer"].as_str().unwrap().is_empty());
+}
+
+fn findings(report: &Value) -> Vec<&str> {
+    report["findings"].as_array().unwrap().iter().map(|f| f["id"].as_str().unwrap()).collect()
+}
+
+fn group<'a>(report: &'a Value, kind: &str) -> &'a Value {
+    let groups = report["groups"].as_array().unwrap();
+    groups.iter().find(|group| group["kind"] == kind).unwrap_or(&Value::Null)
+}
+
+#[test]
+fn ten_threads_reserve_arenas() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = check_glibc(&known_heap(folder.path()), "threads");
+    check_sums(&report);
+    assert_eq!(report["heap"]["arenas"].as_array().unwrap().len(), 11);
+    assert_eq!(group(&report, "thread_stack")["mappings"], 10);
+    assert_eq!(group(&report, "glibc_arena")["mappings"], 10);
+    // Ten heaps of 64 MiB less 132 KiB.
+    let reserve = 10 * ((64 << 20) - (132 << 10));
+    assert_eq!(group(&report, "glibc_reserve")["size"], reserve);
+    assert!(findings(&report).contains(&"MLW2101"), "{:?}", findings(&report));
+    assert!(report["answer"].as_str().unwrap().contains("arenas"));
+}
+
+#[test]
+fn holes_are_free_and_resident() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = check_glibc(&known_heap(folder.path()), "holes");
+    check_sums(&report);
+    assert!(findings(&report).contains(&"MLW2102"), "{:?}", findings(&report));
+}
+
+#[test]
+fn leaks_have_one_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = check_glibc(&known_heap(folder.path()), "leaks");
+    check_sums(&report);
+    let most = &report["heap"]["sizes"][0];
+    assert_eq!((most[0].as_u64(), most[1].as_u64()), (Some(208), Some(200_000)));
+    assert!(findings(&report).contains(&"MLW2106"), "{:?}", findings(&report));
+}
+
+#[test]
+fn a_hundred_arenas_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = check_glibc(&known_heap(folder.path()), "arenas");
+    check_sums(&report);
+    assert_eq!(report["heap"]["arenas"].as_array().unwrap().len(), 101);
+    assert_eq!(sum(&report["heap"]["arenas"], "threads"), 101.0);
+}
+
+#[test]
+fn static_program_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-O1", "-fno-builtin", "-pthread", "-static", "-s"];
+    let program = built(folder.path(), "cc", &flags).unwrap();
+    check_sums(&check_glibc(&program, "holes"));
+}
+
+#[test]
+fn mallow_is_read_by_its_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = known_heap(folder.path());
+    for build in ["mallow", "mallow-secure", "mallow-debug"] {
+        for case in ["threads", "holes", "leaks", "arenas"] {
+            let path = program.to_str().unwrap();
+            let program = Program::start(&mut mallow(&["run", "-a", build, "--", path, case]));
+            let report = program.explain();
+            check_sums(&report);
+            assert_eq!(report["heap"]["kind"], "mallow", "{build} {case}");
+            assert_eq!(report["allocator"], build);
+            // Mallow itself counts the lists of other threads as in use.
+            let (used, itself) = (mallow_used(&report), program.own("mallinfo_used"));
+            let listed = report["heap"]["listed"].as_f64().unwrap();
+            assert!(itself >= used && itself <= used + listed, "{used} {itself} {listed}");
+            if case != "threads" {
+                // The program adds glibc's header to each block.
+                let own = program.own("bytes") - 8.0 * program.own("blocks");
+                near(case, mallow_used(&report), own);
+            }
+        }
+    }
+}
+
+#[test]
+fn musl_is_recognised() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = include_str!("programs/known_heap.c");
+    let source = source.replace("mallopt(M_ARENA_MAX, 101);", "");
+    let flags = ["-O1", "-fno-builtin", "-pthread"];
+    let Some(program) = common::compile("musl-gcc", folder.path(), &source, &flags) else { return };
+    let program = Program::start(Command::new(program).arg("leaks"));
+    let report = program.explain();
+    check_sums(&report);
+    assert_eq!(report["allocator"], "musl");
+    assert_eq!(report["heap"]["kind"], "other");
+    // 200,000 blocks of 200 bytes are there, and little else.
+    let rss = report["heap"]["rss"].as_f64().unwrap();
+    assert!(rss > 40e6 && rss < 60e6, "{rss}");
+}
+
+#[test]
+fn other_allocators_are_named() {
+    let Some(name) = common::other_allocator() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = known_heap(folder.path());
+    let arguments = ["run", "-a", &name, "--", program.to_str().unwrap(), "leaks"];
+    let program = Program::start(&mut mallow(&arguments));
+    let report = program.explain();
+    check_sums(&report);
+    assert_eq!(report["allocator"], name.as_str());
+    assert!(report["heap"]["rss"].as_f64().unwrap() > 40e6);
+    assert!(findings(&report).contains(&"MLW2401"));
+}
+
+#[test]
+fn process_is_neither_stopped_nor_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(Command::new(known_heap(folder.path())).arg("holes"));
+    let read =
+        |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", program.pid())).unwrap();
+    // Switches of the CPU, faults, and what is resident of each mapping.
+    let switches = |text: String| -> Vec<String> {
+        text.lines().filter(|line| line.contains("switches")).map(str::to_owned).collect()
+    };
+    let resident = |text: String| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("Rss")).map(str::to_owned).collect()
+    };
+    let before = (switches(read("status")), resident(read("smaps")), read("maps"));
+    program.explain();
+    assert_eq!(before, (switches(read("status")), resident(read("smaps")), read("maps")));
+}
+
+#[test]
+fn stopped_process_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(Command::new(known_heap(folder.path())).arg("holes"));
+    let pid = nix::unistd::Pid::from_raw(program.child.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    near("stopped", glibc_used(&program.explain()), program.own("bytes"));
+    assert!(std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T "));
+}
+
+#[test]
+fn saved_picture_is_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(Command::new(known_heap(folder.path())).arg("threads"));
+    let saved = folder.path().join("saved");
+    let saved = saved.to_str().unwrap();
+    let live = run(&["explain", &program.pid(), "--save", saved, "--quiet"]);
+    assert_eq!(live.code, Some(0), "{}", live.stderr);
+    drop(program);
+    let again = run(&["explain", saved]);
+    assert_eq!((again.code, &again.stdout), (Some(0), &live.stdout));
+    let page = run(&["explain", saved, "--html"]);
+    assert!(page.stdout.contains("Map of the address space") && page.stdout.contains("MLW2101"));
+    assert!(!page.stdout.contains("http://") && !page.stdout.contains("<script"));
+    // The kernel's files alone still name the mappings.
+    std::fs::remove_file(format!("{saved}/report.json")).unwrap();
+    let rest = json(&run(&["explain", saved, "--json"]));
+    assert_eq!(rest["totals"]["threads"], 11);
+    assert!(rest["notes"][0].as_str().unwrap().contains("not the heap"));
+    std::fs::write(format!("{saved}/report.json"), "{}").unwrap();
+    refuses(&["explain", saved], 7, &["report.json", "no schema"]);
+    std::fs::write(format!("{saved}/report.json"), "{").unwrap();
+    refuses(&["explain", saved], 7, &["report.json"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    refuses(&["explain", "4194303"], 7, &["no process 4194303"]);
+    refuses(&["explain", "/nowhere"], 2, &["/nowhere", "neither"]);
+    let folder = tempfile::tempdir().unwrap();
+    refuses(&["explain", folder.path().to_str().unwrap()], 7, &["smaps is missing"]);
+    if !common::is_root() {
+        refuses(&["explain", "1"], 5, &["somebody else"]);
+        return;
+    }
+    let program = Program::start(Command::new(known_heap(folder.path())).arg("threads"));
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    let tool = folder.path().join("mallow");
+    std::fs::copy(mallow(&[]).get_program(), &tool).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), mode).unwrap();
+    let ran = ran(command.arg(tool).args(["explain", &program.pid()]).output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("belongs to somebody else"), "{}", ran.stderr);
+}
+
+#[test]
+fn findings_are_explained() {
+    let ran = run(&["help", "MLW2101"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stdout.contains("MALLOC_ARENA_MAX"));
+    assert!(run(&["help", "explain"]).stdout.contains("PID"));
+    assert!(run(&["help"]).stdout.contains("compare"));
+    refuses(&["help", "MLW9999"], 2, &["MLW9999"]);
+}

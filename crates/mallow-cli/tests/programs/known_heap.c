@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Programs whose heap is known: each makes the blocks of its case, prints what it holds and what the
+ * allocator says about itself, and rests.
+ *
+ *   known_heap threads | holes | leaks | arenas
+ */
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HEADER 8 /* of glibc's chunks; nothing in Mallow, where it is within the tolerance */
+
+static _Atomic size_t own_bytes, own_blocks;
+static pthread_barrier_t made;
+
+static void *hold(size_t size)
+{
+    char *block = malloc(size);
+    memset(block, 1, size);
+    own_bytes += malloc_usable_size(block) + HEADER;
+    own_blocks++;
+    return block;
+}
+
+static void drop(void *block)
+{
+    own_bytes -= malloc_usable_size(block) + HEADER;
+    own_blocks--;
+    free(block);
+}
+
+static void *one_small_block(void *argument)
+{
+    hold(8);
+    pthread_barrier_wait(&made);
+    pause();
+    return argument;
+}
+
+static void *a_thousand_blocks(void *argument)
+{
+    for (int i = 0; i < 1000; i++) {
+        hold(16 + (size_t)i % 1000);
+    }
+    pthread_barrier_wait(&made);
+    pause();
+    return argument;
+}
+
+static void start(int count, void *(*body)(void *))
+{
+    pthread_barrier_init(&made, NULL, (unsigned)count + 1);
+    for (int i = 0; i < count; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, body, NULL) != 0) {
+            exit(1);
+        }
+    }
+    pthread_barrier_wait(&made);
+}
+
+/* One thread frees nine of ten; the sizes reach from thread caches to mappings. */
+static void holes(void)
+{
+    enum { COUNT = 100000 };
+    static void *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = hold(i % 5000 == 0 ? 300000 : 20 + (size_t)i % 1500);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 10 != 0) {
+            drop(blocks[i]);
+        }
+    }
+}
+
+static void leaks(void)
+{
+    for (int i = 0; i < 200000; i++) {
+        hold(200);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IONBF, 0); /* allocates nothing after the count */
+    const char *which = argc > 1 ? argv[1] : "";
+    if (strcmp(which, "threads") == 0) {
+        start(10, one_small_block);
+    } else if (strcmp(which, "arenas") == 0) {
+        mallopt(M_ARENA_MAX, 101);
+        start(100, a_thousand_blocks);
+    } else if (strcmp(which, "holes") == 0) {
+        holes();
+    } else if (strcmp(which, "leaks") == 0) {
+        leaks();
+    } else {
+        return 2;
+    }
+#ifdef __GLIBC__
+    struct mallinfo2 info = mallinfo2();
+    size_t used = info.uordblks + info.hblkhd, mapped = info.hblkhd;
+#else
+    size_t used = 0, mapped = 0;
+#endif
+    printf("{\"bytes\": %zu, \"blocks\": %zu, \"mallinfo_used\": %zu, \"mallinfo_mapped\": %zu}\n",
+           own_bytes, own_blocks, used, mapped);
+    pause();
+}
