@@ -12,7 +12,8 @@ prepare() {
         done
         for i in $(seq 14); do
             for j in $(seq $((i + 1)) 14); do
-                echo "(assert (and (not (= q$i q$j)) (not (= (- q$i q$j) $((j - i)))) (not (= (- q$j q$i) $((j - i))))))"
+                d=$((j - i))
+                echo "(assert (and (not (= q$i q$j)) (not (= (- q$i q$j) $d)) (not (= (- q$j q$i) $d))))"
             done
         done
         echo '(check-sat) (reset) (set-logic QF_BV)

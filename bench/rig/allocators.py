@@ -131,6 +131,11 @@ def known(build):
     return found
 
 
+def often(build):
+    """The names of those that are measured in every round."""
+    return [a.name for a in known(build) if a.name not in SELDOM]
+
+
 def choose(wanted, build, default=None):
     """The known allocators, those given as NAME=LIB added; bare names narrow the choice, and where
     nothing is named, `default` does."""

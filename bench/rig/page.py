@@ -11,7 +11,7 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1500px
 h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em }
 table { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums }
 th, td { padding: 2px 7px; text-align: right; white-space: nowrap }
-th { font-weight: 600 } td:first-child, th:first-child { text-align: left }
+th { font-weight: 600 } td:first-child, th:first-child, .left { text-align: left }
 thead th { position: sticky; top: 0; background: #fff; vertical-align: bottom }
 thead th.name { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left; height: 9em }
 .scroll { overflow-x: auto } .ours { color: #05c } .noisy { opacity: .55 }
@@ -47,12 +47,12 @@ def html(run, records, means, opening):
 def means_table(run, means, ours):
     columns = list(next(iter(means.values()), {}))
     head = "".join(f"<th>{text.escape(column)}</th>" for column in columns)
-    lines = [f"<table><thead><tr><th>allocator</th><th>version</th>{head}</tr></thead>"]
+    lines = [f"<table><thead><tr><th>allocator</th><th class='left'>version</th>{head}</tr></thead>"]
     for name in sorted(means, key=lambda n: means[n]["time"] or math.inf):
         cells = "".join(f"<td>{value:.2f}</td>" if (value := means[name][c]) else "<td>–</td>"
                         for c in columns)
         version = text.escape(run.config["allocators"][name].get("version", ""))
-        lines.append(f"<tr><td{mark(name, ours)}>{name}</td><td>{version}</td>{cells}</tr>")
+        lines.append(f"<tr><td{mark(name, ours)}>{name}</td><td class='left'>{version}</td>{cells}</tr>")
     return "\n".join(lines) + "</table>"
 
 
@@ -137,18 +137,25 @@ def scatter(means, ours):
                  f"<text transform='translate(14,{height / 2}) rotate(-90)' text-anchor='middle'>"
                  "peak resident memory (glibc = 1)</text>")
     parts += [point(name, x.at(a), y.at(b), shift, ours)
-              for name, (a, b), shift in spread_labels(points, y)]
+              for name, (a, b), shift in spread_labels(points, x, y)]
     return "\n".join(parts) + "</svg>"
 
 
-def spread_labels(points, y):
-    """Labels from top to bottom, each at least a line below the last."""
-    lowest = -math.inf
+def spread_labels(points, x, y):
+    """Labels from top to bottom, each moved below those that it would lie upon."""
+    placed = []
     for name, place in sorted(points.items(), key=lambda item: y.at(item[1][1])):
-        wanted = y.at(place[1])
-        shown = max(wanted, lowest + 13) if abs(wanted - lowest) < 60 else wanted
-        lowest = shown
+        left, wanted = x.at(place[0]), y.at(place[1])
+        shown = wanted
+        for other_left, other_right, other_y in sorted(placed, key=lambda p: p[2]):
+            if left < other_right and other_left < left + label_width(name) and abs(shown - other_y) < 13:
+                shown = other_y + 13
+        placed.append((left, left + label_width(name), shown))
         yield name, place, shown - wanted
+
+
+def label_width(name):
+    return 16 + 7 * len(name)
 
 
 def point(name, px, py, shift, ours):

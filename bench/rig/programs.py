@@ -159,10 +159,10 @@ def measure(program, allocator, binaries):
     folder = program.folder(binaries)
     given = environment(program, binaries, allocator)
     errors, usage = os.path.join(folder, "errors"), os.path.join(folder, "usage")
+    command = [os.path.join(binaries, "launch"), usage, "sh", program.script(), "run"]
     with open(errors, "w") as error_file:
-        process = subprocess.Popen([os.path.join(binaries, "launch"), usage, "sh", program.script(), "run"],
-                                   cwd=folder, env=given, text=True, stdout=subprocess.PIPE,
-                                   stderr=error_file, start_new_session=True)
+        process = subprocess.Popen(command, cwd=folder, env=given, text=True, stderr=error_file,
+                                   stdout=subprocess.PIPE, start_new_session=True)
         sampler = MemorySampler(process.pid)
         sampler.start()
         killer = threading.Timer(program.timeout_s, os.killpg, (process.pid, signal.SIGKILL))

@@ -22,6 +22,8 @@ from . import disturbance, programs, workloads
 OUT = os.path.join(workloads.HERE, "out")
 # A cell whose quartiles lie further apart than this part of its median is noisy.
 NOISY = 0.10
+# No round begins after this time; see also the table of workloads.
+BUDGET_S = {"short": 240, "quick": 1200, "whole": 6000}
 # Repeats of a noisy workload, as a multiple of its rounds.
 MOST_ROUNDS = 3
 
@@ -75,7 +77,8 @@ class Run:
     def start(cls, options, found, chosen):
         config = {
             "schema": "mallow-bench/1",
-            "short": options.short,
+            "form": "short" if options.short else "quick" if options.quick else "whole",
+            "short": options.short or options.quick,
             "rounds": options.rounds,
             "machine": machine(),
             "allocators": {a.name: {"path": a.path, "sha256": a.fingerprint(), "ours": a.is_ours,
@@ -96,7 +99,7 @@ class Run:
             os.makedirs(run.folder, exist_ok=True)
             with open(os.path.join(run.folder, "run.json"), "w") as file:
                 json.dump(config, file, indent=1)
-        run.budget_s = options.budget or (240 if run.config["short"] else 6000)
+        run.budget_s = options.budget or BUDGET_S[run.config["form"]]
         return run
 
     @classmethod
@@ -173,7 +176,7 @@ class Run:
     def rounds(self, workload):
         if self.config["rounds"]:
             return self.config["rounds"]
-        return workload.rounds_short if self.config["short"] else workload.rounds_full
+        return workload.rounds_short if self.config["form"] == "short" else workload.rounds_full
 
     def repeat_noisy(self):
         """Whole workloads are repeated, for all allocators, to stay interleaved."""
@@ -236,6 +239,7 @@ class Run:
         else:
             sample = programs.measure(workload, allocator, self.binaries())
             cpu_s = sample.pop("cpu_s", 0.0)
+        sample["cpu_s"] = round(cpu_s, 3)
         others = watch.others(cpu_s)
         sample["disturbed"] = others is not None and others > disturbance.MOST_OTHERS
         return sample

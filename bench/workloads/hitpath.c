@@ -2,10 +2,11 @@
  *
  * hitpath: the program that bench/instructions counts instructions of; nothing is timed here.
  * Arguments: `pair` or `live` (1,000 blocks, first in first out), the size, the number of
- * malloc+free pairs. Calls are made from `drive` alone, so that a profile shows the cost of malloc
- * and of free on its call edges.
+ * malloc+free pairs; a fifth argument makes it stop itself before them, for rig/steps.c. Calls are
+ * made from `drive` alone, so that a profile shows the cost of malloc and of free on its call edges.
  */
 #include "bench.h"
+#include <signal.h>
 
 enum { LIVE = 1000 };
 
@@ -22,9 +23,20 @@ static __attribute__((noinline)) void drive(size_t live, size_t size, size_t cou
     }
 }
 
+extern char __executable_start[], etext[];
+
+static void stop_for_tracer(void) {
+    char line[160];
+    int length = snprintf(line, sizeof line, "addresses %lx %lx %lx %lx\n", (uintptr_t)malloc,
+                          (uintptr_t)free, (uintptr_t)__executable_start, (uintptr_t)etext);
+    if (write(STDOUT_FILENO, line, (size_t)length) != length) _exit(1);
+    raise(SIGSTOP);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 4 && argc != 5) return 2;
     bench_start(1, argv);
+    if (argc == 5) stop_for_tracer();
     drive(strcmp(argv[1], "live") == 0 ? LIVE : 1, strtoul(argv[2], NULL, 10),
           strtoul(argv[3], NULL, 10));
     return 0;
