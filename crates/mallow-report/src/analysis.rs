@@ -9,7 +9,7 @@ use crate::buckets::Buckets;
 use crate::heap::{Block, Old};
 use crate::held::{Amount, Peak};
 use crate::stacks::{BlockEnd, Stacks, Weights};
-use crate::tasks::{Activity, ProcessState, ThreadState};
+use crate::tasks::{Activity, ProcessState, SizeCounts, ThreadState};
 use crate::timeline::Timeline;
 
 /// Different sizes of all threads together that are counted exactly: at least this many.
@@ -32,6 +32,8 @@ pub struct Analysis {
 pub struct Findings {
     pub header: Header,
     pub(crate) all: Activity,
+    /// Sizes that reallocs asked for.
+    pub(crate) resized: SizeCounts,
     pub(crate) processes: Vec<ProcessState>,
     pub(crate) threads: Vec<ThreadState>,
     pub(crate) stacks: Stacks,
@@ -55,6 +57,7 @@ impl Analysis {
         let findings = Findings {
             header: header.clone(),
             all: Activity::new(SIZES_IN_ALL),
+            resized: SizeCounts::new(SIZES_IN_ALL),
             processes: Vec::new(),
             threads: Vec::new(),
             stacks: Stacks::new(Weights::new(header.stack_distance)),
@@ -156,9 +159,13 @@ impl Analysis {
         }
         let state = &mut findings.threads[thread];
         state.last_address = call.address;
-        state.activity.allocated(call.size);
+        let is_new = call.old == 0;
+        state.activity.allocated(call.size, is_new);
         state.held.take(Amount::one(call.size), &findings.peak);
-        findings.all.allocated(call.size);
+        findings.all.allocated(call.size, is_new);
+        if !is_new {
+            findings.resized.add(call.size);
+        }
         findings.stacks.take(call.stack, call.address, call.size, &findings.peak);
         findings.processes[process].take(call.size, time);
         findings.peak.take(call.size, time);

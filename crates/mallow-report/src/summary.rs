@@ -9,7 +9,7 @@ use crate::analysis::Findings;
 use crate::buckets::{Bucket, Buckets};
 use crate::held::Amount;
 use crate::profile::{Costs, Frame, Metric, Profile};
-use crate::tasks::{Activity, ProcessState, ThreadState};
+use crate::tasks::{Activity, ProcessState, SizeCounts, ThreadState};
 use crate::timeline::Step;
 
 /// Changes when a field changes its meaning or goes away.
@@ -24,7 +24,10 @@ pub struct Summary {
     pub totals: Totals,
     pub functions: Vec<Function>,
     pub processes: Vec<Process>,
+    /// Of new blocks.
     pub sizes: Sizes,
+    /// That reallocs asked for.
+    pub resized: Sizes,
     pub lifetimes: Lifetimes,
     pub timeline: Timeline,
     pub stacks: Vec<Stack>,
@@ -36,6 +39,9 @@ pub struct Summary {
 #[derive(Clone, Debug, Serialize)]
 pub struct Recording {
     pub command: Vec<String>,
+    /// The program that allocated most.
+    pub program: String,
+    /// Its name, or for the command's own allocator the file that it is in.
     pub allocator: String,
     pub libc: String,
     pub cpu: String,
@@ -131,7 +137,7 @@ pub struct Sizes {
 pub struct SizeCount {
     pub size: u64,
     pub calls: u64,
-    /// Of all allocations of this list, from 0 to 1.
+    /// Of all calls that are counted here, from 0 to 1.
     pub share: f64,
 }
 
@@ -190,7 +196,8 @@ impl Findings {
             totals: self.totals(),
             functions: functions(&self.all),
             processes: self.process_summaries(limits),
-            sizes: sizes(&self.all, limits.sizes),
+            sizes: sizes(&self.all.sizes, limits.sizes),
+            resized: sizes(&self.resized, limits.sizes),
             lifetimes: lifetimes(&self.lifetimes),
             timeline: Timeline { step_ns, steps },
             stacks: top_stacks(profile, limits.stacks),
@@ -207,7 +214,16 @@ impl Findings {
         let header = &self.header;
         Recording {
             command: header.command.clone(),
-            allocator: header.allocator.clone(),
+            program: self
+                .main_process()
+                .map(|process| process.definition.executable.clone())
+                .unwrap_or_default(),
+            allocator: match self.main_process() {
+                Some(process) if header.allocator.is_empty() => {
+                    process.definition.allocator.clone()
+                }
+                _ => header.allocator.clone(),
+            },
             libc: header.libc.clone(),
             cpu: header.cpu.clone(),
             started_unix_ns: header.started_unix_ns,
@@ -216,6 +232,16 @@ impl Findings {
             stacks: header.stacks,
             stack_distance: header.stack_distance,
         }
+    }
+
+    /// The process that allocated most: what a command comes to behind its wrappers.
+    fn main_process(&self) -> Option<&ProcessState> {
+        let mut blocks = vec![0; self.processes.len()];
+        for thread in &self.threads {
+            blocks[thread.process as usize] += thread.activity.allocated.blocks;
+        }
+        let main = (0..blocks.len()).max_by_key(|process| blocks[*process])?;
+        self.processes.get(main)
     }
 
     fn totals(&self) -> Totals {
@@ -267,7 +293,7 @@ impl Findings {
             temporary: thread.temporary,
             foreign_frees: thread.foreign_frees,
             dropped: thread.dropped,
-            sizes: sizes(&thread.activity, number),
+            sizes: sizes(&thread.activity.sizes, number),
         }
     }
 
@@ -332,15 +358,15 @@ fn functions(activity: &Activity) -> Vec<Function> {
     .collect()
 }
 
-fn sizes(activity: &Activity, number: usize) -> Sizes {
-    let all = activity.allocated.blocks.max(1) as f64;
-    let frequent = activity.frequent.top(number).into_iter();
+fn sizes(counts: &SizeCounts, number: usize) -> Sizes {
+    let all = counts.buckets.total().blocks.max(1) as f64;
+    let frequent = counts.frequent.top(number).into_iter();
     Sizes {
         frequent: frequent
             .map(|(size, calls)| SizeCount { size, calls, share: calls as f64 / all })
             .collect(),
-        missing_at_most: activity.frequent.missing_at_most,
-        buckets: activity.sizes.filled(),
+        missing_at_most: counts.frequent.missing_at_most,
+        buckets: counts.buckets.filled(),
     }
 }
 

@@ -27,9 +27,28 @@ pub struct OpCount {
 #[derive(Debug)]
 pub struct Activity {
     pub ops: OpCounts,
+    /// Reallocs included.
     pub allocated: Amount,
-    pub sizes: Buckets,
+    /// Of new blocks.
+    pub sizes: SizeCounts,
+}
+
+/// How often which sizes were asked for.
+#[derive(Debug)]
+pub struct SizeCounts {
+    pub buckets: Buckets,
     pub frequent: Frequent,
+}
+
+impl SizeCounts {
+    pub fn new(different: usize) -> SizeCounts {
+        SizeCounts { buckets: Buckets::default(), frequent: Frequent::new(different) }
+    }
+
+    pub fn add(&mut self, size: u64) {
+        self.buckets.add(size, size);
+        self.frequent.add(size);
+    }
 }
 
 impl Activity {
@@ -37,8 +56,7 @@ impl Activity {
         Activity {
             ops: [OpCount::default(); Op::ALL.len()],
             allocated: Amount::default(),
-            sizes: Buckets::default(),
-            frequent: Frequent::new(sizes),
+            sizes: SizeCounts::new(sizes),
         }
     }
 
@@ -52,10 +70,11 @@ impl Activity {
         }
     }
 
-    pub fn allocated(&mut self, size: u64) {
+    pub fn allocated(&mut self, size: u64, is_new: bool) {
         self.allocated.add(size);
-        self.sizes.add(size, size);
-        self.frequent.add(size);
+        if is_new {
+            self.sizes.add(size);
+        }
     }
 }
 
@@ -102,7 +121,7 @@ impl ThreadState {
     /// There may be very many threads, so those that have ended keep only what is shown.
     pub fn end(&mut self, time_ns: u64) {
         self.ended_ns = Some(time_ns);
-        self.activity.frequent.finish(SIZES_OF_ENDED_THREAD);
+        self.activity.sizes.frequent.finish(SIZES_OF_ENDED_THREAD);
     }
 }
 

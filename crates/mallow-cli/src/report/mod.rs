@@ -180,10 +180,9 @@ fn difference(this: &Analysed, other: &Analysed, path: &Path, limits: Limits) ->
 
 fn write_pprof(path: &Path, analysed: &Analysed) -> Result<()> {
     let recording = &analysed.summary.recording;
-    let program = analysed.summary.processes.first();
     let bytes = mallow_report::pprof::encode(
         &analysed.profile,
-        program.map_or("", |process| &process.executable),
+        &recording.program,
         recording.started_unix_ns,
         recording.duration_ns,
     );

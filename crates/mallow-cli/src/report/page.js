@@ -129,7 +129,7 @@ function drawSummary() {
   const { recording, totals } = data;
   const started = recording.started_unix_ns
     ? new Date(recording.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC, " : "";
-  const where = [recording.allocator, recording.libc, recording.cpu].filter(Boolean).join(" · ");
+  const where = [recording.allocator.split("/").pop(), recording.libc, recording.cpu].filter(Boolean).join(" · ");
   main.append(element("h1", {}, recording.command.join(" ")),
     element("p", { class: "quiet" }, `${started}recorded for ${time(recording.duration_ns)}${where ? " · " + where : ""}`),
     element("dl", { class: "figures" },
@@ -244,12 +244,14 @@ function drawTasks() {
     const top = thread.sizes.frequent[0];
     if (!top) return "";
     return element("button", { class: "plain", type: "button", onclick: () => chooseSizes(thread.id) },
-      `${count(top.size)} (${percent(top.calls, thread.allocated.blocks)})`);
+      `${count(top.size)} (${(100 * top.share).toFixed(1)} %)`);
   };
   const visit = (process, depth) => {
     const command = process.command.length ? process.command.join(" ") : process.executable;
-    const ending = process.ending && process.ending !== "exit 0" ? ` (${process.ending})` : "";
-    const name = element("span", { title: command }, element("b", {}, String(process.pid)), ` ${command}${ending}`);
+    const quiet = [null, "exit 0", "exec", "unknown"].includes(process.ending);
+    const start = process.start === "first" ? "" : `${process.start} `;
+    const name = element("span", { title: command }, start, element("b", {}, String(process.pid)),
+      ` ${command}${quiet ? "" : ` (${process.ending})`}`);
     rows.push(taskCells(indented(depth, name), process.threads,
       process.threads.length === 1 ? sizesButton(process.threads[0]) : ""));
     if (process.threads.length > 1) {
@@ -259,7 +261,8 @@ function drawTasks() {
       const rest = process.threads.slice(MOST_THREADS);
       if (rest.length) rows.push(taskCells(indented(depth + 1, `${count(rest.length)} more threads`), rest, ""));
     }
-    data.processes.filter((child) => child.parent === process.id).forEach((child) => visit(child, depth + 1));
+    data.processes.filter((child) => child.parent === process.id)
+      .forEach((child) => visit(child, child.start === "exec" ? depth : depth + 1));
   };
   const known = new Set(data.processes.map((process) => process.id));
   data.processes.filter((process) => !known.has(process.parent)).forEach((process) => visit(process, 0));
@@ -279,7 +282,8 @@ function chooseSizes(id) {
 
 function showSizes(id) {
   const threads = data.processes.flatMap((process) => process.threads);
-  const sizes = id === "all" ? data.sizes : threads.find((thread) => String(thread.id) === id).sizes;
+  const all_threads = { all: data.sizes, resized: data.resized };
+  const sizes = all_threads[id] ?? threads.find((thread) => String(thread.id) === id).sizes;
   const { all } = doublings(sizes.buckets);
   const exact = sizes.missing_at_most
     ? `There were too many sizes to count each; no count is too low by more than ${count(sizes.missing_at_most)}.` : "";
@@ -293,8 +297,8 @@ function showSizes(id) {
 function drawSizes() {
   const threads = data.processes.flatMap((process) => process.threads.map((thread) => [process, thread]))
     .filter(([, thread]) => thread.allocated.blocks > 0);
-  const names = ["all", ...threads.map(([, thread]) => String(thread.id))];
-  const titles = ["all threads", ...threads.map(([process, thread]) => `${process.pid}/${thread.tid} ${thread.name}`)];
+  const names = ["all", "resized", ...threads.map(([, thread]) => String(thread.id))];
+  const titles = ["new blocks of all threads", "reallocs of all threads", ...threads.map(([process, thread]) => `${process.pid}/${thread.tid} ${thread.name}`)];
   const label = choice("Of", names, titles, showSizes);
   sizesChoice = label.querySelector("select");
   section("sizes", "Sizes", element("div", { class: "controls" }, label), sizesBody);

@@ -23,6 +23,8 @@ pub struct Style {
 const SIZES_IN_LINE: usize = 3;
 /// Threads of a process that are shown one by one; more are summed up.
 const MOST_THREADS: usize = 64;
+/// Endings that are nothing to speak of.
+const QUIET_ENDINGS: [&str; 3] = ["exit 0", "exec", "unknown"];
 const BAR_WIDTH: usize = 40;
 const TIMELINE_ROWS: usize = 16;
 
@@ -31,7 +33,8 @@ pub fn report(report: &Report, profile: &Profile, style: Style) -> String {
     let mut text = heading(summary);
     text += &section("Calls by function", &functions(summary, style), style);
     text += &section("Processes and threads", &tasks(summary, style), style);
-    text += &section("Sizes asked for", &sizes(summary, style), style);
+    text += &section("Sizes of new blocks", &sizes(summary, style), style);
+    text += &section("Sizes asked of realloc", &frequent_sizes(&summary.resized, style), style);
     text += &section("Lifetimes of freed blocks", &lifetimes(summary, style), style);
     text += &section("Over time", &timeline(summary, style), style);
     text += &stacks(profile, style);
@@ -56,9 +59,13 @@ fn heading(summary: &Summary) -> String {
     let mut text = format!("{}\n", recording.command.join(" "));
     let _ = writeln!(
         text,
-        "recorded for {} on {}{}",
+        "recorded for {}{}{}",
         nanoseconds(recording.duration_ns),
-        if recording.allocator.is_empty() { "an unknown allocator" } else { &recording.allocator },
+        if recording.allocator.is_empty() {
+            String::new()
+        } else {
+            format!(" on {}", file_name(&recording.allocator))
+        },
         if recording.libc.is_empty() { String::new() } else { format!(", {}", recording.libc) },
     );
     let _ = writeln!(
@@ -128,14 +135,17 @@ fn tasks(summary: &Summary, style: Style) -> String {
 
 fn process_rows(summary: &Summary, index: usize, depth: usize, table: &mut Table) {
     let process = &summary.processes[index];
-    let indent = if depth > 0 { "  ".repeat(depth - 1) + "+ " } else { String::new() };
+    let indent = "  ".repeat(depth);
     let command = if process.command.is_empty() {
         process.executable.clone()
     } else {
         process.command.join(" ")
     };
-    let start = if depth > 0 { format!("{} ", process.start) } else { String::new() };
-    let ending = process.ending.as_deref().filter(|ending| *ending != "exit 0");
+    let start = match process.start {
+        "first" => String::new(),
+        start => format!("{start} "),
+    };
+    let ending = process.ending.as_deref().filter(|ending| !QUIET_ENDINGS.contains(ending));
     let ending = ending.map(|ending| format!(" ({ending})")).unwrap_or_default();
     let name = format!("{indent}{start}{} {}{ending}", process.pid, shortened(&command));
     let all = thread_sum(&process.threads);
@@ -155,8 +165,10 @@ fn process_rows(summary: &Summary, index: usize, depth: usize, table: &mut Table
     }
     // A process comes before those that it starts, so this ends.
     let children = summary.processes.iter().enumerate().skip(index + 1);
-    for (child, _) in children.filter(|(_, child)| child.parent == Some(process.id)) {
-        process_rows(summary, child, depth + 1, table);
+    for (child, state) in children.filter(|(_, child)| child.parent == Some(process.id)) {
+        // After an exec it is the same process.
+        let deeper = if state.start == "exec" { 0 } else { 1 };
+        process_rows(summary, child, depth + deeper, table);
     }
 }
 
@@ -225,26 +237,34 @@ fn size_line(sizes: &Sizes) -> String {
 }
 
 fn sizes(summary: &Summary, style: Style) -> String {
+    let mut text = frequent_sizes(&summary.sizes, style);
+    if text.is_empty() {
+        return text;
+    }
+    text += "\n";
+    text += &histogram(&doublings(&summary.sizes.buckets), &|n| output::bytes(n as f64), style);
+    text
+}
+
+fn frequent_sizes(sizes: &Sizes, style: Style) -> String {
     let mut table =
         Table::new(&[("size", true), ("calls", true), ("share", true), ("bytes", true)]);
-    for size in summary.sizes.frequent.iter().take(style.top) {
+    for size in sizes.frequent.iter().take(style.top) {
         table.rows.push(vec![
             size.size.to_string(),
             count(size.calls),
             format!("{:.2} %", size.share * 100.0),
-            output::bytes((size.size * size.calls) as f64),
+            output::bytes(size.size as f64 * size.calls as f64),
         ]);
     }
     if table.rows.is_empty() {
         return String::new();
     }
     let mut text = table.render(style.format, style.unicode);
-    if summary.sizes.missing_at_most > 0 {
-        let most = count(summary.sizes.missing_at_most);
+    if sizes.missing_at_most > 0 {
+        let most = count(sizes.missing_at_most);
         let _ = writeln!(text, "Too many sizes to count all; no count is low by more than {most}.");
     }
-    text += "\n";
-    text += &histogram(&doublings(&summary.sizes.buckets), &|n| output::bytes(n as f64), style);
     text
 }
 
@@ -431,8 +451,8 @@ pub fn place(frame: &Frame) -> String {
         (Some(file), None, _) => {
             let _ = write!(text, " at {file}");
         }
-        (None, _, Some(module)) => {
-            let _ = write!(text, " in {}", module.rsplit('/').next().unwrap_or(module));
+        (None, _, Some(module)) if !text.starts_with(file_name(module)) => {
+            let _ = write!(text, " in {}", file_name(module));
         }
         _ => {}
     }
@@ -517,6 +537,10 @@ fn count(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn shortened(command: &str) -> String {
