@@ -5,6 +5,8 @@ memory, and a heat map of the ratios to the best allocator of each row."""
 import html as text
 import math
 
+from .units import is_memory
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1500px; padding: 0 1em;
        color: #222; background: #fff }
@@ -21,14 +23,13 @@ svg text { font: 12px system-ui, sans-serif } p { max-width: 60em }
 # Ratio to the best of the row up to which a cell has this background.
 COLOURS = [(1.05, "#b7e1b0"), (1.25, "#e3f2c9"), (1.6, "#fdf3c0"), (2.5, "#fcd7a6"), (5, "#f6b09a"),
            (math.inf, "#e88a8a")]
-MEMORY_UNITS = ("KiB", "MiB")
 
 
 def html(run, records, means, opening):
     names = [n for n in run.config["allocators"] if any(r["allocator"] == n for r in records)]
     ours = {n for n in names if run.config["allocators"][n]["ours"]}
-    time = [r for r in records if r["unit"] not in MEMORY_UNITS]
-    memory = [r for r in records if r["unit"] in MEMORY_UNITS]
+    time = [r for r in records if not is_memory(r["unit"])]
+    memory = [r for r in records if is_memory(r["unit"])]
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>Mallow: benchmarks</title>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",

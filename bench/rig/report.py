@@ -7,8 +7,9 @@ import math
 import os
 import statistics
 
-from . import allocators, page
-from .runner import NOISY, OUT, is_memory, quartiles, spread
+from . import allocators, page, targets
+from .runner import NOISY, OUT, quartiles, spread
+from .units import is_memory, number
 
 HERE = os.path.dirname(OUT)
 
@@ -84,14 +85,6 @@ def means(records):
 def ratio(value, base):
     """None where the base is no quantity to divide by (a growth of nothing)."""
     return round(value / base, 4) if base is not None and base > 0 and value > 0 else None
-
-
-def number(value):
-    """Three digits that matter."""
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:.{min(digits, 2)}f}"
 
 
 def geometric_mean(values):
@@ -193,6 +186,7 @@ def opening(run, records):
 def whole_text(run, records):
     text = (opening(run, records) +
             "\n### Geometric means, glibc = 1\n\n" + means_table(run, records) +
+            "\n### Targets\n\n" + targets.table(run, records, means(records)) +
             "\n### What Mallow loses\n\n" + losses(run, records) +
             "\n### Time\n\n" + markdown(run, records, lambda row, unit: not is_memory(unit)) +
             "\n### Memory\n\n" + markdown(run, records, lambda row, unit: is_memory(unit)))

@@ -18,12 +18,13 @@ import tempfile
 import time
 
 from . import disturbance, programs, workloads
+from .units import is_memory
 
 OUT = os.path.join(workloads.HERE, "out")
 # A cell whose quartiles lie further apart than this part of its median is noisy.
 NOISY = 0.10
 # No round begins after this time; see also the table of workloads.
-BUDGET_S = {"short": 240, "quick": 1200, "whole": 6000}
+BUDGET_S = {"short": 240, "quick": 1200, "whole": 5400}
 # Repeats of a noisy workload, as a multiple of its rounds.
 MOST_ROUNDS = 3
 
@@ -44,10 +45,6 @@ def spread(values):
     middle = statistics.median(values)
     low, high = quartiles(values)
     return (high - low) / middle if middle > 0 else 0.0
-
-
-def is_memory(unit):
-    return unit in ("KiB", "MiB")
 
 
 def machine():

@@ -46,13 +46,13 @@ int main(int argc, char **argv) {
     double before = rss_anon_mib(), time = 0, sum = 0, peak = 0, last = 0;
     size_t calls = 0;
     for (size_t g = 0; g < GENERATIONS; g++) {
-        double start = now_ns();
+        double start = thread_cpu_ns();
         allocate(&seed, sizes[g % LENGTH(sizes)].low, sizes[g % LENGTH(sizes)].high);
         double full = rss_anon_mib() - before;
         calls += used + NEW;
         thin_out(&seed);
         calls -= used;
-        time += now_ns() - start;
+        time += thread_cpu_ns() - start;
         last = rss_anon_mib() - before;
         if (full > peak) peak = full;
         sum += full + last;

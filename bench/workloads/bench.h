@@ -108,19 +108,36 @@ static inline double median(double *values, size_t count) {
     return values[count / 2];
 }
 
-/* Nanoseconds per operation of `block`, which performs `ops` of them: the median of BLOCK_COUNT
- * blocks after one that warms up. The median drops the blocks that the kernel interrupted. An
- * allocator that is many times slower than the others is content with fewer blocks. */
-static inline double measure(void (*block)(void *), void *context, size_t ops) {
+/* CPU time of this thread: on a busy machine, what other programs did in between does not count. */
+static inline double thread_cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static inline double measure_by(double (*clock)(void), void (*block)(void *), void *context,
+                                size_t ops) {
     double times[BLOCK_COUNT], limit = now_ns() + (bench_short ? 0.5e9 : 1e9);
     size_t count = 0;
     block(context);
     while (count < BLOCK_COUNT && (count < BLOCK_COUNT_MIN || now_ns() < limit)) {
-        double start = now_ns();
+        double start = clock();
         block(context);
-        times[count++] = (now_ns() - start) / (double)ops;
+        times[count++] = (clock() - start) / (double)ops;
     }
     return median(times, count);
+}
+
+/* Nanoseconds per operation of `block`, which performs `ops` of them on this thread alone: the
+ * median of BLOCK_COUNT blocks after one that warms up. The median drops the blocks that the kernel
+ * disturbed. An allocator that is many times slower than the others is content with fewer blocks. */
+static inline double measure(void (*block)(void *), void *context, size_t ops) {
+    return measure_by(thread_cpu_ns, block, context, ops);
+}
+
+/* The same for a block that starts threads and waits for them: on the wall clock. */
+static inline double measure_wall(void (*block)(void *), void *context, size_t ops) {
+    return measure_by(now_ns, block, context, ops);
 }
 
 static inline const char *library_of(void *function) {

@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     size_t count = bench_short ? 300 : 2000;
     run(&count);
     double before = rss_anon_mib(), cpu_before = cpu_ns();
-    report("churn/thread", measure(run, &count, count) / 1e3, "us");
+    report("churn/thread", measure_wall(run, &count, count) / 1e3, "us");
     report("churn/cpu", (cpu_ns() - cpu_before) / 1e3 / (double)(count * (BLOCK_COUNT + 1)), "us");
     report("churn/grown", rss_anon_mib() - before, "MiB");
     bench_end("churn");

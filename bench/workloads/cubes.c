@@ -108,7 +108,7 @@ static void run(void *context) {
 
 int main(int argc, char **argv) {
     bench_start(argc, argv);
-    size_t count = bench_short ? 400 : 1000;
+    size_t count = bench_short ? 2000 : 4000;
     run(&count);
     report("cubes/term", measure(run, &count, terms_made), "ns");
     bench_end("cubes");

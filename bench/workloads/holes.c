@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (blocks == MAP_FAILED) return 1;
     uint64_t seed = 12345;
-    double before = rss_anon_mib(), start = now_ns();
+    double before = rss_anon_mib(), start = thread_cpu_ns();
     for (size_t i = 0; i < OLD; i++) blocks[i] = written(random_between(&seed, 16, 255));
     size_t calls = OLD + NEW;
     for (size_t i = 0; i < OLD; i++) {
@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
         calls++;
     }
     for (size_t i = 0; i < NEW; i++) blocks[OLD + i] = written(random_between(&seed, 300, 1000));
-    report("holes/time", (now_ns() - start) / (double)calls, "ns");
+    report("holes/time", (thread_cpu_ns() - start) / (double)calls, "ns");
     report("holes/rss", rss_anon_mib() - before, "MiB");
     return 0;
 }

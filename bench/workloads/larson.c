@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
         lanes[i].replacements = replacements;
         for (size_t j = 0; j < LIVE; j++) lanes[i].blocks[j] = must(malloc(sizes[j]));
     }
-    double time = measure(run, NULL, LANES * GENERATIONS * replacements);
+    double time = measure_wall(run, NULL, LANES * GENERATIONS * replacements);
     report("larson/2-lanes", time, "ns");
     bench_end("larson");
     return 0;

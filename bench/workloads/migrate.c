@@ -68,7 +68,7 @@ static void run(void *unused) {
 int main(int argc, char **argv) {
     bench_start(argc, argv);
     steps = bench_short ? 8000 : 25000;
-    report("migrate/allocation", measure(run, NULL, steps * THREADS * GENERATIONS), "ns");
+    report("migrate/allocation", measure_wall(run, NULL, steps * THREADS * GENERATIONS), "ns");
     bench_end("migrate");
     return 0;
 }

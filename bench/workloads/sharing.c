@@ -42,9 +42,9 @@ int main(int argc, char **argv) {
     pthread_barrier_init(&start, NULL, THREADS);
     size_t writes = rounds * WRITES * SIZE;
     bool passive = false;
-    report("sharing/active", measure(run, &passive, writes), "ns");
+    report("sharing/active", measure_wall(run, &passive, writes), "ns");
     passive = true;
-    report("sharing/passive", measure(run, &passive, writes), "ns");
+    report("sharing/passive", measure_wall(run, &passive, writes), "ns");
     bench_end("sharing");
     return 0;
 }
