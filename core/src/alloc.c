@@ -83,7 +83,7 @@ static void *alloc_slot(struct heap *heap, unsigned class)
     if (slot != NULL) {
         heap->free[class] = slot->next;
     } else {
-        slot = heap_refill(heap, class);
+        slot = heap_refill(heap, class, false);
     }
     if (slot != NULL) {
         harden_slot_taken(heap->bins[class].current, slot);
@@ -161,12 +161,31 @@ static unsigned class_of_aligned(size_t alignment, size_t size)
     return class;
 }
 
+/* A slot of one of the class's own slabs, when the list had a block of a common one. */
+static NOINLINE void *alloc_aligned_slot(unsigned class)
+{
+    struct heap *heap = thread_enter();
+    heap_return_list(heap, class);
+    struct slot *slot = heap_refill(heap, class, true);
+    if (slot != NULL) {
+        harden_slot_taken(heap->bins[class].current, slot);
+    }
+    thread_leave(heap);
+    slot = alloc_filled(slot, class_size(class), false);
+    return slot != NULL ? slot : alloc_failed();
+}
+
 static void *alloc_aligned(size_t alignment, size_t size)
 {
     process_init(); /* for the page size */
     unsigned class = alignment <= SLOT_MAX ? class_of_aligned(alignment, size) : CLASSES;
     if (class < CLASSES) {
-        return mw_malloc(class_size(class));
+        void *block = mw_malloc(class_size(class));
+        if (likely(((uintptr_t)block & (alignment - 1)) == 0)) {
+            return block;
+        }
+        mw_free(block);
+        return alloc_aligned_slot(class);
     }
     struct heap *heap = thread_enter();
     bool is_zero;

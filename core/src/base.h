@@ -81,4 +81,14 @@ ALWAYS_INLINE unsigned floor_log2(size_t value)
 
 static_assert(sizeof(size_t) == 8 && sizeof(long) == 8, "Mallow is for 64-bit systems");
 
+/* Kept by the linker although nothing in the program refers to it. */
+#if defined(__has_attribute)
+#if __has_attribute(retain)
+#define KEEP_SYMBOL __attribute__((used, retain))
+#endif
+#endif
+#ifndef KEEP_SYMBOL
+#define KEEP_SYMBOL __attribute__((used))
+#endif
+
 #endif

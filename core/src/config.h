@@ -40,6 +40,9 @@
 /* Slots are filled on allocation and on free, and the fill of a free slot is checked on reuse. */
 #define MW_FILL (MW_MODE == MW_DEBUG)
 
+/* A limit that is low in debug builds, so that tests come to what is beyond it. */
+#define MW_LIMIT(limit, in_debug) (MW_MODE == MW_DEBUG ? (in_debug) : (limit))
+
 /* Slots per slab at most: with a bitmap it lies in the descriptor and must stay small. */
 #define SLAB_SLOTS_MAX (MW_SLOT_BITMAP ? 1024u : 65535u)
 

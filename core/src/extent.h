@@ -38,11 +38,17 @@ enum slab_place {
     SLAB_CURRENT, /* owner: its heap allocates from it */
     SLAB_READY,   /* owner: in its heap's list of slabs with free slots */
     SLAB_WAITING, /* owner: full not long ago; joins the ready ones after some more frees */
-    SLAB_SHARED,  /* no owner: in its arena's list; lock: arena */
+    SLAB_SHARED,  /* no owner: in its arena's list; lock: pool */
+    SLAB_COMMON,  /* OWNER_COMMON: several heaps take blocks from it, see common.h; lock: pool */
 };
 
 /* The owner of what is no slab: never equal to a heap, and never taken over. */
 #define OWNER_NOT_A_SLAB ((struct heap *)-1)
+
+/* The owner of a common slab. */
+#define OWNER_COMMON ((struct heap *)-2)
+
+struct common;
 
 /* A free slot holds the link to the next one, and nothing else of ours. */
 struct slot {
@@ -86,6 +92,7 @@ struct extent {
     _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner */
     uint32_t stamp;                /* lock: arena: when it became free, in decay steps */
+    struct common *common;         /* lock: pool: the table of a common slab */
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */
 #endif

@@ -75,6 +75,9 @@ static COLD struct extent *extent_around(const void *address)
 _Noreturn static COLD void bad_block(const char *call, const void *block, struct extent *extent)
 {
     enum extent_state state = extent_state(extent);
+    if (state == EXTENT_ACTIVE && extent_is_slab(extent) && slab_is_common(extent)) {
+        common_bad_block(call, extent, block);
+    }
     if (state == EXTENT_ACTIVE && extent_is_slab(extent)) {
         harden_bad_block(call, extent, block);
     }
@@ -93,8 +96,11 @@ _Noreturn static COLD void bad_block(const char *call, const void *block, struct
 static bool block_is_ours(const char *call, const void *block, struct extent *extent)
 {
     if (likely(extent_state(extent) == EXTENT_ACTIVE)) {
-        bool begins = extent_is_slab(extent) ? slab_has_slot_at(extent, block)
-                                             : (uintptr_t)block == extent->start;
+        bool begins = (uintptr_t)block == extent->start;
+        if (extent_is_slab(extent)) {
+            begins = slab_is_common(extent) ? common_block_size(extent, block) != 0
+                                            : slab_has_slot_at(extent, block);
+        }
         if (likely(begins)) {
             return true;
         }
@@ -108,12 +114,20 @@ static bool block_is_ours(const char *call, const void *block, struct extent *ex
 
 /* --- Slow path --------------------------------------------------------------------------------- */
 
+ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
+{
+    if (!extent_is_slab(extent)) {
+        return extent_size(extent);
+    }
+    return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
+}
+
 static void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     struct slab *slab = &extent->slab;
     harden_slot_freed(extent, slot);
     if (unlikely(thread_stays_slow()) && option(OPTION_junk)) {
-        memset(slot, FILL_FREE, slab->slot_size);
+        memset(slot, FILL_FREE, usable_size(extent, slot));
     }
     struct heap *owner = atomic_get(&slab->owner);
     if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
@@ -187,15 +201,10 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 
 /* --- Sizes -------------------------------------------------------------------------------------- */
 
-ALWAYS_INLINE size_t usable_size(struct extent *extent)
-{
-    return extent_is_slab(extent) ? extent->slab.slot_size : extent_size(extent);
-}
-
 size_t mw_malloc_usable_size(const void *block)
 {
     struct extent *extent = pagemap_find(block);
-    return extent_state(extent) == EXTENT_ACTIVE ? usable_size(extent) : 0;
+    return extent_state(extent) == EXTENT_ACTIVE ? usable_size(extent, block) : 0;
 }
 
 size_t mw_malloc_good_size(size_t size)
@@ -210,15 +219,14 @@ size_t mw_malloc_good_size(size_t size)
 /* --- Realloc ------------------------------------------------------------------------------------ */
 
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
-static bool slot_still_fits(struct extent *extent, size_t size)
+static bool slot_still_fits(size_t usable, size_t size)
 {
-    return size <= extent->slab.slot_size &&
-           (size > extent->slab.slot_size / 2 || extent->slab.slot_size <= 16);
+    return size <= usable && (size > usable / 2 || usable <= 16);
 }
 
 static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
 {
-    size_t old_size = usable_size(extent);
+    size_t old_size = usable_size(extent, block);
     void *moved = mw_malloc(size);
     if (moved == NULL) {
         return size <= old_size ? block : NULL; /* making it smaller never fails */
@@ -248,7 +256,7 @@ void *mw_realloc(void *block, size_t size)
     }
     if (extent_is_slab(extent)) {
         harden_slot_resized(extent, block);
-        if (slot_still_fits(extent, size)) {
+        if (slot_still_fits(usable_size(extent, block), size)) {
             return block;
         }
     } else if (size > SLOT_MAX && large_try_resize(extent, size)) {

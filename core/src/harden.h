@@ -13,7 +13,7 @@
 #ifndef MALLOW_HARDEN_H
 #define MALLOW_HARDEN_H
 
-#include "slab.h"
+#include "common.h"
 
 #include <string.h>
 
@@ -59,10 +59,17 @@ ALWAYS_INLINE void harden_slots_carved(struct extent *extent, char *first, size_
     }
 }
 
-/* The slot goes to the program. Its link is already read. */
+ALWAYS_INLINE size_t harden_block_size(struct extent *extent, const void *block)
+{
+    return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
+}
+
+/* The slot goes to the program. Its link is already read. `extent` is its slab, or NULL if that has
+ * to be looked up. */
 ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot)
 {
     if (MW_SLOT_BITMAP) {
+        extent = extent != NULL ? extent : pagemap_find(slot);
         uint32_t index = slab_index(extent, slot);
         uint64_t bit = (uint64_t)1 << (index % 64);
         uint64_t old =
@@ -74,13 +81,14 @@ ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot)
     }
     if (MW_FILL) {
         const unsigned char *bytes = (const unsigned char *)slot;
-        for (size_t i = sizeof(struct slot); i < extent->slab.slot_size; i++) {
+        size_t size = harden_block_size(extent, slot);
+        for (size_t i = sizeof(struct slot); i < size; i++) {
             if (unlikely(bytes[i] != FILL_FREE)) {
-                log_fatal("write after free: byte %zu of %p (%u bytes) is 0x%x", i, (void *)slot,
-                          extent->slab.slot_size, bytes[i]);
+                log_fatal("write after free: byte %zu of %p (%zu bytes) is 0x%x", i, (void *)slot,
+                          size, bytes[i]);
             }
         }
-        memset(slot, FILL_NEW, extent->slab.slot_size);
+        memset(slot, FILL_NEW, size);
     }
 }
 
@@ -97,7 +105,7 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
         }
     }
     if (MW_FILL) {
-        memset(block, FILL_FREE, extent->slab.slot_size);
+        memset(block, FILL_FREE, harden_block_size(extent, block));
     }
 }
 

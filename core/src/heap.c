@@ -102,6 +102,11 @@ static void heap_return_list(struct heap *heap, unsigned class)
     if (list == NULL) {
         return;
     }
+    if (heap->bins[class].current == NULL) {
+        heap->free[class] = NULL;
+        heap_return_common(heap, list);
+        return;
+    }
     struct slab *slab = &heap->bins[class].current->slab;
     uint32_t count = 1;
     struct slot *tail = list;
@@ -284,12 +289,12 @@ static struct extent *heap_make_slab(struct heap *heap, unsigned class)
     }
     if (extent != NULL) {
         slab_create(extent, class, heap);
-        bin->made += bin->made < 16;
+        bin->made = (uint16_t)(bin->made + (bin->made < 16));
     }
     return extent;
 }
 
-/* A slab to allocate from next, in no list. */
+/* A slab with free slots to allocate from next, in no list; NULL if there is none. */
 static struct extent *heap_next_slab(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
@@ -302,8 +307,122 @@ static struct extent *heap_next_slab(struct heap *heap, unsigned class)
         heap_flush_outboxes(heap);
         extent = heap_take_shared(heap, class);
     }
-    return extent != NULL ? extent : heap_make_slab(heap, class);
+    return extent;
 }
+
+/* --- Blocks of common slabs ------------------------------------------------------------------- */
+
+/* More threads than this begin with common slabs. */
+#define MANY_HEAPS MW_LIMIT(16u, 2u)
+
+/* What such a thread takes of a class before it gets a slab of its own, and how much at a time. */
+#define FIRST_BYTES (4 * KiB)
+#define FIRST_BATCH_BYTES 256u
+#define FIRST_BATCH 8u
+
+/* Blocks that are served from holes, the slots that these may consist of, and how many blocks are
+ * taken at a time. */
+#define HOLE_BLOCK_MIN 64u
+#define HOLE_BLOCK_MAX (4 * KiB)
+#define HOLE_CLASS_MIN 2u
+#define HOLE_BATCH 64u
+
+static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t *count)
+{
+    struct bin *bin = &heap->bins[class];
+    uint32_t slot_size = class_size(class);
+    uint32_t want = FIRST_BATCH_BYTES / slot_size;
+    want = want < 1 ? 1 : want < FIRST_BATCH ? want : FIRST_BATCH;
+    if (atomic_get(&heaps.in_use) <= MANY_HEAPS ||
+        bin->common_bytes + want * slot_size > FIRST_BYTES) {
+        return NULL;
+    }
+    struct slot *list = common_take(heap->arena, COMMON_FIRST, class, 1, want, count);
+    if (list == NULL) {
+        struct extent *extent = heap_alloc_pages(heap, class_slab_pages(class, UINT32_MAX));
+        if (extent == NULL) {
+            return NULL;
+        }
+        slab_create(extent, class, heap);
+        if (!common_create(extent, COMMON_FIRST, heap)) {
+            heap_release_slab(heap, extent);
+            return NULL;
+        }
+        list = common_take(heap->arena, COMMON_FIRST, class, 1, want, count);
+    }
+    bin->common_bytes += (uint16_t)(*count * slot_size);
+    return list;
+}
+
+/* Makes a shared slab a common one that is so empty that blocks of `span` slots fit into its holes.
+ * False if there is none. */
+static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
+{
+    struct extent *extent = common_take_sparse(heap->arena, class, span, heap);
+    if (extent == NULL) {
+        return false;
+    }
+    heap_empty_own_outbox(heap, extent);
+    slab_absorb_remote(extent);
+    if (slab_used(extent) == 0) {
+        heap_release_slab(heap, extent);
+        return false;
+    }
+    if (!common_create(extent, COMMON_HOLES, heap)) {
+        heap_abandon_slab(heap, extent);
+        return false;
+    }
+    /* What others freed before they could see that it is common now. */
+    common_collect(extent);
+    return true;
+}
+
+/* Blocks in the holes of slabs of smaller classes, the largest first: with fewer slots per block it
+ * is likelier that their neighbours are free too. */
+static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t *count)
+{
+    uint32_t size = class_size(class);
+    if (size < HOLE_BLOCK_MIN || size > HOLE_BLOCK_MAX) {
+        return NULL;
+    }
+    uint32_t want = heap->is_slow ? 1 : heap->list_max < HOLE_BATCH ? heap->list_max : HOLE_BATCH;
+    for (unsigned from = class; from >= HOLE_CLASS_MIN; from--) {
+        uint32_t slot_size = class_size(from);
+        uint32_t span = (size + slot_size - 1) / slot_size;
+        if (span > COMMON_SPAN_MAX) {
+            break;
+        }
+        if (span * slot_size - size > size / 8) {
+            continue;
+        }
+        struct slot *list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
+        if (list == NULL && from < class && heap_open_sparse(heap, from, span)) {
+            list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
+        }
+        if (list != NULL) {
+            return list;
+        }
+    }
+    return NULL;
+}
+
+static struct slot *heap_take_common(struct heap *heap, unsigned class)
+{
+    uint32_t count;
+    struct slot *list = heap_take_first(heap, class, &count);
+    if (list == NULL) {
+        list = heap_take_holes(heap, class, &count);
+    }
+    if (list == NULL) {
+        return NULL;
+    }
+    heap->budget -= (int32_t)count;
+    heap->free[class] = list->next;
+    heap->bins_used |= (uint64_t)1 << class;
+    return list;
+}
+
+/* --- Refill ----------------------------------------------------------------------------------- */
 
 /* A program that allocates a block and frees it, over and over, would go on with the few slots that
  * it began with and come here at every few calls. Once in a while such a list gets more slots. */
@@ -324,7 +443,7 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
     last->next = more;
 }
 
-static struct slot *heap_refill(struct heap *heap, unsigned class)
+static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct bin *bin = &heap->bins[class];
     heap_tick(heap);
@@ -332,6 +451,15 @@ static struct slot *heap_refill(struct heap *heap, unsigned class)
         struct extent *extent = bin->current;
         if (extent == NULL) {
             extent = heap_next_slab(heap, class);
+            if (extent == NULL && !must_be_aligned) {
+                struct slot *block = heap_take_common(heap, class);
+                if (block != NULL) {
+                    return block;
+                }
+            }
+            if (extent == NULL) {
+                extent = heap_make_slab(heap, class);
+            }
             if (extent == NULL) {
                 return NULL;
             }
@@ -405,8 +533,8 @@ static void heap_release_empty(struct heap *heap)
         struct bin *bin = &heap->bins[class];
         bin_look_at_all_waiting(heap, bin);
         bin_release_empty_ready(heap, bin);
+        heap_return_list(heap, class);
         if (bin->current != NULL) {
-            heap_return_list(heap, class);
             slab_absorb_remote(bin->current);
             if (slab_used(bin->current) == 0) {
                 heap_release_slab(heap, bin->current);
@@ -459,8 +587,8 @@ static void heap_abandon(struct heap *heap)
     for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
         unsigned class = (unsigned)__builtin_ctzl(left);
         struct bin *bin = &heap->bins[class];
+        heap_return_list(heap, class);
         if (bin->current != NULL) {
-            heap_return_list(heap, class);
             struct extent *extent = bin->current;
             bin->current = NULL;
             heap_abandon_slab(heap, extent);
@@ -474,6 +602,7 @@ static void heap_abandon(struct heap *heap)
             }
         }
         bin->made = 0;
+        bin->common_bytes = 0;
     }
     heap->bins_used = 0;
     heap->tick_ms = 0;
@@ -497,7 +626,11 @@ static bool heap_check(struct heap *heap)
 {
     for (unsigned class = 0; class < CLASSES; class ++) {
         struct bin *bin = &heap->bins[class];
-        require(bin->current != NULL || heap->free[class] == NULL);
+        for (struct slot *slot = heap->free[class]; bin->current == NULL && slot != NULL;
+             slot = slot->next) {
+            struct extent *extent = pagemap_find(slot);
+            require(slab_is_common(extent) && common_block_size(extent, slot) >= class_size(class));
+        }
         if (bin->current != NULL) {
             require(slab_is_valid(bin->current) && bin->current->slab.place == SLAB_CURRENT);
             require(bin->current->slab.class == class);

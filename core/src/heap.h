@@ -7,13 +7,14 @@
  *   free   pushes to the slab's list  -> its countdown ends: heap_slab_event
  *                                     -> somebody else's slab: free_slow, remote.h
  *
- * free[class] holds slots of bins[class].current and of no other slab.
+ * free[class] holds slots of bins[class].current and of no other slab; if there is no current slab,
+ * it holds blocks of common slabs.
  */
 #ifndef MALLOW_HEAP_H
 #define MALLOW_HEAP_H
 
+#include "common.h"
 #include "large.h"
-#include "slab.h"
 
 /* Slots that another heap's slab gets in one atomic operation. */
 #define OUTBOX_BATCH 32u
@@ -36,7 +37,7 @@
 
 /* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
  * what it owns nobody else can use. */
-#define READY_MAX 64u
+#define READY_MAX MW_LIMIT(64u, 6u)
 
 /* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on. */
 #define READY_TRIES 4u
@@ -46,7 +47,8 @@ struct bin {
     struct link ready;      /* slabs with free slots */
     struct link waiting;    /* slabs with too few of them yet */
     uint32_t ready_count;   /* length of `ready` */
-    uint32_t made;          /* slabs made so far: the next one is larger */
+    uint16_t common_bytes;  /* taken from the arena's common slab of this class */
+    uint16_t made;          /* slabs made so far: the next one is larger */
 };
 
 /* Slots of one slab of another heap, on their way there. */
@@ -92,6 +94,7 @@ struct heaps {
     _Atomic uint64_t tick_ms;   /* when time last passed for the arenas */
     _Atomic uint32_t sweep;     /* counts up */
     _Atomic bool dirty_pending; /* much free memory was resident at the last tick */
+    _Atomic uint32_t in_use;    /* heaps that threads have now */
 };
 
 static struct heaps heaps;
@@ -103,8 +106,9 @@ ALWAYS_INLINE struct extent *slab_at(struct link *link)
 
 static void heap_init(struct heap *heap, struct arena *arena);
 
-/* A slot of a class when the heap's list of it is empty; NULL if out of memory. */
-static struct slot *heap_refill(struct heap *heap, unsigned class);
+/* A slot of a class when the heap's list of it is empty; NULL if out of memory. Only slots of the
+ * class's own slabs are aligned to what divides their size. */
+static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_aligned);
 
 /* The same if the current slab has local slots, which is the common case. */
 static struct slot *heap_take_local(struct heap *heap, struct extent *extent);
@@ -126,6 +130,9 @@ static void heap_adopt(struct heap *heap, struct extent *extent);
 /* Frees a slot into a slab that the heap does not own. */
 static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot);
 
+/* Gives blocks back that heap_refill took from common slabs. */
+static void heap_return_common(struct heap *heap, struct slot *list);
+
 /* Sends all frees that wait in outboxes. */
 static void heap_flush_outboxes(struct heap *heap);
 
@@ -141,7 +148,8 @@ static void heap_flush_cache(struct heap *heap);
  * The heap can be used on. */
 static void heap_collect(struct heap *heap);
 
-/* Brings the hit path's lists back to the slabs that they come from. */
+/* Brings the hit path's lists, or one, back to the slabs that they come from. */
+static void heap_return_list(struct heap *heap, unsigned class);
 static void heap_return_lists(struct heap *heap);
 
 /* Gives back the slabs without used slots, the current ones too if nothing of them is in use. */

@@ -41,6 +41,7 @@
 #include "sizeclass.c"
 #include "slab.c"
 #include "harden.c"
+#include "common.c"
 #include "large.c"
 
 /* layer 6: thread */

@@ -26,17 +26,45 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
     slab->bias = 0;
 }
 
+/* Hands a list of slots over to their slab. */
+static void heap_send(struct heap *heap, struct extent *extent, struct slot *head,
+                      struct slot *tail, uint32_t count)
+{
+    uint32_t total = slab_push_remote(extent, head, tail, count);
+    /* An owner will find the slots when it looks for some. Without one it is up to us to notice
+     * that the slab has become empty, or worth sharing. By now it may also be another slab, or
+     * none; then it has an owner that is not NULL, or is as good to look after as any. */
+    struct heap *owner = atomic_get_ordered(&extent->slab.owner); /* pairs with slab_disown */
+    if (owner == NULL) {
+        if (slab_needs_care(extent, count, total) && slab_try_own(extent, heap)) {
+            heap_abandon_slab(heap, extent);
+        }
+    } else if (owner == OWNER_COMMON && common_pushed(extent, count, total)) {
+        heap_note_release(heap);
+    }
+}
+
 static void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
 {
     struct extent *extent = outbox->slab;
     outbox->slab = NULL;
-    uint32_t total = slab_push_remote(extent, outbox->head, outbox->tail, outbox->count);
-    /* An owner will find the slots when it looks for some. Without one it is up to us to notice
-     * that the slab has become empty, or worth sharing. By now it may also be another slab, or
-     * none; then it has an owner that is not NULL, or is as good to look after as any. */
-    if (atomic_get_ordered(&extent->slab.owner) == NULL && /* pairs with slab_disown */
-        slab_needs_care(extent, outbox->count, total) && slab_try_own(extent, heap)) {
-        heap_abandon_slab(heap, extent);
+    heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
+}
+
+/* Brings a list of blocks of common slabs back that the program has not got. */
+static void heap_return_common(struct heap *heap, struct slot *list)
+{
+    while (list != NULL) {
+        struct extent *extent = pagemap_find(list);
+        struct slot *tail = list;
+        uint32_t count = 1;
+        while (tail->next != NULL && pagemap_find(tail->next) == extent) {
+            tail = tail->next;
+            count++;
+        }
+        struct slot *rest = tail->next;
+        heap_send(heap, extent, list, tail, count);
+        list = rest;
     }
 }
 

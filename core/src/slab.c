@@ -9,13 +9,17 @@
 /* Slots of a new slab that are carved in one go. */
 #define CARVED_AT_FIRST 8u
 
-struct slab_pool {
-    struct lock lock;
-    _Atomic uint32_t count[CLASSES];
-    struct link slabs[CLASSES]; /* lock */
-};
-
 static struct slab_pool slab_pools[ARENAS_MAX];
+
+static struct slab_pool *slab_pool_at(struct arena *arena)
+{
+    return &slab_pools[arena->index];
+}
+
+static struct slab_pool *slab_pool_of(struct extent *extent)
+{
+    return &slab_pools[extent->arena];
+}
 
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner)
 {
@@ -166,6 +170,8 @@ static void slab_pools_init(unsigned index)
     lock_init(&pool->lock, LOCK_POOL);
     for (unsigned class = 0; class < CLASSES; class ++) {
         list_init(&pool->slabs[class]);
+        list_init(&pool->common[COMMON_FIRST][class]);
+        list_init(&pool->common[COMMON_HOLES][class]);
     }
 }
 
@@ -185,7 +191,7 @@ static void slab_pools_unlock(unsigned index, bool in_child)
 
 static void slab_share(struct extent *extent, struct heap *owner)
 {
-    struct slab_pool *pool = &slab_pools[extent->arena];
+    struct slab_pool *pool = slab_pool_of(extent);
     struct slab *slab = &extent->slab;
     check(slab->place == SLAB_NONE && atomic_get(&slab->owner) == owner);
     lock_take(&pool->lock);
@@ -209,15 +215,25 @@ static void slab_unshare_locked(struct slab_pool *pool, struct extent *extent)
 
 static void slab_unshare(struct extent *extent)
 {
-    struct slab_pool *pool = &slab_pools[extent->arena];
+    struct slab_pool *pool = slab_pool_of(extent);
     lock_take(&pool->lock);
     slab_unshare_locked(pool, extent);
     lock_release(&pool->lock);
 }
 
+/* Whether so few slots of a shared slab are used that most positions begin a run of `span` free
+ * ones. An estimate: others may be freeing. */
+static bool slab_is_sparse(struct extent *extent, uint32_t span)
+{
+    uint32_t used = atomic_get(&extent->used_at_last);
+    uint32_t remote = (uint32_t)(atomic_get(&extent->remote) >> REMOTE_HEAD_BITS);
+    uint32_t left = used > remote ? used - remote : 0;
+    return left * size_max(span, 4) <= extent->slab.capacity;
+}
+
 static struct extent *slab_take_shared(struct arena *arena, unsigned class, struct heap *heap)
 {
-    struct slab_pool *pool = &slab_pools[arena->index];
+    struct slab_pool *pool = slab_pool_at(arena);
     if (atomic_get(&pool->count[class]) == 0) {
         return NULL;
     }

@@ -13,7 +13,8 @@
  *   thread exits   v  |  another heap takes it, or a free makes its thread's heap the owner
  *                 SHARED (no owner)
  *
- * A slab without a used slot goes back to its arena.
+ * A slab without a used slot goes back to its arena. A shared slab that is almost empty may also
+ * become a common one, see common.h, and stays one.
  */
 #ifndef MALLOW_SLAB_H
 #define MALLOW_SLAB_H
@@ -88,6 +89,22 @@ static uint32_t slab_slots_wanted(struct extent *extent);
 static bool slab_needs_care(struct extent *extent, uint32_t count, uint32_t total);
 
 /* --- Slabs without an owner that have free slots, by arena ------------------------------------ */
+
+/* What a common slab is for, see common.h. */
+enum common_kind { COMMON_FIRST, COMMON_HOLES, COMMON_KINDS };
+
+#define TABLE_SIZES 18u
+
+struct slab_pool {
+    struct lock lock;
+    _Atomic uint32_t count[CLASSES];           /* length of `slabs` */
+    struct link slabs[CLASSES];                /* lock: shared ones */
+    struct link common[COMMON_KINDS][CLASSES]; /* lock: common ones with free slots, see common.h */
+    struct common *unused_tables[TABLE_SIZES]; /* lock: by the logarithm of their size */
+};
+
+static struct slab_pool *slab_pool_at(struct arena *arena);
+static struct slab_pool *slab_pool_of(struct extent *extent);
 
 static void slab_share(struct extent *extent, struct heap *owner);
 static void slab_unshare(struct extent *extent);

@@ -3,16 +3,6 @@
 
 #include "report.h"
 
-/* Kept by the linker although nothing in the program refers to it. */
-#if defined(__has_attribute)
-#if __has_attribute(retain)
-#define KEPT __attribute__((used, retain))
-#endif
-#endif
-#ifndef KEPT
-#define KEPT __attribute__((used))
-#endif
-
 #if MW_MODE == MW_FAST
 #define MW_MODE_WORD "fast"
 #elif MW_MODE == MW_SECURE
@@ -110,7 +100,7 @@ static const struct stats_field stats_fields[] = {
 #define COUNT(table) ((uint32_t)array_count(table))
 
 extern const struct stats_page mw_stats_page;
-MW_PUBLIC KEPT __attribute__((aligned(16))) const struct stats_page mw_stats_page = {
+MW_PUBLIC KEEP_SYMBOL __attribute__((aligned(16))) const struct stats_page mw_stats_page = {
     .magic = STATS_PAGE_MAGIC,
     .version = STATS_PAGE_VERSION,
     .size = sizeof(struct stats_page),

@@ -123,6 +123,9 @@ static struct heap *heap_obtain(void)
         }
     }
     lock_release(&process.heaps_lock);
+    if (heap != NULL) {
+        atomic_add(&heaps.in_use, 1);
+    }
     return heap;
 }
 
@@ -138,6 +141,7 @@ static void thread_ended(void *argument)
     heap_self = &heap_none;
     heap_own = HEAP_ENDED;
     heap_abandon(heap);
+    atomic_sub(&heaps.in_use, 1);
     heap->exit_rounds = 0;
     lock_take(&process.heaps_lock);
     heap->next_idle = process.idle_heaps;
@@ -310,6 +314,7 @@ static void fork_in_parent(void)
 static void fork_in_child(void)
 {
     fork_release(true);
+    atomic_set(&heaps.in_use, 1);
     atomic_set(&process.purge_thread_started, false);
     purge_thread_want();
 }

@@ -23,7 +23,7 @@ function(mallow_promise program mode settings)
 endfunction()
 
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
-        dying_threads sleeping_owner fork_purge shrink unload stats_page)
+        dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads)
   mallow_promise_program(${program})
 endforeach()
 target_compile_definitions(promise_fresh PRIVATE PROMISE_DIRTY_KIB="120")
@@ -38,7 +38,7 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_promise(idle ${mode} "dirty_decay_ms:500")
   mallow_promise(idle ${mode} "dirty_decay_ms:500,purge_thread:true")
 endforeach()
-foreach(program fresh mappings fork dying_threads sleeping_owner fork_purge)
+foreach(program fresh mappings fork dying_threads sleeping_owner fork_purge holes many_threads)
   mallow_promise(${program} fast "")
 endforeach()
 

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+#include "common.h"
+
+#include "harden.h"
+#include "meta.h"
+
+#define SLOT_FREE 0u
+#define SLOT_INSIDE 255u
+
+/* Slabs that are looked at for one request. */
+#define COMMON_TRIES 4u
+#define SPARSE_TRIES 8u
+
+/* Blocks that are brought back before they are collected; fewer if they are the last. */
+#define COLLECT_COUNT 16u
+
+static_assert(COMMON_SPAN_MAX < 128, "a span fits in the table");
+
+/* --- Tables ----------------------------------------------------------------------------------- */
+
+static unsigned table_size_log2(uint32_t capacity)
+{
+    return floor_log2(size_max(sizeof(struct common) + capacity, CACHE_LINE) - 1) + 1;
+}
+
+static struct common *table_new_locked(struct slab_pool *pool, uint32_t capacity)
+{
+    unsigned log2 = table_size_log2(capacity);
+    check(log2 < TABLE_SIZES);
+    struct common *table = pool->unused_tables[log2];
+    if (table == NULL) {
+        return meta_alloc((size_t)1 << log2);
+    }
+    pool->unused_tables[log2] = table->next_unused;
+    return table;
+}
+
+static void table_free_locked(struct slab_pool *pool, struct common *table, uint32_t capacity)
+{
+    unsigned log2 = table_size_log2(capacity);
+    table->next_unused = pool->unused_tables[log2];
+    pool->unused_tables[log2] = table;
+}
+
+/* --- Slots in the table ------------------------------------------------------------------------- */
+
+/* A free slot has its fill again, where there is one: its link goes. */
+static void common_slot_becomes_free(struct extent *extent, uint32_t index, uint32_t span)
+{
+    memset(&extent->common->slots[index], SLOT_FREE, span);
+    if (MW_FILL) {
+        char *slot = (char *)extent->start + (size_t)index * extent->slab.slot_size;
+        memset(slot, FILL_FREE, sizeof(struct slot));
+    }
+}
+
+static struct slot *common_slot_becomes_block(struct extent *extent, uint32_t index, uint32_t span)
+{
+    uint8_t *slots = &extent->common->slots[index];
+    slots[0] = (uint8_t)span;
+    memset(slots + 1, SLOT_INSIDE, span - 1);
+    return (struct slot *)(extent->start + (uintptr_t)index * extent->slab.slot_size);
+}
+
+/* The first slot at or behind `at` where `span` neighbours are free; capacity if there is none. */
+static uint32_t common_find_run(struct extent *extent, uint32_t at, uint32_t span)
+{
+    const uint8_t *slots = extent->common->slots;
+    uint32_t capacity = extent->slab.capacity;
+    uint32_t length = 0;
+    for (; at < capacity; at++) {
+        length = slots[at] == SLOT_FREE ? length + 1 : 0;
+        if (length == span) {
+            return at + 1 - span;
+        }
+    }
+    return capacity;
+}
+
+static void common_list_locked(struct extent *extent)
+{
+    if (extent->link.next == NULL) {
+        list_push_back(extent->common->list, &extent->link);
+    }
+}
+
+static void common_unlist_locked(struct extent *extent)
+{
+    if (extent->link.next != NULL) {
+        list_remove(&extent->link);
+    }
+}
+
+/* --- Frees ------------------------------------------------------------------------------------ */
+
+/* Brings the blocks that were freed into the table. */
+static void common_collect_locked(struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    uint32_t count;
+    struct slot *block = slab_collect_remote(extent, &count);
+    if (block == NULL) {
+        return;
+    }
+    while (block != NULL) {
+        struct slot *next = block->next;
+        uint32_t index = slab_index(extent, block);
+        uint32_t span = extent->common->slots[index];
+        if (unlikely(span == SLOT_FREE || span == SLOT_INSIDE)) {
+            harden_bad_block("free", extent, block);
+        }
+        common_slot_becomes_free(extent, index, span);
+        slab->left -= span;
+        extent->common->hint = index < extent->common->hint ? index : extent->common->hint;
+        block = next;
+    }
+    extent->common->run_max = slab->capacity;
+    common_list_locked(extent);
+    /* Whoever brings the next blocks looks at this number after them; here it is the other way
+     * round, so one of the two sees that none is out. */
+    uint32_t out = atomic_get(&extent->used_at_last) - count;
+    atomic_set_ordered(&extent->used_at_last, out); /* pairs with common_pushed */
+    check_slow(common_is_valid(extent));
+}
+
+/* Takes an empty slab out of the pool; the caller destroys it without the lock. */
+static void common_retire_locked(struct slab_pool *pool, struct extent *extent)
+{
+    check(slab_used(extent) == 0 && atomic_get(&extent->used_at_last) == 0);
+    common_unlist_locked(extent);
+    extent->slab.place = SLAB_NONE;
+    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+    table_free_locked(pool, extent->common, extent->slab.capacity);
+    extent->common = NULL;
+}
+
+static bool common_collect(struct extent *extent)
+{
+    struct slab_pool *pool = slab_pool_of(extent);
+    lock_take(&pool->lock);
+    bool is_empty = false;
+    if (slab_is_common(extent)) {
+        do {
+            common_collect_locked(extent);
+        } while (atomic_get_ordered(&extent->remote) != 0 && /* pairs with slab_push_remote */
+                 atomic_get(&extent->used_at_last) <= COLLECT_COUNT);
+        is_empty = atomic_get(&extent->used_at_last) == 0;
+    }
+    if (is_empty) {
+        common_retire_locked(pool, extent);
+    }
+    lock_release(&pool->lock);
+    if (is_empty) {
+        slab_destroy(extent);
+    }
+    return is_empty;
+}
+
+static bool common_pushed(struct extent *extent, uint32_t count, uint32_t total)
+{
+    /* pairs with common_collect_locked */
+    bool is_worth_it = total / COLLECT_COUNT != (total - count) / COLLECT_COUNT ||
+                       total >= atomic_get_ordered(&extent->used_at_last);
+    return is_worth_it && common_collect(extent);
+}
+
+static size_t common_block_size(struct extent *extent, const void *block)
+{
+    const struct common *common = extent->common;
+    if (unlikely(common == NULL || !slab_has_slot_at(extent, block))) {
+        return 0;
+    }
+    uint32_t span = common->slots[slab_index(extent, block)];
+    return span == SLOT_INSIDE ? 0 : (size_t)span * extent->slab.slot_size;
+}
+
+_Noreturn static COLD void common_bad_block(const char *call, struct extent *extent,
+                                            const void *block)
+{
+    uint32_t index = slab_index(extent, block);
+    while (extent->common->slots[index] == SLOT_INSIDE) {
+        index--;
+    }
+    uintptr_t start = extent->start + (uintptr_t)index * extent->slab.slot_size;
+    size_t size = (size_t)extent->common->slots[index] * extent->slab.slot_size;
+    if (size != 0) {
+        log_fatal("%s of %p, which is %zu bytes inside a block of %zu bytes at %p", call, block,
+                  (uintptr_t)block - start, size, (void *)start);
+    }
+    harden_bad_block(call, extent, block);
+}
+
+/* --- Taking ----------------------------------------------------------------------------------- */
+
+/* Takes blocks out of one slab, appended at *tail. Returns how many. */
+static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, uint32_t want,
+                                        struct slot ***tail)
+{
+    struct slab *slab = &extent->slab;
+    uint32_t count = 0;
+    uint32_t at = extent->common->hint;
+    while (count < want) {
+        at = common_find_run(extent, at, span);
+        if (at == slab->capacity) {
+            extent->common->run_max = span - 1;
+            break;
+        }
+        struct slot *block = common_slot_becomes_block(extent, at, span);
+        **tail = block;
+        *tail = &block->next;
+        at += span;
+        count++;
+    }
+    if (span == 1) {
+        extent->common->hint = at;
+    }
+    slab->left += count * span;
+    atomic_add(&extent->used_at_last, count);
+    check_slow(common_is_valid(extent));
+    return count;
+}
+
+static struct slot *common_take(struct arena *arena, enum common_kind kind, unsigned class,
+                                uint32_t span, uint32_t want, uint32_t *count)
+{
+    struct slab_pool *pool = slab_pool_at(arena);
+    struct slot *list = NULL;
+    struct slot **tail = &list;
+    *count = 0;
+    lock_take(&pool->lock);
+    for (unsigned tries = 0; tries < COMMON_TRIES && *count < want; tries++) {
+        struct link *slabs = &pool->common[kind][class];
+        if (list_is_empty(slabs)) {
+            break;
+        }
+        struct extent *extent = container_of(slabs->next, struct extent, link);
+        if (extent->common->run_max >= span) {
+            *count += common_take_from_locked(extent, span, want - *count, &tail);
+        }
+        /* One without a run goes behind the others, one without a free slot out of the list. */
+        if (extent->common->run_max < span) {
+            common_unlist_locked(extent);
+            if (extent->common->run_max > 0) {
+                common_list_locked(extent);
+            }
+        }
+    }
+    *tail = NULL;
+    lock_release(&pool->lock);
+    return list;
+}
+
+static struct extent *common_take_sparse(struct arena *arena, unsigned class, uint32_t span,
+                                         struct heap *heap)
+{
+    struct slab_pool *pool = slab_pool_at(arena);
+    if (atomic_get(&pool->count[class]) == 0) {
+        return NULL;
+    }
+    struct extent *taken = NULL;
+    lock_take(&pool->lock);
+    struct link *at = pool->slabs[class].prev;
+    for (unsigned tries = 0; tries < SPARSE_TRIES && at != &pool->slabs[class]; tries++) {
+        struct extent *extent = container_of(at, struct extent, link);
+        at = at->prev;
+        if (slab_is_sparse(extent, span) && slab_try_own(extent, heap)) {
+            slab_unshare_locked(pool, extent);
+            taken = extent;
+            break;
+        }
+    }
+    lock_release(&pool->lock);
+    return taken;
+}
+
+/* --- Making ----------------------------------------------------------------------------------- */
+
+static bool common_create(struct extent *extent, enum common_kind kind, struct heap *owner)
+{
+    struct slab *slab = &extent->slab;
+    struct slab_pool *pool = slab_pool_of(extent);
+    check(slab->place == SLAB_NONE && atomic_get(&slab->owner) == owner);
+    lock_take(&pool->lock);
+    struct common *common = table_new_locked(pool, slab->capacity);
+    if (common == NULL) {
+        lock_release(&pool->lock);
+        return false;
+    }
+    extent->common = common;
+    common->list = &pool->common[kind][slab->class];
+    common->hint = 0;
+    common->run_max = slab->capacity;
+    memset(common->slots, 1, slab->carved);
+    memset(common->slots + slab->carved, SLOT_FREE, slab->capacity - slab->carved);
+    struct slot *next;
+    for (struct slot *slot = slab->local; slot != NULL; slot = next) {
+        next = slot->next;
+        common_slot_becomes_free(extent, slab_index(extent, slot), 1);
+    }
+    size_t carved_bytes = (size_t)slab->carved * slab->slot_size;
+    if (MW_FILL) {
+        memset((char *)extent->start + carved_bytes, FILL_FREE,
+               (size_t)(slab->capacity - slab->carved) * slab->slot_size);
+    }
+    slab->local = NULL;
+    slab->left = slab_used(extent);
+    slab->bias = 0;
+    slab->carved = slab->capacity;
+    slab->place = SLAB_COMMON;
+    atomic_set(&extent->used_at_last, slab->left);
+    extent->link = (struct link){NULL, NULL};
+    common_list_locked(extent);
+    check_slow(common_is_valid(extent));
+    atomic_set_ordered(&slab->owner, OWNER_COMMON); /* pairs with slab_is_common */
+    lock_release(&pool->lock);
+    return true;
+}
+
+/* --- Validity --------------------------------------------------------------------------------- */
+
+static bool common_is_valid(struct extent *extent)
+{
+    uint32_t used = 0;
+    uint32_t capacity = extent->slab.capacity;
+    for (uint32_t at = 0; at < capacity;) {
+        uint32_t span = extent->common->slots[at];
+        require(span <= COMMON_SPAN_MAX && at + span <= capacity);
+        for (uint32_t i = 1; i < span; i++) {
+            require(extent->common->slots[at + i] == SLOT_INSIDE);
+        }
+        used += span;
+        at += span != 0 ? span : 1;
+    }
+    return used == slab_used(extent) && extent->slab.place == SLAB_COMMON;
+}

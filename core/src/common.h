@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Common slabs: slabs without an owner from which heaps take blocks a few at a time, under the lock
+ * of the arena's pool. There are two kinds.
+ *
+ *   COMMON_FIRST   A thread's first blocks of a class come from a slab that it shares with the other
+ *                  threads: a thousand threads with a handful of blocks each need no page each.
+ *   COMMON_HOLES   A slab most of whose slots have become free serves blocks of larger classes, in
+ *                  runs of neighbouring free slots, before fresh memory is taken: so new data goes
+ *                  into the holes that the old has left.
+ *
+ * A table beside the slab has a byte per slot:
+ *
+ *      0 free      1 .. 127 a block of so many slots begins      255 inside a block
+ *
+ *      | 1 | 3 255 255 | 0 0 | 5 255 255 255 255 | 0 | 1 | ...
+ *
+ * A block that is freed travels like any that is freed by another thread: through an outbox to the
+ * slab's remote list. Whoever brings enough of them collects them into the table. In a common slab
+ * slab_used() counts the slots of blocks that are out, and used_at_last the blocks.
+ */
+#ifndef MALLOW_COMMON_H
+#define MALLOW_COMMON_H
+
+#include "slab.h"
+
+/* The most slots that a block may span. */
+#define COMMON_SPAN_MAX 16u
+
+struct common {
+    struct common *next_unused; /* lock: pool */
+    struct link *list; /* const: that of the kind and class, for as long as slots are free */
+    uint32_t hint;     /* lock: pool; no free slot lies below */
+    uint32_t run_max;  /* lock: pool; no run of free slots is longer */
+    uint8_t slots[];   /* lock: pool; the byte of a block: who holds it */
+};
+
+ALWAYS_INLINE bool slab_is_common(struct extent *extent)
+{
+    return atomic_get_acquire(&extent->slab.owner) == OWNER_COMMON; /* pairs with common_create */
+}
+
+/* Makes a slab that the caller owns, and that is in no list, a common one of its arena. False if
+ * there is no memory for the table; then nothing has changed. */
+static bool common_create(struct extent *extent, enum common_kind kind, struct heap *owner);
+
+/* Takes up to `want` blocks of `span` slots each from the common slabs of a kind and class. Returns them as a
+ * list and their number in *count; NULL if there are none. */
+static struct slot *common_take(struct arena *arena, enum common_kind kind, unsigned class,
+                                uint32_t span, uint32_t want, uint32_t *count);
+
+/* Takes a shared slab of a class out of the pool that has so many free slots that runs of `span` are
+ * likely; NULL if there is none. */
+static struct extent *common_take_sparse(struct arena *arena, unsigned class, uint32_t span,
+                                         struct heap *heap);
+
+/* `count` blocks were pushed to the slab's remote list, where there are `total` now: collects them if
+ * it is time. True if the slab became empty and went back to its arena. */
+static bool common_pushed(struct extent *extent, uint32_t count, uint32_t total);
+
+/* Collects them now. The slab may have become another or none since the caller looked. */
+static bool common_collect(struct extent *extent);
+
+/* Ends the program with a sentence about a call on something that is not a block of the slab. */
+_Noreturn static COLD void common_bad_block(const char *call, struct extent *extent,
+                                            const void *block);
+
+/* The size of the block that begins at `block`; 0 if none begins there. Any thread that holds the
+ * block may ask. */
+static size_t common_block_size(struct extent *extent, const void *block);
+
+static bool common_is_valid(struct extent *extent);
+
+#endif

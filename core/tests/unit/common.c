@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Common slabs: threads share the pages of their first blocks, larger blocks lie in the holes of
+ * slabs of smaller ones, misuse of these is found, and nothing is left when all is freed.
+ */
+#include "unit.h"
+
+enum { SMALL = 128, LARGE = 600, COUNT = 20000, THREADS = 12 };
+
+static unsigned char *small[COUNT];
+static unsigned char *large[COUNT];
+
+/* Nine of ten small blocks are freed; the shared slabs that they leave have holes. */
+static size_t make_holes(uint64_t *random)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        small[i] = mw_malloc(SMALL);
+        memset(small[i], (int)(i % 251), SMALL);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        if (test_random(random) % 10 != 0) {
+            mw_free(small[i]);
+            small[i] = NULL;
+        } else {
+            kept++;
+        }
+    }
+    heap_flush_outboxes(heap_own);
+    return kept;
+}
+
+static bool is_filled(const unsigned char *block, int with, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (block[i] != with) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_in_hole(const void *block)
+{
+    struct extent *extent = pagemap_find(block);
+    return extent_is_slab(extent) && slab_is_common(extent) &&
+           extent->slab.slot_size < common_block_size(extent, block);
+}
+
+static size_t fill_holes(size_t count)
+{
+    size_t in_holes = 0;
+    for (size_t i = 0; i < count; i++) {
+        large[i] = mw_malloc(LARGE);
+        CHECK(mw_malloc_usable_size(large[i]) >= LARGE);
+        in_holes += is_in_hole(large[i]);
+        memset(large[i], (int)(i % 241), LARGE);
+    }
+    return in_holes;
+}
+
+static void free_all(size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        CHECK(is_filled(large[i], (int)(i % 241), LARGE));
+        mw_free(large[i]);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK(small[i] == NULL || is_filled(small[i], (int)(i % 251), SMALL));
+        mw_free(small[i]);
+    }
+}
+
+static size_t used_bytes(void)
+{
+    mw_collect(true);
+    return usage_now().slab_used_bytes;
+}
+
+static bool there_is_no_common_slab(void)
+{
+    for (unsigned i = 0; i < arena_count(); i++) {
+        struct slab_pool *pool = slab_pool_at(arena_at(i));
+        for (unsigned class = 0; class < CLASSES; class ++) {
+            if (!list_is_empty(&pool->common[COMMON_FIRST][class]) ||
+                !list_is_empty(&pool->common[COMMON_HOLES][class])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+TEST(common_holes_take_larger_blocks)
+{
+    uint64_t random = 99;
+    size_t before = used_bytes();
+    make_holes(&random);
+    size_t in_holes = fill_holes(COUNT / 20);
+    CHECK_MSG(in_holes > COUNT / 40, "%zu of %d", in_holes, COUNT / 20);
+    CHECK(mw_heap_is_valid());
+    free_all(COUNT / 20);
+    CHECK_EQ(used_bytes(), before);
+    CHECK(there_is_no_common_slab());
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(common_blocks_can_be_resized)
+{
+    uint64_t random = 7;
+    make_holes(&random);
+    CHECK(fill_holes(1000) > 0);
+    for (size_t i = 0; i < 1000; i++) {
+        size_t size = LARGE / 4 + test_random(&random) % 3000;
+        large[i] = mw_realloc(large[i], size);
+        CHECK(is_filled(large[i], (int)(i % 241), size_min(size, LARGE)));
+        large[i] = mw_realloc(large[i], LARGE);
+        memset(large[i], (int)(i % 241), LARGE);
+    }
+    free_all(1000);
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(common_blocks_are_not_used_where_alignment_is_wanted)
+{
+    uint64_t random = 8;
+    make_holes(&random);
+    CHECK(fill_holes(1000) > 0);
+    for (size_t i = 0; i < 500; i++) {
+        size_t alignment = (size_t)32 << (i % 8);
+        void *block = mw_aligned_alloc(alignment, 500 + i);
+        CHECK_EQ((uintptr_t)block % alignment, 0);
+        mw_free(block);
+    }
+    free_all(1000);
+    CHECK(mw_heap_is_valid());
+}
+
+static void *free_everything(void *argument)
+{
+    (void)argument;
+    free_all(1000);
+    return NULL;
+}
+
+TEST(common_blocks_are_freed_by_other_threads)
+{
+    uint64_t random = 9;
+    size_t before = used_bytes();
+    make_holes(&random);
+    CHECK(fill_holes(1000) > 0);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, free_everything, NULL), 0);
+    pthread_join(thread, NULL);
+    CHECK_EQ(used_bytes(), before);
+    CHECK(there_is_no_common_slab());
+}
+
+static pthread_barrier_t all_have;
+static void *first_block[THREADS];
+
+static void *take_first(void *argument)
+{
+    size_t number = (size_t)(uintptr_t)argument;
+    unsigned char *blocks[4];
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        blocks[i] = mw_malloc(200);
+        memset(blocks[i], (int)number, 200);
+    }
+    first_block[number] = blocks[0];
+    pthread_barrier_wait(&all_have);
+    pthread_barrier_wait(&all_have);
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        CHECK(is_filled(blocks[i], (int)number, 200));
+        mw_free(blocks[i]);
+    }
+    return NULL;
+}
+
+TEST(common_first_blocks_of_many_threads_share_slabs)
+{
+    size_t before = used_bytes();
+    pthread_t threads[THREADS];
+    pthread_barrier_init(&all_have, NULL, THREADS + 1);
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, take_first, (void *)(uintptr_t)i), 0);
+    }
+    pthread_barrier_wait(&all_have);
+    size_t common = 0;
+    for (size_t i = 0; i < THREADS; i++) {
+        common += slab_is_common(pagemap_find(first_block[i]));
+    }
+    CHECK_MSG(common >= THREADS - 3, "%zu", common);
+    CHECK(mw_heap_is_valid());
+    pthread_barrier_wait(&all_have);
+    for (size_t i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    CHECK_EQ(used_bytes(), before);
+    CHECK(there_is_no_common_slab());
+}
+
+static unsigned char *some_block_in_hole(void)
+{
+    uint64_t random = 10;
+    make_holes(&random);
+    fill_holes(1000);
+    for (size_t i = 0; i < 1000; i++) {
+        if (is_in_hole(large[i])) {
+            return large[i];
+        }
+    }
+    return NULL;
+}
+
+static void free_interior(void)
+{
+    mw_free(some_block_in_hole() + SMALL);
+}
+
+static void free_twice(void)
+{
+    unsigned char *block = some_block_in_hole();
+    mw_free(block);
+    mw_free(block);
+}
+
+static void realloc_interior(void)
+{
+    mw_realloc(some_block_in_hole() + 16, 100);
+}
+
+TEST(common_misuse_is_found)
+{
+    check_aborts(free_interior, "bytes inside a block of 6");
+    check_aborts(free_twice, "double free of");
+    check_aborts(realloc_interior, "bytes inside a block of 6");
+}
