@@ -87,7 +87,7 @@ impl Watched {
     }
 }
 
-fn page_size() -> u64 {
+pub(super) fn page_size() -> u64 {
     use nix::unistd::{SysconfVar, sysconf};
     sysconf(SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, i64::cast_unsigned)
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
 use object::{Endianness, Object, ReadCache, elf};
 
+use super::memory::page_size;
 use crate::maps::Mapping;
 
 #[derive(Clone, Debug, Default)]
@@ -34,11 +35,15 @@ impl ElfFacts {
     }
 
     /// What to subtract from an address in this mapping to get the file's own.
+    ///
+    /// A segment that begins within a page is mapped from the page's begin, where the end of the
+    /// segment before may lie as well; of all that the first page holds, the last one is meant.
     fn bias(&self, mapping: &Mapping) -> Option<u64> {
-        let length = mapping.end - mapping.start;
-        let (offset, _, address) = self.segments.iter().find(|(offset, size, _)| {
-            *offset < mapping.offset + length && mapping.offset < offset + size
-        })?;
+        let first_page = (mapping.end - mapping.start).min(page_size());
+        let candidates = self.segments.iter().filter(|(offset, size, _)| {
+            *offset < mapping.offset + first_page && mapping.offset < offset + size
+        });
+        let (offset, _, address) = candidates.max_by_key(|(offset, _, _)| *offset)?;
         Some(mapping.start.wrapping_sub(address.wrapping_add(mapping.offset).wrapping_sub(*offset)))
     }
 }
@@ -60,5 +65,30 @@ impl Files {
         self.facts(mapping)
             .and_then(|facts| facts.bias(mapping))
             .unwrap_or(mapping.start.wrapping_sub(mapping.offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_found_although_the_one_before_ends_in_its_first_page() {
+        let page = page_size();
+        // As lld lays them out: code at 1.5 pages of the file belongs at 2.5 pages.
+        let segments = vec![(0, page + page / 2, 0), (page * 3 / 2, page * 4, page * 5 / 2)];
+        let facts = ElfFacts { segments, ..ElfFacts::default() };
+        let mapping = |offset, start| Mapping {
+            start,
+            end: start + page,
+            offset,
+            inode: 1,
+            path: PathBuf::new(),
+            deleted: false,
+        };
+        let base = 1 << 40;
+        assert_eq!(facts.bias(&mapping(0, base)), Some(base));
+        assert_eq!(facts.bias(&mapping(page, base + 2 * page)), Some(base));
+        assert_eq!(facts.bias(&mapping(2 * page, base + 3 * page)), Some(base));
     }
 }

@@ -10,6 +10,7 @@ mod html;
 mod load;
 mod symbols;
 mod text;
+mod words;
 
 use std::fs::File;
 use std::io::Write;

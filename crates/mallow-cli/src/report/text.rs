@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 
-use mallow_report::{Amount, Bucket, Frame, Metric, Profile, Sample, Sizes, Summary, Thread};
+use mallow_report::{Bucket, Metric, Profile, Sample, Sizes, Summary, Thread};
 
 use super::Report;
+use super::words::{
+    amount, change, count, file_name, innermost, nanoseconds, place, share, shortened,
+};
 use crate::cli::Format;
 use crate::output::{self, Table};
 
@@ -441,27 +444,6 @@ fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: 
     if style.format == Format::Md { text + "```\n" } else { text }
 }
 
-/// `function at file:line (inlined)`, or with the module where there is no line.
-pub fn place(frame: &Frame) -> String {
-    let mut text = frame.function.clone();
-    match (&frame.file, frame.line, &frame.module) {
-        (Some(file), Some(line), _) => {
-            let _ = write!(text, " at {file}:{line}");
-        }
-        (Some(file), None, _) => {
-            let _ = write!(text, " at {file}");
-        }
-        (None, _, Some(module)) if !text.starts_with(file_name(module)) => {
-            let _ = write!(text, " in {}", file_name(module));
-        }
-        _ => {}
-    }
-    if frame.inlined {
-        text += " (inlined)";
-    }
-    text
-}
-
 fn difference(report: &Report, style: Style) -> String {
     let Some(difference) = &report.difference else { return String::new() };
     let show = |value: u64, unit: &str| match unit {
@@ -496,75 +478,9 @@ fn difference(report: &Report, style: Style) -> String {
     text
 }
 
-fn change(before: u64, after: u64) -> String {
-    match (before, after) {
-        (before, after) if before == after => "none".into(),
-        (0, _) => "new".into(),
-        (_, 0) => "gone".into(),
-        _ => output::percent_change(after as f64 / before as f64),
-    }
-}
-
-/// The folded stack turned round: the function that allocates comes first.
-fn innermost(stack: &str, depth: usize) -> String {
-    if stack.is_empty() {
-        return "(no stack)".into();
-    }
-    let names: Vec<&str> = stack.split(';').rev().take(depth.min(4)).collect();
-    names.join(" < ")
-}
-
-fn amount(amount: Amount) -> String {
-    format!("{} in {} blocks", output::bytes(amount.bytes as f64), count(amount.blocks))
-}
-
-fn nanoseconds(ns: u64) -> String {
-    if ns < 1000 { format!("{ns} ns") } else { output::seconds(ns as f64 / 1e9) }
-}
-
-fn share(part: u64, whole: u64) -> String {
-    format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0)
-}
-
-/// `1,234,567`
-fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-fn shortened(command: &str) -> String {
-    const MOST: usize = 60;
-    match command.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}...", &command[..end]),
-        None => command.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_readable() {
-        assert_eq!(count(1_234_567), "1,234,567");
-        assert_eq!(count(12), "12");
-        assert_eq!(nanoseconds(999), "999 ns");
-        assert_eq!(nanoseconds(1500), "1.50 us");
-        assert_eq!(share(1, 3), "33.3 %");
-        assert_eq!(change(0, 5), "new");
-        assert_eq!(innermost("main;read;line", 12), "line < read < main");
-    }
 
     #[test]
     fn buckets_are_joined_without_loss() {
