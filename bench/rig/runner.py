@@ -269,19 +269,18 @@ class Run:
             process.communicate()
             sample["error"] = f"{workload.name} did not end within {workload.timeout_s:.0f} s"
             return sample
-        rows, servers = {}, []
-        for line in out.splitlines():
-            words = line.split()
-            if words[0] == "served-by":
-                servers.append(words[1])
-            elif len(words) == 3:
-                rows[words[0]] = [float(words[1]), words[2]]
+        lines = [line.split() for line in out.splitlines()]
+        servers = [words[1] for words in lines if words[0] == "served-by"]
+        rows = {words[0]: [float(words[1]), words[2]] for words in lines if len(words) == 3}
+        failed = rows.pop("failed", None)
+        served = bool(servers) and all(allocator.serves(s) for s in servers)
         if process.returncode != 0:
-            last = (err.strip().splitlines() or [out.strip()[-200:]])[-1]
-            sample["error"] = f"{workload.name} ended with {process.returncode}: {last}"
-        elif not servers or not all(allocator.serves(s) for s in servers):
+            last = failed[1] if failed else (err.strip().splitlines() or ["no message"])[-1]
+            after = f" (after {list(rows)[-1]})" if rows else ""
+            sample["error"] = f"{workload.name} ended with {process.returncode}{after}: {last}"
+        elif not served:
             sample["error"] = f"the preload did not take effect: malloc is served by {servers}"
-        else:
+        if served:
             sample["rows"] = rows
         return sample
 

@@ -23,7 +23,7 @@ static void run(void *context) {
     for (size_t i = 0; i < w->count; i++) {
         size_t step = i % STEPS, slot = w->pair ? 0 : slots[step];
         free(blocks[slot]);
-        if (posix_memalign(&blocks[slot], w->alignment, sizes[step]) != 0) _exit(1);
+        if (posix_memalign(&blocks[slot], w->alignment, sizes[step]) != 0) must(NULL);
         if ((uintptr_t)blocks[slot] % w->alignment != 0) _exit(1);
         *(char *)blocks[slot] = 1;
     }

@@ -117,10 +117,10 @@ static inline double thread_cpu_ns(void) {
 
 static inline double measure_by(double (*clock)(void), void (*block)(void *), void *context,
                                 size_t ops) {
-    double times[BLOCK_COUNT], limit = now_ns() + (bench_short ? 0.5e9 : 1e9);
+    double times[BLOCK_COUNT], limit = clock() + (bench_short ? 0.5e9 : 1e9);
     size_t count = 0;
     block(context);
-    while (count < BLOCK_COUNT && (count < BLOCK_COUNT_MIN || now_ns() < limit)) {
+    while (count < BLOCK_COUNT && (count < BLOCK_COUNT_MIN || clock() < limit)) {
         double start = clock();
         block(context);
         times[count++] = (clock() - start) / (double)ops;

@@ -2,8 +2,7 @@
  *
  * startup: this program starts itself many times as a trivial program that allocates one block and
  * ends; wall time per start (median), its CPU time (mean), and address space and private dirty
- * memory of such a program
- * after its one malloc.
+ * memory of such a program after its one malloc.
  * Source of the idea: /bin/true under each allocator; shell scripts start thousands of programs.
  */
 #include "bench.h"
