@@ -36,7 +36,7 @@ SHORT = [BASELINE, "mallow", "mallow-secure", "jemalloc", "mimalloc2", "mimalloc
 LIBRARY_FOLDERS = ["/usr/local/lib", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib"]
 
 
-# Far from the front, or slow: measured in one round of three.
+# Far from the front, or slow: measured in few rounds.
 SELDOM = ["hardened", "hardened-light", "snmalloc-checks", "mimalloc3-secure", "scudo", "tbbmalloc",
           MUSL]
 
@@ -54,8 +54,9 @@ class Allocator:
     is_musl: bool = False  # programs have to be linked with musl
     copy: str = ""  # what is preloaded: a copy of `path`
 
-    def runs_in(self, number):
-        return number % 3 == 0 or self.name not in SELDOM
+    def runs_in(self, number, every):
+        """Whether it takes part in a round; the slow ones do in one of `every`."""
+        return number % every == 0 or self.name not in SELDOM
 
     def make_copy(self, folder):
         """Copies the library. Where a file's pages lie in physical memory can change the speed of
@@ -129,11 +130,6 @@ def known(build):
     if shutil.which("musl-gcc"):
         found.append(Allocator(MUSL, "", version="musl of the system", is_musl=True))
     return found
-
-
-def often(build):
-    """The names of those that are measured in every round."""
-    return [a.name for a in known(build) if a.name not in SELDOM]
 
 
 def choose(wanted, build, default=None):

@@ -8,7 +8,7 @@ import os
 import statistics
 
 from . import allocators, page, targets
-from .runner import NOISY, OUT, quartiles, spread
+from .runner import FEWEST, NOISY, OUT, quartiles, spread
 from .units import is_memory, number
 
 HERE = os.path.dirname(OUT)
@@ -48,7 +48,8 @@ def summarise(run):
                 "row": row, "kind": kinds[row], "allocator": name, "unit": units[row],
                 "n": len(samples), "median": medians[name], "q1": low, "q3": high,
                 "best": min(samples), "counted": counted_in_means(run, row),
-                "noisy": not is_memory(units[row]) and spread(samples) > NOISY,
+                "noisy": (not is_memory(units[row])
+                          and (spread(samples) > NOISY or len(samples) < FEWEST)),
                 "ratio_to_glibc": ratio(medians[name], medians.get(allocators.BASELINE)),
                 "ratio_to_best_peer": ratio(medians[name], best_peer),
             })
@@ -176,7 +177,7 @@ def opening(run, records):
     text = (f"{facts['cpu']}, {facts['cpus']} CPUs, Linux {facts['kernel']}, {facts['libc']}, "
             f"transparent huge pages: {facts['huge_pages']}. Medians of {min(counts, default=0)} to "
             f"{max(counts, default=0)} runs; `~`: quartiles more than {NOISY:.0%} of the median "
-            f"apart; best peer: the best of all but Mallow's own builds.\n")
+            f"apart, or fewer than {FEWEST} runs; best peer: the best of all but Mallow's own builds.\n")
     if share > 0.05:
         text += (f"\nDuring {share:.0%} of the samples other programs used more than a quarter of a "
                  "CPU: differences of less than that prove nothing.\n")

@@ -21,10 +21,14 @@ from . import disturbance, programs, workloads
 from .units import is_memory
 
 OUT = os.path.join(workloads.HERE, "out")
-# A cell whose quartiles lie further apart than this part of its median is noisy.
+# A cell whose quartiles lie further apart than this part of its median is noisy, and one of fewer
+# runs than it takes to tell.
 NOISY = 0.10
+FEWEST = 3
 # No round begins after this time; see also the table of workloads.
 BUDGET_S = {"short": 240, "quick": 1200, "whole": 5400}
+# The slow allocators take part in one round of so many.
+SELDOM_EVERY = {"short": 1, "quick": 100, "whole": 3}
 # Repeats of a noisy workload, as a multiple of its rounds.
 MOST_ROUNDS = 3
 
@@ -197,14 +201,14 @@ class Run:
                 for row, (value, unit) in sample.get("rows", {}).items():
                     if not is_memory(unit):
                         cells.setdefault((row, sample["allocator"]), []).append(value)
-        return [cell for cell, values in cells.items() if len(values) > 2 and spread(values) > NOISY]
+        return [cell for cell, values in cells.items() if len(values) >= FEWEST and spread(values) > NOISY]
 
     def run_round(self, workload, number):
         there = {s["allocator"] for s in self.samples
                  if s["workload"] == workload.name and s["round"] == number}
-        turn = number % len(self.allocators)
+        turn, every = number % len(self.allocators), SELDOM_EVERY[self.config["form"]]
         order = [a for a in self.allocators[turn:] + self.allocators[:turn]
-                 if a.name not in there and a.runs_in(number) and workload.runs_under(a)]
+                 if a.name not in there and a.runs_in(number, every) and workload.runs_under(a)]
         self.say(f"{self.elapsed_min():.0f} min, round {number + 1}: {workload.name}")
         for allocator in order:
             allocator.make_copy(self.copies)
