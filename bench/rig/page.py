@@ -48,13 +48,13 @@ def html(run, records, means, opening):
 def means_table(run, means, ours):
     columns = list(next(iter(means.values()), {}))
     head = "".join(f"<th>{text.escape(column)}</th>" for column in columns)
-    lines = [f"<table><thead><tr><th>allocator</th><th class='left'>version</th>{head}</tr></thead>"]
+    lines = [f"<div class='scroll'><table><thead><tr><th>allocator</th><th class='left'>version</th>{head}</tr></thead>"]
     for name in sorted(means, key=lambda n: means[n]["time"] or math.inf):
         cells = "".join(f"<td>{value:.2f}</td>" if (value := means[name][c]) else "<td>–</td>"
                         for c in columns)
         version = text.escape(run.config["allocators"][name].get("version", ""))
         lines.append(f"<tr><td{mark(name, ours)}>{name}</td><td class='left'>{version}</td>{cells}</tr>")
-    return "\n".join(lines) + "</table>"
+    return "\n".join(lines) + "</table></div>"
 
 
 def mark(name, ours):
@@ -143,15 +143,16 @@ def scatter(means, ours):
 
 
 def spread_labels(points, x, y):
-    """Labels from top to bottom, each moved below those that it would lie upon."""
-    placed = []
+    """Labels from top to bottom, each moved below what it would lie upon: other points, and the
+    labels before it."""
+    taken = [(n, x.at(px) - 6, x.at(px) + 6, y.at(py)) for n, (px, py) in points.items()]
     for name, place in sorted(points.items(), key=lambda item: y.at(item[1][1])):
         left, wanted = x.at(place[0]), y.at(place[1])
-        shown = wanted
-        for other_left, other_right, other_y in sorted(placed, key=lambda p: p[2]):
-            if left < other_right and other_left < left + label_width(name) and abs(shown - other_y) < 13:
+        right, shown = left + label_width(name), wanted
+        for owner, other_left, other_right, other_y in sorted(taken, key=lambda t: t[3]):
+            if owner != name and left < other_right and other_left < right and abs(shown - other_y) < 13:
                 shown = other_y + 13
-        placed.append((left, left + label_width(name), shown))
+        taken.append(("", left, right, shown))
         yield name, place, shown - wanted
 
 
