@@ -160,6 +160,8 @@ fn difference_of_two_traces() {
     let report = json(&run(&["report", fixture.trace(), "--diff", other, "--json"]));
     let leaked = &report["difference"]["totals"][3];
     assert_eq!((&leaked["before"], &leaked["after"]), (&8225.into(), &(5 * 8225).into()));
+    let folded = run(&["report", fixture.trace(), "--diff", other, "--folded=leaked"]).stdout;
+    assert_eq!(folded, format!("main;read <x> 8225 {}\n", 5 * 8225));
     let same = json(&run(&["report", other, "--diff", other, "--json"]));
     assert_eq!(same["difference"]["stacks"], serde_json::json!([]));
 }

@@ -1,13 +1,12 @@
 //! Writes a synthetic trace of any length, to measure how fast and in how much memory it is
-//! reported: `cargo run --release -p mallow-report --example synthetic_trace -- FILE EVENTS [THREADS]`
+//! reported: `cargo run --release -p mallow-report --example synthetic_trace -- FILE EVENTS [THREADS [SLOTS]]`
+//! About half of each thread's slots hold a live block in the end.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use mallow_trace::*;
 
-/// Live blocks of a thread at most.
-const SLOTS: u64 = 100_000;
 const STACKS: u32 = 5_000;
 const FUNCTIONS: u64 = 2_000;
 /// The size that is to come out as the most frequent one, and its share in percent.
@@ -20,10 +19,11 @@ fn main() -> Result<()> {
         arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default)
     };
     let Some(path) = arguments.get(1) else {
-        eprintln!("usage: synthetic_trace FILE EVENTS [THREADS]");
+        eprintln!("usage: synthetic_trace FILE EVENTS [THREADS [SLOTS]]");
         std::process::exit(2);
     };
     let (events, threads) = (number(2, 1_000_000), number(3, 10).max(1));
+    let slots = number(4, 100_000).max(1);
     let header = Header {
         command: vec!["synthetic".into(), events.to_string()],
         allocator: "glibc".into(),
@@ -34,13 +34,13 @@ fn main() -> Result<()> {
     let mut writer = Writer::new(BufWriter::new(File::create(path)?), &header)?;
     define(&mut writer, threads)?;
     let mut random = Random(1);
-    let mut live = vec![false; (threads * SLOTS) as usize];
+    let mut live = vec![false; (threads * slots) as usize];
     for event in 0..events {
         let time = event * 50 + 1000;
         let thread = random.below(threads);
         // One free in ten is of another thread's block.
         let owner = if random.below(10) == 0 { random.below(threads) } else { thread };
-        let slot = owner * SLOTS + random.below(SLOTS);
+        let slot = owner * slots + random.below(slots);
         let address = 0x7f00_0000_0000 + slot * 65_536;
         let is_live = &mut live[slot as usize];
         let call = if *is_live {

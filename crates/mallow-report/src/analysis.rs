@@ -122,7 +122,8 @@ impl Analysis {
             Event::Memory(memory) => self.memory(time, memory),
             Event::Dropped(count) => {
                 let thread = self.thread_of(record.thread, time);
-                self.findings.threads[thread].dropped += count;
+                let thread = &mut self.findings.threads[thread];
+                thread.dropped = thread.dropped.saturating_add(*count);
             }
         }
     }
@@ -154,7 +155,10 @@ impl Analysis {
         let block = Block { size: call.size, born_ns, stack: call.stack, thread: thread as u32 };
         if let Some(lost) = findings.processes[process].heap.insert(call.address, block, time) {
             findings.lost_frees += 1;
-            let end = BlockEnd::Freed { lifetime_ns: time - lost.born_ns, temporary: false };
+            let end = BlockEnd::Freed {
+                lifetime_ns: time.saturating_sub(lost.born_ns),
+                temporary: false,
+            };
             findings.release(process, call.address, &lost, end);
         }
         let state = &mut findings.threads[thread];
@@ -234,7 +238,7 @@ impl Analysis {
         if state.ended.is_some() {
             return;
         }
-        self.rss = self.rss - state.rss + memory.rss;
+        self.rss = self.rss.saturating_sub(state.rss).saturating_add(memory.rss);
         state.rss = memory.rss;
         state.peak_rss = state.peak_rss.max(memory.rss).max(memory.peak_rss);
         self.findings.timeline.sampled(time, self.rss);

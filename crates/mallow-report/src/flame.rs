@@ -64,7 +64,7 @@ impl Branch {
 
     fn count(&mut self, costs: &Costs, side: Side) {
         for (value, metric) in self.values[side as usize].iter_mut().zip(Metric::ALL) {
-            *value += metric.of(costs);
+            *value = value.saturating_add(metric.of(costs));
         }
     }
 
@@ -100,7 +100,8 @@ pub fn changes(after: &Profile, before: &Profile, metric: Metric, number: usize)
     let mut stacks: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for (index, profile) in [before, after].into_iter().enumerate() {
         for (stack, costs) in profile.by_function() {
-            stacks.entry(stack).or_default()[index] += metric.of(&costs);
+            let value = &mut stacks.entry(stack).or_default()[index];
+            *value = value.saturating_add(metric.of(&costs));
         }
     }
     let mut changes: Vec<Change> = stacks

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-/// Blocks and their requested bytes.
+/// Blocks and their requested bytes. Sums stay at the ends of their range: a trace may say anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
     pub blocks: u64,
@@ -15,17 +15,15 @@ pub struct Amount {
 
 impl Amount {
     pub fn add(&mut self, bytes: u64) {
-        self.blocks += 1;
-        self.bytes += bytes;
+        self.merge(Amount::one(bytes));
     }
 
     pub fn merge(&mut self, other: Amount) {
-        self.blocks += other.blocks;
-        self.bytes += other.bytes;
+        self.blocks = self.blocks.saturating_add(other.blocks);
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
     fn remove(&mut self, other: Amount) {
-        debug_assert!(self.blocks >= other.blocks && self.bytes >= other.bytes);
         self.blocks = self.blocks.saturating_sub(other.blocks);
         self.bytes = self.bytes.saturating_sub(other.bytes);
     }

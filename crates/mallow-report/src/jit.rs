@@ -29,18 +29,20 @@ fn node(name: &str) -> Option<Frame> {
     let rest = NODE_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
     let rest = rest.strip_prefix(NODE_TIERS).unwrap_or(rest);
     let (function, place) = rest.split_once(' ').unwrap_or((rest, ""));
-    let function = if function.is_empty() { "(anonymous)" } else { function };
     let mut parts = place.trim().rsplitn(3, ':');
     let (_column, line, file) = (parts.next(), parts.next(), parts.next());
     let line = line.and_then(|line| line.parse().ok());
     let file = if line.is_some() { file } else { Some(place) };
     let file = file.map(|file| file.strip_prefix("file://").unwrap_or(file));
-    Some(Frame {
-        function: function.into(),
-        file: file.filter(|file| !file.is_empty()).map(str::to_owned),
-        line,
-        ..Frame::default()
-    })
+    let file = file.filter(|file| !file.is_empty());
+    let function = match (function, file, line) {
+        ("", Some(file), Some(line)) => {
+            format!("(anonymous {}:{line})", file.rsplit('/').next().unwrap_or(file))
+        }
+        ("", _, _) => "(anonymous)".into(),
+        _ => function.into(),
+    };
+    Some(Frame { function, file: file.map(str::to_owned), line, ..Frame::default() })
 }
 
 /// `Ljava/util/HashMap;::put` of older agents becomes `java.util.HashMap::put`; what the JVM itself
@@ -69,7 +71,7 @@ mod tests {
     fn the_source_is_found_in_the_names() {
         is("py::read_lines:/srv/app.py", "read_lines", Some("/srv/app.py"), None);
         is("JS:*parse file:///srv/a.js:12:34", "parse", Some("/srv/a.js"), Some(12));
-        is("LazyCompile:~ /srv/a.js:1:1", "(anonymous)", Some("/srv/a.js"), Some(1));
+        is("LazyCompile:~ /srv/a.js:1:1", "(anonymous a.js:1)", Some("/srv/a.js"), Some(1));
         is("Function:^next node:internal/util:5:7", "next", Some("node:internal/util"), Some(5));
         is("Ljava/util/HashMap;::put", "java.util.HashMap::put", None, None);
         is("void java.lang.Thread.run()", "void java.lang.Thread.run()", None, None);

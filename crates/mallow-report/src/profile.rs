@@ -1,6 +1,6 @@
 //! Stacks with names: what the table of top stacks, flame graphs, pprof and folded stacks come from.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
@@ -42,8 +42,8 @@ impl Costs {
         self.peak.merge(other.peak);
         self.leaked.merge(other.leaked);
         self.temporary.merge(other.temporary);
-        self.freed += other.freed;
-        self.lifetime_ns += other.lifetime_ns;
+        self.freed = self.freed.saturating_add(other.freed);
+        self.lifetime_ns = self.lifetime_ns.saturating_add(other.lifetime_ns);
     }
 
     pub fn mean_lifetime_ns(&self) -> Option<u64> {
@@ -162,16 +162,29 @@ impl Profile {
         stacks
     }
 
+    /// One line a stack of either trace: `outermost;...;innermost before after`, as tools for
+    /// differential flame graphs read it.
+    pub fn folded_difference(&self, before: &Profile, metric: Metric) -> String {
+        let mut stacks: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+        for (index, profile) in [before, self].into_iter().enumerate() {
+            for (stack, costs) in profile.by_function() {
+                stacks.entry(stack).or_default()[index] = metric.of(&costs);
+            }
+        }
+        let lines = stacks.into_iter().filter(|(_, values)| *values != [0, 0]);
+        lines.map(|(stack, [a, b])| format!("{} {a} {b}\n", stack_or_none(&stack))).collect()
+    }
+
     /// One line a stack: `outermost;...;innermost value`.
     pub fn folded(&self, metric: Metric) -> String {
-        let lines = self.by_function().into_iter().filter_map(|(stack, costs)| {
-            let value = metric.of(&costs);
-            (value > 0).then(|| {
-                format!("{} {value}\n", if stack.is_empty() { "(no stack)" } else { &stack })
-            })
-        });
-        lines.collect()
+        let stacks = self.by_function().into_iter();
+        let costly = stacks.map(|(stack, costs)| (stack, metric.of(&costs))).filter(|s| s.1 > 0);
+        costly.map(|(stack, value)| format!("{} {value}\n", stack_or_none(&stack))).collect()
     }
+}
+
+fn stack_or_none(stack: &str) -> &str {
+    if stack.is_empty() { "(no stack)" } else { stack }
 }
 
 #[cfg(test)]

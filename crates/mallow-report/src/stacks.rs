@@ -42,11 +42,11 @@ impl Weights {
         if self.distance == 0 {
             return 1;
         }
-        let chance = 1.0 - (-(size.max(1) as f64) / self.distance as f64).exp();
+        let chance = -(-(size.max(1) as f64) / self.distance as f64).exp_m1();
         let blocks = 1.0 / chance;
         let fraction = (blocks.fract() * 65_536.0) as u64;
         let dice = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-        blocks as u64 + u64::from(dice < fraction)
+        (blocks as u64).saturating_add(u64::from(dice < fraction))
     }
 
     fn amount(self, address: u64, size: u64) -> Amount {
@@ -88,8 +88,9 @@ impl Stacks {
         match end {
             BlockEnd::Resized => {}
             BlockEnd::Freed { lifetime_ns, temporary } => {
-                costs.freed += amount.blocks;
-                costs.lifetime_ns += lifetime_ns.saturating_mul(amount.blocks);
+                costs.freed = costs.freed.saturating_add(amount.blocks);
+                let lifetime_ns = lifetime_ns.saturating_mul(amount.blocks);
+                costs.lifetime_ns = costs.lifetime_ns.saturating_add(lifetime_ns);
                 if temporary {
                     costs.temporary.merge(amount);
                 }

@@ -262,7 +262,7 @@ impl Findings {
             foreign_frees: threads().map(|thread| thread.foreign_frees).sum(),
             unknown_frees: self.processes.iter().map(|process| process.unknown_frees).sum(),
             lost_frees: self.lost_frees,
-            dropped: threads().map(|thread| thread.dropped).sum(),
+            dropped: threads().map(|thread| thread.dropped).fold(0, u64::saturating_add),
         }
     }
 

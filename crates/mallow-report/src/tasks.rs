@@ -66,7 +66,7 @@ impl Activity {
         if failed {
             count.failed += 1;
         } else if !op.is_free() {
-            count.bytes += size;
+            count.bytes = count.bytes.saturating_add(size);
         }
     }
 

@@ -42,7 +42,7 @@ impl Timeline {
     pub fn allocated(&mut self, time_ns: u64, bytes: u64, live_bytes: u64) {
         let step = self.step(time_ns);
         step.allocations += 1;
-        step.allocated_bytes += bytes;
+        step.allocated_bytes = step.allocated_bytes.saturating_add(bytes);
         step.live_bytes = step.live_bytes.max(live_bytes);
         self.live_bytes = live_bytes;
     }
@@ -79,7 +79,7 @@ impl Timeline {
     }
 
     fn halve(&mut self) {
-        self.width_ns *= 2;
+        self.width_ns = self.width_ns.saturating_mul(2);
         let halved = self
             .steps
             .chunks(2)
@@ -109,7 +109,7 @@ impl Step {
             rss_bytes: self.rss_bytes.max(later.rss_bytes),
             allocations: self.allocations + later.allocations,
             frees: self.frees + later.frees,
-            allocated_bytes: self.allocated_bytes + later.allocated_bytes,
+            allocated_bytes: self.allocated_bytes.saturating_add(later.allocated_bytes),
         }
     }
 }

@@ -272,3 +272,49 @@ fn a_forked_child_may_free_what_its_parent_allocated() {
     let notes = summary.notes.join(" ");
     assert!(notes.contains("1 blocks were freed by forked processes"), "{notes}");
 }
+
+/// A trace may come from anywhere: no record, in whatever order, may end the analysis.
+#[test]
+fn records_of_any_kind_in_any_order_are_taken() {
+    for seed in 1..=200 {
+        let mut random = Random(seed);
+        let mut any = |most: u64| match random.below(8) {
+            0 => u64::MAX,
+            1 => u64::MAX / 2,
+            _ => random.below(most),
+        };
+        let mut analysis = Analysis::new(&Header { stack_distance: any(2), ..Header::default() });
+        for _ in 0..300 {
+            let (time, thread, id) = (any(1000), any(4) as u32, any(3) as u32);
+            let call = Call {
+                op: Op::ALL[any(33) as usize % 33],
+                failed: any(9) == 0,
+                size: any(5000),
+                address: any(20).wrapping_mul(16),
+                old: if any(2) == 0 { any(20).wrapping_mul(16) } else { 0 },
+                took: any(500),
+                stack: any(4) as u32,
+                ..Call::default()
+            };
+            let event = match any(12) {
+                0 => Event::ThreadEnd,
+                1 => Event::ProcessEnd(ProcessEnd { process: id, ..ProcessEnd::default() }),
+                2 => Event::Process(Box::new(Process { id, parent: id, ..Process::default() })),
+                3 => Event::Thread(Thread { process: id, ..Thread::default() }),
+                4 => Event::Stack(Stack { id, frames: vec![Default::default(); 3] }),
+                5 => Event::Dropped(any(100)),
+                6 => Event::Memory(mallow_trace::Memory {
+                    process: id,
+                    rss: any(9000),
+                    ..Default::default()
+                }),
+                _ => Event::Call(call),
+            };
+            analysis.add(&record(time, thread, event));
+        }
+        let findings = analysis.finish();
+        let profile = name_stacks(&findings, &mut Numbers, &mut |_| {});
+        let summary = findings.summary(&profile, Limits::default());
+        assert!(summary.totals.calls > 0, "seed {seed}");
+    }
+}

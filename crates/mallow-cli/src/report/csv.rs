@@ -148,7 +148,7 @@ fn timeline(summary: &Summary) -> Table {
     ]);
     for (index, step) in summary.timeline.steps.iter().enumerate() {
         table.rows.push(vec![
-            (index as u64 * summary.timeline.step_ns).to_string(),
+            (index as u64).saturating_mul(summary.timeline.step_ns).to_string(),
             step.live_bytes.to_string(),
             step.rss_bytes.map(|rss| rss.to_string()).unwrap_or_default(),
             step.allocations.to_string(),

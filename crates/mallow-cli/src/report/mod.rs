@@ -128,7 +128,11 @@ fn print(
     other: Option<&Profile>,
 ) -> Result<String> {
     if let Some(metric) = args.folded {
-        return Ok(profile.folded(metric.metric()));
+        let metric = metric.metric();
+        return Ok(match other {
+            Some(before) => profile.folded_difference(before, metric),
+            None => profile.folded(metric),
+        });
     }
     if let Some(table) = args.csv {
         return Ok(csv::table(report.summary, profile, table).render(Format::Csv, false));

@@ -366,9 +366,10 @@ fn timeline(summary: &Summary, style: Style) -> String {
         let live = steps.iter().map(|step| step.live_bytes).max().unwrap_or(0);
         let rss = steps.iter().filter_map(|step| step.rss_bytes).max();
         let calls: u64 = steps.iter().map(|step| step.allocations).sum();
-        let begin = (row * width) as u64 * timeline.step_ns;
-        let end = (begin + (steps.len() as u64) * timeline.step_ns)
-            .min(summary.recording.duration_ns.max(begin + 1));
+        let begin = ((row * width) as u64).saturating_mul(timeline.step_ns);
+        let end = begin
+            .saturating_add((steps.len() as u64).saturating_mul(timeline.step_ns))
+            .min(summary.recording.duration_ns.max(begin.saturating_add(1)));
         let seconds = (end - begin) as f64 / 1e9;
         table.rows.push(vec![
             nanoseconds(begin),
