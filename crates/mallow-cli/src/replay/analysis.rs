@@ -13,10 +13,12 @@ use crate::compare::analysis::summarise;
 use crate::compare::machine::Machine;
 use crate::compare::report::{Describe, Metric, Versus};
 use crate::output;
-use crate::stats::{self, Verdict};
+use crate::stats::{self, Interval, Verdict};
 
 /// All claims of a report together are wrong with at most this probability.
 const FAMILY_ALPHA: f64 = 0.05;
+/// Rounds that differ by no more are the same.
+const SAME: f64 = 0.005;
 
 type Runs = [(u32, Run)];
 /// One of the comparisons of an entry.
@@ -90,12 +92,15 @@ struct Judge {
 impl Judge {
     fn entry(&self, baseline: &Cell, cell: &Cell) -> Entry {
         let is_baseline = baseline.allocator.name == cell.allocator.name;
-        let versus = |runs: fn(&Cell) -> &Runs, value: fn(&Run) -> f64| {
+        let versus = |runs: fn(&Cell) -> &Runs, is_exact: bool, value: fn(&Run) -> f64| {
             if is_baseline || !self.may_rank {
                 return None;
             }
-            let comparison =
-                stats::compare_pairs(&pairs(runs(baseline), runs(cell), value), self.confidence)?;
+            let pairs = pairs(runs(baseline), runs(cell), value);
+            let mut comparison = stats::compare_pairs(&pairs, self.confidence)?;
+            if is_exact && comparison.interval.is_none() {
+                comparison.interval = exact_interval(&pairs);
+            }
             Some(Versus { verdict: stats::verdict(&comparison, self.margin), comparison })
         };
         let lockstep: fn(&Cell) -> &Runs = |cell| &cell.lockstep;
@@ -115,16 +120,26 @@ impl Judge {
             }),
             allocate: Latencies::of(free(cell), |run| run.allocate),
             free: Latencies::of(free(cell), |run| run.free),
+            lockstep_s: metric(lockstep(cell), |run| Some(run.wall_ns as f64 / 1e9)),
             peak_rss: metric(memory_of, |run| Some(run.peak_rss as f64)),
             average_rss: metric(lockstep(cell), |run| run.average_rss.map(|rss| rss as f64)),
             final_rss: metric(memory_of, |run| Some(run.final_rss as f64)),
             faults: metric(memory_of, |run| Some((run.minor_faults + run.major_faults) as f64)),
             memory_calls: counted.and_then(|count| u64::try_from(count).ok()),
             failed_calls: cell.lockstep.iter().chain(&cell.free).map(|(_, run)| run.failed).max(),
-            time: versus(free, |run| run.wall_ns as f64),
-            memory: versus(lockstep, |run| run.peak_rss as f64),
+            time: versus(free, false, |run| run.wall_ns as f64),
+            memory: versus(lockstep, true, |run| run.peak_rss as f64),
         }
     }
+}
+
+/// Lockstep comes out the same each time. Where two rounds show that, no test is needed: the ratio lies
+/// between the extremes.
+fn exact_interval(pairs: &[(f64, f64)]) -> Option<Interval> {
+    let ratios = || pairs.iter().map(|(base, other)| other / base);
+    let low = ratios().fold(f64::INFINITY, f64::min);
+    let high = ratios().fold(0.0, f64::max);
+    (pairs.len() >= 2 && high <= low * (1.0 + SAME)).then_some(Interval { low, high })
 }
 
 /// The value of each round in which both ran.
@@ -199,4 +214,17 @@ pub fn fidelity_line(fidelity: &Fidelity) -> String {
         coverage.unmatched_frees,
         coverage.lost_frees
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_rounds_need_no_test() {
+        let interval = exact_interval(&[(100.0, 90.0), (100.1, 90.0)]).unwrap();
+        assert!(interval.low > 0.899 && interval.high <= 0.9);
+        assert_eq!(exact_interval(&[(100.0, 90.0)]), None);
+        assert_eq!(exact_interval(&[(100.0, 90.0), (100.0, 92.0)]), None);
+    }
 }

@@ -61,6 +61,8 @@ pub struct Entry {
     pub calls_per_s: Option<Metric>,
     pub allocate: Option<Latencies>,
     pub free: Option<Latencies>,
+    /// How long the lockstep runs took.
+    pub lockstep_s: Option<Metric>,
     pub peak_rss: Option<Metric>,
     pub average_rss: Option<Metric>,
     pub final_rss: Option<Metric>,
