@@ -22,6 +22,24 @@ pub struct Block {
     pub owner: u32,
 }
 
+/// How finely blocks are placed in a mapping, and the widest gap in a heap, in these.
+const GRANULE: u64 = 64 << 10;
+const WIDEST_GAP: usize = 15;
+
+/// The bytes of the granules that are covered, with the gaps between them.
+fn span(granules: &[bool]) -> u64 {
+    let mut count = 0;
+    let mut last = None;
+    for (place, _) in granules.iter().enumerate().filter(|(_, covered)| **covered) {
+        count += match last {
+            Some(last) if place - last <= WIDEST_GAP + 1 => place - last,
+            _ => 1,
+        };
+        last = Some(place);
+    }
+    count as u64 * GRANULE
+}
+
 /// A block whose address somebody else was given although nobody freed it: either a realloc that
 /// was going on moved it, and that realloc's record follows, or its free is missing.
 #[derive(Clone, Copy, Debug)]
@@ -73,20 +91,51 @@ impl Live {
         self.displaced.pop_front().map(|displaced| displaced.block)
     }
 
-    /// What is resident in those regions that hold blocks. The regions are in the order of their
-    /// addresses.
+    /// What of the regions' resident memory is the heap: that of regions which hold blocks, but not
+    /// more than their blocks and the gaps between them cover, for the kernel joins a heap's mappings
+    /// with others beside them. The regions are in the order of their addresses.
     pub fn resident_in(&self, regions: &[Region]) -> u64 {
-        let mut is_heap = vec![false; regions.len()];
-        for address in self.blocks.keys() {
+        let mut covered: Vec<Vec<bool>> = vec![Vec::new(); regions.len()];
+        for (address, block) in &self.blocks {
             let behind = regions.partition_point(|region| region.start <= *address);
             let Some(index) = behind.checked_sub(1) else { continue };
-            is_heap[index] |= *address - regions[index].start < regions[index].length;
+            let region = &regions[index];
+            let first = *address - region.start;
+            if first >= region.length {
+                continue;
+            }
+            let granules = &mut covered[index];
+            granules.resize(region.length.div_ceil(GRANULE) as usize, false);
+            let last = first.saturating_add(block.size.max(1)).min(region.length) - 1;
+            granules[(first / GRANULE) as usize..=(last / GRANULE) as usize].fill(true);
         }
-        let heap = regions.iter().zip(is_heap).filter(|(_, is_heap)| *is_heap);
-        heap.map(|(region, _)| region.resident).sum()
+        let heap = regions.iter().zip(covered);
+        heap.map(|(region, granules)| region.resident.min(span(&granules))).sum()
     }
 
     pub fn len(&self) -> usize {
         self.blocks.len() + self.displaced.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_mappings_are_told_apart() {
+        let mut live = Live::default();
+        let last = Moment { lane: 0, done: 0 };
+        let mut place = |address, size| {
+            live.insert(0, address, Block { slot: 0, size, last, owner: 0 });
+        };
+        // A block of 2 MiB at one end of a mapping of 64 MiB, and small ones with gaps in another.
+        place(0x1000_0010, 2 << 20);
+        place(0x2000_0000, 100);
+        place(0x2004_0000, 100);
+        let region = |start, length, resident| Region { start, length, resident };
+        let regions =
+            [region(0x1000_0000, 64 << 20, 60 << 20), region(0x2000_0000, 1 << 20, 160 << 10)];
+        assert_eq!(live.resident_in(&regions), (2 << 20) + GRANULE + (160 << 10));
     }
 }

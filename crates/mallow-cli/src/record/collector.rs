@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use mallow_recorder::{Channel, Timeline};
 use mallow_trace::{
-    COLLECTOR, Call, Ending, Event, Memory, Op, ProcessEnd, Record, Result, Thread, Totals, Writer,
+    COLLECTOR, Call, Ending, Event, Op, ProcessEnd, Record, Result, Thread, Totals, Writer,
 };
 
 use super::images::{Images, Introduction};
-use super::memory::Samples;
+use super::memory::{Found, Samples};
 use super::parse::{self, Message};
 use super::stacks::Stacks;
 
@@ -346,10 +346,13 @@ impl<W: Write> Collector<W> {
         self.write_memory(samples)
     }
 
-    fn write_memory(&mut self, samples: Vec<Memory>) -> Result<()> {
+    fn write_memory(&mut self, samples: Vec<Found>) -> Result<()> {
         let time = self.timeline.now();
-        for memory in samples {
-            self.writer.write(&Record { time, thread: COLLECTOR, event: Event::Memory(memory) })?;
+        for (memory, regions) in samples {
+            let regions = regions.map(Event::Regions);
+            for event in [Event::Memory(memory)].into_iter().chain(regions) {
+                self.writer.write(&Record { time, thread: COLLECTOR, event })?;
+            }
         }
         Ok(())
     }

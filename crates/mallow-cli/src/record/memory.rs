@@ -5,7 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use mallow_trace::Memory;
+use mallow_trace::{Memory, Regions};
+
+use crate::regions;
 
 const EVERY: Duration = Duration::from_millis(10);
 /// Peak, swap and faults cost more to read.
@@ -16,7 +18,11 @@ struct Watched {
     statm: File,
     last: Memory,
     details: Option<Instant>,
+    regions: regions::Schedule,
 }
+
+/// What was found in a process, and now and then where it lay.
+pub type Found = (Memory, Option<Regions>);
 
 #[derive(Default)]
 pub struct Samples {
@@ -31,7 +37,7 @@ impl Samples {
         &mut self,
         processes: impl Iterator<Item = (u32, u32)>,
         rings: impl Fn(u32) -> u64,
-    ) -> Vec<Memory> {
+    ) -> Vec<Found> {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return Vec::new();
         }
@@ -46,11 +52,12 @@ impl Samples {
                     statm,
                     last: Memory::default(),
                     details: None,
+                    regions: regions::Schedule::default(),
                 }),
             };
             let Some(mut watched) = watched else { continue };
             if let Some(memory) = watched.sample(pid, rings(number)) {
-                changed.push(memory);
+                changed.push((memory, watched.regions(pid, &memory)));
             }
             alive.insert(pid, watched);
         }
@@ -84,6 +91,15 @@ impl Watched {
         let is_new = memory != self.last;
         self.last = memory;
         is_new.then_some(memory)
+    }
+}
+
+impl Watched {
+    fn regions(&mut self, pid: u32, memory: &Memory) -> Option<Regions> {
+        if !self.regions.is_due(memory.anonymous) {
+            return None;
+        }
+        Some(Regions { process: self.number, regions: regions::read(pid)? })
     }
 }
 
