@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Hides from the compiler where a value comes from, so that it does not regroup a sum. */
+#define opaque(x) __asm__("" : "+r"(x))
+
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 

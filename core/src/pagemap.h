@@ -42,11 +42,15 @@ static struct {
 ALWAYS_INLINE struct extent *pagemap_find(const void *address)
 {
     char *base = (char *)&pagemap;
+    opaque(base);
     uintptr_t at = (uintptr_t)address;
-    size_t root_index = (at >> PAGEMAP_ROOT_SHIFT) & (((size_t)1 << PAGEMAP_ROOT_BITS) - 1);
+    size_t root_at = (at >> (PAGEMAP_ROOT_SHIFT - 3)) & ((sizeof pagemap.root - 1) & ~(size_t)7);
     size_t leaf_index = (at >> GRANULE_SHIFT) & (PAGEMAP_LEAF_WORDS - 1);
-    uintptr_t leaf = atomic_get_acquire(&pagemap.root[root_index]); /* pairs with pagemap_cover */
-    uintptr_t word = atomic_get((_Atomic uintptr_t *)(base + leaf) + leaf_index);
+    _Atomic uintptr_t *root =
+        (_Atomic uintptr_t *)(base + root_at + offsetof(__typeof__(pagemap), root));
+    char *leaf = base + atomic_get_acquire(root); /* pairs with pagemap_cover */
+    opaque(leaf);
+    uintptr_t word = atomic_get((_Atomic uintptr_t *)leaf + leaf_index);
     return (struct extent *)(base + word);
 }
 
