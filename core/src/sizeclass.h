@@ -28,7 +28,7 @@
                      : 9u + (CLASS_LOG2((size)-1) - 7) * 4 + \
                            (unsigned)((((size)-1) >> (CLASS_LOG2((size)-1) - 2)) & 3))
 
-#define ROW1(i) CLASS_OF((size_t)(i)*8 + 0)
+#define ROW1(i) (uint8_t)CLASS_OF((size_t)(i)*8 + 0)
 #define ROW4(i) ROW1(i), ROW1((i) + 1), ROW1((i) + 2), ROW1((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
 #define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
