@@ -48,7 +48,8 @@ def html(run, records, means, opening):
 def means_table(run, means, ours):
     columns = list(next(iter(means.values()), {}))
     head = "".join(f"<th>{text.escape(column)}</th>" for column in columns)
-    lines = [f"<div class='scroll'><table><thead><tr><th>allocator</th><th class='left'>version</th>{head}</tr></thead>"]
+    lines = ["<div class='scroll'><table><thead><tr><th>allocator</th><th class='left'>version</th>"
+             f"{head}</tr></thead>"]
     for name in sorted(means, key=lambda n: means[n]["time"] or math.inf):
         cells = "".join(f"<td>{value:.2f}</td>" if (value := means[name][c]) else "<td>–</td>"
                         for c in columns)

@@ -201,7 +201,8 @@ class Run:
                 for row, (value, unit) in sample.get("rows", {}).items():
                     if not is_memory(unit):
                         cells.setdefault((row, sample["allocator"]), []).append(value)
-        return [cell for cell, values in cells.items() if len(values) >= FEWEST and spread(values) > NOISY]
+        return [cell for cell, values in cells.items()
+                if len(values) >= FEWEST and spread(values) > NOISY]
 
     def run_round(self, workload, number):
         there = {s["allocator"] for s in self.samples
