@@ -101,7 +101,8 @@ def environment(program, binaries, allocator):
     open(notes, "w").close()
     os.chmod(notes, 0o666)
     kept.update(PROGRAMS=SCRIPTS, ROOT=allocators.ROOT, WORK=folder,
-                WITNESS=os.path.join(binaries, "witness.so"), WITNESS_NOTES=notes, PRELOAD=(allocator and (allocator.copy or allocator.path)) or "",
+                WITNESS=os.path.join(binaries, "witness.so"), WITNESS_NOTES=notes,
+                PRELOAD=(allocator and (allocator.copy or allocator.path)) or "",
                 MUSL="1" if allocator and allocator.is_musl else "")
     return kept
 

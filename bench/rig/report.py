@@ -50,8 +50,8 @@ def summarise(run):
                 "best": min(samples), "counted": counted_in_means(run, row),
                 "noisy": (not is_memory(units[row])
                           and (spread(samples) > NOISY or len(samples) < FEWEST)),
-                "ratio_to_glibc": ratio(medians[name], medians.get(allocators.BASELINE)),
-                "ratio_to_best_peer": ratio(medians[name], best_peer),
+                "ratio_to_glibc": ratio(medians[name], medians.get(allocators.BASELINE), units[row]),
+                "ratio_to_best_peer": ratio(medians[name], best_peer, units[row]),
             })
     return records
 
@@ -83,9 +83,14 @@ def means(records):
     return found
 
 
-def ratio(value, base):
-    """None where the base is no quantity to divide by (a growth of nothing)."""
-    return round(value / base, 4) if base is not None and base > 0 and value > 0 else None
+def ratio(value, base, unit):
+    """None where there is nothing to divide by. Growths of memory below 1 MiB are all alike: whether
+    a few pages were there before is chance."""
+    if base is None:
+        return None
+    if unit == "MiB":
+        value, base = max(value, 1.0), max(base, 1.0)
+    return round(value / base, 4) if base > 0 and value > 0 else None
 
 
 def geometric_mean(values):
