@@ -167,6 +167,49 @@ fn difference_of_two_traces() {
 }
 
 #[test]
+fn children_stand_below_their_parents_and_an_exec_beside_what_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("tree.mlwt");
+    let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+    let images = [
+        (1, 10, 0, Start::First, "sh -c a"),
+        (2, 11, 1, Start::Fork, "sh -c a"),
+        (3, 11, 2, Start::Exec, "cc a.c"),
+        (4, 12, 3, Start::Fork, "as a.s"),
+    ];
+    for (id, pid, parent, start, command) in images {
+        let command = command.split(' ').map(str::to_owned).collect();
+        let process = Process { id, pid, parent, start, command, ..Process::default() };
+        let thread = Thread { process: id, tid: pid, name: "main".into() };
+        for event in [Event::Process(Box::new(process)), Event::Thread(thread)] {
+            writer.write(&Record { time: 0, thread: id, event }).unwrap();
+        }
+        let call = Call { op: Op::Malloc, size: 8, address: 16, ..Call::default() };
+        writer.write(&Record { time: 1, thread: id, event: Event::Call(call) }).unwrap();
+    }
+    let ending = ProcessEnd { process: 4, ending: Ending::Signal(9) };
+    let event = Event::ProcessEnd(ending);
+    writer.write(&Record { time: 2, thread: COLLECTOR, event }).unwrap();
+    std::fs::write(&trace, writer.finish().unwrap()).unwrap();
+    let text = run(&["report", trace.to_str().unwrap()]).stdout;
+    let tree: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains(" 8 (100 %)"))
+        .map(|line| line.split("  1  ").next().unwrap().trim_end())
+        .map(|line| line.split(" 1 ").next().unwrap().trim_end())
+        .collect();
+    let expected = [
+        " 10 sh -c a",
+        "   fork 11 sh -c a",
+        "   exec 11 cc a.c",
+        "     fork 12 as a.s (signal 9)",
+    ];
+    assert_eq!(tree, expected, "{text}");
+    assert!(text.contains("1 of 4 processes were ended by a signal"), "{text}");
+    assert!(text.contains("does not hold the end of 3 of 4 processes"), "{text}");
+}
+
+#[test]
 fn pprof_opens_the_profile() {
     let fixture = Fixture::new();
     let profile = fixture.path("profile.pb.gz");

@@ -332,14 +332,22 @@ impl Findings {
                 "{inherited} blocks were freed by forked processes that had them from their parents."
             ));
         }
-        let killed = (0..self.processes.len()).filter(|process| {
-            !matches!(self.ending(*process), Some(Ending::Code(_) | Ending::Exec))
-        });
-        let killed = killed.count();
+        let count = |wanted: &dyn Fn(Option<Ending>) -> bool| {
+            (0..self.processes.len()).filter(|process| wanted(self.ending(*process))).count()
+        };
+        let killed = count(&|ending| matches!(ending, Some(Ending::Signal(_))));
+        let running = count(&|ending| ending.is_none());
         if killed > 0 {
             notes.push(format!(
-                "{killed} of {} processes had no regular end in the recording; what was live in \
-                 them counts as never freed.",
+                "{killed} of {} processes were ended by a signal; what was live in them counts as \
+                 never freed.",
+                self.processes.len()
+            ));
+        }
+        if running > 0 {
+            notes.push(format!(
+                "The recording does not hold the end of {running} of {} processes; what was live in \
+                 them when it ended counts as never freed.",
                 self.processes.len()
             ));
         }
