@@ -39,6 +39,8 @@ pub enum Verb {
     Record(RecordArgs),
     /// Say where the memory of a process is, and why, without stopping it
     Explain(ExplainArgs),
+    /// Show memory and faults of a process over time, and the difference between two runs
+    Watch(WatchArgs),
     /// Explain a verb, or a finding such as MLW2101
     #[command(name = "help")]
     Help(HelpArgs),
@@ -215,6 +217,41 @@ pub struct ExplainArgs {
 
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct WatchArgs {
+    /// The process to watch, with its children
+    #[arg(value_name = "PID", required_unless_present_any = ["command", "compare"],
+          conflicts_with = "command")]
+    pub pid: Option<u32>,
+
+    /// Time between two samples
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+
+    /// End after this time [default: with the process, or by Ctrl-C]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+
+    /// Start the command under this allocator
+    #[arg(short, long, value_name = "NAME", requires = "command")]
+    pub allocator: Option<String>,
+
+    /// Keep the run in FILE, for --compare
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+
+    /// The difference between two runs that --save (or --json) wrote
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["pid", "command", "save"])]
+    pub compare: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    /// A command to start and watch; what it writes is hidden while a chart is shown
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

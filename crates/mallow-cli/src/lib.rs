@@ -34,3 +34,4 @@ pub mod service;
 pub mod stats;
 pub mod target;
 pub mod trace;
+pub mod watch;

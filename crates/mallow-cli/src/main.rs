@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Verb::Compare(args) => mallow_cli::compare::main(&args, notes),
         Verb::Record(args) => mallow_cli::record::main(&args, notes),
         Verb::Explain(args) => mallow_cli::explain::main(&args, notes),
+        Verb::Watch(args) => mallow_cli::watch::main(&args, notes),
         Verb::Help(args) => commands::help::main(&args),
         Verb::Replay(args) => mallow_cli::replay::main(&args, notes),
         Verb::Report(args) => mallow_cli::report::main(&args, notes),

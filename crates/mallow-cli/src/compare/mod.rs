@@ -33,7 +33,7 @@ pub fn main(args: &CompareArgs, notes: Notes) -> Result<u8> {
 }
 
 /// Ctrl-C and SIGTERM end the measurement, not the report of what is finished.
-fn watch_signals() -> Result<Arc<AtomicBool>> {
+pub fn watch_signals() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [nix::libc::SIGINT, nix::libc::SIGTERM] {
         // A second one ends the command as usual.

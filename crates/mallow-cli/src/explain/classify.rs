@@ -12,8 +12,8 @@ use super::smaps::Vma;
 
 /// Space without access up to this size is a guard, above it a reserve.
 const GUARD_MAX: u64 = 1 << 20;
-/// Python's small objects, 3.10 and later, and before.
-const PYTHON_ARENAS: [u64; 2] = [1 << 20, 256 << 10];
+/// Python's small objects lie in pieces of this size before 3.10, and of 1 MiB since.
+const PYTHON_ARENA: u64 = 256 << 10;
 
 pub struct Context<'a> {
     pub process: &'a Process,
@@ -247,13 +247,13 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
     if let Some(name) = vma.name.strip_prefix("[anon:") {
         return (Kind::Anonymous, name.trim_end_matches(']').trim().to_owned());
     }
-    let python = PYTHON_ARENAS.iter().any(|size| vma.size().is_multiple_of(*size));
+    let python = vma.size() >= PYTHON_ARENA;
     match runtime {
         Runtime::Java => (Kind::RuntimeHeap, "Java: objects, classes or the VM's own".into()),
         Runtime::Node => (Kind::RuntimeHeap, "V8: heap pages or the VM's own".into()),
         Runtime::Go => (Kind::RuntimeHeap, "Go: heap or the runtime's own".into()),
         Runtime::Python if python => {
-            (Kind::RuntimeHeap, "Python: objects up to 512 bytes (by the size)".into())
+            (Kind::RuntimeHeap, "Python: objects up to 512 bytes, by elimination".into())
         }
         _ if matches!(context.heap, Heap::Other(_)) => {
             (Kind::Allocator, format!("{}, by elimination", context.allocator))

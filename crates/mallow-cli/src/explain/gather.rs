@@ -22,52 +22,73 @@ counted.";
 pub fn live(pid: u32) -> Result<(Process, Report), Failure> {
     let process = Process::live(pid)?;
     let mut inspector = Inspector::default();
+    let found = find_heap(&process, &mut inspector);
+    let memory = found.memory.as_ref();
+    let mut notes = Vec::new();
+    match memory {
+        None => notes.push(NO_MEMORY.to_owned()),
+        Some(memory) if memory.met_swap() => notes.push(SWAPPED.to_owned()),
+        Some(_) => {}
+    }
+    let mappings = classify::mappings(&Context {
+        process: &process,
+        heap: &found.heap,
+        allocator: &found.allocator,
+        memory: memory.map(|memory| memory as &dyn Memory),
+        page: found.page.as_ref(),
+    });
+    let mut report = assemble(&process, mappings, found.allocator);
+    report.heap = found.heap;
+    if let Heap::Other(other) = &mut report.heap {
+        let group = classify::groups(&report.mappings, "");
+        let group = group.into_iter().find(|group| group.kind == Some(Kind::Allocator));
+        (other.size, other.rss) = group.map_or((0, 0), |group| (group.size, group.rss));
+    }
+    report.notes = notes;
+    conclude(&mut report);
+    Ok((process, report))
+}
+
+/// The allocator's name and its heap alone.
+pub fn heap_of(pid: u32, inspector: &mut Inspector) -> Option<(String, Heap)> {
+    let found = find_heap(&Process::live(pid).ok()?, inspector);
+    Some((found.allocator, found.heap))
+}
+
+struct Found {
+    allocator: String,
+    heap: Heap,
+    page: Option<Page>,
+    /// `None` where it may not be read.
+    memory: Option<ProcessMemory>,
+}
+
+fn find_heap(process: &Process, inspector: &mut Inspector) -> Found {
+    let pid = process.pid;
     let served = inspector.inspect(pid);
     let allocator = served.as_ref().map_or_else(|_| String::new(), Served::summary);
     let is_static = matches!(served, Ok(Served::Static { .. }));
-    let memory =
-        ProcessMemory::open(pid, &process.vmas).ok().filter(|memory| can_read(memory, &process));
-    let mut notes = Vec::new();
-    let mut heap = Heap::Unknown;
-    let mut found_page = None;
-    match &memory {
-        Some(memory) => {
-            let symbol = inspector.symbol(pid, "mw_stats_page");
-            found_page = symbol.and_then(|address| Page::read(memory, address));
-            if found_page.is_none() && is_static {
-                found_page = page::search(memory, &read_only_data(&process));
-            }
-            heap = read_heap(memory, &process, &allocator, is_static, found_page.as_ref());
-            if memory.met_swap() {
-                notes.push(SWAPPED.into());
-            }
+    let memory = ProcessMemory::open(pid, &process.vmas).ok();
+    let memory = memory.filter(|memory| can_read(memory, process));
+    let (mut heap, mut page, mut counter) = (Heap::Unknown, None, None);
+    if let Some(memory) = &memory {
+        let symbol = inspector.symbol(pid, "mw_stats_page");
+        page = symbol.and_then(|address| Page::read(memory, address));
+        if page.is_none() && is_static {
+            page = page::search(memory, &read_only_data(process));
         }
-        None => notes.push(NO_MEMORY.to_owned()),
+        heap = read_heap(memory, process, &allocator, is_static, page.as_ref());
+        counter = taken(memory, inspector, pid);
     }
     let mut allocator = name_of(&heap, allocator);
-    if matches!(heap, Heap::Unknown) && !allocator.is_empty() && allocator != "none" {
-        let taken = memory.as_ref().and_then(|memory| taken(memory, &mut inspector, pid));
-        heap = Heap::Other(Other { name: allocator.clone(), taken, ..Other::default() });
+    if matches!(heap, Heap::Unknown) && !matches!(allocator.as_str(), "" | "none" | "glibc") {
+        let name = allocator.clone();
+        heap = Heap::Other(Other { name, taken: counter, ..Other::default() });
     }
     if allocator.is_empty() {
         allocator = "unknown".into();
     }
-    let mappings = classify::mappings(&Context {
-        process: &process,
-        heap: &heap,
-        allocator: &allocator,
-        memory: memory.as_ref().map(|memory| memory as &dyn Memory),
-        page: found_page.as_ref(),
-    });
-    let mut report = assemble(&process, mappings, allocator);
-    if let Heap::Other(other) = &mut heap {
-        let group = report.group(Kind::Allocator);
-        (other.size, other.rss) = (group.size, group.rss);
-    }
-    report.heap = heap;
-    report.notes = notes;
-    conclude(&mut report);
-    Ok((process, report))
+    Found { allocator, heap, page, memory }
 }
 
 /// What follows from the facts in the report.

@@ -1,0 +1,108 @@
+//! Watched runs as one page: charts and figures.
+
+use std::fmt::Write as _;
+
+use crate::compare::html::{STYLE, escape};
+use crate::output;
+
+use super::chart::{self, Line};
+use super::compare::{self, Difference};
+use super::run::{Figures, Run, Sample, points};
+
+pub fn page(run: &Run) -> String {
+    let mut body = head(&format!("mallow watch: {}", run.command), &sentence(run));
+    type Of = fn(&Sample) -> Option<u64>;
+    let lines: [(&str, Of); 5] = [
+        ("RSS", |sample| Some(sample.rss)),
+        ("PSS", |sample| sample.pss),
+        ("swap", |sample| Some(sample.swap).filter(|swap| *swap > 0)),
+        ("heap in use", |sample| sample.heap_used),
+        ("heap free but kept", |sample| sample.heap_free),
+    ];
+    let lines =
+        lines.map(|(name, of)| Line { name: name.into(), points: points(&run.samples, &of) });
+    let lines: Vec<Line> = lines.into_iter().filter(|line| !line.points.is_empty()).collect();
+    body += &chart::svg("Memory over time", &lines);
+    body += &figures(run);
+    whole(&format!("mallow watch: {}", run.command), &body)
+}
+
+pub fn comparison_page(a: (&str, &Run), b: (&str, &Run), differences: &[Difference]) -> String {
+    let title = format!("mallow watch: {} and {}", a.0, b.0);
+    let mut body = head(&title, &compare::sentence(a.0, b.0, differences));
+    let rss = |sample: &Sample| Some(sample.rss);
+    let line = |(name, run): (&str, &Run)| Line {
+        name: format!("{name} ({})", run.allocator),
+        points: points(&run.samples, &rss),
+    };
+    body += &chart::svg("RSS over time", &[line(a), line(b)]);
+    body += "<div class=\"scroll\"><table><thead><tr><th></th>";
+    let _ = write!(body, "<th>{}</th><th>{}</th>", escape(a.0), escape(b.0));
+    body += "<th>difference</th></tr></thead><tbody>\n";
+    for difference in differences {
+        let _ = writeln!(
+            body,
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
+            difference.name,
+            difference.show(difference.a),
+            difference.show(difference.b),
+            difference.percent()
+        );
+    }
+    whole(&title, &(body + "</tbody></table></div>\n"))
+}
+
+fn head(title: &str, verdict: &str) -> String {
+    format!(
+        "<header><h1>{}</h1></header>\n<p class=\"verdict\">{}</p>\n",
+        escape(title),
+        escape(verdict)
+    )
+}
+
+fn whole(title: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n{body}\
+         <footer><p>mallow {}</p></footer>\n</main>\n</body>\n</html>\n",
+        escape(title),
+        chart::STYLE,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// What there is to say in one line.
+pub fn sentence(run: &Run) -> String {
+    let summary = &run.summary;
+    format!(
+        "{} under {}: RSS {} on average over {}, {} at its peak, {} at the end; {} faults ({} from \
+         disk); it {}.",
+        run.command,
+        if run.allocator.is_empty() { "an unknown allocator" } else { &run.allocator },
+        output::bytes(summary.rss.average),
+        output::seconds(summary.duration_s),
+        output::bytes(summary.rss.peak),
+        output::bytes(summary.rss.end),
+        summary.minor_faults + summary.major_faults,
+        summary.major_faults,
+        run.ending
+    )
+}
+
+fn figures(run: &Run) -> String {
+    let mut text = String::from(
+        "<div class=\"scroll\"><table><thead><tr><th></th><th>average</th><th>peak</th>\
+         <th>end</th></tr></thead><tbody>\n",
+    );
+    for (name, Figures { average, peak, end }) in super::rows(&run.summary) {
+        let _ = writeln!(
+            text,
+            "<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
+            output::bytes(average),
+            output::bytes(peak),
+            output::bytes(end)
+        );
+    }
+    text + "</tbody></table></div>\n"
+}

@@ -1,0 +1,106 @@
+//! `mallow watch` on programs whose memory over time is known.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{json, refuses, run};
+use serde_json::Value;
+
+/// 20 MiB more in each of three steps, 0.4 s apart, and 40 MiB given back in the end.
+const STEPS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    int main(void) { char *p[3]; for (int i = 0; i < 3; i++) { p[i] = malloc(20 << 20); \
+    memset(p[i], 1, 20 << 20); usleep(400000); } free(p[0]); free(p[1]); usleep(400000); \
+    return 3; }\n";
+
+fn steps(folder: &Path) -> String {
+    let program = common::compile("cc", folder, STEPS, &["-O1", "-fno-builtin"]).unwrap();
+    program.to_str().unwrap().to_owned()
+}
+
+fn mib(value: &Value) -> f64 {
+    value.as_f64().unwrap() / f64::from(1 << 20)
+}
+
+#[test]
+fn steps_are_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = steps(folder.path());
+    let ran = run(&["watch", "-i", "40ms", "--json", "--", &program]);
+    assert_eq!(ran.code, Some(3), "the command's own exit code: {}", ran.stderr);
+    let report = json(&ran);
+    assert_eq!(report["schema"], "mallow.watch/1");
+    assert_eq!(report["ending"], "ended");
+    let rss = &report["summary"]["rss"];
+    let (average, peak, end) = (mib(&rss["average"]), mib(&rss["peak"]), mib(&rss["end"]));
+    assert!((60.0..64.0).contains(&peak), "{peak}");
+    assert!((20.0..24.0).contains(&end), "{end}");
+    assert!(average > 25.0 && average < 55.0, "{average}");
+    assert!(report["summary"]["minor_faults"].as_u64().unwrap() > 60 * 256 / 2);
+    assert_eq!(report["allocator"], "glibc");
+    let used = mib(&report["summary"]["heap_used"]["peak"]);
+    assert!((19.0..62.0).contains(&used), "{used}");
+}
+
+#[test]
+fn children_are_added_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = steps(folder.path());
+    let script = format!("{program} & {program}; wait; exit 0");
+    let report = json(&run(&["watch", "-i", "40ms", "--json", "--", "/bin/sh", "-c", &script]));
+    let peak = mib(&report["summary"]["rss"]["peak"]);
+    assert!((100.0..135.0).contains(&peak), "{peak}");
+    let most = report["samples"].as_array().unwrap().iter().map(|s| s["processes"].as_u64()).max();
+    assert!(most.flatten() >= Some(3));
+}
+
+#[test]
+fn every_form_is_written_and_runs_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = steps(folder.path());
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (a, b) = (file("a.json"), file("b.json"));
+    let first = run(&["watch", "-i", "50ms", "--save", &a, "--", &program]);
+    assert!(first.stdout.contains("heap used") && first.stdout.contains("average"));
+    let csv = run(&[
+        "watch", "-a", "mallow", "-i", "50ms", "--save", &b, "--format", "csv", "--", &program,
+    ]);
+    assert!(csv.stdout.starts_with("time_s,rss,pss,swap,") && csv.stdout.lines().count() > 10);
+    let page = run(&["watch", "-i", "50ms", "--format", "html", "--", &program]);
+    assert!(page.stdout.contains("<polyline") && !page.stdout.contains("<script"));
+
+    let text = run(&["watch", "--compare", &a, &b]);
+    assert_eq!(text.code, Some(0), "{}", text.stderr);
+    assert!(text.stdout.starts_with("mallow uses "), "{}", text.stdout);
+    let data = json(&run(&["watch", "--compare", &a, &b, "--json"]));
+    let load = |path: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let of = |run: &Value, figure: &str| run["summary"]["rss"][figure].as_f64().unwrap();
+    let (one, two) = (load(&a), load(&b));
+    for (index, figure) in ["average", "peak", "end"].into_iter().enumerate() {
+        let expected = (of(&two, figure) / of(&one, figure) - 1.0) * 100.0;
+        let found = data["differences"][index]["percent"].as_f64().unwrap();
+        assert!((found - expected).abs() < 1e-6, "{figure}: {found} {expected}");
+    }
+    let page = run(&["watch", "--compare", &a, &b, "--format", "html"]);
+    assert_eq!(page.stdout.matches("<polyline").count(), 2);
+    std::fs::write(&b, "{\"schema\": 1}").unwrap();
+    refuses(&["watch", "--compare", &a, &b], 7, &["b.json", "not a run"]);
+}
+
+#[test]
+fn running_process_is_left_alone() {
+    let mut sleeper = Command::new("sleep").arg("100").stdout(Stdio::null()).spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let report = json(&run(&["watch", &pid, "-i", "50ms", "--duration", "400ms", "--json"]));
+    assert!(report["ending"].as_str().unwrap().contains("still running"));
+    assert_eq!(report["command"], "sleep 100");
+    assert!(sleeper.try_wait().unwrap().is_none());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    refuses(&["watch", "4194303"], 7, &["no process 4194303"]);
+    refuses(&["watch", "--", "/nowhere/x"], 127, &["/nowhere/x"]);
+}
