@@ -55,6 +55,9 @@ struct Block {
     bytes: Vec<u8>,
     /// A bit for each page that could be read.
     readable: u64,
+    /// Pages of files that the process has not touched: reading one makes it resident, so only those
+    /// are read that somebody asks for.
+    untouched: u64,
 }
 
 pub struct ProcessMemory {
@@ -98,7 +101,8 @@ impl ProcessMemory {
 
     fn load(&self, address: u64) -> Block {
         let pages = BLOCK / PAGE;
-        let mut block = Block { address, bytes: vec![0; BLOCK as usize], readable: 0 };
+        let mut block =
+            Block { address, bytes: vec![0; BLOCK as usize], readable: 0, untouched: 0 };
         let entries = self.pagemap_entries(address, pages);
         let all = (1u64 << pages) - 1;
         let present = |entry: &u64| entry & PAGEMAP_PRESENT != 0;
@@ -114,20 +118,23 @@ impl ProcessMemory {
             match entry {
                 Some(entry) if entry & PAGEMAP_SWAPPED != 0 => {
                     self.swapped.set(true);
-                    continue;
                 }
                 Some(entry) if entry & PAGEMAP_PRESENT == 0 && self.is_anonymous(at) => {
                     block.readable |= 1 << page;
-                    continue;
                 }
-                _ => {}
-            }
-            let range = (page * PAGE) as usize..((page + 1) * PAGE) as usize;
-            if self.memory.read_exact_at(&mut block.bytes[range], at).is_ok() {
-                block.readable |= 1 << page;
+                Some(entry) if entry & PAGEMAP_PRESENT == 0 => block.untouched |= 1 << page,
+                _ => self.load_page(&mut block, page),
             }
         }
         block
+    }
+
+    fn load_page(&self, block: &mut Block, page: u64) {
+        let range = (page * PAGE) as usize..((page + 1) * PAGE) as usize;
+        let at = block.address + page * PAGE;
+        if self.memory.read_exact_at(&mut block.bytes[range], at).is_ok() {
+            block.readable |= 1 << page;
+        }
     }
 
     fn read_within(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
@@ -137,12 +144,18 @@ impl ProcessMemory {
         if cache[slot].as_ref().is_none_or(|block| block.address != start) {
             cache[slot] = Some(self.load(start));
         }
-        let block = cache[slot].as_ref()?;
+        let block = cache[slot].as_mut()?;
         let from = (address - start) as usize;
         let to = from + buffer.len();
         let (first, last) = (from as u64 / PAGE, (to as u64 - 1) / PAGE);
-        if (first..=last).any(|page| block.readable & (1 << page) == 0) {
-            return None;
+        for page in first..=last {
+            if block.untouched & (1 << page) != 0 {
+                block.untouched &= !(1 << page);
+                self.load_page(block, page);
+            }
+            if block.readable & (1 << page) == 0 {
+                return None;
+            }
         }
         buffer.copy_from_slice(&block.bytes[from..to]);
         Some(())
