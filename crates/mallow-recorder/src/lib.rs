@@ -7,6 +7,8 @@
 mod channel;
 mod clock;
 pub mod layout;
+mod probe;
 
 pub use channel::{Channel, Settings, StackMode};
 pub use clock::{Clock, Timeline, system_ns};
+pub use probe::{Hit, Point, Probes};

@@ -12,6 +12,7 @@ use super::images::{Images, Introduction};
 use super::memory::{Found, Samples};
 use super::parse::{self, Message};
 use super::stacks::Stacks;
+use super::unwind::Copy;
 
 /// A record whose thread was interrupted for longer than this while writing it gets a later time.
 const LATENESS_NS: u64 = 20_000_000;
@@ -52,13 +53,14 @@ pub struct Collector<W: Write> {
 }
 
 impl<W: Write> Collector<W> {
-    pub fn new(channel: Channel, timeline: Timeline, writer: Writer<W>) -> Collector<W> {
+    /// `unwinds`: stacks come as copies.
+    pub fn new(channel: Channel, timeline: Timeline, writer: Writer<W>, unwinds: bool) -> Self {
         Collector {
             channel,
             timeline,
             writer,
             lanes: Vec::new(),
-            images: Images::default(),
+            images: Images::new(unwinds),
             stacks: Stacks::default(),
             samples: Samples::default(),
             thread_count: 0,
@@ -179,7 +181,13 @@ impl<W: Write> Collector<W> {
                 }
             }
             Message::Stack { fresh, common } => self.take_stack(slot, fresh, common)?,
-            Message::StackCopy { .. } => {}
+            Message::StackCopy { ip, sp, fp, stack } => {
+                if let Some(Some(lane)) = self.lanes.get_mut(slot) {
+                    let copy = Copy { ip, sp, fp, stack };
+                    lane.stack = self.stacks.unwind(&mut self.images, lane.image, &copy);
+                    self.write_definitions()?;
+                }
+            }
             Message::Marker { stamp, text } => {
                 if let Some(Some(lane)) = self.lanes.get_mut(slot) {
                     lane.last_time = self.timeline.time(stamp).max(lane.last_time);

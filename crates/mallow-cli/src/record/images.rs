@@ -7,10 +7,11 @@ use mallow_trace::{Event, Frame, Module, ModuleKind, Process, Start, Symbol};
 use rustc_hash::FxHashMap;
 
 use super::modules::Files;
+use super::unwind::Tables;
 use crate::maps::{self, Mapping};
 
 /// The map of a living process is not read more often than this.
-const MAPS_EVERY: Duration = Duration::from_millis(50);
+const MAPS_EVERY: Duration = Duration::from_millis(20);
 
 /// A process, from its start or exec on.
 pub struct Image {
@@ -23,6 +24,8 @@ pub struct Image {
     maps_read: Option<Instant>,
     jit: Option<u32>,
     jit_addresses: BTreeSet<u64>,
+    /// Filled where stacks are unwound here.
+    pub tables: Tables,
     /// Numbers of stacks by their return addresses.
     pub known_stacks: FxHashMap<Box<[u64]>, u32>,
 }
@@ -53,11 +56,17 @@ pub struct Images {
     files: Files,
     modules: BTreeMap<(String, Vec<u8>), u32>,
     module_count: u32,
+    unwinds: bool,
     /// Definitions to be written before the next record.
     pub definitions: Vec<Event>,
 }
 
 impl Images {
+    /// `unwinds`: with the tables that unwinding needs.
+    pub fn new(unwinds: bool) -> Images {
+        Images { unwinds, ..Images::default() }
+    }
+
     pub fn find(&self, id: u64) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
@@ -88,9 +97,11 @@ impl Images {
         };
         let index = self.list.len();
         let number = index as u32 + 1;
-        let code = match parent {
-            Some(parent) if start == Start::Fork => self.list[parent].code.clone(),
-            _ => BTreeMap::new(),
+        let (code, tables) = match parent {
+            Some(parent) if start == Start::Fork => {
+                (self.list[parent].code.clone(), self.list[parent].tables.clone())
+            }
+            _ => Default::default(),
         };
         self.list.push(Image {
             number,
@@ -100,6 +111,7 @@ impl Images {
             maps_read: None,
             jit: None,
             jit_addresses: BTreeSet::new(),
+            tables,
             known_stacks: FxHashMap::default(),
         });
         self.by_id.insert(introduction.id, index);
@@ -117,6 +129,7 @@ impl Images {
         let image = &mut self.list[index];
         image.is_alive = false;
         image.known_stacks = FxHashMap::default();
+        image.tables = Tables::default();
         if self.by_pid.get(&image.pid) == Some(&index) {
             self.by_pid.remove(&image.pid);
         }
@@ -128,6 +141,7 @@ impl Images {
         let image = &mut self.list[index];
         image.code.clear();
         image.known_stacks.clear();
+        image.tables = Tables::default();
         image.maps_read = None;
     }
 
@@ -162,7 +176,8 @@ impl Images {
         if known.is_some_and(|code| code.end == mapping.end) {
             return;
         }
-        let (module, bias) = match kind_of(mapping) {
+        let kind = kind_of(mapping);
+        let (module, bias) = match kind {
             ModuleKind::Jit => (self.jit_module(index), 0),
             kind => {
                 let bias = match kind {
@@ -180,7 +195,16 @@ impl Images {
             .map(|(&start, _)| start)
             .collect();
         for start in overlaps {
-            image.code.remove(&start);
+            if let Some(code) = image.code.remove(&start) {
+                image.tables.remove(code.bias);
+            }
+        }
+        let is_file = kind == ModuleKind::File;
+        if self.unwinds
+            && is_file
+            && let Some(sections) = self.files.sections(mapping)
+        {
+            image.tables.add(mapping.start, mapping.end, bias, sections);
         }
         image.code.insert(mapping.start, Code { end: mapping.end, module, bias });
         let (start, end, process) = (mapping.start, mapping.end, image.number);
@@ -225,6 +249,15 @@ impl Images {
         let kind = ModuleKind::Jit;
         self.definitions.push(Event::Module(Module { id, kind, path, build_id, process }));
         id
+    }
+
+    /// Whether there is code before each of these addresses, as far as can be found out.
+    pub fn knows_all(&mut self, index: usize, addresses: &[u64]) -> bool {
+        let first = addresses.iter().find(|&&address| self.known_frame(index, address).is_none());
+        let Some(_) = first else { return true };
+        let before = self.list[index].code.len();
+        self.read_maps(index);
+        self.list[index].code.len() == before
     }
 
     /// The frame of a return address; `None` if there is no code.

@@ -14,6 +14,7 @@ use mallow_trace::{Ending, Writer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::cannot_write;
 use super::collector::Collector;
 use super::summary::{self, Outcome};
 use crate::allocator::{self, Allocator, Family};
@@ -42,12 +43,7 @@ pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
         None => None,
     };
     let changes = environment(&target, allocator.as_ref(), notes)?;
-    let file = File::create(&args.output).map_err(|error| {
-        Error::Usage(format!(
-            "The trace {} cannot be written: {error}. Give another file with -o.",
-            args.output.display()
-        ))
-    })?;
+    let file = super::create(&args.output)?;
     let clock = Clock::choose();
     let channel = Channel::new(&settings(args, clock)).map_err(Error::io("The shared memory"))?;
     let header = summary::header(args, allocator.as_ref(), target.libc(), clock);
@@ -67,7 +63,7 @@ pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
         command: target.command.clone(),
         reason: error.to_string(),
     })?;
-    let mut collector = Collector::new(channel, timeline, writer);
+    let mut collector = Collector::new(channel, timeline, writer, args.stacks == StackKind::Full);
     let collected = collect(&mut collector, child.id(), args.duration, &signals)?;
     finish(args, notes, &target, collector, child.id(), collected)
 }
@@ -232,13 +228,6 @@ fn finish(
         notes.note(&format!("The command goes on as process {pid}."));
     }
     Ok(code)
-}
-
-fn cannot_write(error: mallow_trace::Error) -> Error {
-    Error::Usage(match error {
-        mallow_trace::Error::Io(error) => format!("The trace cannot be written: {error}."),
-        other => other.to_string(),
-    })
 }
 
 /// Signals to this process are meant for the command. Those of the terminal reach it by themselves.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
-use object::{Endianness, Object, ReadCache, elf};
+use object::{Endianness, Object, ObjectSection, ReadCache, elf};
 
 use super::memory::page_size;
+use super::unwind::Sections;
 use crate::maps::Mapping;
 
 #[derive(Clone, Debug, Default)]
@@ -48,16 +50,45 @@ impl ElfFacts {
     }
 }
 
+/// The parts that unwinding needs. They may be large, so they are read only for it.
+fn read_sections(path: &Path) -> Option<Sections> {
+    let cache = ReadCache::new(std::fs::File::open(path).ok()?);
+    let file = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
+    let range = |name: &str| {
+        let section = file.section_by_name(name)?;
+        Some(section.address()..section.address() + section.size())
+    };
+    let data = |name: &str| -> Option<Arc<[u8]>> {
+        Some(file.section_by_name(name)?.uncompressed_data().ok()?.as_ref().into())
+    };
+    Some(Sections {
+        base_svma: 0,
+        text_svma: range(".text"),
+        got_svma: range(".got"),
+        eh_frame_svma: range(".eh_frame"),
+        eh_frame: data(".eh_frame"),
+        eh_frame_hdr_svma: range(".eh_frame_hdr"),
+        eh_frame_hdr: data(".eh_frame_hdr"),
+        ..Sections::default()
+    })
+}
+
 /// What was read of files, by path and inode.
 #[derive(Default)]
 pub struct Files {
     facts: BTreeMap<(PathBuf, u64), Option<ElfFacts>>,
+    sections: BTreeMap<(PathBuf, u64), Option<Sections>>,
 }
 
 impl Files {
     pub fn facts(&mut self, mapping: &Mapping) -> Option<&ElfFacts> {
         let key = (mapping.path.clone(), mapping.inode);
         self.facts.entry(key).or_insert_with_key(|(path, _)| ElfFacts::read(path)).as_ref()
+    }
+
+    pub fn sections(&mut self, mapping: &Mapping) -> Option<Sections> {
+        let key = (mapping.path.clone(), mapping.inode);
+        self.sections.entry(key).or_insert_with_key(|(path, _)| read_sections(path)).clone()
     }
 
     /// Where the file is not there any more: its code is usually linked to begin at address 0.

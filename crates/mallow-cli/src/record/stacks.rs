@@ -4,6 +4,7 @@ use mallow_trace::{Event, Frame, Stack};
 use rustc_hash::FxHashMap;
 
 use super::images::Images;
+use super::unwind::{Copy, Unwinder};
 
 /// Of one process; beyond, those known are forgotten (and, when met again, found by their frames).
 const MOST_KNOWN: usize = 200_000;
@@ -11,6 +12,8 @@ const MOST_KNOWN: usize = 200_000;
 #[derive(Default)]
 pub struct Stacks {
     numbers: FxHashMap<Box<[Frame]>, u32>,
+    unwinder: Unwinder,
+    addresses: Vec<u64>,
 }
 
 impl Stacks {
@@ -27,6 +30,19 @@ impl Stacks {
             known.clear();
         }
         known.insert(addresses.into(), number);
+        number
+    }
+
+    /// The number of the stack that a copy shows.
+    pub fn unwind(&mut self, images: &mut Images, image: usize, copy: &Copy) -> u32 {
+        let mut addresses = std::mem::take(&mut self.addresses);
+        self.unwinder.unwind(&images.get_mut(image).tables, copy, &mut addresses);
+        if !images.knows_all(image, &addresses) {
+            // A library that was loaded since is known now.
+            self.unwinder.unwind(&images.get_mut(image).tables, copy, &mut addresses);
+        }
+        let number = self.number(images, image, &addresses);
+        self.addresses = addresses;
         number
     }
 

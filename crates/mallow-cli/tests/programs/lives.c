@@ -1,0 +1,127 @@
+/* One way of living and dying for each argument. Sizes are numbers that nobody else uses. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void calls(size_t size, int count)
+{
+    for (int i = 0; i < count; i++) {
+        void *volatile block = malloc(size);
+        free(block);
+    }
+}
+
+static void *thread(void *argument)
+{
+    (void)argument;
+    char name[16] = "worker";
+    pthread_setname_np(pthread_self(), name);
+    calls(7001, 1000);
+    return NULL;
+}
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    calls(7002, 1); /* as programs do, although they must not */
+}
+
+static void threads(int count)
+{
+    pthread_t ids[64];
+    for (int i = 0; i < count; i++) {
+        pthread_create(&ids[i], NULL, thread, NULL);
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(ids[i], NULL);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+    calls(7000, 10);
+    if (strcmp(how, "threads") == 0) {
+        threads(8);
+    } else if (strcmp(how, "churn") == 0) {
+        for (int i = 0; i < 500; i++) {
+            threads(4);
+        }
+    } else if (strcmp(how, "fork") == 0) {
+        void *volatile block = malloc(7003);
+        pid_t child = fork();
+        if (child == 0) {
+            calls(7004, 100);
+            free(block);
+            _exit(5);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        calls(7005, 100);
+        return WEXITSTATUS(status);
+    } else if (strcmp(how, "raw-fork") == 0) {
+        /* Without the C library's knowledge, so without fork handlers. */
+        long child = syscall(57 /* fork */);
+        if (child == 0) {
+            calls(7004, 100);
+            _exit(0);
+        }
+        calls(7005, 100);
+        waitpid((pid_t)child, NULL, 0);
+    } else if (strcmp(how, "exec") == 0) {
+        execl(argv[0], argv[0], "threads", NULL);
+    } else if (strcmp(how, "signal") == 0) {
+        signal(SIGALRM, on_signal);
+        for (int i = 0; i < 100; i++) {
+            raise(SIGALRM);
+        }
+    } else if (strcmp(how, "_exit") == 0) {
+        calls(7006, 77);
+        _exit(6);
+    } else if (strcmp(how, "_Exit") == 0) {
+        calls(7006, 77);
+        _Exit(6);
+    } else if (strcmp(how, "kill") == 0) {
+        calls(7007, 88);
+        kill(getpid(), SIGKILL);
+    } else if (strcmp(how, "dlopen") == 0) {
+        void *library = dlopen(argv[2], RTLD_NOW);
+        void (*function)(void);
+        *(void **)&function = library != NULL ? dlsym(library, "plugin") : NULL;
+        if (function == NULL) {
+            return 9;
+        }
+        function();
+        usleep(300000); /* the collector looks for it while it is there */
+        dlclose(library);
+    } else if (strcmp(how, "wait") == 0) {
+        /* Until a line comes, then a known number of calls. */
+        char line[16];
+        puts("ready");
+        fflush(stdout);
+        if (fgets(line, sizeof(line), stdin) != NULL) {
+            calls(7010, 50);
+            void *volatile block = calloc(3, 2337);
+            block = realloc(block, 7012);
+            free(block);
+            threads(2);
+        }
+        puts("done");
+        fflush(stdout);
+        if (fgets(line, sizeof(line), stdin) != NULL) {
+            return 3;
+        }
+    } else if (strcmp(how, "close") == 0) {
+        for (int fd = 3; fd < 1024; fd++) {
+            close(fd);
+        }
+        threads(2);
+    }
+    return 0;
+}

@@ -1,0 +1,281 @@
+//! Probes of the kernel (uprobes) on functions of a running process, and the rings that their hits
+//! come in, one for each processor.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
+
+/// Of a ring's data.
+const RING_BYTES: usize = 4 << 20;
+const PAGE: usize = 4096;
+
+/// The registers that hold a result and the first three arguments, as bits: ax, dx, si, di. Their
+/// values come in this order.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: u64 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
+#[cfg(not(target_arch = "x86_64"))]
+const REGISTERS: u64 = 0b111;
+
+/// A place in a file's code.
+#[derive(Clone, Debug)]
+pub struct Point {
+    pub path: CString,
+    /// In the file.
+    pub offset: u64,
+    /// Hit when the function that is being entered there returns.
+    pub at_return: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hit {
+    /// Times are of CLOCK_MONOTONIC.
+    Call {
+        point: usize,
+        tid: u32,
+        time: u64,
+        result: u64,
+        arguments: [u64; 3],
+    },
+    ThreadEnd {
+        tid: u32,
+        time: u64,
+    },
+    /// So many hits found no room.
+    Lost(u64),
+}
+
+pub struct Probes {
+    rings: Vec<Ring>,
+    /// The hits of a probe carry its id.
+    ids: Vec<(u64, usize)>,
+    events: Vec<OwnedFd>,
+}
+
+impl Probes {
+    /// The kind of event that a uprobe is, if this kernel has them.
+    pub fn kind() -> Option<u32> {
+        let text = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// Sets the probes for these threads and all that they start, not yet enabled.
+    pub fn open(kind: u32, tids: &[u32], cpus: &[u32], points: &[Point]) -> io::Result<Probes> {
+        let mut probes = Probes { rings: Vec::new(), ids: Vec::new(), events: Vec::new() };
+        for &cpu in cpus {
+            let mut first: Option<usize> = None;
+            for &tid in tids {
+                let leader = match open_event(&task_attributes(), tid, cpu) {
+                    Ok(leader) => leader,
+                    // The thread has ended meanwhile.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                    Err(error) => return Err(error),
+                };
+                probes.add(leader, &mut first)?;
+                for (number, point) in points.iter().enumerate() {
+                    let event = open_event(&probe_attributes(kind, point), tid, cpu)?;
+                    probes.ids.push((event_id(&event)?, number));
+                    probes.add(event, &mut first)?;
+                }
+            }
+        }
+        probes.ids.sort_unstable();
+        Ok(probes)
+    }
+
+    /// The first event of a processor has the ring, the others write into it.
+    fn add(&mut self, event: OwnedFd, first: &mut Option<usize>) -> io::Result<()> {
+        match *first {
+            None => {
+                self.rings.push(Ring::new(&event)?);
+                *first = Some(self.events.len());
+            }
+            Some(first) => {
+                let (fd, target) = (event.as_raw_fd(), self.events[first].as_raw_fd());
+                // SAFETY: both descriptors are open.
+                if unsafe { ioctls::SET_OUTPUT(fd, target) } < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+        }
+        self.events.push(event);
+        Ok(())
+    }
+
+    pub fn enable(&self) -> io::Result<()> {
+        for event in &self.events {
+            // SAFETY: the descriptor is open; the argument is not used.
+            if unsafe { ioctls::ENABLE(event.as_raw_fd(), 0) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what has happened since the last time, of each processor in order.
+    pub fn read(&mut self, hits: &mut Vec<Hit>) {
+        let ids = &self.ids;
+        let point = |id: u64| {
+            let at = ids.binary_search_by_key(&id, |&(known, _)| known).ok()?;
+            Some(ids[at].1)
+        };
+        for ring in &self.rings {
+            let bytes = ring.take();
+            let mut rest = bytes.as_slice();
+            while let Some((kind, body, tail)) = split_record(rest) {
+                hits.extend(parse(kind, body, &point));
+                rest = tail;
+            }
+        }
+    }
+}
+
+fn new_attributes() -> sys::perf_event_attr {
+    let mut attributes = sys::perf_event_attr {
+        size: size_of::<sys::perf_event_attr>() as u32,
+        sample_type: u64::from(
+            sys::PERF_SAMPLE_IDENTIFIER | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME,
+        ),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..sys::perf_event_attr::default()
+    };
+    attributes.set_disabled(1);
+    attributes.set_inherit(1);
+    attributes.set_inherit_thread(1);
+    attributes.set_sample_id_all(1);
+    attributes.set_use_clockid(1);
+    attributes
+}
+
+/// Counts nothing, and says when threads end.
+fn task_attributes() -> sys::perf_event_attr {
+    let mut attributes = new_attributes();
+    attributes.type_ = sys::PERF_TYPE_SOFTWARE;
+    attributes.config = sys::PERF_COUNT_SW_DUMMY.into();
+    attributes.set_task(1);
+    attributes
+}
+
+fn probe_attributes(kind: u32, point: &Point) -> sys::perf_event_attr {
+    let mut attributes = new_attributes();
+    attributes.type_ = kind;
+    attributes.config = u64::from(point.at_return);
+    attributes.__bindgen_anon_1.sample_period = 1;
+    attributes.__bindgen_anon_3.uprobe_path = point.path.as_ptr() as u64;
+    attributes.__bindgen_anon_4.probe_offset = point.offset;
+    attributes.sample_type |= u64::from(sys::PERF_SAMPLE_REGS_USER);
+    attributes.sample_regs_user = REGISTERS;
+    attributes
+}
+
+fn open_event(attributes: &sys::perf_event_attr, tid: u32, cpu: u32) -> io::Result<OwnedFd> {
+    let mut attributes = *attributes;
+    let flags = u64::from(sys::PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: the attributes live during the call, and so does the path that they point to; the
+    // new descriptor is nobody else's.
+    unsafe {
+        let (tid, cpu) = (tid as libc::pid_t, cpu as libc::c_int);
+        let fd = perf_event_open(&mut attributes, tid, cpu, -1, flags);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+fn event_id(event: &OwnedFd) -> io::Result<u64> {
+    let mut id = 0;
+    // SAFETY: the descriptor is open, and the result goes to a live variable.
+    if unsafe { ioctls::ID(event.as_raw_fd(), &mut id) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(id)
+}
+
+/// Memory that the kernel writes hits into.
+struct Ring {
+    start: *mut u8,
+}
+
+impl Ring {
+    fn new(event: &OwnedFd) -> io::Result<Ring> {
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE + RING_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                event.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Ring { start: start.cast() })
+    }
+
+    fn take(&self) -> Vec<u8> {
+        let page = self.start.cast::<sys::perf_event_mmap_page>();
+        // SAFETY: the mapping begins with this struct; head and tail are changed by both sides and
+        // accessed as atomics. Between tail and head the kernel does not write.
+        unsafe {
+            let head_at = AtomicU64::from_ptr(&raw mut (*page).data_head);
+            let tail_at = AtomicU64::from_ptr(&raw mut (*page).data_tail);
+            let (head, tail) = (head_at.load(Ordering::Acquire), tail_at.load(Ordering::Relaxed));
+            let count = (head - tail) as usize;
+            let first = tail as usize % RING_BYTES;
+            let until_end = count.min(RING_BYTES - first);
+            let data = self.start.add(PAGE);
+            let mut bytes = Vec::with_capacity(count);
+            bytes.extend_from_slice(std::slice::from_raw_parts(data.add(first), until_end));
+            bytes.extend_from_slice(std::slice::from_raw_parts(data, count - until_end));
+            fence(Ordering::SeqCst);
+            tail_at.store(head, Ordering::Release);
+            bytes
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: this mapping is ours, and no reference to it outlives self.
+        unsafe {
+            libc::munmap(self.start.cast(), PAGE + RING_BYTES);
+        }
+    }
+}
+
+/// Kind, body and what follows of the first record.
+fn split_record(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
+    let (header, _) = bytes.split_at_checked(8)?;
+    let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    let size = usize::from(u16::from_le_bytes([header[6], header[7]]));
+    let (record, rest) = bytes.split_at_checked(size.max(8))?;
+    Some((kind, &record[8..], rest))
+}
+
+fn parse(kind: u32, body: &[u8], point: &dyn Fn(u64) -> Option<usize>) -> Option<Hit> {
+    let word = |at: usize| -> Option<u64> {
+        Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?))
+    };
+    match kind {
+        sys::PERF_RECORD_SAMPLE => {
+            let point = point(word(0)?)?;
+            let (tid, time) = ((word(8)? >> 32) as u32, word(16)?);
+            if word(24)? == 0 {
+                return None; // no registers: a thread of the kernel
+            }
+            let (a, b, c) = (word(32)?, word(40)?, word(48)?);
+            let (result, arguments) =
+                if cfg!(target_arch = "x86_64") { (a, [word(56)?, c, b]) } else { (a, [a, b, c]) };
+            Some(Hit::Call { point, tid, time, result, arguments })
+        }
+        sys::PERF_RECORD_EXIT => {
+            let (tid, time) = (word(8)? as u32, word(16)?);
+            Some(Hit::ThreadEnd { tid, time })
+        }
+        sys::PERF_RECORD_LOST => Some(Hit::Lost(word(8)?)),
+        _ => None,
+    }
+}
