@@ -40,6 +40,13 @@ pub fn check(target: &Target, allocator: &Allocator, changes: &Changes) -> Resul
     }
 }
 
+/// The allocator that the loader would bind the target's `malloc` to.
+pub fn server(target: &Target, changes: &Changes) -> Option<(String, PathBuf)> {
+    let (objects, _) = list_objects(target, changes)?;
+    let (path, info) = first_definer(&target.program, &objects)?;
+    Some((identify(&path, &info), path))
+}
+
 /// The objects in load order and what the loader wrote to stderr; `None` if it gave no list.
 fn list_objects(target: &Target, changes: &Changes) -> Option<(Vec<PathBuf>, String)> {
     let interpreter = target.elf.interpreter.as_ref()?;

@@ -2,10 +2,11 @@
 //!
 //! `c/` is what is preloaded into programs; the command builds and embeds it. This crate is the
 //! other side of the memory: taking out what the threads of the programs have written. It knows
-//! nothing of processes or files.
+//! nothing of processes or files. `probe` is the other way to see calls: probes of the kernel.
 
 mod channel;
 mod clock;
+mod definitions;
 pub mod layout;
 mod probe;
 

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::definitions::Definitions;
 use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
 
 /// Of a ring's data.
@@ -51,19 +52,22 @@ pub struct Probes {
     rings: Vec<Ring>,
     /// The hits of a probe carry its id.
     ids: Vec<(u64, usize)>,
+    // In this order: the kernel keeps definitions that are in use.
     events: Vec<OwnedFd>,
+    definitions: Definitions,
 }
 
 impl Probes {
-    /// The kind of event that a uprobe is, if this kernel has them.
-    pub fn kind() -> Option<u32> {
-        let text = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok()?;
-        text.trim().parse().ok()
+    /// Whether this kernel has them.
+    pub fn are_possible() -> bool {
+        Definitions::are_possible()
     }
 
     /// Sets the probes for these threads and all that they start, not yet enabled.
-    pub fn open(kind: u32, tids: &[u32], cpus: &[u32], points: &[Point]) -> io::Result<Probes> {
-        let mut probes = Probes { rings: Vec::new(), ids: Vec::new(), events: Vec::new() };
+    pub fn open(tids: &[u32], cpus: &[u32], points: &[Point]) -> io::Result<Probes> {
+        let definitions = Definitions::new(points)?;
+        let mut probes =
+            Probes { rings: Vec::new(), ids: Vec::new(), events: Vec::new(), definitions };
         for &cpu in cpus {
             let mut first: Option<usize> = None;
             for &tid in tids {
@@ -74,8 +78,9 @@ impl Probes {
                     Err(error) => return Err(error),
                 };
                 probes.add(leader, &mut first)?;
-                for (number, point) in points.iter().enumerate() {
-                    let event = open_event(&probe_attributes(kind, point), tid, cpu)?;
+                for number in 0..points.len() {
+                    let definition = probes.definitions.ids[number];
+                    let event = open_event(&probe_attributes(definition), tid, cpu)?;
                     probes.ids.push((event_id(&event)?, number));
                     probes.add(event, &mut first)?;
                 }
@@ -158,13 +163,11 @@ fn task_attributes() -> sys::perf_event_attr {
     attributes
 }
 
-fn probe_attributes(kind: u32, point: &Point) -> sys::perf_event_attr {
+fn probe_attributes(definition: u64) -> sys::perf_event_attr {
     let mut attributes = new_attributes();
-    attributes.type_ = kind;
-    attributes.config = u64::from(point.at_return);
+    attributes.type_ = sys::PERF_TYPE_TRACEPOINT;
+    attributes.config = definition;
     attributes.__bindgen_anon_1.sample_period = 1;
-    attributes.__bindgen_anon_3.uprobe_path = point.path.as_ptr() as u64;
-    attributes.__bindgen_anon_4.probe_offset = point.offset;
     attributes.sample_type |= u64::from(sys::PERF_SAMPLE_REGS_USER);
     attributes.sample_regs_user = REGISTERS;
     attributes
@@ -173,8 +176,7 @@ fn probe_attributes(kind: u32, point: &Point) -> sys::perf_event_attr {
 fn open_event(attributes: &sys::perf_event_attr, tid: u32, cpu: u32) -> io::Result<OwnedFd> {
     let mut attributes = *attributes;
     let flags = u64::from(sys::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: the attributes live during the call, and so does the path that they point to; the
-    // new descriptor is nobody else's.
+    // SAFETY: the attributes live during the call; the new descriptor is nobody else's.
     unsafe {
         let (tid, cpu) = (tid as libc::pid_t, cpu as libc::c_int);
         let fd = perf_event_open(&mut attributes, tid, cpu, -1, flags);

@@ -154,18 +154,18 @@ fn points(pid: u32, library: &Path) -> Result<(Vec<Point>, Vec<Meaning>)> {
 }
 
 fn open(pid: u32, points: &[Point]) -> Result<Probes> {
-    let kind = Probes::kind().ok_or_else(|| {
-        Error::Unsupported(
-            "This kernel has no uprobes, so a running process cannot be recorded. Start the command \
-             with: mallow record -- COMMAND."
+    if !Probes::are_possible() {
+        return Err(Error::Unsupported(
+            "This kernel has no uprobes or no tracefs, so a running process cannot be recorded. Start \
+             the command with: mallow record -- COMMAND."
                 .into(),
-        )
-    })?;
+        ));
+    }
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
         .map_err(Error::io("The threads cannot be listed"))?;
     let tids: Vec<u32> =
         threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    Probes::open(kind, &tids, &online_cpus(), points).map_err(refusal)
+    Probes::open(&tids, &online_cpus(), points).map_err(refusal)
 }
 
 fn refusal(error: std::io::Error) -> Error {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,7 +47,7 @@ pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
     let file = super::create(&args.output)?;
     let clock = Clock::choose();
     let channel = Channel::new(&settings(args, clock)).map_err(Error::io("The shared memory"))?;
-    let header = summary::header(args, allocator.as_ref(), target.libc(), clock);
+    let header = summary::header(args, server(&target, allocator.as_ref()), target.libc(), clock);
     let timeline = Timeline::start(clock);
     let output = BufWriter::with_capacity(1 << 20, file);
     let writer = Writer::new(output, &header).map_err(cannot_write)?;
@@ -66,6 +67,14 @@ pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
     let mut collector = Collector::new(channel, timeline, writer, args.stacks == StackKind::Full);
     let collected = collect(&mut collector, child.id(), args.duration, &signals)?;
     finish(args, notes, &target, collector, child.id(), collected)
+}
+
+/// Who will serve the command's malloc behind the recorder: name and file.
+fn server(target: &Target, allocator: Option<&Allocator>) -> Option<(String, PathBuf)> {
+    match allocator {
+        Some(Allocator { name, path: Some(path), .. }) => Some((name.clone(), path.clone())),
+        _ => preflight::server(target, &Changes::new()),
+    }
 }
 
 /// The recorder first, then the allocator, then what was there.

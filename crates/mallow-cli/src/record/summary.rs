@@ -1,22 +1,25 @@
 //! The header of a trace, and the line that says what was recorded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mallow_recorder::Clock;
 use mallow_trace::{Header, Source, Stacks};
 
-use crate::allocator::Allocator;
 use crate::cli::{RecordArgs, StackKind};
 use crate::elf::Libc;
 
 pub fn header(
     args: &RecordArgs,
-    allocator: Option<&Allocator>,
+    server: Option<(String, PathBuf)>,
     libc: Option<Libc>,
     clock: Clock,
 ) -> Header {
     let machine = crate::compare::machine::Machine::read();
     let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let (allocator, allocator_path) = match server {
+        Some((name, path)) => (name, Some(path.to_string_lossy().into_owned())),
+        None => (String::new(), None),
+    };
     Header {
         mallow: env!("CARGO_PKG_VERSION").into(),
         architecture: std::env::consts::ARCH.into(),
@@ -25,9 +28,8 @@ pub fn header(
         page_size: 4096,
         kernel: machine.kernel,
         libc: libc.map(|libc| libc.name().to_owned()).unwrap_or_default(),
-        allocator: allocator.map(|allocator| allocator.name.clone()).unwrap_or_default(),
-        allocator_path: allocator
-            .and_then(|allocator| Some(allocator.path.as_ref()?.to_string_lossy().into_owned())),
+        allocator,
+        allocator_path,
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         started_unix_ns: started.map_or(0, |time| time.as_nanos() as u64),
         clock: clock.name().into(),
