@@ -283,8 +283,11 @@ impl Session {
             self.take(hit)?;
         }
         let time = now.saturating_sub(self.start_ns);
-        for memory in self.samples.take(self.images.alive(), |_| 0) {
-            self.writer.write(&Record { time, thread: COLLECTOR, event: Event::Memory(memory) })?;
+        for (memory, regions) in self.samples.take(self.images.alive(), |_| 0) {
+            let regions = regions.map(Event::Regions);
+            for event in [Event::Memory(memory)].into_iter().chain(regions) {
+                self.writer.write(&Record { time, thread: COLLECTOR, event })?;
+            }
         }
         self.writer.promise(time.saturating_sub(1_000_000))
     }
