@@ -440,16 +440,23 @@ fn running_process_is_recorded_by_probes() {
     output.read_line(&mut line).unwrap();
     let file = folder.path().join("t.trace");
     let pid = target.id().to_string();
-    let recorder = mallow(&["record", "-o", file.to_str().unwrap(), "-p", &pid])
+    let mut recorder = mallow(&["record", "-o", file.to_str().unwrap(), "-p", &pid])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     // It says when it has begun.
-    let mut recorder = recorder;
     let mut notes = BufReader::new(recorder.stderr.take().unwrap());
     let mut note = String::new();
     notes.read_line(&mut note).unwrap();
-    assert!(note.contains("until Ctrl-C"), "{note}");
+    if !note.contains("until Ctrl-C") {
+        // In a container even root may lack the right.
+        assert!(note.contains("CAP_PERFMON") || note.contains("The kernel refuses"), "{note}");
+        eprintln!("skipped: {note}");
+        target.kill().unwrap();
+        target.wait().unwrap();
+        recorder.wait().unwrap();
+        return;
+    }
     std::thread::sleep(std::time::Duration::from_millis(500));
     input.write_all(b"go\n").unwrap();
     output.read_line(&mut line).unwrap();
