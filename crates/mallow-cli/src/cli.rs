@@ -334,6 +334,10 @@ pub struct CompareArgs {
     #[arg(long)]
     pub strict: bool,
 
+    /// Show memory over time as well: average, peak and end, and how it went
+    #[arg(long)]
+    pub timeline: bool,
+
     /// Let the command write to the terminal
     #[arg(long)]
     pub show_output: bool,

@@ -1,13 +1,14 @@
-//! The `mallow` command: `list`, `run`, `compare`, `verify`.
+//! The `mallow` command.
 //!
-//! Facts come first and alone: `elf`, `ldcache`, `packages`, `maps`, `stats` know nothing of the
-//! command line. `allocator`, `target` and `preload` put them together; `commands` are the verbs.
+//! Facts come first and alone: `elf`, `ldcache`, `packages`, `maps`, `stats`, `timeline` know nothing
+//! of the command line. `allocator`, `target` and `preload` put them together; `commands` are the verbs.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod allocator;
 pub mod binding;
+pub mod chart;
 pub mod cli;
 pub mod commands;
 pub mod compare;
@@ -33,5 +34,6 @@ pub mod report;
 pub mod service;
 pub mod stats;
 pub mod target;
+pub mod timeline;
 pub mod trace;
 pub mod watch;

@@ -15,6 +15,7 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::timeline::{Figures, Tally, Thinning, higher};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -59,7 +60,7 @@ pub fn signal_name(signal: i32) -> String {
     }
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     pub outcome: Outcome,
     pub wall_s: f64,
@@ -71,6 +72,17 @@ pub struct Sample {
     pub average_rss: Option<f64>,
     pub minor_faults: f64,
     pub major_faults: f64,
+    /// Where there is an average.
+    #[serde(skip)]
+    pub timeline: Option<Timeline>,
+}
+
+/// RSS of all processes together during a run.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    pub figures: Figures,
+    /// Seconds and bytes.
+    pub points: Vec<(f64, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,10 +94,7 @@ pub struct Limits {
 
 /// Runs the command to its end, alone in a process group that is gone afterwards.
 pub fn run(command: Command, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
-    let mut sampler = Sampler::new(0);
-    let mut sample = run_sampled(command, limits, interrupted, &mut sampler)?;
-    sample.average_rss = sampler.average();
-    Ok(sample)
+    run_sampled(command, limits, interrupted, Sampler::new(0))
 }
 
 /// The same, with the memory of another process sampled, or of the command's for root 0.
@@ -93,7 +102,7 @@ pub fn run_sampled(
     mut command: Command,
     limits: Limits,
     interrupted: &AtomicBool,
-    sampler: &mut Sampler,
+    mut sampler: Sampler,
 ) -> Result<Sample> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| Error::NotStarted {
@@ -106,7 +115,7 @@ pub fn run_sampled(
     let start = Instant::now();
     let child = command.spawn().map_err(failed)?;
     sampler.start(child.id());
-    let cut = watch(child.id(), start, limits, interrupted, sampler).map_err(failed)?;
+    let cut = watch(child.id(), start, limits, interrupted, &mut sampler).map_err(failed)?;
     let wall = start.elapsed();
     let (ending, usage) = mallow_os::wait4(child.id()).map_err(failed)?;
     // What the command left running would disturb the next run.
@@ -116,19 +125,20 @@ pub fn run_sampled(
         Ending::Code(code) => Outcome::Failed { code },
         Ending::Signal(signal) => Outcome::Killed { signal },
     });
-    Ok(sample(outcome, wall, usage))
+    Ok(sample(outcome, wall, usage, sampler.timeline()))
 }
 
-fn sample(outcome: Outcome, wall: Duration, usage: Usage) -> Sample {
+fn sample(outcome: Outcome, wall: Duration, usage: Usage, timeline: Option<Timeline>) -> Sample {
     Sample {
         outcome,
         wall_s: wall.as_secs_f64(),
         user_s: usage.user.as_secs_f64(),
         system_s: usage.system.as_secs_f64(),
         peak_rss: usage.peak_rss_bytes as f64,
-        average_rss: None,
+        average_rss: timeline.as_ref().map(|timeline| timeline.figures.average),
         minor_faults: usage.minor_faults as f64,
         major_faults: usage.major_faults as f64,
+        timeline,
     }
 }
 
@@ -193,17 +203,19 @@ pub struct Sampler {
     /// Open `statm` files, by process.
     files: BTreeMap<u32, File>,
     rounds: u32,
-    last: Instant,
+    start: Instant,
     latest: u64,
-    samples: u32,
-    weighted_sum: f64,
-    total_time: f64,
+    tally: Tally,
+    points: Vec<(f64, f64)>,
+    thinning: Thinning,
 }
 
 /// The tree is walked once in this many samples.
 const TREE_EVERY: u32 = 4;
 /// Fewer say more about the start of a program than about its average.
 const FEWEST_SAMPLES: u32 = 5;
+/// Enough for a picture; a comparison may have a thousand runs.
+const MOST_POINTS: usize = 400;
 
 impl Sampler {
     pub fn new(root: u32) -> Sampler {
@@ -213,11 +225,11 @@ impl Sampler {
             page_size: page_size.cast_unsigned(),
             files: BTreeMap::new(),
             rounds: 0,
-            last: Instant::now(),
+            start: Instant::now(),
             latest: 0,
-            samples: 0,
-            weighted_sum: 0.0,
-            total_time: 0.0,
+            tally: Tally::default(),
+            points: Vec::new(),
+            thinning: Thinning::new(MOST_POINTS),
         }
     }
 
@@ -225,7 +237,7 @@ impl Sampler {
         if self.root == 0 {
             self.root = child;
         }
-        self.last = Instant::now();
+        self.start = Instant::now();
     }
 
     fn take(&mut self) {
@@ -251,17 +263,15 @@ impl Sampler {
         if pages == 0 {
             return;
         }
-        let now = Instant::now();
-        let time = (now - self.last).as_secs_f64();
-        self.last = now;
         self.latest = pages * self.page_size;
-        self.samples += 1;
-        self.weighted_sum += self.latest as f64 * time;
-        self.total_time += time;
+        let point = (self.start.elapsed().as_secs_f64(), self.latest as f64);
+        self.tally.add(point.0, point.1);
+        self.thinning.add(&mut self.points, point, higher);
     }
 
-    pub fn average(&self) -> Option<f64> {
-        (self.samples >= FEWEST_SAMPLES).then(|| self.weighted_sum / self.total_time)
+    fn timeline(self) -> Option<Timeline> {
+        let figures = self.tally.figures().filter(|_| self.tally.count >= FEWEST_SAMPLES)?;
+        Some(Timeline { figures, points: self.points })
     }
 }
 

@@ -72,7 +72,7 @@ impl Service {
             ))),
         };
         let stopped = stop(pid);
-        let (mut sample, average_rss) = served?;
+        let mut sample = served?;
         let (ending, usage) = stopped.map_err(not_started(&name))?;
         // We end it by SIGTERM; any other signal means that it crashed under load.
         if let (Outcome::Finished, Ending::Signal(signal)) = (sample.outcome, ending)
@@ -80,7 +80,6 @@ impl Service {
         {
             sample.outcome = Outcome::Killed { signal };
         }
-        sample.average_rss = average_rss;
         sample.user_s = usage.user.as_secs_f64();
         sample.system_s = usage.system.as_secs_f64();
         sample.peak_rss = usage.peak_rss_bytes as f64;
@@ -89,12 +88,7 @@ impl Service {
         Ok(sample)
     }
 
-    fn load_once(
-        &self,
-        server: u32,
-        limits: Limits,
-        interrupted: &AtomicBool,
-    ) -> Result<(Sample, Option<f64>)> {
+    fn load_once(&self, server: u32, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
         let (program, arguments) = self
             .load
             .split_first()
@@ -102,10 +96,8 @@ impl Service {
         let mut load = Command::new(program);
         load.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         // The load may be any client; the limits on memory are the server's.
-        let mut sampler = Sampler::new(server);
         let limits = Limits { cpu_count: None, ..limits };
-        let sample = measure::run_sampled(load, limits, interrupted, &mut sampler)?;
-        Ok((sample, sampler.average()))
+        measure::run_sampled(load, limits, interrupted, Sampler::new(server))
     }
 }
 

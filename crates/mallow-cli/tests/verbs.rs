@@ -210,6 +210,48 @@ fn compare_writes_every_format() {
     }
 }
 
+/// Holds 40 MiB for a while and then 10, or 30 and 20 where a library is preloaded.
+const LEVELS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n\
+    #include <unistd.h>\n\
+    int main(void) { int two = getenv(\"LD_PRELOAD\") != NULL; \
+    size_t high = (two ? 30 : 40) << 20, low = (two ? 20 : 10) << 20; \
+    char *p = mmap(0, high, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); \
+    memset(p, 1, high); usleep(200000); munmap(p + low, high - low); usleep(100000); }\n";
+
+#[test]
+fn compare_shows_memory_over_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = common::compile("cc", folder.path(), LEVELS, &["-O1"]).unwrap();
+    let exported = folder.path().join("result.json");
+    let ran = ran(mallow(&["compare", "-a", "glibc,mallow", "-r", "9", "--timeline"])
+        .arg("--export-json")
+        .arg(&exported)
+        .arg("--")
+        .arg(&program)
+        .output()
+        .unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&exported).unwrap()).unwrap();
+    let lines = |entry: usize| report["conditions"][0]["entries"][entry]["timeline"].clone();
+    let level =
+        |entry: usize, of: &str| lines(entry)[of]["median"].as_f64().unwrap() / f64::from(1 << 20);
+    // Program and library are about two more.
+    for (entry, peak, end) in [(0, 40.0, 10.0), (1, 30.0, 20.0)] {
+        assert!((peak..peak + 4.0).contains(&level(entry, "peak")), "{}", level(entry, "peak"));
+        assert!((end..end + 4.0).contains(&level(entry, "end")), "{}", level(entry, "end"));
+        let average = level(entry, "average");
+        assert!(average > end && average < peak + 4.0, "{average}");
+        let points = lines(entry)["points"].as_array().unwrap().len();
+        assert!((5..=400).contains(&points), "{points}");
+    }
+    assert_eq!(lines(1)["peak"]["versus"]["verdict"], "less");
+    assert_eq!(lines(1)["end"]["versus"]["verdict"], "more");
+    let ratio = lines(1)["end"]["versus"]["ratio"].as_f64().unwrap();
+    assert!((ratio - level(1, "end") / level(0, "end")).abs() < 0.05, "{ratio}");
+    assert!(ran.stdout.contains("RSS over time") && ran.stdout.contains("Over time "));
+}
+
 #[test]
 fn commands_that_fail_everywhere_are_refused() {
     let everywhere = "Under every allocator";

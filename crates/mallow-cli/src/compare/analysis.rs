@@ -8,14 +8,18 @@ use super::report::{
     ConditionReport, Describe, Entry, Failure, Metric, Report, RunReport, Settings, Versus,
 };
 use super::rounds::{Cell, Measured, Run};
+use super::timeline::{Level, Timeline};
 use crate::cli::CompareArgs;
 use crate::measure::{Outcome, Sample};
 use crate::stats::{self, Comparison, Verdict};
+use crate::timeline::Figures;
 
 /// All claims of a report together are wrong with at most this probability ...
 const FAMILY_ALPHA: f64 = 0.05;
-/// ... so each of them, for time, CPU and memory, gets its part of it.
+/// ... so each of them, for time, CPU and peak memory, gets its part of it,
 const METRICS_JUDGED: usize = 3;
+/// and with --timeline average, peak and end of memory over time too.
+const LEVELS_JUDGED: usize = 3;
 /// Of the intervals that are only shown.
 const SHOWN_CONFIDENCE: f64 = 0.95;
 
@@ -26,9 +30,10 @@ pub struct Family {
 }
 
 impl Family {
-    pub fn of(plan: &Plan) -> Family {
+    pub fn of(plan: &Plan, args: &CompareArgs) -> Family {
         let others = plan.contenders.len().saturating_sub(1);
-        Family { comparisons: (others * plan.conditions.len() * METRICS_JUDGED).max(1) }
+        let judged = METRICS_JUDGED + if args.timeline { LEVELS_JUDGED } else { 0 };
+        Family { comparisons: (others * plan.conditions.len() * judged).max(1) }
     }
 
     pub fn confidence(self) -> f64 {
@@ -80,10 +85,9 @@ fn compare(
 }
 
 pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
-    let family = Family::of(plan);
-    let margin = args.margin / 100.0;
+    let judge = Judge { family: Family::of(plan, args), margin: args.margin / 100.0 };
     let conditions: Vec<ConditionReport> = (0..plan.conditions.len())
-        .map(|condition| analyse_condition(plan, measured, condition, family, margin))
+        .map(|condition| analyse_condition(plan, args, measured, condition, judge))
         .collect();
     Report {
         schema: "mallow.compare/1",
@@ -95,7 +99,7 @@ pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
             rounds_made: measured.rounds,
             warmup: args.warmup,
             margin_percent: args.margin,
-            confidence: family.confidence(),
+            confidence: judge.family.confidence(),
             seed: measured.seed,
             took_s: measured.took.as_secs_f64(),
         },
@@ -108,63 +112,103 @@ pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
     }
 }
 
-fn analyse_condition(
-    plan: &Plan,
-    measured: &Measured,
-    condition: usize,
+/// Compares the runs of two allocators.
+#[derive(Clone, Copy)]
+struct Judge {
     family: Family,
     margin: f64,
+}
+
+impl Judge {
+    /// `None` for the baseline itself.
+    fn versus(
+        self,
+        baseline: &Cell,
+        other: &Cell,
+        metric: impl Fn(&Sample) -> f64,
+    ) -> Option<Versus> {
+        if other.contender == 0 {
+            return None;
+        }
+        let comparison = compare(baseline, other, self.family, metric)?;
+        Some(Versus { verdict: stats::verdict(&comparison, self.margin), comparison })
+    }
+}
+
+fn analyse_condition(
+    plan: &Plan,
+    args: &CompareArgs,
+    measured: &Measured,
+    condition: usize,
+    judge: Judge,
 ) -> ConditionReport {
     let settings = &plan.conditions[condition];
     let cells: Vec<&Cell> =
         measured.cells.iter().filter(|cell| cell.condition == condition).collect();
-    let entries = cells
-        .iter()
-        .map(|cell| {
-            let allocator = &plan.contenders[cell.contender].allocator;
-            let versus = |metric: fn(&Sample) -> f64| -> Option<Versus> {
-                let comparison = match cell.contender {
-                    0 => None,
-                    _ => compare(cells[0], cell, family, metric),
-                }?;
-                Some(Versus { verdict: stats::verdict(&comparison, margin), comparison })
-            };
-            let metric = |value: fn(&Sample) -> Option<f64>| -> Option<Metric> {
-                let values: Vec<f64> =
-                    finished(cell).filter_map(|run| value(&run.sample)).collect();
-                summarise(&values)
-            };
-            Entry {
-                allocator: allocator.name.clone(),
-                version: allocator.version.clone(),
-                path: allocator.path.as_ref().map(|path| path.display().to_string()),
-                is_baseline: cell.contender == 0,
-                runs_finished: finished(cell).count(),
-                failures: failures(cell),
-                wall_s: metric(|sample| Some(sample.wall_s)),
-                user_s: metric(|sample| Some(sample.user_s)),
-                system_s: metric(|sample| Some(sample.system_s)),
-                peak_rss: metric(|sample| Some(sample.peak_rss)),
-                average_rss: metric(|sample| sample.average_rss),
-                minor_faults: metric(|sample| Some(sample.minor_faults)),
-                major_faults: metric(|sample| Some(sample.major_faults)),
-                time: versus(|sample| sample.wall_s),
-                cpu: versus(|sample| sample.user_s + sample.system_s),
-                memory: versus(|sample| sample.peak_rss),
-                runs: cell
-                    .runs
-                    .iter()
-                    .map(|run| RunReport { round: run.round, place: run.place, sample: run.sample })
-                    .collect(),
-            }
-        })
-        .collect();
+    let entries = cells.iter().map(|cell| {
+        let mut entry = entry(plan, cells[0], cell, judge);
+        if args.timeline {
+            entry.timeline = timeline(cells[0], cell, judge);
+        }
+        entry
+    });
     ConditionReport {
         name: settings.name.clone(),
         cpus: settings.cpu_count,
         environment: settings.environment.iter().cloned().collect(),
-        entries,
+        entries: entries.collect(),
     }
+}
+
+fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
+    let allocator = &plan.contenders[cell.contender].allocator;
+    let versus = |metric: fn(&Sample) -> f64| judge.versus(baseline, cell, metric);
+    let metric = |value: fn(&Sample) -> Option<f64>| metric(cell, value);
+    let runs = cell.runs.iter();
+    Entry {
+        allocator: allocator.name.clone(),
+        version: allocator.version.clone(),
+        path: allocator.path.as_ref().map(|path| path.display().to_string()),
+        is_baseline: cell.contender == 0,
+        runs_finished: finished(cell).count(),
+        failures: failures(cell),
+        wall_s: metric(|sample| Some(sample.wall_s)),
+        user_s: metric(|sample| Some(sample.user_s)),
+        system_s: metric(|sample| Some(sample.system_s)),
+        peak_rss: metric(|sample| Some(sample.peak_rss)),
+        average_rss: metric(|sample| sample.average_rss),
+        minor_faults: metric(|sample| Some(sample.minor_faults)),
+        major_faults: metric(|sample| Some(sample.major_faults)),
+        time: versus(|sample| sample.wall_s),
+        cpu: versus(|sample| sample.user_s + sample.system_s),
+        memory: versus(|sample| sample.peak_rss),
+        timeline: None,
+        runs: runs
+            .map(|run| RunReport { round: run.round, place: run.place, sample: run.sample.clone() })
+            .collect(),
+    }
+}
+
+fn metric(cell: &Cell, value: impl Fn(&Sample) -> Option<f64>) -> Option<Metric> {
+    let values: Vec<f64> = finished(cell).filter_map(|run| value(&run.sample)).collect();
+    summarise(&values)
+}
+
+/// Memory over time; of the points, those of the run whose average is in the middle.
+fn timeline(baseline: &Cell, cell: &Cell, judge: Judge) -> Option<Timeline> {
+    let level = |of: fn(Figures) -> f64| {
+        let value = |sample: &Sample| sample.timeline.as_ref().map(|line| of(line.figures));
+        let versus = judge.versus(baseline, cell, |sample| value(sample).unwrap_or(0.0));
+        Some(Level { metric: metric(cell, value)?, versus })
+    };
+    let mut lines: Vec<_> = finished(cell).filter_map(|run| run.sample.timeline.as_ref()).collect();
+    lines.sort_by(|a, b| a.figures.average.total_cmp(&b.figures.average));
+    Some(Timeline {
+        average: level(|figures| figures.average)?,
+        peak: level(|figures| figures.peak)?,
+        end: level(|figures| figures.end)?,
+        points: lines.get(lines.len() / 2)?.points.clone(),
+    })
 }
 
 /// Medians and their spread; none of nothing.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::report::{ConditionReport, Describe, Entry, Metric, Report};
+use super::report::{ConditionReport, Describe, Entry, Metric, Report, Versus};
+use super::timeline;
+use crate::chart;
 use crate::measure::Outcome;
 use crate::output;
 use crate::stats::Verdict;
@@ -35,9 +37,10 @@ pub fn page(report: &Report) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>mallow compare: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <title>mallow compare: {}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n\
          {body}</main>\n</body>\n</html>\n",
-        escape(&report.command)
+        escape(&report.command),
+        chart::STYLE
     )
 }
 
@@ -53,6 +56,7 @@ fn section(condition: &ConditionReport) -> String {
     text += &plot("Time of each run", &condition.entries, &time, Quantity::Seconds);
     text += &plot("Peak RSS of each run", &condition.entries, &memory, Quantity::Bytes);
     text += &plot("Average RSS of each run", &condition.entries, &average, Quantity::Bytes);
+    text += &timeline::html(&condition.entries);
     text + "</section>\n"
 }
 
@@ -104,6 +108,10 @@ fn verdict_cell(entry: &Entry, metric: &str) -> String {
         "CPU" => &entry.cpu,
         _ => &entry.memory,
     };
+    versus_cell(entry, versus, metric)
+}
+
+pub fn versus_cell(entry: &Entry, versus: &Option<Versus>, metric: &str) -> String {
     match versus {
         _ if entry.is_baseline => "<td class=\"quiet\">baseline</td>".into(),
         None => "<td class=\"quiet\">not compared</td>".into(),

@@ -1,6 +1,6 @@
 //! `mallow compare`: a command under several allocators, measured fairly, with a verdict that may
 //! be "no change needed". `plan` says what is run, `rounds` runs it, `analysis` says what it means,
-//! `report` and `html` show it.
+//! `report`, `timeline` and `html` show it.
 
 pub mod analysis;
 pub mod html;
@@ -8,6 +8,7 @@ pub mod machine;
 pub mod plan;
 pub mod report;
 pub mod rounds;
+pub mod timeline;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

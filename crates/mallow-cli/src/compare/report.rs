@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::machine::Machine;
+use super::timeline::{self, Timeline};
 use crate::cli::Format;
 use crate::error::{Error, Result};
 use crate::measure::{Outcome, Sample};
@@ -66,6 +67,9 @@ pub struct Entry {
     pub cpu: Option<Versus>,
     /// Peak RSS against the baseline.
     pub memory: Option<Versus>,
+    /// With --timeline, of runs that were long enough to sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
     pub runs: Vec<RunReport>,
 }
 
@@ -93,7 +97,7 @@ pub struct Versus {
     pub comparison: Comparison,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
     pub round: u32,
     pub place: u32,
@@ -159,6 +163,7 @@ impl Report {
             }
             text.push('\n');
             text += &condition.table().render(format, unicode);
+            text += &timeline::text(&condition.entries, format, unicode);
         }
         for failure in self.failures() {
             text += &format!("\n{failure}");

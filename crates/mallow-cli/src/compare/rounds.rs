@@ -26,7 +26,7 @@ const PATIENCE: usize = 3;
 /// When the probe looks at a command that is still running.
 const PROBE_AFTER: Duration = Duration::from_millis(500);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Run {
     pub round: u32,
     /// The place within the round, from 0.
@@ -298,7 +298,7 @@ impl Session<'_> {
         if let Some(runs) = self.args.runs {
             return rounds >= runs;
         }
-        let family = Family::of(self.plan);
+        let family = Family::of(self.plan, self.args);
         if rounds < FEWEST_ROUNDS.max(family.fewest_rounds()) && rounds < MOST_ROUNDS {
             return self.cells.iter().all(given_up);
         }

@@ -63,11 +63,7 @@ fn outcome(report: &Report) -> Result<u8> {
     if report.notes.iter().any(|note| note == gather::NO_MEMORY) {
         return Err(Error::Permission(gather::NO_MEMORY.into()));
     }
-    let incomplete = match &report.heap {
-        report::Heap::Glibc(heaps) => heaps.incomplete,
-        report::Heap::Mallow(heap) => heap.incomplete,
-        _ => 0,
-    };
+    let incomplete = report.heap.incomplete();
     if incomplete > 0 {
         return Err(Error::Inconclusive(format!(
             "{incomplete} of the heap's arenas changed all the time while they were read (or are \

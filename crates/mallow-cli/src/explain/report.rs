@@ -181,6 +181,15 @@ pub struct Other {
 }
 
 impl Heap {
+    /// Arenas of which not everything could be read.
+    pub fn incomplete(&self) -> u32 {
+        match self {
+            Heap::Glibc(heaps) => heaps.incomplete,
+            Heap::Mallow(heap) => heap.incomplete,
+            _ => 0,
+        }
+    }
+
     /// Bytes with the program, and free ones that the allocator keeps resident.
     pub fn used_and_free(&self) -> Option<(u64, u64)> {
         match self {

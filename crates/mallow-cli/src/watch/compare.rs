@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use crate::output::{self, Table};
+use crate::timeline::Figures;
 
-use super::run::{Figures, Run};
+use super::run::Run;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
@@ -116,13 +117,15 @@ pub fn json(a: &str, b: &str, differences: &[Difference]) -> serde_json::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::run::{Sample, Summary};
+    use crate::watch::run::{History, Sample};
 
     fn run(rss: [u64; 3], allocator: &str) -> Run {
-        let sample = |(index, rss)| Sample { time_s: index as f64, rss, ..Sample::default() };
-        let samples: Vec<Sample> = rss.into_iter().enumerate().map(sample).collect();
-        let summary = Summary::of(&samples);
-        Run { summary, samples, allocator: allocator.into(), ..Run::default() }
+        let run = Run { allocator: allocator.into(), ..Run::default() };
+        let mut history = History::new(run, true);
+        for (index, rss) in rss.into_iter().enumerate() {
+            history.add(Sample { time_s: index as f64, rss, ..Sample::default() });
+        }
+        history.run
     }
 
     #[test]

@@ -2,27 +2,17 @@
 
 use std::fmt::Write as _;
 
+use crate::chart::{self, Line};
 use crate::compare::html::{STYLE, escape};
 use crate::output;
+use crate::timeline::Figures;
 
-use super::chart::{self, Line};
 use super::compare::{self, Difference};
-use super::run::{Figures, Run, Sample, points};
+use super::run::Run;
 
 pub fn page(run: &Run) -> String {
     let mut body = head(&format!("mallow watch: {}", run.command), &sentence(run));
-    type Of = fn(&Sample) -> Option<u64>;
-    let lines: [(&str, Of); 5] = [
-        ("RSS", |sample| Some(sample.rss)),
-        ("PSS", |sample| sample.pss),
-        ("swap", |sample| Some(sample.swap).filter(|swap| *swap > 0)),
-        ("heap in use", |sample| sample.heap_used),
-        ("heap free but kept", |sample| sample.heap_free),
-    ];
-    let lines =
-        lines.map(|(name, of)| Line { name: name.into(), points: points(&run.samples, &of) });
-    let lines: Vec<Line> = lines.into_iter().filter(|line| !line.points.is_empty()).collect();
-    body += &chart::svg("Memory over time", &lines);
+    body += &chart::svg("Memory over time", &run.lines());
     body += &figures(run);
     whole(&format!("mallow watch: {}", run.command), &body)
 }
@@ -30,10 +20,9 @@ pub fn page(run: &Run) -> String {
 pub fn comparison_page(a: (&str, &Run), b: (&str, &Run), differences: &[Difference]) -> String {
     let title = format!("mallow watch: {} and {}", a.0, b.0);
     let mut body = head(&title, &compare::sentence(a.0, b.0, differences));
-    let rss = |sample: &Sample| Some(sample.rss);
     let line = |(name, run): (&str, &Run)| Line {
         name: format!("{name} ({})", run.allocator),
-        points: points(&run.samples, &rss),
+        points: run.points(|sample| Some(sample.rss)),
     };
     body += &chart::svg("RSS over time", &[line(a), line(b)]);
     body += "<div class=\"scroll\"><table><thead><tr><th></th>";

@@ -1,35 +1,28 @@
 //! `mallow watch`: memory and faults of a process and its children over time, and the difference
-//! between two such runs. `sampler` takes samples, `run` is what they add up to, `live` shows them
-//! as they come, `chart` and `html` afterwards.
+//! between two such runs. `session` is the watch itself: `sampler` takes samples, `run` is what they
+//! add up to, `live` shows them as they come; `html` and `compare` are for afterwards.
 
-pub mod chart;
 pub mod compare;
 pub mod html;
 pub mod live;
 pub mod run;
 pub mod sampler;
+pub mod session;
 
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use std::os::unix::process::ExitStatusExt;
 
 use crate::allocator;
-use crate::binding::Failure;
 use crate::cli::{Format, WatchArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes, Table};
 use crate::target::Target;
+use crate::timeline::Figures;
 use crate::{preflight, preload};
 use live::Live;
-use run::{Figures, Run, SCHEMA, Summary};
-use sampler::Sampler;
-
-const FIRST_AFTER: Duration = Duration::from_millis(20);
-/// A look at least this often whether the command has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use run::{Run, Summary};
+use session::Session;
 
 pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
     for path in [&args.output.file, &args.save].into_iter().flatten() {
@@ -38,19 +31,18 @@ pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
     if let [a, b] = args.compare.as_slice() {
         return compare_files(args, a, b);
     }
-    let format = args.output.chosen_format();
     let interrupted = crate::compare::watch_signals()?;
     // A table on standard output has its lines as they come.
-    let lines = format == Format::Table && args.output.file.is_none();
-    let mut live = Live::new(notes.quiet, lines);
-    let mut child = match args.pid {
-        Some(_) => None,
-        None => Some(start(args, notes, live.is_chart())?),
+    let lines = args.output.chosen_format() == Format::Table && args.output.file.is_none();
+    let (pid, child) = match args.pid {
+        Some(pid) => (pid, None),
+        None => {
+            let child = start(args, notes)?;
+            (child.id(), Some(child))
+        }
     };
-    let pid = args.pid.or_else(|| child.as_ref().map(Child::id)).unwrap_or(0);
-    let watched = watch(args, pid, &mut child, &mut live, &interrupted);
-    live.close();
-    let (run, status) = watched?;
+    let live = Live::new(notes.quiet, lines, child.is_some());
+    let (run, status) = Session::new(args, pid, child, live)?.watch(&interrupted)?;
     publish(args, &run)?;
     Ok(status.map_or(0, exit_code))
 }
@@ -60,12 +52,14 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70)
 }
 
-fn start(args: &WatchArgs, notes: Notes, is_hidden: bool) -> Result<Child> {
+fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
     let command = args.command.first().ok_or_else(crate::commands::run::no_command)?;
     let target = Target::resolve(command)?;
     let (program, argv) = target.argv(&args.command);
     let mut command = Command::new(program);
-    command.args(&argv[1..]);
+    if let Some((argv0, arguments)) = argv.split_first() {
+        command.arg0(argv0).args(arguments);
+    }
     if let Some(name) = &args.allocator {
         let allocator = allocator::find(name, target.libc())?;
         let changes = preload::changes(&allocator, &[])?;
@@ -75,102 +69,17 @@ fn start(args: &WatchArgs, notes: Notes, is_hidden: bool) -> Result<Child> {
         preflight::check(&target, &allocator, &changes)?;
         preflight::apply(&mut command, &changes);
     }
-    if is_hidden {
+    if live::wants_chart(notes.quiet) {
         // The terminal shows the chart.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    } else if args.output.file.is_none() {
+        // Standard output is for the figures.
+        command.stdout(std::io::stderr());
     }
     command.spawn().map_err(|error| Error::NotStarted {
         command: target.command.clone(),
         reason: error.to_string(),
     })
-}
-
-fn watch(
-    args: &WatchArgs,
-    pid: u32,
-    child: &mut Option<Child>,
-    live: &mut Live,
-    interrupted: &AtomicBool,
-) -> Result<(Run, Option<ExitStatus>)> {
-    let mut sampler = Sampler::new(pid);
-    let mut run = new_run(args, pid);
-    let begin = Instant::now();
-    // A command needs a moment until it is itself and not a copy of this process.
-    let mut next = if child.is_some() { begin + args.interval.min(FIRST_AFTER) } else { begin };
-    let mut status = None;
-    run.ending = loop {
-        if let Some(child) = child {
-            status = child.try_wait().map_err(Error::io("The command cannot be waited for"))?;
-            if status.is_some() {
-                break "ended".into();
-            }
-        }
-        if interrupted.load(Ordering::Relaxed) {
-            break "was still running when the watch was interrupted".into();
-        }
-        if args.duration.is_some_and(|duration| begin.elapsed() >= duration) {
-            break "was still running when the time was over".into();
-        }
-        if Instant::now() >= next {
-            let Some(sample) = sampler.take() else {
-                if child.is_none() {
-                    break "ended".into();
-                }
-                // The next look finds its exit code.
-                std::thread::sleep(Duration::from_millis(1));
-                continue;
-            };
-            run.samples.push(sample);
-            run.allocator.clone_from(&sampler.allocator);
-            live.show(&run);
-            next += args.interval;
-            // What took too long is not made up for.
-            next = next.max(Instant::now());
-        }
-        let pause = next.saturating_duration_since(Instant::now()).min(LOOK_EVERY);
-        if live.wait(pause) {
-            break "was still running when the watch was ended".into();
-        }
-    };
-    if let (Some(child), None) = (child, status) {
-        // Who started it also ends it.
-        let _ = child.kill();
-        status = child.wait().ok().filter(|_| false);
-    }
-    if run.samples.is_empty() {
-        return Err(match args.pid {
-            Some(pid) => crate::commands::verify::explain(pid, &Failure::Vanished),
-            None => Error::Inconclusive(
-                "The command ended before a sample could be taken. Use a smaller --interval, or \
-                 mallow compare."
-                    .into(),
-            ),
-        });
-    }
-    run.summary = Summary::of(&run.samples);
-    Ok((run, status))
-}
-
-fn new_run(args: &WatchArgs, pid: u32) -> Run {
-    let words = match args.pid {
-        Some(pid) => {
-            let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&text).trim_end_matches('\0').replace('\0', " ")
-        }
-        None => {
-            let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
-            words.collect::<Vec<_>>().join(" ")
-        }
-    };
-    Run {
-        schema: SCHEMA.into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        command: words,
-        pid,
-        started_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
-        interval_s: args.interval.as_secs_f64(),
-        ..Run::default()
-    }
 }
 
 fn publish(args: &WatchArgs, run: &Run) -> Result<()> {

@@ -4,7 +4,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::chart::Line;
 use crate::error::{Error, Result};
+use crate::timeline::{Figures, Tally, Thinning};
+
+/// As many seconds are half a day; a longer run has a sample for each two seconds, then four ...
+const MOST_SAMPLES: usize = 40_000;
 
 pub const SCHEMA: &str = "mallow.watch/1";
 
@@ -40,6 +45,7 @@ pub struct Run {
     /// Why it ended.
     pub ending: String,
     pub summary: Summary,
+    /// Each, or the highest of as many as it takes to keep the list short.
     pub samples: Vec<Sample>,
 }
 
@@ -55,55 +61,78 @@ pub struct Summary {
     pub major_faults: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// Over time.
-    pub average: f64,
-    pub peak: f64,
-    pub end: f64,
+/// Samples as they come, added up; of a long run not all are kept.
+pub struct History {
+    pub run: Run,
+    thinning: Thinning,
+    tallies: [Tally; 5],
+    /// Before the first sample, minor and major.
+    faults: Option<(u64, u64)>,
 }
 
-impl Figures {
-    /// Of points (time, value), with straight lines between them.
-    pub fn of(points: &[(f64, f64)]) -> Option<Figures> {
-        let (first, last) = (points.first()?, points.last()?);
-        let between =
-            |pair: &[(f64, f64)]| f64::midpoint(pair[0].1, pair[1].1) * (pair[1].0 - pair[0].0);
-        let area: f64 = points.windows(2).map(between).sum();
-        let time = last.0 - first.0;
-        let average = if time > 0.0 { area / time } else { last.1 };
-        let peak = points.iter().map(|point| point.1).fold(0.0, f64::max);
-        Some(Figures { average, peak, end: last.1 })
+impl History {
+    /// `is_whole`: the processes began with the watch.
+    pub fn new(run: Run, is_whole: bool) -> History {
+        let faults = is_whole.then_some((0, 0));
+        History { run, thinning: Thinning::new(MOST_SAMPLES), tallies: Default::default(), faults }
     }
-}
 
-impl Summary {
-    pub fn of(samples: &[Sample]) -> Summary {
-        let figures = |of: &dyn Fn(&Sample) -> Option<u64>| {
-            let points: Vec<(f64, f64)> = points(samples, of);
-            Figures::of(&points)
-        };
-        let (first, last) = match (samples.first(), samples.last()) {
-            (Some(first), Some(last)) => (first, last),
-            _ => return Summary::default(),
-        };
-        Summary {
-            duration_s: last.time_s - first.time_s,
-            rss: figures(&|sample| Some(sample.rss)).unwrap_or_default(),
-            pss: figures(&|sample| sample.pss),
-            swap: figures(&|sample| Some(sample.swap)).unwrap_or_default(),
-            heap_used: figures(&|sample| sample.heap_used),
-            heap_free: figures(&|sample| sample.heap_free),
-            // A child that has ended and was not waited for takes its faults along.
-            minor_faults: last.minor_faults.saturating_sub(first.minor_faults),
-            major_faults: last.major_faults.saturating_sub(first.major_faults),
+    pub fn add(&mut self, sample: Sample) {
+        for (tally, value) in self.tallies.iter_mut().zip(sample.sizes()) {
+            if let Some(value) = value {
+                tally.add(sample.time_s, value as f64);
+            }
         }
+        let [rss, pss, swap, heap_used, heap_free] = self.tallies.map(|tally| tally.figures());
+        let first = self.faults.get_or_insert((sample.minor_faults, sample.major_faults));
+        self.run.summary = Summary {
+            duration_s: self.tallies[0].time(),
+            rss: rss.unwrap_or_default(),
+            pss,
+            swap: swap.unwrap_or_default(),
+            heap_used,
+            heap_free,
+            // A child that has ended and was not waited for takes its faults along.
+            minor_faults: sample.minor_faults.saturating_sub(first.0),
+            major_faults: sample.major_faults.saturating_sub(first.1),
+        };
+        self.thinning.add(&mut self.run.samples, sample, Sample::join);
     }
 }
 
-/// Times and values where there are any.
-pub fn points(samples: &[Sample], of: &dyn Fn(&Sample) -> Option<u64>) -> Vec<(f64, f64)> {
-    samples.iter().filter_map(|sample| Some((sample.time_s, of(sample)? as f64))).collect()
+impl Sample {
+    fn sizes(&self) -> [Option<u64>; 5] {
+        [Some(self.rss), self.pss, Some(self.swap), self.heap_used, self.heap_free]
+    }
+
+    /// The higher one stands for both.
+    fn join(self, other: Sample) -> Sample {
+        let (high, low) = if other.rss > self.rss { (other, self) } else { (self, other) };
+        let heap = if high.heap_used.is_some() { high } else { low };
+        Sample { heap_used: heap.heap_used, heap_free: heap.heap_free, ..high }
+    }
+}
+
+impl Run {
+    /// Times and values where there are any.
+    pub fn points(&self, of: fn(&Sample) -> Option<u64>) -> Vec<(f64, f64)> {
+        let point = |sample: &Sample| Some((sample.time_s, of(sample)? as f64));
+        self.samples.iter().filter_map(point).collect()
+    }
+
+    /// What a chart of the run shows.
+    pub fn lines(&self) -> Vec<Line> {
+        type Of = fn(&Sample) -> Option<u64>;
+        let lines: [(&str, Of); 5] = [
+            ("RSS", |sample| Some(sample.rss)),
+            ("PSS", |sample| sample.pss),
+            ("heap in use", |sample| sample.heap_used),
+            ("heap free but kept", |sample| sample.heap_free),
+            ("swap", |sample| Some(sample.swap).filter(|swap| *swap > 0)),
+        ];
+        let lines = lines.map(|(name, of)| Line { name: name.into(), points: self.points(of) });
+        lines.into_iter().filter(|line| !line.points.is_empty()).collect()
+    }
 }
 
 pub fn load(path: &Path) -> Result<Run> {
@@ -147,22 +176,52 @@ pub fn csv(run: &Run) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn average_is_over_time() {
-        let figures = Figures::of(&[(0.0, 10.0), (1.0, 100.0), (4.0, 50.0)]).unwrap();
-        assert_eq!(figures, Figures { average: 70.0, peak: 100.0, end: 50.0 });
-        assert_eq!(Figures::of(&[(3.0, 7.0)]).unwrap().average, 7.0);
-        assert_eq!(Figures::of(&[]), None);
+    fn history(samples: &[Sample], is_whole: bool) -> History {
+        let mut history = History::new(Run::default(), is_whole);
+        samples.iter().for_each(|sample| history.add(*sample));
+        history
     }
 
     #[test]
     fn gaps_are_left_out() {
         let samples = [(0.0, Some(5)), (1.0, None), (2.0, Some(9))]
             .map(|(time_s, heap_used)| Sample { time_s, heap_used, ..Sample::default() });
-        let summary = Summary::of(&samples);
-        assert_eq!(summary.heap_used.map(|figures| figures.average), Some(7.0));
-        assert_eq!(summary.pss, None);
-        let run = Run { samples: samples.to_vec(), ..Run::default() };
+        let run = history(&samples, false).run;
+        assert_eq!(run.summary.heap_used.map(|figures| figures.average), Some(7.0));
+        assert_eq!(run.summary.pss, None);
         assert_eq!(csv(&run).lines().nth(2), Some("1.000,0,,0,0,0,0,0,,"));
+    }
+
+    #[test]
+    fn faults_count_from_the_start_of_the_watch() {
+        let samples = [100, 160].map(|minor_faults| Sample {
+            minor_faults,
+            major_faults: 2,
+            ..Sample::default()
+        });
+        let faults = |is_whole| {
+            let summary = history(&samples, is_whole).run.summary;
+            (summary.minor_faults, summary.major_faults)
+        };
+        assert_eq!((faults(false), faults(true)), ((60, 0), (160, 2)));
+    }
+
+    #[test]
+    fn long_runs_keep_their_figures_in_a_short_list() {
+        let count = 3 * MOST_SAMPLES as u64;
+        let sample = |n: u64| Sample {
+            time_s: n as f64,
+            rss: if n == 77_777 { 9000 } else { 1000 + n % 2 },
+            heap_used: (n % 4 == 1).then_some(500),
+            ..Sample::default()
+        };
+        let samples: Vec<Sample> = (0..count).map(sample).collect();
+        let run = history(&samples, false).run;
+        assert!(run.samples.len() <= MOST_SAMPLES && run.samples.len() >= MOST_SAMPLES / 2);
+        assert!(run.samples.iter().any(|sample| sample.rss == 9000));
+        assert!(run.samples.iter().all(|sample| sample.heap_used == Some(500)));
+        let rss = run.summary.rss;
+        assert!((rss.average - 1000.5).abs() < 0.1 && rss.peak == 9000.0 && rss.end == 1001.0);
+        assert_eq!(run.summary.duration_s, (count - 1) as f64);
     }
 }

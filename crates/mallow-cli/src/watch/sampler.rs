@@ -60,18 +60,17 @@ impl Sampler {
         if self.without_heap || begin < self.heap_next {
             return;
         }
-        let found = gather::heap_of(self.root, &mut self.inspector);
-        let figures = found.as_ref().and_then(|(_, heap)| heap.used_and_free());
-        if let Some((allocator, _)) = found {
-            self.allocator = allocator;
-        }
-        match figures {
-            Some((used, free)) => {
-                (sample.heap_used, sample.heap_free) = (Some(used), Some(free));
-                self.heap_next = begin + begin.elapsed() * HEAP_SHARE;
-            }
+        let Some((allocator, heap)) = gather::heap_of(self.root, &mut self.inspector) else {
+            return;
+        };
+        self.allocator = allocator;
+        match heap.used_and_free() {
+            // What changed all the time while it was read would look like a hole.
+            Some(_) if heap.incomplete() > 0 => {}
+            Some((used, free)) => (sample.heap_used, sample.heap_free) = (Some(used), Some(free)),
             None => self.without_heap = self.start.elapsed() > HEAP_WITHIN,
         }
+        self.heap_next = begin + begin.elapsed() * HEAP_SHARE;
     }
 }
 

@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 
 use crate::compare::html::escape;
 use crate::output;
+use crate::timeline::higher;
 
 const LEFT: f64 = 80.0;
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 260.0;
 const BOTTOM: f64 = 30.0;
 const TICKS: u32 = 5;
+/// Classes of the style.
+const COLOURS: usize = 8;
 /// More points than this would not be seen.
 const MOST_POINTS: usize = 1500;
 
@@ -23,6 +26,10 @@ pub const STYLE: &str = "\
 .c0 { stroke: #2a6f97; color: #2a6f97; } .c1 { stroke: #c8553d; color: #c8553d; }\n\
 .c2 { stroke: #3d7a4e; color: #3d7a4e; } .c3 { stroke: #b58a1a; color: #b58a1a; }\n\
 .c4 { stroke: #7a5aa6; color: #7a5aa6; } .c5 { stroke: #7d8790; color: #7d8790; }\n\
+.c6 { stroke: #3aa6a0; color: #3aa6a0; } .c7 { stroke: #c2569b; color: #c2569b; }\n\
+@media (prefers-color-scheme: dark) {\n\
+.c0 { stroke: #5fa8d3; color: #5fa8d3; } .c1 { stroke: #e8836b; color: #e8836b; }\n\
+.c2 { stroke: #6fb583; color: #6fb583; } .c4 { stroke: #a78bd4; color: #a78bd4; } }\n\
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 8px 0 0; font-size: 13px; }\n\
 .legend i { display: inline-block; width: 14px; height: 3px; margin: 0 6px 4px 0; \
 background: currentColor; }\n\
@@ -67,15 +74,19 @@ pub fn svg(title: &str, lines: &[Line]) -> String {
         let _ = writeln!(
             text,
             "<polyline class=\"line c{}\" points=\"{}\"><title>{}</title></polyline>",
-            index % 6,
+            index % COLOURS,
             points.join(" "),
             escape(&line.name)
         );
     }
     text += "</svg>\n<p class=\"legend\">";
     for (index, line) in lines.iter().enumerate() {
-        let _ =
-            write!(text, "<span><i class=\"c{}\"></i>{}</span> ", index % 6, escape(&line.name));
+        let _ = write!(
+            text,
+            "<span><i class=\"c{}\"></i>{}</span> ",
+            index % COLOURS,
+            escape(&line.name)
+        );
     }
     text + "</p></figure>\n"
 }
@@ -92,8 +103,28 @@ fn nice(value: f64) -> f64 {
 /// Of each stretch the highest point, so that no peak is lost.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let stretch = points.len().div_ceil(MOST_POINTS).max(1);
-    let highest = |part: &[(f64, f64)]| part.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    let highest = |part: &[(f64, f64)]| part.iter().copied().reduce(higher);
     points.chunks(stretch).filter_map(highest).collect()
+}
+
+/// So many small bars on one line, as high as the highest value of their time.
+pub fn sparkline(points: &[(f64, f64)], end: f64, top: f64, width: usize) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let mut highest: Vec<Option<f64>> = vec![None; width];
+    for (time, value) in points {
+        let place = ((time / end * width as f64) as usize).min(width.saturating_sub(1));
+        if let Some(bar) = highest.get_mut(place) {
+            *bar = Some(bar.unwrap_or(0.0).max(*value));
+        }
+    }
+    // Where the run had ended there is nothing; a gap before keeps its height.
+    let last = highest.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    let mut height = 0.0;
+    let bars = highest.into_iter().take(last).map(|value| {
+        height = value.unwrap_or(height);
+        BARS[((height / top * 8.0) as usize).min(7)]
+    });
+    bars.collect()
 }
 
 #[cfg(test)]
@@ -109,6 +140,8 @@ mod tests {
         for value in [1024.0, 5e6, 3e7, 1.1e9, 7e10] {
             assert!(nice(value) >= value && nice(value) <= 2.6 * value, "{value}: {}", nice(value));
         }
+        let spark = sparkline(&[(0.0, 1.0), (2.0, 8.0), (2.1, 3.0)], 4.0, 8.0, 8);
+        assert_eq!(spark, "▂▂▂▂█");
         let drawn =
             svg("a<b", &[Line { name: "x&y".into(), points: vec![(0.0, 1e6), (1.0, 2e6)] }]);
         assert!(
