@@ -288,6 +288,32 @@ fn loaded_libraries_are_found_in_stacks() {
 }
 
 #[test]
+fn programs_mark_moments_and_run_without_a_recording_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let include =
+        format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../mallow-recorder/include"));
+    let source = "#include <mallow-trace.h>\n#include <stdlib.h>\nint main(void) { void *volatile p = \
+        malloc(7013); MW_TRACE_MARKER(\"here\"); free(p); return 0; }\n";
+    let ways = [["cc", "-fPIE", "-pie"], ["cc", "-fno-pie", "-no-pie"], ["cc", "-w", "-static"]];
+    let of_musl = [["musl-gcc", "-fPIE", "-pie"], ["musl-gcc", "-fno-pie", "-no-pie"]];
+    for [compiler, flags @ ..] in ways.into_iter().chain(of_musl) {
+        let flags = [&flags[..], &[&include]].concat();
+        let Some(program) = program(compiler, folder.path(), source, &flags) else { continue };
+        assert!(Command::new(&program).status().unwrap().success(), "{compiler} {flags:?}");
+        if flags.contains(&"-static") {
+            continue;
+        }
+        let trace = record(&[], &[program.to_str().unwrap()]);
+        let place = |wanted: &dyn Fn(&Event) -> bool| {
+            trace.records.iter().position(|record| wanted(&record.event)).unwrap()
+        };
+        let allocated = place(&|event| matches!(event, Event::Call(c) if c.size == 7013));
+        let marked = place(&|event| matches!(event, Event::Marker(text) if text == "here"));
+        assert!(allocated < marked, "{compiler} {flags:?}");
+    }
+}
+
+#[test]
 fn sampled_stacks_estimate_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let program = lives(folder.path());

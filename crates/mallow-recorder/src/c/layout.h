@@ -103,7 +103,7 @@ enum message {
     OP_DELETE_ARRAY_ALIGNED_NOTHROW,
 
     MESSAGE_THREAD = 64,  /* pid << 32 | tid, image, two words of name */
-    MESSAGE_PROCESS,     /* length, image, parent image or 0, pid << 32 | parent pid, text:
+    MESSAGE_PROCESS,      /* length, image, parent image or 0, pid << 32 | parent pid, text:
                             allocator NUL executable NUL command words, each with NUL. Comes
                             before the first MESSAGE_THREAD of the image */
     MESSAGE_MAP,          /* length, text: a line of /proc/PID/maps */
