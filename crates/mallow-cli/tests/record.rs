@@ -235,23 +235,57 @@ fn exec_begins_a_new_process() {
     assert_eq!((trace.count(7000), trace.count(7001)), (20, 8000));
 }
 
+/// What comes of each way of living: the exit code, and how many allocations of which sizes.
+const LIFE: [(&str, i32, &[(u64, usize)]); 10] = [
+    ("threads", 0, &[(7000, 10), (7001, 8000)]),
+    ("fork", 5, &[(7000, 10), (7003, 1), (7004, 100), (7005, 100)]),
+    ("raw-fork", 0, &[(7000, 10), (7004, 100), (7005, 100)]),
+    ("vfork", 0, &[(7000, 30), (7005, 100)]),
+    ("exec", 0, &[(7000, 20), (7001, 8000)]),
+    ("_exit", 6, &[(7006, 77)]),
+    ("_Exit", 6, &[(7006, 77)]),
+    ("kill", 137, &[(7007, 88)]),
+    ("signal", 0, &[(7002, 100)]),
+    ("close", 0, &[(7001, 2000)]),
+];
+
+#[track_caller]
+fn check_lives(options: &[&str], program: &Path) {
+    for (how, code, counts) in LIFE {
+        if how == "raw-fork" && cfg!(not(target_arch = "x86_64")) {
+            continue;
+        }
+        let trace = record(options, &[program.to_str().unwrap(), how]);
+        assert_eq!(trace.code, Some(code), "{options:?} {how}: {}", trace.stderr);
+        for &(size, count) in counts {
+            assert_eq!(trace.count(size), count, "{options:?} {how}: {size}");
+        }
+        trace.check_addresses();
+        assert!(trace.stderr.contains("none were dropped"), "{how}: {}", trace.stderr);
+    }
+}
+
 #[test]
-fn every_way_to_die_keeps_what_came_before() {
+fn every_way_to_live_and_die_keeps_every_call() {
     let folder = tempfile::tempdir().unwrap();
     let program = lives(folder.path());
-    let program = program.to_str().unwrap();
-    for (how, code, size, count) in [
-        ("_exit", 6, 7006, 77),
-        ("_Exit", 6, 7006, 77),
-        ("kill", 137, 7007, 88),
-        ("signal", 0, 7002, 100),
-        ("close", 0, 7001, 2000),
-    ] {
-        let trace = record(&[], &[program, how]);
-        assert_eq!(trace.code, Some(code), "{how}: {}", trace.stderr);
-        assert_eq!(trace.count(size), count, "{how}");
-        trace.check_addresses();
+    for stacks in ["none", "fp", "full"] {
+        let sample: &[&str] = if stacks == "none" { &[] } else { &["--sample", "all"] };
+        check_lives(&[&["--stacks", stacks], sample].concat(), &program);
     }
+    for name in allocators() {
+        check_lives(&["-a", &name], &program);
+    }
+}
+
+#[test]
+fn every_way_to_live_and_die_on_musl() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-w", "-O1", "-pthread"];
+    let Some(program) = program("musl-gcc", folder.path(), LIVES, &flags) else { return };
+    check_lives(&[], &program);
+    check_lives(&["-a", "mallow"], &program);
+    check_lives(&["--stacks", "full", "--sample", "all"], &program);
 }
 
 #[test]

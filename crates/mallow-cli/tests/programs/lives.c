@@ -74,6 +74,17 @@ int main(int argc, char **argv)
         }
         calls(7005, 100);
         waitpid((pid_t)child, NULL, 0);
+    } else if (strcmp(how, "vfork") == 0) {
+        /* Twice, and the children become others. */
+        for (int i = 0; i < 2; i++) {
+            pid_t child = vfork();
+            if (child == 0) {
+                execl(argv[0], argv[0], "", NULL);
+                _exit(9);
+            }
+            waitpid(child, NULL, 0);
+            calls(7005, 50);
+        }
     } else if (strcmp(how, "exec") == 0) {
         execl(argv[0], argv[0], "threads", NULL);
     } else if (strcmp(how, "signal") == 0) {

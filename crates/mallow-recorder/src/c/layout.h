@@ -116,6 +116,7 @@ enum message {
 };
 
 #define SIZE_FOLLOWS 0xffffu
+#define CALL_WORDS 6 /* at most */
 #define STACK_LIMIT 128
 
 #endif

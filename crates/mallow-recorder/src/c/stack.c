@@ -89,8 +89,8 @@ static unsigned stack_walk(const struct thread *thread, uintptr_t frame, uintptr
     return count;
 }
 
-/* Most stacks differ from the one before only in their innermost frames. */
-static NOINLINE struct thread *stack_send_frames(struct thread *thread, uintptr_t frame)
+/* Most stacks differ from the one before only in their innermost frames. There is room for all. */
+ALWAYS_INLINE void stack_send_frames(struct thread *thread, uintptr_t frame)
 {
     uintptr_t found[STACK_LIMIT];
     uint64_t count = stack_walk(thread, frame, found);
@@ -101,13 +101,6 @@ static NOINLINE struct thread *stack_send_frames(struct thread *thread, uintptr_
         common++;
     }
     uint64_t fresh = count - common;
-    thread = thread_room(thread, 2 + fresh);
-    if (thread == NULL) {
-        return NULL;
-    }
-    if (thread->ring != ring) {
-        return thread; /* a forked child has just begun; its next call will have a stack */
-    }
     thread_put(thread, 0, MESSAGE_STACK);
     thread_put(thread, 1, fresh | common << 16);
     for (uint64_t i = 0; i < fresh; i++) {
@@ -116,7 +109,6 @@ static NOINLINE struct thread *stack_send_frames(struct thread *thread, uintptr_
     }
     ring->previous_count = count;
     thread_publish(thread, 2 + fresh);
-    return thread;
 }
 
 /* --- As a copy -------------------------------------------------------------------------------- */
@@ -133,8 +125,19 @@ static NOINLINE struct thread *stack_send_copy(struct thread *thread, uintptr_t 
     return thread_send(thread, MESSAGE_STACK_COPY, words, array_count(words), (void *)stack, size);
 }
 
-static COLD struct thread *stack_send(struct thread *thread, uintptr_t frame)
+static NOINLINE struct thread *stack_send(struct thread *thread, uintptr_t frame)
 {
-    return control->stacks == STACKS_FP ? stack_send_frames(thread, frame)
-                                        : stack_send_copy(thread, frame);
+    /* First of all, since a forked child has no ring before it asks for room; and with the call, so
+     * that no other call gets its stack. */
+    bool is_copy = control->stacks == STACKS_COPY;
+    uint64_t most = is_copy ? 5 + control->copy_bytes / 8 : 2 + STACK_LIMIT;
+    thread = thread_room(thread, most + CALL_WORDS);
+    if (unlikely(thread == NULL)) {
+        return NULL;
+    }
+    if (is_copy) {
+        return stack_send_copy(thread, frame);
+    }
+    stack_send_frames(thread, frame);
+    return thread;
 }
