@@ -58,6 +58,24 @@ impl Trace {
         }
         assert_eq!(faults, 0, "blocks freed twice or given out twice");
     }
+
+    /// Each process but the first has a parent before it, which has the same pid for an exec alone.
+    #[track_caller]
+    fn check_stories(&self) {
+        let processes = self.processes();
+        for process in &processes {
+            let parent = processes.iter().find(|parent| parent.id == process.parent);
+            let is_story = match (process.start, parent) {
+                (Start::First, parent) => parent.is_none(),
+                (Start::Fork, Some(parent)) => {
+                    parent.pid != process.pid && parent.command == process.command
+                }
+                (Start::Exec, Some(parent)) => parent.id < process.id,
+                (_, None) => false,
+            };
+            assert!(is_story, "{process:?} {parent:?}");
+        }
+    }
 }
 
 fn record(options: &[&str], command: &[&str]) -> Trace {
@@ -235,8 +253,10 @@ fn exec_begins_a_new_process() {
     assert_eq!((trace.count(7000), trace.count(7001)), (20, 8000));
 }
 
-/// What comes of each way of living: the exit code, and how many allocations of which sizes.
-const LIFE: [(&str, i32, &[(u64, usize)]); 10] = [
+/// An argument of the program, its exit code, and how many allocations it makes of which sizes.
+type Life = (&'static str, i32, &'static [(u64, usize)]);
+
+const LIVES_EXPECTED: [Life; 10] = [
     ("threads", 0, &[(7000, 10), (7001, 8000)]),
     ("fork", 5, &[(7000, 10), (7003, 1), (7004, 100), (7005, 100)]),
     ("raw-fork", 0, &[(7000, 10), (7004, 100), (7005, 100)]),
@@ -251,7 +271,7 @@ const LIFE: [(&str, i32, &[(u64, usize)]); 10] = [
 
 #[track_caller]
 fn check_lives(options: &[&str], program: &Path) {
-    for (how, code, counts) in LIFE {
+    for (how, code, counts) in LIVES_EXPECTED {
         if how == "raw-fork" && cfg!(not(target_arch = "x86_64")) {
             continue;
         }
@@ -275,6 +295,33 @@ fn every_way_to_live_and_die_keeps_every_call() {
     }
     for name in allocators() {
         check_lives(&["-a", &name], &program);
+    }
+}
+
+#[test]
+fn trees_of_quick_processes_lose_nothing_and_mix_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = include_str!("programs/counter.c");
+    let counter = program("cc", folder.path(), source, &["-O1", "-shared", "-fPIC"]).unwrap();
+    let count = folder.path().join("count");
+    let file = folder.path().join("t.trace");
+    // Each process is three programs in turn, and the last of them forks.
+    let script = "for i in $(seq 80); do env env bash -c 'for j in 1 2 3 4 5 6 7 8; do (:); done; \
+                  x=$(env true)' & [ $((i % 4)) = 0 ] && wait; done; wait";
+    for _ in 0..3 {
+        std::fs::write(&count, [0; 4096]).unwrap();
+        let arguments = ["record", "-o", file.to_str().unwrap(), "--", "bash", "-c", script];
+        let mut command = mallow(&arguments);
+        let ran = ran(command.env("LD_PRELOAD", &counter).env("COUNTER", &count).output().unwrap());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains("none were dropped"), "{}", ran.stderr);
+        let trace = Trace { code: ran.code, stderr: ran.stderr, records: Trace::read(&file) };
+        trace.check_stories();
+        let operations = |call: &Call| !matches!(call.op, Op::AlignedAlloc | Op::PosixMemalign);
+        let recorded = trace.calls().filter(|(_, call)| operations(call)).count();
+        let counted = std::fs::read(&count).unwrap();
+        let counted = u64::from_le_bytes(counted[..8].try_into().unwrap());
+        assert_eq!(recorded as u64, counted);
     }
 }
 

@@ -157,33 +157,50 @@ impl Channel {
         self.control().shared.0.lost_threads.load(Ordering::Relaxed)
     }
 
-    pub fn is_ready(&self, slot: usize) -> bool {
+    fn is_ready(&self, slot: usize) -> bool {
         // Pairs with the thread's release, when it has set its ring up.
         self.control().states.0[slot].load(Ordering::Acquire) == SLOT_READY
     }
 
-    /// Appends what the slot's thread has written since the last time.
-    pub fn read(&mut self, slot: usize, words: &mut Vec<u64>) -> io::Result<()> {
-        let map = match &mut self.slots[slot] {
+    fn map(&mut self, slot: usize) -> io::Result<&Map> {
+        Ok(match &mut self.slots[slot] {
             Some(map) => map,
             none => {
                 let offset = self.first_slot + slot * self.slot_size;
                 let size = RING_HEADER + self.ring_words as usize * 8;
                 none.insert(Map::new(&self.file, offset, size)?)
             }
-        };
+        })
+    }
+
+    /// What a thread that has just taken the slot wrote first, if it has.
+    pub fn first_word(&mut self, slot: usize) -> Option<u64> {
+        if !self.is_ready(slot) {
+            return None;
+        }
+        let map = self.map(slot).ok()?;
+        let header: &RingHeader = map.at_start();
+        // Pairs with the release of the thread's publishing.
+        let is_empty = header.head.load(Ordering::Acquire) == 0;
+        (!is_empty).then(|| map.words(RING_HEADER)[0].load(Ordering::Relaxed))
+    }
+
+    /// Appends what the slot's thread has written since the last time.
+    pub fn read(&mut self, slot: usize, words: &mut Vec<u64>) -> io::Result<()> {
+        let ring_words = self.ring_words;
+        let map = self.map(slot)?;
         let header: &RingHeader = map.at_start();
         // Pairs with the release of the thread's publishing.
         let head = header.head.load(Ordering::Acquire);
         let tail = header.tail.0.load(Ordering::Relaxed);
         let count = head.wrapping_sub(tail);
         // A program that writes into memory that is not its own must not harm the collector.
-        if count > self.ring_words {
+        if count > ring_words {
             header.tail.0.store(head, Ordering::Release);
             return Err(io::Error::other("a ring was overwritten by its program"));
         }
         let ring = map.words(RING_HEADER);
-        let first = (tail % self.ring_words) as usize;
+        let first = (tail % ring_words) as usize;
         let until_end = (ring.len() - first).min(count as usize);
         let parts = [&ring[first..first + until_end], &ring[..count as usize - until_end]];
         for part in parts {

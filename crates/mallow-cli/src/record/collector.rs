@@ -95,8 +95,11 @@ impl<W: Write> Collector<W> {
         self.channel.beat();
         let start = self.timeline.now();
         let mut count = 0;
-        for slot in 0..self.channel.slots_used() {
-            if self.channel.is_ready(slot) {
+        for slot in self.fresh_slots() {
+            count += self.read_slot(slot)?;
+        }
+        for slot in 0..self.lanes.len() {
+            if self.lanes[slot].is_some() {
                 count += self.read_slot(slot)?;
             }
         }
@@ -111,7 +114,30 @@ impl<W: Write> Collector<W> {
         Ok(count)
     }
 
+    /// Slots of threads that have begun since the last time, in this order: a process before those
+    /// that it forks, and before what it becomes by an exec.
+    fn fresh_slots(&mut self) -> Vec<usize> {
+        let mut fresh: Vec<(u64, usize)> = Vec::new();
+        loop {
+            let before = fresh.len();
+            for slot in 0..self.channel.slots_used() {
+                let is_known = matches!(self.lanes.get(slot), Some(Some(_)))
+                    || fresh.iter().any(|&(_, known)| known == slot);
+                if !is_known && let Some(word) = self.channel.first_word(slot) {
+                    fresh.push((parse::stamp(word), slot));
+                }
+            }
+            // Whatever came before one of these was there when the last look began.
+            if fresh.len() == before {
+                break;
+            }
+        }
+        fresh.sort_unstable();
+        fresh.into_iter().map(|(_, slot)| slot).collect()
+    }
+
     fn read_slot(&mut self, slot: usize) -> Result<usize> {
+        self.channel.beat();
         let mut words = std::mem::take(&mut self.words);
         words.clear();
         if self.channel.read(slot, &mut words).is_err() {

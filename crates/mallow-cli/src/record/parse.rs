@@ -38,10 +38,15 @@ fn has_alignment(op: Op) -> bool {
     )
 }
 
+/// When the message was written that begins with this word.
+pub fn stamp(word: u64) -> u64 {
+    word >> 8
+}
+
 /// The first message, and how many words it takes. `None`: the words are none of the recorder's.
 pub fn first<'a>(words: &'a [u64]) -> Option<(Message<'a>, usize)> {
     let kind = *words.first()? as u8;
-    let stamp = words[0] >> 8;
+    let stamp = stamp(words[0]);
     match Op::from_number(kind) {
         Some(op) => call(words, stamp, op),
         None => other(words, stamp, kind),

@@ -353,9 +353,9 @@ static void collector_wake(void)
 }
 
 #define WAIT_STEP_US 100
-/* A collector that has not moved for so many steps (a second or two) is dead or stopped: until it
+/* A collector that has not moved for so many steps (some five seconds) is dead or stopped: until it
  * moves again, calls are dropped. */
-#define WAIT_STEPS 10000
+#define WAIT_STEPS 30000
 
 static bool thread_wait(struct thread *thread, uint64_t count)
 {
