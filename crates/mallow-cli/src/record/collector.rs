@@ -40,6 +40,8 @@ pub struct Collector<W: Write> {
     pub channel: Channel,
     timeline: Timeline,
     writer: Writer<W>,
+    /// The command, of which whoever started it learns how it ended.
+    root_pid: u32,
     lanes: Vec<Option<Lane>>,
     images: Images,
     stacks: Stacks,
@@ -54,11 +56,18 @@ pub struct Collector<W: Write> {
 
 impl<W: Write> Collector<W> {
     /// `unwinds`: stacks come as copies.
-    pub fn new(channel: Channel, timeline: Timeline, writer: Writer<W>, unwinds: bool) -> Self {
+    pub fn new(
+        channel: Channel,
+        timeline: Timeline,
+        writer: Writer<W>,
+        root_pid: u32,
+        unwinds: bool,
+    ) -> Self {
         Collector {
             channel,
             timeline,
             writer,
+            root_pid,
             lanes: Vec::new(),
             images: Images::new(unwinds),
             stacks: Stacks::default(),
@@ -83,9 +92,10 @@ impl<W: Write> Collector<W> {
         self.writer.totals()
     }
 
-    /// Recorded processes that still run, but for one.
-    pub fn living_besides(&self, root_pid: u32) -> usize {
-        let lives = |&(pid, _): &(u32, u32)| pid != root_pid && thread_name(pid, pid).is_some();
+    /// Recorded processes that still run, but for the command itself.
+    pub fn living_others(&self) -> usize {
+        let lives =
+            |&(pid, _): &(u32, u32)| pid != self.root_pid && thread_name(pid, pid).is_some();
         self.images.alive().filter(lives).count()
     }
 
@@ -351,7 +361,8 @@ impl<W: Write> Collector<W> {
         let busy: Vec<usize> = self.lanes.iter().flatten().map(|lane| lane.image).collect();
         for (pid, number) in self.images.alive().collect::<Vec<_>>() {
             let index = number as usize - 1;
-            if !busy.contains(&index) && thread_name(pid, pid).is_none() {
+            let is_root = pid == self.root_pid;
+            if !is_root && !busy.contains(&index) && thread_name(pid, pid).is_none() {
                 self.end_image(index, Ending::Unknown, time)?;
             }
         }
@@ -391,8 +402,8 @@ impl<W: Write> Collector<W> {
         Ok(())
     }
 
-    /// The recorded command has ended; takes everything that is left.
-    pub fn finish(mut self, root_pid: u32, ending: Ending) -> Result<(Totals, W)> {
+    /// Takes everything that is left. `ending`: of the command, unless it goes on.
+    pub fn finish(mut self, ending: Option<Ending>) -> Result<(Totals, W)> {
         self.channel.close();
         self.round()?;
         for slot in 0..self.lanes.len() {
@@ -402,8 +413,11 @@ impl<W: Write> Collector<W> {
         }
         let time = self.timeline.now();
         for (pid, number) in self.images.alive().collect::<Vec<_>>() {
-            if pid == root_pid || thread_name(pid, pid).is_none() {
-                let ending = if pid == root_pid { ending } else { Ending::Unknown };
+            let ending = match ending {
+                Some(_) if pid == self.root_pid => ending,
+                _ => thread_name(pid, pid).is_none().then_some(Ending::Unknown),
+            };
+            if let Some(ending) = ending {
                 self.end_image(number as usize - 1, ending, time)?;
             }
         }

@@ -64,7 +64,8 @@ pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
         command: target.command.clone(),
         reason: error.to_string(),
     })?;
-    let mut collector = Collector::new(channel, timeline, writer, args.stacks == StackKind::Full);
+    let mut collector =
+        Collector::new(channel, timeline, writer, child.id(), args.stacks == StackKind::Full);
     let collected = collect(&mut collector, child.id(), args.duration, &signals)?;
     finish(args, notes, &target, collector, child.id(), collected)
 }
@@ -210,14 +211,12 @@ fn finish(
         );
         return Ok(code);
     }
-    let ending = match collected.ended {
-        Some(Ended::Code(code)) => Ending::Code(code),
-        Some(Ended::Signal(signal)) => Ending::Signal(signal),
-        None => Ending::Unknown,
-    };
-    outcome.still_running = collector.living_besides(pid);
-    let root = if collected.ended.is_some() { pid } else { 0 };
-    let (totals, mut output) = match collector.finish(root, ending) {
+    let ending = collected.ended.map(|ended| match ended {
+        Ended::Code(code) => Ending::Code(code),
+        Ended::Signal(signal) => Ending::Signal(signal),
+    });
+    outcome.still_running = collector.living_others();
+    let (totals, mut output) = match collector.finish(ending) {
         Ok(finished) => finished,
         Err(error) => {
             eprintln!("mallow: {}", cannot_write(error));
