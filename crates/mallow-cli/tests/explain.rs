@@ -200,6 +200,34 @@ fn mallow_is_read_by_its_page() {
 }
 
 #[test]
+fn heap_that_changes_all_the_time_is_read_or_said_to_be_unread() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = known_heap(folder.path());
+    let path = program.to_str().unwrap();
+    for allocator in ["glibc", "mallow"] {
+        let program = Program::start(&mut mallow(&["run", "-a", allocator, "--", path, "race"]));
+        let mut read = 0;
+        for _ in 0..5 {
+            let ran = run(&["explain", &program.pid(), "--json"]);
+            if ran.code == Some(6) {
+                assert!(ran.stderr.contains("changed all the time"), "{}", ran.stderr);
+                continue;
+            }
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+            let report = json(&ran);
+            check_sums(&report);
+            let blocks = program.own("bytes");
+            match allocator {
+                "glibc" => near(allocator, glibc_used(&report), blocks),
+                _ => near(allocator, mallow_used(&report), blocks - 8.0 * program.own("blocks")),
+            }
+            read += 1;
+        }
+        assert!(read > 0, "{allocator} could not be read in five tries");
+    }
+}
+
+#[test]
 fn musl_is_recognised() {
     let folder = tempfile::tempdir().unwrap();
     let source = include_str!("programs/known_heap.c");

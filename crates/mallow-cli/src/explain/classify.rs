@@ -129,8 +129,7 @@ fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
     match context.heap {
         Heap::Glibc(heaps) => {
             for (index, arena) in heaps.arenas.iter().enumerate() {
-                if let Some(range) = arena.ranges.iter().find(|range| overlaps(range)) {
-                    let _ = range;
+                if arena.ranges.iter().any(overlaps) {
                     let threads = arena.threads.map_or(String::new(), |n| format!(", {n} threads"));
                     return Some(if arena.is_main {
                         (Kind::GlibcHeap, format!("main arena{threads}"))
@@ -141,8 +140,8 @@ fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
             }
             // The rest of the 64 MiB that a heap of an arena reserves.
             let ranges = || heaps.arenas.iter().filter(|a| !a.is_main).flat_map(|a| &a.ranges);
-            let is_reserve = ranges().any(|&(start, end)| {
-                vma.start == end && vma.end <= start + HEAP_MAX && vma.is_without_access()
+            let is_reserve = ranges().any(|&(start, _)| {
+                vma.start > start && vma.end <= start + HEAP_MAX && vma.is_without_access()
             });
             if is_reserve {
                 return Some((Kind::GlibcReserve, "reserved for an arena".into()));
@@ -159,9 +158,9 @@ fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
                 return Some((Kind::MallowMetadata, "descriptors and heaps".into()));
             }
             let (memory, page) = (context.memory?, context.page?);
-            let huge = super::mallow::huge_at(memory, page, vma.start).filter(|_| is_plain(vma))?;
-            let _ = huge;
-            Some((Kind::MallowHuge, "very large blocks".into()))
+            let is_huge =
+                is_plain(vma) && super::mallow::huge_at(memory, page, vma.start).is_some();
+            is_huge.then(|| (Kind::MallowHuge, "very large blocks".into()))
         }
         _ => None,
     }

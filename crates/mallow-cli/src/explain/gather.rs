@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::binding::{Failure, Inspector, Report as Served};
+use crate::output;
 
 use super::classify::{self, Context};
 use super::glibc;
@@ -19,12 +20,39 @@ mappings alone. Run mallow as root, or allow ptrace (in a container: --cap-add S
 const SWAPPED: &str = "Parts of the heap are swapped out and were left there; what they hold is not \
 counted.";
 
+/// Reads the heap again if the process changed so much meanwhile that heap and mappings do not fit
+/// together.
+const TRIES: u32 = 3;
+const LARGEST_CHANGE: f64 = 0.02;
+
 pub fn live(pid: u32) -> Result<(Process, Report), Failure> {
-    let process = Process::live(pid)?;
+    let mut process = Process::live(pid)?;
     let mut inspector = Inspector::default();
-    let found = find_heap(&process, &mut inspector);
-    let memory = found.memory.as_ref();
     let mut notes = Vec::new();
+    let mut attempt = 1;
+    let found = loop {
+        let mut found = find_heap(&process, &mut inspector);
+        let before = rss(&process);
+        process = Process::live(pid)?;
+        if let Some(memory) = &mut found.memory {
+            memory.remap(&process.vmas);
+        }
+        let (low, high) = (before.min(rss(&process)), before.max(rss(&process)));
+        if high - low <= LARGEST_CHANGE * high {
+            break found;
+        }
+        if attempt == TRIES {
+            notes.push(format!(
+                "RSS went from {} to {} while the heap was read, so the figures of heap and mappings \
+                 are of two moments.",
+                output::bytes(before),
+                output::bytes(rss(&process))
+            ));
+            break found;
+        }
+        attempt += 1;
+    };
+    let memory = found.memory.as_ref();
     match memory {
         None => notes.push(NO_MEMORY.to_owned()),
         Some(memory) if memory.met_swap() => notes.push(SWAPPED.to_owned()),
@@ -89,6 +117,10 @@ fn find_heap(process: &Process, inspector: &mut Inspector) -> Found {
         allocator = "unknown".into();
     }
     Found { allocator, heap, page, memory }
+}
+
+fn rss(process: &Process) -> f64 {
+    process.vmas.iter().map(|vma| vma.rss).sum::<u64>() as f64
 }
 
 /// What follows from the facts in the report.

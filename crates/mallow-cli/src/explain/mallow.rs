@@ -13,6 +13,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Where structures of the process lead us is not to be trusted blindly.
 const MOST: u64 = 1 << 24;
 const LONGEST_LIST: u64 = 1 << 17;
+const ADDRESS_BITS: u64 = 48;
 
 /// Sizes in bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -121,6 +122,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
         }
     }
     reader.threads(&mut heap);
+    heap.metadata_at.extend(reader.leaves().unwrap_or_default());
     heap.classes = classes.into_values().collect();
     Some(heap)
 }
@@ -209,6 +211,15 @@ impl Reader<'_> {
         let index = (address >> number("granule_shift")?) & number("leaf_mask")?;
         let distance = self.memory.word(map.wrapping_add(leaf).wrapping_add(8 * index))?;
         (distance != 0).then(|| map.wrapping_add(distance))
+    }
+
+    /// Where the page map's leaves lie, which are mappings of their own.
+    fn leaves(&self) -> Option<Vec<u64>> {
+        let map = self.page.root("pagemap")?;
+        let count = 1u64 << ADDRESS_BITS.checked_sub(self.page.number("root_shift")?)?;
+        let root = self.memory.words(map + self.page.number("pagemap_root_at")?, count as usize)?;
+        let leaves = root.into_iter().filter(|distance| *distance != 0);
+        Some(leaves.map(|distance| map.wrapping_add(distance)).collect())
     }
 
     fn extent(&self, extent: u64, bytes: u64, met: &mut Met) -> Option<()> {

@@ -71,15 +71,22 @@ pub struct ProcessMemory {
 
 impl ProcessMemory {
     pub fn open(pid: u32, vmas: &[Vma]) -> std::io::Result<ProcessMemory> {
-        let memory = File::open(format!("/proc/{pid}/mem"))?;
-        let anonymous = vmas.iter().filter(|vma| vma.is_anonymous() && vma.is_private());
-        Ok(ProcessMemory {
-            memory,
+        let mut memory = ProcessMemory {
+            memory: File::open(format!("/proc/{pid}/mem"))?,
             pagemap: File::open(format!("/proc/{pid}/pagemap")).ok(),
-            anonymous: anonymous.map(|vma| (vma.start, vma.end)).collect(),
+            anonymous: Vec::new(),
             cache: RefCell::new((0..SLOTS).map(|_| None).collect()),
             swapped: Cell::new(false),
-        })
+        };
+        memory.remap(vmas);
+        Ok(memory)
+    }
+
+    /// The mappings are others now.
+    pub fn remap(&mut self, vmas: &[Vma]) {
+        let anonymous = vmas.iter().filter(|vma| vma.is_anonymous() && vma.is_private());
+        self.anonymous = anonymous.map(|vma| (vma.start, vma.end)).collect();
+        self.refresh();
     }
 
     /// Whether something was left unread because it is swapped out.

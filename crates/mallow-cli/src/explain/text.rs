@@ -213,7 +213,7 @@ fn mallow(
     let mut text = heading(&format!("Heap of Mallow {}", heap.build));
     let _ = writeln!(
         text,
-        "In use {}; free slots {} (of which threads have {} at hand); {} threads' heaps; metadata {}.",
+        "In use {}; free slots {} (of which threads have {} at hand); heaps of threads {}; metadata {}.",
         size(heap.allocated()),
         size(heap.free_slots()),
         size(heap.listed),

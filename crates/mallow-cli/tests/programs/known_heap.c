@@ -3,7 +3,7 @@
  * Programs whose heap is known: each makes the blocks of its case, prints what it holds and what the
  * allocator says about itself, and rests.
  *
- *   known_heap threads | holes | leaks | arenas
+ *   known_heap threads | holes | leaks | arenas | race
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -49,6 +49,23 @@ static void *a_thousand_blocks(void *argument)
     }
     pthread_barrier_wait(&made);
     pause();
+    return argument;
+}
+
+/* Frees and allocates for ever, blocks of the same sizes. */
+static void *never_at_rest(void *argument)
+{
+    enum { COUNT = 20000 };
+    void **blocks = calloc(COUNT, sizeof *blocks);
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hold(16 + i % 1500);
+    }
+    pthread_barrier_wait(&made);
+    for (size_t i = 0;; i = (i * 5 + 1) % COUNT) {
+        free(blocks[i]);
+        blocks[i] = malloc(16 + i % 1500);
+        memset(blocks[i], 1, 16);
+    }
     return argument;
 }
 
@@ -99,6 +116,8 @@ int main(int argc, char **argv)
         holes();
     } else if (strcmp(which, "leaks") == 0) {
         leaks();
+    } else if (strcmp(which, "race") == 0) {
+        start(2, never_at_rest);
     } else {
         return 2;
     }
