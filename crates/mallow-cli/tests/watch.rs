@@ -85,6 +85,9 @@ fn every_form_is_written_and_runs_are_compared() {
         let found = data["differences"][index]["percent"].as_f64().unwrap();
         assert!((found - expected).abs() < 1e-6, "{figure}: {found} {expected}");
     }
+    let csv = run(&["watch", "--compare", &a, &b, "--format", "csv"]);
+    let peak = format!("\"RSS peak\",{:.0},{:.0},", of(&one, "peak"), of(&two, "peak"));
+    assert!(csv.stdout.contains(&peak), "{}", csv.stdout);
     let page = run(&["watch", "--compare", &a, &b, "--format", "html"]);
     assert_eq!(page.stdout.matches("<polyline").count(), 2);
     std::fs::write(&b, "{\"schema\": 1}").unwrap();

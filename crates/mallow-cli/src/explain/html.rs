@@ -20,6 +20,8 @@ const NARROWEST: f64 = 2.5;
 /// About so many rows, whatever the process is.
 const ROWS: f64 = 9.0;
 const GAP: f64 = 10.0;
+/// What an address takes as text.
+const ADDRESS: f64 = 75.0;
 /// A hole in the address space that is worth a break in the row.
 const HOLE: u64 = 1 << 30;
 
@@ -146,6 +148,8 @@ fn map(report: &Report) -> String {
     let roots: f64 = report.mappings.iter().map(|m| ((m.end - m.start) as f64).sqrt()).sum();
     let scale = ROWS * WIDTH / roots.max(1.0);
     let (mut x, mut row, mut before) = (0.0, 0.0, None);
+    // Where there is room for the next address in the row.
+    let mut free = 0.0;
     let mut drawn = String::new();
     for mapping in &report.mappings {
         let width = (((mapping.end - mapping.start) as f64).sqrt() * scale).max(NARROWEST);
@@ -156,7 +160,8 @@ fn map(report: &Report) -> String {
         if x > 0.0 && x + width > WIDTH {
             (x, row) = (0.0, row + 1.0);
         }
-        if x == 0.0 || hole {
+        if x == 0.0 || (hole && x >= free) {
+            free = x + ADDRESS;
             let _ = writeln!(
                 drawn,
                 "<text class=\"tick start\" x=\"{x:.1}\" y=\"{:.1}\">{:x}</text>",

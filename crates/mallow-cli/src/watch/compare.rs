@@ -108,6 +108,16 @@ pub fn table(a: &str, b: &str, differences: &[Difference]) -> Table {
     table
 }
 
+/// Bytes and numbers without units.
+pub fn csv(differences: &[Difference]) -> String {
+    let mut text = String::from("figure,a,b,percent\n");
+    for Difference { name, a, b, percent, .. } in differences {
+        let percent = percent.map_or(String::new(), |percent| format!("{percent:.3}"));
+        text += &format!("\"{name}\",{a:.0},{b:.0},{percent}\n");
+    }
+    text
+}
+
 pub fn json(a: &str, b: &str, differences: &[Difference]) -> serde_json::Result<String> {
     let verdict = sentence(a, b, differences);
     let output = Output { schema: "mallow.watch-compare/1", a, b, verdict, differences };

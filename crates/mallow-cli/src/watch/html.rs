@@ -21,7 +21,11 @@ pub fn comparison_page(a: (&str, &Run), b: (&str, &Run), differences: &[Differen
     let title = format!("mallow watch: {} and {}", a.0, b.0);
     let mut body = head(&title, &compare::sentence(a.0, b.0, differences));
     let line = |(name, run): (&str, &Run)| Line {
-        name: format!("{name} ({})", run.allocator),
+        name: if name == run.allocator {
+            name.into()
+        } else {
+            format!("{name} ({})", run.allocator)
+        },
         points: run.points(|sample| Some(sample.rss)),
     };
     body += &chart::svg("RSS over time", &[line(a), line(b)]);

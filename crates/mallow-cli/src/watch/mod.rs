@@ -35,7 +35,10 @@ pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
     // A table on standard output has its lines as they come.
     let lines = args.output.chosen_format() == Format::Table && args.output.file.is_none();
     let (pid, child) = match args.pid {
-        Some(pid) => (pid, None),
+        Some(pid) => {
+            note_what_is_hidden(pid, notes);
+            (pid, None)
+        }
         None => {
             let child = start(args, notes)?;
             (child.id(), Some(child))
@@ -45,6 +48,16 @@ pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
     let (run, status) = Session::new(args, pid, child, live)?.watch(&interrupted)?;
     publish(args, &run)?;
     Ok(status.map_or(0, exit_code))
+}
+
+fn note_what_is_hidden(pid: u32, notes: Notes) {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
+    if rollup.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+        notes.note(&format!(
+            "Process {pid} belongs to somebody else, so PSS and heap cannot be read. Run mallow as its \
+             user or as root."
+        ));
+    }
 }
 
 fn exit_code(status: ExitStatus) -> u8 {
@@ -137,13 +150,11 @@ fn compare_files(args: &WatchArgs, a: &Path, b: &Path) -> Result<u8> {
         Format::Json => compare::json(&a, &b, &differences)
             .map_err(|error| Error::Internal(error.to_string()))?,
         Format::Html => html::comparison_page((&a, &first), (&b, &second), &differences),
+        Format::Csv => compare::csv(&differences),
         _ => {
             let table = compare::table(&a, &b, &differences);
             let drawn = table.render(format, output::unicode_wanted(&args.output));
-            match format {
-                Format::Csv => drawn,
-                _ => format!("{}\n\n{drawn}", compare::sentence(&a, &b, &differences)),
-            }
+            format!("{}\n\n{drawn}", compare::sentence(&a, &b, &differences))
         }
     };
     output::write_result(&args.output, &text)?;

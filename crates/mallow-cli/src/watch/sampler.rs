@@ -1,5 +1,7 @@
-//! Takes samples of a process and its children.
+//! Takes samples of a process and its children. The heap is read by a thread of its own, for a large
+//! one takes longer than the time between two samples.
 
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::binding::Inspector;
@@ -13,27 +15,25 @@ const HEAP_SHARE: u32 = 10;
 /// A program that has just started may have no heap yet.
 const HEAP_WITHIN: Duration = Duration::from_secs(5);
 
+/// A heap at a moment.
+struct Reading {
+    allocator: String,
+    used_and_free: Option<(u64, u64)>,
+}
+
 pub struct Sampler {
     root: u32,
     start: Instant,
-    inspector: Inspector,
-    heap_next: Instant,
-    /// The heap cannot be read at all.
-    without_heap: bool,
+    heap: Receiver<Reading>,
     pub allocator: String,
 }
 
 impl Sampler {
-    pub fn new(root: u32) -> Sampler {
-        let now = Instant::now();
-        Sampler {
-            root,
-            start: now,
-            inspector: Inspector::default(),
-            heap_next: now,
-            without_heap: false,
-            allocator: String::new(),
-        }
+    pub fn new(root: u32, interval: Duration) -> Sampler {
+        // One waits at the most: a reading is as old as the sample that takes it, or little older.
+        let (sender, heap) = sync_channel(0);
+        std::thread::spawn(move || read_heap(root, interval, &sender));
+        Sampler { root, start: Instant::now(), heap, allocator: String::new() }
     }
 
     /// `None` when the process has ended.
@@ -51,26 +51,33 @@ impl Sampler {
         if sample.rss == 0 {
             return None;
         }
-        self.add_heap(&mut sample);
+        if let Ok(reading) = self.heap.try_recv() {
+            self.allocator = reading.allocator;
+            (sample.heap_used, sample.heap_free) = reading.used_and_free.unzip();
+        }
         Some(sample)
     }
+}
 
-    fn add_heap(&mut self, sample: &mut Sample) {
+/// Until the process or the watch ends, or it is clear that there is nothing to read.
+fn read_heap(pid: u32, interval: Duration, sender: &SyncSender<Reading>) {
+    let start = Instant::now();
+    let mut inspector = Inspector::default();
+    loop {
         let begin = Instant::now();
-        if self.without_heap || begin < self.heap_next {
+        let Some((allocator, heap)) = gather::heap_of(pid, &mut inspector) else { return };
+        let figures = heap.used_and_free();
+        let is_late = start.elapsed() > HEAP_WITHIN;
+        // What changed all the time while it was read would look like a hole.
+        let used_and_free = figures.filter(|_| heap.incomplete() == 0);
+        let took = begin.elapsed();
+        if sender.send(Reading { allocator, used_and_free }).is_err() {
             return;
         }
-        let Some((allocator, heap)) = gather::heap_of(self.root, &mut self.inspector) else {
+        if figures.is_none() && is_late {
             return;
-        };
-        self.allocator = allocator;
-        match heap.used_and_free() {
-            // What changed all the time while it was read would look like a hole.
-            Some(_) if heap.incomplete() > 0 => {}
-            Some((used, free)) => (sample.heap_used, sample.heap_free) = (Some(used), Some(free)),
-            None => self.without_heap = self.start.elapsed() > HEAP_WITHIN,
         }
-        self.heap_next = begin + begin.elapsed() * HEAP_SHARE;
+        std::thread::sleep((took * (HEAP_SHARE - 1)).max(interval / 2));
     }
 }
 
@@ -115,12 +122,20 @@ mod tests {
 
     #[test]
     fn this_process_is_sampled() {
-        let mut sampler = Sampler::new(std::process::id());
-        let sample = sampler.take().unwrap();
-        assert!(sample.rss > 1 << 20 && sample.minor_faults > 100 && sample.processes >= 1);
-        assert!(sample.pss.unwrap() <= sample.rss);
+        let mut sampler = Sampler::new(std::process::id(), Duration::from_millis(10));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let sample = loop {
+            let sample = sampler.take().unwrap();
+            assert!(sample.rss > 1 << 20 && sample.minor_faults > 100 && sample.processes >= 1);
+            assert!(sample.pss.unwrap() <= sample.rss);
+            if sample.heap_used.is_some() {
+                break sample;
+            }
+            assert!(Instant::now() < deadline, "the heap is not read");
+            std::thread::sleep(Duration::from_millis(10));
+        };
         assert_eq!(sampler.allocator, "glibc");
         assert!(sample.heap_used.unwrap() > 1000);
-        assert!(Sampler::new(4_194_304).take().is_none());
+        assert!(Sampler::new(4_194_304, Duration::from_secs(1)).take().is_none());
     }
 }

@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
 
     /// The run, and how the command ended, if there was one and it did.
     pub fn watch(mut self, interrupted: &AtomicBool) -> Result<(Run, Option<ExitStatus>)> {
-        let mut sampler = Sampler::new(self.pid);
+        let mut sampler = Sampler::new(self.pid, self.args.interval);
         let mut history = History::new(self.new_run(), self.child.is_some());
         let ending = self.sample(&mut sampler, &mut history, interrupted);
         self.live.close();
@@ -83,7 +83,9 @@ impl<'a> Session<'a> {
             if Instant::now() >= next {
                 let Some(sample) = sampler.take() else { return ENDED };
                 history.add(sample);
-                history.run.allocator.clone_from(&sampler.allocator);
+                if !sampler.allocator.is_empty() {
+                    history.run.allocator.clone_from(&sampler.allocator);
+                }
                 if !self.live.show(&history.run, &sample) {
                     return "was still running when nobody read the figures any more";
                 }
@@ -143,6 +145,8 @@ impl<'a> Session<'a> {
             version: env!("CARGO_PKG_VERSION").into(),
             command: words,
             pid: self.pid,
+            // Until it was seen in the process.
+            allocator: self.args.allocator.clone().unwrap_or_default(),
             started_at: since_1970.map_or(0, |time| time.as_secs()),
             interval_s: self.args.interval.as_secs_f64(),
             ..Run::default()
