@@ -45,6 +45,7 @@ struct arena {
     uintptr_t region_hint;         /* lock: where it would continue the last one */
     struct link descriptors;       /* lock: unused descriptors */
 
+    size_t grown_pages;       /* lock: see arena_note_growth */
     size_t region_bytes;      /* lock: in regions */
     size_t huge_active_pages; /* lock: of huge blocks in use */
     size_t huge_active_count; /* lock */
@@ -70,6 +71,9 @@ static void arena_shrink(struct arena *arena, struct extent *extent, size_t page
 
 /* Makes a huge extent larger by moving its mapping. False if the kernel cannot. */
 static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages);
+
+/* `pages` that are not resident are about to be used. */
+static void arena_note_growth(struct arena *arena, size_t pages);
 
 /* Lets decay run. Returns how many dirty pages are left. */
 static size_t arena_tick(struct arena *arena, uint64_t now_ms);

@@ -164,6 +164,11 @@ static bool common_pushed(struct extent *extent, uint32_t count, uint32_t total)
     return is_worth_it && common_collect(extent);
 }
 
+static bool common_is_first(struct extent *extent)
+{
+    return extent->common->list == &slab_pool_of(extent)->common[COMMON_FIRST][extent->slab.class];
+}
+
 static size_t common_block_size(struct extent *extent, const void *block)
 {
     const struct common *common = extent->common;
@@ -250,6 +255,21 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind, unsi
     return list;
 }
 
+static struct slot *common_take_first(struct extent *extent, uint32_t want, uint32_t *count)
+{
+    struct slab_pool *pool = slab_pool_of(extent);
+    struct slot *list = NULL;
+    struct slot **tail = &list;
+    lock_take(&pool->lock);
+    *count = common_take_from_locked(extent, 1, want, &tail);
+    *tail = NULL;
+    if (extent->common->run_max > 0) {
+        common_list_locked(extent);
+    }
+    lock_release(&pool->lock);
+    return list;
+}
+
 static struct extent *common_take_sparse(struct arena *arena, unsigned class, uint32_t span,
                                          struct heap *heap)
 {
@@ -259,7 +279,7 @@ static struct extent *common_take_sparse(struct arena *arena, unsigned class, ui
     }
     struct extent *taken = NULL;
     lock_take(&pool->lock);
-    struct link *at = pool->slabs[class].prev;
+    struct link *at = list_last(&pool->slabs[class]);
     for (unsigned tries = 0; tries < SPARSE_TRIES && at != &pool->slabs[class]; tries++) {
         struct extent *extent = container_of(at, struct extent, link);
         at = at->prev;
@@ -309,7 +329,9 @@ static bool common_create(struct extent *extent, enum common_kind kind, struct h
     slab->place = SLAB_COMMON;
     atomic_set(&extent->used_at_last, slab->left);
     extent->link = (struct link){NULL, NULL};
-    common_list_locked(extent);
+    if (slab->left != 0) {
+        common_list_locked(extent);
+    }
     check_slow(common_is_valid(extent));
     atomic_set_ordered(&slab->owner, OWNER_COMMON); /* pairs with slab_is_common */
     lock_release(&pool->lock);

@@ -28,12 +28,6 @@ static unsigned extent_bin(size_t pages)
     return bin < EXTENT_BINS ? bin : EXTENT_BINS - 1;
 }
 
-static void extent_set_init(struct extent_set *set)
-{
-    *set = (struct extent_set){0};
-    list_init(&set->lru);
-}
-
 static void extent_set_insert(struct extent_set *set, struct extent *extent)
 {
     unsigned bin = extent_bin(extent_pages(extent));

@@ -155,7 +155,6 @@ struct extent_set {
     size_t count;                     /* lock: arena */
 };
 
-static void extent_set_init(struct extent_set *set);
 static void extent_set_insert(struct extent_set *set, struct extent *extent);
 static void extent_set_remove(struct extent_set *set, struct extent *extent);
 

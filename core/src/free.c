@@ -134,6 +134,9 @@ static void free_slot(struct heap *heap, struct extent *extent, struct slot *slo
         heap_adopt(heap, extent);
         owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
     }
+    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
+        return;
+    }
     if (owner != heap) {
         heap_free_remote(heap, extent, slot);
         return;

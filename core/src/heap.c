@@ -11,10 +11,6 @@ static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
     heap_set_pace(heap);
-    for (unsigned class = 0; class < CLASSES; class ++) {
-        list_init(&heap->bins[class].ready);
-        list_init(&heap->bins[class].waiting);
-    }
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
@@ -81,7 +77,7 @@ static void bin_push_ready(struct bin *bin, struct extent *extent)
 static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
 {
     struct extent *fullest = NULL;
-    struct link *at = bin->ready.next;
+    struct link *at = list_first(&bin->ready);
     for (unsigned tries = 0; tries < READY_TRIES && at != &bin->ready; tries++, at = at->next) {
         struct extent *extent = slab_at(at);
         slab_absorb_remote(extent);
@@ -261,14 +257,16 @@ static void heap_reclaim(struct heap *heap)
     }
 }
 
-/* Pages for a slab: those of the heap's own empty slabs come before memory that is not resident. */
+/* Pages for a slab: those of the heap's own empty slabs and cached blocks come before memory that is
+ * not resident. */
 static struct extent *heap_alloc_pages(struct heap *heap, size_t pages)
 {
     struct extent *extent = NULL;
-    if (heap->empty_bytes != 0) {
+    if (heap->empty_bytes != 0 || heap->cache_bytes >= pages << os_page_shift) {
         extent = arena_alloc_dirty(heap->arena, pages, os_page_size);
         if (extent == NULL) {
             heap_release_empty(heap);
+            heap_flush_cache(heap);
         }
     }
     return extent != NULL ? extent : arena_alloc(heap->arena, pages, os_page_size);
@@ -308,118 +306,6 @@ static struct extent *heap_next_slab(struct heap *heap, unsigned class)
         extent = heap_take_shared(heap, class);
     }
     return extent;
-}
-
-/* --- Blocks of common slabs ------------------------------------------------------------------- */
-
-/* More threads than this begin with common slabs. */
-#define MANY_HEAPS MW_LIMIT(16u, 2u)
-
-/* What such a thread takes of a class before it gets a slab of its own, and how much at a time. */
-#define FIRST_BYTES (4 * KiB)
-#define FIRST_BATCH_BYTES 256u
-#define FIRST_BATCH 8u
-
-/* Blocks that are served from holes, the slots that these may consist of, and how many blocks are
- * taken at a time. */
-#define HOLE_BLOCK_MIN 64u
-#define HOLE_BLOCK_MAX (4 * KiB)
-#define HOLE_CLASS_MIN 2u
-#define HOLE_BATCH 64u
-
-static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t *count)
-{
-    struct bin *bin = &heap->bins[class];
-    uint32_t slot_size = class_size(class);
-    uint32_t want = FIRST_BATCH_BYTES / slot_size;
-    want = want < 1 ? 1 : want < FIRST_BATCH ? want : FIRST_BATCH;
-    if (atomic_get(&heaps.in_use) <= MANY_HEAPS ||
-        bin->common_bytes + want * slot_size > FIRST_BYTES) {
-        return NULL;
-    }
-    struct slot *list = common_take(heap->arena, COMMON_FIRST, class, 1, want, count);
-    if (list == NULL) {
-        struct extent *extent = heap_alloc_pages(heap, class_slab_pages(class, UINT32_MAX));
-        if (extent == NULL) {
-            return NULL;
-        }
-        slab_create(extent, class, heap);
-        if (!common_create(extent, COMMON_FIRST, heap)) {
-            heap_release_slab(heap, extent);
-            return NULL;
-        }
-        list = common_take(heap->arena, COMMON_FIRST, class, 1, want, count);
-    }
-    bin->common_bytes += (uint16_t)(*count * slot_size);
-    return list;
-}
-
-/* Makes a shared slab a common one that is so empty that blocks of `span` slots fit into its holes.
- * False if there is none. */
-static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
-{
-    struct extent *extent = common_take_sparse(heap->arena, class, span, heap);
-    if (extent == NULL) {
-        return false;
-    }
-    heap_empty_own_outbox(heap, extent);
-    slab_absorb_remote(extent);
-    if (slab_used(extent) == 0) {
-        heap_release_slab(heap, extent);
-        return false;
-    }
-    if (!common_create(extent, COMMON_HOLES, heap)) {
-        heap_abandon_slab(heap, extent);
-        return false;
-    }
-    /* What others freed before they could see that it is common now. */
-    common_collect(extent);
-    return true;
-}
-
-/* Blocks in the holes of slabs of smaller classes, the largest first: with fewer slots per block it
- * is likelier that their neighbours are free too. */
-static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t *count)
-{
-    uint32_t size = class_size(class);
-    if (size < HOLE_BLOCK_MIN || size > HOLE_BLOCK_MAX) {
-        return NULL;
-    }
-    uint32_t want = heap->is_slow ? 1 : heap->list_max < HOLE_BATCH ? heap->list_max : HOLE_BATCH;
-    for (unsigned from = class; from >= HOLE_CLASS_MIN; from--) {
-        uint32_t slot_size = class_size(from);
-        uint32_t span = (size + slot_size - 1) / slot_size;
-        if (span > COMMON_SPAN_MAX) {
-            break;
-        }
-        if (span * slot_size - size > size / 8) {
-            continue;
-        }
-        struct slot *list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
-        if (list == NULL && from < class && heap_open_sparse(heap, from, span)) {
-            list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
-        }
-        if (list != NULL) {
-            return list;
-        }
-    }
-    return NULL;
-}
-
-static struct slot *heap_take_common(struct heap *heap, unsigned class)
-{
-    uint32_t count;
-    struct slot *list = heap_take_first(heap, class, &count);
-    if (list == NULL) {
-        list = heap_take_holes(heap, class, &count);
-    }
-    if (list == NULL) {
-        return NULL;
-    }
-    heap->budget -= (int32_t)count;
-    heap->free[class] = list->next;
-    heap->bins_used |= (uint64_t)1 << class;
-    return list;
 }
 
 /* --- Refill ----------------------------------------------------------------------------------- */
@@ -499,7 +385,7 @@ static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
 static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
 {
     struct link *next;
-    for (struct link *at = bin->ready.next; at != &bin->ready; at = next) {
+    for (struct link *at = list_first(&bin->ready); at != &bin->ready; at = next) {
         next = at->next;
         struct extent *extent = slab_at(at);
         slab_absorb_remote(extent);
@@ -514,7 +400,7 @@ static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
 static void bin_look_at_all_waiting(struct heap *heap, struct bin *bin)
 {
     struct link *next;
-    for (struct link *at = bin->waiting.next; at != &bin->waiting; at = next) {
+    for (struct link *at = list_first(&bin->waiting); at != &bin->waiting; at = next) {
         next = at->next;
         struct extent *extent = slab_at(at);
         if (atomic_get(&extent->remote) != 0) {
@@ -613,7 +499,7 @@ static void heap_abandon(struct heap *heap)
 
 static bool heap_list_is_valid(struct heap *heap, struct link *list, enum slab_place place)
 {
-    for (struct link *at = list->next; at != list; at = at->next) {
+    for (struct link *at = list_first(list); at != list; at = at->next) {
         struct extent *extent = slab_at(at);
         require(at->next->prev == at);
         require(slab_is_valid(extent) && extent->slab.place == place);

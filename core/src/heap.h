@@ -106,6 +106,16 @@ ALWAYS_INLINE struct extent *slab_at(struct link *link)
 
 static void heap_init(struct heap *heap, struct arena *arena);
 
+/* A block of a class from common slabs, more of them in the heap's list; NULL if there is none. */
+static struct slot *heap_take_common(struct heap *heap, unsigned class);
+
+/* Pages for a slab, NULL if out of memory. */
+static struct extent *heap_alloc_pages(struct heap *heap, size_t pages);
+
+/* Keeps a block of a common slab that the program freed for the heap's next request of its class. False
+ * if the heap does not need it. */
+static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slot *slot);
+
 /* A slot of a class when the heap's list of it is empty; NULL if out of memory. Only slots of the
  * class's own slabs are aligned to what divides their size. */
 static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_aligned);
@@ -160,6 +170,9 @@ static void heap_reclaim(struct heap *heap);
 
 /* Memory went back to an arena, and the program may rest now. */
 static void heap_note_release(struct heap *heap);
+
+/* Gives back a slab that no slot of is used; it is in no list. */
+static void heap_release_slab(struct heap *heap, struct extent *extent);
 
 /* Takes a slab out of the heap's list that it is in. */
 static void heap_unlist(struct heap *heap, struct extent *extent);

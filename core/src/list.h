@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Circular doubly linked lists whose links lie in the members. An empty list is a head that points
- * to itself; a member that is in no list has NULL links.
+ * Circular doubly linked lists whose links lie in the members. A head of zeros is an empty list, so
+ * that lists which nobody uses cost no memory; a member that is in no list has NULL links.
  */
 #ifndef MALLOW_LIST_H
 #define MALLOW_LIST_H
@@ -13,15 +13,20 @@ struct link {
     struct link *prev;
 };
 
-ALWAYS_INLINE void list_init(struct link *head)
+/* The first and the last member; the head itself if there is none. */
+ALWAYS_INLINE struct link *list_first(struct link *head)
 {
-    head->next = head;
-    head->prev = head;
+    return head->next != NULL ? head->next : head;
 }
 
-ALWAYS_INLINE bool list_is_empty(const struct link *head)
+ALWAYS_INLINE struct link *list_last(struct link *head)
 {
-    return head->next == head;
+    return head->prev != NULL ? head->prev : head;
+}
+
+ALWAYS_INLINE bool list_is_empty(struct link *head)
+{
+    return list_first(head) == head;
 }
 
 ALWAYS_INLINE void list_insert_between(struct link *member, struct link *prev, struct link *next)
@@ -34,12 +39,12 @@ ALWAYS_INLINE void list_insert_between(struct link *member, struct link *prev, s
 
 ALWAYS_INLINE void list_push_front(struct link *head, struct link *member)
 {
-    list_insert_between(member, head, head->next);
+    list_insert_between(member, head, list_first(head));
 }
 
 ALWAYS_INLINE void list_push_back(struct link *head, struct link *member)
 {
-    list_insert_between(member, head->prev, head);
+    list_insert_between(member, list_last(head), head);
 }
 
 ALWAYS_INLINE void list_remove(struct link *member)

@@ -51,8 +51,9 @@ ALWAYS_INLINE bool lock_gate_is_mine(void)
 
 static void lock_init(struct lock *lock, enum lock_rank rank)
 {
-    atomic_set(&lock->state, 0);
-    lock->rank = (uint16_t)rank;
+    if (MW_CHECK_LEVEL >= 3) {
+        lock->rank = (uint16_t)rank;
+    }
 }
 
 static bool lock_try_take(struct lock *lock)

@@ -36,6 +36,7 @@
 
 /* layer 4: arena */
 #include "arena.c"
+#include "purge.c"
 
 /* layer 5: slots */
 #include "sizeclass.c"
@@ -46,6 +47,7 @@
 
 /* layer 6: thread */
 #include "heap.c"
+#include "heap_common.c"
 #include "remote.c"
 #include "cache.c"
 #include "tick.c"

@@ -35,7 +35,7 @@ struct extent;
 static struct {
     _Atomic uintptr_t zero_leaf[PAGEMAP_LEAF_WORDS]; /* const */
     _Atomic uintptr_t root[(size_t)1 << PAGEMAP_ROOT_BITS];
-} pagemap __attribute__((aligned(4096)));
+} pagemap IN_SECTION(pagemap) __attribute__((aligned(CACHE_LINE)));
 
 /* The descriptor of the extent that holds `address`, or pagemap_nothing(). The top bits of the
  * address are ignored. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Classes: the sizes that slots come in. 8, then multiples of 16 up to 128, then four per doubling
- * up to SLOT_MAX: a slot is at most 25 % larger than what was asked for above 128 bytes. All but
- * the first keep 16-byte alignment.
+ * up to SMALL_MAX and eight up to SLOT_MAX: above 128 bytes a slot is at most 25 %, above SMALL_MAX
+ * at most 12.5 % larger than what was asked for. All but the first keep 16-byte alignment.
  *
- *     class   0   1   2   3  ...   8    9   10   11   12   13 ...    40
- *     size    8  16  32  48  ... 128  160  192  224  256  320 ... 32768
+ *     class   0   1   2   3  ...   8    9   10   11   12   13 ...   20    21    22 ...    60
+ *     size    8  16  32  48  ... 128  160  192  224  256  320 ... 1024  1152  1280 ... 32768
  */
 #ifndef MALLOW_SIZECLASS_H
 #define MALLOW_SIZECLASS_H
@@ -13,22 +13,23 @@
 #include "check.h"
 #include "os/os.h"
 
-#define CLASSES 41u
+#define CLASSES 61u
 #define SLOT_MAX (32 * KiB)
 
 /* Up to here the class is looked up in a table. */
 #define SMALL_MAX 1024u
+#define CLASS_OF_SMALL_MAX 20u
 
 #define CLASS_LOG2(x) (63u - (unsigned)__builtin_clzl(x))
 
-/* The class of a size, as a constant expression for a constant. */
+/* The class of a size up to SMALL_MAX, as a constant expression for a constant. */
 #define CLASS_OF(size)                                       \
     ((size) <= 8     ? 0u                                    \
      : (size) <= 128 ? (unsigned)(((size) + 15) / 16)        \
                      : 9u + (CLASS_LOG2((size)-1) - 7) * 4 + \
                            (unsigned)((((size)-1) >> (CLASS_LOG2((size)-1) - 2)) & 3))
 
-#define ROW1(i) (uint8_t)CLASS_OF((size_t)(i)*8 + 0)
+#define ROW1(i) (uint8_t) CLASS_OF((size_t)(i)*8 + 0)
 #define ROW4(i) ROW1(i), ROW1((i) + 1), ROW1((i) + 2), ROW1((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
 #define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
@@ -51,7 +52,7 @@ ALWAYS_INLINE unsigned class_of_small(size_t size)
 ALWAYS_INLINE unsigned class_of_medium(size_t size)
 {
     unsigned log2 = floor_log2(size - 1);
-    return 9 + (log2 - 7) * 4 + (unsigned)((size - 1) >> (log2 - 2) & 3);
+    return CLASS_OF_SMALL_MAX + 1 + (log2 - 10) * 8 + (unsigned)((size - 1) >> (log2 - 3) & 7);
 }
 
 ALWAYS_INLINE unsigned class_of(size_t size)
@@ -64,7 +65,11 @@ ALWAYS_INLINE uint32_t class_size(unsigned class)
     if (class < 9) {
         return class == 0 ? 8 : 16 * class;
     }
-    return (5 + (class - 9) % 4) << (5 + (class - 9) / 4);
+    if (class <= CLASS_OF_SMALL_MAX) {
+        return (5 + (class - 9) % 4) << (5 + (class - 9) / 4);
+    }
+    class -= CLASS_OF_SMALL_MAX + 1;
+    return (9 + class % 8) << (7 + class / 8);
 }
 
 /* Pages of the slab that a heap makes when it has made `made` of this class: small at first, so

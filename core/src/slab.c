@@ -9,7 +9,7 @@
 /* Slots of a new slab that are carved in one go. */
 #define CARVED_AT_FIRST 8u
 
-static struct slab_pool slab_pools[ARENAS_MAX];
+static struct slab_pool slab_pools[ARENAS_MAX] IN_SECTION(pools);
 
 static struct slab_pool *slab_pool_at(struct arena *arena)
 {
@@ -166,13 +166,7 @@ static bool slab_disown(struct extent *extent, struct heap *owner)
 
 static void slab_pools_init(unsigned index)
 {
-    struct slab_pool *pool = &slab_pools[index];
-    lock_init(&pool->lock, LOCK_POOL);
-    for (unsigned class = 0; class < CLASSES; class ++) {
-        list_init(&pool->slabs[class]);
-        list_init(&pool->common[COMMON_FIRST][class]);
-        list_init(&pool->common[COMMON_HOLES][class]);
-    }
+    lock_init(&slab_pools[index].lock, LOCK_POOL);
 }
 
 static void slab_pools_lock(unsigned index)
@@ -239,7 +233,7 @@ static struct extent *slab_take_shared(struct arena *arena, unsigned class, stru
     }
     struct extent *taken = NULL;
     lock_take(&pool->lock);
-    struct link *at = pool->slabs[class].next;
+    struct link *at = list_first(&pool->slabs[class]);
     for (unsigned tries = 0; tries < SHARED_TRIES && at != &pool->slabs[class]; tries++) {
         struct extent *extent = container_of(at, struct extent, link);
         at = at->next;

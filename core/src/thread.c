@@ -34,7 +34,7 @@ static struct {
     .shared_lock = LOCK_INITIALIZER(LOCK_SHARED),
 };
 
-static struct heap heap_shared; /* lock: shared */
+static struct heap heap_shared IN_SECTION(heaps); /* lock: shared */
 
 static void thread_ended(void *argument);
 static void purge_thread_want(void);

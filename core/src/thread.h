@@ -12,7 +12,7 @@
 #include "heap.h"
 
 /* The heap of a thread that has none: its lists are empty, so the hit path leaves for the slow one. */
-static struct heap heap_none;
+static struct heap heap_none IN_SECTION(heaps);
 
 /* 16 bytes in all, so that a late dlopen finds room. The first is what the hit path uses: it stays
  * &heap_none where every call has to take the slow path (fill options). */

@@ -43,7 +43,7 @@ static void heap_share_surplus(struct heap *heap)
 {
     for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
         struct bin *bin = &heap->bins[__builtin_ctzl(left)];
-        struct link *at = bin->ready.next;
+        struct link *at = list_first(&bin->ready);
         for (unsigned kept = 0; kept < READY_TRIES && at != &bin->ready; kept++) {
             at = at->next;
         }

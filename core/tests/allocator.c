@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Binds the t_ names of allocator.h to the libc names or to the mw_ names. The prototypes are
+ * Binds the t_ names of allocator.h to the libc names, to the mw_ names, or, where there is one, to
+ * the name under which glibc calls itself (__libc_malloc ...). The prototypes are
  * written out here, not taken from libc's headers: cfree, free_sized and others are in no header of
  * today's libcs, and the structs of mallinfo are Mallow's.
  */
@@ -36,34 +37,53 @@ int malloc_info(int options, void *stream);
 void malloc_stats(void);
 #endif
 
+#ifdef TEST_INNER_NAMES
+#define INNER(function) __libc_##function
+#define INNER_POSIX_MEMALIGN __posix_memalign
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+void *__libc_reallocarray(void *block, size_t count, size_t size);
+void __libc_free(void *block);
+void __libc_cfree(void *block);
+void *__libc_memalign(size_t alignment, size_t size);
+void *__libc_valloc(size_t size);
+void *__libc_pvalloc(size_t size);
+int __posix_memalign(void **out, size_t alignment, size_t size);
+#else
+#define INNER NAME
+#define INNER_POSIX_MEMALIGN NAME(posix_memalign)
+#endif
+
 void *t_malloc(size_t size)
 {
-    return NAME(malloc)(size);
+    return INNER(malloc)(size);
 }
 
 void *t_calloc(size_t count, size_t size)
 {
-    return NAME(calloc)(count, size);
+    return INNER(calloc)(count, size);
 }
 
 void *t_realloc(void *block, size_t size)
 {
-    return NAME(realloc)(block, size);
+    return INNER(realloc)(block, size);
 }
 
 void *t_reallocarray(void *block, size_t count, size_t size)
 {
-    return NAME(reallocarray)(block, count, size);
+    return INNER(reallocarray)(block, count, size);
 }
 
 void t_free(void *block)
 {
-    NAME(free)(block);
+    INNER(free)(block);
 }
 
 void t_cfree(void *block)
 {
-    NAME(cfree)(block);
+    INNER(cfree)(block);
 }
 
 void t_free_sized(void *block, size_t size)
@@ -83,22 +103,22 @@ void *t_aligned_alloc(size_t alignment, size_t size)
 
 void *t_memalign(size_t alignment, size_t size)
 {
-    return NAME(memalign)(alignment, size);
+    return INNER(memalign)(alignment, size);
 }
 
 int t_posix_memalign(void **out, size_t alignment, size_t size)
 {
-    return NAME(posix_memalign)(out, alignment, size);
+    return INNER_POSIX_MEMALIGN(out, alignment, size);
 }
 
 void *t_valloc(size_t size)
 {
-    return NAME(valloc)(size);
+    return INNER(valloc)(size);
 }
 
 void *t_pvalloc(size_t size)
 {
-    return NAME(pvalloc)(size);
+    return INNER(pvalloc)(size);
 }
 
 size_t t_malloc_usable_size(void *block)

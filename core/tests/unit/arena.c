@@ -64,3 +64,33 @@ TEST(arena_expands_into_free_neighbours_only)
     }
     CHECK(arena_is_valid(arena));
 }
+
+/* Free memory that has not the shape of what is asked for is not kept beside what grows. */
+TEST(arena_grows_instead_of_keeping_what_does_not_fit)
+{
+    enum { COUNT = 64 };
+    struct arena *arena = fresh_arena();
+    struct extent *small[COUNT], *large[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        small[i] = arena_alloc(arena, 8, os_page_size);
+        extent_map_ends(small[i]);
+    }
+    for (size_t i = 0; i < COUNT; i += 2) {
+        arena_free(arena, small[i]);
+    }
+    size_t kept = arena->dirty.pages;
+    CHECK_GE(kept, COUNT / 2 * 8);
+    for (size_t i = 0; i < COUNT; i++) {
+        large[i] = arena_alloc(arena, 16, os_page_size);
+        extent_map_ends(large[i]);
+    }
+    CHECK_LT(arena->dirty.pages, kept);
+    CHECK_LE(arena->dirty.pages, arena->active_pages / GROWTH_SHARE + GROWTH_MIN / os_page_size);
+    for (size_t i = 0; i < COUNT; i++) {
+        arena_free(arena, large[i]);
+        if (i % 2 != 0) {
+            arena_free(arena, small[i]);
+        }
+    }
+    CHECK(arena_is_valid(arena));
+}

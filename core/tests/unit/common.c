@@ -158,6 +158,7 @@ TEST(common_blocks_are_freed_by_other_threads)
 
 static pthread_barrier_t all_have;
 static void *first_block[THREADS];
+static _Atomic unsigned got_it_again;
 
 static void *take_first(void *argument)
 {
@@ -170,6 +171,13 @@ static void *take_first(void *argument)
     first_block[number] = blocks[0];
     pthread_barrier_wait(&all_have);
     pthread_barrier_wait(&all_have);
+    for (size_t i = 0; i < 100; i++) {
+        void *freed = blocks[1];
+        mw_free(freed);
+        blocks[1] = mw_malloc(200);
+        memset(blocks[1], (int)number, 200);
+        got_it_again += blocks[1] == freed;
+    }
     for (size_t i = 0; i < array_count(blocks); i++) {
         CHECK(is_filled(blocks[i], (int)number, 200));
         mw_free(blocks[i]);
@@ -196,6 +204,7 @@ TEST(common_first_blocks_of_many_threads_share_slabs)
     for (size_t i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
+    CHECK_MSG(got_it_again >= THREADS * 90, "%u", got_it_again);
     CHECK_EQ(used_bytes(), before);
     CHECK(there_is_no_common_slab());
 }

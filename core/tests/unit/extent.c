@@ -11,7 +11,7 @@ static struct extent extents[COUNT];
 static void fill(struct extent_set *set, uint64_t *random)
 {
     process_init();
-    extent_set_init(set);
+    *set = (struct extent_set){0};
     for (size_t i = 0; i < COUNT; i++) {
         extents[i].start = ((uintptr_t)1 << 40) + (i << 30);
         atomic_set(&extents[i].pages, (uint32_t)(1 + test_random(random) % 100));

@@ -6,14 +6,13 @@
 
 TEST(list_keeps_order)
 {
-    struct link head, members[10];
-    list_init(&head);
+    struct link head = {0}, members[10];
     CHECK(list_is_empty(&head));
     for (int i = 0; i < 10; i++) {
         list_push_back(&head, &members[i]);
     }
     int index = 0;
-    for (struct link *at = head.next; at != &head; at = at->next) {
+    for (struct link *at = list_first(&head); at != &head; at = at->next) {
         CHECK(at == &members[index++]);
         CHECK(at->next->prev == at && at->prev->next == at);
     }
@@ -22,16 +21,16 @@ TEST(list_keeps_order)
 
 TEST(list_remove_from_all_places)
 {
-    struct link head, members[3];
+    struct link members[3];
     for (int removed = 0; removed < 3; removed++) {
-        list_init(&head);
+        struct link head = {0};
         for (int i = 2; i >= 0; i--) {
             list_push_front(&head, &members[i]);
         }
         list_remove(&members[removed]);
         CHECK(members[removed].next == NULL && members[removed].prev == NULL);
         int left = 0;
-        for (struct link *at = head.next; at != &head; at = at->next) {
+        for (struct link *at = list_first(&head); at != &head; at = at->next) {
             CHECK(at != &members[removed]);
             left++;
         }

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a heap takes from common slabs: its first blocks of a class where there are many threads, and
+ * blocks in the holes of slabs of smaller classes.
+ */
+#include "heap.h"
+
+/* More threads than this begin with common slabs. */
+#define MANY_HEAPS MW_LIMIT(16u, 2u)
+
+/* What such a thread takes of a class before it gets a slab of its own, and how much at a time. */
+#define FIRST_BYTES (16 * KiB)
+#define FIRST_BATCH_BYTES 256u
+#define FIRST_BATCH 8u
+
+/* What a first block counts that a thread frees and gets again: a thread that does so often has a slab
+ * of its own soon. */
+#define FIRST_AGAIN_BYTES 16u
+
+/* Blocks that are served from holes, the slots that these may consist of, and how many blocks are
+ * taken at a time. */
+#define HOLE_BLOCK_MIN 64u
+#define HOLE_BLOCK_MAX (4 * KiB)
+#define HOLE_CLASS_MIN 2u
+#define HOLE_BATCH 64u
+
+static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t *count)
+{
+    struct bin *bin = &heap->bins[class];
+    uint32_t slot_size = class_size(class);
+    uint32_t want = FIRST_BATCH_BYTES / slot_size;
+    want = want < 1 ? 1 : want < FIRST_BATCH ? want : FIRST_BATCH;
+    if (atomic_get(&heaps.in_use) <= MANY_HEAPS ||
+        bin->common_bytes + want * slot_size > FIRST_BYTES) {
+        return NULL;
+    }
+    struct slot *list = common_take(heap->arena, COMMON_FIRST, class, 1, want, count);
+    if (list == NULL) {
+        struct extent *extent = heap_alloc_pages(heap, class_slab_pages(class, UINT32_MAX));
+        if (extent == NULL) {
+            return NULL;
+        }
+        slab_create(extent, class, heap);
+        if (!common_create(extent, COMMON_FIRST, heap)) {
+            heap_release_slab(heap, extent);
+            return NULL;
+        }
+        list = common_take_first(extent, want, count);
+    }
+    bin->common_bytes += (uint16_t)(*count * slot_size);
+    return list;
+}
+
+static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    unsigned class = extent->slab.class;
+    struct bin *bin = &heap->bins[class];
+    if (unlikely(--heap->budget < 0)) {
+        heap_tick(heap);
+    }
+    if (bin->current != NULL || heap->is_slow || !common_is_first(extent) ||
+        bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
+        return false;
+    }
+    unsigned count = 0;
+    for (struct slot *at = heap->free[class]; at != NULL; at = at->next) {
+        if (unlikely(at == slot)) {
+            harden_bad_block("free", extent, slot);
+        }
+        if (++count == FIRST_BATCH) {
+            return false;
+        }
+    }
+    slot->next = heap->free[class];
+    heap->free[class] = slot;
+    heap->bins_used |= (uint64_t)1 << class;
+    bin->common_bytes += FIRST_AGAIN_BYTES;
+    return true;
+}
+
+/* Makes a shared slab a common one that is so empty that blocks of `span` slots fit into its holes.
+ * False if there is none. */
+static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
+{
+    struct extent *extent = common_take_sparse(heap->arena, class, span, heap);
+    if (extent == NULL) {
+        return false;
+    }
+    heap_empty_own_outbox(heap, extent);
+    slab_absorb_remote(extent);
+    if (slab_used(extent) == 0) {
+        heap_release_slab(heap, extent);
+        return false;
+    }
+    if (!common_create(extent, COMMON_HOLES, heap)) {
+        heap_abandon_slab(heap, extent);
+        return false;
+    }
+    /* What others freed before they could see that it is common now. */
+    common_collect(extent);
+    return true;
+}
+
+/* Blocks in the holes of slabs of smaller classes, the largest first: with fewer slots per block it
+ * is likelier that their neighbours are free too. */
+static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t *count)
+{
+    uint32_t size = class_size(class);
+    if (size < HOLE_BLOCK_MIN || size > HOLE_BLOCK_MAX) {
+        return NULL;
+    }
+    uint32_t want = heap->is_slow ? 1 : heap->list_max < HOLE_BATCH ? heap->list_max : HOLE_BATCH;
+    for (unsigned from = class; from >= HOLE_CLASS_MIN; from--) {
+        uint32_t slot_size = class_size(from);
+        uint32_t span = (size + slot_size - 1) / slot_size;
+        if (span > COMMON_SPAN_MAX) {
+            break;
+        }
+        if (span * slot_size - size > size / 8) {
+            continue;
+        }
+        struct slot *list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
+        if (list == NULL && from < class && heap_open_sparse(heap, from, span)) {
+            list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
+        }
+        if (list != NULL) {
+            return list;
+        }
+    }
+    return NULL;
+}
+
+static struct slot *heap_take_common(struct heap *heap, unsigned class)
+{
+    uint32_t count;
+    struct slot *list = heap_take_first(heap, class, &count);
+    if (list == NULL) {
+        list = heap_take_holes(heap, class, &count);
+    }
+    if (list == NULL) {
+        return NULL;
+    }
+    heap->budget -= (int32_t)count;
+    heap->free[class] = list->next;
+    heap->bins_used |= (uint64_t)1 << class;
+    return list;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Giving free memory back to the kernel: when its time is over, when the process grows beside it, or
+ * when somebody asks for it.
+ */
+#include "arena.h"
+
+/* Extents given back to the kernel between two looks at the lock. */
+#define PURGE_BATCH 16u
+
+/* What grows by less than this at a time may do so beside free memory, and so may what grows beside
+ * less free memory than this share of what is in use. */
+#define GROWTH_MIN (128 * KiB)
+#define GROWTH_SHARE 8u
+
+/* The dirty extent that has been free for the longest time. */
+static struct extent *arena_oldest_dirty_locked(struct arena *arena)
+{
+    struct extent *small = extent_set_oldest(&arena->dirty);
+    struct extent *huge = extent_set_oldest(&arena->huge);
+    if (small == NULL || huge == NULL) {
+        return small != NULL ? small : huge;
+    }
+    return huge->stamp < small->stamp ? huge : small;
+}
+
+static struct extent *arena_oldest_muzzy_locked(struct arena *arena)
+{
+    return extent_set_oldest(&arena->muzzy);
+}
+
+static size_t arena_dirty_pages_locked(struct arena *arena)
+{
+    return arena->dirty.pages + arena->huge.pages;
+}
+
+static size_t arena_muzzy_pages_locked(struct arena *arena)
+{
+    return arena->muzzy.pages;
+}
+
+/* Gives the pages of one extent, which is in no set, back to the kernel. Without the lock. Returns
+ * the state that it has then; UNUSED if the mapping is gone. */
+static enum extent_state extent_give_back(struct extent *extent, bool may_be_lazy)
+{
+    void *start = (void *)extent->start;
+    if (extent->is_huge) {
+        extent_unmap_ends(extent);
+        os_unmap(start, extent_size(extent));
+        return EXTENT_UNUSED;
+    }
+    if (may_be_lazy && os_purge_lazy(start, extent_size(extent))) {
+        return EXTENT_MUZZY;
+    }
+    /* Locked memory cannot be given back; it is still free. */
+    extent->is_zero = os_purge(start, extent_size(extent));
+    return EXTENT_RETAINED;
+}
+
+/* Gives extents back, as `oldest` finds them, until at most `keep` of the pages that `pages_left`
+ * counts remain. Both locks are held on entry and on return; the arena's own is not while the kernel
+ * works. */
+static size_t arena_purge_locked(struct arena *arena, size_t keep, bool may_be_lazy,
+                                 struct extent *(*oldest)(struct arena *),
+                                 size_t (*pages_left)(struct arena *))
+{
+    size_t purged = 0;
+    while (pages_left(arena) > keep) {
+        struct extent *batch[PURGE_BATCH];
+        enum extent_state states[PURGE_BATCH];
+        unsigned count = 0;
+        while (count < PURGE_BATCH && pages_left(arena) > keep) {
+            struct extent *extent = oldest(arena);
+            extent_set_remove(arena_set_of(arena, extent), extent);
+            atomic_set(&extent->state, EXTENT_MOVING);
+            batch[count++] = extent;
+            purged += extent_pages(extent);
+        }
+        lock_release(&arena->lock);
+        for (unsigned i = 0; i < count; i++) {
+            states[i] = extent_give_back(batch[i], may_be_lazy);
+        }
+        lock_take(&arena->lock);
+        for (unsigned i = 0; i < count; i++) {
+            if (states[i] == EXTENT_UNUSED) {
+                descriptor_free_locked(arena, batch[i]);
+            } else {
+                arena_insert_locked(arena, batch[i], states[i]);
+            }
+        }
+    }
+    return purged;
+}
+
+/* The extent that is to go because as much as it has grew beside it; NULL if none is. */
+static struct extent *arena_outgrown_locked(struct arena *arena)
+{
+    size_t active = arena->active_pages + arena->huge_active_pages;
+    struct extent *oldest = arena_oldest_dirty_locked(arena);
+    bool is_time = arena->grown_pages << os_page_shift >= GROWTH_MIN;
+    return is_time && oldest != NULL && extent_pages(oldest) <= arena->grown_pages &&
+                   arena_dirty_pages_locked(arena) > active / GROWTH_SHARE
+               ? oldest
+               : NULL;
+}
+
+/* `pages` that are not resident are about to be used, because nothing that is resident and free has
+ * their shape. As much of that, the oldest first, is given back, so that the process does not grow
+ * beside memory that it does not use. */
+static void arena_note_growth(struct arena *arena, size_t pages)
+{
+    lock_take(&arena->lock);
+    arena->grown_pages = size_min(arena->grown_pages + pages, arena_dirty_pages_locked(arena));
+    bool is_outgrown = arena_outgrown_locked(arena) != NULL;
+    lock_release(&arena->lock);
+    if (!is_outgrown || option(OPTION_dirty_decay_ms) < 0 || !lock_try_take(&arena->purge_lock)) {
+        return;
+    }
+    lock_take(&arena->lock);
+    struct extent *extent;
+    while ((extent = arena_outgrown_locked(arena)) != NULL) {
+        arena->grown_pages -= extent_pages(extent);
+        size_t keep = arena_dirty_pages_locked(arena) - extent_pages(extent);
+        arena_purge_locked(arena, keep, false, arena_oldest_dirty_locked, arena_dirty_pages_locked);
+    }
+    lock_release(&arena->lock);
+    lock_release(&arena->purge_lock);
+}
+
+static size_t arena_tick(struct arena *arena, uint64_t now_ms)
+{
+    if (!lock_try_take(&arena->purge_lock)) {
+        return (size_t)1 << 20; /* whoever holds it purges: there is something */
+    }
+    lock_take(&arena->lock);
+    arena->step++;
+    long dirty_ms = option(OPTION_dirty_decay_ms);
+    long muzzy_ms = option(OPTION_muzzy_decay_ms);
+    size_t limit =
+        decay_limit(&arena->dirty_decay, now_ms, dirty_ms, arena_dirty_pages_locked(arena));
+    arena_purge_locked(arena, limit, muzzy_ms != 0, arena_oldest_dirty_locked,
+                       arena_dirty_pages_locked);
+    limit = decay_limit(&arena->muzzy_decay, now_ms, muzzy_ms, arena->muzzy.pages);
+    arena_purge_locked(arena, limit, false, arena_oldest_muzzy_locked, arena_muzzy_pages_locked);
+    check_slow(arena_is_valid(arena));
+    size_t left = arena_dirty_pages_locked(arena);
+    lock_release(&arena->lock);
+    lock_release(&arena->purge_lock);
+    return left;
+}
+
+static size_t arena_purge(struct arena *arena, size_t keep_pages)
+{
+    lock_take(&arena->purge_lock);
+    lock_take(&arena->lock);
+    size_t purged = arena_purge_locked(arena, keep_pages, false, arena_oldest_dirty_locked,
+                                       arena_dirty_pages_locked);
+    purged += arena_purge_locked(arena, keep_pages, false, arena_oldest_muzzy_locked,
+                                 arena_muzzy_pages_locked);
+    check_slow(arena_is_valid(arena));
+    lock_release(&arena->lock);
+    lock_release(&arena->purge_lock);
+    return purged;
+}
+
+static void arena_unmap_free_regions(struct arena *arena)
+{
+    lock_take(&arena->lock);
+    struct region **at = &arena->regions;
+    while (*at != NULL) {
+        struct region *region = *at;
+        struct extent *extent = pagemap_find((void *)region->start);
+        if (extent_state(extent) != EXTENT_RETAINED || extent_size(extent) != region->size) {
+            at = &region->next;
+            continue;
+        }
+        *at = region->next;
+        extent_set_remove(&arena->retained, extent);
+        extent_unmap_ends(extent);
+        descriptor_free_locked(arena, extent);
+        arena->region_bytes -= region->size;
+        os_unmap((void *)region->start, region->size);
+        region->next = arena->unused_regions;
+        arena->unused_regions = region;
+    }
+    lock_release(&arena->lock);
+}
