@@ -11,13 +11,9 @@
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class);
 static NOINLINE void *alloc_medium(size_t size);
 
-void *mw_malloc(size_t size)
+ALWAYS_INLINE void *alloc_hit(unsigned class)
 {
-    if (unlikely(size > SMALL_MAX)) {
-        return alloc_medium(size);
-    }
     struct heap *heap = heap_self;
-    unsigned class = class_of_small(size);
     struct slot *slot = heap->free[class];
     if (unlikely(slot == NULL)) {
         return alloc_refill(heap, class);
@@ -27,20 +23,14 @@ void *mw_malloc(size_t size)
     return slot;
 }
 
+void *mw_malloc(size_t size)
+{
+    return likely(size <= SMALL_MAX) ? alloc_hit(class_of_small(size)) : alloc_medium(size);
+}
+
 static NOINLINE void *alloc_medium(size_t size)
 {
-    if (unlikely(size > SLOT_MAX)) {
-        return alloc_slow(size);
-    }
-    struct heap *heap = heap_self;
-    unsigned class = class_of_medium(size);
-    struct slot *slot = heap->free[class];
-    if (unlikely(slot == NULL)) {
-        return alloc_refill(heap, class);
-    }
-    heap->free[class] = slot->next;
-    harden_slot_taken(heap->bins[class].current, slot);
-    return slot;
+    return likely(size <= SLOT_MAX) ? alloc_hit(class_of_medium(size)) : alloc_slow(size);
 }
 
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
