@@ -29,7 +29,7 @@ static void *hold(void *argument)
     return NULL;
 }
 
-TEST(threads_share_pages)
+int main(void)
 {
     static pthread_t threads[THREADS];
     pthread_attr_t attributes;
@@ -47,4 +47,5 @@ TEST(threads_share_pages)
     for (size_t i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
+    return 0;
 }
