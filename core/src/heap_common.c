@@ -58,7 +58,8 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     if (unlikely(--heap->budget < 0)) {
         heap_tick(heap);
     }
-    if (bin->current != NULL || heap->is_slow || !common_is_first(extent) ||
+    bool will_allocate = bin->current == NULL && bin->common_bytes != 0 && !heap->is_slow;
+    if (!will_allocate || !common_is_first(extent) ||
         bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
         return false;
     }
