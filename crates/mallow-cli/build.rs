@@ -82,7 +82,11 @@ fn compile_shared(file: &Path, include: &Path, flags: &[&str], soname: &str, lib
         .args(flags)
         .arg("-I")
         .arg(include)
-        .args(["-shared", "-nostdlib", "-Wl,-z,lazy,-z,relro,-z,noseparate-code,-z,nodelete,--sort-section=name"])
+        .args([
+            "-shared",
+            "-nostdlib",
+            "-Wl,-z,lazy,-z,relro,-z,noseparate-code,-z,nodelete,--sort-section=name",
+        ])
         .arg(format!("-Wl,-soname,{soname}"))
         .arg("-o")
         .arg(library)
