@@ -99,7 +99,8 @@ impl Inspector {
             return Err(Failure::Vanished);
         }
         let exe_path = std::fs::read_link(proc.join("exe"))?;
-        let exe = ElfInfo::read(&proc.join("exe"))?
+        let exe = self
+            .program(&proc.join("exe"), &exe_path)?
             .ok_or_else(|| Failure::Damaged("its program is not an ELF file".into()))?;
         if exe.is_static() {
             return Ok(report_static(&exe));
@@ -139,6 +140,16 @@ impl Inspector {
             }
         }
         objects
+    }
+
+    fn program(&mut self, exe: &Path, path: &Path) -> std::io::Result<Option<Rc<ElfInfo>>> {
+        let key = (exe.metadata()?.ino(), path.to_owned());
+        if let Some(known) = self.files.get(&key) {
+            return Ok(known.clone());
+        }
+        let info = ElfInfo::read(exe)?.map(Rc::new);
+        self.files.insert(key, info.clone());
+        Ok(info)
     }
 
     fn file(&mut self, proc: &Path, mapping: &Mapping) -> Option<Rc<ElfInfo>> {

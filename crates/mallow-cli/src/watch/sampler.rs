@@ -4,13 +4,15 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
+
 use crate::binding::Inspector;
 use crate::explain::{gather, smaps};
 use crate::measure::descendants;
 
 use super::run::Sample;
 
-/// The heap is read so seldom that it takes at most this part of the time.
+/// The heap is read so seldom that it takes at most this part of a CPU.
 const HEAP_SHARE: u32 = 10;
 /// A program that has just started may have no heap yet.
 const HEAP_WITHIN: Duration = Duration::from_secs(5);
@@ -63,22 +65,29 @@ impl Sampler {
 fn read_heap(pid: u32, interval: Duration, sender: &SyncSender<Reading>) {
     let start = Instant::now();
     let mut inspector = Inspector::default();
-    loop {
-        let begin = Instant::now();
+    for round in 0u64.. {
+        let begin = busy();
         let Some((allocator, heap)) = gather::heap_of(pid, &mut inspector) else { return };
         let figures = heap.used_and_free();
         let is_late = start.elapsed() > HEAP_WITHIN;
         // What changed all the time while it was read would look like a hole.
         let used_and_free = figures.filter(|_| heap.incomplete() == 0);
-        let took = begin.elapsed();
+        let took = busy().saturating_sub(begin);
         if sender.send(Reading { allocator, used_and_free }).is_err() {
             return;
         }
         if figures.is_none() && is_late {
             return;
         }
-        std::thread::sleep((took * (HEAP_SHARE - 1)).max(interval / 2));
+        // The first one looked at the process's files too, which the inspector remembers.
+        let rest = if round == 0 { Duration::ZERO } else { took * (HEAP_SHARE - 1) };
+        std::thread::sleep(rest.max(interval / 2));
     }
+}
+
+/// CPU time of this thread.
+fn busy() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 fn add_process(pid: u32, sample: &mut Sample) -> Option<()> {
