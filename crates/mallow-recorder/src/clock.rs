@@ -69,13 +69,18 @@ pub struct Timeline {
     clock: Clock,
     start_ticks: u64,
     start_ns: u64,
-    ns_per_tick: f64,
+    /// In units of 2^-32.
+    ns_per_tick: u64,
 }
 
 impl Timeline {
     pub fn start(clock: Clock) -> Timeline {
-        let mut timeline =
-            Timeline { clock, start_ticks: clock.now(), start_ns: system_ns(), ns_per_tick: 1.0 };
+        let mut timeline = Timeline {
+            clock,
+            start_ticks: clock.now(),
+            start_ns: system_ns(),
+            ns_per_tick: 1 << 32,
+        };
         if clock == Clock::Counter {
             std::thread::sleep(Duration::from_millis(5));
             timeline.correct();
@@ -88,7 +93,7 @@ impl Timeline {
             let ticks = self.clock.now().saturating_sub(self.start_ticks);
             let ns = system_ns().saturating_sub(self.start_ns);
             if ticks > 0 && ns > 0 {
-                self.ns_per_tick = ns as f64 / ticks as f64;
+                self.ns_per_tick = ((u128::from(ns) << 32) / u128::from(ticks)) as u64;
             }
         }
     }
@@ -100,7 +105,7 @@ impl Timeline {
     }
 
     pub fn duration(&self, ticks: u64) -> u64 {
-        (ticks as f64 * self.ns_per_tick) as u64
+        ((u128::from(ticks) * u128::from(self.ns_per_tick)) >> 32) as u64
     }
 
     pub fn now(&self) -> u64 {

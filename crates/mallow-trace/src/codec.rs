@@ -56,19 +56,14 @@ fn has_size(op: Op) -> bool {
         )
 }
 
-/// Appends the record as one of this time, or of the state's if that is later.
+/// Appends the record, which is not a call, as one of this time, or of the state's if that is later.
 pub fn encode(out: &mut Vec<u8>, state: &mut State, time: u64, record: &Record) -> Result<()> {
     let start = out.len();
     let elapsed = time.saturating_sub(state.time);
     state.time += elapsed;
-    match &record.event {
-        Event::Call(call) => encode_call(out, state, elapsed, call),
-        event => {
-            out.push(0);
-            put(out, elapsed);
-            out[start] = encode_rare(out, record.thread, event);
-        }
-    }
+    out.push(0);
+    put(out, elapsed);
+    out[start] = encode_rare(out, record.thread, &record.event);
     let bytes = out.len() - start;
     if bytes > LARGEST_RECORD {
         out.truncate(start);
@@ -77,7 +72,10 @@ pub fn encode(out: &mut Vec<u8>, state: &mut State, time: u64, record: &Record) 
     Ok(())
 }
 
-fn encode_call(out: &mut Vec<u8>, state: &mut State, elapsed: u64, call: &Call) {
+/// The same for a call.
+pub fn encode_call(out: &mut Vec<u8>, state: &mut State, time: u64, call: &Call) {
+    let elapsed = time.saturating_sub(state.time);
+    state.time += elapsed;
     let in_place = call.op.is_realloc() && call.old == call.address;
     let flag = |condition: bool, bit: u8| if condition { bit } else { 0 };
     let flags = (call.address & u64::from(LOW_BITS)) as u8
@@ -86,7 +84,7 @@ fn encode_call(out: &mut Vec<u8>, state: &mut State, elapsed: u64, call: &Call) 
         | flag(call.stack != 0, HAS_STACK)
         | flag(call.address == 0, NO_ADDRESS)
         | flag(in_place, IN_PLACE);
-    out.extend([call.op as u8, flags]);
+    out.extend_from_slice(&[call.op as u8, flags]);
     put(out, elapsed);
     if has_size(call.op) {
         put(out, call.size);
@@ -113,7 +111,7 @@ fn encode_call(out: &mut Vec<u8>, state: &mut State, elapsed: u64, call: &Call) 
 /// Returns the record's number.
 fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
     match event {
-        Event::Call(_) => unreachable!("calls are written by encode_call"),
+        Event::Call(_) => unreachable!("encode_call writes them"),
         Event::Process(process) => {
             put32(out, &[process.id, process.pid, process.parent]);
             out.push(process.start as u8);
@@ -199,7 +197,27 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
     }
 }
 
-fn put(out: &mut Vec<u8>, mut value: u64) {
+#[inline]
+fn put(out: &mut Vec<u8>, value: u64) {
+    let mut rest = value;
+    if rest >> 56 != 0 {
+        return put_long(out, rest);
+    }
+    let (mut word, mut shift) = (0, 0);
+    while rest >= 0x80 {
+        word |= (rest & 0x7f | 0x80) << shift;
+        shift += 8;
+        rest >>= 7;
+    }
+    word |= rest << shift;
+    // One store of a known length, of which the end is cut off, costs less than one for each byte.
+    let end = out.len() + shift / 8 + 1;
+    out.extend_from_slice(&word.to_le_bytes());
+    out.truncate(end);
+}
+
+#[cold]
+fn put_long(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;

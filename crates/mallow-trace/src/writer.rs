@@ -37,6 +37,17 @@ struct Lane {
     info: BlockInfo,
 }
 
+impl Lane {
+    /// A new block, if the one before was written.
+    fn begin(&mut self, kind: Kind, thread: u32, time: u64) {
+        if self.bytes.is_empty() {
+            let first = if kind == Kind::Definitions { 0 } else { time.max(self.info.last) };
+            self.state = State::at(first);
+            self.info = BlockInfo { kind, thread, count: 0, first, last: first };
+        }
+    }
+}
+
 impl<W: Write> Writer<W> {
     /// Writes the file's header.
     pub fn new(mut out: W, header: &Header) -> Result<Writer<W>> {
@@ -66,6 +77,9 @@ impl<W: Write> Writer<W> {
 
     /// A time before the thread's last record or before a promised time is moved up to it.
     pub fn write(&mut self, record: &Record) -> Result<()> {
+        if let Event::Call(call) = &record.event {
+            return self.write_call(record.time, record.thread, call);
+        }
         self.totals.count(record);
         let kind = if record.event.is_definition() { Kind::Definitions } else { Kind::Records };
         let lane = match kind {
@@ -77,11 +91,8 @@ impl<W: Write> Writer<W> {
             Kind::Definitions => record.time,
             _ => record.time.max(self.promised),
         };
-        if lane.bytes.is_empty() {
-            let first = if kind == Kind::Definitions { 0 } else { time.max(lane.info.last) };
-            lane.state = State::at(first);
-            lane.info = BlockInfo { kind, thread: record.thread, count: 0, first, last: first };
-        } else if kind == Kind::Definitions {
+        lane.begin(kind, record.thread, time);
+        if kind == Kind::Definitions {
             lane.state = State::default();
         }
         codec::encode(&mut lane.bytes, &mut lane.state, time, record)?;
@@ -94,6 +105,22 @@ impl<W: Write> Writer<W> {
         }
         if ends {
             self.lanes.remove(&record.thread);
+        }
+        Ok(())
+    }
+
+    /// The same for a call, which most records are.
+    pub fn write_call(&mut self, time: u64, thread: u32, call: &Call) -> Result<()> {
+        self.totals.calls += 1;
+        self.totals.end = self.totals.end.max(time);
+        let time = time.max(self.promised);
+        let lane = self.lanes.entry(thread).or_default();
+        lane.begin(Kind::Records, thread, time);
+        codec::encode_call(&mut lane.bytes, &mut lane.state, time, call);
+        lane.info.count += 1;
+        lane.info.last = lane.state.time;
+        if lane.bytes.len() >= BLOCK_SIZE {
+            self.write_lane(Kind::Records, thread)?;
         }
         Ok(())
     }

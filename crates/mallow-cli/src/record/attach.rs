@@ -60,7 +60,11 @@ pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
     let file = super::create(&args.output)?;
     let name = ElfInfo::read(&in_its_root(pid, &library)).ok().flatten();
     let name = name.map_or("unknown".to_owned(), |info| identify(&library, &info));
-    notes.note(&format!("Recording process {pid}, served by {name}, until Ctrl-C."));
+    let end = match args.duration {
+        Some(duration) => format!("for {duration:?} or until Ctrl-C"),
+        None => "until Ctrl-C".into(),
+    };
+    notes.note(&format!("Recording process {pid}, served by {name}, {end}."));
     let mut header = summary::header(args, None, None, Clock::System);
     header.allocator = name;
     header.command = command_line(pid);

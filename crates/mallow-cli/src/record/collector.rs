@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use mallow_recorder::{Channel, Timeline};
 use mallow_trace::{
-    COLLECTOR, Call, Ending, Event, Op, ProcessEnd, Record, Result, Thread, Totals, Writer,
+    COLLECTOR, Call, Ending, Event, ProcessEnd, Record, Result, Thread, Totals, Writer,
 };
 
 use super::images::{Images, Introduction};
 use super::memory::{Found, Samples};
-use super::parse::{self, Message};
+use super::parse::{self, Message, RawCall};
 use super::stacks::Stacks;
 use super::unwind::Copy;
 
@@ -155,12 +155,16 @@ impl<W: Write> Collector<W> {
         }
         let mut rest = words.as_slice();
         while !rest.is_empty() {
-            let Some((message, used)) = parse::first(rest) else {
+            if let Some((call, used)) = parse::call(rest) {
+                rest = &rest[used..];
+                self.take_call(slot, &call)?;
+            } else if let Some((message, used)) = parse::message(rest) {
+                rest = &rest[used..];
+                self.take(slot, message)?;
+            } else {
                 self.damaged_rings += 1;
                 break;
-            };
-            rest = &rest[used..];
-            self.take(slot, message)?;
+            }
         }
         let count = words.len();
         self.words = words;
@@ -176,33 +180,25 @@ impl<W: Write> Collector<W> {
         Ok(count)
     }
 
-    fn take(&mut self, slot: usize, message: Message) -> Result<()> {
-        if let Message::Call { stamp, op, address, size, alignment, old, ticks } = message {
-            let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(()) };
-            let time = self.timeline.time(stamp).max(lane.last_time);
-            lane.last_time = time;
-            let call = Call {
-                op,
-                failed: is_failed(op, address, size, old),
-                size,
-                alignment,
-                address,
-                old,
-                took: self.timeline.duration(ticks),
-                stack: std::mem::take(&mut lane.stack),
-            };
-            return self.writer.write(&Record {
-                time,
-                thread: lane.thread,
-                event: Event::Call(call),
-            });
-        }
-        self.take_rare(slot, message)
+    fn take_call(&mut self, slot: usize, raw: &RawCall) -> Result<()> {
+        let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(()) };
+        let time = self.timeline.time(raw.stamp).max(lane.last_time);
+        lane.last_time = time;
+        let call = Call {
+            op: raw.op,
+            failed: is_failed(raw),
+            size: raw.size,
+            alignment: raw.alignment,
+            address: raw.address,
+            old: raw.old,
+            took: self.timeline.duration(raw.ticks),
+            stack: std::mem::take(&mut lane.stack),
+        };
+        self.writer.write_call(time, lane.thread, &call)
     }
 
-    fn take_rare(&mut self, slot: usize, message: Message) -> Result<()> {
+    fn take(&mut self, slot: usize, message: Message) -> Result<()> {
         match message {
-            Message::Call { .. } => {}
             Message::Process { stamp, image, parent_image, pid, parent_pid, text } => {
                 let introduction =
                     Introduction { id: image, parent_id: parent_image, pid, parent_pid, text };
@@ -429,8 +425,9 @@ impl<W: Write> Collector<W> {
 }
 
 /// No block came, although one was asked for. (A realloc to size 0 is a free for some.)
-fn is_failed(op: Op, address: u64, size: u64, old: u64) -> bool {
-    address == 0 && !op.is_free() && !(op.is_realloc() && old != 0 && size == 0)
+fn is_failed(call: &RawCall) -> bool {
+    let frees = call.op.is_free() || call.op.is_realloc() && call.old != 0 && call.size == 0;
+    call.address == 0 && !frees
 }
 
 /// `None` if the thread is gone, or dead and not yet buried.

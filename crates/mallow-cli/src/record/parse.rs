@@ -3,10 +3,22 @@
 use mallow_recorder::layout::{SIZE_FOLLOWS, message};
 use mallow_trace::Op;
 
-/// A message. Times are stamps of the recorder's clock.
+/// A call. Times are of the recorder's clock.
+#[derive(Debug, PartialEq)]
+pub struct RawCall {
+    pub stamp: u64,
+    pub op: Op,
+    pub address: u64,
+    pub size: u64,
+    pub alignment: u64,
+    pub old: u64,
+    /// Between begin and end of a realloc.
+    pub ticks: u64,
+}
+
+/// What is not a call. Times are stamps of the recorder's clock.
 #[derive(Debug, PartialEq)]
 pub enum Message<'a> {
-    Call { stamp: u64, op: Op, address: u64, size: u64, alignment: u64, old: u64, ticks: u64 },
     Thread { stamp: u64, pid: u32, tid: u32, image: u64, name: String },
     Process { stamp: u64, image: u64, parent_image: u64, pid: u32, parent_pid: u32, text: Vec<u8> },
     Map { text: Vec<u8> },
@@ -43,31 +55,31 @@ pub fn stamp(word: u64) -> u64 {
     word >> 8
 }
 
-/// The first message, and how many words it takes. `None`: the words are none of the recorder's.
-pub fn first<'a>(words: &'a [u64]) -> Option<(Message<'a>, usize)> {
-    let kind = *words.first()? as u8;
-    let stamp = stamp(words[0]);
-    match Op::from_number(kind) {
-        Some(op) => call(words, stamp, op),
-        None => other(words, stamp, kind),
-    }
-}
-
-fn call(words: &[u64], stamp: u64, op: Op) -> Option<(Message<'_>, usize)> {
-    let second = *words.get(1)?;
-    let (address, mut size) = (second >> 16, second & 0xffff);
-    let mut used = 2;
-    let mut next = || {
-        used += 1;
-        words.get(used - 1).copied()
+/// The call that comes first, and how many words it takes. `None`: it is none, or not whole.
+#[inline]
+pub fn call(words: &[u64]) -> Option<(RawCall, usize)> {
+    let [first, second, rest @ ..] = words else { return None };
+    let op = Op::from_number(*first as u8)?;
+    let mut call = RawCall {
+        stamp: stamp(*first),
+        op,
+        address: second >> 16,
+        size: second & 0xffff,
+        alignment: 0,
+        old: 0,
+        ticks: 0,
     };
-    if size == SIZE_FOLLOWS {
-        size = next()?;
+    let mut more = rest.iter();
+    if call.size == SIZE_FOLLOWS {
+        call.size = *more.next()?;
     }
-    let alignment = if has_alignment(op) { next()? } else { 0 };
-    let (old, ticks) = if op.is_realloc() { (next()?, next()?) } else { (0, 0) };
-    // A word for the alignment is there in some rare messages of failed calls only.
-    Some((Message::Call { stamp, op, address, size, alignment, old, ticks }, used))
+    if has_alignment(op) {
+        call.alignment = *more.next()?;
+    }
+    if op.is_realloc() {
+        (call.old, call.ticks) = (*more.next()?, *more.next()?);
+    }
+    Some((call, words.len() - more.as_slice().len()))
 }
 
 /// `size` bytes in the words from `at` on, and where they end.
@@ -80,7 +92,9 @@ fn bytes(words: &[u64], at: usize, size: u64) -> Option<(Vec<u8>, usize)> {
     Some((text, end))
 }
 
-fn other(words: &[u64], stamp: u64, kind: u8) -> Option<(Message<'_>, usize)> {
+/// The message that comes first if it is no call. `None`: the words are none of the recorder's.
+pub fn message(words: &[u64]) -> Option<(Message<'_>, usize)> {
+    let (stamp, kind) = (stamp(*words.first()?), words[0] as u8);
     let word = |at: usize| words.get(at).copied();
     match kind {
         message::THREAD => {
@@ -130,9 +144,9 @@ mod tests {
     fn calls_take_the_words_that_they_need() {
         let address = 0x7f12_3456_7890u64;
         let small = [5 << 8 | Op::Malloc as u64, address << 16 | 100];
-        let (message, used) = first(&small).unwrap();
+        let (found, used) = call(&small).unwrap();
         assert_eq!(used, 2);
-        let expected = Message::Call {
+        let expected = RawCall {
             stamp: 5,
             op: Op::Malloc,
             address,
@@ -141,13 +155,12 @@ mod tests {
             old: 0,
             ticks: 0,
         };
-        assert_eq!(message, expected);
+        assert_eq!(found, expected);
         let large = [Op::Realloc as u64, address << 16 | 0xffff, 1 << 40, 77, 9, 1234];
-        let (message, used) = first(&large).unwrap();
+        let (found, used) = call(&large).unwrap();
         assert_eq!(used, 5);
-        assert!(
-            matches!(message, Message::Call { size, old: 77, ticks: 9, .. } if size == 1 << 40)
-        );
+        assert_eq!((found.size, found.old, found.ticks), (1 << 40, 77, 9));
+        assert_eq!(call(&large[..4]), None);
     }
 
     #[test]
@@ -157,9 +170,9 @@ mod tests {
                 for length in 0..8 {
                     let mut words = vec![filling; length + 1];
                     words[0] = kind;
-                    if let Some((_, used)) = first(&words) {
-                        assert!(used > 0 && used <= words.len());
-                    }
+                    let calls = call(&words).map(|(_, used)| used);
+                    let used = calls.or_else(|| message(&words).map(|(_, used)| used));
+                    assert!(used.is_none_or(|used| used > 0 && used <= words.len()));
                 }
             }
         }
