@@ -93,11 +93,6 @@ static const char *const next_names[] = {
 
 static_assert(sizeof(next) == array_count(next_names) * sizeof(void *), "a name for each function");
 
-static void *next_malloc_address(void)
-{
-    return (void *)(uintptr_t)next.malloc;
-}
-
 /* --- Before the next allocator is known ------------------------------------------------------- */
 
 /* dlsym itself allocates: it gets memory from here, which is never given back. Each block has its
@@ -131,7 +126,9 @@ static size_t early_size(const void *block)
 
 /* --- The next allocator ----------------------------------------------------------------------- */
 
-static COLD void next_find(void)
+/* Also when this library is loaded: before the program takes locks of its own, as far as that is in
+ * our hands. */
+CONSTRUCTOR static COLD void next_find(void)
 {
     static _Atomic bool has_begun;
     if (atomic_exchange(&has_begun, true)) {
@@ -145,15 +142,10 @@ static COLD void next_find(void)
      * the last error. dlerror() would too, but glibc's takes the locks of message translation. */
     dlsym(RTLD_NEXT, "malloc");
     memcpy(&next, found, sizeof(next));
-    if (next.malloc != NULL && next.free != NULL && !image_find_collector()) {
+    if (next.malloc != NULL && next.free != NULL &&
+        !image_find_collector((void *)(uintptr_t)next.malloc)) {
         atomic_store(&is_off, true);
     }
-}
-
-/* Before the program takes locks of its own, as far as that is in our hands. */
-CONSTRUCTOR static void next_find_early(void)
-{
-    next_find();
 }
 
 /* --- Entering and leaving --------------------------------------------------------------------- */

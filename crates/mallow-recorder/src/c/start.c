@@ -28,8 +28,6 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct thread *s
 /* Stands for "record nothing here": every call looks like the allocator's own. */
 static struct thread unrecorded = {.inside = UINTPTR_MAX};
 
-static void *next_malloc_address(void);
-
 /* --- The program image ------------------------------------------------------------------------ */
 
 static const char *environment_value(const char *name, char *buffer, size_t size)
@@ -53,7 +51,7 @@ static const char *environment_value(const char *name, char *buffer, size_t size
     return NULL;
 }
 
-static bool image_find_collector(void)
+static bool image_find_collector(const void *next_malloc)
 {
     static char buffer[64 << 10]; /* read once, before there are threads */
     const char *path = environment_value("MALLOW_RECORD", buffer, sizeof(buffer));
@@ -77,7 +75,7 @@ static bool image_find_collector(void)
         return false;
     }
     Dl_info info;
-    if (dladdr(next_malloc_address(), &info) != 0 && info.dli_fname != NULL) {
+    if (dladdr(next_malloc, &info) != 0 && info.dli_fname != NULL) {
         allocator_path = info.dli_fname;
     }
     wakeup_words = found->ring_words / 4;
