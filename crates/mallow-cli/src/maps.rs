@@ -14,12 +14,24 @@ pub struct Mapping {
     pub deleted: bool,
 }
 
+/// A line as it stands there.
+pub struct Line<'a> {
+    pub start: u64,
+    pub end: u64,
+    /// Such as `rw-p`.
+    pub perms: &'a str,
+    pub offset: u64,
+    pub inode: u64,
+    /// A path, a name in brackets, or empty.
+    pub name: &'a str,
+}
+
 pub fn parse(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(parse_line).collect()
+    text.lines().filter_map(split).map(Mapping::from).collect()
 }
 
 /// `start-end perms offset dev inode   path`
-fn parse_line(line: &str) -> Option<Mapping> {
+pub fn split(line: &str) -> Option<Line<'_>> {
     let mut rest = line;
     let mut field = || -> Option<&str> {
         rest = rest.trim_start_matches(' ');
@@ -29,23 +41,27 @@ fn parse_line(line: &str) -> Option<Mapping> {
         (!field.is_empty()).then_some(field)
     };
     let (start, end) = field()?.split_once('-')?;
-    let _perms = field()?;
+    let perms = field()?;
     let offset = field()?;
     let _device = field()?;
     let inode = field()?;
-    let path = rest.trim_start_matches(' ');
-    let (path, deleted) = match path.strip_suffix(" (deleted)") {
-        Some(path) => (path, true),
-        None => (path, false),
-    };
-    Some(Mapping {
+    Some(Line {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
+        perms,
         offset: u64::from_str_radix(offset, 16).ok()?,
         inode: inode.parse().ok()?,
-        path: PathBuf::from(path),
-        deleted,
+        name: rest.trim_start_matches(' '),
     })
+}
+
+impl From<Line<'_>> for Mapping {
+    fn from(line: Line) -> Mapping {
+        let Line { start, end, offset, inode, name, .. } = line;
+        let path = name.strip_suffix(" (deleted)");
+        let deleted = path.is_some();
+        Mapping { start, end, offset, inode, path: PathBuf::from(path.unwrap_or(name)), deleted }
+    }
 }
 
 #[cfg(test)]

@@ -100,6 +100,7 @@ fn check_glibc(program: &Path, case: &str) -> Value {
     let arenas = &report["heap"]["arenas"];
     let more = sum(arenas, "cached") + sum(arenas, "headers");
     near("mallinfo2", glibc_used(&report) + more, program.own("mallinfo_used"));
+    near("malloc_info", glibc_used(&report) + more, program.own("malloc_info_used"));
     let mapped = report["heap"]["mapped"]["bytes"].as_f64().unwrap();
     assert_eq!(mapped, program.own("mallinfo_mapped"), "{case}");
     report

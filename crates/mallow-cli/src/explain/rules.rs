@@ -32,7 +32,10 @@ impl Findings {
 pub fn findings(report: &Report) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     match &report.heap {
-        Heap::Glibc(heaps) => glibc(report, heaps, &mut found),
+        Heap::Glibc(heaps) => {
+            glibc_arenas(report, heaps, &mut found);
+            glibc_blocks(heaps, &mut found);
+        }
         Heap::Mallow(heap) => mallow(heap, &mut found),
         Heap::Other(other) => {
             if other.rss >= NOTABLE {
@@ -59,7 +62,7 @@ pub fn findings(report: &Report) -> Vec<Finding> {
     found.0
 }
 
-fn glibc(report: &Report, heaps: &Heaps, found: &mut Findings) {
+fn glibc_arenas(report: &Report, heaps: &Heaps, found: &mut Findings) {
     let reserve = report.group(Kind::GlibcReserve).size;
     let arenas = heaps.arenas.len() as u64;
     if reserve >= 64 * MIB {
@@ -70,6 +73,31 @@ fn glibc(report: &Report, heaps: &Heaps, found: &mut Findings) {
             format!("VIRT falls by about {}, RSS hardly at all", size(reserve)),
         );
     }
+    let attached = heaps.sum(|arena| arena.threads.unwrap_or(0));
+    let most = heaps.arenas.iter().filter_map(|arena| arena.threads).max().unwrap_or(0);
+    if most >= 4 && attached >= 2 * arenas {
+        found.add(
+            "MLW2104",
+            format!("{attached} threads in {arenas} arenas, up to {most} in one"),
+            "GLIBC_TUNABLES=glibc.malloc.arena_max=N, or mallow compare",
+            "less waiting in malloc; measure it".into(),
+        );
+    }
+    if let Some(quota) = report.system.cpu_quota
+        && arenas as f64 > 4.0 * quota.max(1.0)
+        && report.system.cpus as f64 > quota
+    {
+        found.add(
+            "MLW2105",
+            format!("{arenas} arenas, {quota:.1} CPUs allowed, {} counted", report.system.cpus),
+            &format!("MALLOC_ARENA_MAX={:.0}", (2.0 * quota).ceil().max(2.0)),
+            "free memory of the arenas comes together; measure it".into(),
+        );
+    }
+}
+
+/// What is free, and what is not.
+fn glibc_blocks(heaps: &Heaps, found: &mut Findings) {
     let free = heaps.sum(|arena| arena.chunks.free_resident);
     let used = heaps.used();
     if free >= NOTABLE && free >= used / 4 {
@@ -92,27 +120,6 @@ fn glibc(report: &Report, heaps: &Heaps, found: &mut Findings) {
             format!("{} at the ends of the heaps", size(top)),
             "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072, or malloc_trim(0)",
             format!("up to {} goes back", size(top)),
-        );
-    }
-    let attached = heaps.sum(|arena| arena.threads.unwrap_or(0));
-    let most = heaps.arenas.iter().filter_map(|arena| arena.threads).max().unwrap_or(0);
-    if most >= 4 && attached >= 2 * arenas {
-        found.add(
-            "MLW2104",
-            format!("{attached} threads in {arenas} arenas, up to {most} in one"),
-            "GLIBC_TUNABLES=glibc.malloc.arena_max=N, or mallow compare",
-            "less waiting in malloc; measure it".into(),
-        );
-    }
-    if let Some(quota) = report.system.cpu_quota
-        && arenas as f64 > 4.0 * quota.max(1.0)
-        && report.system.cpus as f64 > quota
-    {
-        found.add(
-            "MLW2105",
-            format!("{arenas} arenas, {quota:.1} CPUs allowed, {} counted", report.system.cpus),
-            &format!("MALLOC_ARENA_MAX={:.0}", (2.0 * quota).ceil().max(2.0)),
-            "free memory of the arenas comes together; measure it".into(),
         );
     }
     if let Some(&(chunk, count)) = heaps.sizes.first()

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::maps::{self, Line};
+
 /// A mapping and what the kernel counts for it; sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vma {
@@ -86,24 +88,10 @@ pub fn parse(text: &str) -> Option<Vec<Vma>> {
     Some(vmas)
 }
 
-/// `start-end perms offset device inode   name`; the keys of the lines below have no `-` in front.
+/// The keys of the lines below have no `-` in front.
 fn parse_header(line: &str) -> Option<Vma> {
-    let mut rest = line;
-    let mut field = || -> Option<&str> {
-        rest = rest.trim_start_matches(' ');
-        let end = rest.find(' ').unwrap_or(rest.len());
-        let (field, tail) = rest.split_at(end);
-        rest = tail;
-        (!field.is_empty()).then_some(field)
-    };
-    let (start, end) = field()?.split_once('-')?;
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let end = u64::from_str_radix(end, 16).ok()?;
-    let perms = field()?.to_owned();
-    let offset = u64::from_str_radix(field()?, 16).ok()?;
-    let _device = field()?;
-    let inode = field()?.parse().ok()?;
-    let name = rest.trim_start_matches(' ').to_owned();
+    let Line { start, end, perms, offset, inode, name } = maps::split(line)?;
+    let (perms, name) = (perms.to_owned(), name.to_owned());
     (end > start).then(|| Vma { start, end, perms, offset, inode, name, ..Vma::default() })
 }
 
