@@ -3,8 +3,10 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{json, refuses, run};
 use serde_json::Value;
@@ -92,6 +94,57 @@ fn every_form_is_written_and_runs_are_compared() {
     assert_eq!(page.stdout.matches("<polyline").count(), 2);
     std::fs::write(&b, "{\"schema\": 1}").unwrap();
     refuses(&["watch", "--compare", &a, &b], 7, &["b.json", "not a run"]);
+}
+
+fn is_gone(pid: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.is_empty() || state.contains(") Z ")
+}
+
+#[test]
+fn command_ends_with_the_watch() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
+    let ran =
+        run(&["watch", "-i", "50ms", "--duration", "600ms", "--json", "--", "sh", "-c", &script]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(json(&ran)["ending"], "was still running when the time was over");
+    let child = std::fs::read_to_string(file).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_gone(child.trim()) {
+        assert!(Instant::now() < deadline, "the command's child is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn interrupt_ends_the_watch_and_the_report_is_written() {
+    let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+    let arguments = ["watch", &sleeper.id().to_string(), "-i", "50ms"];
+    let mut watch = common::mallow(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.by_ref().take(4).all(|line| !line.contains("average")));
+    let pid = nix::unistd::Pid::from_raw(watch.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    assert!(rest.iter().any(|line| line.contains("the watch was interrupted")), "{rest:?}");
+    assert!(rest.iter().any(|line| line.starts_with(" RSS")), "{rest:?}");
+    assert!(sleeper.try_wait().unwrap().is_none());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+}
+
+#[test]
+fn watch_ends_with_its_reader() {
+    let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+    let arguments = ["watch", &sleeper.id().to_string(), "-i", "20ms"];
+    let mut watch = common::mallow(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    drop(watch.stdout.take());
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
 }
 
 #[test]
