@@ -421,6 +421,15 @@ fn allocator_that_runs_out_is_recorded_as_failing() {
 }
 
 #[test]
+fn program_that_allocates_nothing_is_recorded_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program("cc", folder.path(), "int main(void) { return 3; }\n", &[]).unwrap();
+    let trace = record(&[], &[program.to_str().unwrap()]);
+    assert_eq!((trace.code, trace.calls().count()), (Some(3), 0), "{}", trace.stderr);
+    assert!(trace.stderr.contains("0 calls"), "{}", trace.stderr);
+}
+
+#[test]
 fn exit_codes_and_signals_are_passed_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t");

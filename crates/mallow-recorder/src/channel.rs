@@ -152,6 +152,11 @@ impl Channel {
         (self.control().shared.0.slots_used.load(Ordering::Acquire) as usize).min(SLOT_COUNT)
     }
 
+    /// Whether any program has loaded the recorder.
+    pub fn was_found(&self) -> bool {
+        self.control().shared.0.programs.load(Ordering::Relaxed) > 0
+    }
+
     /// Threads that could not be recorded since all slots were taken.
     pub fn lost_threads(&self) -> u32 {
         self.control().shared.0.lost_threads.load(Ordering::Relaxed)

@@ -35,6 +35,7 @@ pub struct Shared {
     pub is_closed: AtomicU32,
     pub lost_threads: AtomicU32,
     pub slots_used: AtomicU32,
+    pub programs: AtomicU32,
 }
 
 #[repr(C)]
@@ -73,7 +74,7 @@ mod tests {
             "#include <stdio.h>\n#include \"{}/src/c/layout.h\"\nint main(void) {{ printf(\"%zu %zu %zu \
              %zu %zu %zu %zu %zu %zu %zu %zu %d\\n\", sizeof(struct control), offsetof(struct control, \
              stack_distance), offsetof(struct control, first_slot), offsetof(struct control, bell), \
-             offsetof(struct control, is_closed), offsetof(struct control, slots_used), offsetof(struct \
+             offsetof(struct control, is_closed), offsetof(struct control, programs), offsetof(struct \
              control, states), offsetof(struct ring, head), offsetof(struct ring, dropped), \
              offsetof(struct ring, tail), (size_t)MESSAGE_MAPS_CHANGED, OP_DELETE_ARRAY_ALIGNED_NOTHROW); \
              return 0; }}\n",
@@ -101,7 +102,7 @@ mod tests {
             offset_of!(Control, first_slot),
             shared + offset_of!(Shared, bell),
             shared + offset_of!(Shared, is_closed),
-            shared + offset_of!(Shared, slots_used),
+            shared + offset_of!(Shared, programs),
             offset_of!(Control, states),
             offset_of!(RingHeader, head),
             offset_of!(RingHeader, dropped),

@@ -216,6 +216,7 @@ fn finish(
         Ended::Signal(signal) => Ending::Signal(signal),
     });
     outcome.still_running = collector.living_others();
+    let was_found = collector.channel.was_found();
     let (totals, mut output) = match collector.finish(ending) {
         Ok(finished) => finished,
         Err(error) => {
@@ -225,7 +226,7 @@ fn finish(
     };
     output.flush().map_err(Error::io("The trace cannot be written"))?;
     (outcome.calls, outcome.dropped) = (totals.calls, totals.dropped);
-    if outcome.processes == 0 {
+    if !was_found {
         return Err(Error::Unsupported(format!(
             "{} did not load the recorder, so nothing was recorded.",
             target.describe()

@@ -47,6 +47,7 @@ struct control {
     _Atomic uint32_t is_closed;            /* the collector has ended */
     _Atomic uint32_t lost_threads;         /* for which there was no slot */
     _Atomic uint32_t slots_used;           /* those above were never taken */
+    _Atomic uint32_t programs;             /* that have found this memory */
 
     _Alignas(CACHE_LINE) _Atomic uint32_t states[SLOT_COUNT];
 };

@@ -79,6 +79,7 @@ static bool image_find_collector(const void *next_malloc)
         allocator_path = info.dli_fname;
     }
     wakeup_words = found->ring_words / 4;
+    atomic_fetch_add(&found->programs, 1);
     control = found;
     image = fresh;
     return true;
