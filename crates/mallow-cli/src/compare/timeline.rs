@@ -1,5 +1,5 @@
-//! Memory over time (`compare --timeline`): how much at the average, the peak and the end, and how it
-//! went in a typical run.
+//! Memory over time (`compare --timeline`): how much at the average, the peak and the end, and how
+//! it went in a typical run.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! The chunks of a glibc heap. Each begins with the size of the one before (if that is free) and its
-//! own size, whose low bits say: the one before is in use (1), it is a mapping of its own (2), it
-//! lies in another arena than the main one (4).
+//! The chunks of a glibc heap. Each begins with the size of the one before (if that is free) and
+//! its own size, whose low bits say: the one before is in use (1), it is a mapping of its own (2),
+//! it lies in another arena than the main one (4).
 
 use std::collections::HashMap;
 

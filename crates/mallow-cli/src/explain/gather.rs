@@ -15,10 +15,10 @@ use super::report::{Heap, Kind, Other, Report, SCHEMA, System, Thread, Totals};
 use super::rules;
 use super::smaps::Vma;
 
-pub const NO_MEMORY: &str = "The memory of the process may not be read, so its heap is known by its \
-mappings alone. Run mallow as root, or allow ptrace (in a container: --cap-add SYS_PTRACE).";
-const SWAPPED: &str = "Parts of the heap are swapped out and were left there; what they hold is not \
-counted.";
+pub const NO_MEMORY: &str = "The memory of the process may not be read, so its heap is known by \
+its mappings alone. Run mallow as root, or allow ptrace (in a container: --cap-add SYS_PTRACE).";
+const SWAPPED: &str = "Parts of the heap are swapped out and were left there; what they hold is \
+not counted.";
 
 /// Reads the heap again if the process changed so much meanwhile that heap and mappings do not fit
 /// together.
@@ -43,8 +43,8 @@ pub fn live(pid: u32) -> Result<(Process, Report), Failure> {
         }
         if attempt == TRIES {
             notes.push(format!(
-                "RSS went from {} to {} while the heap was read, so the figures of heap and mappings \
-                 are of two moments.",
+                "RSS went from {} to {} while the heap was read, so the figures of heap and \
+                 mappings are of two moments.",
                 output::bytes(before),
                 output::bytes(rss(&process))
             ));

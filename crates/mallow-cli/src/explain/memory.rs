@@ -55,8 +55,8 @@ struct Block {
     bytes: Vec<u8>,
     /// A bit for each page that could be read.
     readable: u64,
-    /// Pages of files that the process has not touched: reading one makes it resident, so only those
-    /// are read that somebody asks for.
+    /// Pages of files that the process has not touched: reading one makes it resident, so only
+    /// those are read that somebody asks for.
     untouched: u64,
 }
 

@@ -1,8 +1,8 @@
 //! `mallow explain`: where the memory of a process is, without stopping it or changing anything.
 //!
-//! `process` and `smaps` read what the kernel says, `memory` the process's own memory; `glibc` (with
-//! `chunks`) and `mallow` (with `page`) read heaps; `classify` names every mapping, `rules` draws
-//! conclusions; `report` is the result, `text` and `html` show it, `save` keeps it.
+//! `process` and `smaps` read what the kernel says, `memory` the process's own memory; `glibc`
+//! (with `chunks`) and `mallow` (with `page`) read heaps; `classify` names every mapping, `rules`
+//! draws conclusions; `report` is the result, `text` and `html` show it, `save` keeps it.
 
 pub mod chunks;
 pub mod classify;

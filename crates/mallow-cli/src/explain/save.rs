@@ -1,5 +1,5 @@
-//! A picture of a process kept in a folder: the files of `/proc` as they were, and the report, whose
-//! heap cannot be read again later.
+//! A picture of a process kept in a folder: the files of `/proc` as they were, and the report,
+//! whose heap cannot be read again later.
 
 use std::fs;
 use std::path::Path;

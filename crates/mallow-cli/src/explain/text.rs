@@ -136,8 +136,8 @@ fn glibc(
     let part = 100.0 * free as f64 / (free + heaps.used()).max(1) as f64;
     let _ = writeln!(
         text,
-        "In use {} in {} blocks; free {} ({part:.1} % of the heap), of which malloc_trim would give \
-         back {}; at the ends of the heaps {}; {} blocks with mappings of their own, {}.",
+        "In use {} in {} blocks; free {} ({part:.1} % of the heap), of which malloc_trim would \
+         give back {}; at the ends of the heaps {}; {} blocks with mappings of their own, {}.",
         size(heaps.used()),
         heaps.used_count(),
         size(free),
@@ -213,7 +213,8 @@ fn mallow(
     let mut text = heading(&format!("Heap of Mallow {}", heap.build));
     let _ = writeln!(
         text,
-        "In use {}; free slots {} (of which threads have {} at hand); heaps of threads {}; metadata {}.",
+        "In use {}; free slots {} (of which threads have {} at hand); heaps of threads {}; \
+         metadata {}.",
         size(heap.allocated()),
         size(heap.free_slots()),
         size(heap.listed),

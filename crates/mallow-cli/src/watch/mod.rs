@@ -1,6 +1,6 @@
 //! `mallow watch`: memory and faults of a process and its children over time, and the difference
-//! between two such runs. `session` is the watch itself: `sampler` takes samples, `run` is what they
-//! add up to, `live` shows them as they come; `html` and `compare` are for afterwards.
+//! between two such runs. `session` is the watch itself: `sampler` takes samples, `run` is what
+//! they add up to, `live` shows them as they come; `html` and `compare` are for afterwards.
 
 pub mod compare;
 pub mod html;
@@ -54,8 +54,8 @@ fn note_what_is_hidden(pid: u32, notes: Notes) {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
     if rollup.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
         notes.note(&format!(
-            "Process {pid} belongs to somebody else, so PSS and heap cannot be read. Run mallow as its \
-             user or as root."
+            "Process {pid} belongs to somebody else, so PSS and heap cannot be read. Run mallow as \
+             its user or as root."
         ));
     }
 }

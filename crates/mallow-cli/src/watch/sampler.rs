@@ -1,5 +1,5 @@
-//! Takes samples of a process and its children. The heap is read by a thread of its own, for a large
-//! one takes longer than the time between two samples.
+//! Takes samples of a process and its children. The heap is read by a thread of its own, for a
+//! large one takes longer than the time between two samples.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
