@@ -13,7 +13,7 @@
 #include <x86intrin.h>
 #endif
 
-/* Ends the recorded time, which runs (and stands still) from the start. */
+/* Lets the time go on, which stands still from the start. */
 void clock_use_real(void);
 
 /* The recorded time; only in lockstep mode, by the lane whose turn it is. */
