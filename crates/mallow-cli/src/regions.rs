@@ -36,6 +36,12 @@ pub fn read(pid: u32) -> Option<Vec<Region>> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?)
 }
 
+/// Whether the process has switched transparent huge pages off for itself.
+pub fn huge_pages_are_off(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line == "THP_enabled:\t0")
+}
+
 fn parse(smaps: &str) -> Option<Vec<Region>> {
     let mut regions = Vec::new();
     let mut range = None;

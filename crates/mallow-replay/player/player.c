@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -218,14 +219,28 @@ static enum touch parse_touch(const char *word)
     return strcmp(word, "none") == 0 ? TOUCH_NONE : TOUCH_PAGES;
 }
 
+/* Among the words behind the first three. */
+static bool has_option(char **argv, const char *name)
+{
+    for (char **word = argv + 4; *word != NULL; word++) {
+        if (strcmp(*word, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4) {
-        player_fail("usage", "player PLAN lockstep|free pages|all|none [count]");
+        player_fail("usage", "player PLAN lockstep|free pages|all|none [count] [small-pages]");
     }
     player.lockstep = strcmp(argv[2], "lockstep") == 0;
     player.touch = parse_touch(argv[3]);
-    bool count = argc > 4 && strcmp(argv[4], "count") == 0;
+    bool count = has_option(argv, "count");
+    if (has_option(argv, "small-pages")) {
+        prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* as the recorded program did */
+    }
     if (player.lockstep) {
         fix_addresses(argv);
     } else {

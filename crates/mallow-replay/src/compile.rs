@@ -117,7 +117,7 @@ where
             }
             Event::Regions(regions) => {
                 if let Some(process) = self.running.get_mut(&regions.process) {
-                    process.regions(&regions.regions);
+                    process.regions(regions);
                 }
             }
             Event::Dropped(count) => {

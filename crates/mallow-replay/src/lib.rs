@@ -19,7 +19,7 @@ pub use plan::{Plan, PlanWriter};
 pub use process::{Coverage, RecordedSample, Summary};
 pub use result::{Latency, Run};
 
-/// The program that carries a plan out: `player PLAN lockstep|free pages|all|none [count]`.
+/// The program that carries a plan out: `player PLAN lockstep|free pages|all|none [count] [small-pages]`.
 pub const PLAYER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/player"));
 
 /// Of the player's content, so that different versions can lie side by side.

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Seek, Write};
 
-use mallow_trace::{Call, Memory, Op as Entry, Region};
+use mallow_trace::{Call, Memory, Op as Entry, Regions};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -69,6 +69,8 @@ pub struct Summary {
     pub command: Vec<String>,
     pub allocator: String,
     pub is_fork: bool,
+    /// It had switched transparent huge pages off for itself, and so does the player.
+    pub no_huge_pages: bool,
     pub lanes: u32,
     pub slots: u32,
     pub coverage: Coverage,
@@ -207,9 +209,10 @@ impl<W: Write + Seek> Process<W> {
     }
 
     /// Where the memory lay that was measured last.
-    pub fn regions(&mut self, regions: &[Region]) {
+    pub fn regions(&mut self, regions: &Regions) {
+        self.summary.no_huge_pages = regions.no_huge_pages;
         if let Some(last) = self.summary.recorded.last_mut() {
-            last.heap = Some(self.live.resident_in(regions));
+            last.heap = Some(self.live.resident_in(&regions.regions));
         }
     }
 

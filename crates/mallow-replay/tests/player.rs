@@ -257,13 +257,14 @@ fn samples_belong_together() {
         region(0x10_0000, 32 << 20),
         region(1 << 40, 4096),
     ];
-    trace.push(0, Event::Regions(Regions { process: 1, regions }));
+    trace.push(0, Event::Regions(Regions { process: 1, no_huge_pages: true, regions }));
     trace.free(1, 0x10_0000);
     trace.time += 5_000_000;
     trace.memory(1 << 20);
     let (summary, plan) = trace.compile(Selection::Largest).chosen.unwrap();
     let run = play(&plan.file, &LOCKSTEP);
     assert_eq!(summary.recorded.len(), 3);
+    assert!(summary.no_huge_pages);
     let heaps: Vec<Option<u64>> = summary.recorded.iter().map(|recorded| recorded.heap).collect();
     assert_eq!(heaps, [None, Some(0x800 + (16 << 20)), None]);
     let resident: Vec<u64> =

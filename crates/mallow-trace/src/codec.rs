@@ -184,6 +184,7 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
         }
         Event::Regions(regions) => {
             put32(out, &[regions.process]);
+            put(out, u64::from(regions.no_huge_pages));
             put(out, regions.regions.len() as u64);
             for region in &regions.regions {
                 [region.start, region.length, region.resident].iter().for_each(|&v| put(out, v));
@@ -364,7 +365,11 @@ fn decode_rare(
 }
 
 fn decode_regions(input: &mut Input) -> std::result::Result<Regions, Fault> {
-    let mut regions = Regions { process: input.number32()?, regions: Vec::new() };
+    let mut regions = Regions {
+        process: input.number32()?,
+        no_huge_pages: input.number()? != 0,
+        regions: Vec::new(),
+    };
     for _ in 0..input.number()? {
         regions.regions.push(Region {
             start: input.number()?,

@@ -404,6 +404,8 @@ pub struct Memory {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     pub process: u32,
+    /// The process has switched transparent huge pages off for itself, as Ruby does.
+    pub no_huge_pages: bool,
     pub regions: Vec<Region>,
 }
 

@@ -62,6 +62,7 @@ fn one_of_each() -> Vec<Record> {
             0,
             Event::Regions(Regions {
                 process: 1,
+                no_huge_pages: true,
                 regions: vec![Region { start: 1 << 46, length: 8192, resident: 4096 }],
             }),
         ),

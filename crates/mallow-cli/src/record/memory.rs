@@ -99,7 +99,11 @@ impl Watched {
         if !self.regions.is_due(memory.anonymous) {
             return None;
         }
-        Some(Regions { process: self.number, regions: regions::read(pid)? })
+        Some(Regions {
+            process: self.number,
+            no_huge_pages: regions::huge_pages_are_off(pid),
+            regions: regions::read(pid)?,
+        })
     }
 }
 

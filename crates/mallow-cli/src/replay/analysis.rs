@@ -105,7 +105,7 @@ impl Judge {
         };
         let lockstep: fn(&Cell) -> &Runs = |cell| &cell.lockstep;
         let free: fn(&Cell) -> &Runs = |cell| &cell.free;
-        let counted = cell.counted.as_ref().map(|run| run.kernel_calls);
+        let counted = cell.lockstep.first().map(|(_, run)| run.kernel_calls);
         let memory_of = if cell.lockstep.is_empty() { free(cell) } else { lockstep(cell) };
         Entry {
             allocator: cell.allocator.name.clone(),

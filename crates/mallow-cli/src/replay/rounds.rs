@@ -45,8 +45,6 @@ pub struct Cell {
     /// With the number of the round.
     pub lockstep: Vec<(u32, Run)>,
     pub free: Vec<(u32, Run)>,
-    /// The run in which calls into the kernel were counted.
-    pub counted: Option<Run>,
     pub failures: Vec<String>,
 }
 
@@ -63,6 +61,7 @@ struct Session<'a> {
     args: &'a ReplayArgs,
     player: &'a Path,
     plan: &'a File,
+    no_huge_pages: bool,
     contenders: Vec<Contender>,
     cells: Vec<Cell>,
     bar: ProgressBar,
@@ -82,14 +81,20 @@ pub fn measure(
         allocator: contender.allocator.clone(),
         lockstep: Vec::new(),
         free: Vec::new(),
-        counted: None,
         failures: Vec::new(),
     };
     let cells = contenders.iter().map(cell).collect();
     let bar = notes.progress(u64::from(args.runs.unwrap_or(MOST_ROUNDS)) * contenders.len() as u64);
-    let mut session = Session { args, player, plan: &input.plan.file, contenders, cells, bar };
+    let mut session = Session {
+        args,
+        player,
+        plan: &input.plan.file,
+        no_huge_pages: input.summary.no_huge_pages,
+        contenders,
+        cells,
+        bar,
+    };
     let rounds = session.rounds(seed, start)?;
-    session.count_calls()?;
     let reference = session.reference(input, target)?;
     session.bar.finish_and_clear();
     Ok(Measured { cells: session.cells, reference, rounds, seed, took: start.elapsed() })
@@ -121,7 +126,7 @@ impl Session<'_> {
             return Ok(());
         }
         if self.args.mode != ReplayMode::Free {
-            match self.play(&self.contenders[index], "lockstep", false)? {
+            match self.play_lockstep(&self.contenders[index], round == 0)? {
                 Ok(run) => self.cells[index].lockstep.push((round, run)),
                 Err(failure) => self.cells[index].failures.push(failure),
             }
@@ -135,15 +140,17 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn count_calls(&mut self) -> Result<()> {
-        for index in 0..self.cells.len() {
-            if self.args.mode != ReplayMode::Free && self.cells[index].failures.is_empty() {
-                self.bar.set_message("counting system calls");
-                self.cells[index].counted =
-                    self.play(&self.contenders[index], "lockstep", true)?.ok();
-            }
+    /// The calls into the kernel are counted in the first round. An allocator whose threads block all
+    /// signals dies of that, and is then played without.
+    fn play_lockstep(
+        &self,
+        contender: &Contender,
+        count: bool,
+    ) -> Result<std::result::Result<Run, String>> {
+        match self.play(contender, "lockstep", count)? {
+            Err(_) if count => self.play(contender, "lockstep", false),
+            run => Ok(run),
         }
-        Ok(())
     }
 
     /// A lockstep run on the allocator of the recording: one of those in the comparison, or a run
@@ -207,6 +214,7 @@ impl Session<'_> {
             .arg(format!("/proc/{}/fd/{}", std::process::id(), self.plan.as_raw_fd()))
             .args([mode, touch])
             .args(count.then_some("count"))
+            .args(self.no_huge_pages.then_some("small-pages"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
