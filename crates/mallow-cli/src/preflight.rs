@@ -48,7 +48,7 @@ pub fn server(target: &Target, changes: &Changes) -> Option<(String, PathBuf)> {
 }
 
 /// The objects in load order and what the loader wrote to stderr; `None` if it gave no list.
-fn list_objects(target: &Target, changes: &Changes) -> Option<(Vec<PathBuf>, String)> {
+pub fn list_objects(target: &Target, changes: &Changes) -> Option<(Vec<PathBuf>, String)> {
     let interpreter = target.elf.interpreter.as_ref()?;
     let mut command = Command::new(interpreter);
     command.arg("--list").arg(&target.program).stdin(Stdio::null());
@@ -101,7 +101,7 @@ fn first_definer(program: &Path, objects: &[PathBuf]) -> Option<(PathBuf, ElfInf
     })
 }
 
-fn same_file(a: &Path, b: &Path) -> bool {
+pub fn same_file(a: &Path, b: &Path) -> bool {
     a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use crate::allocator::{Allocator, Family};
 use crate::error::{Error, Result};
@@ -40,7 +41,9 @@ pub fn changes(allocator: &Allocator, options: &[(String, String)]) -> Result<Ch
             changes.push(("LD_PRELOAD".into(), Some(join(entries))));
         }
         None if !kept.is_empty() => {
-            let others = kept.into_iter().filter(|entry| !is_an_allocator(entry));
+            let others = kept
+                .into_iter()
+                .filter(|entry| !is_an_allocator(Path::new(OsStr::from_bytes(entry))));
             let value = join(others);
             changes.push(("LD_PRELOAD".into(), (!value.is_empty()).then_some(value)));
         }
@@ -50,12 +53,26 @@ pub fn changes(allocator: &Allocator, options: &[(String, String)]) -> Result<Ch
     Ok(changes)
 }
 
+/// The same with libraries that come last; for the system's own allocator, without other allocators.
+pub fn with_libraries(changes: &Changes, is_system: bool, libraries: &[PathBuf]) -> Changes {
+    let mut changes = changes.clone();
+    let kept = libraries.iter().filter(|path| !is_system || !is_an_allocator(path));
+    let added = kept.map(|path| path.as_os_str().as_bytes());
+    let place = changes.iter().position(|(name, _)| name == "LD_PRELOAD");
+    let before = place.and_then(|place| changes.swap_remove(place).1);
+    let before = before.as_ref().map(|before| before.as_bytes());
+    let value = join(before.into_iter().chain(added));
+    if !value.is_empty() {
+        changes.push(("LD_PRELOAD".into(), Some(value)));
+    }
+    changes
+}
+
 fn join<'a>(entries: impl Iterator<Item = &'a [u8]>) -> OsString {
     OsStr::from_bytes(&entries.collect::<Vec<_>>().join(&b':')).to_owned()
 }
 
-fn is_an_allocator(entry: &[u8]) -> bool {
-    let path = std::path::Path::new(OsStr::from_bytes(entry));
+pub fn is_an_allocator(path: &Path) -> bool {
     match crate::elf::ElfInfo::read(path) {
         Ok(Some(info)) => info.defined.contains("malloc"),
         // A bare name is looked up by the loader; go by the name.

@@ -160,6 +160,7 @@ where
                     pid: image.pid,
                     is_fork: image.start == Start::Fork,
                     allocator: image.allocator,
+                    executable: image.executable,
                     command: image.command,
                     ..Summary::default()
                 };

@@ -67,6 +67,7 @@ pub struct Summary {
     pub id: u32,
     pub pid: u32,
     pub command: Vec<String>,
+    pub executable: String,
     pub allocator: String,
     pub is_fork: bool,
     /// It had switched transparent huge pages off for itself, and so does the player.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use mallow_os::{ChildSetup, Ending};
-use mallow_replay::Run;
+use mallow_replay::{Run, Summary};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::measure::signal_name;
 use crate::output::Notes;
 use crate::preflight;
+use crate::preload::{self, Changes};
 use crate::target::Target;
 
 const MOST_ROUNDS: u32 = 10;
@@ -57,11 +58,33 @@ pub struct Measured {
     pub took: Duration,
 }
 
+/// Libraries that the recorded program is linked with and an allocator brings along too: the C++
+/// runtime, or another allocator. The player loads them each time, so that they count for nobody. None
+/// where the program is not on this machine.
+fn shared_libraries(summary: &Summary, target: &Target, contenders: &[Contender]) -> Vec<PathBuf> {
+    let objects = |target: &Target, changes: &Changes| {
+        preflight::list_objects(target, changes).map_or(Vec::new(), |(objects, _)| objects)
+    };
+    let is_in = |objects: &[PathBuf], path: &Path| {
+        objects.iter().any(|one| preflight::same_file(one, path))
+    };
+    let Ok(program) = Target::resolve(summary.executable.as_ref()) else { return Vec::new() };
+    let own = objects(target, &Changes::new());
+    let brought: Vec<PathBuf> =
+        contenders.iter().flat_map(|contender| objects(target, &contender.changes)).collect();
+    let linked = objects(&program, &Changes::new()).into_iter();
+    linked
+        .filter(|path| is_in(&brought, path) && !is_in(&own, path))
+        .filter(|path| !preload::has_separator(path.as_os_str()))
+        .collect()
+}
+
 struct Session<'a> {
     args: &'a ReplayArgs,
     player: &'a Path,
     plan: &'a File,
     no_huge_pages: bool,
+    shared: Vec<PathBuf>,
     contenders: Vec<Contender>,
     cells: Vec<Cell>,
     bar: ProgressBar,
@@ -90,6 +113,7 @@ pub fn measure(
         player,
         plan: &input.plan.file,
         no_huge_pages: input.summary.no_huge_pages,
+        shared: shared_libraries(&input.summary, target, &contenders),
         contenders,
         cells,
         bar,
@@ -218,7 +242,9 @@ impl Session<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        preflight::apply(&mut command, &contender.changes);
+        let is_system = contender.allocator.family == Family::System;
+        let changes = preload::with_libraries(&contender.changes, is_system, &self.shared);
+        preflight::apply(&mut command, &changes);
         let setup = ChildSetup { dies_with_parent: true, ..ChildSetup::default() };
         mallow_os::configure(&mut command, setup).map_err(failed)?;
         let output = command.spawn().and_then(|child| child.wait_with_output()).map_err(failed)?;
