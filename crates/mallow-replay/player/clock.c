@@ -19,7 +19,7 @@ enum { START_SECONDS = 24 * 3600, NS_PER_SECOND = 1000000000 };
 
 static _Atomic uint64_t recorded_ns; /* atomic, written by the lane whose turn it is */
 static clock_function *real_clock;   /* const after init; NULL while the recorded time runs */
-static time_t real_start;            /* const after init; this second of the real clock is the start */
+static time_t real_start; /* const after init; this second of the real clock is the start */
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *time)
 {
