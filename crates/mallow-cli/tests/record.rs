@@ -421,6 +421,26 @@ fn allocator_that_runs_out_is_recorded_as_failing() {
 }
 
 #[test]
+fn what_is_dropped_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\nint main(void) { for (int i = 0; i < 1000000; i++) { void \
+        *volatile p = malloc(7014); free(p); } return 0; }\n";
+    let program = program("cc", folder.path(), source, &["-O1"]).unwrap();
+    let trace = record(&["--when-full", "drop"], &[program.to_str().unwrap()]);
+    let dropped: u64 = trace
+        .records
+        .iter()
+        .filter_map(|record| match record.event {
+            Event::Dropped(count) => Some(count),
+            _ => None,
+        })
+        .sum();
+    let all = dropped + trace.calls().count() as u64;
+    assert!((2_000_000..2_000_020).contains(&all), "{dropped} of {all}: {}", trace.stderr);
+    assert_eq!(dropped == 0, trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+}
+
+#[test]
 fn program_that_allocates_nothing_is_recorded_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let program = program("cc", folder.path(), "int main(void) { return 3; }\n", &[]).unwrap();
