@@ -160,6 +160,19 @@ fn marker_name(symbol: &str) -> Option<&'static str> {
     MARKERS.into_iter().map(|(marker, _)| marker).find(|&marker| marker == symbol)
 }
 
+/// How many bytes of address space a 64-bit file takes when it is loaded, zeroed data included.
+pub fn loaded_size(path: &Path) -> Option<u64> {
+    let data = ReadCache::new(File::open(path).ok()?);
+    let header = elf::FileHeader64::<Endianness>::parse(&data).ok()?;
+    let endian = header.endian().ok()?;
+    let loaded =
+        |segment: &&elf::ProgramHeader64<Endianness>| segment.p_type(endian) == elf::PT_LOAD;
+    let segments = || header.program_headers(endian, &data).into_iter().flatten().filter(loaded);
+    let start = segments().map(|segment| segment.p_vaddr(endian)).min()?;
+    let end = segments().map(|segment| segment.p_vaddr(endian) + segment.p_memsz(endian)).max()?;
+    Some(end - start)
+}
+
 fn parse<'data, Elf, R>(data: R) -> object::read::Result<ElfInfo>
 where
     Elf: FileHeader<Endian = Endianness>,

@@ -27,25 +27,50 @@ pub fn mappings(context: &Context) -> Vec<Mapping> {
     let process = context.process;
     let runtime = runtime(process);
     let mut mappings: Vec<Mapping> = Vec::new();
-    for (index, vma) in process.vmas.iter().enumerate() {
-        let (kind, label) = by_file(context, index)
-            .or_else(|| by_heap(context, vma))
-            .or_else(|| by_stack(process, index))
-            .or_else(|| by_access(context, index))
-            .unwrap_or_else(|| rest(context, vma, runtime));
-        mappings.push(Mapping {
-            start: vma.start,
-            end: vma.end,
-            perms: vma.perms.clone(),
-            kind,
-            label,
-            rss: vma.rss,
-            pss: vma.pss,
-            swap: vma.swap,
-            huge: vma.huge,
-        });
+    for (index, whole) in process.vmas.iter().enumerate() {
+        for part in parts(context, index) {
+            let is_whole = part.size() == whole.size();
+            let begins = part.start == whole.start;
+            let (kind, label) = begins
+                .then(|| by_file(context, index))
+                .flatten()
+                .or_else(|| by_heap(context, &part))
+                .or_else(|| is_whole.then(|| by_stack(process, index)).flatten())
+                .or_else(|| by_access(context, index))
+                .unwrap_or_else(|| rest(context, &part, runtime));
+            let Vma { start, end, perms, rss, pss, swap, huge, .. } = part;
+            mappings.push(Mapping { start, end, perms, kind, label, rss, pss, swap, huge });
+        }
     }
     mappings
+}
+
+/// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap and what a
+/// runtime mapped may be one mapping. Cuts it where one of these is known to begin or end; what is
+/// resident in each part is counted, the other figures are shared out by that.
+fn parts(context: &Context, index: usize) -> Vec<Vma> {
+    let vma = &context.process.vmas[index];
+    let regions = match context.heap {
+        Heap::Mallow(heap) => heap.regions.as_slice(),
+        _ => &[],
+    };
+    let data_end = vma.zeroed_data.map(|size| (vma.start + size).next_multiple_of(4096));
+    let ends = regions.iter().flat_map(|&(start, end)| [start, end]).chain(data_end);
+    let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();
+    cuts.extend([vma.start, vma.end]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let pieces = cuts.windows(2).map(|cut| (cut[0], cut[1]));
+    let resident: Option<Vec<u64>> =
+        pieces.clone().map(|(start, end)| context.memory?.resident(start, end)).collect();
+    let Some(resident) = resident.filter(|_| cuts.len() > 2) else { return vec![vma.clone()] };
+    let sum = resident.iter().sum::<u64>().max(1);
+    let part = |((start, end), rss): ((u64, u64), u64)| {
+        let share = |bytes: u64| (u128::from(bytes) * u128::from(rss) / u128::from(sum)) as u64;
+        let (pss, swap, huge) = (share(vma.pss), share(vma.swap), share(vma.huge));
+        Vma { start, end, rss: share(vma.rss), pss, swap, huge, ..vma.clone() }
+    };
+    pieces.zip(resident).map(part).collect()
 }
 
 /// Sums by kind, the largest resident first.
@@ -97,13 +122,9 @@ fn by_file(context: &Context, index: usize) -> Option<(Kind, String)> {
         return Some(named_file(process, vma));
     }
     // Zeroed data right behind the file's own data; not the heap, which has a name.
-    let before = index.checked_sub(1).map(|index| &process.vmas[index])?;
-    let is_tail = name.is_empty() && before.end == vma.start && before.inode != 0;
-    if is_tail && vma.is_private() && before.is_writable() && !vma.is_without_access() {
-        let (kind, label) = named_file(process, before);
-        return matches!(kind, Kind::Program | Kind::Library).then_some((kind, label));
-    }
-    None
+    let (kind, label) = named_file(process, process.file_before(index)?);
+    let has_some = vma.zeroed_data != Some(0);
+    (has_some && matches!(kind, Kind::Program | Kind::Library)).then_some((kind, label))
 }
 
 fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
@@ -258,5 +279,51 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
             (Kind::Allocator, format!("{}, by elimination", context.allocator))
         }
         _ => (Kind::Anonymous, "no name and no owner that could be told".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mallow;
+    use super::*;
+
+    /// Every second page is resident.
+    struct Half;
+
+    impl Memory for Half {
+        fn read(&self, _address: u64, _buffer: &mut [u8]) -> Option<()> {
+            None
+        }
+
+        fn resident(&self, start: u64, end: u64) -> Option<u64> {
+            Some((end - start) / 2)
+        }
+    }
+
+    #[test]
+    fn joined_mappings_are_told_apart() {
+        let text = "10000-11000 rw-p 0 08:01 7 /lib/libone.so\nRss: 4 kB\n\
+                    11000-31000 rw-p 0 00:00 0 \nRss: 64 kB\nPss: 32 kB\n";
+        let mut vmas = super::super::smaps::parse(text).unwrap();
+        vmas[1].zeroed_data = Some(0xf80);
+        let process = Process { vmas, ..Process::default() };
+        let heap = mallow::Heap { regions: vec![(0x20000, 0x30000)], ..mallow::Heap::default() };
+        let context = Context {
+            process: &process,
+            heap: &Heap::Mallow(heap),
+            allocator: "mallow",
+            memory: Some(&Half),
+            page: None,
+        };
+        let seen: Vec<_> =
+            mappings(&context).iter().map(|m| (m.start, m.end, m.kind, m.rss, m.pss)).collect();
+        let expected = [
+            (0x10000, 0x11000, Kind::Library, 4 << 10, 0),
+            (0x11000, 0x12000, Kind::Library, 2 << 10, 1 << 10),
+            (0x12000, 0x20000, Kind::Anonymous, 28 << 10, 14 << 10),
+            (0x20000, 0x30000, Kind::MallowRegion, 32 << 10, 16 << 10),
+            (0x30000, 0x31000, Kind::Anonymous, 2 << 10, 1 << 10),
+        ];
+        assert_eq!(seen, expected);
     }
 }

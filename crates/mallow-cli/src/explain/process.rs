@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::binding::Failure;
+use crate::elf;
 
 use super::smaps::{self, Vma};
 
@@ -58,6 +59,7 @@ impl Process {
             .map(|path| path.to_string_lossy().into_owned())
             .unwrap_or_default();
         process.threads = threads(&proc);
+        process.measure_zeroed_data(&proc);
         // As glibc counts them for its arenas: of the machine, whatever the group may use.
         let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
         process.cpus = online.ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
@@ -107,6 +109,35 @@ impl Process {
             files,
             ..Process::default()
         })
+    }
+
+    /// The kernel joins a file's zeroed data with anonymous memory that was mapped behind it; the
+    /// file tells how much of it is its own. Small ones are not worth a look.
+    fn measure_zeroed_data(&mut self, proc: &Path) {
+        const WORTH_A_LOOK: u64 = 256 << 10;
+        for index in 1..self.vmas.len() {
+            let vma = &self.vmas[index];
+            let Some(file) = self.file_before(index).filter(|_| vma.size() >= WORTH_A_LOOK) else {
+                continue;
+            };
+            let is_first = |vma: &&Vma| vma.inode == file.inode && vma.offset == 0;
+            let Some(first) = self.vmas[..index].iter().rev().find(is_first) else { continue };
+            let range = format!("map_files/{:x}-{:x}", first.start, first.end);
+            let inside = proc.join("root").join(file.name.trim_start_matches('/'));
+            let size = [proc.join(range), inside].iter().find_map(|path| elf::loaded_size(path));
+            let end = size.map(|size| first.start + size);
+            self.vmas[index].zeroed_data =
+                end.map(|end| end.saturating_sub(self.vmas[index].start));
+        }
+    }
+
+    /// The mapping of a file's data that a nameless private one follows without a gap.
+    pub fn file_before(&self, index: usize) -> Option<&Vma> {
+        let vma = &self.vmas[index];
+        let before = &self.vmas[index.checked_sub(1)?];
+        let follows = vma.name.is_empty() && vma.inode == 0 && before.end == vma.start;
+        let is_data = vma.is_private() && !vma.is_without_access();
+        (follows && is_data && before.inode != 0 && before.is_writable()).then_some(before)
     }
 
     /// A size of status, in bytes.

@@ -25,6 +25,8 @@ pub struct Vma {
     pub locked: u64,
     /// Two letters each, as the kernel names them.
     pub flags: Vec<String>,
+    /// How much of a mapping behind a file's data is zeroed data of that file, if it is known.
+    pub zeroed_data: Option<u64>,
 }
 
 impl Vma {
