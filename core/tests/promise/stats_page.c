@@ -13,7 +13,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { SLOTS = 20000, LARGE = 40, HUGE = 3, TRIES = 1000 };
+/* So much that what the working threads have at a time is under the 3 %. */
+enum { SLOTS = 20000, LARGE = 200, HUGE = 3, TRIES = 1000 };
 
 struct figures {
     uint64_t slots, large, huge, cached; /* bytes with the program, or kept by heaps */
@@ -217,6 +218,10 @@ static void *work(void *argument)
     for (unsigned i = 0; is_working; i++) {
         free(kept[i % 64]);
         kept[i % 64] = malloc(i % 500 == 0 ? 100000 : 16 + i % 700);
+        if (i % 2000 == 0) {
+            /* The reader needs a moment in which nothing changes, however slow it is. */
+            nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        }
     }
     for (unsigned i = 0; i < 64; i++) {
         free(kept[i]);
