@@ -64,11 +64,21 @@ fn parts(context: &Context, index: usize) -> Vec<Vma> {
     let resident: Option<Vec<u64>> =
         pieces.clone().map(|(start, end)| context.memory?.resident(start, end)).collect();
     let Some(resident) = resident.filter(|_| cuts.len() > 2) else { return vec![vma.clone()] };
-    let sum = resident.iter().sum::<u64>().max(1);
+    let sum: u64 = resident.iter().sum();
+    if sum == 0 {
+        return vec![vma.clone()];
+    }
+    // By what lies before each end, so that the parts sum up to the whole.
+    let mut before = 0;
     let part = |((start, end), rss): ((u64, u64), u64)| {
-        let share = |bytes: u64| (u128::from(bytes) * u128::from(rss) / u128::from(sum)) as u64;
+        let upto = |bytes: u64, pages: u64| {
+            (u128::from(bytes) * u128::from(pages) / u128::from(sum)) as u64
+        };
+        let share = |bytes: u64| upto(bytes, before + rss) - upto(bytes, before);
         let (pss, swap, huge) = (share(vma.pss), share(vma.swap), share(vma.huge));
-        Vma { start, end, rss: share(vma.rss), pss, swap, huge, ..vma.clone() }
+        let part = Vma { start, end, rss: share(vma.rss), pss, swap, huge, ..vma.clone() };
+        before += rss;
+        part
     };
     pieces.zip(resident).map(part).collect()
 }
