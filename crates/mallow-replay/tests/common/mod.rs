@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use mallow_replay::{Compiler, Finished, Run, Selection};
 use mallow_trace::{
@@ -89,16 +90,25 @@ impl Trace {
     }
 }
 
+/// Held while the player is written and started: a child that another test forks meanwhile would
+/// inherit the open file, and a program that is open for writing cannot be started.
+static START: Mutex<()> = Mutex::new(());
+
 /// Runs the player on a plan under the system's allocator.
 pub fn play(plan: &File, arguments: &[&str]) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("player");
+    let lock = START.lock().unwrap_or_else(PoisonError::into_inner);
     let mut file = File::create(&program).unwrap();
     file.write_all(mallow_replay::PLAYER).unwrap();
     file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
     drop(file);
     let path = format!("/proc/{}/fd/{}", std::process::id(), plan.as_raw_fd());
-    let output = Command::new(&program).arg(path).args(arguments).output().unwrap();
+    let mut command = Command::new(&program);
+    command.arg(path).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    drop(lock);
+    let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{:?}: {errors}", output.status);
     serde_json::from_slice(&output.stdout).unwrap()
