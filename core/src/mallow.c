@@ -20,6 +20,7 @@
 
 /* layer 1: os */
 #include "os/os.h"
+#include "os/syscall.h"
 #include "os/linux.c"
 #include "os/libc.c"
 #include "lock.c"

@@ -6,74 +6,22 @@
 #ifndef RECORDER_SYSTEM_H
 #define RECORDER_SYSTEM_H
 
-#include <base.h>
+#include <os/syscall.h>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
+ALWAYS_INLINE uint64_t read_counter(void)
+{
 #if defined(__x86_64__)
-ALWAYS_INLINE long system_call(long number, long a, long b, long c, long d, long e, long f)
-{
-    long result;
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return result;
-}
-
-ALWAYS_INLINE uint64_t read_counter(void)
-{
     return __builtin_ia32_rdtsc();
-}
-
-ALWAYS_INLINE uintptr_t thread_pointer(void)
-{
-    uintptr_t pointer;
-    __asm__("mov %%fs:0, %0" : "=r"(pointer));
-    return pointer;
-}
-#elif defined(__aarch64__)
-ALWAYS_INLINE long system_call(long number, long a, long b, long c, long d, long e, long f)
-{
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    register long x5 __asm__("x5") = f;
-    __asm__ volatile("svc 0"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                     : "memory");
-    return x0;
-}
-
-ALWAYS_INLINE uint64_t read_counter(void)
-{
+#else
     uint64_t ticks;
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
     return ticks;
-}
-
-ALWAYS_INLINE uintptr_t thread_pointer(void)
-{
-    return (uintptr_t)__builtin_thread_pointer();
-}
-#else
-#error "the recorder knows x86-64 and aarch64"
 #endif
-
-/* The kernel answers -errno, and no valid address or count lies in that range. */
-ALWAYS_INLINE bool is_error(long result)
-{
-    return (unsigned long)result > -4096UL;
 }
 
 #define FUTEX_WAKE_SHARED 1
