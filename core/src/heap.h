@@ -47,7 +47,7 @@ struct bin {
     struct link ready;      /* slabs with free slots */
     struct link waiting;    /* slabs with too few of them yet */
     uint32_t ready_count;   /* length of `ready` */
-    uint16_t common_bytes;  /* taken from the arena's common slab of this class */
+    uint16_t common_bytes;  /* of first blocks taken from common slabs, see heap_common.c */
     uint16_t made;          /* slabs made so far: the next one is larger */
 };
 

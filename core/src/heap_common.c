@@ -55,9 +55,6 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
 {
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
-    if (unlikely(--heap->budget < 0)) {
-        heap_tick(heap);
-    }
     bool will_allocate = bin->current == NULL && bin->common_bytes != 0 && !heap->is_slow;
     if (!will_allocate || !common_is_first(extent) ||
         bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
@@ -76,6 +73,9 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     heap->free[class] = slot;
     heap->bins_used |= (uint64_t)1 << class;
     bin->common_bytes += FIRST_AGAIN_BYTES;
+    if (unlikely(--heap->budget < 0)) {
+        heap_tick(heap);
+    }
     return true;
 }
 
