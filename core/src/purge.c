@@ -92,16 +92,16 @@ static size_t arena_purge_locked(struct arena *arena, size_t keep, bool may_be_l
     return purged;
 }
 
-/* The extent that is to go because as much as it has grew beside it; NULL if none is. */
+/* The oldest dirty extent if it is to go, because as much as it has grew beside it. */
 static struct extent *arena_outgrown_locked(struct arena *arena)
 {
-    size_t active = arena->active_pages + arena->huge_active_pages;
     struct extent *oldest = arena_oldest_dirty_locked(arena);
-    bool is_time = arena->grown_pages << os_page_shift >= GROWTH_MIN;
-    return is_time && oldest != NULL && extent_pages(oldest) <= arena->grown_pages &&
-                   arena_dirty_pages_locked(arena) > active / GROWTH_SHARE
-               ? oldest
-               : NULL;
+    if (oldest == NULL || extent_pages(oldest) > arena->grown_pages ||
+        arena->grown_pages << os_page_shift < GROWTH_MIN) {
+        return NULL;
+    }
+    size_t active = arena->active_pages + arena->huge_active_pages;
+    return arena_dirty_pages_locked(arena) > active / GROWTH_SHARE ? oldest : NULL;
 }
 
 /* `pages` that are not resident are about to be used, because nothing that is resident and free has
