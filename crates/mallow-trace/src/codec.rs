@@ -113,12 +113,7 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
     match event {
         Event::Call(_) => unreachable!("encode_call writes them"),
         Event::Process(process) => {
-            put32(out, &[process.id, process.pid, process.parent]);
-            out.push(process.start as u8);
-            put_text(out, &process.executable);
-            put_text(out, &process.allocator);
-            put(out, process.command.len() as u64);
-            process.command.iter().for_each(|word| put_text(out, word));
+            put_process(out, process);
             PROCESS
         }
         Event::Thread(defined) => {
@@ -139,12 +134,7 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
             MAPPING
         }
         Event::Stack(stack) => {
-            put32(out, &[stack.id]);
-            put(out, stack.frames.len() as u64);
-            for frame in &stack.frames {
-                put32(out, &[frame.module]);
-                put(out, frame.address);
-            }
+            put_stack(out, stack);
             STACK
         }
         Event::Symbol(symbol) => {
@@ -160,15 +150,7 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
         }
         Event::ThreadEnd => THREAD_END,
         Event::ProcessEnd(end) => {
-            put32(out, &[end.process]);
-            let (kind, value) = match end.ending {
-                Ending::Unknown => (0, 0),
-                Ending::Code(code) => (1, code),
-                Ending::Signal(signal) => (2, signal),
-                Ending::Exec => (3, 0),
-            };
-            out.push(kind);
-            put(out, zigzag(i64::from(value)));
+            put_process_end(out, end);
             PROCESS_END
         }
         Event::Marker(text) => {
@@ -183,18 +165,52 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
             MEMORY
         }
         Event::Regions(regions) => {
-            put32(out, &[regions.process]);
-            put(out, u64::from(regions.no_huge_pages));
-            put(out, regions.regions.len() as u64);
-            for region in &regions.regions {
-                [region.start, region.length, region.resident].iter().for_each(|&v| put(out, v));
-            }
+            put_regions(out, regions);
             REGIONS
         }
         Event::Dropped(count) => {
             put(out, *count);
             DROPPED
         }
+    }
+}
+
+fn put_process(out: &mut Vec<u8>, process: &Process) {
+    put32(out, &[process.id, process.pid, process.parent]);
+    out.push(process.start as u8);
+    put_text(out, &process.executable);
+    put_text(out, &process.allocator);
+    put(out, process.command.len() as u64);
+    process.command.iter().for_each(|word| put_text(out, word));
+}
+
+fn put_process_end(out: &mut Vec<u8>, end: &ProcessEnd) {
+    put32(out, &[end.process]);
+    let (kind, value) = match end.ending {
+        Ending::Unknown => (0, 0),
+        Ending::Code(code) => (1, code),
+        Ending::Signal(signal) => (2, signal),
+        Ending::Exec => (3, 0),
+    };
+    out.push(kind);
+    put(out, zigzag(i64::from(value)));
+}
+
+fn put_stack(out: &mut Vec<u8>, stack: &Stack) {
+    put32(out, &[stack.id]);
+    put(out, stack.frames.len() as u64);
+    for frame in &stack.frames {
+        put32(out, &[frame.module]);
+        put(out, frame.address);
+    }
+}
+
+fn put_regions(out: &mut Vec<u8>, regions: &Regions) {
+    put32(out, &[regions.process]);
+    put(out, u64::from(regions.no_huge_pages));
+    put(out, regions.regions.len() as u64);
+    for region in &regions.regions {
+        [region.start, region.length, region.resident].iter().for_each(|&value| put(out, value));
     }
 }
 
