@@ -303,21 +303,23 @@ fn judgement(entries: &[Entry], margin: f64) -> String {
     let unclear = judged(|entry| &entry.time, Verdict::Inconclusive).len()
         + others.iter().filter(|e| e.time.is_none() && e.runs_finished > 0).count();
     let compared = others.iter().filter(|entry| entry.runs_finished > 0).count();
+    no_change_sentence(unclear, compared, base, margin) + &failed
+}
+
+fn no_change_sentence(unclear: usize, compared: usize, base: &str, margin: f64) -> String {
     if unclear == 0 {
-        return format!(
-            "No change needed: nothing is faster than {base} by {margin} % or more.{failed}"
-        );
-    }
-    if unclear == compared {
-        return format!(
+        format!("No change needed: nothing is faster than {base} by {margin} % or more.")
+    } else if unclear == compared {
+        format!(
             "Inconclusive: the runs vary too much, or are too few, to tell the allocators from \
-             {base} by {margin} %. Make more runs (--runs, --budget), or quiet the machine.{failed}"
-        );
+             {base} by {margin} %. Make more runs (--runs, --budget), or quiet the machine."
+        )
+    } else {
+        format!(
+            "No change needed as far as can be told: nothing was shown to be faster than {base}, \
+             and {unclear} of {compared} comparisons are inconclusive."
+        )
     }
-    format!(
-        "No change needed as far as can be told: nothing was shown to be faster than {base}, and \
-         {unclear} of {compared} comparisons are inconclusive.{failed}"
-    )
 }
 
 fn faster_sentence(faster: &[&Entry], base: &str) -> String {
