@@ -1,6 +1,8 @@
 //! What the tests of the command share: running it, and building programs to run it on.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod recording;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -2,151 +2,16 @@
  *
  * The entry points. Each finds its thread, calls the next allocator, and writes one message:
  * allocations after the call, frees before it, so that the collector sees a block freed before its
- * address is given out again.
+ * address is given out again. Those of C++ are in operators.c.
  *
  *   malloc -> enter -> next.malloc -> record_block -> leave
  */
 #include "thread.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
-
-/* The next allocator's functions, in the order of `next_names`. */
-static struct {
-    void *(*malloc)(size_t);
-    void *(*calloc)(size_t, size_t);
-    void *(*realloc)(void *, size_t);
-    void *(*reallocarray)(void *, size_t, size_t);
-    int (*posix_memalign)(void **, size_t, size_t);
-    void *(*aligned_alloc)(size_t, size_t);
-    void *(*memalign)(size_t, size_t);
-    void *(*valloc)(size_t);
-    void *(*pvalloc)(size_t);
-    void (*free)(void *);
-    void (*cfree)(void *);
-    void (*free_sized)(void *, size_t);
-    void (*free_aligned_sized)(void *, size_t, size_t);
-    size_t (*malloc_usable_size)(void *);
-    int (*dlclose)(void *);
-    void *(*new)(size_t);
-    void *(*new_array)(size_t);
-    void *(*new_nothrow)(size_t, const void *);
-    void *(*new_array_nothrow)(size_t, const void *);
-    void *(*new_aligned)(size_t, size_t);
-    void *(*new_array_aligned)(size_t, size_t);
-    void *(*new_aligned_nothrow)(size_t, size_t, const void *);
-    void *(*new_array_aligned_nothrow)(size_t, size_t, const void *);
-    void (*delete)(void *);
-    void (*delete_array)(void *);
-    void (*delete_sized)(void *, size_t);
-    void (*delete_array_sized)(void *, size_t);
-    void (*delete_nothrow)(void *, const void *);
-    void (*delete_array_nothrow)(void *, const void *);
-    void (*delete_aligned)(void *, size_t);
-    void (*delete_array_aligned)(void *, size_t);
-    void (*delete_sized_aligned)(void *, size_t, size_t);
-    void (*delete_array_sized_aligned)(void *, size_t, size_t);
-    void (*delete_aligned_nothrow)(void *, size_t, const void *);
-    void (*delete_array_aligned_nothrow)(void *, size_t, const void *);
-} next;
-
-static const char *const next_names[] = {
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "posix_memalign",
-    "aligned_alloc",
-    "memalign",
-    "valloc",
-    "pvalloc",
-    "free",
-    "cfree",
-    "free_sized",
-    "free_aligned_sized",
-    "malloc_usable_size",
-    "dlclose",
-    "_Znwm",
-    "_Znam",
-    "_ZnwmRKSt9nothrow_t",
-    "_ZnamRKSt9nothrow_t",
-    "_ZnwmSt11align_val_t",
-    "_ZnamSt11align_val_t",
-    "_ZnwmSt11align_val_tRKSt9nothrow_t",
-    "_ZnamSt11align_val_tRKSt9nothrow_t",
-    "_ZdlPv",
-    "_ZdaPv",
-    "_ZdlPvm",
-    "_ZdaPvm",
-    "_ZdlPvRKSt9nothrow_t",
-    "_ZdaPvRKSt9nothrow_t",
-    "_ZdlPvSt11align_val_t",
-    "_ZdaPvSt11align_val_t",
-    "_ZdlPvmSt11align_val_t",
-    "_ZdaPvmSt11align_val_t",
-    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
-    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
-};
-
-static_assert(sizeof(next) == array_count(next_names) * sizeof(void *), "a name for each function");
-
-/* --- Before the next allocator is known ------------------------------------------------------- */
-
-/* dlsym itself allocates: it gets memory from here, which is never given back. Each block has its
- * size before it. */
-static _Alignas(16) char early[64 << 10];
-static _Atomic size_t early_used;
-
-ALWAYS_INLINE bool is_early(const void *block)
-{
-    return unlikely((uintptr_t)block - (uintptr_t)early < sizeof(early));
-}
-
-static COLD void *early_malloc(size_t size)
-{
-    if (size > sizeof(early)) {
-        return NULL;
-    }
-    size_t whole = align_up(size, 16) + 16;
-    size_t at = atomic_fetch_add(&early_used, whole);
-    if (at + whole > sizeof(early)) {
-        return NULL;
-    }
-    *(size_t *)(early + at) = size;
-    return early + at + 16;
-}
-
-static size_t early_size(const void *block)
-{
-    return *(const size_t *)((const char *)block - 16);
-}
-
-/* --- The next allocator ----------------------------------------------------------------------- */
-
-/* Also when this library is loaded: before the program takes locks of its own, as far as that is in
- * our hands. */
-CONSTRUCTOR static COLD void next_find(void)
-{
-    static _Atomic bool has_begun;
-    if (atomic_exchange(&has_begun, true)) {
-        return; /* dlsym allocates; see early_malloc */
-    }
-    void *found[array_count(next_names)];
-    for (size_t i = 0; i < array_count(next_names); i++) {
-        found[i] = dlsym(RTLD_NEXT, next_names[i]);
-    }
-    /* Some are missing, which is none of the program's business: a success makes the libc forget
-     * the last error. dlerror() would too, but glibc's takes the locks of message translation. */
-    dlsym(RTLD_NEXT, "malloc");
-    memcpy(&next, found, sizeof(next));
-    if (next.malloc != NULL && next.free != NULL &&
-        !image_find_collector((void *)(uintptr_t)next.malloc)) {
-        atomic_store(&is_off, true);
-    }
-}
 
 /* --- Entering and leaving --------------------------------------------------------------------- */
 
@@ -416,162 +281,26 @@ static void next_free(void *block)
     }
 }
 
-EXPORT void free(void *block){FREE_PLAIN(OP_FREE, block, 0, free, block)}
+EXPORT void free(void *block)
+{
+    FREE_PLAIN(OP_FREE, block, 0, free, block);
+}
 
-EXPORT void cfree(void *block){FREE_PLAIN(OP_CFREE, block, 0, cfree, block)}
+EXPORT void cfree(void *block)
+{
+    FREE_PLAIN(OP_CFREE, block, 0, cfree, block);
+}
 
-EXPORT void free_sized(void *block,
-                       size_t size){FREE_PLAIN(OP_FREE_SIZED, block, size, free_sized, block, size)}
+EXPORT void free_sized(void *block, size_t size)
+{
+    FREE_PLAIN(OP_FREE_SIZED, block, size, free_sized, block, size);
+}
 
 EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 {
     FREE_ALIGNED(OP_FREE_ALIGNED_SIZED, block, size, alignment, free_aligned_sized, block,
-                 alignment, size)
+                 alignment, size);
 }
-
-/* --- operator new and delete ------------------------------------------------------------------ */
-
-/* A C++ library that was loaded later, for itself, is not among the next ones. Then the standard's
- * own definition is followed: malloc, the new-handler, bad_alloc. */
-static COLD void *new_without_library(size_t size, size_t alignment, bool may_throw)
-{
-    for (;;) {
-        void *block = alignment != 0 ? next.aligned_alloc(alignment, align_up(size, alignment))
-                                     : next.malloc(size != 0 ? size : 1);
-        if (block != NULL) {
-            return block;
-        }
-        void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
-        void (*(*get_handler)(void))(void) = NULL;
-        void (*throw_bad_alloc)(void) = NULL;
-        if (library != NULL) {
-            *(void **)&get_handler = dlsym(library, "_ZSt15get_new_handlerv");
-            *(void **)&throw_bad_alloc = dlsym(library, "_ZSt17__throw_bad_allocv");
-        }
-        void (*handler)(void) = get_handler != NULL ? get_handler() : NULL;
-        if (handler != NULL) {
-            handler();
-        } else if (may_throw && throw_bad_alloc != NULL) {
-            throw_bad_alloc();
-        } else if (may_throw) {
-            __builtin_trap();
-        } else {
-            return NULL;
-        }
-    }
-}
-
-/* What is recorded if the call does not come back. */
-ALWAYS_INLINE void note_leaving(struct thread *thread, enum message op, size_t size)
-{
-    if (likely(thread != NULL)) {
-        thread->leaving_op = op;
-        thread->leaving_size = size;
-    }
-}
-
-#define NEW(op, size, extra, extra_count, call)                           \
-    struct thread *thread = enter(FRAME);                                 \
-    note_leaving(thread, op, size);                                       \
-    void *block = call;                                                   \
-    if (likely(thread != NULL)) {                                         \
-        thread->leaving_op = 0;                                           \
-        record_block(thread, op, block, size, extra, extra_count, FRAME); \
-        leave();                                                          \
-    }                                                                     \
-    return block
-
-#define NEW_PLAIN(op, size, may_throw, function, ...)      \
-    NEW(op, size, NULL, 0,                                 \
-        next.function != NULL ? next.function(__VA_ARGS__) \
-                              : new_without_library(size, 0, may_throw))
-
-#define NEW_ALIGNED(op, size, alignment, may_throw, function, ...) \
-    uint64_t extra[] = {alignment};                                \
-    NEW(op, size, extra, 1,                                        \
-        next.function != NULL ? next.function(__VA_ARGS__)         \
-                              : new_without_library(size, alignment, may_throw))
-
-EXPORT void *_Znwm(size_t size)
-{
-    NEW_PLAIN(OP_NEW, size, true, new, size);
-}
-
-EXPORT void *_Znam(size_t size)
-{
-    NEW_PLAIN(OP_NEW_ARRAY, size, true, new_array, size);
-}
-
-EXPORT void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag)
-{
-    NEW_PLAIN(OP_NEW_NOTHROW, size, false, new_nothrow, size, tag);
-}
-
-EXPORT void *_ZnamRKSt9nothrow_t(size_t size, const void *tag)
-{
-    NEW_PLAIN(OP_NEW_ARRAY_NOTHROW, size, false, new_array_nothrow, size, tag);
-}
-
-EXPORT void *_ZnwmSt11align_val_t(size_t size, size_t alignment)
-{
-    NEW_ALIGNED(OP_NEW_ALIGNED, size, alignment, true, new_aligned, size, alignment);
-}
-
-EXPORT void *_ZnamSt11align_val_t(size_t size, size_t alignment)
-{
-    NEW_ALIGNED(OP_NEW_ARRAY_ALIGNED, size, alignment, true, new_array_aligned, size, alignment);
-}
-
-EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag)
-{
-    NEW_ALIGNED(OP_NEW_ALIGNED_NOTHROW, size, alignment, false, new_aligned_nothrow, size,
-                alignment, tag);
-}
-
-EXPORT void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag)
-{
-    NEW_ALIGNED(OP_NEW_ARRAY_ALIGNED_NOTHROW, size, alignment, false, new_array_aligned_nothrow,
-                size, alignment, tag);
-}
-
-EXPORT void _ZdlPv(void *block){FREE_PLAIN(OP_DELETE, block, 0, delete, block)}
-
-EXPORT void _ZdaPv(void *block){FREE_PLAIN(OP_DELETE_ARRAY, block, 0, delete_array, block)}
-
-EXPORT void _ZdlPvm(void *block, size_t size){
-    FREE_PLAIN(OP_DELETE_SIZED, block, size, delete_sized, block, size)}
-
-EXPORT void _ZdaPvm(void *block, size_t size){
-    FREE_PLAIN(OP_DELETE_ARRAY_SIZED, block, size, delete_array_sized, block, size)}
-
-EXPORT void _ZdlPvRKSt9nothrow_t(void *block, const void *tag){
-    FREE_PLAIN(OP_DELETE_NOTHROW, block, 0, delete_nothrow, block, tag)}
-
-EXPORT void _ZdaPvRKSt9nothrow_t(void *block, const void *tag){
-    FREE_PLAIN(OP_DELETE_ARRAY_NOTHROW, block, 0, delete_array_nothrow, block, tag)}
-
-EXPORT void _ZdlPvSt11align_val_t(void *block, size_t alignment){
-    FREE_ALIGNED(OP_DELETE_ALIGNED, block, 0, alignment, delete_aligned, block, alignment)}
-
-EXPORT void _ZdaPvSt11align_val_t(void *block, size_t alignment){
-    FREE_ALIGNED(OP_DELETE_ARRAY_ALIGNED, block, 0, alignment, delete_array_aligned, block,
-                 alignment)}
-
-EXPORT void _ZdlPvmSt11align_val_t(void *block, size_t size, size_t alignment){
-    FREE_ALIGNED(OP_DELETE_SIZED_ALIGNED, block, size, alignment, delete_sized_aligned, block, size,
-                 alignment)}
-
-EXPORT void _ZdaPvmSt11align_val_t(void *block, size_t size, size_t alignment){
-    FREE_ALIGNED(OP_DELETE_ARRAY_SIZED_ALIGNED, block, size, alignment, delete_array_sized_aligned,
-                 block, size, alignment)}
-
-EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *tag){
-    FREE_ALIGNED(OP_DELETE_ALIGNED_NOTHROW, block, 0, alignment, delete_aligned_nothrow, block,
-                 alignment, tag)}
-
-EXPORT void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *tag){
-    FREE_ALIGNED(OP_DELETE_ARRAY_ALIGNED_NOTHROW, block, 0, alignment, delete_array_aligned_nothrow,
-                 block, alignment, tag)}
 
 /* --- Not about memory ------------------------------------------------------------------------- */
 

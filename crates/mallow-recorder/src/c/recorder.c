@@ -13,4 +13,6 @@
 
 #include "start.c"
 #include "stack.c"
+#include "next.c"
 #include "entry.c"
+#include "operators.c"

@@ -1,0 +1,173 @@
+//! `mallow record` on real programs and running processes, and where something ends badly.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use common::recording::{Trace, lives, record};
+use common::{compile, is_root, mallow, ran, refuses, run};
+use mallow_trace::{Op, Reader};
+
+#[test]
+fn exit_codes_and_signals_are_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t");
+    let file = file.to_str().unwrap();
+    assert_eq!(run(&["record", "-o", file, "--", "sh", "-c", "exit 42"]).code, Some(42));
+    assert_eq!(run(&["record", "-o", file, "--", "sh", "-c", "kill -TERM $$"]).code, Some(143));
+}
+
+#[test]
+fn collector_that_is_killed_leaves_a_readable_trace_and_a_running_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.trace");
+    let done = folder.path().join("done");
+    let script = format!("ls > /dev/null; kill -9 $PPID; ls > /dev/null; : > {}", done.display());
+    let arguments = ["record", "-o", file.to_str().unwrap(), "--", "bash", "-c", &script];
+    let ran = ran(mallow(&arguments).output().unwrap());
+    assert_eq!(ran.code, None);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !done.exists() {
+        assert!(std::time::Instant::now() < deadline, "the command does not go on");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let reader = Reader::new(std::fs::File::open(&file).unwrap());
+    match reader {
+        Ok(reader) => {
+            let errors = reader.merged().filter(|record| record.is_err()).count();
+            assert!(errors <= 1);
+        }
+        Err(error) => assert!(error.to_string().contains("not a mallow trace"), "{error}"),
+    }
+}
+
+#[test]
+fn full_disk_is_said_and_does_not_stop_the_command() {
+    let ran = run(&["record", "-o", "/dev/full", "--", "sh", "-c", "ls > /dev/null; exit 3"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+}
+
+#[test]
+fn refusals() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "int main(void) { return 0; }\n";
+    let fixed = compile("cc", folder.path(), source, &["-static"]).unwrap();
+    let fixed = fixed.to_str().unwrap();
+    refuses(&["record", "-o", "/tmp/x", "--", fixed], 4, &["statically linked"]);
+    refuses(&["record", "-o", "/nonexistent/x", "--", "ls"], 2, &["cannot be written", "-o"]);
+    refuses(&["record", "--sample", "1M", "--", "ls"], 2, &["--stacks"]);
+    refuses(&["record", "--", "no-such-command"], 127, &["not found"]);
+    if is_root() {
+        refuses(&["record", "-p", "4000000"], 4, &["There is no process 4000000"]);
+    }
+}
+
+#[test]
+fn ten_threads_of_python_come_out() {
+    let python = "/usr/bin/python3";
+    if !Path::new(python).exists() {
+        eprintln!("skipped: no {python}");
+        return;
+    }
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kallsyms_threads.py");
+    let trace = record(&[], &[python, example.to_str().unwrap()]);
+    assert_eq!(trace.code, Some(0), "{}", trace.stderr);
+    let mut threads = BTreeMap::new();
+    let mut sizes = BTreeMap::new();
+    for (thread, call) in trace.calls().filter(|(_, call)| !call.op.is_free()) {
+        *threads.entry(thread).or_insert(0u32) += u32::from(call.size == 8225);
+        *sizes.entry(call.size).or_insert(0u32) += 1;
+    }
+    // The first thread counts the lines, two start five each, and those read.
+    assert_eq!(threads.len(), 13, "{threads:?}");
+    let readers = threads.values().filter(|&&count| count > 100).count();
+    assert_eq!(readers, 11, "{threads:?}");
+    let (dominant, count) = sizes.iter().max_by_key(|(_, count)| **count).unwrap();
+    let share = f64::from(*count) / f64::from(sizes.values().sum::<u32>());
+    assert_eq!(*dominant, 8225, "{count}");
+    assert!((0.2..0.6).contains(&share), "{share}");
+}
+
+#[test]
+fn real_programs_are_recorded() {
+    let commands: [&[&str]; 6] = [
+        &["git", "--version"],
+        &["java", "-Xmx64m", "-version"],
+        &["node", "-e", "console.log([1, 2].map(String))"],
+        &["ruby", "-e", "puts (1..1000).map(&:to_s).join.size"],
+        &["sqlite3", ":memory:", "create table t(a); insert into t values (1); select a from t;"],
+        &["gcc", "--version"],
+    ];
+    for command in commands {
+        let exists =
+            Command::new("sh").arg("-c").arg(format!("command -v {}", command[0])).output();
+        if !exists.unwrap().status.success() {
+            eprintln!("skipped: no {}", command[0]);
+            continue;
+        }
+        let trace = record(&["--stacks", "fp"], command);
+        assert_eq!(trace.code, Some(0), "{command:?}: {}", trace.stderr);
+        assert!(trace.calls().count() > 10, "{command:?}");
+    }
+}
+
+#[test]
+fn running_process_is_recorded_by_probes() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
+    if !is_root() || !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
+        eprintln!("skipped: no root, or a kernel without uprobes");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = lives(folder.path());
+    let mut target = Command::new(&program)
+        .arg("wait")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, mut output) =
+        (target.stdin.take().unwrap(), BufReader::new(target.stdout.take().unwrap()));
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let file = folder.path().join("t.trace");
+    let pid = target.id().to_string();
+    let mut recorder = mallow(&["record", "-o", file.to_str().unwrap(), "-p", &pid])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It says when it has begun.
+    let mut notes = BufReader::new(recorder.stderr.take().unwrap());
+    let mut note = String::new();
+    notes.read_line(&mut note).unwrap();
+    if !note.contains("until Ctrl-C") {
+        // In a container even root may lack the right.
+        assert!(note.contains("CAP_PERFMON") || note.contains("The kernel refuses"), "{note}");
+        eprintln!("skipped: {note}");
+        target.kill().unwrap();
+        target.wait().unwrap();
+        recorder.wait().unwrap();
+        return;
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    input.write_all(b"go\n").unwrap();
+    output.read_line(&mut line).unwrap();
+    input.write_all(b"end\n").unwrap();
+    assert_eq!(target.wait().unwrap().code(), Some(3));
+    let ended = recorder.wait().unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut notes, &mut rest).unwrap();
+    assert!(ended.success(), "{note}{rest}");
+    let trace = Trace { code: Some(0), stderr: rest, records: Trace::read(&file) };
+    assert_eq!((trace.count(7010), trace.count(7001)), (50, 2000), "{}", trace.stderr);
+    let of = |op: Op| trace.calls().find(|(_, call)| call.op == op).unwrap().1;
+    assert_eq!((of(Op::Calloc).size, of(Op::Realloc).size), (7011, 7012));
+    assert_eq!(of(Op::Realloc).old, of(Op::Calloc).address);
+    assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The allocator that is recorded: the next one in the loader's order. Owns the memory that is given
+ * out before it is known.
+ */
+#include "thread.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+/* The next allocator's functions, in the order of `next_names`. */
+static struct {
+    void *(*malloc)(size_t);
+    void *(*calloc)(size_t, size_t);
+    void *(*realloc)(void *, size_t);
+    void *(*reallocarray)(void *, size_t, size_t);
+    int (*posix_memalign)(void **, size_t, size_t);
+    void *(*aligned_alloc)(size_t, size_t);
+    void *(*memalign)(size_t, size_t);
+    void *(*valloc)(size_t);
+    void *(*pvalloc)(size_t);
+    void (*free)(void *);
+    void (*cfree)(void *);
+    void (*free_sized)(void *, size_t);
+    void (*free_aligned_sized)(void *, size_t, size_t);
+    size_t (*malloc_usable_size)(void *);
+    int (*dlclose)(void *);
+    void *(*new)(size_t);
+    void *(*new_array)(size_t);
+    void *(*new_nothrow)(size_t, const void *);
+    void *(*new_array_nothrow)(size_t, const void *);
+    void *(*new_aligned)(size_t, size_t);
+    void *(*new_array_aligned)(size_t, size_t);
+    void *(*new_aligned_nothrow)(size_t, size_t, const void *);
+    void *(*new_array_aligned_nothrow)(size_t, size_t, const void *);
+    void (*delete)(void *);
+    void (*delete_array)(void *);
+    void (*delete_sized)(void *, size_t);
+    void (*delete_array_sized)(void *, size_t);
+    void (*delete_nothrow)(void *, const void *);
+    void (*delete_array_nothrow)(void *, const void *);
+    void (*delete_aligned)(void *, size_t);
+    void (*delete_array_aligned)(void *, size_t);
+    void (*delete_sized_aligned)(void *, size_t, size_t);
+    void (*delete_array_sized_aligned)(void *, size_t, size_t);
+    void (*delete_aligned_nothrow)(void *, size_t, const void *);
+    void (*delete_array_aligned_nothrow)(void *, size_t, const void *);
+} next;
+
+static const char *const next_names[] = {
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "free",
+    "cfree",
+    "free_sized",
+    "free_aligned_sized",
+    "malloc_usable_size",
+    "dlclose",
+    "_Znwm",
+    "_Znam",
+    "_ZnwmRKSt9nothrow_t",
+    "_ZnamRKSt9nothrow_t",
+    "_ZnwmSt11align_val_t",
+    "_ZnamSt11align_val_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    "_ZnamSt11align_val_tRKSt9nothrow_t",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvm",
+    "_ZdaPvm",
+    "_ZdlPvRKSt9nothrow_t",
+    "_ZdaPvRKSt9nothrow_t",
+    "_ZdlPvSt11align_val_t",
+    "_ZdaPvSt11align_val_t",
+    "_ZdlPvmSt11align_val_t",
+    "_ZdaPvmSt11align_val_t",
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+};
+
+static_assert(sizeof(next) == array_count(next_names) * sizeof(void *), "a name for each function");
+
+/* --- Before the next allocator is known ------------------------------------------------------- */
+
+/* dlsym itself allocates: it gets memory from here, which is never given back. Each block has its
+ * size before it. */
+static _Alignas(16) char early[64 << 10];
+static _Atomic size_t early_used;
+
+ALWAYS_INLINE bool is_early(const void *block)
+{
+    return unlikely((uintptr_t)block - (uintptr_t)early < sizeof(early));
+}
+
+static COLD void *early_malloc(size_t size)
+{
+    if (size > sizeof(early)) {
+        return NULL;
+    }
+    size_t whole = align_up(size, 16) + 16;
+    size_t at = atomic_fetch_add(&early_used, whole);
+    if (at + whole > sizeof(early)) {
+        return NULL;
+    }
+    *(size_t *)(early + at) = size;
+    return early + at + 16;
+}
+
+static size_t early_size(const void *block)
+{
+    return *(const size_t *)((const char *)block - 16);
+}
+
+/* --- The next allocator ----------------------------------------------------------------------- */
+
+/* Also when this library is loaded: before the program takes locks of its own, as far as that is in
+ * our hands. */
+CONSTRUCTOR static COLD void next_find(void)
+{
+    static _Atomic bool has_begun;
+    if (atomic_exchange(&has_begun, true)) {
+        return; /* dlsym allocates; see early_malloc */
+    }
+    void *found[array_count(next_names)];
+    for (size_t i = 0; i < array_count(next_names); i++) {
+        found[i] = dlsym(RTLD_NEXT, next_names[i]);
+    }
+    /* Some are missing, which is none of the program's business: a success makes the libc forget
+     * the last error. dlerror() would too, but glibc's takes the locks of message translation. */
+    dlsym(RTLD_NEXT, "malloc");
+    memcpy(&next, found, sizeof(next));
+    if (next.malloc != NULL && next.free != NULL &&
+        !image_find_collector((void *)(uintptr_t)next.malloc)) {
+        atomic_store(&is_off, true);
+    }
+}
