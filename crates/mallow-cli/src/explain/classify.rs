@@ -45,17 +45,18 @@ pub fn mappings(context: &Context) -> Vec<Mapping> {
     mappings
 }
 
-/// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap and what a
-/// runtime mapped may be one mapping. Cuts it where one of these is known to begin or end; what is
+/// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf of its
+/// page map and what a runtime mapped may be one mapping. Cuts it where one of these is known to begin or end; what is
 /// resident in each part is counted, the other figures are shared out by that.
 fn parts(context: &Context, index: usize) -> Vec<Vma> {
     let vma = &context.process.vmas[index];
-    let regions = match context.heap {
-        Heap::Mallow(heap) => heap.regions.as_slice(),
-        _ => &[],
+    let (regions, leaves) = match context.heap {
+        Heap::Mallow(heap) => (heap.regions.as_slice(), heap.leaves.as_slice()),
+        _ => Default::default(),
     };
     let data_end = vma.zeroed_data.map(|size| (vma.start + size).next_multiple_of(4096));
-    let ends = regions.iter().flat_map(|&(start, end)| [start, end]).chain(data_end);
+    let known = regions.iter().chain(leaves);
+    let ends = known.flat_map(|&(start, end)| [start, end]).chain(data_end);
     let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();
     cuts.extend([vma.start, vma.end]);
     cuts.sort_unstable();
@@ -185,6 +186,9 @@ fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
             if heap.regions.iter().any(overlaps) {
                 return Some((Kind::MallowRegion, "regions of arenas".into()));
             }
+            if heap.leaves.iter().any(overlaps) {
+                return Some((Kind::MallowMetadata, "page map".into()));
+            }
             if heap.metadata_at.iter().any(|&at| vma.contains(at)) {
                 return Some((Kind::MallowMetadata, "descriptors and heaps".into()));
             }
@@ -313,11 +317,15 @@ mod tests {
     #[test]
     fn joined_mappings_are_told_apart() {
         let text = "10000-11000 rw-p 0 08:01 7 /lib/libone.so\nRss: 4 kB\n\
-                    11000-31000 rw-p 0 00:00 0 \nRss: 64 kB\nPss: 32 kB\n";
+                    11000-51000 rw-p 0 00:00 0 \nRss: 128 kB\nPss: 64 kB\n";
         let mut vmas = super::super::smaps::parse(text).unwrap();
         vmas[1].zeroed_data = Some(0xf80);
         let process = Process { vmas, ..Process::default() };
-        let heap = mallow::Heap { regions: vec![(0x20000, 0x30000)], ..mallow::Heap::default() };
+        let heap = mallow::Heap {
+            regions: vec![(0x20000, 0x30000)],
+            leaves: vec![(0x40000, 0x50000)],
+            ..mallow::Heap::default()
+        };
         let context = Context {
             process: &process,
             heap: &Heap::Mallow(heap),
@@ -332,7 +340,9 @@ mod tests {
             (0x11000, 0x12000, Kind::Library, 2 << 10, 1 << 10),
             (0x12000, 0x20000, Kind::Anonymous, 28 << 10, 14 << 10),
             (0x20000, 0x30000, Kind::MallowRegion, 32 << 10, 16 << 10),
-            (0x30000, 0x31000, Kind::Anonymous, 2 << 10, 1 << 10),
+            (0x30000, 0x40000, Kind::Anonymous, 32 << 10, 16 << 10),
+            (0x40000, 0x50000, Kind::MallowMetadata, 32 << 10, 16 << 10),
+            (0x50000, 0x51000, Kind::Anonymous, 2 << 10, 1 << 10),
         ];
         assert_eq!(seen, expected);
     }

@@ -29,8 +29,11 @@ pub struct Heap {
     pub listed: u64,
     /// Of that, freed and on the way to the slab's owner.
     pub outgoing: u64,
-    /// Regions, and very large blocks, as far as they were met; where metadata lies.
+    /// Regions, and very large blocks, as far as they were met; the leaves of the page map; where other
+    /// metadata lies.
     pub regions: Vec<(u64, u64)>,
+    #[serde(default)]
+    pub leaves: Vec<(u64, u64)>,
     pub metadata_at: Vec<u64>,
     /// Arenas that were never at rest while we looked.
     pub incomplete: u32,
@@ -122,7 +125,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
         }
     }
     reader.threads(&mut heap);
-    heap.metadata_at.extend(reader.leaves().unwrap_or_default());
+    heap.leaves = reader.leaves().unwrap_or_default();
     heap.classes = classes.into_values().collect();
     Some(heap)
 }
@@ -213,13 +216,14 @@ impl Reader<'_> {
         (distance != 0).then(|| map.wrapping_add(distance))
     }
 
-    /// Where the page map's leaves lie, which are mappings of their own.
-    fn leaves(&self) -> Option<Vec<u64>> {
+    /// Where the page map's leaves lie: an address of eight bytes for each granule.
+    fn leaves(&self) -> Option<Vec<(u64, u64)>> {
         let map = self.page.root("pagemap")?;
         let count = 1u64 << ADDRESS_BITS.checked_sub(self.page.number("root_shift")?)?;
         let root = self.memory.words(map + self.page.number("pagemap_root_at")?, count as usize)?;
-        let leaves = root.into_iter().filter(|distance| *distance != 0);
-        Some(leaves.map(|distance| map.wrapping_add(distance)).collect())
+        let size = 8 * (self.page.number("leaf_mask")? + 1);
+        let starts = root.into_iter().filter(|at| *at != 0).map(|at| map.wrapping_add(at));
+        Some(starts.map(|start| (start, start.saturating_add(size))).collect())
     }
 
     fn extent(&self, extent: u64, bytes: u64, met: &mut Met) -> Option<()> {
