@@ -5,8 +5,10 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::mallow;
-use mallow_trace::{Call, Event, Header, Memory, Op, Process, ProcessEnd, Record, Thread, Writer};
+use common::{compile, mallow};
+use mallow_trace::{
+    Call, Event, Header, Memory, Op, Process, ProcessEnd, Record, Regions, Thread, Writer,
+};
 use tempfile::TempDir;
 
 /// A program that grows to 20 MiB in blocks of 1000 bytes, frees every second one on another thread
@@ -180,4 +182,78 @@ fn process_must_exist() {
     assert!(stderr.contains("no call of a process other"), "{stderr}");
     let (code, _, stderr) = replay(&path, &["--process", "grow", "--mode", "free"]);
     assert_eq!(code, 0, "{stderr}");
+}
+
+/// Two allocators from one source, of which the second brings a library along, and a program that
+/// is linked with that library.
+fn allocators_and_program(folder: &Path) -> [String; 3] {
+    let build = |name: &str, source: &str, flags: &[&str]| {
+        let built = compile("cc", folder, source, flags).expect("there is a compiler");
+        let path = folder.join(name);
+        std::fs::rename(built, &path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let library = ["-shared", "-fPIC", "-w"];
+    let soname = "-Wl,-soname,libshared.so";
+    let shared = build("libshared.so", "int shared;\n", &[&library[..], &[soname]].concat());
+    let rpath = format!("-Wl,--no-as-needed,-rpath,{}", folder.display());
+    let source = include_str!("programs/surroundings.c");
+    let alone = build("alone.so", source, &[&library[..], &["-DNAME=\"alone\""]].concat());
+    let flags = ["-DNAME=\"with\"", &rpath, &shared];
+    let with = build("with.so", source, &[&library[..], &flags].concat());
+    let program = build("grow", "int main(void) { return 0; }\n", &[&rpath, &shared]);
+    [alone, with, program]
+}
+
+/// What each of the two finds in the player, in lockstep and in free mode: its name, the seconds on
+/// the clock, whether huge pages are off, whether the library is loaded.
+fn surroundings(folder: &TempDir, trace: &Program, allocators: &[String]) -> Vec<[String; 4]> {
+    let notes = folder.path().join("notes");
+    let path = file(folder, &trace.bytes());
+    let [alone, with] = [0, 1].map(|index| format!("a{index}={}", allocators[index]));
+    let arguments = ["replay", path.to_str().unwrap(), "--runs", "1", "-a", &alone, "-a", &with];
+    let ran = mallow(&arguments).env("SURROUNDINGS", &notes).output().unwrap();
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(matches!(ran.status.code(), Some(0 | 6)), "{:?}: {errors}", ran.status);
+    let text = std::fs::read_to_string(&notes).unwrap();
+    std::fs::remove_file(&notes).unwrap();
+    let mut found: Vec<_> = text
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .map(|words| [words[0], words[2], words[4], words[6]].map(str::to_owned))
+        .collect();
+    found.sort();
+    found
+}
+
+/// The recorded program had huge pages switched off and a library loaded that only one of the
+/// allocators needs; and a clock that had just started would mislead those that look back.
+#[test]
+fn allocators_meet_in_the_player_what_they_met_in_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let [alone, with, program] = allocators_and_program(folder.path());
+    let allocators = [alone, with];
+    let names = ["alone", "alone", "with", "with"];
+
+    let plain = surroundings(&folder, &Program::new().grow(|heap| heap), &allocators);
+    assert_eq!(plain.iter().map(|found| &found[0]).collect::<Vec<_>>(), names);
+    for [name, seconds, small_pages, shared] in &plain {
+        let seconds: u64 = seconds.parse().unwrap();
+        assert!((86_400..87_000).contains(&seconds), "{plain:?}");
+        assert_eq!((small_pages.as_str(), shared == "1"), ("0", name == "with"), "{plain:?}");
+    }
+
+    let mut special = Program::new();
+    let Event::Process(process) = &mut special.records[0].event else { panic!() };
+    process.executable = program;
+    let mut special = special.grow(|heap| heap);
+    let regions = Regions { process: 1, no_huge_pages: true, regions: Vec::new() };
+    let end = special.records.len() - 1;
+    let time = special.records[end].time;
+    special.records.insert(end, Record { time, thread: 0, event: Event::Regions(regions) });
+    let special = surroundings(&folder, &special, &allocators);
+    assert_eq!(special.iter().map(|found| &found[0]).collect::<Vec<_>>(), names);
+    for [_, _, small_pages, shared] in &special {
+        assert_eq!((small_pages.as_str(), shared.as_str()), ("1", "1"), "{special:?}");
+    }
 }
