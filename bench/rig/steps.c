@@ -2,9 +2,9 @@
  *
  * steps PROGRAM ARGUMENTS ...: counts the instructions of malloc and of free by single steps, for
  * allocators that do not run under valgrind (hundreds of GiB of address space). The program stops
- * itself once it has written the line `addresses MALLOC FREE TEXT-START TEXT-END`; from there on, what
- * runs outside its own text from the first instruction of malloc on belongs to malloc, and so for free.
- * Prints `malloc N` and `free N`.
+ * itself once it has written the line `addresses MALLOC FREE TEXT-START TEXT-END`; from there to its
+ * next stop, what runs outside its own text from the first instruction of malloc on belongs to malloc,
+ * and so for free. Prints `malloc N` and `free N`.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -64,14 +64,15 @@ int main(int argc, char **argv) {
     int inside = -1; /* 0 malloc, 1 free */
     for (;;) {
         if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0) return 2;
-        if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) break;
+        if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return 2;
+        if (WSTOPSIG(status) == SIGSTOP) break;
         if (WSTOPSIG(status) != SIGTRAP) return 2;
         unsigned long at = place(child);
         if (at >= text && at < text_end) inside = -1;
         else if (inside < 0) inside = at == malloc_at ? 0 : at == free_at ? 1 : -1;
         if (inside >= 0) counts[inside]++;
     }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return 2;
+    kill(child, SIGKILL);
     printf("malloc %lu\nfree %lu\n", counts[0], counts[1]);
     return 0;
 }

@@ -2,13 +2,14 @@
  *
  * hitpath: the program that bench/instructions counts instructions of; nothing is timed here.
  * Arguments: `pair` or `live` (1,000 blocks, first in first out), the size, the number of
- * malloc+free pairs; a fifth argument makes it stop itself before them, for rig/steps.c. Calls are
- * made from `drive` alone, so that a profile shows the cost of malloc and of free on its call edges.
+ * malloc+free pairs; a fourth argument makes it stop itself before and after them, for rig/steps.c,
+ * once it has warmed up. Calls are made from `drive` alone, so that a profile shows the cost of malloc
+ * and of free on its call edges.
  */
 #include "bench.h"
 #include <signal.h>
 
-enum { LIVE = 1000 };
+enum { LIVE = 1000, WARM_UP_PAIRS = 100 * LIVE };
 
 static void *blocks[LIVE];
 
@@ -36,8 +37,14 @@ static void stop_for_tracer(void) {
 int main(int argc, char **argv) {
     if (argc != 4 && argc != 5) return 2;
     bench_start(1, argv);
-    if (argc == 5) stop_for_tracer();
-    drive(strcmp(argv[1], "live") == 0 ? LIVE : 1, strtoul(argv[2], NULL, 10),
-          strtoul(argv[3], NULL, 10));
+    size_t live = strcmp(argv[1], "live") == 0 ? LIVE : 1;
+    size_t size = strtoul(argv[2], NULL, 10);
+    size_t count = strtoul(argv[3], NULL, 10);
+    if (argc == 5) {
+        drive(live, size, WARM_UP_PAIRS);
+        stop_for_tracer();
+    }
+    drive(live, size, count);
+    if (argc == 5) raise(SIGSTOP);
     return 0;
 }
