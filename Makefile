@@ -6,8 +6,8 @@
 #   make run        the allocators of this machine, compared on a ten-thread Python example
 #   make test       everything that can be tested here
 #   make peers      the allocators that Mallow is measured against (build/peers)
-#   make bench      the whole benchmark beside them, up to two hours; bench/run --short takes five
-#                   minutes
+#   make bench      the whole benchmark beside them, up to two hours; after an interruption it goes on
+#                   where it was; bench/run --short takes five minutes
 #   make install    PREFIX=/usr/local, DESTDIR for packagers
 #   make clean
 
@@ -50,9 +50,15 @@ peers:
 
 bench: peers
 	@$(MAKE) --no-print-directory build
+	-@$(MAKE) --no-print-directory bench/out/instructions.md
+	bench/run --publish --continue
+
+# Without valgrind there are none.
+bench/out/instructions.md: build/libmallow.so build/libmallow-secure.so $(wildcard build/peers/*.so)
 	@mkdir -p bench/out
-	bench/instructions >bench/out/instructions.md
-	bench/run --publish
+	@rm -f $@
+	bench/instructions >$@.part
+	@mv $@.part $@
 
 install: build
 	cmake -S . -B build -DCMAKE_INSTALL_PREFIX='$(PREFIX)' >/dev/null

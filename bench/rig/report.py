@@ -221,7 +221,7 @@ def write(run, publish=False):
     put(run.folder, "results.md", text)
     put(run.folder, "report.html", page_text)
     if publish:
-        put(HERE, "RESULTS.md", published(text))
+        put(HERE, "RESULTS.md", published(run, text))
         put(HERE, "report.html", page_text)
     print(text)
     print(f"Samples, results.csv, results.json, report.html and this table: "
@@ -229,11 +229,12 @@ def write(run, publish=False):
     return 1 if failures(run) else 0
 
 
-def published(text):
+def published(run, text):
     """RESULTS.md: the tables, and the instruction counts where bench/instructions has left them."""
     counts = os.path.join(OUT, "instructions.md")
-    text = ("# Results\n\nWritten by `make bench`; what the rows mean and how far to trust them is said "
-            "in README.md.\n\n" + text)
+    commands = " and ".join(f"`{command}`" for command in run.config.get("commands", ["bench/run"]))
+    text = (f"# Results\n\nMeasured by {commands}; what the rows mean and how far to trust them is said in "
+            "README.md.\n\n" + text)
     if os.path.exists(counts):
         with open(counts) as file:
             text += "\n### Instructions\n\n" + file.read()

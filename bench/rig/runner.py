@@ -4,6 +4,10 @@
 Order: round by round, workload by workload, and inside of it allocator after allocator, starting
 with another one each round; so a slow minute of the machine hits all of them. Each sample is
 appended to samples.jsonl as soon as it is there: an interrupted run is resumed from that file.
+
+The first round is made whole, whatever it takes. From then on nothing is begun that would end after
+the budget, judged by what it took the last time; so three rounds of everything come before the many
+rounds of what is quick, and those before the repetition of what is noisy.
 """
 
 import datetime
@@ -11,6 +15,7 @@ import json
 import os
 import platform
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -25,8 +30,9 @@ OUT = os.path.join(workloads.HERE, "out")
 # runs than it takes to tell.
 NOISY = 0.10
 FEWEST = 3
-# No round begins after this time; see also the table of workloads.
-BUDGET_S = {"short": 240, "quick": 1200, "whole": 5400}
+# What a run may take if its first round does not take longer. `make bench` builds the peers and counts
+# instructions before, and is to end within two hours.
+BUDGET_S = {"short": 240, "quick": 1200, "whole": 3900}
 # The slow allocators take part in one round of so many.
 SELDOM_EVERY = {"short": 1, "quick": 100, "whole": 3}
 # Repeats of a noisy workload, as a multiple of its rounds.
@@ -72,6 +78,7 @@ class Run:
         self.folder, self.config = folder, config
         self.allocators, self.workloads = found, chosen
         self.samples, self.left_out = [], []
+        self.took_s = {}  # by workload and allocator, the last time
         self.started = time.monotonic()
 
     @classmethod
@@ -89,19 +96,44 @@ class Run:
         }
         if options.resume:
             run = cls.load(options.resume)
-            if run.config["allocators"] != config["allocators"]:
+            found = [a for a in found if a.name in run.config["allocators"]]
+            there = {a.name: config["allocators"][a.name] for a in found}
+            if run.config["allocators"] != there:
                 raise Unusable("the allocators are not those of the interrupted run; start a new one")
-            run.allocators = found
-            run.workloads = workloads.choose(run.config["workloads"], programs.all_programs())
         else:
-            stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-            config["started"] = stamp
-            run = cls(os.path.join(OUT, stamp), config, found, chosen)
-            os.makedirs(run.folder, exist_ok=True)
-            with open(os.path.join(run.folder, "run.json"), "w") as file:
-                json.dump(config, file, indent=1)
+            run = (cls.interrupted(config) if options.go_on else None) or cls.create(config)
+        command = shlex.join(["bench/run", *sys.argv[1:]])
+        commands = run.config.setdefault("commands", [])
+        if command not in commands:
+            commands.append(command)
+        run.save()
+        run.allocators = found
+        run.workloads = workloads.choose(run.config["workloads"], programs.all_programs())
         run.budget_s = options.budget or BUDGET_S[run.config["form"]]
         return run
+
+    @classmethod
+    def create(cls, config):
+        config["started"] = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        run = cls(os.path.join(OUT, config["started"]), config, [], [])
+        os.makedirs(run.folder, exist_ok=True)
+        return run
+
+    def save(self):
+        with open(os.path.join(self.folder, "run.json"), "w") as file:
+            json.dump(self.config, file, indent=1)
+
+    @classmethod
+    def interrupted(cls, config):
+        """The latest run, if it has not ended and would be the same today."""
+        try:
+            run = cls.load("latest")
+        except Unusable:
+            return None
+        has_ended = os.path.exists(os.path.join(run.folder, "results.json"))
+        same = all(run.config.get(key) == config[key]
+                   for key in ("form", "rounds", "machine", "allocators", "workloads"))
+        return run if same and not has_ended else None
 
     @classmethod
     def load(cls, name):
@@ -123,6 +155,10 @@ class Run:
                 run.samples = [json.loads(line) for line in file if line.endswith("\n")]
         except OSError:
             pass
+        for sample in run.samples:
+            run.took_s[sample["workload"], sample["allocator"]] = sample.get("took_s", 0)
+        # The time that it was interrupted for does not count.
+        run.started -= max((sample.get("at_s", 0) for sample in run.samples), default=0)
         return run
 
     def binaries(self):
@@ -161,17 +197,19 @@ class Run:
             self.repeat_noisy()
         self.say("")
 
-    def is_over(self):
-        return time.monotonic() - self.started > self.budget_s
+    def elapsed_s(self):
+        return time.monotonic() - self.started
+
+    def has_time_for(self, workload, number):
+        took = [self.took_s.get((workload.name, a.name), 0) for a in self.taking_part(workload, number)]
+        expected = max(took, default=0) if workload.sleeps else sum(took)
+        return self.elapsed_s() + expected < self.budget_s
 
     def run_rounds(self):
-        """The first round is always made whole; the others as far as the budget goes."""
-        most = max(self.rounds(w) for w in self.workloads)
-        for number in range(most):
+        for number in range(max(self.rounds(w) for w in self.workloads)):
             for workload in self.workloads:
-                if number > 0 and self.is_over():
-                    return
-                if number < self.rounds(workload):
+                if number < self.rounds(workload) and (number == 0 or
+                                                       self.has_time_for(workload, number)):
                     self.run_round(workload, number)
 
     def rounds(self, workload):
@@ -181,18 +219,16 @@ class Run:
 
     def repeat_noisy(self):
         """Whole workloads are repeated, for all allocators, to stay interleaved."""
-        while not self.is_over():
+        repeated = True
+        while repeated:
             repeated = False
             for workload in self.workloads:
                 done = 1 + max((s["round"] for s in self.samples if s["workload"] == workload.name),
                                default=0)
-                if done < MOST_ROUNDS * self.rounds(workload) and self.noisy_cells(workload):
+                if (done < MOST_ROUNDS * self.rounds(workload) and self.has_time_for(workload, done)
+                        and self.noisy_cells(workload)):
                     self.run_round(workload, done)
                     repeated = True
-                if self.is_over():
-                    return
-            if not repeated:
-                return
 
     def noisy_cells(self, workload):
         cells = {}
@@ -204,22 +240,30 @@ class Run:
         return [cell for cell, values in cells.items()
                 if len(values) >= FEWEST and spread(values) > NOISY]
 
-    def run_round(self, workload, number):
+    def taking_part(self, workload, number):
+        """The allocators in the order of this round, without those that have had it."""
         there = {s["allocator"] for s in self.samples
                  if s["workload"] == workload.name and s["round"] == number}
         turn, every = number % len(self.allocators), SELDOM_EVERY[self.config["form"]]
-        order = [a for a in self.allocators[turn:] + self.allocators[:turn]
-                 if a.name not in there and a.runs_in(number, every) and workload.runs_under(a)]
-        self.say(f"{self.elapsed_min():.0f} min, round {number + 1}: {workload.name}")
+        return [a for a in self.allocators[turn:] + self.allocators[:turn]
+                if a.name not in there and a.runs_in(number, every) and workload.runs_under(a)]
+
+    def run_round(self, workload, number):
+        order = self.taking_part(workload, number)
+        self.say(f"{self.elapsed_s() / 60:.0f} min, round {number + 1}: {workload.name}")
         for allocator in order:
             allocator.make_copy(self.copies)
+        begin = self.elapsed_s()
         if workload.sleeps:
             started = [(a, self.spawn(workload, a)) for a in order]
             for allocator, process in started:
-                self.keep(workload, allocator, number, self.collect(workload, allocator, process))
+                sample = self.collect(workload, allocator, process)
+                self.keep(workload, allocator, number, sample, begin)
         else:
             for allocator in order:
-                self.keep(workload, allocator, number, self.undisturbed(workload, allocator))
+                begin = self.elapsed_s()
+                sample = self.undisturbed(workload, allocator)
+                self.keep(workload, allocator, number, sample, begin)
 
     def undisturbed(self, workload, allocator):
         """A sample; a second one where the machine did other work meanwhile, as long as that is the
@@ -256,9 +300,6 @@ class Run:
     def uncounted(self):
         return {p.name for p in programs.all_programs() if not p.counted}
 
-    def elapsed_min(self):
-        return (time.monotonic() - self.started) / 60
-
     def spawn(self, workload, allocator):
         return subprocess.Popen(workload.command(self.binaries(), self.config["short"],
                                                  allocator.is_musl),
@@ -289,8 +330,11 @@ class Run:
             sample["rows"] = rows
         return sample
 
-    def keep(self, workload, allocator, number, sample):
-        sample = {"workload": workload.name, "allocator": allocator.name, "round": number, **sample}
+    def keep(self, workload, allocator, number, sample, begin):
+        now = self.elapsed_s()
+        self.took_s[workload.name, allocator.name] = now - begin
+        sample = {"workload": workload.name, "allocator": allocator.name, "round": number,
+                  "at_s": round(now, 1), "took_s": round(now - begin, 2), **sample}
         self.samples.append(sample)
         with open(os.path.join(self.folder, "samples.jsonl"), "a") as file:
             file.write(json.dumps(sample) + "\n")
