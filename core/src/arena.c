@@ -3,7 +3,7 @@
 
 #include "meta.h"
 
-static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas);
+static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));
 static _Atomic unsigned arenas_used;
 
 static unsigned arena_count(void)
@@ -31,6 +31,7 @@ static struct arena *arena_init(unsigned index)
         lock_init(&arena->purge_lock, LOCK_PURGE);
         arena->index = (uint8_t)index;
         arena->region_next_size = REGION_ALIGNMENT;
+        arena->unused_regions = &arena->first_region;
         arena->is_ready = true;
         atomic_set_release(&arenas_used, index + 1); /* pairs with arena_count */
     }

@@ -41,6 +41,7 @@ struct arena {
 
     struct region *regions;        /* lock */
     struct region *unused_regions; /* lock: their memory, for reuse */
+    struct region first_region;    /* lock: memory for the first one, which all programs need */
     size_t region_next_size;       /* lock: of the next region */
     uintptr_t region_hint;         /* lock: where it would continue the last one */
     struct link descriptors;       /* lock: unused descriptors */

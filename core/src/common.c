@@ -232,6 +232,9 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind, unsi
     struct slot *list = NULL;
     struct slot **tail = &list;
     *count = 0;
+    if (!slab_pools_are_used()) {
+        return NULL;
+    }
     lock_take(&pool->lock);
     for (unsigned tries = 0; tries < COMMON_TRIES && *count < want; tries++) {
         struct link *slabs = &pool->common[kind][class];
@@ -274,7 +277,7 @@ static struct extent *common_take_sparse(struct arena *arena, unsigned class, ui
                                          struct heap *heap)
 {
     struct slab_pool *pool = slab_pool_at(arena);
-    if (atomic_get(&pool->count[class]) == 0) {
+    if (!slab_pools_are_used() || atomic_get(&pool->count[class]) == 0) {
         return NULL;
     }
     struct extent *taken = NULL;
@@ -332,6 +335,7 @@ static bool common_create(struct extent *extent, enum common_kind kind, struct h
     if (slab->left != 0) {
         common_list_locked(extent);
     }
+    slab_pools_note_use();
     check_slow(common_is_valid(extent));
     atomic_set_ordered(&slab->owner, OWNER_COMMON); /* pairs with slab_is_common */
     lock_release(&pool->lock);

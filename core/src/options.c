@@ -263,14 +263,17 @@ static void print_settings(void)
     }
 }
 
+/* Not on the stack, of which most programs have used less when they come here. */
+static char options_text[2048] IN_SECTION(options); /* lock: process */
+
 static void options_load(void)
 {
-    char buffer[2048];
+    char *buffer = options_text;
     bool all_good = true;
-    if (os_read_file("/etc/mallow.conf", buffer, sizeof buffer) > 0) {
+    if (os_read_file("/etc/mallow.conf", buffer, sizeof options_text) > 0) {
         all_good &= parse_settings(buffer, "/etc/mallow.conf");
     }
-    const char *text = libc_getenv("MALLOW_CONF", buffer, sizeof buffer);
+    const char *text = libc_getenv("MALLOW_CONF", buffer, sizeof options_text);
     if (text != NULL) {
         all_good &= parse_settings(text, "MALLOW_CONF");
     }

@@ -11,6 +11,22 @@
 
 static struct slab_pool slab_pools[ARENAS_MAX] IN_SECTION(pools);
 
+/* Whether a slab was ever in a pool: a program where none was has no use for the pages of the pools. Only
+ * ever becomes true. Who reads it too early misses a slab, as if it had come before the slab. */
+static _Atomic bool slab_pools_used;
+
+static bool slab_pools_are_used(void)
+{
+    return atomic_get(&slab_pools_used);
+}
+
+static void slab_pools_note_use(void)
+{
+    if (!atomic_get(&slab_pools_used)) {
+        atomic_set(&slab_pools_used, true);
+    }
+}
+
 static struct slab_pool *slab_pool_at(struct arena *arena)
 {
     return &slab_pools[arena->index];
@@ -197,6 +213,7 @@ static void slab_share(struct extent *extent, struct heap *owner)
         list_push_back(&pool->slabs[slab->class], &extent->link);
     }
     atomic_add(&pool->count[slab->class], 1);
+    slab_pools_note_use();
     lock_release(&pool->lock);
 }
 
@@ -228,7 +245,7 @@ static bool slab_is_sparse(struct extent *extent, uint32_t span)
 static struct extent *slab_take_shared(struct arena *arena, unsigned class, struct heap *heap)
 {
     struct slab_pool *pool = slab_pool_at(arena);
-    if (atomic_get(&pool->count[class]) == 0) {
+    if (!slab_pools_are_used() || atomic_get(&pool->count[class]) == 0) {
         return NULL;
     }
     struct extent *taken = NULL;

@@ -104,6 +104,8 @@ struct slab_pool {
 };
 
 static struct slab_pool *slab_pool_at(struct arena *arena);
+static bool slab_pools_are_used(void);
+static void slab_pools_note_use(void);
 static struct slab_pool *slab_pool_of(struct extent *extent);
 
 static void slab_share(struct extent *extent, struct heap *owner);

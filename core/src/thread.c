@@ -138,7 +138,7 @@ static void thread_ended(void *argument)
     if (heap->exit_rounds++ < EXIT_ROUNDS && libc_watch_this_thread(heap)) {
         return;
     }
-    heap_self = &heap_none;
+    heap_self = HEAP_NONE;
     heap_own = HEAP_ENDED;
     heap_abandon(heap);
     atomic_sub(&heaps.in_use, 1);
@@ -157,7 +157,7 @@ static NOINLINE struct heap *thread_attach(void)
         return NULL;
     }
     heap_own = heap;
-    heap_self = atomic_get(&process.stay_slow) ? &heap_none : heap;
+    heap_self = atomic_get(&process.stay_slow) ? HEAP_NONE : heap;
     /* May allocate, hence last. Without it the slabs of this thread are lost when it ends. */
     libc_watch_this_thread(heap);
     purge_thread_want();
@@ -214,7 +214,7 @@ static bool thread_stays_slow(void)
 static void thread_stay_slow(void)
 {
     atomic_set(&process.stay_slow, true);
-    heap_self = &heap_none;
+    heap_self = HEAP_NONE;
 }
 
 /* --- The purge thread -------------------------------------------------------------------------- */

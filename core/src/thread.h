@@ -11,12 +11,14 @@
 
 #include "heap.h"
 
-/* The heap of a thread that has none: its lists are empty, so the hit path leaves for the slow one. */
-static struct heap heap_none IN_SECTION(heaps);
+/* The heap of a thread that has none: its lists are empty, so the hit path leaves for the slow one,
+ * and nothing is ever written to it. Constant, so that it lies in a page of the file. */
+static const struct heap heap_none;
+#define HEAP_NONE ((struct heap *)&heap_none)
 
 /* 16 bytes in all, so that a late dlopen finds room. The first is what the hit path uses: it stays
- * &heap_none where every call has to take the slow path (fill options). */
-static THREAD_LOCAL struct heap *heap_self = &heap_none;
+ * HEAP_NONE where every call has to take the slow path (fill options). */
+static THREAD_LOCAL struct heap *heap_self = HEAP_NONE;
 static THREAD_LOCAL struct heap *heap_own;
 
 /* The calling thread's heap, or the shared one, locked. Never NULL. */

@@ -29,28 +29,34 @@ MAY_BE_MISSING int pthread_atfork(void (*before)(void), void (*in_parent)(void),
 /* In a static program the loader's functions may be missing, or only warn: never pull them in. */
 __attribute__((weak)) void *dlsym(void *handle, const char *name);
 
+/* What stands behind "name=" at the start of `entry`; NULL if that is another variable. */
+static const char *value_of(const char *entry, const char *name)
+{
+    while (*name != 0 && *entry == *name) {
+        entry++;
+        name++;
+    }
+    return *name == 0 && *entry == '=' ? entry + 1 : NULL;
+}
+
 static const char *libc_getenv(const char *name, char *buffer, size_t size)
 {
     if (getauxval(AT_SECURE) != 0) {
         return NULL;
     }
-    size_t length = strlen(name);
+    const char *value = NULL;
     if (environ != NULL) {
-        for (char **entry = environ; *entry != NULL; entry++) {
-            if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') {
-                return *entry + length + 1;
-            }
+        for (char **entry = environ; *entry != NULL && value == NULL; entry++) {
+            value = value_of(*entry, name);
         }
-        return NULL;
+        return value;
     }
     /* The loader allocates before the libc has set environ. */
     long used = os_read_file("/proc/self/environ", buffer, size);
-    for (long at = 0; at < used; at += (long)strlen(buffer + at) + 1) {
-        if (strncmp(buffer + at, name, length) == 0 && buffer[at + (long)length] == '=') {
-            return buffer + at + length + 1;
-        }
+    for (long at = 0; at < used && value == NULL; at += (long)strlen(buffer + at) + 1) {
+        value = value_of(buffer + at, name);
     }
-    return NULL;
+    return value;
 }
 
 static pthread_key_t thread_key;
