@@ -19,7 +19,7 @@ ALWAYS_INLINE void *alloc_hit(unsigned class)
         return alloc_refill(heap, class);
     }
     heap->free[class] = slot->next;
-    harden_slot_taken(heap->bins[class].current, slot);
+    harden_slot_taken(slot);
     return slot;
 }
 
@@ -38,7 +38,7 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
     struct extent *extent = heap->bins[class].current;
     if (likely(extent != NULL && extent->slab.local != NULL && heap->budget > 0)) {
         struct slot *slot = heap_take_local(heap, extent);
-        harden_slot_taken(extent, slot);
+        harden_slot_taken(slot);
         return slot;
     }
     return alloc_slow(class_size(class));
@@ -76,7 +76,7 @@ static void *alloc_slot(struct heap *heap, unsigned class)
         slot = heap_refill(heap, class, false);
     }
     if (slot != NULL) {
-        harden_slot_taken(heap->bins[class].current, slot);
+        harden_slot_taken(slot);
     }
     return alloc_filled(slot, class_size(class), false);
 }
@@ -158,7 +158,7 @@ static NOINLINE void *alloc_aligned_slot(unsigned class)
     heap_return_list(heap, class);
     struct slot *slot = heap_refill(heap, class, true);
     if (slot != NULL) {
-        harden_slot_taken(heap->bins[class].current, slot);
+        harden_slot_taken(slot);
     }
     thread_leave(heap);
     slot = alloc_filled(slot, class_size(class), false);

@@ -1,38 +1,74 @@
 /* SPDX-License-Identifier: MIT
  *
- * The large blocks of a heap: the last few that it freed are kept for its next request of the same
+ * The large blocks of a heap: the last few that it freed are kept for its next requests of such a
  * size, so that a block that comes and goes costs two exchanges. Any thread may rob a block that has
  * been kept for too long: the owner puts with a store and takes with an exchange, others take with
  * an exchange.
  */
 #include "heap.h"
 
-static struct extent *heap_take_cached(struct heap *heap, size_t pages)
+#include <string.h>
+
+#define CACHE_ALL_USED ((1u << CACHE_BLOCKS) - 1)
+
+static struct extent *cache_take_at(struct heap *heap, unsigned at)
 {
-    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-        struct cached_block *block = &heap->cache[i];
-        if (atomic_get(&block->pages) != pages) {
-            continue;
-        }
-        struct extent *extent = atomic_swap(&block->extent, NULL); /* pairs with heap_free_large */
-        atomic_set(&block->pages, 0);
-        heap->cache_bytes -= pages << os_page_shift;
-        if (extent != NULL) {
-            check(extent_pages(extent) == pages);
-            atomic_set(&extent->state, EXTENT_ACTIVE);
-            return extent;
-        }
+    struct extent *extent = atomic_swap(&heap->cache[at].extent, NULL); /* pairs with cache_put */
+    heap->cache_bytes -= (size_t)heap->cache_pages[at] << os_page_shift;
+    heap->cache_pages[at] = 0;
+    heap->cache_used &= ~(1u << at);
+    if (extent != NULL) {
+        atomic_set(&extent->state, EXTENT_ACTIVE);
     }
-    return NULL;
+    return extent;
+}
+
+/* The smallest block that has room for `pages` and wastes no more than the classes of slots do; NULL
+ * if there is none. */
+static struct extent *cache_take(struct heap *heap, size_t pages)
+{
+    if (heap->cache_pages[heap->cache_latest] == pages) {
+        return cache_take_at(heap, heap->cache_latest);
+    }
+    /* What a block has too much, and its number; no branch would be predicted here. */
+    uint64_t best = UINT64_MAX;
+    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
+        uint32_t excess =
+            heap->cache_pages[i] - (uint32_t)pages; /* huge if the block is too small */
+        uint64_t key = (uint64_t)excess * CACHE_BLOCKS + i;
+        best = key < best ? key : best;
+    }
+    if (best / CACHE_BLOCKS > pages / 8) {
+        return NULL;
+    }
+    return cache_take_at(heap, (unsigned)(best % CACHE_BLOCKS));
 }
 
 static void cached_block_release(struct cached_block *block)
 {
-    struct extent *extent = atomic_swap(&block->extent, NULL); /* pairs with heap_free_large */
+    struct extent *extent = atomic_swap(&block->extent, NULL); /* pairs with cache_put */
     if (extent != NULL) {
         atomic_set(&extent->state, EXTENT_ACTIVE);
         arena_free(arena_of(extent), extent);
     }
+}
+
+/* Puts a block where none is, or else in place of one that has been there for long. */
+static void cache_put(struct heap *heap, struct extent *extent)
+{
+    unsigned at = (heap->cache_latest + 1) % CACHE_BLOCKS;
+    if (heap->cache_used != CACHE_ALL_USED) {
+        at = (unsigned)__builtin_ctz(~heap->cache_used);
+    } else {
+        cached_block_release(&heap->cache[at]);
+    }
+    heap->cache_bytes += extent_size(extent) - ((size_t)heap->cache_pages[at] << os_page_shift);
+    heap->cache_pages[at] = (uint32_t)extent_pages(extent);
+    heap->cache_used |= 1u << at;
+    heap->cache_latest = at;
+    atomic_set(&extent->state, EXTENT_CACHED);
+    atomic_set(&heap->cache[at].sweep, atomic_get(&heaps.sweep));
+    atomic_set_release(&heap->cache[at].extent, extent); /* pairs with cache_take_at */
 }
 
 static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all)
@@ -48,9 +84,8 @@ static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all)
 static void heap_flush_cache(struct heap *heap)
 {
     heap_rob_cache(heap, 0, true);
-    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-        atomic_set(&heap->cache[i].pages, 0);
-    }
+    memset(heap->cache_pages, 0, sizeof heap->cache_pages);
+    heap->cache_used = 0;
     heap->cache_bytes = 0;
 }
 
@@ -62,7 +97,7 @@ static struct extent *heap_alloc_large(struct heap *heap, size_t pages, size_t a
     struct extent *extent = NULL;
     if (alignment <= os_page_size) {
         alignment = os_page_size;
-        extent = heap_take_cached(heap, pages);
+        extent = cache_take(heap, pages);
         if (extent != NULL) {
             extent->is_zero = false;
             return extent;
@@ -99,20 +134,8 @@ static void heap_free_large(struct heap *heap, struct extent *extent)
         if (heap->cache_bytes + size > CACHE_MAX) {
             heap_flush_cache(heap);
         }
-        for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-            struct cached_block *block = &heap->cache[i];
-            if (atomic_get(&block->extent) != NULL) {
-                continue;
-            }
-            /* Stale when somebody robbed the block. */
-            heap->cache_bytes -= (size_t)atomic_get(&block->pages) << os_page_shift;
-            heap->cache_bytes += size;
-            atomic_set(&extent->state, EXTENT_CACHED);
-            atomic_set(&block->pages, (uint32_t)extent_pages(extent));
-            atomic_set(&block->sweep, atomic_get(&heaps.sweep));
-            atomic_set_release(&block->extent, extent); /* pairs with heap_take_cached */
-            return;
-        }
+        cache_put(heap, extent);
+        return;
     }
     arena_free(arena_of(extent), extent);
     heap_note_release(heap);

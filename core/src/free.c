@@ -148,8 +148,23 @@ static void free_slot(struct heap *heap, struct extent *extent, struct slot *slo
     }
 }
 
+/* Whether a slot went to this thread's list that is of a slab without an owner: one that was full, as
+ * most are. */
+ALWAYS_INLINE bool free_kept(void *block, struct extent *extent)
+{
+    struct heap *heap = heap_self;
+    if (atomic_get(&extent->slab.owner) != NULL || !slab_has_slot_at(extent, block) ||
+        heap->bins[extent->slab.class].current == NULL) {
+        return false;
+    }
+    return heap_keep_slot(heap, extent, block);
+}
+
 static NOINLINE void free_slow(void *block, struct extent *extent)
 {
+    if (free_kept(block, extent)) {
+        return;
+    }
     if (block == NULL) {
         return;
     }

@@ -64,12 +64,11 @@ ALWAYS_INLINE size_t harden_block_size(struct extent *extent, const void *block)
     return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
 }
 
-/* The slot goes to the program. Its link is already read. `extent` is its slab, or NULL if that has
- * to be looked up. */
-ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot)
+/* The slot goes to the program. Its link is already read. */
+ALWAYS_INLINE void harden_slot_taken(struct slot *slot)
 {
+    struct extent *extent = MW_SLOT_BITMAP ? pagemap_find(slot) : NULL;
     if (MW_SLOT_BITMAP) {
-        extent = extent != NULL ? extent : pagemap_find(slot);
         uint32_t index = slab_index(extent, slot);
         uint64_t bit = (uint64_t)1 << (index % 64);
         uint64_t old =

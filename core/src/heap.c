@@ -91,29 +91,25 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
     return fullest;
 }
 
-/* Brings the hit path's list of a class back to the slab that it came from. */
+/* Brings the hit path's list of a class back to the slabs that it came from. */
 static void heap_return_list(struct heap *heap, unsigned class)
 {
-    struct slot *list = heap->free[class];
-    if (list == NULL) {
-        return;
+    struct extent *current = heap->bins[class].current;
+    struct slot *others = NULL;
+    struct slot *next;
+    for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
+        next = slot->next;
+        if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
+            slot->next = current->slab.local;
+            current->slab.local = slot;
+            current->slab.left--;
+        } else {
+            slot->next = others;
+            others = slot;
+        }
     }
-    if (heap->bins[class].current == NULL) {
-        heap->free[class] = NULL;
-        heap_return_common(heap, list);
-        return;
-    }
-    struct slab *slab = &heap->bins[class].current->slab;
-    uint32_t count = 1;
-    struct slot *tail = list;
-    while (tail->next != NULL) {
-        tail = tail->next;
-        count++;
-    }
-    tail->next = slab->local;
-    slab->local = list;
-    slab->left -= count;
     heap->free[class] = NULL;
+    heap_return_others(heap, others);
 }
 
 static void heap_return_lists(struct heap *heap)
@@ -287,7 +283,7 @@ static struct extent *heap_make_slab(struct heap *heap, unsigned class)
     }
     if (extent != NULL) {
         slab_create(extent, class, heap);
-        bin->made = (uint16_t)(bin->made + (bin->made < 16));
+        bin->made = (uint8_t)(bin->made + (bin->made < 16));
     }
     return extent;
 }
@@ -333,6 +329,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
 {
     struct bin *bin = &heap->bins[class];
     heap_tick(heap);
+    bin->kept = 0;
     for (;;) {
         struct extent *extent = bin->current;
         if (extent == NULL) {
@@ -371,6 +368,31 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
 }
 
 /* --- The slow side of free -------------------------------------------------------------------- */
+
+/* The slot counts as used in its slab until heap_return_list brings it there. */
+static bool heap_keep_slot(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    unsigned class = extent->slab.class;
+    struct bin *bin = &heap->bins[class];
+    if (heap->free[class] == NULL) {
+        bin->kept = 0;
+    }
+    if (bin->current == NULL || bin->kept >= KEPT_SLOTS || heap->is_slow ||
+        bin->kept * extent->slab.slot_size >= KEPT_BYTES) {
+        return false;
+    }
+    if (unlikely(heap->free[class] == slot)) {
+        harden_bad_block("free", extent, slot);
+    }
+    harden_slot_freed(extent, slot);
+    slot->next = heap->free[class];
+    heap->free[class] = slot;
+    bin->kept++;
+    if (unlikely(--heap->budget < 0)) {
+        heap_tick(heap);
+    }
+    return true;
+}
 
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
 {
@@ -512,17 +534,17 @@ static bool heap_check(struct heap *heap)
 {
     for (unsigned class = 0; class < CLASSES; class ++) {
         struct bin *bin = &heap->bins[class];
-        for (struct slot *slot = heap->free[class]; bin->current == NULL && slot != NULL;
-             slot = slot->next) {
+        for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot->next) {
             struct extent *extent = pagemap_find(slot);
-            require(slab_is_common(extent) && common_block_size(extent, slot) >= class_size(class));
+            if (slab_is_common(extent)) {
+                require(common_block_size(extent, slot) >= class_size(class));
+            } else {
+                require(extent->slab.class == class && slab_has_slot_at(extent, slot));
+            }
         }
         if (bin->current != NULL) {
             require(slab_is_valid(bin->current) && bin->current->slab.place == SLAB_CURRENT);
             require(bin->current->slab.class == class);
-            for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot->next) {
-                require(slab_has_slot_at(bin->current, slot));
-            }
         }
         require(heap_list_is_valid(heap, &bin->ready, SLAB_READY));
         require(heap_list_is_valid(heap, &bin->waiting, SLAB_WAITING));

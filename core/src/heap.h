@@ -7,8 +7,8 @@
  *   free   pushes to the slab's list  -> its countdown ends: heap_slab_event
  *                                     -> somebody else's slab: free_slow, remote.h
  *
- * free[class] holds slots of bins[class].current and of no other slab; if there is no current slab,
- * it holds blocks of common slabs.
+ * free[class] holds slots of bins[class].current, slots of slabs without an owner that this thread
+ * freed, and, if there is no current slab, blocks of common slabs.
  */
 #ifndef MALLOW_HEAP_H
 #define MALLOW_HEAP_H
@@ -21,8 +21,8 @@
 #define OUTBOX_BYTES (8 * KiB) /* or fewer slots, if they are large */
 #define OUTBOXES 8u
 
-/* Large blocks that a heap keeps for its next request of the same size. */
-#define CACHE_BLOCKS 4u
+/* Large blocks that a heap keeps for its next requests of such a size. */
+#define CACHE_BLOCKS 16u
 #define CACHE_BLOCK_MAX (8 * MiB)
 #define CACHE_MAX (16 * MiB)
 
@@ -39,6 +39,11 @@
  * what it owns nobody else can use. */
 #define READY_MAX MW_LIMIT(64u, 6u)
 
+/* Freed slots of slabs without an owner that go straight to the list of their class, between two times
+ * that it is empty; fewer if they are large. */
+#define KEPT_SLOTS 16u
+#define KEPT_BYTES (256 * KiB)
+
 /* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on. */
 #define READY_TRIES 4u
 
@@ -48,7 +53,8 @@ struct bin {
     struct link waiting;    /* slabs with too few of them yet */
     uint32_t ready_count;   /* length of `ready` */
     uint16_t common_bytes;  /* of first blocks taken from common slabs, see heap_common.c */
-    uint16_t made;          /* slabs made so far: the next one is larger */
+    uint8_t made;           /* slabs made so far: the next one is larger */
+    uint8_t kept;           /* slots of others' slabs that joined the list since it was empty */
 };
 
 /* Slots of one slab of another heap, on their way there. */
@@ -61,7 +67,6 @@ struct outbox {
 
 struct cached_block {
     _Atomic(struct extent *) extent; /* atomic: put by the owner, taken by anybody */
-    _Atomic uint32_t pages;          /* owner thread: what to look for; may be out of date */
     _Atomic uint32_t sweep;          /* the sweep during which it was put */
 };
 
@@ -76,9 +81,13 @@ struct heap {
     struct bin bins[CLASSES];
     struct outbox outboxes[OUTBOXES];
     struct cached_block cache[CACHE_BLOCKS];
+    uint32_t
+        cache_pages[CACHE_BLOCKS]; /* of each block, 0 for none; out of date when it was robbed */
+    uint32_t cache_used;           /* a bit per block */
+    uint32_t cache_latest;         /* the block that was put last */
+    size_t cache_bytes;            /* by cache_pages */
     struct arena *arena;
     uint64_t bins_used;     /* a bit per class whose bin may have slabs */
-    size_t cache_bytes;     /* about what `cache` holds */
     size_t empty_bytes;     /* in slabs without used slots */
     uint64_t tick_ms;       /* when the clock was read last */
     uint32_t busy_calls;    /* calls close together since the last rest */
@@ -140,8 +149,12 @@ static void heap_adopt(struct heap *heap, struct extent *extent);
 /* Frees a slot into a slab that the heap does not own. */
 static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot);
 
-/* Gives blocks back that heap_refill took from common slabs. */
-static void heap_return_common(struct heap *heap, struct slot *list);
+/* Keeps a slot of a slab that has no owner, which the program freed, for the heap's next request of its
+ * class, and leaves the slab as it is. False if the heap does not need it. */
+static bool heap_keep_slot(struct heap *heap, struct extent *extent, struct slot *slot);
+
+/* Gives slots of slabs that the heap does not own back to them. */
+static void heap_return_others(struct heap *heap, struct slot *list);
 
 /* Sends all frees that wait in outboxes. */
 static void heap_flush_outboxes(struct heap *heap);

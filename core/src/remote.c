@@ -51,8 +51,8 @@ static void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
     heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
 }
 
-/* Brings a list of blocks of common slabs back that the program has not got. */
-static void heap_return_common(struct heap *heap, struct slot *list)
+/* Gives slots of slabs that the heap does not own back to them. */
+static void heap_return_others(struct heap *heap, struct slot *list)
 {
     while (list != NULL) {
         struct extent *extent = pagemap_find(list);
