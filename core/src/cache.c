@@ -61,6 +61,7 @@ static void cache_put(struct heap *heap, struct extent *extent)
         at = (unsigned)__builtin_ctz(~heap->cache_used);
     } else {
         cached_block_release(&heap->cache[at]);
+        heap_note_release(heap);
     }
     heap->cache_bytes += extent_size(extent) - ((size_t)heap->cache_pages[at] << os_page_shift);
     heap->cache_pages[at] = (uint32_t)extent_pages(extent);

@@ -46,6 +46,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     }
     heap->budget -= (int32_t)count;
     heap->free[slab->class] = slot->next;
+    heap->bins[slab->class].kept = 0;
     return slot;
 }
 
@@ -374,9 +375,6 @@ static bool heap_keep_slot(struct heap *heap, struct extent *extent, struct slot
 {
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
-    if (heap->free[class] == NULL) {
-        bin->kept = 0;
-    }
     if (bin->current == NULL || bin->kept >= KEPT_SLOTS || heap->is_slow ||
         bin->kept * extent->slab.slot_size >= KEPT_BYTES) {
         return false;
@@ -388,7 +386,8 @@ static bool heap_keep_slot(struct heap *heap, struct extent *extent, struct slot
     slot->next = heap->free[class];
     heap->free[class] = slot;
     bin->kept++;
-    if (unlikely(--heap->budget < 0)) {
+    heap->budget -= heap->list_max == HEAP_LIST_SHORT ? KEPT_COST_SHORT : 1;
+    if (unlikely(heap->budget < 0)) {
         heap_tick(heap);
     }
     return true;

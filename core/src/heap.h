@@ -44,6 +44,10 @@
 #define KEPT_SLOTS 16u
 #define KEPT_BYTES (256 * KiB)
 
+/* How many slots a kept one counts, while lists are short, on the way to the next look at the clock: a
+ * list that frees go to may not end before a program falls asleep. */
+#define KEPT_COST_SHORT 4
+
 /* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on. */
 #define READY_TRIES 4u
 
