@@ -73,6 +73,7 @@ struct slab {
     uint8_t class;                /* const while a slab */
     uint8_t place;                /* owner thread, or lock: arena */
     bool counted_empty;           /* owner thread: its bytes are in the heap's empty_bytes */
+    bool was_carved;              /* owner thread: all its slots have been touched before */
 };
 
 struct extent {

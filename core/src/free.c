@@ -153,8 +153,8 @@ static void free_slot(struct heap *heap, struct extent *extent, struct slot *slo
 ALWAYS_INLINE bool free_kept(void *block, struct extent *extent)
 {
     struct heap *heap = heap_self;
-    if (atomic_get(&extent->slab.owner) != NULL || !slab_has_slot_at(extent, block) ||
-        heap->bins[extent->slab.class].current == NULL) {
+    if (atomic_get(&extent->slab.owner) != NULL || extent->slab.class <= CLASS_OF_SMALL_MAX ||
+        !slab_has_slot_at(extent, block)) {
         return false;
     }
     return heap_keep_slot(heap, extent, block);

@@ -11,6 +11,7 @@ static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
     heap_set_pace(heap);
+    heap->budget = 0; /* a thread that lives for a short time looks at the clock too */
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
@@ -144,6 +145,11 @@ static void heap_keep_or_release(struct heap *heap, struct extent *extent)
         heap_release_slab(heap, extent);
         return;
     }
+    /* Slots that are made anew lie in order: a list in the order of their frees would be walked from
+     * one cache miss to the next. */
+    slab->was_carved |= slab->carved == slab->capacity;
+    slab->local = NULL;
+    slab->carved = 0;
     heap->empty_bytes += extent_size(extent);
     slab->counted_empty = true;
     bin_push_ready(&heap->bins[slab->class], extent);
@@ -329,7 +335,9 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
 static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct bin *bin = &heap->bins[class];
-    heap_tick(heap);
+    if (heap->budget <= 0) {
+        heap_tick(heap);
+    }
     bin->kept = 0;
     for (;;) {
         struct extent *extent = bin->current;
@@ -355,12 +363,15 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             heap_lengthen_local(heap, extent);
             return heap_take_local(heap, extent);
         }
-        uint32_t count;
+        uint32_t count = 0;
         struct slot *list = slab_collect_remote(extent, &count);
         if (list == NULL && extent->slab.carved < extent->slab.capacity) {
+            count = extent->slab.carved;
             list = slab_carve(extent, heap->is_slow ? 1 : heap->list_max);
+            count = extent->slab.carved - count;
         }
         if (list != NULL) {
+            heap->budget -= (int32_t)count;
             heap->free[class] = list->next;
             return list;
         }
@@ -375,8 +386,8 @@ static bool heap_keep_slot(struct heap *heap, struct extent *extent, struct slot
 {
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
-    if (bin->current == NULL || bin->kept >= KEPT_SLOTS || heap->is_slow ||
-        bin->kept * extent->slab.slot_size >= KEPT_BYTES) {
+    if (class <= CLASS_OF_SMALL_MAX || bin->current == NULL || heap->is_slow ||
+        bin->kept >= KEPT_SLOTS || bin->kept * extent->slab.slot_size >= KEPT_BYTES) {
         return false;
     }
     if (unlikely(heap->free[class] == slot)) {
@@ -513,6 +524,7 @@ static void heap_abandon(struct heap *heap)
     }
     heap->bins_used = 0;
     heap->tick_ms = 0;
+    heap->budget = 0;
     check(heap->empty_bytes == 0);
 }
 

@@ -51,6 +51,7 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->class = (uint8_t) class;
     slab->place = SLAB_NONE;
     slab->counted_empty = false;
+    slab->was_carved = false;
     atomic_set(&extent->remote, 0);
     harden_slab_created(extent);
     atomic_set(&slab->owner, owner);
@@ -76,6 +77,7 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     /* A few at first: a thread that wants one slot should not pay for a page of them. */
     size_t page = size_max(os_page_size / slab->slot_size, 1);
     size_t count = size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
+    count = slab->was_carved ? most : count;
     count = size_min(size_min(count, most), slab->capacity - slab->carved);
 
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
