@@ -23,7 +23,7 @@ ALWAYS_INLINE void *alloc_hit(unsigned class)
     return slot;
 }
 
-void *mw_malloc(size_t size)
+HIT_PATH void *mw_malloc(size_t size)
 {
     return likely(size <= SMALL_MAX) ? alloc_hit(class_of_small(size)) : alloc_medium(size);
 }

@@ -8,7 +8,7 @@
 
 static NOINLINE void free_slow(void *block, struct extent *extent);
 
-void mw_free(void *block)
+HIT_PATH void mw_free(void *block)
 {
     struct extent *extent = pagemap_find(block);
     struct slab *slab = &extent->slab;
