@@ -309,6 +309,32 @@ static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_
     return extent;
 }
 
+/* A free huge block that is too small, made larger, so that what is resident of it need not be faulted
+ * in again. NULL if there is none of at least half the size. */
+static struct extent *arena_grow_dirty(struct arena *arena, size_t pages)
+{
+    lock_take(&arena->lock);
+    uint64_t filled = arena->huge.filled;
+    struct extent *extent = filled != 0 ? arena->huge.bins[floor_log2(filled)] : NULL;
+    bool serves =
+        extent != NULL && extent_pages(extent) >= pages / 2 && extent_pages(extent) < pages;
+    if (serves) {
+        extent_set_remove(&arena->huge, extent);
+        arena_count_active_locked(arena, true, extent_pages(extent));
+        atomic_set(&extent->state, EXTENT_ACTIVE);
+    }
+    lock_release(&arena->lock);
+    if (!serves) {
+        return NULL;
+    }
+    arena_note_growth(arena, pages - extent_pages(extent));
+    if (!arena_try_remap(arena, extent, pages)) {
+        arena_free(arena, extent);
+        return NULL;
+    }
+    return extent;
+}
+
 static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alignment)
 {
     check(pages > 0 && alignment >= os_page_size && is_power_of_two(alignment));
@@ -316,6 +342,9 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
         return NULL;
     }
     struct extent *extent = arena_alloc_dirty(arena, pages, alignment);
+    if (extent == NULL && is_huge(pages) && alignment == os_page_size) {
+        extent = arena_grow_dirty(arena, pages);
+    }
     if (extent != NULL) {
         return extent;
     }

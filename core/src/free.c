@@ -2,7 +2,8 @@
  *
  *   mw_free    finds the slab, pushes to its local list     hit: the slab is this thread's
  *     heap_slab_event   the slab's countdown ended
- *     free_slow         NULL, large blocks, slabs of other threads or of nobody, misuse
+ *     free_slow         slabs of other threads or of nobody
+ *       free_rare       NULL, large blocks, common slabs, threads without a heap, misuse
  */
 #include "alloc.h"
 
@@ -122,7 +123,7 @@ ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
     return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
 }
 
-static void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
+static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     struct slab *slab = &extent->slab;
     harden_slot_freed(extent, slot);
@@ -130,6 +131,9 @@ static void free_slot(struct heap *heap, struct extent *extent, struct slot *slo
         memset(slot, FILL_FREE, usable_size(extent, slot));
     }
     struct heap *owner = atomic_get(&slab->owner);
+    if (owner == NULL && heap_keep_slot(heap, extent, slot)) {
+        return;
+    }
     if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
         heap_adopt(heap, extent);
         owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
@@ -148,23 +152,8 @@ static void free_slot(struct heap *heap, struct extent *extent, struct slot *slo
     }
 }
 
-/* Whether a slot went to this thread's list that is of a slab without an owner: one that was full, as
- * most are. */
-ALWAYS_INLINE bool free_kept(void *block, struct extent *extent)
+static NOINLINE void free_rare(void *block, struct extent *extent)
 {
-    struct heap *heap = heap_self;
-    if (atomic_get(&extent->slab.owner) != NULL || extent->slab.class <= CLASS_OF_SMALL_MAX ||
-        !slab_has_slot_at(extent, block)) {
-        return false;
-    }
-    return heap_keep_slot(heap, extent, block);
-}
-
-static NOINLINE void free_slow(void *block, struct extent *extent)
-{
-    if (free_kept(block, extent)) {
-        return;
-    }
     if (block == NULL) {
         return;
     }
@@ -182,6 +171,21 @@ static NOINLINE void free_slow(void *block, struct extent *extent)
         heap_free_large(heap, extent);
     }
     thread_leave(heap);
+}
+
+/* A slot of another thread's slab, or of nobody's, is told with what the hit path has read. */
+static NOINLINE void free_slow(void *block, struct extent *extent)
+{
+    struct heap *heap = heap_self;
+    struct heap *owner = atomic_get(&extent->slab.owner);
+    if (unlikely(owner >= OWNER_COMMON || !slab_has_slot_at(extent, block) || heap == &heap_none)) {
+        free_rare(block, extent);
+    } else if (owner == NULL && heap->bins[extent->slab.class].current != NULL) {
+        free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
+    } else {
+        harden_slot_freed(extent, block);
+        heap_free_remote(heap, extent, block);
+    }
 }
 
 void mw_cfree(void *block)

@@ -393,7 +393,6 @@ static bool heap_keep_slot(struct heap *heap, struct extent *extent, struct slot
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
     }
-    harden_slot_freed(extent, slot);
     slot->next = heap->free[class];
     heap->free[class] = slot;
     bin->kept++;

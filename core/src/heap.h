@@ -67,6 +67,7 @@ struct outbox {
     struct slot *head;
     struct slot *tail;
     uint32_t count;
+    uint32_t most; /* slots that make it go out */
 };
 
 struct cached_block {

@@ -44,7 +44,7 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
     }
 }
 
-static void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
+static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
 {
     struct extent *extent = outbox->slab;
     outbox->slab = NULL;
@@ -77,22 +77,31 @@ static void heap_flush_outboxes(struct heap *heap)
     }
 }
 
+static NOINLINE void heap_begin_outbox(struct heap *heap, struct outbox *outbox,
+                                       struct extent *extent, struct slot *slot)
+{
+    if (outbox->slab != NULL) {
+        heap_flush_outbox(heap, outbox);
+    }
+    uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
+    most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
+    *outbox = (struct outbox){extent, slot, slot, 1, most};
+    if (most == 1) {
+        heap_flush_outbox(heap, outbox);
+    }
+}
+
 static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     struct outbox *outbox = heap_outbox(heap, extent);
     if (outbox->slab != extent) {
-        if (outbox->slab != NULL) {
-            heap_flush_outbox(heap, outbox);
-        }
-        *outbox = (struct outbox){extent, slot, slot, 1};
+        heap_begin_outbox(heap, outbox, extent, slot);
     } else {
         slot->next = outbox->head;
         outbox->head = slot;
-        outbox->count++;
-    }
-    if (outbox->count >= OUTBOX_BATCH ||
-        (size_t)outbox->count * extent->slab.slot_size >= OUTBOX_BYTES) {
-        heap_flush_outbox(heap, outbox);
+        if (++outbox->count >= outbox->most) {
+            heap_flush_outbox(heap, outbox);
+        }
     }
     if (unlikely(--heap->budget < 0)) {
         heap_tick(heap);

@@ -51,6 +51,7 @@ static const struct stats_number stats_numbers[] = {
     {"classes", CLASSES},
     {"outboxes", OUTBOXES},
     {"cache_blocks", CACHE_BLOCKS},
+    {"kept_slots", KEPT_SLOTS},
     {"state_active", EXTENT_ACTIVE},
     {"state_cached", EXTENT_CACHED},
     {"state_dirty", EXTENT_DIRTY},

@@ -274,8 +274,9 @@ impl Reader<'_> {
             let current = self.get(bin, "bin.current")?;
             if slot != 0 && current != 0 {
                 let size = self.get(current, "extent.slot_size")?;
-                let capacity = self.get(current, "extent.capacity")?;
-                heap.listed += size * self.list_length(slot).min(capacity);
+                let most =
+                    self.get(current, "extent.capacity")? + self.page.number("kept_slots")?;
+                heap.listed += size * self.list_length(slot).min(most);
             }
         }
         let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
