@@ -145,7 +145,7 @@ static unsigned class_of_aligned(size_t alignment, size_t size)
         return CLASSES;
     }
     unsigned class = class_of(size_max(size, alignment));
-    while (class < CLASSES && class_size(class) % alignment != 0) {
+    while (class < CLASSES && (class_size(class) & (alignment - 1)) != 0) {
         class ++;
     }
     return class;

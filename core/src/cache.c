@@ -11,8 +11,33 @@
 
 #define CACHE_ALL_USED ((1u << CACHE_BLOCKS) - 1)
 
-static struct extent *cache_take_at(struct heap *heap, unsigned at)
+/* The number of the smallest block that has room for `pages` and wastes no more than the classes of
+ * slots do; CACHE_BLOCKS if there is none. */
+static unsigned cache_find(struct heap *heap, size_t pages)
 {
+    /* What a block has too much, and its number; no branch would be predicted here. */
+    uint64_t best = UINT64_MAX;
+    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
+        uint32_t excess = heap->cache_pages[i] - (uint32_t)pages; /* huge for a smaller block */
+        uint64_t key = (uint64_t)excess * CACHE_BLOCKS + i;
+        best = key < best ? key : best;
+    }
+    return best / CACHE_BLOCKS <= pages / 8 ? (unsigned)(best % CACHE_BLOCKS) : CACHE_BLOCKS;
+}
+
+/* A kept block for a request of `pages`; NULL if there is none. */
+static struct extent *cache_take(struct heap *heap, size_t pages)
+{
+    unsigned at = heap->cache_latest;
+    if (heap->cache_used == 0) {
+        return NULL;
+    }
+    if (heap->cache_pages[at] != pages) {
+        at = cache_find(heap, pages);
+        if (at == CACHE_BLOCKS) {
+            return NULL;
+        }
+    }
     struct extent *extent = atomic_swap(&heap->cache[at].extent, NULL); /* pairs with cache_put */
     heap->cache_bytes -= (size_t)heap->cache_pages[at] << os_page_shift;
     heap->cache_pages[at] = 0;
@@ -21,27 +46,6 @@ static struct extent *cache_take_at(struct heap *heap, unsigned at)
         atomic_set(&extent->state, EXTENT_ACTIVE);
     }
     return extent;
-}
-
-/* The smallest block that has room for `pages` and wastes no more than the classes of slots do; NULL
- * if there is none. */
-static struct extent *cache_take(struct heap *heap, size_t pages)
-{
-    if (heap->cache_pages[heap->cache_latest] == pages) {
-        return cache_take_at(heap, heap->cache_latest);
-    }
-    /* What a block has too much, and its number; no branch would be predicted here. */
-    uint64_t best = UINT64_MAX;
-    for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-        uint32_t excess =
-            heap->cache_pages[i] - (uint32_t)pages; /* huge if the block is too small */
-        uint64_t key = (uint64_t)excess * CACHE_BLOCKS + i;
-        best = key < best ? key : best;
-    }
-    if (best / CACHE_BLOCKS > pages / 8) {
-        return NULL;
-    }
-    return cache_take_at(heap, (unsigned)(best % CACHE_BLOCKS));
 }
 
 static void cached_block_release(struct cached_block *block)
@@ -69,7 +73,7 @@ static void cache_put(struct heap *heap, struct extent *extent)
     heap->cache_latest = at;
     atomic_set(&extent->state, EXTENT_CACHED);
     atomic_set(&heap->cache[at].sweep, atomic_get(&heaps.sweep));
-    atomic_set_release(&heap->cache[at].extent, extent); /* pairs with cache_take_at */
+    atomic_set_release(&heap->cache[at].extent, extent); /* pairs with cache_take */
 }
 
 static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all)

@@ -94,7 +94,7 @@ _Noreturn static COLD void bad_block(const char *call, const void *block, struct
 
 /* Whether `block` is one that the program may hold. False if it is foreign; ends the program if it
  * is in our memory but no block. */
-static bool block_is_ours(const char *call, const void *block, struct extent *extent)
+ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct extent *extent)
 {
     if (likely(extent_state(extent) == EXTENT_ACTIVE)) {
         bool begins = (uintptr_t)block == extent->start;
