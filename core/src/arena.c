@@ -22,6 +22,12 @@ static struct arena *arena_of(struct extent *extent)
     return &arenas[extent->arena];
 }
 
+static void descriptor_init(struct arena *arena, struct extent *extent)
+{
+    extent->arena = arena->index;
+    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+}
+
 /* Called in the order of the indices, under LOCK_HEAPS. */
 static struct arena *arena_init(unsigned index)
 {
@@ -32,6 +38,10 @@ static struct arena *arena_init(unsigned index)
         arena->index = (uint8_t)index;
         arena->region_next_size = REGION_ALIGNMENT;
         arena->unused_regions = &arena->first_region;
+        for (unsigned i = 0; i < FIRST_EXTENTS && !MW_META_GUARD; i++) {
+            descriptor_init(arena, &arena->first_extents[i]);
+            list_push_front(&arena->descriptors, &arena->first_extents[i].link);
+        }
         arena->is_ready = true;
         atomic_set_release(&arenas_used, index + 1); /* pairs with arena_count */
     }
@@ -64,8 +74,7 @@ static struct extent *descriptor_new_locked(struct arena *arena)
         if (extent == NULL) {
             return NULL;
         }
-        extent->arena = arena->index;
-        atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+        descriptor_init(arena, extent);
     }
     check(extent_state(extent) == EXTENT_UNUSED && extent->arena == arena->index);
     return extent;

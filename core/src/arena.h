@@ -24,6 +24,10 @@
 /* Blocks from this size on are huge. */
 #define HUGE_MIN (1 * MiB)
 
+/* Descriptors that lie in their arena, in a page that every program writes to: as many as a region
+ * has that one slab was cut from. Not used where metadata lies between guard pages. */
+#define FIRST_EXTENTS 2u
+
 struct arena {
     struct lock lock;
     struct lock purge_lock; /* held while extents are on their way back to the kernel */
@@ -45,6 +49,7 @@ struct arena {
     size_t region_next_size;       /* lock: of the next region */
     uintptr_t region_hint;         /* lock: where it would continue the last one */
     struct link descriptors;       /* lock: unused descriptors */
+    struct extent first_extents[FIRST_EXTENTS]; /* lock: what these are at first */
 
     size_t grown_pages;       /* lock: see arena_note_growth */
     size_t region_bytes;      /* lock: in regions */

@@ -77,20 +77,18 @@ struct cached_block {
 
 static_assert(CLASSES <= 64, "a bit per class");
 
+/* What every call of the slow path looks at comes first, so that a thread with a few blocks touches one
+ * page of its heap. */
 struct heap {
     struct slot *free[CLASSES]; /* the hit path's lists */
     int32_t budget;             /* slots to hand out until the clock is read */
     uint32_t list_max;          /* slots that are handed out at a time */
     bool is_slow;               /* the program calls rarely: slots are handed out one by one, and
                                    every call reads the clock */
-    struct bin bins[CLASSES];
-    struct outbox outboxes[OUTBOXES];
-    struct cached_block cache[CACHE_BLOCKS];
-    uint32_t
-        cache_pages[CACHE_BLOCKS]; /* of each block, 0 for none; out of date when it was robbed */
-    uint32_t cache_used;           /* a bit per block */
-    uint32_t cache_latest;         /* the block that was put last */
-    size_t cache_bytes;            /* by cache_pages */
+    uint32_t cache_pages[CACHE_BLOCKS]; /* of each block, 0: none; out of date when it was robbed */
+    uint32_t cache_used;                /* a bit per block */
+    uint32_t cache_latest;              /* the block that was put last */
+    size_t cache_bytes;                 /* by cache_pages */
     struct arena *arena;
     uint64_t bins_used;     /* a bit per class whose bin may have slabs */
     size_t empty_bytes;     /* in slabs without used slots */
@@ -100,6 +98,9 @@ struct heap {
     unsigned exit_rounds;   /* how often the end of the thread was put off */
     struct heap *next;      /* const: all heaps ever made */
     struct heap *next_idle; /* lock: heaps */
+    struct bin bins[CLASSES];
+    struct outbox outboxes[OUTBOXES];
+    struct cached_block cache[CACHE_BLOCKS];
 };
 
 /* What all heaps share. */
