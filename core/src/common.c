@@ -258,21 +258,6 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind, unsi
     return list;
 }
 
-static struct slot *common_take_first(struct extent *extent, uint32_t want, uint32_t *count)
-{
-    struct slab_pool *pool = slab_pool_of(extent);
-    struct slot *list = NULL;
-    struct slot **tail = &list;
-    lock_take(&pool->lock);
-    *count = common_take_from_locked(extent, 1, want, &tail);
-    *tail = NULL;
-    if (extent->common->run_max > 0) {
-        common_list_locked(extent);
-    }
-    lock_release(&pool->lock);
-    return list;
-}
-
 static struct extent *common_take_sparse(struct arena *arena, unsigned class, uint32_t span,
                                          struct heap *heap)
 {
@@ -298,15 +283,13 @@ static struct extent *common_take_sparse(struct arena *arena, unsigned class, ui
 
 /* --- Making ----------------------------------------------------------------------------------- */
 
-static bool common_create(struct extent *extent, enum common_kind kind, struct heap *owner)
+/* The caller puts it into its list. False if there is no memory for the table. */
+static bool common_create_locked(struct slab_pool *pool, struct extent *extent,
+                                 enum common_kind kind)
 {
     struct slab *slab = &extent->slab;
-    struct slab_pool *pool = slab_pool_of(extent);
-    check(slab->place == SLAB_NONE && atomic_get(&slab->owner) == owner);
-    lock_take(&pool->lock);
     struct common *common = table_new_locked(pool, slab->capacity);
     if (common == NULL) {
-        lock_release(&pool->lock);
         return false;
     }
     extent->common = common;
@@ -332,14 +315,43 @@ static bool common_create(struct extent *extent, enum common_kind kind, struct h
     slab->place = SLAB_COMMON;
     atomic_set(&extent->used_at_last, slab->left);
     extent->link = (struct link){NULL, NULL};
-    if (slab->left != 0) {
-        common_list_locked(extent);
-    }
     slab_pools_note_use();
     check_slow(common_is_valid(extent));
     atomic_set_ordered(&slab->owner, OWNER_COMMON); /* pairs with slab_is_common */
-    lock_release(&pool->lock);
     return true;
+}
+
+static bool common_create(struct extent *extent, enum common_kind kind, struct heap *owner)
+{
+    struct slab_pool *pool = slab_pool_of(extent);
+    check(extent->slab.place == SLAB_NONE && atomic_get(&extent->slab.owner) == owner);
+    check(slab_used(extent) != 0);
+    lock_take(&pool->lock);
+    bool done = common_create_locked(pool, extent, kind);
+    if (done) {
+        common_list_locked(extent);
+    }
+    lock_release(&pool->lock);
+    return done;
+}
+
+static struct slot *common_create_first(struct extent *extent, struct heap *owner, uint32_t want,
+                                        uint32_t *count)
+{
+    struct slab_pool *pool = slab_pool_of(extent);
+    struct slot *list = NULL;
+    struct slot **tail = &list;
+    check(extent->slab.place == SLAB_NONE && atomic_get(&extent->slab.owner) == owner);
+    lock_take(&pool->lock);
+    if (common_create_locked(pool, extent, COMMON_FIRST)) {
+        *count = common_take_from_locked(extent, 1, want, &tail);
+        *tail = NULL;
+        if (extent->common->run_max > 0) {
+            common_list_locked(extent);
+        }
+    }
+    lock_release(&pool->lock);
+    return list;
 }
 
 /* --- Validity --------------------------------------------------------------------------------- */

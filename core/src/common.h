@@ -43,18 +43,21 @@ ALWAYS_INLINE bool slab_is_common(struct extent *extent)
 /* Whether a common slab is for first blocks: then each of its blocks is one slot of its class. */
 static bool common_is_first(struct extent *extent);
 
-/* Makes a slab that the caller owns, and that is in no list, a common one of its arena. False if
- * there is no memory for the table; then nothing has changed. One without used slots is nobody's
- * until the caller takes some with common_take_first, lest it stay empty for ever. */
+/* Makes a slab that the caller owns, that is in no list and some slots of which are used, a common one
+ * of its arena. False if there is no memory for the table; then nothing has changed. */
 static bool common_create(struct extent *extent, enum common_kind kind, struct heap *owner);
+
+/* Makes a slab without used slots one for first blocks, and takes up to `want` of these, which it
+ * returns as a list and their number in *count. Both at once: a thread that has just freed the last
+ * block of a slab that the descriptor was of before would find the new one empty and give it back.
+ * NULL if there is no memory for the table. */
+static struct slot *common_create_first(struct extent *extent, struct heap *owner, uint32_t want,
+                                        uint32_t *count);
 
 /* Takes up to `want` blocks of `span` slots each from the common slabs of a kind and class. Returns them as a
  * list and their number in *count; NULL if there are none. */
 static struct slot *common_take(struct arena *arena, enum common_kind kind, unsigned class,
                                 uint32_t span, uint32_t want, uint32_t *count);
-
-/* The same for the first slots of a slab that has just become common. */
-static struct slot *common_take_first(struct extent *extent, uint32_t want, uint32_t *count);
 
 /* Takes a shared slab of a class out of the pool that has so many free slots that runs of `span` are
  * likely; NULL if there is none. */

@@ -41,11 +41,11 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
             return NULL;
         }
         slab_create(extent, class, heap);
-        if (!common_create(extent, COMMON_FIRST, heap)) {
+        list = common_create_first(extent, heap, want, count);
+        if (list == NULL) {
             heap_release_slab(heap, extent);
             return NULL;
         }
-        list = common_take_first(extent, want, count);
     }
     bin->common_bytes += (uint16_t)(*count * slot_size);
     return list;

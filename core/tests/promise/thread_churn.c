@@ -7,25 +7,28 @@
 
 enum { WARM_UP = 1000, AT_ONCE = 8 };
 
-static void *allocate(void *unused)
+static void *allocate(void *barrier)
 {
     void *blocks[100];
     for (size_t i = 0; i < 100; i++) {
         blocks[i] = malloc(i * 16 + 1);
         memset(blocks[i], 1, i * 16 + 1);
     }
+    if (barrier != NULL) {
+        pthread_barrier_wait(barrier);
+    }
     for (size_t i = 0; i < 100; i++) {
         free(blocks[i]);
     }
-    return unused;
+    return barrier;
 }
 
-static void run(int count)
+static void run(int count, pthread_barrier_t *barrier)
 {
     for (int done = 0; done < count; done += AT_ONCE) {
         pthread_t threads[AT_ONCE];
         for (int i = 0; i < AT_ONCE; i++) {
-            CHECK_EQ(pthread_create(&threads[i], NULL, allocate, NULL), 0);
+            CHECK_EQ(pthread_create(&threads[i], NULL, allocate, barrier), 0);
         }
         for (int i = 0; i < AT_ONCE; i++) {
             pthread_join(threads[i], NULL);
@@ -35,10 +38,13 @@ static void run(int count)
 
 int main(void)
 {
-    run(WARM_UP);
+    /* All of them hold their blocks at the same time, which later may or may not happen. */
+    pthread_barrier_t barrier;
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, AT_ONCE), 0);
+    run(WARM_UP, &barrier);
     size_t resident = promise_field("status", "VmRSS:"), space = promise_field("status", "VmSize:");
     int count = promise_rounds(10000, 100000);
-    run(count);
+    run(count, NULL);
     size_t more = promise_field("status", "VmRSS:"),
            more_space = promise_field("status", "VmSize:");
     printf("%d threads came and went\n", count);

@@ -136,6 +136,24 @@ TEST(common_blocks_are_not_used_where_alignment_is_wanted)
     CHECK(mw_heap_is_valid());
 }
 
+/* A thread that has freed the last block of a common slab looks at its descriptor once more, which may
+ * be that of a slab that is just becoming common: it must never look empty. */
+TEST(common_slab_that_begins_is_not_taken_for_an_empty_one)
+{
+    mw_free(mw_malloc(1));
+    unsigned class = class_of(SMALL);
+    struct extent *extent = heap_alloc_pages(heap_own, class_slab_pages(class, 0));
+    slab_create(extent, class, heap_own);
+    uint32_t count;
+    struct slot *list = common_create_first(extent, heap_own, 2, &count);
+    CHECK_EQ(count, 2);
+    CHECK(!common_collect(extent));
+    CHECK(slab_is_common(extent));
+    heap_return_others(heap_own, list);
+    CHECK(!slab_is_common(extent));
+    CHECK(there_is_no_common_slab());
+}
+
 static void *free_everything(void *argument)
 {
     (void)argument;
