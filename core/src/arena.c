@@ -37,7 +37,7 @@ static struct arena *arena_init(unsigned index)
         lock_init(&arena->purge_lock, LOCK_PURGE);
         arena->index = (uint8_t)index;
         arena->region_next_size = REGION_ALIGNMENT;
-        arena->unused_regions = &arena->first_region;
+        arena->unused_regions = MW_META_GUARD ? NULL : &arena->first_region;
         for (unsigned i = 0; i < FIRST_EXTENTS && !MW_META_GUARD; i++) {
             descriptor_init(arena, &arena->first_extents[i]);
             list_push_front(&arena->descriptors, &arena->first_extents[i].link);
@@ -336,11 +336,12 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages)
     if (!serves) {
         return NULL;
     }
-    arena_note_growth(arena, pages - extent_pages(extent));
+    size_t old_pages = extent_pages(extent);
     if (!arena_try_remap(arena, extent, pages)) {
         arena_free(arena, extent);
         return NULL;
     }
+    arena_note_growth(arena, pages - old_pages);
     return extent;
 }
 

@@ -11,8 +11,8 @@
 
 #define CACHE_ALL_USED ((1u << CACHE_BLOCKS) - 1)
 
-/* The number of the smallest block that has room for `pages` and wastes no more than the classes of
- * slots do; CACHE_BLOCKS if there is none. */
+/* The number of the smallest block that has room for `pages`, at most CACHE_BLOCK_MAX, and wastes no
+ * more than the classes of slots do; CACHE_BLOCKS if there is none. */
 static unsigned cache_find(struct heap *heap, size_t pages)
 {
     /* What a block has too much, and its number; no branch would be predicted here. */
@@ -29,7 +29,7 @@ static unsigned cache_find(struct heap *heap, size_t pages)
 static struct extent *cache_take(struct heap *heap, size_t pages)
 {
     unsigned at = heap->cache_latest;
-    if (heap->cache_used == 0) {
+    if (heap->cache_used == 0 || pages > CACHE_BLOCK_MAX >> os_page_shift) {
         return NULL;
     }
     if (heap->cache_pages[at] != pages) {
@@ -138,6 +138,7 @@ static void heap_free_large(struct heap *heap, struct extent *extent)
     if (size <= CACHE_BLOCK_MAX && !heap->is_slow && option(OPTION_dirty_decay_ms) != 0) {
         if (heap->cache_bytes + size > CACHE_MAX) {
             heap_flush_cache(heap);
+            heap_note_release(heap);
         }
         cache_put(heap, extent);
         return;

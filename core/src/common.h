@@ -37,7 +37,8 @@ struct common {
 
 ALWAYS_INLINE bool slab_is_common(struct extent *extent)
 {
-    return atomic_get_acquire(&extent->slab.owner) == OWNER_COMMON; /* pairs with common_create */
+    return atomic_get_acquire(&extent->slab.owner) ==
+           OWNER_COMMON; /* pairs with common_create_locked */
 }
 
 /* Whether a common slab is for first blocks: then each of its blocks is one slot of its class. */

@@ -57,8 +57,8 @@ struct slot {
 
 /* The side of a descriptor that malloc and free use while the extent is a slab; one cache line.
  *
- *   used == left + bias == slots handed out: to the program, to the heap's list of the current
- *           slab, or freed by other threads and not yet collected
+ *   used == left + bias == slots handed out: to the program, to the list that a heap allocates
+ *           from, or freed by other threads and not yet collected
  *   carved - used == length of `local`        used <= carved <= capacity
  */
 struct slab {

@@ -11,7 +11,7 @@ static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
     heap_set_pace(heap);
-    heap->budget = 0; /* a thread that lives for a short time looks at the clock too */
+    heap->budget = 0; /* the first call looks at the clock */
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
@@ -124,6 +124,7 @@ static void heap_return_lists(struct heap *heap)
 /* Memory went back to an arena, and the program may rest now. */
 static void heap_note_release(struct heap *heap)
 {
+    heap->released_ms = atomic_get(&heaps.tick_ms);
     if (heap->list_max != HEAP_LIST_SHORT) {
         heap->list_max = HEAP_LIST_SHORT;
         heap->budget = 0;
@@ -146,10 +147,12 @@ static void heap_keep_or_release(struct heap *heap, struct extent *extent)
         return;
     }
     /* Slots that are made anew lie in order: a list in the order of their frees would be walked from
-     * one cache miss to the next. */
-    slab->was_carved |= slab->carved == slab->capacity;
-    slab->local = NULL;
-    slab->carved = 0;
+     * one cache miss to the next. Where the fill is checked, it tells of writes after the free. */
+    if (!MW_FILL) {
+        slab->was_carved |= slab->carved == slab->capacity;
+        slab->local = NULL;
+        slab->carved = 0;
+    }
     heap->empty_bytes += extent_size(extent);
     slab->counted_empty = true;
     bin_push_ready(&heap->bins[slab->class], extent);
@@ -448,9 +451,9 @@ static void heap_release_empty(struct heap *heap)
     for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
         unsigned class = (unsigned)__builtin_ctzl(left);
         struct bin *bin = &heap->bins[class];
+        heap_return_list(heap, class);
         bin_look_at_all_waiting(heap, bin);
         bin_release_empty_ready(heap, bin);
-        heap_return_list(heap, class);
         if (bin->current != NULL) {
             slab_absorb_remote(bin->current);
             if (slab_used(bin->current) == 0) {

@@ -33,7 +33,7 @@
 /* Slots that the hit path gets at a time. Where its list ends, decay runs: a program that falls
  * asleep and calls now and then must come there soon, above all if it has just given memory back. */
 #define HEAP_LIST_MAX 1024u
-#define HEAP_LIST_SHORT 8u
+#define HEAP_LIST_SHORT 32u
 
 /* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
  * what it owns nobody else can use. */
@@ -93,6 +93,7 @@ struct heap {
     uint64_t bins_used;     /* a bit per class whose bin may have slabs */
     size_t empty_bytes;     /* in slabs without used slots */
     uint64_t tick_ms;       /* when the clock was read last */
+    uint64_t released_ms;   /* heaps.tick_ms when memory went back to an arena last */
     uint32_t busy_calls;    /* calls close together since the last rest */
     uint64_t sweep_ms;      /* when empty slabs were given back last */
     unsigned exit_rounds;   /* how often the end of the thread was put off */

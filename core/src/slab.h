@@ -28,8 +28,9 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
 /* Gives a slab without used slots back to its arena. The caller owns it, and it is in no list. */
 static void slab_destroy(struct extent *extent);
 
-/* Cuts the next slots, up to a page of them and at most `most`, into a list. The slab is not yet
- * fully carved. Slots are made late so that memory that nobody asked for stays untouched. */
+/* Cuts the next slots, at most `most`, into a list: up to a page of them, for slots are made late so that
+ * memory that nobody asked for stays untouched, or more if all have been touched before. The slab is not
+ * yet fully carved. */
 static struct slot *slab_carve(struct extent *extent, uint32_t most);
 
 /* Slots that are with the program, with the heap's list, or freed elsewhere and not collected. */

@@ -267,7 +267,7 @@ CONSTRUCTOR static void process_loaded(void)
 /* The child has only the thread that forked. That thread holds every lock meanwhile, so all that
  * locks protect is whole in the child. The heaps of the other threads may be in the middle of
  * something and are left alone for ever: what the child frees into their slabs is taken in but not
- * used again, at most the slabs that these threads were allocating from. */
+ * used again, nor are the slots in their lists. */
 
 static void fork_before(void)
 {

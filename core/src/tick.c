@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Time: what has to happen now and then, done by whoever calls the allocator. Where the hit path's
- * lists end, the clock is read; how long the lists are decides how soon that is.
+ * lists end, slots are counted, and after some hundred of them the clock is read, or after a few if
+ * memory waits to go back.
  */
 #include "heap.h"
 
@@ -13,7 +14,7 @@
 /* Slots that are handed out between two looks at the clock: while free memory waits to go back, and
  * else. */
 #define BUDGET_SHORT 32
-#define BUDGET_LONG 2048
+#define BUDGET_LONG 512
 
 /* So much free memory (bytes) that is still resident makes the lists short. */
 #define DIRTY_PENDING (1 * MiB)
@@ -28,8 +29,8 @@ static struct heaps heaps = {.sweep = 1};
 static void global_tick(uint64_t now_ms)
 {
     uint64_t last = atomic_get(&heaps.tick_ms);
-    if (now_ms < last + 10 || !atomic_replace(&heaps.tick_ms, &last, now_ms)) {
-        return;
+    if (now_ms < last + 10 || !atomic_replace(&heaps.tick_ms, &last, now_ms) || last == 0) {
+        return; /* done, somebody else does it, or the program has just begun */
     }
     size_t dirty = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
@@ -72,7 +73,8 @@ static void heap_sweep(struct heap *heap, uint64_t now_ms)
 /* How long the lists are, and how soon the clock is read again. */
 static void heap_set_pace(struct heap *heap)
 {
-    bool is_pending = atomic_get(&heaps.dirty_pending);
+    bool is_pending =
+        atomic_get(&heaps.dirty_pending) || heap->released_ms == atomic_get(&heaps.tick_ms);
     heap->list_max = is_pending ? HEAP_LIST_SHORT : HEAP_LIST_MAX;
     heap->budget = heap->is_slow ? 0 : is_pending ? BUDGET_SHORT : BUDGET_LONG;
 }
@@ -80,7 +82,8 @@ static void heap_set_pace(struct heap *heap)
 static void heap_tick(struct heap *heap)
 {
     uint64_t now_ms = os_now_ms();
-    uint64_t elapsed = heap->tick_ms != 0 ? now_ms - heap->tick_ms : 0;
+    bool is_first = heap->tick_ms == 0;
+    uint64_t elapsed = is_first ? 0 : now_ms - heap->tick_ms;
     heap->tick_ms = now_ms;
     if (elapsed >= TICK_SLOW_MS) {
         heap->is_slow = true;
@@ -95,6 +98,9 @@ static void heap_tick(struct heap *heap)
         if (now_ms - heap->sweep_ms >= sweep_ms) {
             heap_sweep(heap, now_ms);
         }
+    }
+    /* A thread that lives for a short time may not come here again. */
+    if (elapsed != 0 || is_first) {
         global_tick(now_ms);
     }
     heap_set_pace(heap);

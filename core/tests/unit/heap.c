@@ -182,3 +182,37 @@ TEST(heap_grows_a_free_huge_block)
     mw_free(zeros);
     CHECK(mw_heap_is_valid());
 }
+
+/* Sizes whose low bits are those of a kept block: only a bound on the size tells them apart. */
+TEST(heap_keeps_nothing_for_sizes_that_cannot_be)
+{
+    char *held[CACHE_BLOCKS];
+    for (size_t i = 0; i < CACHE_BLOCKS; i++) {
+        held[i] = malloc_pages(40 + i);
+    }
+    for (size_t i = 0; i < CACHE_BLOCKS; i++) {
+        mw_free(held[i]);
+    }
+    static const size_t low[] = {0, 1, 9, 40, 50, 54};
+    for (size_t i = 0; i < array_count(low); i++) {
+        for (unsigned bit = 44; bit <= 62; bit++) {
+            size_t size = ((size_t)1 << bit) + (low[i] << os_page_shift);
+            char *block = mw_malloc(size);
+            CHECK_MSG(block == NULL || pagemap_find(block)->is_huge, "%#zx", size);
+            CHECK(block == NULL || mw_malloc_usable_size(block) >= size);
+            mw_free(block);
+        }
+    }
+}
+
+/* What a heap holds in its list belongs to a slab that nothing else is used of. */
+TEST(heap_collects_slabs_whose_last_slots_it_keeps)
+{
+    fill(SIZE);
+    release();
+    fill(SIZE);
+    release();
+    mw_collect(true);
+    CHECK_EQ(usage_now().slab_bytes, 0);
+    CHECK_EQ(heap_own->empty_bytes, 0);
+}
