@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The large blocks of a heap: the last few that it freed are kept for its next requests of such a
- * size, so that a block that comes and goes costs two exchanges. Any thread may rob a block that has
+ * size, so that a block that comes and goes costs one exchange. Any thread may rob a block that has
  * been kept for too long: the owner puts with a store and takes with an exchange, others take with
  * an exchange.
  */

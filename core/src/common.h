@@ -37,8 +37,8 @@ struct common {
 
 ALWAYS_INLINE bool slab_is_common(struct extent *extent)
 {
-    return atomic_get_acquire(&extent->slab.owner) ==
-           OWNER_COMMON; /* pairs with common_create_locked */
+    /* pairs with common_create_locked */
+    return atomic_get_acquire(&extent->slab.owner) == OWNER_COMMON;
 }
 
 /* Whether a common slab is for first blocks: then each of its blocks is one slot of its class. */

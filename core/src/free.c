@@ -178,7 +178,7 @@ static NOINLINE void free_slow(void *block, struct extent *extent)
 {
     struct heap *heap = heap_self;
     struct heap *owner = atomic_get(&extent->slab.owner);
-    if (unlikely(owner >= OWNER_COMMON || !slab_has_slot_at(extent, block) || heap == &heap_none)) {
+    if (unlikely(owner >= OWNER_COMMON || !slab_has_slot_at(extent, block) || heap == HEAP_NONE)) {
         free_rare(block, extent);
     } else if (owner == NULL && heap->bins[extent->slab.class].current != NULL) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */

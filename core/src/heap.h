@@ -21,7 +21,7 @@
 #define OUTBOX_BYTES (8 * KiB) /* or fewer slots, if they are large */
 #define OUTBOXES 8u
 
-/* Large blocks that a heap keeps for its next requests of such a size. */
+/* Large blocks that a heap keeps for its next requests of such a size: how many, and bytes. */
 #define CACHE_BLOCKS 16u
 #define CACHE_BLOCK_MAX (8 * MiB)
 #define CACHE_MAX (16 * MiB)
@@ -30,8 +30,9 @@
  * destroy them all the time; they go before the heap takes memory that is not resident. */
 #define HEAP_EMPTY_MAX (2 * MiB)
 
-/* Slots that the hit path gets at a time. Where its list ends, decay runs: a program that falls
- * asleep and calls now and then must come there soon, above all if it has just given memory back. */
+/* Slots that the hit path gets at a time. Where its list ends, the clock may be read (tick.c): a program
+ * that falls asleep and calls now and then must come there soon, above all if it has just given memory
+ * back. */
 #define HEAP_LIST_MAX 1024u
 #define HEAP_LIST_SHORT 32u
 
@@ -58,7 +59,7 @@ struct bin {
     uint32_t ready_count;   /* length of `ready` */
     uint16_t common_bytes;  /* of first blocks taken from common slabs, see heap_common.c */
     uint8_t made;           /* slabs made so far: the next one is larger */
-    uint8_t kept;           /* slots of others' slabs that joined the list since it was empty */
+    uint8_t kept;           /* slots that joined the list by heap_keep_slot since it was empty */
 };
 
 /* Slots of one slab of another heap, on their way there. */
