@@ -106,6 +106,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     for index in 0..count.min(MOST) {
         let address = arenas + index * arena_size;
         let mut met = Met::default();
+        memory.refresh();
         for attempt in 1..=TRIES {
             met = Met::default();
             heap.tries = heap.tries.max(attempt);
@@ -114,7 +115,6 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
                 break;
             }
             std::thread::sleep(PAUSE);
-            memory.refresh();
         }
         heap.incomplete += u32::from(!met.is_whole);
         heap.arenas.push(met.arena);
@@ -154,13 +154,30 @@ impl Reader<'_> {
         self.page.get(self.memory, structure, name)
     }
 
-    /// `None` if somebody changed the arena meanwhile.
+    /// `None` if somebody changed the arena meanwhile. A busy arena rests for microseconds only: what
+    /// earlier tries met is copied in one go and walked afterwards, so that the arena has to rest for
+    /// the copy, not for the walk.
     fn arena(&self, address: u64, met: &mut Met) -> Option<()> {
-        let state = |reader: &Self| {
-            let held = reader.get(address, "arena.lock_state")?;
-            Some((held, reader.get(address, "arena.lock_turns")?))
+        let before = self.lock(address)?;
+        self.memory.reload();
+        let copied = (self.lock(address)?, self.memory.loads());
+        self.walk(address, met)?;
+        let is_copy = self.memory.loads() == copied.1;
+        let after = if is_copy { copied.0 } else { self.lock(address)? };
+        (before.0 == 0 && after == before).then_some(())
+    }
+
+    /// Whether the arena is locked at this moment, and how often it was.
+    fn lock(&self, arena: u64) -> Option<(u64, u64)> {
+        let now = |name: &str| {
+            self.get(arena, name)?; // nothing is asked of a page that is swapped out
+            let (offset, size) = self.page.field(name)?;
+            self.memory.number_now(arena.checked_add(offset)?, size)
         };
-        let before = state(self)?;
+        Some((now("arena.lock_state")?, now("arena.lock_turns")?))
+    }
+
+    fn walk(&self, address: u64, met: &mut Met) -> Option<()> {
         let mut region = self.get(address, "arena.regions")?;
         for _ in 0..MOST {
             if region == 0 {
@@ -180,8 +197,7 @@ impl Reader<'_> {
         arena.muzzy = pages("arena.muzzy_pages")?;
         arena.retained = pages("arena.retained_pages")?;
         arena.mapped = self.get(address, "arena.region_bytes")? + arena.huge + huge_dirty;
-        self.memory.refresh();
-        (before.0 == 0 && state(self)? == before).then_some(())
+        Some(())
     }
 
     fn region(&self, region: u64, met: &mut Met) -> Option<()> {

@@ -3,6 +3,7 @@
 //! that were never touched are not touched (they count as zeros).
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -10,8 +11,8 @@ use super::smaps::Vma;
 
 pub const PAGE: u64 = 4096;
 const BLOCK: u64 = 64 * 1024;
-/// Blocks kept at a time: a heap of any size is walked in 16 MiB.
-const SLOTS: usize = 256;
+/// A heap of any size is walked in 16 MiB.
+const MOST_BLOCKS: usize = 256;
 
 const PAGEMAP_PRESENT: u64 = 1 << 63;
 const PAGEMAP_SWAPPED: u64 = 1 << 62;
@@ -22,6 +23,20 @@ pub trait Memory {
 
     /// Forgets what was read, so that it is read anew.
     fn refresh(&self) {}
+
+    /// Reads everything that was read before anew, all of it in one go. What follows is answered
+    /// from this picture, as long as `loads` stays the same.
+    fn reload(&self) {}
+
+    /// How often something was read that was not known before.
+    fn loads(&self) -> u64 {
+        0
+    }
+
+    /// A number as it is at this moment, whatever was read before.
+    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
+        self.number(address, size)
+    }
 
     /// Resident bytes of a range; `None` if that is not known.
     fn resident(&self, _start: u64, _end: u64) -> Option<u64> {
@@ -60,12 +75,51 @@ struct Block {
     untouched: u64,
 }
 
+/// What was read last. Any two blocks can be in it together: a walk goes back and forth between
+/// places that lie anywhere.
+#[derive(Default)]
+struct Cache {
+    blocks: Vec<Block>,
+    index_of: HashMap<u64, usize>,
+    /// Where the oldest block is, once all places are taken.
+    oldest: usize,
+    /// Most reads are of the block that the read before them met.
+    latest: usize,
+}
+
+impl Cache {
+    fn find(&mut self, address: u64) -> Option<usize> {
+        if self.blocks.get(self.latest).is_none_or(|block| block.address != address) {
+            self.latest = *self.index_of.get(&address)?;
+        }
+        Some(self.latest)
+    }
+
+    fn add(&mut self, block: Block) -> usize {
+        let index = if self.blocks.len() < MOST_BLOCKS {
+            self.index_of.insert(block.address, self.blocks.len());
+            self.blocks.push(block);
+            self.blocks.len() - 1
+        } else {
+            let index = self.oldest;
+            self.oldest = (index + 1) % MOST_BLOCKS;
+            self.index_of.remove(&self.blocks[index].address);
+            self.index_of.insert(block.address, index);
+            self.blocks[index] = block;
+            index
+        };
+        self.latest = index;
+        index
+    }
+}
+
 pub struct ProcessMemory {
     memory: File,
     pagemap: Option<File>,
     /// Private memory without a file, in order: what of it was never touched reads as zero.
     anonymous: Vec<(u64, u64)>,
-    cache: RefCell<Vec<Option<Block>>>,
+    cache: RefCell<Cache>,
+    loads: Cell<u64>,
     swapped: Cell<bool>,
 }
 
@@ -75,7 +129,8 @@ impl ProcessMemory {
             memory: File::open(format!("/proc/{pid}/mem"))?,
             pagemap: File::open(format!("/proc/{pid}/pagemap")).ok(),
             anonymous: Vec::new(),
-            cache: RefCell::new((0..SLOTS).map(|_| None).collect()),
+            cache: RefCell::default(),
+            loads: Cell::new(0),
             swapped: Cell::new(false),
         };
         memory.remap(vmas);
@@ -146,12 +201,12 @@ impl ProcessMemory {
 
     fn read_within(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
         let start = address / BLOCK * BLOCK;
-        let slot = (start / BLOCK) as usize % SLOTS;
         let mut cache = self.cache.borrow_mut();
-        if cache[slot].as_ref().is_none_or(|block| block.address != start) {
-            cache[slot] = Some(self.load(start));
-        }
-        let block = cache[slot].as_mut()?;
+        let index = cache.find(start).unwrap_or_else(|| {
+            self.loads.set(self.loads.get() + 1);
+            cache.add(self.load(start))
+        });
+        let block = &mut cache.blocks[index];
         let from = (address - start) as usize;
         let to = from + buffer.len();
         let (first, last) = (from as u64 / PAGE, (to as u64 - 1) / PAGE);
@@ -159,6 +214,7 @@ impl ProcessMemory {
             if block.untouched & (1 << page) != 0 {
                 block.untouched &= !(1 << page);
                 self.load_page(block, page);
+                self.loads.set(self.loads.get() + 1);
             }
             if block.readable & (1 << page) == 0 {
                 return None;
@@ -183,7 +239,24 @@ impl Memory for ProcessMemory {
     }
 
     fn refresh(&self) {
-        self.cache.borrow_mut().iter_mut().for_each(|slot| *slot = None);
+        *self.cache.borrow_mut() = Cache::default();
+    }
+
+    fn reload(&self) {
+        for block in &mut self.cache.borrow_mut().blocks {
+            *block = self.load(block.address);
+        }
+    }
+
+    fn loads(&self) -> u64 {
+        self.loads.get()
+    }
+
+    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let size = usize::try_from(size).ok().filter(|&size| size <= 8)?;
+        self.memory.read_exact_at(&mut bytes[..size], address).ok()?;
+        Some(u64::from_le_bytes(bytes))
     }
 
     fn resident(&self, start: u64, end: u64) -> Option<u64> {
@@ -213,6 +286,22 @@ mod tests {
     }
 
     #[test]
+    fn places_that_lie_anywhere_are_kept_together() {
+        let size = MOST_BLOCKS * BLOCK as usize;
+        let bytes = vec![7u8; 2 * size];
+        let memory = own();
+        let start = bytes.as_ptr() as u64;
+        for _ in 0..3 {
+            // As far apart as the cache is large.
+            assert!(memory.number(start, 1) == memory.number(start + size as u64, 1));
+        }
+        assert_eq!(memory.loads(), 2);
+        assert_eq!(memory.words(start, 2 * size / 8), Some(vec![0x0707_0707_0707_0707; size / 4]));
+        assert!(memory.cache.borrow().blocks.len() == MOST_BLOCKS);
+        assert_eq!(memory.cache.borrow().index_of.len(), MOST_BLOCKS);
+    }
+
+    #[test]
     fn change_is_seen_after_refresh() {
         let mut value = Box::new(1u64);
         let memory = own();
@@ -221,5 +310,17 @@ mod tests {
         *value = 2;
         memory.refresh();
         assert_eq!(memory.word(address), Some(*value));
+    }
+
+    #[test]
+    fn picture_stays_until_it_is_reloaded() {
+        let mut value = Box::new(1u64);
+        let memory = own();
+        let address = &raw const *value as u64;
+        assert_eq!((memory.loads(), memory.word(address)), (0, Some(1)));
+        *value = 2;
+        assert_eq!((memory.word(address), memory.number_now(address, 8)), (Some(1), Some(*value)));
+        memory.reload();
+        assert_eq!((memory.word(address), memory.loads()), (Some(*value), 1));
     }
 }
