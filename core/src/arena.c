@@ -3,6 +3,9 @@
 
 #include "meta.h"
 
+/* Free extents that are looked at for one that can be extended. */
+#define EXTEND_TRIES 8u
+
 static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));
 static _Atomic unsigned arenas_used;
 
@@ -186,18 +189,12 @@ static void arena_uncount_active_locked(struct arena *arena, struct extent *exte
     }
 }
 
-/* Takes the best fit out of a set and cuts it to size. NULL if none fits, or if there is no
- * descriptor for what is left over. */
-static struct extent *arena_take_locked(struct arena *arena, struct extent_set *set, size_t pages,
-                                        size_t alignment)
+/* Cuts `pages` out of a free extent, behind its first `lead`; the rest stays in its set. NULL if there
+ * is no descriptor for what is left over. */
+static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *set,
+                                       struct extent *extent, size_t lead, size_t pages)
 {
-    size_t slack = (alignment >> os_page_shift) - 1;
-    struct extent *extent = extent_set_fit(set, pages + slack);
-    if (extent == NULL) {
-        return NULL;
-    }
     extent_set_remove(set, extent);
-    size_t lead = (align_up(extent->start, alignment) - extent->start) >> os_page_shift;
     if (lead != 0) {
         struct extent *aligned = extent_split_locked(arena, extent, lead);
         extent_set_insert(set, extent);
@@ -217,6 +214,74 @@ static struct extent *arena_take_locked(struct arena *arena, struct extent_set *
     arena_count_active_locked(arena, extent->is_huge, pages);
     atomic_set(&extent->state, EXTENT_ACTIVE);
     return extent;
+}
+
+/* Pages before the first multiple of `alignment`. */
+static size_t extent_lead(struct extent *extent, size_t alignment)
+{
+    return (align_up(extent->start, alignment) - extent->start) >> os_page_shift;
+}
+
+/* Takes the best fit out of a set and cuts it to size. NULL if none fits, or if there is no
+ * descriptor for what is left over. */
+static struct extent *arena_take_locked(struct arena *arena, struct extent_set *set, size_t pages,
+                                        size_t alignment)
+{
+    size_t slack = (alignment >> os_page_shift) - 1;
+    struct extent *extent = extent_set_fit(set, pages + slack);
+    if (extent == NULL) {
+        return NULL;
+    }
+    return arena_cut_locked(arena, set, extent, extent_lead(extent, alignment), pages);
+}
+
+/* --- Larger where it is ---------------------------------------------------------------------- */
+
+/* The free extent right behind `extent`, if both together have at least `pages`; NULL else. */
+static struct extent *arena_room_behind_locked(struct arena *arena, struct extent *extent,
+                                               size_t pages)
+{
+    uintptr_t end = extent_end(extent);
+    if (extent->region != NULL && end - extent->region->start >= extent->region->size) {
+        return NULL; /* spares the fault of a page of the page map */
+    }
+    struct extent *next = pagemap_find((void *)end);
+    bool fits = next != pagemap_nothing() && next->arena == arena->index &&
+                next->region == extent->region && next->is_huge == extent->is_huge &&
+                (extent_state(next) == EXTENT_DIRTY || extent_state(next) == EXTENT_MUZZY ||
+                 extent_state(next) == EXTENT_RETAINED) &&
+                next->start == end && extent_pages(next) + extent_pages(extent) >= pages;
+    return fits ? next : NULL;
+}
+
+/* Makes an active extent larger at the expense of `next`, which lies behind it. */
+static bool arena_expand_locked(struct arena *arena, struct extent *extent, struct extent *next,
+                                size_t pages)
+{
+    size_t more = pages - extent_pages(extent);
+    struct extent_set *set = arena_set_of(arena, next);
+    extent_set_remove(set, next);
+    if (extent_pages(next) != more) {
+        struct extent *rest = extent_split_locked(arena, next, more);
+        if (rest == NULL) {
+            extent_set_insert(set, next);
+            return false;
+        }
+        extent_set_insert(set, rest);
+    }
+    arena_uncount_active_locked(arena, extent);
+    extent_merge_locked(arena, extent, next);
+    arena_count_active_locked(arena, extent->is_huge, pages);
+    return true;
+}
+
+static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages)
+{
+    lock_take(&arena->lock);
+    struct extent *next = arena_room_behind_locked(arena, extent, pages);
+    bool done = next != NULL && arena_expand_locked(arena, extent, next, pages);
+    lock_release(&arena->lock);
+    return done;
 }
 
 /* --- Growth ---------------------------------------------------------------------------------- */
@@ -318,9 +383,52 @@ static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_
     return extent;
 }
 
-/* A free huge block that is too small, made larger, so that what is resident of it need not be faulted
- * in again. NULL if there is none of at least half the size. */
-static struct extent *arena_grow_dirty(struct arena *arena, size_t pages)
+/* arena_extend_dirty for one extent, behind its first `lead` pages. */
+static struct extent *arena_extend_locked(struct arena *arena, struct extent *extent, size_t lead,
+                                          size_t pages, size_t *grown)
+{
+    size_t have = size_min(extent_pages(extent) - lead, pages);
+    struct extent *next = NULL;
+    if (have < pages) {
+        next = arena_room_behind_locked(arena, extent, lead + pages);
+        if (next == NULL) {
+            return NULL;
+        }
+    }
+    extent = arena_cut_locked(arena, &arena->dirty, extent, lead, have);
+    if (extent != NULL && next != NULL && !arena_expand_locked(arena, extent, next, pages)) {
+        arena_uncount_active_locked(arena, extent);
+        arena_insert_locked(arena, extent, EXTENT_DIRTY);
+        return NULL;
+    }
+    *grown = pages - have;
+    return extent;
+}
+
+/* Free and resident memory that is too small, together with as much as is missing of what is free
+ * behind it, so that it need not be faulted in elsewhere. Writes how much that is. NULL if none of the
+ * youngest serves. */
+static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size_t alignment,
+                                         size_t *grown)
+{
+    struct extent *found = NULL;
+    lock_take(&arena->lock);
+    struct link *head = &arena->dirty.lru;
+    struct link *at = list_last(head);
+    for (unsigned tries = 0; tries < EXTEND_TRIES && at != head && found == NULL; tries++) {
+        struct extent *extent = container_of(at, struct extent, link);
+        at = at->prev;
+        size_t lead = extent_lead(extent, alignment);
+        if (lead < extent_pages(extent)) {
+            found = arena_extend_locked(arena, extent, lead, pages, grown);
+        }
+    }
+    lock_release(&arena->lock);
+    return found;
+}
+
+/* The same with huge blocks: one of at least half the size is made larger. */
+static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t *grown)
 {
     lock_take(&arena->lock);
     uint64_t filled = arena->huge.filled;
@@ -341,7 +449,7 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages)
         arena_free(arena, extent);
         return NULL;
     }
-    arena_note_growth(arena, pages - old_pages);
+    *grown = pages - old_pages;
     return extent;
 }
 
@@ -352,15 +460,22 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
         return NULL;
     }
     struct extent *extent = arena_alloc_dirty(arena, pages, alignment);
-    if (extent == NULL && is_huge(pages) && alignment == os_page_size) {
-        extent = arena_grow_dirty(arena, pages);
-    }
+    size_t grown = pages;
+    /* A region for an alignment larger than its own would be mostly holes. */
+    bool is_of_region = !is_huge(pages) && alignment <= REGION_ALIGNMENT;
     if (extent != NULL) {
         return extent;
     }
-    arena_note_growth(arena, pages);
-    /* A region for an alignment larger than its own would be mostly holes. */
-    if (is_huge(pages) || alignment > REGION_ALIGNMENT) {
+    if (is_of_region) {
+        extent = arena_extend_dirty(arena, pages, alignment, &grown);
+    } else if (is_huge(pages) && alignment == os_page_size) {
+        extent = arena_grow_dirty(arena, pages, &grown);
+    }
+    arena_note_growth(arena, grown);
+    if (extent != NULL) {
+        return extent;
+    }
+    if (!is_of_region) {
         return arena_map_huge(arena, pages, alignment);
     }
     size_t needed = (pages << os_page_shift) + alignment - os_page_size;
@@ -395,38 +510,6 @@ static void arena_free(struct arena *arena, struct extent *extent)
     if (option(OPTION_dirty_decay_ms) == 0) {
         arena_purge(arena, 0);
     }
-}
-
-static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages)
-{
-    bool done = false;
-    lock_take(&arena->lock);
-    size_t more = pages - extent_pages(extent);
-    struct extent *next = pagemap_find((void *)extent_end(extent));
-    bool fits = next != pagemap_nothing() && next->arena == arena->index &&
-                next->region == extent->region && next->is_huge == extent->is_huge &&
-                (extent_state(next) == EXTENT_DIRTY || extent_state(next) == EXTENT_MUZZY ||
-                 extent_state(next) == EXTENT_RETAINED) &&
-                next->start == extent_end(extent) && extent_pages(next) >= more;
-    if (fits) {
-        struct extent_set *set = arena_set_of(arena, next);
-        extent_set_remove(set, next);
-        struct extent *rest = NULL;
-        done =
-            extent_pages(next) == more || (rest = extent_split_locked(arena, next, more)) != NULL;
-        if (rest != NULL) {
-            extent_set_insert(set, rest);
-        }
-        if (done) {
-            arena_uncount_active_locked(arena, extent);
-            extent_merge_locked(arena, extent, next);
-            arena_count_active_locked(arena, extent->is_huge, pages);
-        } else {
-            extent_set_insert(set, next);
-        }
-    }
-    lock_release(&arena->lock);
-    return done;
 }
 
 static void arena_shrink(struct arena *arena, struct extent *extent, size_t pages)

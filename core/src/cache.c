@@ -88,7 +88,11 @@ static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all)
 
 static void heap_flush_cache(struct heap *heap)
 {
+    if (heap->cache_used == 0) {
+        return;
+    }
     heap_rob_cache(heap, 0, true);
+    heap_note_release(heap);
     memset(heap->cache_pages, 0, sizeof heap->cache_pages);
     heap->cache_used = 0;
     heap->cache_bytes = 0;
@@ -138,7 +142,6 @@ static void heap_free_large(struct heap *heap, struct extent *extent)
     if (size <= CACHE_BLOCK_MAX && !heap->is_slow && option(OPTION_dirty_decay_ms) != 0) {
         if (heap->cache_bytes + size > CACHE_MAX) {
             heap_flush_cache(heap);
-            heap_note_release(heap);
         }
         cache_put(heap, extent);
         return;

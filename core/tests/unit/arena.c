@@ -65,6 +65,56 @@ TEST(arena_expands_into_free_neighbours_only)
     CHECK(arena_is_valid(arena));
 }
 
+static bool all_are(struct extent *extent, size_t pages, int byte)
+{
+    unsigned char *bytes = (unsigned char *)extent->start;
+    for (size_t i = 0; i < pages << os_page_shift; i++) {
+        if (bytes[i] != byte) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What is resident and too small serves together with what lies behind it, wherever the alignment
+ * wants the block to be: its pages are neither given back nor faulted in again. */
+TEST(arena_extends_what_is_resident)
+{
+    struct arena *arena = fresh_arena();
+    const size_t alignments[] = {os_page_size, 64 * KiB, 1 * MiB, REGION_ALIGNMENT};
+    for (size_t i = 0; i < array_count(alignments); i++) {
+        arena_purge(arena, 0);
+        struct extent *small = arena_alloc(arena, 5, alignments[i]);
+        CHECK(small != NULL);
+        extent_map_ends(small);
+        uintptr_t start = small->start;
+        memset((void *)start, 0xa5, extent_size(small));
+        arena_free(arena, small);
+        CHECK_EQ(arena->dirty.pages, 5);
+        size_t retained = arena->retained.pages;
+
+        struct extent *large = arena_alloc(arena, 12, alignments[i]);
+        CHECK(large != NULL);
+        extent_map_ends(large);
+        CHECK_EQ(large->start, start);
+        CHECK_EQ(extent_pages(large), 12);
+        CHECK(!large->is_zero);
+        CHECK(all_are(large, 5, 0xa5));
+        CHECK_EQ(arena->dirty.pages, 0);
+        CHECK_EQ(arena->retained.pages, retained - 7);
+
+        /* Cut out of what is larger, where only the alignment's slack is missing. */
+        memset((void *)start, 0xa5, extent_size(large));
+        arena_free(arena, large);
+        struct extent *part = arena_alloc(arena, 12, alignments[i]);
+        CHECK(part != NULL);
+        extent_map_ends(part);
+        CHECK_EQ(part->start, start);
+        CHECK(all_are(part, 12, 0xa5));
+        CHECK(arena_is_valid(arena));
+    }
+}
+
 /* Free memory that has not the shape of what is asked for is not kept beside what grows. */
 TEST(arena_grows_instead_of_keeping_what_does_not_fit)
 {

@@ -161,6 +161,20 @@ TEST(heap_makes_room_for_the_block_freed_last)
     CHECK(mw_heap_is_valid());
 }
 
+/* Blocks that leave the cache for a size that none of them fits are a release like any other. */
+TEST(heap_notes_what_leaves_the_cache)
+{
+    mw_free(malloc_pages(40));
+    mw_free(malloc_pages(80));
+    CHECK(heap_own->cache_bytes != 0);
+    heap_own->released_ms = UINT64_MAX;
+    char *block = malloc_pages(100);
+    CHECK_EQ(heap_own->cache_bytes, 0);
+    CHECK_EQ(heap_own->list_max, HEAP_LIST_SHORT);
+    CHECK_EQ(heap_own->released_ms, atomic_get(&heaps.tick_ms));
+    mw_free(block);
+}
+
 /* A free huge block is made larger where none is large enough: what it has is resident already. */
 TEST(heap_grows_a_free_huge_block)
 {
