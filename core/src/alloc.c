@@ -137,18 +137,38 @@ void *mw_calloc(size_t count, size_t size)
 
 /* --- Alignment --------------------------------------------------------------------------------- */
 
-/* The smallest class of at least `size` whose slots are all aligned; CLASSES if there is none. A
- * slab begins on a page, so it is enough that the slot size is a multiple. */
-static unsigned class_of_aligned(size_t alignment, size_t size)
+/* Alignments that slots have, whatever the page size is. */
+#define SLOT_ALIGNMENT_MAX 4096u
+
+/* The smallest class of at least `size` whose slots are all aligned. A slab begins on a page, so it is
+ * enough that the slot size is a multiple; of the sizes of classes between two powers of two, all are
+ * that are above the alignment, and all multiples of it are sizes of classes. */
+ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
 {
-    if (alignment > os_page_size || size > SLOT_MAX) {
-        return CLASSES;
+    return class_of(align_up(size + (size == 0), alignment));
+}
+
+ALWAYS_INLINE bool is_aligned_slot(size_t alignment, size_t size)
+{
+    return alignment <= SLOT_ALIGNMENT_MAX && size <= SLOT_MAX;
+}
+
+/* The next slot of the hit path's list; NULL if there is none, or if it is a block of a common slab
+ * that is not aligned. */
+ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
+{
+    if (unlikely(!is_aligned_slot(alignment, size))) {
+        return NULL;
     }
-    unsigned class = class_of(size_max(size, alignment));
-    while (class < CLASSES && (class_size(class) & (alignment - 1)) != 0) {
-        class ++;
+    struct heap *heap = heap_self;
+    unsigned class = class_of_aligned(alignment, size);
+    struct slot *slot = heap->free[class];
+    if (unlikely(slot == NULL || ((uintptr_t)slot & (alignment - 1)) != 0)) {
+        return NULL;
     }
-    return class;
+    heap->free[class] = slot->next;
+    harden_slot_taken(slot);
+    return slot;
 }
 
 /* A slot of one of the class's own slabs, when the list had a block of a common one. */
@@ -165,11 +185,10 @@ static NOINLINE void *alloc_aligned_slot(unsigned class)
     return slot != NULL ? slot : alloc_failed();
 }
 
-static void *alloc_aligned(size_t alignment, size_t size)
+static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
 {
-    process_init(); /* for the page size */
-    unsigned class = alignment <= SLOT_MAX ? class_of_aligned(alignment, size) : CLASSES;
-    if (class < CLASSES) {
+    if (is_aligned_slot(alignment, size)) {
+        unsigned class = class_of_aligned(alignment, size);
         void *block = mw_malloc(class_size(class));
         if (likely(((uintptr_t)block & (alignment - 1)) == 0)) {
             return block;
@@ -177,11 +196,18 @@ static void *alloc_aligned(size_t alignment, size_t size)
         mw_free(block);
         return alloc_aligned_slot(class);
     }
+    process_init(); /* for the page size */
     struct heap *heap = thread_enter();
     bool is_zero;
     void *block = alloc_large(heap, size, size_max(alignment, os_page_size), &is_zero);
     thread_leave(heap);
     return likely(block != NULL) ? block : alloc_failed();
+}
+
+ALWAYS_INLINE void *alloc_aligned(size_t alignment, size_t size)
+{
+    void *block = alloc_aligned_hit(alignment, size);
+    return likely(block != NULL) ? block : alloc_aligned_slow(alignment, size);
 }
 
 void *mw_aligned_alloc(size_t alignment, size_t size)
@@ -204,16 +230,26 @@ void *mw_memalign(size_t alignment, size_t size)
     return alloc_aligned(alignment, size);
 }
 
+/* errno stays as it was. */
+static NOINLINE void *alloc_aligned_silent(size_t alignment, size_t size)
+{
+    int saved = errno;
+    void *block = alloc_aligned_slow(alignment, size);
+    errno = saved;
+    return block;
+}
+
 int mw_posix_memalign(void **out, size_t alignment, size_t size)
 {
-    if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) {
+    if (unlikely(!is_power_of_two(alignment) || alignment % sizeof(void *) != 0)) {
         return EINVAL;
     }
-    int saved = errno;
-    void *block = alloc_aligned(alignment, size);
-    errno = saved;
-    if (block == NULL) {
-        return ENOMEM;
+    void *block = alloc_aligned_hit(alignment, size);
+    if (unlikely(block == NULL)) {
+        block = alloc_aligned_silent(alignment, size);
+        if (block == NULL) {
+            return ENOMEM;
+        }
     }
     *out = block;
     return 0;
