@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 
-from . import allocators, page, targets
+from . import allocators, page, readme, targets
 from .runner import FEWEST, NOISY, OUT, quartiles, spread
 from .units import is_memory, number
 
@@ -223,6 +223,7 @@ def write(run, publish=False):
     if publish:
         put(HERE, "RESULTS.md", published(run, text))
         put(HERE, "report.html", page_text)
+        readme.publish(run, records, means(records), os.path.dirname(HERE))
     print(text)
     print(f"Samples, results.csv, results.json, report.html and this table: "
           f"{os.path.relpath(run.folder)}")
