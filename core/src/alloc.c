@@ -137,27 +137,22 @@ void *mw_calloc(size_t count, size_t size)
 
 /* --- Alignment --------------------------------------------------------------------------------- */
 
-/* Alignments that slots have, whatever the page size is. */
-#define SLOT_ALIGNMENT_MAX 4096u
+/* The smallest page size: all slabs begin at multiples of it. */
+#define ALIGNED_HIT_MAX 4096u
 
-/* The smallest class of at least `size` whose slots are all aligned. A slab begins on a page, so it is
- * enough that the slot size is a multiple; of the sizes of classes between two powers of two, all are
- * that are above the alignment, and all multiples of it are sizes of classes. */
+/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at multiples of
+ * `alignment`. Between two powers of two the classes lie equally far apart: if the alignment divides
+ * that distance, all of them are multiples of it, else all multiples of it are classes. */
 ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
 {
     return class_of(align_up(size + (size == 0), alignment));
-}
-
-ALWAYS_INLINE bool is_aligned_slot(size_t alignment, size_t size)
-{
-    return alignment <= SLOT_ALIGNMENT_MAX && size <= SLOT_MAX;
 }
 
 /* The next slot of the hit path's list; NULL if there is none, or if it is a block of a common slab
  * that is not aligned. */
 ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
 {
-    if (unlikely(!is_aligned_slot(alignment, size))) {
+    if (unlikely(alignment - 1 >= ALIGNED_HIT_MAX || size > SLOT_MAX)) {
         return NULL;
     }
     struct heap *heap = heap_self;
@@ -185,9 +180,11 @@ static NOINLINE void *alloc_aligned_slot(unsigned class)
     return slot != NULL ? slot : alloc_failed();
 }
 
+/* `alignment` is a power of two. */
 static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
 {
-    if (is_aligned_slot(alignment, size)) {
+    process_init(); /* for the page size */
+    if (alignment <= os_page_size && size <= SLOT_MAX && align_up(size, alignment) <= SLOT_MAX) {
         unsigned class = class_of_aligned(alignment, size);
         void *block = mw_malloc(class_size(class));
         if (likely(((uintptr_t)block & (alignment - 1)) == 0)) {
@@ -196,7 +193,6 @@ static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
         mw_free(block);
         return alloc_aligned_slot(class);
     }
-    process_init(); /* for the page size */
     struct heap *heap = thread_enter();
     bool is_zero;
     void *block = alloc_large(heap, size, size_max(alignment, os_page_size), &is_zero);

@@ -9,7 +9,7 @@
 #include "harden.h"
 #include "thread.h"
 
-/* Any size; NULL, without errno, if out of memory. */
+/* Any size; NULL with errno ENOMEM if out of memory. The alignment is a power of two. */
 static NOINLINE void *alloc_slow(size_t size);
 static void *alloc_aligned(size_t alignment, size_t size);
 static void *alloc_zeroed(size_t size);

@@ -390,13 +390,17 @@ static struct extent *arena_extend_locked(struct arena *arena, struct extent *ex
     size_t have = size_min(extent_pages(extent) - lead, pages);
     struct extent *next = NULL;
     if (have < pages) {
-        next = arena_room_behind_locked(arena, extent, lead + pages);
+        /* With less, a block that is mostly known to be zero would have to be cleared. */
+        next = have >= pages / 2 ? arena_room_behind_locked(arena, extent, lead + pages) : NULL;
         if (next == NULL) {
             return NULL;
         }
     }
     extent = arena_cut_locked(arena, &arena->dirty, extent, lead, have);
-    if (extent != NULL && next != NULL && !arena_expand_locked(arena, extent, next, pages)) {
+    if (extent == NULL) {
+        return NULL;
+    }
+    if (next != NULL && !arena_expand_locked(arena, extent, next, pages)) {
         arena_uncount_active_locked(arena, extent);
         arena_insert_locked(arena, extent, EXTENT_DIRTY);
         return NULL;
@@ -405,9 +409,9 @@ static struct extent *arena_extend_locked(struct arena *arena, struct extent *ex
     return extent;
 }
 
-/* Free and resident memory that is too small, together with as much as is missing of what is free
- * behind it, so that it need not be faulted in elsewhere. Writes how much that is. NULL if none of the
- * youngest serves. */
+/* Free and resident memory that has at least half of `pages`, together with as much as is missing of
+ * what is free behind it, so that not all has to be faulted in elsewhere; also what is large enough but
+ * would not be at any address. Writes how much was missing. NULL if none of the youngest serves. */
 static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size_t alignment,
                                          size_t *grown)
 {
@@ -427,7 +431,8 @@ static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size
     return found;
 }
 
-/* The same with huge blocks: one of at least half the size is made larger. */
+/* A free huge block of at least half the size, made larger by moving its mapping. Writes by how much. NULL
+ * if there is none. */
 static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t *grown)
 {
     lock_take(&arena->lock);
@@ -471,7 +476,9 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
     } else if (is_huge(pages) && alignment == os_page_size) {
         extent = arena_grow_dirty(arena, pages, &grown);
     }
-    arena_note_growth(arena, grown);
+    if (grown != 0) {
+        arena_note_growth(arena, grown);
+    }
     if (extent != NULL) {
         return extent;
     }

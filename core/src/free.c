@@ -201,7 +201,7 @@ static void check_free_size(const void *block, size_t alignment, size_t size)
         return;
     }
     size_t usable = mw_malloc_usable_size(block);
-    size_t unit = alignment <= SLOT_ALIGNMENT_MAX ? alignment : os_page_size;
+    size_t unit = alignment <= os_page_size ? alignment : os_page_size;
     size_t asked = align_up(size_max(size, 1), unit);
     if (unlikely(usable != 0 && (asked > usable || (usable > 16 && asked <= usable / 2)))) {
         log_fatal("free of %p with a size of %zu bytes, but the block has %zu", block, size,

@@ -24,6 +24,17 @@ static bool run_new_handler(void)
     return true;
 }
 
+static COLD void *new_failed(size_t size, bool may_throw)
+{
+    if (may_throw) {
+        if (_ZSt17__throw_bad_allocv != NULL) {
+            _ZSt17__throw_bad_allocv();
+        }
+        log_fatal("operator new: out of memory (%zu bytes), and no C++ library to throw", size);
+    }
+    return NULL;
+}
+
 /* alignment 0: malloc's own. */
 static COLD void *new_slow(size_t size, size_t alignment, bool may_throw)
 {
@@ -33,16 +44,9 @@ static COLD void *new_slow(size_t size, size_t alignment, bool may_throw)
             return block;
         }
         if (!run_new_handler()) {
-            break;
+            return new_failed(size, may_throw);
         }
     }
-    if (may_throw) {
-        if (_ZSt17__throw_bad_allocv != NULL) {
-            _ZSt17__throw_bad_allocv();
-        }
-        log_fatal("operator new: out of memory (%zu bytes), and no C++ library to throw", size);
-    }
-    return NULL;
 }
 
 ALWAYS_INLINE void *new_plain(size_t size, bool may_throw)
@@ -53,6 +57,9 @@ ALWAYS_INLINE void *new_plain(size_t size, bool may_throw)
 
 ALWAYS_INLINE void *new_aligned(size_t size, size_t alignment, bool may_throw)
 {
+    if (unlikely(!is_power_of_two(alignment))) {
+        return new_failed(size, may_throw); /* no handler can help */
+    }
     void *block = alloc_aligned(alignment, size);
     return likely(block != NULL) ? block : new_slow(size, alignment, may_throw);
 }

@@ -99,6 +99,18 @@ static void let_new_fail()
     expect(handler_calls == 3, "the handler is called until it gives up");
 }
 
+// What no language rule allows gets no memory, rather than too little.
+static void use_alignments_that_are_none()
+{
+    for (volatile size_t alignment : {0, 3, 24, 4097}) {
+        const auto to = static_cast<std::align_val_t>(alignment);
+        for (volatile size_t size : {100, 1000, 32767}) {
+            expect(throws_bad_alloc([&] { sink = ::operator new(size, to); }), "bad alignment");
+            expect(::operator new(size, to, std::nothrow) == nullptr, "bad alignment, nothrow");
+        }
+    }
+}
+
 static size_t fill_containers(int seed)
 {
     std::map<int, std::string> table;
@@ -118,6 +130,7 @@ int main()
         }
     }
     let_new_fail();
+    use_alignments_that_are_none();
 
     std::vector<size_t> sums(6);
     std::vector<std::thread> threads;

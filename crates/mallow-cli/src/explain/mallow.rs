@@ -124,6 +124,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
             classes.entry(size).or_default().add(&class);
         }
     }
+    memory.refresh(); // lists are walked in the memory that they are in, as it is now
     reader.threads(&mut heap);
     heap.leaves = reader.leaves().unwrap_or_default();
     heap.classes = classes.into_values().collect();

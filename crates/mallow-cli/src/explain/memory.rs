@@ -26,17 +26,13 @@ pub trait Memory {
 
     /// Reads everything that was read before anew, all of it in one go. What follows is answered
     /// from this picture, as long as `loads` stays the same.
-    fn reload(&self) {}
+    fn reload(&self);
 
     /// How often something was read that was not known before.
-    fn loads(&self) -> u64 {
-        0
-    }
+    fn loads(&self) -> u64;
 
     /// A number as it is at this moment, whatever was read before.
-    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
-        self.number(address, size)
-    }
+    fn number_now(&self, address: u64, size: u64) -> Option<u64>;
 
     /// Resident bytes of a range; `None` if that is not known.
     fn resident(&self, _start: u64, _end: u64) -> Option<u64> {
@@ -83,6 +79,8 @@ struct Cache {
     index_of: HashMap<u64, usize>,
     /// Where the oldest block is, once all places are taken.
     oldest: usize,
+    /// More was read than there is room for.
+    is_partial: bool,
     /// Most reads are of the block that the read before them met.
     latest: usize,
 }
@@ -102,6 +100,7 @@ impl Cache {
             self.blocks.len() - 1
         } else {
             let index = self.oldest;
+            self.is_partial = true;
             self.oldest = (index + 1) % MOST_BLOCKS;
             self.index_of.remove(&self.blocks[index].address);
             self.index_of.insert(block.address, index);
@@ -243,6 +242,9 @@ impl Memory for ProcessMemory {
     }
 
     fn reload(&self) {
+        if self.cache.borrow().is_partial {
+            return self.refresh(); // the walk would drive out what was copied for it
+        }
         for block in &mut self.cache.borrow_mut().blocks {
             *block = self.load(block.address);
         }
