@@ -140,9 +140,9 @@ void *mw_calloc(size_t count, size_t size)
 /* The smallest page size: all slabs begin at multiples of it. */
 #define ALIGNED_HIT_MAX 4096u
 
-/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at multiples of
- * `alignment`. Between two powers of two the classes lie equally far apart: if the alignment divides
- * that distance, all of them are multiples of it, else all multiples of it are classes. */
+/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at multiples
+ * of `alignment`. Between two powers of two the classes lie equally far apart: if the alignment
+ * divides that distance, all are multiples of it, else all multiples of it are classes. */
 ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
 {
     return class_of(align_up(size + (size == 0), alignment));

@@ -189,8 +189,8 @@ static void arena_uncount_active_locked(struct arena *arena, struct extent *exte
     }
 }
 
-/* Cuts `pages` out of a free extent, behind its first `lead`; the rest stays in its set. NULL if there
- * is no descriptor for what is left over. */
+/* Cuts `pages` out of a free extent, behind its first `lead`; the rest stays in its set. NULL if
+ * there is no descriptor for what is left over. */
 static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *set,
                                        struct extent *extent, size_t lead, size_t pages)
 {
@@ -409,9 +409,9 @@ static struct extent *arena_extend_locked(struct arena *arena, struct extent *ex
     return extent;
 }
 
-/* Free and resident memory that has at least half of `pages`, together with as much as is missing of
- * what is free behind it, so that not all has to be faulted in elsewhere; also what is large enough but
- * would not be at any address. Writes how much was missing. NULL if none of the youngest serves. */
+/* Free and resident memory that has at least half of `pages`, with as much as is missing of what is
+ * free behind it, so that not all is faulted in elsewhere; also what is large enough just where it
+ * is. Writes how many pages were missing. NULL if none of the youngest serves. */
 static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size_t alignment,
                                          size_t *grown)
 {
@@ -431,8 +431,8 @@ static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size
     return found;
 }
 
-/* A free huge block of at least half the size, made larger by moving its mapping. Writes by how much. NULL
- * if there is none. */
+/* A free huge block of at least half the size, made larger by moving its mapping. Writes by how
+ * much. NULL if there is none. */
 static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t *grown)
 {
     lock_take(&arena->lock);

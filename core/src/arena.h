@@ -5,8 +5,8 @@
  *
  *   new region -> RETAINED -> ACTIVE -> DIRTY -> (MUZZY ->) RETAINED
  *
- * Reuse prefers dirty to muzzy to retained to new; what is missing of a dirty extent may come from the one
- * behind it. Neighbours in the same state are merged at once.
+ * Reuse prefers dirty to muzzy to retained to new; what is missing of a dirty extent may come from
+ * the one behind it. Neighbours in the same state are merged at once.
  * Very large blocks ("huge") are mappings of their own, so that growing them is a matter of page
  * tables; a freed one waits among the dirty extents and is unmapped when its time is over.
  */

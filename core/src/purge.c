@@ -105,8 +105,8 @@ static struct extent *arena_outgrown_locked(struct arena *arena)
 }
 
 /* `pages` that are not resident are about to be used, because nothing that is resident and free has
- * (all of) their shape. As much of that, the oldest first, is given back, so that the process does not grow
- * beside memory that it does not use. */
+ * their shape, or all of it. As much of that, the oldest first, is given back, so that the process
+ * does not grow beside memory that it does not use. */
 static void arena_note_growth(struct arena *arena, size_t pages)
 {
     lock_take(&arena->lock);
