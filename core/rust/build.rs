@@ -11,7 +11,7 @@ fn main() {
     println!("cargo::metadata=include={}", core.join("include").display());
 
     let enabled = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
-    // The numbers are those of core/src/config.h.
+    // The numbers are those of core/src/base/config.h.
     let mode = match (enabled("DEBUG"), enabled("SECURE")) {
         (true, _) => "2",
         (false, true) => "1",

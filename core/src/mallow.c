@@ -12,60 +12,60 @@
 #define MW_PUBLIC __attribute__((visibility("protected")))
 
 /* layer 0: base */
-#include "base.h"
-#include "config.h"
-#include "atomic.h"
-#include "list.h"
-#include "check.h"
+#include "base/base.h"
+#include "base/config.h"
+#include "base/atomic.h"
+#include "base/list.h"
+#include "base/check.h"
 
 /* layer 1: os */
 #include "os/os.h"
 #include "os/syscall.h"
 #include "os/linux.c"
 #include "os/libc.c"
-#include "lock.c"
-#include "log.c"
+#include "os/lock.c"
+#include "os/log.c"
 
 /* layer 2: settings */
-#include "options.c"
+#include "settings/options.c"
 
 /* layer 3: memory */
-#include "meta.c"
-#include "pagemap.c"
-#include "extent.c"
-#include "decay.c"
+#include "memory/meta.c"
+#include "memory/pagemap.c"
+#include "memory/extent.c"
+#include "memory/decay.c"
 
 /* layer 4: arena */
-#include "arena.c"
-#include "purge.c"
+#include "arena/arena.c"
+#include "arena/purge.c"
 
 /* layer 5: slots */
-#include "sizeclass.c"
-#include "slab.c"
-#include "harden.c"
-#include "common.c"
-#include "large.c"
+#include "slots/sizeclass.c"
+#include "slots/slab.c"
+#include "slots/harden.c"
+#include "slots/common.c"
+#include "slots/large.c"
 
 /* layer 6: thread */
-#include "heap.c"
-#include "heap_common.c"
-#include "remote.c"
-#include "cache.c"
-#include "tick.c"
-#include "thread.c"
+#include "thread/heap.c"
+#include "thread/heap_common.c"
+#include "thread/remote.c"
+#include "thread/cache.c"
+#include "thread/tick.c"
+#include "thread/thread.c"
 
-/* layer 7: paths */
-#include "alloc.c"
-#include "free.c"
+/* layer 7: api */
+#include "api/alloc.c"
+#include "api/free.c"
 
 /* layer 8: insight */
-#include "report.c"
-#include "stats_page.c"
-#include "verify.c"
-#include "control.c"
+#include "insight/report.c"
+#include "insight/stats_page.c"
+#include "insight/verify.c"
+#include "insight/control.c"
 
 /* layer 9: entry */
 #if MW_EXPORT_LIBC
-#include "shim_libc.c"
-#include "shim_cxx.c"
+#include "entry/shim_libc.c"
+#include "entry/shim_cxx.c"
 #endif

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::{env, hash::Hasher as _};
 
 const LIBRARIES: [(&str, &str, &str); 3] = [
-    // The modes are those of core/src/config.h.
+    // The modes are those of core/src/base/config.h.
     ("mallow", "libmallow.so", "0"),
     ("mallow-secure", "libmallow-secure.so", "1"),
     ("mallow-debug", "libmallow-debug.so", "2"),
@@ -48,8 +48,8 @@ fn main() {
     .expect("strings grow");
     fs::write(out.join("libraries.rs"), list).expect("OUT_DIR is writable");
 
-    let definitions = fs::read_to_string(core.join("src/options.def"))
-        .expect("core/src/options.def lists the options");
+    let definitions = fs::read_to_string(core.join("src/settings/options.def"))
+        .expect("core/src/settings/options.def lists the options");
     fs::write(out.join("options.rs"), option_table(&definitions)).expect("OUT_DIR is writable");
 }
 

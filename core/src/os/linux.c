@@ -5,8 +5,8 @@
  */
 #include "os.h"
 #include "syscall.h"
-#include "../atomic.h"
-#include "../check.h"
+#include "../base/atomic.h"
+#include "../base/check.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #ifndef MALLOW_OS_H
 #define MALLOW_OS_H
 
-#include "../base.h"
+#include "../base/base.h"
 
 /* --- Facts about the system, constant after os_init ------------------------------------------ */
 

@@ -6,7 +6,7 @@
 #ifndef MALLOW_SYSCALL_H
 #define MALLOW_SYSCALL_H
 
-#include "../base.h"
+#include "../base/base.h"
 
 ALWAYS_INLINE long system_call(long number, long a, long b, long c, long d, long e, long f)
 {

@@ -6,7 +6,7 @@
  */
 #include "promise.h"
 
-#include "../../src/stats_page.h"
+#include "../../src/insight/stats_page.h"
 
 #include <dlfcn.h>
 #include <malloc.h>

@@ -8,7 +8,7 @@
 #ifndef MALLOW_OPTIONS_H
 #define MALLOW_OPTIONS_H
 
-#include "log.h"
+#include "../os/log.h"
 
 enum option_id {
 #define BOOL(name, value, help) OPTION_##name,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "pagemap.h"
 
-#include "check.h"
+#include "../base/check.h"
 #include "meta.h"
-#include "os/os.h"
+#include "../os/os.h"
 
 #define PAGEMAP_LEAF_BYTES (PAGEMAP_LEAF_WORDS * sizeof(uintptr_t))
 

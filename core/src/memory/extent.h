@@ -15,9 +15,9 @@
 #ifndef MALLOW_EXTENT_H
 #define MALLOW_EXTENT_H
 
-#include "atomic.h"
-#include "check.h"
-#include "list.h"
+#include "../base/atomic.h"
+#include "../base/check.h"
+#include "../base/list.h"
 #include "pagemap.h"
 
 struct heap;

@@ -18,8 +18,8 @@
 #ifndef MALLOW_PAGEMAP_H
 #define MALLOW_PAGEMAP_H
 
-#include "atomic.h"
-#include "base.h"
+#include "../base/atomic.h"
+#include "../base/base.h"
 
 #define GRANULE_SHIFT 12
 #define GRANULE ((size_t)1 << GRANULE_SHIFT)

@@ -13,8 +13,8 @@
 #ifndef MALLOW_HEAP_H
 #define MALLOW_HEAP_H
 
-#include "common.h"
-#include "large.h"
+#include "../slots/common.h"
+#include "../slots/large.h"
 
 /* Slots that another heap's slab gets in one atomic operation. */
 #define OUTBOX_BATCH 32u

@@ -13,10 +13,10 @@
 #ifndef MALLOW_ARENA_H
 #define MALLOW_ARENA_H
 
-#include "decay.h"
-#include "extent.h"
-#include "lock.h"
-#include "options.h"
+#include "../memory/decay.h"
+#include "../memory/extent.h"
+#include "../os/lock.h"
+#include "../settings/options.h"
 
 #define ARENAS_MAX 64u
 #define REGION_ALIGNMENT (2 * MiB)

@@ -5,9 +5,9 @@
 #ifndef MALLOW_ALLOC_H
 #define MALLOW_ALLOC_H
 
-#include "../include/mallow.h"
-#include "harden.h"
-#include "thread.h"
+#include "../../include/mallow.h"
+#include "../slots/harden.h"
+#include "../thread/thread.h"
 
 /* Any size; NULL with errno ENOMEM if out of memory. The alignment is a power of two. */
 static NOINLINE void *alloc_slow(size_t size);

@@ -7,7 +7,7 @@
 #ifndef MALLOW_META_H
 #define MALLOW_META_H
 
-#include "lock.h"
+#include "../os/lock.h"
 
 /* Zeroed memory aligned to a cache line, or NULL. The result is never freed. */
 static void *meta_alloc(size_t size);

@@ -10,7 +10,7 @@
 #ifndef MALLOW_DECAY_H
 #define MALLOW_DECAY_H
 
-#include "check.h"
+#include "../base/check.h"
 
 #define DECAY_STEPS 32u
 

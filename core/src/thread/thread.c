@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "thread.h"
 
-#include "meta.h"
+#include "../memory/meta.h"
 
 /* In heap_own: the thread has handed its slabs on. */
 #define HEAP_ENDED ((struct heap *)1)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "options.h"
 
-#include "atomic.h"
+#include "../base/atomic.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "common.h"
 
 #include "harden.h"
-#include "meta.h"
+#include "../memory/meta.h"
 
 #define SLOT_FREE 0u
 #define SLOT_INSIDE 255u

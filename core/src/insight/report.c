@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "report.h"
 
-#include "meta.h"
+#include "../memory/meta.h"
 
 #include <errno.h>
 #include <limits.h>

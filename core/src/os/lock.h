@@ -7,9 +7,9 @@
 #ifndef MALLOW_LOCK_H
 #define MALLOW_LOCK_H
 
-#include "atomic.h"
-#include "check.h"
-#include "os/os.h"
+#include "../base/atomic.h"
+#include "../base/check.h"
+#include "os.h"
 
 /* The order in which locks may be taken, and in which fork takes them all. */
 enum lock_rank {

@@ -6,7 +6,7 @@
 #ifndef MALLOW_REPORT_H
 #define MALLOW_REPORT_H
 
-#include "alloc.h"
+#include "../api/alloc.h"
 
 /* Bytes unless the name says otherwise. */
 struct usage {

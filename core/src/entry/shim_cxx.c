@@ -5,7 +5,7 @@
  * that the program itself brought; without one there is nobody who could throw, and the program
  * ends.
  */
-#include "report.h"
+#include "../insight/report.h"
 
 typedef void (*new_handler)(void);
 

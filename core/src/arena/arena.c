@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "arena.h"
 
-#include "meta.h"
+#include "../memory/meta.h"
 
 /* Free extents that are looked at for one that can be extended. */
 #define EXTEND_TRIES 8u

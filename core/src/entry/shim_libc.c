@@ -2,7 +2,7 @@
  *
  * The libc's names for our functions. Aliases, so that no call is added.
  */
-#include "report.h"
+#include "../insight/report.h"
 
 #include <stdio.h>
 

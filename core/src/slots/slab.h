@@ -19,7 +19,7 @@
 #ifndef MALLOW_SLAB_H
 #define MALLOW_SLAB_H
 
-#include "arena.h"
+#include "../arena/arena.h"
 #include "sizeclass.h"
 
 /* Makes an active extent a slab that `owner` owns; its place is NONE. */

@@ -7,8 +7,8 @@
 #ifndef MALLOW_LOG_H
 #define MALLOW_LOG_H
 
-#include "check.h"
-#include "os/os.h"
+#include "../base/check.h"
+#include "os.h"
 
 #include <stdarg.h>
 

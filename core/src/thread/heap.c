@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "heap.h"
 
-#include "harden.h"
+#include "../slots/harden.h"
 
 /* Lists are made so long; slots up to this size are cheap enough to use many of them by turns. */
 #define LENGTHEN_SLOTS 32u

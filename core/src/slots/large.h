@@ -5,7 +5,7 @@
 #ifndef MALLOW_LARGE_H
 #define MALLOW_LARGE_H
 
-#include "arena.h"
+#include "../arena/arena.h"
 #include "sizeclass.h"
 
 /* Pages for a size; the size is at most PTRDIFF_MAX. */

@@ -10,8 +10,8 @@
 #ifndef MALLOW_SIZECLASS_H
 #define MALLOW_SIZECLASS_H
 
-#include "check.h"
-#include "os/os.h"
+#include "../base/check.h"
+#include "../os/os.h"
 
 #define CLASSES 61u
 #define SLOT_MAX (32 * KiB)
