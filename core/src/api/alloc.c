@@ -92,7 +92,7 @@ static void *alloc_filled(void *block, size_t size, bool is_zero)
 
 static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_be_aligned)
 {
-    return class_is_medium(class) ? magazine_fill(heap, class)
+    return class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
                                   : heap_refill(heap, class, must_be_aligned);
 }
 

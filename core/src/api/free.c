@@ -136,8 +136,7 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
     struct heap *owner = atomic_get(&slab->owner);
     if (owner == OWNER_DEPOT) {
         if (!magazine_try_put(heap, extent, slot)) {
-            magazine_make_room(heap, slab->class);
-            magazine_try_put(heap, extent, slot);
+            magazine_put_slow(heap, extent, slot);
             heap_note_release(heap);
         }
         return;
@@ -270,7 +269,7 @@ size_t mw_malloc_good_size(size_t size)
     if (size <= SLOT_MAX) {
         return class_size(class_of(size));
     }
-    return size <= PTRDIFF_MAX ? align_up(size, os_page_size) : size;
+    return size <= PTRDIFF_MAX ? large_rounded_pages(size) << os_page_shift : size;
 }
 
 /* --- Realloc ------------------------------------------------------------------------------------ */

@@ -4,6 +4,8 @@
 #include "../memory/meta.h"
 #include "purge.h"
 
+#include <string.h>
+
 /* Free extents that are looked at for one that can be extended. */
 #define EXTEND_TRIES 8u
 
@@ -397,19 +399,32 @@ static void arena_free_place(struct arena *arena, struct extent *place, const st
     lock_release(&arena->lock);
 }
 
+/* Moves the pages of an extent into a mapping of `size`, in two steps: first out of the region, then
+ * larger. NULL if the kernel cannot; then they are where they were. */
+static char *pages_move_out(struct extent *extent, size_t size)
+{
+    size_t old_size = extent_size(extent);
+    char *moved = os_move_pages((void *)extent->start, old_size);
+    char *grown = moved != NULL ? os_remap(moved, old_size, size) : NULL;
+    if (moved != NULL && grown == NULL) {
+        memcpy((void *)extent->start, moved, old_size);
+        if (!os_unmap(moved, old_size)) {
+            os_purge(moved, old_size);
+        }
+    }
+    return grown;
+}
+
 static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_t pages)
 {
     check(!extent->is_huge && pages > extent_pages(extent));
     size_t size = pages << os_page_shift;
-    size_t old_pages = extent_pages(extent);
     lock_take(&arena->lock);
     struct extent *place = descriptor_new_locked(arena);
     lock_release(&arena->lock);
     struct pagemap_reserve reserve;
     bool is_reserved = place != NULL && pagemap_reserve_take(&reserve, size);
-    /* In two steps: first out of the region, then larger. If the second fails, the block is huge and
-     * as large as it was. */
-    char *moved = is_reserved ? os_move_pages((void *)extent->start, extent_size(extent)) : NULL;
+    char *moved = is_reserved ? pages_move_out(extent, size) : NULL;
     if (moved == NULL) {
         if (is_reserved) {
             pagemap_reserve_drop(&reserve);
@@ -421,13 +436,11 @@ static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_
         }
         return false;
     }
-    char *grown = os_remap(moved, old_pages << os_page_shift, size);
-    size_t new_pages = grown != NULL ? pages : old_pages;
-    moved = grown != NULL ? grown : moved;
     struct extent old = *extent;
-    pagemap_cover_reserved((uintptr_t)moved, new_pages << os_page_shift, &reserve);
+    size_t old_pages = extent_pages(extent);
+    pagemap_cover_reserved((uintptr_t)moved, size, &reserve);
     pagemap_reserve_drop(&reserve);
-    arena_relocate(arena, extent, (uintptr_t)moved, new_pages);
+    arena_relocate(arena, extent, (uintptr_t)moved, pages);
     arena_free_place(arena, place, &old, old_pages);
-    return new_pages == pages;
+    return true;
 }

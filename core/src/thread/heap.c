@@ -127,14 +127,29 @@ static NOINLINE void heap_expect_rest(struct heap *heap)
     heap_return_lists(heap);
 }
 
-/* The current slab of a class while others become empty: what is left of the list goes back to it, so
- * that its countdown tells when it is empty too. */
+/* The current slab has no slot out: it goes if the program frees more than it allocates, else the next
+ * malloc will want it. */
+static void bin_release_current(struct heap *heap, struct bin *bin)
+{
+    struct extent *extent = bin->current;
+    if (bin->is_draining && slab_used(extent) == 0 && atomic_get(&extent->remote) == 0) {
+        bin->current = NULL;
+        extent->slab.place = SLAB_NONE;
+        heap_release_slab(heap, extent);
+    }
+}
+
+/* Other slabs of the class become empty: what is left of the list goes back to the current slab, so
+ * that its countdown tells when that is empty too. */
 static void heap_drain_current(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
     bin->is_draining = true;
     if (heap->free[class] != NULL) {
         heap_return_small_list(heap, class);
+    }
+    if (bin->current != NULL) {
+        bin_release_current(heap, bin);
     }
 }
 
@@ -336,24 +351,10 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
 
 /* --- The slow side of free -------------------------------------------------------------------- */
 
-/* The current slab has no slot out. If the program frees more than it allocates, it goes; else the
- * next malloc will want it. */
-static void heap_current_is_empty(struct heap *heap, struct extent *extent)
-{
-    struct bin *bin = &heap->bins[extent->slab.class];
-    check(bin->current == extent);
-    if (bin->is_draining && heap->free[extent->slab.class] == NULL &&
-        atomic_get(&extent->remote) == 0) {
-        bin->current = NULL;
-        extent->slab.place = SLAB_NONE;
-        heap_release_slab(heap, extent);
-    }
-}
-
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
 {
     if (extent->slab.place == SLAB_CURRENT) {
-        heap_current_is_empty(heap, extent);
+        bin_release_current(heap, &heap->bins[extent->slab.class]);
     } else {
         check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
         heap_unlist(heap, extent);
@@ -419,7 +420,6 @@ static void heap_settle_classes(struct heap *heap)
         unsigned class = (unsigned)__builtin_ctzl(left);
         if (class_is_medium(class)) {
             magazine_return(heap, class);
-            heap->classes_used &= ~((uint64_t)1 << class);
         } else {
             heap_settle_small(heap, class);
         }

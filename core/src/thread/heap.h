@@ -19,8 +19,9 @@
 #include "../slots/large.h"
 
 /* Slots that the hit path gets at a time while the program is busy, while free memory waits to go
- * back to the kernel, and while it calls rarely. Where the list ends, the clock may be read (tick.c). */
-#define LIST_MAX_BUSY 1024u
+ * back to the kernel, and while it calls rarely. Where the list ends, the clock may be read (tick.c):
+ * a program that falls asleep and calls now and then must come there soon. */
+#define LIST_MAX_BUSY 128u
 #define LIST_MAX_WAITING 32u
 #define LIST_MAX_IDLE 1u
 
@@ -71,6 +72,7 @@ struct heap {
     uint32_t list_max;          /* slots that are handed out at a time: one of LIST_MAX_* */
     struct magazine magazines[MEDIUM_CLASSES];
     struct arena *arena;
+    size_t magazine_bytes;     /* what the limits of the magazines amount to */
     uint64_t classes_used;     /* a bit per class that may have slabs or a magazine */
     uint64_t stacks_used[2];   /* a bit per page class that may have blocks */
     _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */

@@ -5,30 +5,58 @@
 #include "remote.h"
 #include "stack.h"
 
-/* The limit: bytes, but not more slots than the one and not fewer than the other. It begins at the
- * least, and grows by LIMIT_STEP with each visit to the depot. */
+/* The limit of one magazine: bytes, but not more slots than the one and not fewer than the other. It
+ * grows by LIMIT_STEP with each visit to the depot. */
 #define MAGAZINE_BYTES (256 * KiB)
 #define MAGAZINE_MOST 64u
-#define MAGAZINE_LEAST 2u
+#define MAGAZINE_LEAST 4u
 #define LIMIT_STEP 2u
 
-static void magazine_grow(struct magazine *magazine, unsigned class)
+/* What the limits of a heap add up to at most: bytes of all heaps together while no more threads than
+ * arenas (one per CPU) have a heap, and of one. Threads beyond that number sleep for most of the time:
+ * they get less by the square of how many there are for each CPU. */
+#define HEAP_MAGAZINES_TOTAL (16 * MiB)
+#define HEAP_MAGAZINES_LEAST (64 * KiB)
+
+static size_t magazines_budget(void)
 {
-    uint32_t most = MAGAZINE_BYTES / class_size(class);
-    most = most > MAGAZINE_MOST ? MAGAZINE_MOST : most < 2 * MAGAZINE_LEAST ? 2 * MAGAZINE_LEAST : most;
-    uint32_t limit = magazine->limit + (magazine->limit == 0 ? MAGAZINE_LEAST : LIMIT_STEP);
-    magazine->limit = (uint16_t)(limit < most ? limit : most);
+    size_t heaps_in_use = size_max(atomic_get(&heaps.in_use), 1);
+    size_t crowd = size_max(heaps_in_use / arena_count(), 1);
+    return size_max(HEAP_MAGAZINES_TOTAL / heaps_in_use / (crowd * crowd), HEAP_MAGAZINES_LEAST);
+}
+
+static void magazine_grow(struct heap *heap, unsigned class)
+{
+    struct magazine *magazine = heap_magazine(heap, class);
+    uint32_t slot_size = class_size(class);
+    uint32_t most = MAGAZINE_BYTES / slot_size;
+    most = most < MAGAZINE_LEAST ? MAGAZINE_LEAST : most < MAGAZINE_MOST ? most : MAGAZINE_MOST;
+    size_t more = LIMIT_STEP * slot_size;
+    if (magazine->limit + LIMIT_STEP <= most &&
+        heap->magazine_bytes + more <= magazines_budget()) {
+        magazine->limit += LIMIT_STEP;
+        heap->magazine_bytes += more;
+    }
+}
+
+static void magazine_shrink(struct heap *heap, unsigned class)
+{
+    struct magazine *magazine = heap_magazine(heap, class);
+    uint16_t limit = magazine->limit / 2;
+    heap->magazine_bytes -= (size_t)(magazine->limit - limit) * class_size(class);
+    magazine->limit = limit;
 }
 
 /* Slots from a depot, the heap's own arena's first; if none has any, there is a new slab. */
-static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t want, uint32_t *count)
+static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t want,
+                                  bool may_be_in_hole, uint32_t *count)
 {
     struct slot *list = NULL;
     unsigned arenas_in_use = arena_count();
     for (unsigned i = 0; i < arenas_in_use && list == NULL; i++) {
         list = depot_take(arena_at((heap->arena->index + i) % arenas_in_use), class, want, count);
     }
-    if (list == NULL) {
+    if (list == NULL && may_be_in_hole) {
         list = heap_take_holes(heap, class, want, count);
     }
     while (list == NULL) {
@@ -43,64 +71,49 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
     return list;
 }
 
-static struct slot *magazine_fill(struct heap *heap, unsigned class)
+static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     check(heap->free[class] == NULL && magazine->count == 0);
     heap_note_class(heap, class);
     uint32_t want = heap->list_max == LIST_MAX_IDLE ? 1 : magazine->limit / 2 + 1u;
     uint32_t count;
-    struct slot *slot = magazine_take(heap, class, want, &count);
+    struct slot *slot = magazine_take(heap, class, want, !must_be_aligned, &count);
     if (slot == NULL) {
         return NULL;
     }
-    magazine_grow(magazine, class);
+    magazine_grow(heap, class);
     heap->free[class] = slot->next;
     magazine->count = (uint16_t)(count - 1);
     heap->until_tick -= (int32_t)count;
     return slot;
 }
 
-/* Brings slots back to their slabs: those of the depot at once, blocks of common slabs as what they
- * are. */
-static void magazine_put_back(struct heap *heap, struct slot *list)
+static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot)
 {
-    struct slot *of_depot = NULL;
-    struct slot *others = NULL;
-    struct slot *next;
-    for (struct slot *slot = list; slot != NULL; slot = next) {
-        next = slot->next;
-        struct slot **to = slab_is_of_depot(pagemap_find(slot)) ? &of_depot : &others;
-        slot->next = *to;
-        *to = slot;
-    }
-    struct extent *empty = depot_put(of_depot);
-    while (empty != NULL) {
-        struct extent *below = empty->slab.below;
-        heap_put_pages(heap, empty);
-        empty = below;
-    }
-    heap_return_others(heap, others);
-}
-
-static void magazine_make_room(struct heap *heap, unsigned class)
-{
+    unsigned class = extent->slab.class;
     struct magazine *magazine = heap_magazine(heap, class);
     heap_note_class(heap, class);
-    magazine_grow(magazine, class);
-    if (magazine->count < magazine->limit) {
+    if (magazine->limit == 0) {
+        heap_free_remote(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }
-    /* The slots that were freed last stay. */
-    uint32_t keep = magazine->limit / 2;
-    struct slot *last = heap->free[class];
-    for (uint32_t i = 1; i < keep; i++) {
-        last = last->next;
+    magazine_grow(heap, class);
+    if (magazine->count >= magazine->limit) {
+        /* The slots that were freed last stay. */
+        uint32_t keep = magazine->limit / 2;
+        struct slot **at = &heap->free[class];
+        for (uint32_t i = 0; i < keep; i++) {
+            at = &(*at)->next;
+        }
+        struct slot *rest = *at;
+        *at = NULL;
+        magazine->count = (uint16_t)keep;
+        heap_return_others(heap, rest);
     }
-    struct slot *rest = last->next;
-    last->next = NULL;
-    magazine->count = (uint16_t)keep;
-    magazine_put_back(heap, rest);
+    bool is_put = magazine_try_put(heap, extent, slot);
+    check(is_put);
+    (void)is_put;
     check_slow(magazine_is_valid(heap, class));
 }
 
@@ -110,8 +123,8 @@ static void magazine_return(struct heap *heap, unsigned class)
     struct slot *list = heap->free[class];
     heap->free[class] = NULL;
     magazine->count = 0;
-    magazine->limit = magazine->limit > MAGAZINE_LEAST ? magazine->limit / 2 : magazine->limit;
-    magazine_put_back(heap, list);
+    magazine_shrink(heap, class);
+    heap_return_others(heap, list);
 }
 
 static bool magazine_is_valid(struct heap *heap, unsigned class)

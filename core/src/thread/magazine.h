@@ -2,10 +2,11 @@
  *
  * Magazines: the few free slots of a medium class that a heap holds. malloc pops the list, whoever
  * allocated the slot; free pushes to it, whichever slab the slot is of. An empty magazine is filled
- * to half its limit from the arena's depot, one above its limit emptied to half.
+ * to half its limit from the arena's depot, one that is full emptied to half.
  *
  * The limit begins low and grows with each of these visits, because what is in a magazine nobody else
- * can use: a thread that uses a class now and then holds a slot or two of it.
+ * can use: a thread that uses a class now and then holds a slot or two of it, one that only frees holds none, and all that a thread
+ * may hold is the less the more threads there are.
  */
 #ifndef MALLOW_MAGAZINE_H
 #define MALLOW_MAGAZINE_H
@@ -31,11 +32,9 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
     return slot;
 }
 
-/* A slot when the magazine is empty; NULL if out of memory. */
-static struct slot *magazine_fill(struct heap *heap, unsigned class);
-
-/* Makes room in a full magazine. */
-static void magazine_make_room(struct heap *heap, unsigned class);
+/* A slot when the magazine is empty; NULL if out of memory. Only slots of the class's own slabs are
+ * aligned to what divides their size. */
+static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned);
 
 /* Takes a slot that the program freed, if there is room. */
 ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, struct slot *slot)
@@ -55,7 +54,11 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, st
     return true;
 }
 
-/* Empties a magazine. */
+/* Takes it in any case: half of what a full magazine holds goes back to the depot, and so does what a
+ * thread frees that does not allocate such slots. */
+static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot);
+
+/* Empties a magazine, and halves its limit. */
 static void magazine_return(struct heap *heap, unsigned class);
 
 static bool magazine_is_valid(struct heap *heap, unsigned class);

@@ -52,10 +52,26 @@ static void heap_abandon_slab(struct heap *heap, struct extent *extent)
     } while (slab_disown(extent, heap));
 }
 
+/* Brings slots of slabs of depots back. */
+static void heap_send_to_depot(struct heap *heap, struct slot *list)
+{
+    struct extent *empty = depot_put(list);
+    while (empty != NULL) {
+        struct extent *below = empty->slab.below;
+        heap_put_pages(heap, empty);
+        empty = below;
+    }
+}
+
 /* Hands a list of slots over to their slab. */
 static void heap_send(struct heap *heap, struct extent *extent, struct slot *head,
                       struct slot *tail, uint32_t count)
 {
+    if (slab_is_of_depot(extent)) {
+        tail->next = NULL;
+        heap_send_to_depot(heap, head);
+        return;
+    }
     uint32_t total = slab_push_remote(extent, head, tail, count);
     /* An owner will find the slots when it looks for some. Without one it is up to us to notice
      * that the slab has become empty, or worth sharing. By now it may also be another slab, or
@@ -79,8 +95,16 @@ static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
 
 static void heap_return_others(struct heap *heap, struct slot *list)
 {
+    struct slot *of_depots = NULL;
     while (list != NULL) {
         struct extent *extent = pagemap_find(list);
+        if (slab_is_of_depot(extent)) {
+            struct slot *slot = list;
+            list = slot->next;
+            slot->next = of_depots;
+            of_depots = slot;
+            continue;
+        }
         struct slot *tail = list;
         uint32_t count = 1;
         while (tail->next != NULL && pagemap_find(tail->next) == extent) {
@@ -91,6 +115,7 @@ static void heap_return_others(struct heap *heap, struct slot *list)
         heap_send(heap, extent, list, tail, count);
         list = rest;
     }
+    heap_send_to_depot(heap, of_depots);
 }
 
 static void heap_flush_outboxes(struct heap *heap)
@@ -110,7 +135,6 @@ static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct e
     }
     uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
     most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
-    slot->next = NULL;
     *outbox = (struct outbox){extent, slot, slot, 1, most};
 }
 

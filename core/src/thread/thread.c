@@ -204,6 +204,7 @@ static void thread_leave(struct heap *heap)
     if (heap == &heap_shared) {
         /* Perhaps nobody comes here again. */
         heap_flush_outboxes(heap);
+        heap_return_lists(heap);
         stack_flush(heap);
         lock_release(&process.shared_lock);
     }

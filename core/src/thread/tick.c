@@ -13,7 +13,7 @@
 /* Slots that are handed out between two looks at the clock: while free memory waits to go back, and
  * else. */
 #define UNTIL_TICK_WAITING 32
-#define UNTIL_TICK_BUSY 512
+#define UNTIL_TICK_BUSY 128
 
 /* How long (ms) free pages lie in a heap's stacks at the most, and how often housekeeping is done. */
 #define STACK_AGE_MS 500
@@ -61,7 +61,7 @@ static void keep_house(uint64_t now_ms)
 }
 
 /* How long the lists are, and how soon the clock is read again. */
-static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
+static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms, bool was_seen_before)
 {
     bool was_idle = heap->list_max == LIST_MAX_IDLE;
     bool is_idle = elapsed_ms >= IDLE_MS;
@@ -71,7 +71,7 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         heap->busy_calls = (uint16_t)(heap->busy_calls + (elapsed_ms < BUSY_MS));
         is_idle = heap->busy_calls < BUSY_CALLS;
     }
-    bool is_waiting = atomic_get(&heaps.is_waiting) ||
+    bool is_waiting = !was_seen_before || atomic_get(&heaps.is_waiting) ||
                       heap->released_ms == atomic_get(&heaps.kept_house_ms) ||
                       atomic_get(&heap->stack_pages) << os_page_shift > WAITING_BYTES;
     if (is_idle && !was_idle) {
@@ -99,5 +99,5 @@ static NOINLINE void heap_tick(struct heap *heap)
         }
         keep_house(now_ms);
     }
-    heap_set_pace(heap, elapsed_ms);
+    heap_set_pace(heap, elapsed_ms, before_ms != 0);
 }

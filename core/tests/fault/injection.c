@@ -121,7 +121,7 @@ __attribute__((noinline)) static long test_syscall(long number, long a, long b, 
     if (result >= 0 || result < -4095) {
         results->balance += number == SYS_mmap     ? b
                             : number == SYS_munmap ? -b
-                            : number == SYS_mremap ? c - b
+                            : number == SYS_mremap ? (d & MREMAP_DONTUNMAP ? c : c - b)
                                                    : 0;
     }
     return result;

@@ -158,12 +158,11 @@ static bool add_arena(struct figures *figures, uint64_t arena)
 /* Slots in the lists of heaps are out of their slabs, but not with the program. */
 static void subtract_lists(struct figures *figures, uint64_t heap)
 {
-    const struct stats_field *bins = field("heap.bins"), *lists = field("heap.free");
+    const struct stats_field *lists = field("heap.free");
     for (uint64_t class = 0; class < number("classes"); class ++) {
-        uint64_t bin = heap + bins->offset + class * bins->size;
-        uint64_t current = get(bin, "bin.current");
-        uint64_t size = current != 0 ? get(current, "extent.slot_size") : 0;
         uint64_t slot = word_at(heap + lists->offset + class * lists->size, 8);
+        uint64_t slab = slot != 0 ? descriptor_of(slot) : 0;
+        uint64_t size = slab != 0 ? get(slab, "extent.slot_size") : 0;
         for (unsigned length = 0; slot != 0 && length < 70000; length++) {
             figures->slots -= size;
             if (!read_at(slot, &slot, sizeof slot)) {
@@ -286,7 +285,7 @@ int main(void)
         blocks[SLOTS + i] = keep(40000 + 1000 * i, &large_bytes);
     }
     for (unsigned i = 0; i < HUGE; i++) {
-        blocks[SLOTS + LARGE + i] = keep(5 * MIB, &huge_bytes);
+        blocks[SLOTS + LARGE + i] = keep(12 * MIB, &huge_bytes);
     }
     for (unsigned i = 0; i < SLOTS; i++) {
         if (i % 3 != 0) {

@@ -164,12 +164,59 @@ TEST(arena_grows_instead_of_keeping_what_does_not_fit)
         extent_map_ends(large[i]);
     }
     CHECK_LT(arena->dirty.pages, kept);
-    CHECK_LE(arena->dirty.pages, arena->active_pages / GROWTH_SHARE + GROWTH_MIN / os_page_size);
+    CHECK_LE(arena->dirty.pages, arena_slack_pages(arena) + GROWTH_MIN / os_page_size);
     for (size_t i = 0; i < COUNT; i++) {
         arena_free(arena, large[i]);
         if (i % 2 != 0) {
             arena_free(arena, small[i]);
         }
     }
+    CHECK(arena_is_valid(arena));
+}
+
+/* What is given back because the arena grows is faulted in again: not without end. */
+TEST(arena_gives_back_because_of_growth_in_bounds)
+{
+    enum { ROUNDS = 200, PAGES = 100 };
+    struct arena *arena = fresh_arena();
+    struct extent *held = arena_alloc(arena, 400, os_page_size);
+    CHECK(held != NULL);
+    size_t in_use = atomic_get(&arena->active_pages);
+    for (size_t round = 0; round < ROUNDS; round++) {
+        /* Two sizes by turns, neither of which fits where the other was. */
+        struct extent *first = arena_alloc(arena, PAGES + round % 2, os_page_size);
+        struct extent *wall = arena_alloc(arena, 1, os_page_size);
+        arena_free(arena, first);
+        struct extent *second = arena_alloc(arena, 2 * PAGES, os_page_size);
+        arena_free(arena, second);
+        arena_free(arena, wall);
+    }
+    CHECK_LE(arena->outgrown_pages,
+             size_max(in_use, OUTGROWN_MIN >> os_page_shift) + 4 * PAGES);
+    arena_free(arena, held);
+    CHECK(arena_is_valid(arena));
+}
+
+/* A block that moves into a mapping of its own takes its pages along; its place is free, and zero. */
+TEST(arena_moves_blocks_out_of_regions)
+{
+    struct arena *arena = fresh_arena();
+    struct extent *extent = arena_alloc(arena, 300, os_page_size);
+    CHECK(extent != NULL && !extent->is_huge);
+    memset((void *)extent->start, 0x11, extent_size(extent));
+    uintptr_t place = extent->start;
+    size_t active = atomic_get(&arena->active_pages);
+    if (!arena_try_move_out(arena, extent, 600)) {
+        return; /* a kernel that cannot */
+    }
+    CHECK(extent->is_huge && extent->region == NULL);
+    CHECK_EQ(extent_pages(extent), 600);
+    CHECK(all_are(extent, 300, 0x11));
+    CHECK(pagemap_find((void *)extent->start) == extent);
+    CHECK_EQ(atomic_get(&arena->active_pages), active - 300);
+    CHECK(pagemap_find((void *)place) != extent);
+    CHECK(((unsigned char *)place)[os_page_size] == 0);
+    CHECK(arena_is_valid(arena));
+    arena_free(arena, extent);
     CHECK(arena_is_valid(arena));
 }

@@ -142,7 +142,7 @@ TEST(common_slab_that_begins_is_not_taken_for_an_empty_one)
 {
     mw_free(mw_malloc(1));
     unsigned class = class_of(SMALL);
-    struct extent *extent = heap_alloc_pages(heap_own, class_slab_pages(class, 0));
+    struct extent *extent = heap_take_pages(heap_own, class_slab_pages(class, 0));
     slab_create(extent, class, heap_own);
     uint32_t count;
     struct slot *list = common_create_first(extent, heap_own, 2, &count);

@@ -24,6 +24,16 @@ TEST(decay_falls_to_nothing)
     CHECK_EQ(pages, 0);
 }
 
+/* What is free at the first look has not been free for long. */
+TEST(decay_begins_with_the_first_look)
+{
+    struct decay decay = {0};
+    enum { TOTAL_MS = 1000, PAGES = 1000, BEGIN_MS = 5000000 };
+    CHECK_EQ(decay_limit(&decay, BEGIN_MS, TOTAL_MS, PAGES), SIZE_MAX);
+    CHECK_GE(decay_limit(&decay, BEGIN_MS + 100, TOTAL_MS, PAGES), PAGES / 2);
+    CHECK_EQ(decay_limit(&decay, BEGIN_MS + 100 + 2 * TOTAL_MS, TOTAL_MS, PAGES), 0);
+}
+
 TEST(decay_special_times)
 {
     struct decay decay = {0};

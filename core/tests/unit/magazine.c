@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Medium slots: magazines hold a few, the depot has the slabs, and nothing is lost between them.
+ */
+#include "unit.h"
+
+enum { SIZE = 4 * KiB, COUNT = 400 };
+
+static char *blocks[COUNT];
+
+static void fill(size_t size)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = mw_malloc(size);
+        memset(blocks[i], (int)i, size);
+    }
+}
+
+static void release(void)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        mw_free(blocks[i]);
+        blocks[i] = NULL;
+    }
+}
+
+static struct magazine *magazine(void)
+{
+    return heap_magazine(heap_own, class_of(SIZE));
+}
+
+TEST(magazine_gives_back_the_slot_freed_last)
+{
+    fill(SIZE);
+    CHECK(slab_is_of_depot(pagemap_find(blocks[0])));
+    char *freed = blocks[0];
+    mw_free(freed);
+    CHECK(heap_own->free[class_of(SIZE)] == (struct slot *)freed);
+    blocks[0] = mw_malloc(SIZE);
+    CHECK(blocks[0] == freed);
+    release();
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(magazine_holds_few_slots)
+{
+    fill(SIZE);
+    uint16_t limit = magazine()->limit;
+    for (size_t i = 0; i < COUNT / 2; i++) {
+        mw_free(blocks[i]);
+        blocks[i] = NULL;
+        CHECK_LE(magazine()->count, magazine()->limit);
+    }
+    CHECK_GE(magazine()->limit, limit);
+    CHECK_LE(magazine()->limit * SIZE, MAGAZINE_BYTES);
+    CHECK(mw_heap_is_valid());
+    release();
+    CHECK_EQ(usage_now().slab_used_bytes, 0);
+}
+
+/* A thread that needs a few slots once does not take more than these. */
+TEST(magazine_begins_small)
+{
+    char *first = mw_malloc(SIZE);
+    CHECK_LE(magazine()->count, 1);
+    mw_free(first);
+    CHECK_LE(magazine()->count, 2);
+}
+
+TEST(magazine_gives_everything_back)
+{
+    for (int round = 0; round < 2; round++) {
+        fill(SIZE);
+        release();
+        mw_collect(true);
+        CHECK(heap_own->free[class_of(SIZE)] == NULL);
+        CHECK_EQ(magazine()->count, 0);
+        CHECK_EQ(usage_now().slab_bytes, 0);
+        CHECK(mw_heap_is_valid());
+    }
+}
+
+static void free_slot_twice(void)
+{
+    fill(SIZE);
+    mw_free(blocks[0]);
+    mw_free(blocks[0]);
+}
+
+TEST(magazine_finds_a_double_free_of_its_last_slot)
+{
+    check_aborts(free_slot_twice, "double free");
+}
+
+/* --- Depot ------------------------------------------------------------------------------------- */
+
+static void *free_all(void *argument)
+{
+    (void)argument;
+    release();
+    return NULL;
+}
+
+TEST(depot_slabs_serve_any_thread)
+{
+    fill(SIZE);
+    size_t before = usage_now().slab_bytes;
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, free_all, NULL), 0);
+    pthread_join(thread, NULL);
+    CHECK_EQ(usage_now().slab_used_bytes, 0);
+    fill(SIZE);
+    CHECK_LE(usage_now().slab_bytes, before + before / 4);
+    release();
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(depot_counts_what_is_out)
+{
+    mw_free(mw_malloc(1));
+    struct extent *extent = heap_take_pages(heap_own, 16);
+    unsigned class = class_of(5000);
+    depot_add(extent, class);
+    uint32_t count;
+    struct slot *list = depot_take(arena_of(extent), class, 3, &count);
+    CHECK_EQ(count, 3);
+    CHECK_EQ(slab_used(extent), 3);
+    CHECK(depot_slab_is_valid(extent));
+    struct slot *rest = list->next;
+    list->next = NULL;
+    CHECK(depot_put(list) == NULL);
+    CHECK_EQ(slab_used(extent), 2);
+    struct extent *empty = depot_put(rest);
+    CHECK(empty == extent && !extent_is_slab(extent));
+    CHECK(depot_take(arena_of(extent), class, 1, &count) == NULL);
+    heap_put_pages(heap_own, extent);
+    CHECK(mw_heap_is_valid());
+}

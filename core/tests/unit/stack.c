@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stacks of free pages: the block freed last comes back first, what is too much or too old goes to the
+ * arenas, and anybody may rob them.
+ */
+#include "unit.h"
+
+static char *malloc_pages(size_t pages)
+{
+    process_init(); /* for the page size */
+    return mw_malloc(pages << os_page_shift);
+}
+
+static struct extent *free_block(char *block)
+{
+    struct extent *extent = pagemap_find(block);
+    mw_free(block);
+    CHECK(extent_state(extent) == EXTENT_CACHED);
+    return extent;
+}
+
+TEST(page_classes_are_eight_a_doubling)
+{
+    for (size_t pages = 1; pages <= 2048; pages++) {
+        unsigned class = page_class_of(pages);
+        CHECK_LT(class, PAGE_CLASSES);
+        CHECK_GE(page_class_pages(class), pages);
+        CHECK_LE(page_class_pages(class) - pages, pages / 8);
+        CHECK(class == 0 || page_class_pages(class - 1) < pages);
+        unsigned below = page_class_below(pages);
+        CHECK_LE(page_class_pages(below), pages);
+        CHECK(below == class || below + 1 == class);
+    }
+    CHECK_EQ(page_class_of(2048), PAGE_CLASSES - 1);
+}
+
+TEST(stack_gives_back_the_block_freed_last)
+{
+    enum { COUNT = 5 };
+    char *blocks[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = malloc_pages(20);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        free_block(blocks[i]);
+    }
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), COUNT * 20);
+    for (size_t i = COUNT; i-- > 0;) {
+        CHECK(malloc_pages(19) == blocks[i]);
+    }
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), 0);
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(stack_serves_the_next_smaller_class)
+{
+    struct extent *extent = free_block(malloc_pages(80));
+    CHECK(pagemap_find(malloc_pages(72)) == extent);
+}
+
+TEST(stack_has_a_limit)
+{
+    enum { COUNT = 64 };
+    char *blocks[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = malloc_pages(40 + i);
+        memset(blocks[i], 1, (40 + i) << os_page_shift);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        mw_free(blocks[i]);
+        CHECK_LE(atomic_get(&heap_own->stack_pages), heap_own->stack_limit);
+    }
+    CHECK_LE(heap_own->stack_limit << os_page_shift, 2 * STACK_MIN);
+    CHECK(heap_own->released_ms == atomic_get(&heaps.kept_house_ms));
+    CHECK(mw_heap_is_valid());
+    stack_flush(heap_own);
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), 0);
+}
+
+TEST(stack_can_be_robbed)
+{
+    struct extent *first = free_block(malloc_pages(20));
+    struct extent *second = free_block(malloc_pages(33));
+    stack_rob(heap_own);
+    CHECK(extent_state(first) == EXTENT_DIRTY || extent_state(first) == EXTENT_UNUSED);
+    CHECK(extent_state(second) == EXTENT_DIRTY || extent_state(second) == EXTENT_UNUSED);
+    CHECK(atomic_get(&heap_own->robbed_pages) != 0);
+    char *block = malloc_pages(20);
+    free_block(block);
+    stack_flush(heap_own);
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), 0);
+    CHECK_EQ(atomic_get(&heap_own->robbed_pages), 0);
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(stack_lets_old_blocks_go)
+{
+    char *blocks[3] = {malloc_pages(20), malloc_pages(20), malloc_pages(20)};
+    struct extent *old = free_block(blocks[0]);
+    struct extent *young = free_block(blocks[1]);
+    struct extent *younger = free_block(blocks[2]);
+    uint32_t stamp = clock_stamp();
+    old->slab.stamp = stamp - 1000;
+    stack_trim(heap_own, stamp - 500);
+    CHECK(extent_state(old) != EXTENT_CACHED);
+    CHECK(extent_state(young) == EXTENT_CACHED && extent_state(younger) == EXTENT_CACHED);
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), 40);
+    CHECK(mw_heap_is_valid());
+}
+
+/* A robber and the owner at the same time: every page is in one place. */
+enum { ROBBED_ROUNDS = 20000 };
+static _Atomic bool done;
+
+static void *rob(void *argument)
+{
+    while (!atomic_load(&done)) {
+        stack_rob(argument);
+    }
+    return NULL;
+}
+
+TEST(stack_is_robbed_while_it_is_used)
+{
+    mw_free(malloc_pages(20));
+    pthread_t robber;
+    CHECK_EQ(pthread_create(&robber, NULL, rob, heap_own), 0);
+    char *blocks[8] = {0};
+    uint64_t random = 3;
+    for (int i = 0; i < ROBBED_ROUNDS; i++) {
+        char **at = &blocks[test_random(&random) % 8];
+        if (*at != NULL) {
+            CHECK_EQ((unsigned char)**at, (unsigned char)((uintptr_t)*at >> 12));
+            mw_free(*at);
+        }
+        *at = malloc_pages(9 + test_random(&random) % 8);
+        **at = (char)((uintptr_t)*at >> 12);
+    }
+    atomic_store(&done, true);
+    pthread_join(robber, NULL);
+    for (size_t i = 0; i < 8; i++) {
+        mw_free(blocks[i]);
+    }
+    stack_flush(heap_own);
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), 0);
+    CHECK_EQ(usage_now().large_bytes, 0);
+    CHECK(mw_heap_is_valid());
+}
+
+/* Sizes that can not be had are refused before anything that is free is given away. */
+TEST(stack_keeps_its_blocks_when_the_impossible_is_asked_for)
+{
+    struct extent *extent = free_block(malloc_pages(20));
+    for (unsigned bit = 48; bit <= 63; bit++) {
+        size_t size = (size_t)1 << bit;
+        CHECK(mw_malloc(size) == NULL);
+        CHECK(mw_malloc(size + (20 << os_page_shift)) == NULL);
+    }
+    CHECK(extent_state(extent) == EXTENT_CACHED);
+}
