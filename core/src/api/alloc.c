@@ -81,10 +81,14 @@ static void *alloc_slot(struct heap *heap, unsigned class)
     return alloc_filled(slot, class_size(class), false);
 }
 
+/* No process has so much address space. Refused before anything that is free is thrown away to make
+ * room. */
+#define IMPOSSIBLE_SIZE (ADDRESS_LIMIT / 2)
+
 /* A block with an extent of its own. *is_zero says whether it reads as zero. */
 static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool *is_zero)
 {
-    if (size > PTRDIFF_MAX - REGION_MAX || alignment > PTRDIFF_MAX - size) {
+    if (size >= IMPOSSIBLE_SIZE || alignment >= IMPOSSIBLE_SIZE - size) {
         return NULL;
     }
     size_t pages = size_max(large_pages(size), 1);
@@ -217,8 +221,9 @@ void *mw_aligned_alloc(size_t alignment, size_t size)
 
 void *mw_memalign(size_t alignment, size_t size)
 {
-    if (alignment > PTRDIFF_MAX) {
-        return alloc_failed();
+    if (alignment > SIZE_MAX / 2 + 1) { /* there is no power of two to round it up to */
+        errno = EINVAL;
+        return NULL;
     }
     if (!is_power_of_two(alignment)) {
         alignment = alignment < 2 ? 1 : (size_t)2 << floor_log2(alignment);

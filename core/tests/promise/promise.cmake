@@ -23,7 +23,7 @@ function(mallow_promise program mode settings)
 endfunction()
 
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
-        dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads)
+        dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size)
   mallow_promise_program(${program})
 endforeach()
 target_compile_definitions(promise_fresh PRIVATE PROMISE_DIRTY_KIB="120")
@@ -33,6 +33,7 @@ foreach(mode IN LISTS MALLOW_MODES)
   foreach(program virt ulimit thread_churn fork_handlers shrink stats_page)
     mallow_promise(${program} ${mode} "")
   endforeach()
+  mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
   mallow_promise(foreign ${mode} "foreign:next")
   mallow_promise(foreign ${mode} "foreign:ignore")
   mallow_promise(idle ${mode} "dirty_decay_ms:500")
