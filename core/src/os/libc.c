@@ -26,6 +26,11 @@ __attribute__((weak)) int __register_atfork(void (*before)(void), void (*in_pare
 MAY_BE_MISSING int pthread_atfork(void (*before)(void), void (*in_parent)(void),
                                   void (*in_child)(void));
 
+/* glibc's list of all streams, recursive. Weak in an archive too: musl has nothing of the kind. */
+__attribute__((weak)) void _IO_list_lock(void);
+__attribute__((weak)) void _IO_list_unlock(void);
+__attribute__((weak)) void _IO_list_resetlock(void);
+
 /* In a static program the loader's functions may be missing, or only warn: never pull them in. */
 __attribute__((weak)) void *dlsym(void *handle, const char *name);
 
@@ -86,6 +91,27 @@ static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void 
 #endif
     if (is_present(pthread_atfork)) {
         pthread_atfork(before, in_parent, in_child);
+    }
+}
+
+static void libc_lock_streams(void)
+{
+    if (_IO_list_lock != NULL) {
+        _IO_list_lock();
+    }
+}
+
+static void libc_unlock_streams(void)
+{
+    if (_IO_list_unlock != NULL) {
+        _IO_list_unlock();
+    }
+}
+
+static void libc_reset_streams_in_child(void)
+{
+    if (_IO_list_resetlock != NULL) {
+        _IO_list_resetlock();
     }
 }
 

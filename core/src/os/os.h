@@ -24,7 +24,7 @@ static unsigned os_cpu_count(void);
 /* The CPU that the caller runs on now; a hint. */
 static unsigned os_cpu_current(void);
 
-/* Tells threads apart: the thread pointer. */
+/* Tells threads apart: the thread pointer, which is even. */
 static void *os_thread_id(void);
 
 /* --- Memory ---------------------------------------------------------------------------------- */
@@ -75,14 +75,22 @@ static uint64_t os_set_signal_mask(uint64_t mask);
  * who started it. `buffer` may be used to hold it. */
 static const char *libc_getenv(const char *name, char *buffer, size_t size);
 
-/* Once, before the next: what to call when a thread ends that asked for it. */
+/* Once, before the next: what to call when a thread ends that asked for it. Allocates nothing. */
 static void libc_watch_threads(void (*at_exit)(void *));
 
 /* Calls `at_exit` with the argument when the calling thread ends. False if that is impossible. */
 static bool libc_watch_this_thread(void *argument);
 
-/* Calls the three functions around each fork() of this process. */
+/* Calls the three functions around each fork() of this process. May allocate, and must not be called
+ * from within an allocation: the libc allocates while it holds the lock that this takes. */
 static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
+
+/* What guards the libc's list of streams: fork takes it before it takes the allocator's locks, as a
+ * thread that holds it may wait for a stream whose user waits for malloc. Nothing where the libc does
+ * not export it. */
+static void libc_lock_streams(void);
+static void libc_unlock_streams(void);
+static void libc_reset_streams_in_child(void);
 
 /* Starts a detached thread that takes no signals. */
 static bool libc_start_thread(void *(*run)(void *));

@@ -23,14 +23,16 @@ function(mallow_promise program mode settings)
 endfunction()
 
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
-        dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size)
+        dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
+        fork_signal fork_streams)
   mallow_promise_program(${program})
 endforeach()
 target_compile_definitions(promise_fresh PRIVATE PROMISE_DIRTY_KIB="120")
 target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls_modules})
 
 foreach(mode IN LISTS MALLOW_MODES)
-  foreach(program virt ulimit thread_churn fork_handlers shrink stats_page)
+  foreach(program virt ulimit thread_churn fork_handlers shrink stats_page fork_signal
+          fork_streams)
     mallow_promise(${program} ${mode} "")
   endforeach()
   mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
