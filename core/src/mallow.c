@@ -36,21 +36,24 @@
 #include "memory/decay.c"
 
 /* layer 4: arena */
-#include "arena/arena.c"
+#include "arena/split.c"
 #include "arena/purge.c"
+#include "arena/arena.c"
 
 /* layer 5: slots */
 #include "slots/sizeclass.c"
 #include "slots/slab.c"
 #include "slots/harden.c"
 #include "slots/common.c"
+#include "slots/depot.c"
 #include "slots/large.c"
 
 /* layer 6: thread */
-#include "thread/heap.c"
-#include "thread/heap_common.c"
+#include "thread/stack.c"
 #include "thread/remote.c"
-#include "thread/cache.c"
+#include "thread/heap_common.c"
+#include "thread/magazine.c"
+#include "thread/heap.c"
 #include "thread/tick.c"
 #include "thread/thread.c"
 

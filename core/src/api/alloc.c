@@ -10,9 +10,14 @@
 
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class);
 static NOINLINE void *alloc_medium(size_t size);
+static NOINLINE void *alloc_large_hit(size_t size);
 
-ALWAYS_INLINE void *alloc_hit(unsigned class)
+HIT_PATH void *mw_malloc(size_t size)
 {
+    if (unlikely(size > SMALL_MAX)) {
+        return alloc_medium(size);
+    }
+    unsigned class = class_of_small(size);
     struct heap *heap = heap_self;
     struct slot *slot = heap->free[class];
     if (unlikely(slot == NULL)) {
@@ -23,20 +28,38 @@ ALWAYS_INLINE void *alloc_hit(unsigned class)
     return slot;
 }
 
-HIT_PATH void *mw_malloc(size_t size)
-{
-    return likely(size <= SMALL_MAX) ? alloc_hit(class_of_small(size)) : alloc_medium(size);
-}
-
 static NOINLINE void *alloc_medium(size_t size)
 {
-    return likely(size <= SLOT_MAX) ? alloc_hit(class_of_medium(size)) : alloc_slow(size);
+    if (unlikely(size > SLOT_MAX)) {
+        return alloc_large_hit(size);
+    }
+    struct slot *slot = heap_pop(heap_self, class_of_medium(size));
+    if (unlikely(slot == NULL)) {
+        return alloc_slow(size);
+    }
+    harden_slot_taken(slot);
+    return slot;
+}
+
+/* A block of pages from the heap's stacks. */
+static NOINLINE void *alloc_large_hit(size_t size)
+{
+    struct heap *heap = heap_self;
+    if (unlikely(size > LARGE_MAX || heap == HEAP_NONE || heap->until_tick < 0)) {
+        return alloc_slow(size);
+    }
+    struct extent *extent = stack_pop(heap, page_class_of(large_pages(size)));
+    if (unlikely(extent == NULL)) {
+        return alloc_slow(size);
+    }
+    heap->until_tick--;
+    return (void *)extent->start;
 }
 
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
 {
     struct extent *extent = heap->bins[class].current;
-    if (likely(extent != NULL && extent->slab.local != NULL && heap->budget > 0)) {
+    if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
         struct slot *slot = heap_take_local(heap, extent);
         harden_slot_taken(slot);
         return slot;
@@ -67,13 +90,21 @@ static void *alloc_filled(void *block, size_t size, bool is_zero)
     return block;
 }
 
-static void *alloc_slot(struct heap *heap, unsigned class)
+static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_be_aligned)
 {
-    struct slot *slot = heap->free[class];
-    if (slot != NULL) {
-        heap->free[class] = slot->next;
-    } else {
-        slot = heap_refill(heap, class, false);
+    return class_is_medium(class) ? magazine_fill(heap, class)
+                                  : heap_refill(heap, class, must_be_aligned);
+}
+
+static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
+{
+    struct slot *slot = heap_pop(heap, class);
+    if (slot == NULL) {
+        slot = alloc_refilled(heap, class, must_be_aligned);
+    }
+    if (unlikely(slot == NULL)) {
+        heap_reclaim(heap);
+        slot = alloc_refilled(heap, class, must_be_aligned);
     }
     if (slot != NULL) {
         harden_slot_taken(slot);
@@ -81,18 +112,39 @@ static void *alloc_slot(struct heap *heap, unsigned class)
     return alloc_filled(slot, class_size(class), false);
 }
 
-/* No process has so much address space. Refused before anything that is free is thrown away to make
- * room. */
-#define IMPOSSIBLE_SIZE (ADDRESS_LIMIT / 2)
+/* Pages that no stack serves: huge blocks, and large alignments. */
+static struct extent *alloc_from_arenas(struct heap *heap, size_t pages, size_t alignment)
+{
+    struct extent *extent = NULL;
+    unsigned count = arena_count();
+    for (unsigned i = 0; i < count && extent == NULL; i++) {
+        struct arena *arena = arena_at((heap->arena->index + i) % count);
+        extent = arena_alloc(arena, pages, alignment);
+    }
+    return extent;
+}
+
+static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignment)
+{
+    if (size <= LARGE_MAX && alignment <= os_page_size) {
+        return heap_take_pages(heap, size_max(large_pages(size), 1));
+    }
+    return alloc_from_arenas(heap, large_rounded_pages(size), size_max(alignment, os_page_size));
+}
 
 /* A block with an extent of its own. *is_zero says whether it reads as zero. */
 static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool *is_zero)
 {
-    if (size >= IMPOSSIBLE_SIZE || alignment >= IMPOSSIBLE_SIZE - size) {
+    /* Nothing is thrown away for what can never be. */
+    if (size > PTRDIFF_MAX - REGION_MAX || alignment > PTRDIFF_MAX - size ||
+        size + alignment > ADDRESS_LIMIT) {
         return NULL;
     }
-    size_t pages = size_max(large_pages(size), 1);
-    struct extent *extent = heap_alloc_large(heap, pages, alignment);
+    struct extent *extent = alloc_pages(heap, size, alignment);
+    if (unlikely(extent == NULL)) {
+        heap_reclaim(heap);
+        extent = alloc_pages(heap, size, alignment);
+    }
     if (extent == NULL) {
         return NULL;
     }
@@ -103,11 +155,21 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
 static NOINLINE void *alloc_slow(size_t size)
 {
     struct heap *heap = thread_enter();
+    heap_tick_if_due(heap);
     bool is_zero;
-    void *block = size <= SLOT_MAX ? alloc_slot(heap, class_of(size))
+    void *block = size <= SLOT_MAX ? alloc_slot(heap, class_of(size), false)
                                    : alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
     return likely(block != NULL) ? block : alloc_failed();
+}
+
+/* Makes a large block that has been used before zero. */
+static void alloc_clear(void *block, size_t size)
+{
+    struct extent *extent = pagemap_find(block);
+    if (!large_is_sparse(extent) || !os_purge((void *)extent->start, extent_size(extent))) {
+        memset(block, 0, size);
+    }
 }
 
 static void *alloc_zeroed(size_t size)
@@ -117,15 +179,17 @@ static void *alloc_zeroed(size_t size)
         return likely(block != NULL) ? memset(block, 0, size) : NULL;
     }
     struct heap *heap = thread_enter();
+    heap_tick_if_due(heap);
     bool is_zero;
     void *block = alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
     if (unlikely(block == NULL)) {
         return alloc_failed();
     }
-    bool is_filled = thread_stays_slow() && option(OPTION_junk);
-    if (!is_zero || is_filled) {
+    if (unlikely(thread_stays_slow() && option(OPTION_junk))) {
         memset(block, 0, size);
+    } else if (!is_zero) {
+        alloc_clear(block, size);
     }
     return block;
 }
@@ -165,7 +229,7 @@ ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
     if (unlikely(slot == NULL || ((uintptr_t)slot & (alignment - 1)) != 0)) {
         return NULL;
     }
-    heap->free[class] = slot->next;
+    heap_pop(heap, class);
     harden_slot_taken(slot);
     return slot;
 }
@@ -175,13 +239,9 @@ static NOINLINE void *alloc_aligned_slot(unsigned class)
 {
     struct heap *heap = thread_enter();
     heap_return_list(heap, class);
-    struct slot *slot = heap_refill(heap, class, true);
-    if (slot != NULL) {
-        harden_slot_taken(slot);
-    }
+    void *block = alloc_slot(heap, class, true);
     thread_leave(heap);
-    slot = alloc_filled(slot, class_size(class), false);
-    return slot != NULL ? slot : alloc_failed();
+    return block != NULL ? block : alloc_failed();
 }
 
 /* `alignment` is a power of two. */
@@ -198,6 +258,7 @@ static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
         return alloc_aligned_slot(class);
     }
     struct heap *heap = thread_enter();
+    heap_tick_if_due(heap);
     bool is_zero;
     void *block = alloc_large(heap, size, size_max(alignment, os_page_size), &is_zero);
     thread_leave(heap);

@@ -7,7 +7,11 @@
 
 #include "../../include/mallow.h"
 #include "../slots/harden.h"
+#include "../thread/magazine.h"
+#include "../thread/remote.h"
+#include "../thread/stack.h"
 #include "../thread/thread.h"
+#include "../thread/tick.h"
 
 /* Any size; NULL with errno ENOMEM if out of memory. The alignment is a power of two. */
 static NOINLINE void *alloc_slow(size_t size);

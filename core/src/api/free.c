@@ -7,6 +7,8 @@
  */
 #include "alloc.h"
 
+#include "../thread/heap_common.h"
+
 static NOINLINE void free_slow(void *block, struct extent *extent);
 
 HIT_PATH void mw_free(void *block)
@@ -123,6 +125,7 @@ ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
     return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
 }
 
+/* A slot that the program gives back, of any slab. */
 static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     struct slab *slab = &extent->slab;
@@ -131,14 +134,20 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
         memset(slot, FILL_FREE, usable_size(extent, slot));
     }
     struct heap *owner = atomic_get(&slab->owner);
-    if (owner == NULL && heap_keep_slot(heap, extent, slot)) {
+    if (owner == OWNER_DEPOT) {
+        if (!magazine_try_put(heap, extent, slot)) {
+            magazine_make_room(heap, slab->class);
+            magazine_try_put(heap, extent, slot);
+            heap_note_release(heap);
+        }
         return;
     }
     if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
         heap_adopt(heap, extent);
         owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
     }
-    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
+    if (owner == OWNER_COMMON && !class_is_medium(slab->class) &&
+        heap_keep_first(heap, extent, slot)) {
         return;
     }
     if (owner != heap) {
@@ -150,6 +159,20 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
     if (--slab->left == 0) {
         heap_slab_event(heap, extent);
     }
+}
+
+/* A large block that the program gives back. */
+static void free_large(struct heap *heap, struct extent *extent)
+{
+    if (extent->is_huge) {
+        arena_free(arena_of(extent), extent);
+        heap->until_tick--;
+        heap->released_ms = atomic_get(&heaps.kept_house_ms);
+    } else {
+        heap_put_pages(heap, extent);
+    }
+    heap_note_release(heap);
+    heap_tick_if_due(heap);
 }
 
 static NOINLINE void free_rare(void *block, struct extent *extent)
@@ -167,24 +190,37 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
     struct heap *heap = thread_enter_to_free();
     if (extent_is_slab(extent)) {
         free_slot(heap, extent, block);
+        heap_tick_if_due(heap);
     } else {
-        heap_free_large(heap, extent);
+        free_large(heap, extent);
     }
     thread_leave(heap);
 }
 
-/* A slot of another thread's slab, or of nobody's, is told with what the hit path has read. */
+/* What is no slot of this thread's slabs is told apart with what the hit path has read. */
 static NOINLINE void free_slow(void *block, struct extent *extent)
 {
     struct heap *heap = heap_self;
     struct heap *owner = atomic_get(&extent->slab.owner);
-    if (unlikely(owner >= OWNER_COMMON || !slab_has_slot_at(extent, block) || heap == HEAP_NONE)) {
+    if (unlikely(heap == HEAP_NONE)) {
+        free_rare(block, extent);
+    } else if (owner == OWNER_DEPOT && slab_has_slot_at(extent, block)) {
+        if (unlikely(MW_SLOT_BITMAP || !magazine_try_put(heap, extent, block))) {
+            free_slot(heap, extent, block);
+        }
+        heap_tick_if_due(heap);
+    } else if (owner == OWNER_NOT_A_SLAB && extent_state(extent) == EXTENT_ACTIVE &&
+               (uintptr_t)block == extent->start) {
+        free_large(heap, extent);
+    } else if (owner >= OWNER_DEPOT || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
     } else if (owner == NULL && heap->bins[extent->slab.class].current != NULL) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
+        heap_tick_if_due(heap);
     } else {
         harden_slot_freed(extent, block);
         heap_free_remote(heap, extent, block);
+        heap_tick_if_due(heap);
     }
 }
 

@@ -2,11 +2,17 @@
 #include "arena.h"
 
 #include "../memory/meta.h"
+#include "purge.h"
 
 /* Free extents that are looked at for one that can be extended. */
 #define EXTEND_TRIES 8u
 
-static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));
+/* Requests from this size on may be cut out of a free mapping of its own that realloc left. */
+#define LEFT_BY_REALLOC_MIN (1 * MiB)
+
+/* While the process grows, free and resident memory of this share of what is in use may stay. */
+#define SLACK_SHARE 8u
+
 static _Atomic unsigned arenas_used;
 
 static unsigned arena_count(void)
@@ -20,18 +26,6 @@ static struct arena *arena_at(unsigned index)
     return &arenas[index];
 }
 
-static struct arena *arena_of(struct extent *extent)
-{
-    return &arenas[extent->arena];
-}
-
-static void descriptor_init(struct arena *arena, struct extent *extent)
-{
-    extent->arena = arena->index;
-    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
-}
-
-/* Called in the order of the indices, under LOCK_HEAPS. */
 static struct arena *arena_init(unsigned index)
 {
     struct arena *arena = &arenas[index];
@@ -51,237 +45,9 @@ static struct arena *arena_init(unsigned index)
     return arena;
 }
 
-static struct extent_set *arena_set_of(struct arena *arena, struct extent *extent)
+static size_t arena_slack_pages(struct arena *arena)
 {
-    switch (extent_state(extent)) {
-    case EXTENT_DIRTY:
-        return extent->is_huge ? &arena->huge : &arena->dirty;
-    case EXTENT_MUZZY:
-        return &arena->muzzy;
-    default:
-        check(extent_state(extent) == EXTENT_RETAINED);
-        return &arena->retained;
-    }
-}
-
-/* --- Descriptors ----------------------------------------------------------------------------- */
-
-static struct extent *descriptor_new_locked(struct arena *arena)
-{
-    struct extent *extent;
-    if (!list_is_empty(&arena->descriptors)) {
-        extent = container_of(arena->descriptors.next, struct extent, link);
-        list_remove(&extent->link);
-    } else {
-        extent = meta_alloc(sizeof *extent);
-        if (extent == NULL) {
-            return NULL;
-        }
-        descriptor_init(arena, extent);
-    }
-    check(extent_state(extent) == EXTENT_UNUSED && extent->arena == arena->index);
-    return extent;
-}
-
-static void descriptor_free_locked(struct arena *arena, struct extent *extent)
-{
-    atomic_set(&extent->state, EXTENT_UNUSED);
-    list_push_front(&arena->descriptors, &extent->link);
-}
-
-/* Writes a descriptor and the page map. */
-static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
-                           enum extent_state state, const struct extent *like)
-{
-    extent->start = start;
-    atomic_set(&extent->pages, (uint32_t)pages);
-    extent->is_huge = like->is_huge;
-    extent->is_zero = like->is_zero;
-    extent->region = like->region;
-    extent->stamp = like->stamp;
-    atomic_set(&extent->state, (uint8_t)state);
-    extent_map_ends(extent);
-}
-
-/* Cuts what is behind the first `pages` off into a new extent of the same kind, which is in no set.
- * NULL if there is no descriptor for it. */
-static struct extent *extent_split_locked(struct arena *arena, struct extent *extent, size_t pages)
-{
-    check(pages > 0 && pages < extent_pages(extent));
-    struct extent *rest = descriptor_new_locked(arena);
-    if (rest == NULL) {
-        return NULL;
-    }
-    size_t rest_pages = extent_pages(extent) - pages;
-    atomic_set(&extent->pages, (uint32_t)pages);
-    descriptor_set(rest, extent_end(extent), rest_pages, extent_state(extent), extent);
-    extent_map_ends(extent);
-    return rest;
-}
-
-/* --- Free extents ---------------------------------------------------------------------------- */
-
-/* The free neighbour that may be merged with `extent`, found by an address in it. */
-static struct extent *arena_mergeable_locked(struct arena *arena, struct extent *extent,
-                                             uintptr_t address)
-{
-    struct region *region = extent->region;
-    if (region != NULL && address - region->start >= region->size) {
-        return NULL; /* spares the fault of a page of the page map */
-    }
-    struct extent *other = pagemap_find((void *)address);
-    /* The arena of a descriptor never changes, so nobody else changes the rest meanwhile. */
-    bool fits = other != pagemap_nothing() && other->arena == arena->index &&
-                extent_state(other) == extent_state(extent) && other->is_huge == extent->is_huge &&
-                other->region == region && extent_pages(other) + extent_pages(extent) <= UINT32_MAX;
-    return fits ? other : NULL;
-}
-
-/* `low` swallows `high`, which lies right behind it; both are in no set. */
-static void extent_merge_locked(struct arena *arena, struct extent *low, struct extent *high)
-{
-    check(extent_end(low) == high->start);
-    size_t pages = extent_pages(low) + extent_pages(high);
-    pagemap_set(high->start - GRANULE, NULL);
-    pagemap_set(high->start, NULL);
-    low->is_zero &= high->is_zero;
-    low->stamp = low->stamp > high->stamp ? low->stamp : high->stamp;
-    descriptor_free_locked(arena, high);
-    atomic_set(&low->pages, (uint32_t)pages);
-    extent_map_ends(low);
-}
-
-/* Puts an extent among the free ones of a state, merged with its neighbours. */
-static void arena_insert_locked(struct arena *arena, struct extent *extent, enum extent_state state)
-{
-    atomic_set(&extent->state, (uint8_t)state);
-    struct extent *high = arena_mergeable_locked(arena, extent, extent_end(extent));
-    if (high != NULL) {
-        extent_set_remove(arena_set_of(arena, high), high);
-        extent_merge_locked(arena, extent, high);
-    }
-    struct extent *low = arena_mergeable_locked(arena, extent, extent->start - GRANULE);
-    if (low != NULL) {
-        extent_set_remove(arena_set_of(arena, low), low);
-        extent_merge_locked(arena, low, extent);
-        extent = low;
-    }
-    extent_set_insert(arena_set_of(arena, extent), extent);
-}
-
-static void arena_count_active_locked(struct arena *arena, bool is_huge, size_t pages)
-{
-    if (is_huge) {
-        arena->huge_active_pages += pages;
-        arena->huge_active_count++;
-    } else {
-        arena->active_pages += pages;
-    }
-}
-
-static void arena_uncount_active_locked(struct arena *arena, struct extent *extent)
-{
-    if (extent->is_huge) {
-        arena->huge_active_pages -= extent_pages(extent);
-        arena->huge_active_count--;
-    } else {
-        arena->active_pages -= extent_pages(extent);
-    }
-}
-
-/* Cuts `pages` out of a free extent, behind its first `lead`; the rest stays in its set. NULL if
- * there is no descriptor for what is left over. */
-static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *set,
-                                       struct extent *extent, size_t lead, size_t pages)
-{
-    extent_set_remove(set, extent);
-    if (lead != 0) {
-        struct extent *aligned = extent_split_locked(arena, extent, lead);
-        extent_set_insert(set, extent);
-        if (aligned == NULL) {
-            return NULL;
-        }
-        extent = aligned;
-    }
-    if (extent_pages(extent) > pages) {
-        struct extent *rest = extent_split_locked(arena, extent, pages);
-        if (rest == NULL) {
-            arena_insert_locked(arena, extent, extent_state(extent));
-            return NULL;
-        }
-        extent_set_insert(set, rest);
-    }
-    arena_count_active_locked(arena, extent->is_huge, pages);
-    atomic_set(&extent->state, EXTENT_ACTIVE);
-    return extent;
-}
-
-/* Pages before the first multiple of `alignment`. */
-static size_t extent_lead(struct extent *extent, size_t alignment)
-{
-    return (align_up(extent->start, alignment) - extent->start) >> os_page_shift;
-}
-
-/* Takes the best fit out of a set and cuts it to size. NULL if none fits, or if there is no
- * descriptor for what is left over. */
-static struct extent *arena_take_locked(struct arena *arena, struct extent_set *set, size_t pages,
-                                        size_t alignment)
-{
-    size_t slack = (alignment >> os_page_shift) - 1;
-    struct extent *extent = extent_set_fit(set, pages + slack);
-    if (extent == NULL) {
-        return NULL;
-    }
-    return arena_cut_locked(arena, set, extent, extent_lead(extent, alignment), pages);
-}
-
-/* --- Larger where it is ---------------------------------------------------------------------- */
-
-/* The free extent right behind `extent`, if both together have at least `pages`; NULL else. */
-static struct extent *arena_room_behind_locked(struct arena *arena, struct extent *extent,
-                                               size_t pages)
-{
-    uintptr_t end = extent_end(extent);
-    if (extent->region != NULL && end - extent->region->start >= extent->region->size) {
-        return NULL; /* spares the fault of a page of the page map */
-    }
-    struct extent *next = pagemap_find((void *)end);
-    bool fits = next != pagemap_nothing() && next->arena == arena->index &&
-                next->region == extent->region && next->is_huge == extent->is_huge &&
-                (extent_state(next) == EXTENT_DIRTY || extent_state(next) == EXTENT_MUZZY ||
-                 extent_state(next) == EXTENT_RETAINED) &&
-                next->start == end && extent_pages(next) + extent_pages(extent) >= pages;
-    return fits ? next : NULL;
-}
-
-/* Makes an active extent larger at the expense of `next`, which lies behind it. */
-static bool arena_expand_locked(struct arena *arena, struct extent *extent, struct extent *next,
-                                size_t pages)
-{
-    size_t more = pages - extent_pages(extent);
-    struct extent_set *set = arena_set_of(arena, next);
-    extent_set_remove(set, next);
-    if (extent_pages(next) != more) {
-        struct extent *rest = extent_split_locked(arena, next, more);
-        if (rest == NULL) {
-            extent_set_insert(set, next);
-            return false;
-        }
-        extent_set_insert(set, rest);
-    }
-    arena_uncount_active_locked(arena, extent);
-    extent_merge_locked(arena, extent, next);
-    arena_count_active_locked(arena, extent->is_huge, pages);
-    return true;
-}
-
-static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages)
-{
-    lock_take(&arena->lock);
-    struct extent *next = arena_room_behind_locked(arena, extent, pages);
-    bool done = next != NULL && arena_expand_locked(arena, extent, next, pages);
-    lock_release(&arena->lock);
-    return done;
+    return atomic_get(&arena->active_pages) / SLACK_SHARE;
 }
 
 /* --- Growth ---------------------------------------------------------------------------------- */
@@ -338,7 +104,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
     arena->region_bytes += wanted;
     arena->region_next_size = size_min(2 * size_max(arena->region_next_size, wanted), REGION_MAX);
     arena->region_hint = (uintptr_t)start - arena->region_next_size;
-    struct extent fresh = {.is_zero = true, .region = region, .stamp = arena->step};
+    struct extent fresh = {.is_zero = true, .region = region, .stamp = clock_stamp()};
     descriptor_set(extent, region->start, wanted >> os_page_shift, EXTENT_RETAINED, &fresh);
     arena_insert_locked(arena, extent, EXTENT_RETAINED);
     lock_release(&arena->lock);
@@ -371,14 +137,19 @@ static struct extent *arena_map_huge(struct arena *arena, size_t pages, size_t a
 
 static bool is_huge(size_t pages)
 {
-    return pages << os_page_shift >= HUGE_MIN;
+    return pages << os_page_shift > HUGE_ABOVE;
 }
 
 static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_t alignment)
 {
     lock_take(&arena->lock);
-    struct extent_set *set = is_huge(pages) ? &arena->huge : &arena->dirty;
-    struct extent *extent = arena_take_locked(arena, set, pages, alignment);
+    struct extent *extent = NULL;
+    if (!is_huge(pages)) {
+        extent = arena_take_locked(arena, &arena->dirty, pages, alignment);
+    }
+    if (extent == NULL && pages << os_page_shift >= LEFT_BY_REALLOC_MIN) {
+        extent = arena_take_locked(arena, &arena->huge, pages, alignment);
+    }
     lock_release(&arena->lock);
     return extent;
 }
@@ -401,7 +172,7 @@ static struct extent *arena_extend_locked(struct arena *arena, struct extent *ex
         return NULL;
     }
     if (next != NULL && !arena_expand_locked(arena, extent, next, pages)) {
-        arena_uncount_active_locked(arena, extent);
+        arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
         arena_insert_locked(arena, extent, EXTENT_DIRTY);
         return NULL;
     }
@@ -477,7 +248,7 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
         extent = arena_grow_dirty(arena, pages, &grown);
     }
     if (grown != 0) {
-        arena_note_growth(arena, grown);
+        arena_note_growth(arena, grown, arena_slack_pages(arena));
     }
     if (extent != NULL) {
         return extent;
@@ -504,19 +275,58 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
     }
 }
 
-static void arena_free(struct arena *arena, struct extent *extent)
+/* --- Return ---------------------------------------------------------------------------------- */
+
+static void arena_free_locked(struct arena *arena, struct extent *extent)
 {
     check(extent->arena == arena->index);
-    lock_take(&arena->lock);
-    arena_uncount_active_locked(arena, extent);
+    arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent->is_zero = false;
-    extent->stamp = arena->step;
     arena_insert_locked(arena, extent, EXTENT_DIRTY);
     check_slow(arena_is_valid(arena));
-    lock_release(&arena->lock);
+}
+
+static void arena_purge_at_once(struct arena *arena)
+{
     if (option(OPTION_dirty_decay_ms) == 0) {
         arena_purge(arena, 0);
     }
+}
+
+static void arena_free(struct arena *arena, struct extent *extent)
+{
+    extent->stamp = clock_stamp();
+    lock_take(&arena->lock);
+    arena_free_locked(arena, extent);
+    lock_release(&arena->lock);
+    arena_purge_at_once(arena);
+}
+
+static void arena_free_chain(struct extent *chain)
+{
+    while (chain != NULL) {
+        struct arena *arena = arena_of(chain);
+        lock_take(&arena->lock);
+        while (chain != NULL && arena_of(chain) == arena) {
+            struct extent *next = chain->below;
+            arena_free_locked(arena, chain);
+            chain = next;
+        }
+        lock_release(&arena->lock);
+        arena_purge_at_once(arena);
+    }
+}
+
+/* --- Resizing -------------------------------------------------------------------------------- */
+
+static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages)
+{
+    lock_take(&arena->lock);
+    struct extent *next = arena_room_behind_locked(arena, extent, pages);
+    bool done = next != NULL && arena_expand_locked(arena, extent, next, pages);
+    check_slow(arena_is_valid(arena));
+    lock_release(&arena->lock);
+    return done;
 }
 
 static void arena_shrink(struct arena *arena, struct extent *extent, size_t pages)
@@ -527,18 +337,29 @@ static void arena_shrink(struct arena *arena, struct extent *extent, size_t page
     struct extent *rest = extent_split_locked(arena, extent, pages);
     if (rest != NULL) {
         rest->is_zero = false;
-        rest->stamp = arena->step;
-        if (extent->is_huge) {
-            arena->huge_active_pages -= old_pages - pages;
-        } else {
-            arena->active_pages -= old_pages - pages;
-        }
+        rest->stamp = clock_stamp();
+        arena_uncount_active_locked(arena, extent->is_huge, old_pages);
+        arena_count_active_locked(arena, extent->is_huge, pages);
         arena_insert_locked(arena, rest, EXTENT_DIRTY);
     }
+    check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
-    if (rest != NULL && option(OPTION_dirty_decay_ms) == 0) {
-        arena_purge(arena, 0);
-    }
+    arena_purge_at_once(arena);
+}
+
+/* Makes an active extent describe other pages, which it owns alone and which are huge. */
+static void arena_relocate(struct arena *arena, struct extent *extent, uintptr_t start,
+                           size_t pages)
+{
+    lock_take(&arena->lock);
+    arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
+    extent->start = start;
+    extent->is_huge = true;
+    extent->region = NULL;
+    atomic_set(&extent->pages, (uint32_t)pages);
+    extent_map_ends(extent);
+    arena_count_active_locked(arena, true, pages);
+    lock_release(&arena->lock);
 }
 
 static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages)
@@ -560,37 +381,53 @@ static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t p
     }
     pagemap_cover_reserved((uintptr_t)moved, size, &reserve);
     pagemap_reserve_drop(&reserve);
-    lock_take(&arena->lock);
-    arena_uncount_active_locked(arena, extent);
-    extent->start = (uintptr_t)moved;
-    atomic_set(&extent->pages, (uint32_t)pages);
-    extent_map_ends(extent);
-    arena_count_active_locked(arena, true, pages);
-    lock_release(&arena->lock);
+    arena_relocate(arena, extent, (uintptr_t)moved, pages);
     return true;
 }
 
-/* --- Validity -------------------------------------------------------------------------------- */
-
-static bool extent_set_is_valid(struct extent_set *set, enum extent_state state)
+/* Gives the place that a block has moved out of back, as memory that is free and not resident. */
+static void arena_free_place(struct arena *arena, struct extent *place, const struct extent *like,
+                             size_t pages)
 {
-    size_t pages = 0;
-    size_t count = 0;
-    for (struct link *at = list_first(&set->lru); at != &set->lru; at = at->next) {
-        struct extent *extent = container_of(at, struct extent, link);
-        require(extent_state(extent) == state);
-        require(pagemap_find((void *)extent->start) == extent);
-        require(pagemap_find((void *)(extent_end(extent) - GRANULE)) == extent);
-        pages += extent_pages(extent);
-        count++;
-    }
-    return pages == set->pages && count == set->count;
+    struct extent left = {.region = like->region, .is_zero = true, .stamp = clock_stamp()};
+    lock_take(&arena->lock);
+    descriptor_set(place, like->start, pages, EXTENT_RETAINED, &left);
+    arena_insert_locked(arena, place, EXTENT_RETAINED);
+    check_slow(arena_is_valid(arena));
+    lock_release(&arena->lock);
 }
 
-static bool arena_is_valid(struct arena *arena)
+static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_t pages)
 {
-    return extent_set_is_valid(&arena->dirty, EXTENT_DIRTY) &&
-           extent_set_is_valid(&arena->huge, EXTENT_DIRTY) &&
-           extent_set_is_valid(&arena->muzzy, EXTENT_MUZZY) &&
-           extent_set_is_valid(&arena->retained, EXTENT_RETAINED);
+    check(!extent->is_huge && pages > extent_pages(extent));
+    size_t size = pages << os_page_shift;
+    size_t old_pages = extent_pages(extent);
+    lock_take(&arena->lock);
+    struct extent *place = descriptor_new_locked(arena);
+    lock_release(&arena->lock);
+    struct pagemap_reserve reserve;
+    bool is_reserved = place != NULL && pagemap_reserve_take(&reserve, size);
+    /* In two steps: first out of the region, then larger. If the second fails, the block is huge and
+     * as large as it was. */
+    char *moved = is_reserved ? os_move_pages((void *)extent->start, extent_size(extent)) : NULL;
+    if (moved == NULL) {
+        if (is_reserved) {
+            pagemap_reserve_drop(&reserve);
+        }
+        if (place != NULL) {
+            lock_take(&arena->lock);
+            descriptor_free_locked(arena, place);
+            lock_release(&arena->lock);
+        }
+        return false;
+    }
+    char *grown = os_remap(moved, old_pages << os_page_shift, size);
+    size_t new_pages = grown != NULL ? pages : old_pages;
+    moved = grown != NULL ? grown : moved;
+    struct extent old = *extent;
+    pagemap_cover_reserved((uintptr_t)moved, new_pages << os_page_shift, &reserve);
+    pagemap_reserve_drop(&reserve);
+    arena_relocate(arena, extent, (uintptr_t)moved, new_pages);
+    arena_free_place(arena, place, &old, old_pages);
+    return new_pages == pages;
 }

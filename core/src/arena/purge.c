@@ -1,17 +1,17 @@
-/* SPDX-License-Identifier: MIT
- *
- * Giving free memory back to the kernel: when its time is over, when the process grows beside it, or
- * when somebody asks for it.
- */
-#include "arena.h"
+/* SPDX-License-Identifier: MIT */
+#include "purge.h"
+
+#include "../settings/options.h"
 
 /* Extents given back to the kernel between two looks at the lock. */
 #define PURGE_BATCH 16u
 
-/* What grows by less than this at a time may do so beside free memory, and so may what grows beside
- * less free memory than this share of what is in use. */
+/* What grows by less than this at a time may do so beside free memory. */
 #define GROWTH_MIN (128 * KiB)
-#define GROWTH_SHARE 8u
+
+/* What is given back because the arena grows has to be faulted in again: at most as much as is in use
+ * within the time of a decay, and at least this much. */
+#define OUTGROWN_MIN (1 * MiB)
 
 /* The dirty extent that has been free for the longest time. */
 static struct extent *arena_oldest_dirty_locked(struct arena *arena)
@@ -34,11 +34,6 @@ static size_t arena_dirty_pages_locked(struct arena *arena)
     return arena->dirty.pages + arena->huge.pages;
 }
 
-static size_t arena_muzzy_pages_locked(struct arena *arena)
-{
-    return arena->muzzy.pages;
-}
-
 /* Gives the pages of one extent, which is in no set, back to the kernel. Without the lock. Returns
  * the state that it has then; UNUSED if the mapping is gone. */
 static enum extent_state extent_give_back(struct extent *extent, bool may_be_lazy)
@@ -46,8 +41,14 @@ static enum extent_state extent_give_back(struct extent *extent, bool may_be_laz
     void *start = (void *)extent->start;
     if (extent->is_huge) {
         extent_unmap_ends(extent);
-        os_unmap(start, extent_size(extent));
-        return EXTENT_UNUSED;
+        if (os_unmap(start, extent_size(extent))) {
+            return EXTENT_UNUSED;
+        }
+        /* No room for one more mapping: the block stays, without its memory, until the next time. */
+        extent_map_ends(extent);
+        extent->is_zero = os_purge(start, extent_size(extent));
+        extent->stamp = clock_stamp();
+        return EXTENT_DIRTY;
     }
     if (may_be_lazy && os_purge_lazy(start, extent_size(extent))) {
         return EXTENT_MUZZY;
@@ -57,24 +58,29 @@ static enum extent_state extent_give_back(struct extent *extent, bool may_be_laz
     return EXTENT_RETAINED;
 }
 
-/* Gives extents back, as `oldest` finds them, until at most `keep` of the pages that `pages_left`
- * counts remain. Both locks are held on entry and on return; the arena's own is not while the kernel
- * works. */
-static size_t arena_purge_locked(struct arena *arena, size_t keep, bool may_be_lazy,
-                                 struct extent *(*oldest)(struct arena *),
-                                 size_t (*pages_left)(struct arena *))
+/* Gives extents back, as `oldest` finds them, until `pages` have gone or there are none. Both locks
+ * are held on entry and on return; the arena's own is not while the kernel works. Returns the pages
+ * given back. */
+static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_lazy,
+                                 struct extent *(*oldest)(struct arena *))
 {
     size_t purged = 0;
-    while (pages_left(arena) > keep) {
+    while (purged < pages) {
         struct extent *batch[PURGE_BATCH];
         enum extent_state states[PURGE_BATCH];
         unsigned count = 0;
-        while (count < PURGE_BATCH && pages_left(arena) > keep) {
+        while (count < PURGE_BATCH && purged < pages) {
             struct extent *extent = oldest(arena);
+            if (extent == NULL) {
+                break;
+            }
             extent_set_remove(arena_set_of(arena, extent), extent);
             atomic_set(&extent->state, EXTENT_MOVING);
             batch[count++] = extent;
             purged += extent_pages(extent);
+        }
+        if (count == 0) {
+            break;
         }
         lock_release(&arena->lock);
         for (unsigned i = 0; i < count; i++) {
@@ -92,40 +98,63 @@ static size_t arena_purge_locked(struct arena *arena, size_t keep, bool may_be_l
     return purged;
 }
 
+/* How many of `pages` are more than may stay. */
+static size_t pages_above(size_t pages, size_t may_stay)
+{
+    return pages > may_stay ? pages - may_stay : 0;
+}
+
+/* --- Growth ---------------------------------------------------------------------------------- */
+
+/* Whether as much as has been given back because of growth may be given back once more. */
+static bool arena_may_outgrow_locked(struct arena *arena, long decay_ms)
+{
+    uint64_t now_ms = clock_ms();
+    if (now_ms - arena->outgrown_ms >= (uint64_t)decay_ms) {
+        arena->outgrown_ms = now_ms;
+        arena->outgrown_pages = 0;
+    }
+    size_t in_use = atomic_get(&arena->active_pages) + arena->huge_active_pages;
+    return arena->outgrown_pages < size_max(in_use, OUTGROWN_MIN >> os_page_shift);
+}
+
 /* The oldest dirty extent if it is to go, because as much as it has grew beside it. */
-static struct extent *arena_outgrown_locked(struct arena *arena)
+static struct extent *arena_outgrown_locked(struct arena *arena, size_t slack_pages)
 {
     struct extent *oldest = arena_oldest_dirty_locked(arena);
     if (oldest == NULL || extent_pages(oldest) > arena->grown_pages ||
         arena->grown_pages << os_page_shift < GROWTH_MIN) {
         return NULL;
     }
-    size_t active = arena->active_pages + arena->huge_active_pages;
-    return arena_dirty_pages_locked(arena) > active / GROWTH_SHARE ? oldest : NULL;
+    return arena_dirty_pages_locked(arena) > slack_pages ? oldest : NULL;
 }
 
-/* `pages` that are not resident are about to be used, because nothing that is resident and free has
- * their shape, or all of it. As much of that, the oldest first, is given back, so that the process
- * does not grow beside memory that it does not use. */
-static void arena_note_growth(struct arena *arena, size_t pages)
+/* As much as grows, the oldest first, is given back, so that the process does not grow beside memory
+ * that it does not use. */
+static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pages)
 {
+    long decay_ms = option(OPTION_dirty_decay_ms);
     lock_take(&arena->lock);
     arena->grown_pages = size_min(arena->grown_pages + pages, arena_dirty_pages_locked(arena));
-    bool is_outgrown = arena_outgrown_locked(arena) != NULL;
+    bool is_outgrown = decay_ms >= 0 && arena_outgrown_locked(arena, slack_pages) != NULL &&
+                       arena_may_outgrow_locked(arena, decay_ms);
     lock_release(&arena->lock);
-    if (!is_outgrown || option(OPTION_dirty_decay_ms) < 0 || !lock_try_take(&arena->purge_lock)) {
+    if (!is_outgrown || !lock_try_take(&arena->purge_lock)) {
         return;
     }
     lock_take(&arena->lock);
     struct extent *extent;
-    while ((extent = arena_outgrown_locked(arena)) != NULL) {
-        arena->grown_pages -= extent_pages(extent);
-        size_t keep = arena_dirty_pages_locked(arena) - extent_pages(extent);
-        arena_purge_locked(arena, keep, false, arena_oldest_dirty_locked, arena_dirty_pages_locked);
+    while ((extent = arena_outgrown_locked(arena, slack_pages)) != NULL) {
+        size_t going = extent_pages(extent);
+        arena->grown_pages -= going;
+        arena->outgrown_pages += going;
+        arena_purge_locked(arena, going, false, arena_oldest_dirty_locked);
     }
     lock_release(&arena->lock);
     lock_release(&arena->purge_lock);
 }
+
+/* --- Time and demand ------------------------------------------------------------------------- */
 
 static size_t arena_tick(struct arena *arena, uint64_t now_ms)
 {
@@ -133,15 +162,14 @@ static size_t arena_tick(struct arena *arena, uint64_t now_ms)
         return (size_t)1 << 20; /* whoever holds it purges: there is something */
     }
     lock_take(&arena->lock);
-    arena->step++;
     long dirty_ms = option(OPTION_dirty_decay_ms);
     long muzzy_ms = option(OPTION_muzzy_decay_ms);
-    size_t limit =
-        decay_limit(&arena->dirty_decay, now_ms, dirty_ms, arena_dirty_pages_locked(arena));
-    arena_purge_locked(arena, limit, muzzy_ms != 0, arena_oldest_dirty_locked,
-                       arena_dirty_pages_locked);
+    size_t dirty = arena_dirty_pages_locked(arena);
+    size_t limit = decay_limit(&arena->dirty_decay, now_ms, dirty_ms, dirty);
+    arena_purge_locked(arena, pages_above(dirty, limit), muzzy_ms != 0, arena_oldest_dirty_locked);
     limit = decay_limit(&arena->muzzy_decay, now_ms, muzzy_ms, arena->muzzy.pages);
-    arena_purge_locked(arena, limit, false, arena_oldest_muzzy_locked, arena_muzzy_pages_locked);
+    arena_purge_locked(arena, pages_above(arena->muzzy.pages, limit), false,
+                       arena_oldest_muzzy_locked);
     check_slow(arena_is_valid(arena));
     size_t left = arena_dirty_pages_locked(arena);
     lock_release(&arena->lock);
@@ -153,10 +181,11 @@ static size_t arena_purge(struct arena *arena, size_t keep_pages)
 {
     lock_take(&arena->purge_lock);
     lock_take(&arena->lock);
-    size_t purged = arena_purge_locked(arena, keep_pages, false, arena_oldest_dirty_locked,
-                                       arena_dirty_pages_locked);
-    purged += arena_purge_locked(arena, keep_pages, false, arena_oldest_muzzy_locked,
-                                 arena_muzzy_pages_locked);
+    size_t purged =
+        arena_purge_locked(arena, pages_above(arena_dirty_pages_locked(arena), keep_pages), false,
+                           arena_oldest_dirty_locked);
+    purged += arena_purge_locked(arena, pages_above(arena->muzzy.pages, keep_pages), false,
+                                 arena_oldest_muzzy_locked);
     check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
     lock_release(&arena->purge_lock);
@@ -174,12 +203,16 @@ static void arena_unmap_free_regions(struct arena *arena)
             at = &region->next;
             continue;
         }
+        extent_unmap_ends(extent);
+        if (!os_unmap((void *)region->start, region->size)) {
+            extent_map_ends(extent);
+            at = &region->next;
+            continue;
+        }
         *at = region->next;
         extent_set_remove(&arena->retained, extent);
-        extent_unmap_ends(extent);
         descriptor_free_locked(arena, extent);
         arena->region_bytes -= region->size;
-        os_unmap((void *)region->start, region->size);
         region->next = arena->unused_regions;
         arena->unused_regions = region;
     }

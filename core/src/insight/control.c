@@ -4,6 +4,10 @@
  */
 #include "report.h"
 
+#include "../arena/purge.h"
+#include "../thread/stack.h"
+#include "../thread/tick.h"
+
 /* glibc's numbers; musl's malloc.h does not have them. */
 #define M_MXFAST 1
 #define M_TRIM_THRESHOLD (-1)
@@ -26,7 +30,7 @@ const char *mw_version(void)
 static size_t purge_all(size_t keep_pages)
 {
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        heap_rob_cache(at, 0, true);
+        stack_rob(at);
     }
     size_t purged = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
@@ -45,7 +49,7 @@ void mw_collect(bool force)
     if (force) {
         purge_all(0);
     } else {
-        global_tick(os_now_ms());
+        keep_house(clock_look());
     }
     thread_leave(heap);
 }

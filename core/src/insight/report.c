@@ -57,22 +57,6 @@ static void usage_add_arena(struct usage *usage, struct arena *arena)
     lock_release(&arena->lock);
 }
 
-/* Huge blocks that heaps keep are no longer the program's. Their descriptors may change while we
- * look, but they stay descriptors. */
-static void usage_move_cached_huge(struct usage *usage)
-{
-    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        for (unsigned i = 0; i < CACHE_BLOCKS; i++) {
-            struct extent *extent = atomic_get_acquire(&at->cache[i].extent);
-            if (extent != NULL && extent->is_huge && extent_size(extent) <= usage->huge_bytes) {
-                usage->cached_bytes += extent_size(extent);
-                usage->huge_bytes -= extent_size(extent);
-                usage->huge_count--;
-            }
-        }
-    }
-}
-
 static struct usage usage_now(void)
 {
     struct usage usage = {0};
@@ -82,7 +66,6 @@ static struct usage usage_now(void)
     for (unsigned i = 0; i < arena_count(); i++) {
         usage_add_arena(&usage, arena_at(i));
     }
-    usage_move_cached_huge(&usage);
     usage.metadata_bytes = meta_bytes();
     return usage;
 }

@@ -50,8 +50,7 @@ static const struct stats_number stats_numbers[] = {
     {"remote_count_shift", REMOTE_HEAD_BITS},
     {"classes", CLASSES},
     {"outboxes", OUTBOXES},
-    {"cache_blocks", CACHE_BLOCKS},
-    {"kept_slots", KEPT_SLOTS},
+    {"small_classes", SMALL_CLASSES},
     {"state_active", EXTENT_ACTIVE},
     {"state_cached", EXTENT_CACHED},
     {"state_dirty", EXTENT_DIRTY},
@@ -91,11 +90,9 @@ static const struct stats_field stats_fields[] = {
     ARRAY(heap, free),
     ARRAY(heap, bins),
     ARRAY(heap, outboxes),
-    ARRAY(heap, cache),
     FIELD(bin, current),
     FIELD(outbox, slab),
     FIELD(outbox, count),
-    FIELD_NAMED("cache.extent", cached_block, extent),
 };
 
 #define COUNT(table) ((uint32_t)array_count(table))

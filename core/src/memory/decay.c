@@ -1,7 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 #include "decay.h"
 
+#include "../os/os.h"
+
 #include <string.h>
+
+static _Atomic uint64_t clock_last_ms;
+
+static uint64_t clock_ms(void)
+{
+    return atomic_get(&clock_last_ms);
+}
+
+static uint32_t clock_stamp(void)
+{
+    return (uint32_t)clock_ms();
+}
+
+static uint64_t clock_look(void)
+{
+    uint64_t now_ms = os_now_ms();
+    atomic_set(&clock_last_ms, now_ms);
+    return now_ms;
+}
 
 /* The curve at step / DECAY_STEPS, as a fraction of 2^16. */
 static uint64_t decay_weight(uint64_t step)
@@ -26,6 +47,10 @@ static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, s
     }
     if (total_ms == 0) {
         return 0;
+    }
+    if (decay->step_ms_began == 0) {
+        decay->step_ms_began = now_ms; /* the first look: nothing has been free for long */
+        return SIZE_MAX;
     }
     uint64_t step_ms = (uint64_t)total_ms / DECAY_STEPS;
     step_ms = step_ms != 0 ? step_ms : 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much free memory may stay: arithmetic only, no memory and no clock of its own.
+ * Time, and how much free memory may stay: arithmetic only.
  *
  * Pages that become free may stay for a given time. The time is cut into steps; `backlog` says how
  * many pages came in each of the last steps, and a smooth curve (Perlin's 6x^5 - 15x^4 + 10x^3, as
@@ -10,7 +10,15 @@
 #ifndef MALLOW_DECAY_H
 #define MALLOW_DECAY_H
 
+#include "../base/atomic.h"
 #include "../base/check.h"
+
+/* The one clock: milliseconds, as of when somebody looked last. Any thread. */
+static uint64_t clock_ms(void);
+static uint32_t clock_stamp(void);
+
+/* Looks at the system's clock. */
+static uint64_t clock_look(void);
 
 #define DECAY_STEPS 32u
 

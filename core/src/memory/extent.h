@@ -3,7 +3,7 @@
  * Extents: runs of pages, each with a descriptor that lies in metadata. An extent is in one state:
  *
  *   ACTIVE    the program's (a slab or a large block)
- *   CACHED    a large block that a heap keeps for its next use; counted as active
+ *   CACHED    free pages that lie in a heap's stacks; counted as active
  *   DIRTY     free, content left over, resident
  *   MUZZY     free, given to the kernel by MADV_FREE, perhaps still resident
  *   RETAINED  free, no memory behind it: reads as zero
@@ -40,13 +40,15 @@ enum slab_place {
     SLAB_WAITING, /* owner: full not long ago; joins the ready ones after some more frees */
     SLAB_SHARED,  /* no owner: in its arena's list; lock: pool */
     SLAB_COMMON,  /* OWNER_COMMON: several heaps take blocks from it, see common.h; lock: pool */
+    SLAB_DEPOT,   /* OWNER_DEPOT: heaps fill their magazines from it, see depot.h; lock: pool */
 };
 
 /* The owner of what is no slab: never equal to a heap, and never taken over. */
 #define OWNER_NOT_A_SLAB ((struct heap *)-1)
 
-/* The owner of a common slab. */
+/* The owners of a common slab and of one of a depot. */
 #define OWNER_COMMON ((struct heap *)-2)
+#define OWNER_DEPOT ((struct heap *)-3)
 
 struct common;
 
@@ -72,8 +74,7 @@ struct slab {
     uint32_t slot_size;           /* const while a slab; 0: the extent is no slab */
     uint8_t class;                /* const while a slab */
     uint8_t place;                /* owner thread, or lock: arena */
-    bool counted_empty;           /* owner thread: its bytes are in the heap's empty_bytes */
-    bool was_carved;              /* owner thread: all its slots have been touched before */
+    bool was_touched;             /* const while a slab: its pages have been written before */
 };
 
 struct extent {
@@ -87,12 +88,16 @@ struct extent {
     bool is_zero;            /* lock: arena: the pages read as zero */
     struct region *region;   /* const while active; NULL if huge */
     struct link link;        /* lock: arena, or owner thread: LRU, heap's or arena's list */
-    struct extent *bin_next; /* lock: arena: in a set's bin */
+    union {
+        struct extent *bin_next; /* free: lock: arena: in a set's bin */
+        struct extent *below;    /* cached: who holds the stack; active and on the way: who frees */
+    };
     struct extent *bin_prev; /* lock: arena */
 
     _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner */
-    uint32_t stamp;                /* lock: arena: when it became free, in decay steps */
+    uint32_t stamp;                /* lock: arena, or who holds the stack: when it became free, by
+                                      clock_stamp() */
     struct common *common;         /* lock: pool: the table of a common slab */
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */

@@ -20,6 +20,9 @@
 #ifndef MADV_FREE
 #define MADV_FREE 8
 #endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 
 /* The kernel's numbers, for a libc that comes without the kernel's headers. */
 #define FUTEX_PRIVATE 128
@@ -80,9 +83,9 @@ static bool os_protect(void *start, size_t size)
     return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
 }
 
-static void os_unmap(void *start, size_t size)
+static bool os_unmap(void *start, size_t size)
 {
-    system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0);
+    return !is_error(system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0));
 }
 
 static bool os_purge(void *start, size_t size)
@@ -100,6 +103,28 @@ static void *os_remap(void *start, size_t old_size, size_t new_size)
     long address =
         system_call(SYS_mremap, (long)start, (long)old_size, (long)new_size, MREMAP_MAYMOVE, 0, 0);
     return is_error(address) ? NULL : (void *)address;
+}
+
+static void *os_move_pages(void *start, size_t size)
+{
+    long address = system_call(SYS_mremap, (long)start, (long)size, (long)size,
+                               MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0, 0);
+    return is_error(address) ? NULL : (void *)address;
+}
+
+static size_t os_resident_pages(void *start, size_t pages)
+{
+    check(pages <= OS_RESIDENT_MAX);
+    unsigned char is_resident[OS_RESIDENT_MAX];
+    if (is_error(system_call(SYS_mincore, (long)start, (long)(pages << os_page_shift),
+                             (long)is_resident, 0, 0, 0))) {
+        return pages;
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < pages; i++) {
+        count += is_resident[i] & 1;
+    }
+    return count;
 }
 
 /* --- Time and waiting ------------------------------------------------------------------------ */

@@ -38,7 +38,8 @@ static void *os_map_aligned(void *hint, size_t size, size_t alignment);
 /* Address space without access, for guard pages. */
 static bool os_protect(void *start, size_t size);
 
-static void os_unmap(void *start, size_t size);
+/* False if the kernel refused: it has no room for one more mapping. Then nothing has changed. */
+static bool os_unmap(void *start, size_t size);
 
 /* Gives the pages back at once; they read as zero afterwards. False if the kernel refused. */
 static bool os_purge(void *start, size_t size);
@@ -48,6 +49,14 @@ static bool os_purge_lazy(void *start, size_t size);
 
 /* Grows or shrinks a mapping, moving it if need be: page tables move, bytes do not. */
 static void *os_remap(void *start, size_t old_size, size_t new_size);
+
+/* Moves the pages of a part of a mapping into a new mapping; the old place stays mapped and reads as
+ * zero. NULL if the kernel cannot (before Linux 5.7). */
+static void *os_move_pages(void *start, size_t size);
+
+/* How many of at most OS_RESIDENT_MAX pages are resident; all of them if the kernel does not say. */
+#define OS_RESIDENT_MAX 64u
+static size_t os_resident_pages(void *start, size_t pages);
 
 /* --- Time, waiting, input and output --------------------------------------------------------- */
 

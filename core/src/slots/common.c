@@ -123,7 +123,7 @@ static void common_collect_locked(struct extent *extent)
     check_slow(common_is_valid(extent));
 }
 
-/* Takes an empty slab out of the pool; the caller destroys it without the lock. */
+/* Takes an empty slab out of the pool; the caller retires it without the lock. */
 static void common_retire_locked(struct slab_pool *pool, struct extent *extent)
 {
     check(slab_used(extent) == 0 && atomic_get(&extent->used_at_last) == 0);
@@ -151,7 +151,7 @@ static bool common_collect(struct extent *extent)
     }
     lock_release(&pool->lock);
     if (is_empty) {
-        slab_destroy(extent);
+        slab_retire(extent);
     }
     return is_empty;
 }

@@ -66,10 +66,10 @@ static struct extent *common_take_sparse(struct arena *arena, unsigned class, ui
                                          struct heap *heap);
 
 /* `count` blocks were pushed to the slab's remote list, where there are `total` now: collects them if
- * it is time. True if the slab became empty and went back to its arena. */
+ * it is time. True if the slab became empty: then it is the caller's, as plain pages. */
 static bool common_pushed(struct extent *extent, uint32_t count, uint32_t total);
 
-/* Collects them now. The slab may have become another or none since the caller looked. */
+/* Collects them now. The slab may have become another or none since the caller looked. True as above. */
 static bool common_collect(struct extent *extent);
 
 /* Ends the program with a sentence about a call on something that is not a block of the slab. */

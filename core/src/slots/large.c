@@ -1,26 +1,63 @@
 /* SPDX-License-Identifier: MIT */
 #include "large.h"
 
+/* Blocks that realloc makes at least this large move into a mapping of their own, which the kernel
+ * grows by moving page tables. */
+#define MOVE_MIN (1 * MiB)
+
+/* Blocks below this size are cleared by memset: a system call costs as much. */
+#define SPARSE_MIN (256 * KiB)
+
+/* Where a block is looked at, and how many pages each time. */
+#define SPARSE_PROBES 4u
+#define SPARSE_PROBE_PAGES 16u
+
+static bool large_try_grow(struct arena *arena, struct extent *extent, size_t size)
+{
+    size_t pages = large_rounded_pages(size);
+    if (pages > UINT32_MAX) {
+        return false;
+    }
+    if (arena_try_expand(arena, extent, pages)) {
+        return true;
+    }
+    if (extent->is_huge) {
+        return arena_try_remap(arena, extent, pages);
+    }
+    return size >= MOVE_MIN && extent_size(extent) >= MOVE_MIN / 2 &&
+           arena_try_move_out(arena, extent, pages);
+}
+
 static bool large_try_resize(struct extent *extent, size_t size)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     struct arena *arena = arena_of(extent);
-    size_t pages = large_pages(size);
+    size_t pages = large_rounded_pages(size);
     size_t old_pages = extent_pages(extent);
-    if (pages == old_pages) {
-        return true;
+    if (large_pages(size) > old_pages) {
+        return large_try_grow(arena, extent, size);
     }
     if (pages < old_pages) {
-        /* A huge block that becomes a small one moves, so that it does not pin a mapping. */
-        if (extent->is_huge && size < HUGE_MIN / 2) {
+        /* A block that no longer needs a mapping of its own moves, so that it does not pin one. */
+        if (extent->is_huge && size < MOVE_MIN / 2) {
             return false;
         }
         arena_shrink(arena, extent, pages);
-        return true;
     }
-    if (pages > UINT32_MAX) {
+    return true;
+}
+
+static bool large_is_sparse(struct extent *extent)
+{
+    size_t pages = extent_pages(extent);
+    if (extent_size(extent) < SPARSE_MIN || pages < SPARSE_PROBES * SPARSE_PROBE_PAGES) {
         return false;
     }
-    return arena_try_expand(arena, extent, pages) ||
-           (extent->is_huge && arena_try_remap(arena, extent, pages));
+    size_t resident = 0;
+    for (size_t i = 0; i < SPARSE_PROBES; i++) {
+        size_t first = i * ((pages - SPARSE_PROBE_PAGES) / (SPARSE_PROBES - 1));
+        resident += os_resident_pages((char *)extent->start + (first << os_page_shift),
+                                      SPARSE_PROBE_PAGES);
+    }
+    return resident < SPARSE_PROBES * SPARSE_PROBE_PAGES / 4;
 }

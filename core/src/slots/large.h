@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Large blocks: over SLOT_MAX, a number of whole pages with an extent of their own.
+ * Large blocks: over SLOT_MAX, a number of whole pages with an extent of their own. Up to LARGE_MAX
+ * they come in page classes, so that a freed block fits the next request of about its size; what is
+ * rounded up is address space until the program writes to it. Slabs take their pages by the same
+ * classes.
+ *
+ *     class   0   1  ...  7   8   9  ...  15   16   17  ...  23   24  ...
+ *     pages   1   2  ...  8   9  10  ...  16   18   20  ...  32   36  ...
  */
 #ifndef MALLOW_LARGE_H
 #define MALLOW_LARGE_H
@@ -8,14 +14,46 @@
 #include "../arena/arena.h"
 #include "sizeclass.h"
 
+/* With pages of 4 KiB the last class has LARGE_MAX; with larger pages fewer classes are used. */
+#define PAGE_CLASSES 72u
+
+/* The largest block that is cut from a region. */
+#define LARGE_MAX HUGE_ABOVE
+
 /* Pages for a size; the size is at most PTRDIFF_MAX. */
 ALWAYS_INLINE size_t large_pages(size_t size)
 {
     return (size + os_page_size - 1) >> os_page_shift;
 }
 
-/* Makes a large block longer or shorter without moving its bytes one by one; a huge one may get
- * another address. False if it has to be copied. */
+/* The smallest class of at least `pages`, which are at most LARGE_MAX. */
+ALWAYS_INLINE unsigned page_class_of(size_t pages)
+{
+    if (pages <= 8) {
+        return (unsigned)pages - 1;
+    }
+    unsigned shift = floor_log2(pages - 1) - 3;
+    return 8 + shift * 8 + (unsigned)((pages - 1) >> shift & 7);
+}
+
+ALWAYS_INLINE size_t page_class_pages(unsigned class)
+{
+    return class < 8 ? class + 1 : (size_t)(9 + class % 8) << (class / 8 - 1);
+}
+
+/* The pages that a block of `size` bytes gets. */
+ALWAYS_INLINE size_t large_rounded_pages(size_t size)
+{
+    size_t pages = size_max(large_pages(size), 1);
+    return size <= LARGE_MAX ? page_class_pages(page_class_of(pages)) : pages;
+}
+
+/* Makes a large block longer or shorter without moving its bytes one by one; it may get another
+ * address. False if it has to be copied. */
 static bool large_try_resize(struct extent *extent, size_t size);
+
+/* Whether so little of a block that was used before is resident that the kernel can make it zero
+ * at less cost than memset. */
+static bool large_is_sparse(struct extent *extent);
 
 #endif

@@ -19,6 +19,8 @@
 /* Up to here the class is looked up in a table. */
 #define SMALL_MAX 1024u
 #define CLASS_OF_SMALL_MAX 20u
+#define SMALL_CLASSES (CLASS_OF_SMALL_MAX + 1)
+#define MEDIUM_CLASSES (CLASSES - SMALL_CLASSES)
 
 #define CLASS_LOG2(x) (63u - (unsigned)__builtin_clzl(x))
 

@@ -50,15 +50,14 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->reciprocal = UINT64_MAX / slot_size + 1;
     slab->class = (uint8_t) class;
     slab->place = SLAB_NONE;
-    slab->counted_empty = false;
-    slab->was_carved = false;
+    slab->was_touched = !extent->is_zero;
     atomic_set(&extent->remote, 0);
     harden_slab_created(extent);
     atomic_set(&slab->owner, owner);
     pagemap_set_range(extent->start, extent_size(extent), extent);
 }
 
-static void slab_destroy(struct extent *extent)
+static void slab_retire(struct extent *extent)
 {
     check(slab_used(extent) == 0 && atomic_get(&extent->remote) == 0);
     atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
@@ -67,7 +66,6 @@ static void slab_destroy(struct extent *extent)
     if (size > 2 * GRANULE) {
         pagemap_set_range(extent->start + GRANULE, size - 2 * GRANULE, NULL);
     }
-    arena_free(arena_of(extent), extent);
 }
 
 static struct slot *slab_carve(struct extent *extent, uint32_t most)
@@ -77,7 +75,7 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     /* A few at first: a thread that wants one slot should not pay for a page of them. */
     size_t page = size_max(os_page_size / slab->slot_size, 1);
     size_t count = size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
-    count = slab->was_carved ? most : count;
+    count = slab->was_touched ? most : count;
     count = size_min(size_min(count, most), slab->capacity - slab->carved);
 
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;

@@ -25,8 +25,8 @@
 /* Makes an active extent a slab that `owner` owns; its place is NONE. */
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner);
 
-/* Gives a slab without used slots back to its arena. The caller owns it, and it is in no list. */
-static void slab_destroy(struct extent *extent);
+/* Makes an empty slab, which the caller owns and which is in no list, an extent of plain pages. */
+static void slab_retire(struct extent *extent);
 
 /* Cuts the next slots, at most `most`, into a list: up to a page of them, for slots are made late so that
  * memory that nobody asked for stays untouched, or more if all have been touched before. The slab is not
@@ -99,9 +99,10 @@ enum common_kind { COMMON_FIRST, COMMON_HOLES, COMMON_KINDS };
 struct slab_pool {
     struct lock lock;
     _Atomic uint32_t count[CLASSES];           /* length of `slabs` */
-    struct link slabs[CLASSES];                /* lock: shared ones */
+    struct link slabs[CLASSES];                /* lock: small: shared ones; medium: of the depot */
     struct link common[COMMON_KINDS][CLASSES]; /* lock: common ones with free slots, see common.h */
     struct common *unused_tables[TABLE_SIZES]; /* lock: by the logarithm of their size */
+    uint8_t depot_made[MEDIUM_CLASSES];        /* lock: slabs made: the next one is larger */
 };
 
 static struct slab_pool *slab_pool_at(struct arena *arena);
@@ -112,7 +113,7 @@ static struct slab_pool *slab_pool_of(struct extent *extent);
 static void slab_share(struct extent *extent, struct heap *owner);
 static void slab_unshare(struct extent *extent);
 
-/* Takes a shared slab of a class, the fuller ones first; NULL if there is none. */
+/* Takes a shared slab of a small class, the fuller ones first; NULL if there is none. */
 static struct extent *slab_take_shared(struct arena *arena, unsigned class, struct heap *heap);
 
 static void slab_pools_init(unsigned index);

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 #include "heap.h"
 
+#include "../arena/purge.h"
 #include "../slots/harden.h"
+#include "heap_common.h"
+#include "magazine.h"
+#include "remote.h"
+#include "stack.h"
 
 /* Lists are made so long; slots up to this size are cheap enough to use many of them by turns. */
 #define LENGTHEN_SLOTS 32u
 #define LENGTHEN_SLOT_MAX 1024u
 
+/* So much free memory in the stacks means that the program may have come to rest after a burst. */
+#define RELEASE_MIN (1 * MiB)
+
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
-    heap_set_pace(heap);
-    heap->budget = 0; /* the first call looks at the clock */
+    heap->list_max = LIST_MAX_BUSY;
+    heap->until_tick = -1; /* the first call looks at the clock */
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
@@ -32,11 +40,6 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
 {
     struct slab *slab = &extent->slab;
     struct slot *slot = slab->local;
-    if (unlikely(heap->is_slow)) {
-        slab->local = slot->next;
-        slab->left++;
-        return slot;
-    }
     uint32_t count = slab->carved - slab->left;
     if (count > heap->list_max) {
         count = heap->list_max;
@@ -45,18 +48,9 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
         slab->local = NULL;
         slab->left = slab->carved;
     }
-    heap->budget -= (int32_t)count;
+    heap->until_tick -= (int32_t)count;
     heap->free[slab->class] = slot->next;
-    heap->bins[slab->class].kept = 0;
     return slot;
-}
-
-static void heap_uncount_empty(struct heap *heap, struct extent *extent)
-{
-    if (extent->slab.counted_empty) {
-        extent->slab.counted_empty = false;
-        heap->empty_bytes -= extent_size(extent);
-    }
 }
 
 /* Takes a slab out of the list that it is in. */
@@ -65,7 +59,6 @@ static void heap_unlist(struct heap *heap, struct extent *extent)
     list_remove(&extent->link);
     heap->bins[extent->slab.class].ready_count -= extent->slab.place == SLAB_READY;
     extent->slab.place = SLAB_NONE;
-    heap_uncount_empty(heap, extent);
 }
 
 static void bin_push_ready(struct bin *bin, struct extent *extent)
@@ -93,8 +86,7 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
     return fullest;
 }
 
-/* Brings the hit path's list of a class back to the slabs that it came from. */
-static void heap_return_list(struct heap *heap, unsigned class)
+static void heap_return_small_list(struct heap *heap, unsigned class)
 {
     struct extent *current = heap->bins[class].current;
     struct slot *others = NULL;
@@ -114,48 +106,52 @@ static void heap_return_list(struct heap *heap, unsigned class)
     heap_return_others(heap, others);
 }
 
+static void heap_return_list(struct heap *heap, unsigned class)
+{
+    if (class_is_medium(class)) {
+        magazine_return(heap, class);
+    } else {
+        heap_return_small_list(heap, class);
+    }
+}
+
 static void heap_return_lists(struct heap *heap)
 {
-    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
+    for (uint64_t left = heap->classes_used; left != 0; left &= left - 1) {
         heap_return_list(heap, (unsigned)__builtin_ctzl(left));
     }
 }
 
-/* Memory went back to an arena, and the program may rest now. */
 static void heap_note_release(struct heap *heap)
 {
-    heap->released_ms = atomic_get(&heaps.tick_ms);
-    if (heap->list_max != HEAP_LIST_SHORT) {
-        heap->list_max = HEAP_LIST_SHORT;
-        heap->budget = 0;
+    if (atomic_get(&heap->stack_pages) << os_page_shift < RELEASE_MIN) {
+        return;
+    }
+    heap->released_ms = atomic_get(&heaps.kept_house_ms);
+    if (heap->list_max == LIST_MAX_BUSY) {
+        heap->list_max = LIST_MAX_WAITING;
+        heap->until_tick = 0;
         heap_return_lists(heap);
     }
 }
 
-static void heap_release_slab(struct heap *heap, struct extent *extent)
+/* The current slab of a class while others become empty: what is left of the list goes back to it, so
+ * that its countdown tells when it is empty too. */
+static void heap_drain_current(struct heap *heap, unsigned class)
 {
-    slab_destroy(extent);
-    heap_note_release(heap);
+    struct bin *bin = &heap->bins[class];
+    bin->is_draining = true;
+    if (heap->free[class] != NULL) {
+        heap_return_small_list(heap, class);
+    }
 }
 
-/* Keeps or gives back a slab that no slot of is used; it is in no list. */
-static void heap_keep_or_release(struct heap *heap, struct extent *extent)
+/* Gives back a slab that has become empty; it is in no list. */
+static void heap_release_empty(struct heap *heap, struct extent *extent)
 {
-    struct slab *slab = &extent->slab;
-    if (heap->empty_bytes + extent_size(extent) > HEAP_EMPTY_MAX) {
-        heap_release_slab(heap, extent);
-        return;
-    }
-    /* Slots that are made anew lie in order: a list in the order of their frees would be walked from
-     * one cache miss to the next. Where the fill is checked, it tells of writes after the free. */
-    if (!MW_FILL) {
-        slab->was_carved |= slab->carved == slab->capacity;
-        slab->local = NULL;
-        slab->carved = 0;
-    }
-    heap->empty_bytes += extent_size(extent);
-    slab->counted_empty = true;
-    bin_push_ready(&heap->bins[slab->class], extent);
+    unsigned class = extent->slab.class;
+    heap_drain_current(heap, class);
+    heap_release_slab(heap, extent);
 }
 
 /* Puts a slab that the heap owns, and that is in no list, where it belongs. */
@@ -166,11 +162,11 @@ static void heap_place(struct heap *heap, struct extent *extent)
     uint32_t used = slab_used(extent);
     uint32_t available = slab->capacity - used;
     uint32_t wanted = slab_slots_wanted(extent);
-    heap->bins_used |= (uint64_t)1 << slab->class;
+    heap_note_class(heap, slab->class);
     slab->left = used;
     slab->bias = 0;
     if (used == 0) {
-        heap_keep_or_release(heap, extent);
+        heap_release_empty(heap, extent);
     } else if (available >= wanted && bin->ready_count >= READY_MAX) {
         slab->place = SLAB_NONE;
         heap_abandon_slab(heap, extent);
@@ -250,46 +246,12 @@ static struct extent *heap_take_shared(struct heap *heap, unsigned class)
     return NULL;
 }
 
-/* Frees what can be freed when the kernel gives no more memory. */
-static void heap_reclaim(struct heap *heap)
-{
-    heap_collect(heap);
-    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        heap_rob_cache(at, 0, true);
-    }
-    for (unsigned i = 0; i < arena_count(); i++) {
-        arena_purge(arena_at(i), 0);
-        arena_unmap_free_regions(arena_at(i));
-    }
-}
-
-/* Pages for a slab: those of the heap's own empty slabs and cached blocks come before memory that is
- * not resident. */
-static struct extent *heap_alloc_pages(struct heap *heap, size_t pages)
-{
-    struct extent *extent = NULL;
-    if (heap->empty_bytes != 0 || heap->cache_bytes >= pages << os_page_shift) {
-        extent = arena_alloc_dirty(heap->arena, pages, os_page_size);
-        if (extent == NULL) {
-            heap_release_empty(heap);
-            heap_flush_cache(heap);
-        }
-    }
-    return extent != NULL ? extent : arena_alloc(heap->arena, pages, os_page_size);
-}
-
 static struct extent *heap_make_slab(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
-    struct extent *extent = heap_alloc_pages(heap, class_slab_pages(class, bin->made));
+    struct extent *extent = heap_take_pages(heap, class_slab_pages(class, bin->made));
     if (extent == NULL) {
-        heap_reclaim(heap);
-        size_t pages = class_slab_pages(class, 0);
-        unsigned count = arena_count();
-        for (unsigned i = 0; i < count && extent == NULL; i++) {
-            struct arena *arena = arena_at((heap->arena->index + i) % count);
-            extent = arena_alloc(arena, pages, os_page_size);
-        }
+        extent = heap_take_pages(heap, class_slab_pages(class, 0));
     }
     if (extent != NULL) {
         slab_create(extent, class, heap);
@@ -322,7 +284,7 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
 {
     struct slab *slab = &extent->slab;
     if (slab->carved - slab->left >= LENGTHEN_SLOTS || slab->carved == slab->capacity ||
-        slab->slot_size > LENGTHEN_SLOT_MAX || heap->is_slow) {
+        slab->slot_size > LENGTHEN_SLOT_MAX || heap->list_max == LIST_MAX_IDLE) {
         return;
     }
     uint32_t carved_before = slab->carved;
@@ -338,10 +300,8 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
 static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct bin *bin = &heap->bins[class];
-    if (heap->budget <= 0) {
-        heap_tick(heap);
-    }
-    bin->kept = 0;
+    check(!class_is_medium(class) && heap->free[class] == NULL);
+    bin->is_draining = false;
     for (;;) {
         struct extent *extent = bin->current;
         if (extent == NULL) {
@@ -360,7 +320,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             }
             extent->slab.place = SLAB_CURRENT;
             bin->current = extent;
-            heap->bins_used |= (uint64_t)1 << class;
+            heap_note_class(heap, class);
         }
         if (extent->slab.local != NULL) {
             heap_lengthen_local(heap, extent);
@@ -370,11 +330,11 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
         struct slot *list = slab_collect_remote(extent, &count);
         if (list == NULL && extent->slab.carved < extent->slab.capacity) {
             count = extent->slab.carved;
-            list = slab_carve(extent, heap->is_slow ? 1 : heap->list_max);
+            list = slab_carve(extent, heap->list_max);
             count = extent->slab.carved - count;
         }
         if (list != NULL) {
-            heap->budget -= (int32_t)count;
+            heap->until_tick -= (int32_t)count;
             heap->free[class] = list->next;
             return list;
         }
@@ -384,38 +344,33 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
 
 /* --- The slow side of free -------------------------------------------------------------------- */
 
-/* The slot counts as used in its slab until heap_return_list brings it there. */
-static bool heap_keep_slot(struct heap *heap, struct extent *extent, struct slot *slot)
+/* The current slab has no slot out. If the program frees more than it allocates, it goes; else the
+ * next malloc will want it. */
+static void heap_current_is_empty(struct heap *heap, struct extent *extent)
 {
-    unsigned class = extent->slab.class;
-    struct bin *bin = &heap->bins[class];
-    if (class <= CLASS_OF_SMALL_MAX || bin->current == NULL || heap->is_slow ||
-        bin->kept >= KEPT_SLOTS || bin->kept * extent->slab.slot_size >= KEPT_BYTES) {
-        return false;
+    struct bin *bin = &heap->bins[extent->slab.class];
+    check(bin->current == extent);
+    if (bin->is_draining && heap->free[extent->slab.class] == NULL &&
+        atomic_get(&extent->remote) == 0) {
+        bin->current = NULL;
+        extent->slab.place = SLAB_NONE;
+        heap_release_slab(heap, extent);
     }
-    if (unlikely(heap->free[class] == slot)) {
-        harden_bad_block("free", extent, slot);
-    }
-    slot->next = heap->free[class];
-    heap->free[class] = slot;
-    bin->kept++;
-    heap->budget -= heap->list_max == HEAP_LIST_SHORT ? KEPT_COST_SHORT : 1;
-    if (unlikely(heap->budget < 0)) {
-        heap_tick(heap);
-    }
-    return true;
 }
 
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
 {
     if (extent->slab.place == SLAB_CURRENT) {
-        return; /* empty, but the next malloc will want it */
+        heap_current_is_empty(heap, extent);
+    } else {
+        check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
+        heap_unlist(heap, extent);
+        heap_place(heap, extent);
     }
-    check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
-    heap_unlist(heap, extent);
-    heap_place(heap, extent);
+    heap_note_release(heap);
 }
 
+/* Others may have freed the last slots of ready slabs. */
 static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
 {
     struct link *next;
@@ -445,89 +400,118 @@ static void bin_look_at_all_waiting(struct heap *heap, struct bin *bin)
     }
 }
 
-/* Gives back the slabs without used slots, the current ones too if nothing of them is in use. */
-static void heap_release_empty(struct heap *heap)
+/* Brings a class in order: its list goes back, and so do slabs that have become empty, the current one
+ * too. */
+static void heap_settle_small(struct heap *heap, unsigned class)
 {
-    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
-        unsigned class = (unsigned)__builtin_ctzl(left);
-        struct bin *bin = &heap->bins[class];
-        heap_return_list(heap, class);
-        bin_look_at_all_waiting(heap, bin);
-        bin_release_empty_ready(heap, bin);
-        if (bin->current != NULL) {
-            slab_absorb_remote(bin->current);
-            if (slab_used(bin->current) == 0) {
-                heap_release_slab(heap, bin->current);
-                bin->current = NULL;
-            }
-        }
-        if (bin->current == NULL && list_is_empty(&bin->ready) && list_is_empty(&bin->waiting)) {
-            heap->bins_used &= ~((uint64_t)1 << class);
+    struct bin *bin = &heap->bins[class];
+    heap_return_list(heap, class);
+    bin_look_at_all_waiting(heap, bin);
+    bin_release_empty_ready(heap, bin);
+    if (bin->current != NULL) {
+        slab_absorb_remote(bin->current);
+        if (slab_used(bin->current) == 0) {
+            heap_release_slab(heap, bin->current);
+            bin->current = NULL;
         }
     }
+    if (bin->current == NULL && list_is_empty(&bin->ready) && list_is_empty(&bin->waiting)) {
+        heap->classes_used &= ~((uint64_t)1 << class);
+    }
+}
+
+static void heap_settle_classes(struct heap *heap)
+{
+    heap_flush_outboxes(heap);
+    for (uint64_t left = heap->classes_used; left != 0; left &= left - 1) {
+        unsigned class = (unsigned)__builtin_ctzl(left);
+        if (class_is_medium(class)) {
+            magazine_return(heap, class);
+            heap->classes_used &= ~((uint64_t)1 << class);
+        } else {
+            heap_settle_small(heap, class);
+        }
+    }
+}
+
+/* Hands all but a few ready slabs to whoever needs them: the thread may sleep from now on. */
+static void bin_share_surplus(struct heap *heap, struct bin *bin)
+{
+    struct link *at = list_first(&bin->ready);
+    for (unsigned kept = 0; kept < READY_TRIES && at != &bin->ready; kept++) {
+        at = at->next;
+    }
+    while (at != &bin->ready) {
+        struct extent *extent = slab_at(at);
+        at = at->next;
+        heap_unlist(heap, extent);
+        heap_abandon_slab(heap, extent);
+    }
+}
+
+static void heap_settle(struct heap *heap, uint32_t stamp)
+{
+    heap_settle_classes(heap);
+    for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
+        bin_share_surplus(heap, &heap->bins[class]);
+    }
+    stack_trim(heap, stamp);
 }
 
 /* --- Start and end ---------------------------------------------------------------------------- */
 
 static void heap_collect(struct heap *heap)
 {
-    heap_flush_outboxes(heap);
-    heap_flush_cache(heap);
-    heap_release_empty(heap);
+    heap_settle_classes(heap);
+    stack_flush(heap);
 }
 
-/* Gives up one slab that is in no list of the heap. */
-static void heap_abandon_slab(struct heap *heap, struct extent *extent)
+static void heap_reclaim(struct heap *heap)
 {
-    struct slab *slab = &extent->slab;
-    do {
-        if (slab->place == SLAB_SHARED) {
-            slab_unshare(extent);
+    heap_collect(heap);
+    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
+        stack_rob(at);
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
+        arena_purge(arena_at(i), 0);
+        arena_unmap_free_regions(arena_at(i));
+    }
+}
+
+static void bin_abandon(struct heap *heap, struct bin *bin)
+{
+    if (bin->current != NULL) {
+        struct extent *extent = bin->current;
+        bin->current = NULL;
+        heap_abandon_slab(heap, extent);
+    }
+    struct link *lists[] = {&bin->ready, &bin->waiting};
+    for (unsigned i = 0; i < array_count(lists); i++) {
+        while (!list_is_empty(lists[i])) {
+            struct extent *extent = slab_at(lists[i]->next);
+            heap_unlist(heap, extent);
+            heap_abandon_slab(heap, extent);
         }
-        heap_empty_own_outbox(heap, extent);
-        slab_absorb_remote(extent);
-        uint32_t used = slab_used(extent);
-        slab->left = used;
-        slab->bias = 0;
-        slab->place = SLAB_NONE;
-        if (used == 0) {
-            heap_release_slab(heap, extent);
-            return;
-        }
-        if (slab->capacity - used >= slab_slots_wanted(extent)) {
-            slab_share(extent, heap);
-        }
-    } while (slab_disown(extent, heap));
+    }
+    bin->made = 0;
+    bin->common_bytes = 0;
 }
 
 static void heap_abandon(struct heap *heap)
 {
     heap_flush_outboxes(heap);
-    heap_flush_cache(heap);
-    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
+    for (uint64_t left = heap->classes_used; left != 0; left &= left - 1) {
         unsigned class = (unsigned)__builtin_ctzl(left);
-        struct bin *bin = &heap->bins[class];
         heap_return_list(heap, class);
-        if (bin->current != NULL) {
-            struct extent *extent = bin->current;
-            bin->current = NULL;
-            heap_abandon_slab(heap, extent);
+        if (!class_is_medium(class)) {
+            bin_abandon(heap, &heap->bins[class]);
         }
-        struct link *lists[] = {&bin->ready, &bin->waiting};
-        for (unsigned i = 0; i < array_count(lists); i++) {
-            while (!list_is_empty(lists[i])) {
-                struct extent *extent = slab_at(lists[i]->next);
-                heap_unlist(heap, extent);
-                heap_abandon_slab(heap, extent);
-            }
-        }
-        bin->made = 0;
-        bin->common_bytes = 0;
     }
-    heap->bins_used = 0;
-    heap->tick_ms = 0;
-    heap->budget = 0;
-    check(heap->empty_bytes == 0);
+    stack_flush(heap);
+    heap->classes_used = 0;
+    atomic_set(&heap->tick_ms, 0);
+    heap->until_tick = -1;
+    heap->list_max = LIST_MAX_BUSY;
 }
 
 /* --- Validity --------------------------------------------------------------------------------- */
@@ -545,7 +529,10 @@ static bool heap_list_is_valid(struct heap *heap, struct link *list, enum slab_p
 
 static bool heap_check(struct heap *heap)
 {
-    for (unsigned class = 0; class < CLASSES; class ++) {
+    for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
+        require(magazine_is_valid(heap, class));
+    }
+    for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
         struct bin *bin = &heap->bins[class];
         for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot->next) {
             struct extent *extent = pagemap_find(slot);

@@ -1,65 +1,52 @@
 /* SPDX-License-Identifier: MIT
  *
  * Heaps: what a thread allocates from. A heap belongs to one thread at a time; only that thread
- * touches it, except `cache`, which others may rob of blocks that lie there too long.
+ * touches it, except `stacks`, which anybody may rob.
  *
- *   malloc pops free[class]           -> empty: heap_refill
- *   free   pushes to the slab's list  -> its countdown ends: heap_slab_event
- *                                     -> somebody else's slab: free_slow, remote.h
+ *   small (up to SMALL_MAX)   malloc pops free[class], slots of bins[class].current
+ *                             free pushes to the slab's own list, if the heap owns the slab
+ *   medium (up to SLOT_MAX)   malloc pops free[class], free pushes there: a magazine, filled from and
+ *                             emptied to slabs of the arena (magazine.h)
+ *   pages                     large blocks and the pages of slabs: stacks by page class (stack.h)
  *
- * free[class] holds slots of bins[class].current, slots of slabs without an owner that this thread
- * freed, and, if there is no current slab, blocks of common slabs.
+ * free[class] of a small class also holds blocks of common slabs, if there is no current slab.
  */
 #ifndef MALLOW_HEAP_H
 #define MALLOW_HEAP_H
 
 #include "../slots/common.h"
+#include "../slots/depot.h"
 #include "../slots/large.h"
 
-/* Slots that another heap's slab gets in one atomic operation. */
-#define OUTBOX_BATCH 32u
-#define OUTBOX_BYTES (8 * KiB) /* or fewer slots, if they are large */
-#define OUTBOXES 8u
-
-/* Large blocks that a heap keeps for its next requests of such a size: how many, and bytes. */
-#define CACHE_BLOCKS 16u
-#define CACHE_BLOCK_MAX (8 * MiB)
-#define CACHE_MAX (16 * MiB)
-
-/* Bytes of empty slabs that a heap keeps, so that a program that goes up and down does not make and
- * destroy them all the time; they go before the heap takes memory that is not resident. */
-#define HEAP_EMPTY_MAX (2 * MiB)
-
-/* Slots that the hit path gets at a time. Where its list ends, the clock may be read (tick.c): a program
- * that falls asleep and calls now and then must come there soon, above all if it has just given memory
- * back. */
-#define HEAP_LIST_MAX 1024u
-#define HEAP_LIST_SHORT 32u
+/* Slots that the hit path gets at a time while the program is busy, while free memory waits to go
+ * back to the kernel, and while it calls rarely. Where the list ends, the clock may be read (tick.c). */
+#define LIST_MAX_BUSY 1024u
+#define LIST_MAX_WAITING 32u
+#define LIST_MAX_IDLE 1u
 
 /* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
  * what it owns nobody else can use. */
 #define READY_MAX MW_LIMIT(64u, 6u)
 
-/* Freed slots of slabs without an owner that go straight to the list of their class, between two times
- * that it is empty; fewer if they are large. */
-#define KEPT_SLOTS 16u
-#define KEPT_BYTES (256 * KiB)
-
-/* How many slots a kept one counts, while lists are short, on the way to the next look at the clock: a
- * list that frees go to may not end before a program falls asleep. */
-#define KEPT_COST_SHORT 4
-
 /* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on. */
 #define READY_TRIES 4u
 
+#define OUTBOXES 8u
+
 struct bin {
     struct extent *current; /* allocated from; NULL at first */
-    struct link ready;      /* slabs with free slots */
+    struct link ready;      /* slabs with free slots, none of them empty */
     struct link waiting;    /* slabs with too few of them yet */
     uint32_t ready_count;   /* length of `ready` */
     uint16_t common_bytes;  /* of first blocks taken from common slabs, see heap_common.c */
     uint8_t made;           /* slabs made so far: the next one is larger */
-    uint8_t kept;           /* slots that joined the list by heap_keep_slot since it was empty */
+    bool is_draining;       /* other slabs have become empty since slots were handed out */
+};
+
+/* The free slots of a medium class that a heap holds: the list is heap->free[class]. */
+struct magazine {
+    uint16_t count; /* length of the list */
+    uint16_t limit; /* it is emptied by half above this; 0: not used yet */
 };
 
 /* Slots of one slab of another heap, on their way there. */
@@ -71,47 +58,42 @@ struct outbox {
     uint32_t most; /* slots that make it go out */
 };
 
-struct cached_block {
-    _Atomic(struct extent *) extent; /* atomic: put by the owner, taken by anybody */
-    _Atomic uint32_t sweep;          /* the sweep during which it was put */
-};
-
 static_assert(CLASSES <= 64, "a bit per class");
 
 /* What every call of the slow path looks at comes first, so that a thread with a few blocks touches one
  * page of its heap. */
 struct heap {
     struct slot *free[CLASSES]; /* the hit path's lists */
-    int32_t budget;             /* slots to hand out until the clock is read */
-    uint32_t list_max;          /* slots that are handed out at a time */
-    bool is_slow;               /* the program calls rarely: slots are handed out one by one, and
-                                   every call reads the clock */
-    uint32_t cache_pages[CACHE_BLOCKS]; /* of each block, 0: none; out of date when it was robbed */
-    uint32_t cache_used;                /* a bit per block */
-    uint32_t cache_latest;              /* the block that was put last */
-    size_t cache_bytes;                 /* by cache_pages */
+    int32_t until_tick;         /* slots and blocks to hand out or take until the clock is read */
+    uint32_t list_max;          /* slots that are handed out at a time: one of LIST_MAX_* */
+    struct magazine magazines[MEDIUM_CLASSES];
     struct arena *arena;
-    uint64_t bins_used;     /* a bit per class whose bin may have slabs */
-    size_t empty_bytes;     /* in slabs without used slots */
-    uint64_t tick_ms;       /* when the clock was read last */
-    uint64_t released_ms;   /* heaps.tick_ms when memory went back to an arena last */
-    uint32_t busy_calls;    /* calls close together since the last rest */
-    uint64_t sweep_ms;      /* when empty slabs were given back last */
-    unsigned exit_rounds;   /* how often the end of the thread was put off */
-    struct heap *next;      /* const: all heaps ever made */
-    struct heap *next_idle; /* lock: heaps */
-    struct bin bins[CLASSES];
+    uint64_t classes_used;     /* a bit per class that may have slabs or a magazine */
+    uint64_t stacks_used[2];   /* a bit per page class that may have blocks */
+    _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
+    size_t stack_limit;        /* pages; what is more goes to the arenas */
+    uint8_t stack_resident;    /* of 64 pages in stacks, so many were resident at the last probe */
+    uint8_t probe_pause;       /* growth that has to come before the next probe */
+    uint16_t busy_calls;       /* calls close together since the last rest */
+    _Atomic uint64_t tick_ms;  /* when the thread read the clock last; written by the owner */
+    uint64_t settled_ms;       /* when heap_settle was called last */
+    uint64_t released_ms;      /* heaps.kept_house_ms when much memory became free last */
+    _Atomic size_t robbed_pages; /* taken out of stacks by others */
+    unsigned exit_rounds;      /* how often the end of the thread was put off */
+    struct heap *next;         /* const: all heaps ever made */
+    struct heap *next_idle;    /* lock: heaps */
+    _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
+    struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];
-    struct cached_block cache[CACHE_BLOCKS];
 };
 
 /* What all heaps share. */
 struct heaps {
-    _Atomic(struct heap *) all; /* every heap ever made; they are never freed */
-    _Atomic uint64_t tick_ms;   /* when time last passed for the arenas */
-    _Atomic uint32_t sweep;     /* counts up */
-    _Atomic bool dirty_pending; /* much free memory was resident at the last tick */
-    _Atomic uint32_t in_use;    /* heaps that threads have now */
+    _Atomic(struct heap *) all;    /* every heap ever made; they are never freed */
+    _Atomic uint64_t kept_house_ms; /* when housekeeping for all threads was done last */
+    _Atomic uint64_t robbed_ms;    /* when stacks of heaps at rest were looked at last */
+    _Atomic bool is_waiting;       /* much free memory was resident then */
+    _Atomic uint32_t in_use;       /* heaps that threads have now */
 };
 
 static struct heaps heaps;
@@ -121,20 +103,15 @@ ALWAYS_INLINE struct extent *slab_at(struct link *link)
     return container_of(link, struct extent, link);
 }
 
+ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)
+{
+    heap->classes_used |= (uint64_t)1 << class;
+}
+
 static void heap_init(struct heap *heap, struct arena *arena);
 
-/* A block of a class from common slabs, more of them in the heap's list; NULL if there is none. */
-static struct slot *heap_take_common(struct heap *heap, unsigned class);
-
-/* Pages for a slab, NULL if out of memory. */
-static struct extent *heap_alloc_pages(struct heap *heap, size_t pages);
-
-/* Keeps a block of a common slab that the program freed for the heap's next request of its class. False
- * if the heap does not need it. */
-static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slot *slot);
-
-/* A slot of a class when the heap's list of it is empty; NULL if out of memory. Only slots of the
- * class's own slabs are aligned to what divides their size. */
+/* A slot of a small class when the heap's list of it is empty; NULL if out of memory. Only slots of
+ * the class's own slabs are aligned to what divides their size. */
 static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_aligned);
 
 /* The same if the current slab has local slots, which is the common case. */
@@ -154,67 +131,26 @@ ALWAYS_INLINE bool heap_wants_slab(struct heap *heap, unsigned class)
 /* Puts a slab that the heap has just become the owner of where it belongs. */
 static void heap_adopt(struct heap *heap, struct extent *extent);
 
-/* Frees a slot into a slab that the heap does not own. */
-static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot);
-
-/* Keeps a slot of a slab that has no owner, which the program freed, for the heap's next request of its
- * class, and leaves the slab as it is. False if the heap does not need it. */
-static bool heap_keep_slot(struct heap *heap, struct extent *extent, struct slot *slot);
-
-/* Gives slots of slabs that the heap does not own back to them. */
-static void heap_return_others(struct heap *heap, struct slot *list);
-
-/* Sends all frees that wait in outboxes. */
-static void heap_flush_outboxes(struct heap *heap);
-
-/* What the heap freed into a slab before it became the owner becomes local. */
-static void heap_empty_own_outbox(struct heap *heap, struct extent *extent);
-
-/* A large block. `alignment` is a power of two. NULL if out of memory. */
-static struct extent *heap_alloc_large(struct heap *heap, size_t pages, size_t alignment);
-static void heap_free_large(struct heap *heap, struct extent *extent);
-static void heap_flush_cache(struct heap *heap);
-
-/* Gives everything back that the program does not hold: slabs, cached blocks, frees on their way.
- * The heap can be used on. */
-static void heap_collect(struct heap *heap);
-
-/* Brings the hit path's lists, or one, back to the slabs that they come from. */
+/* Brings the hit path's list of a class, or of all, back to the slabs that it comes from. */
 static void heap_return_list(struct heap *heap, unsigned class);
 static void heap_return_lists(struct heap *heap);
 
-/* Gives back the slabs without used slots, the current ones too if nothing of them is in use. */
-static void heap_release_empty(struct heap *heap);
+/* Gives everything back that the program does not hold: slabs, stacks, frees on their way. The heap
+ * can be used on. */
+static void heap_collect(struct heap *heap);
+
+/* Much memory became free, and the program may rest now: the clock is read soon. */
+static void heap_note_release(struct heap *heap);
 
 /* Takes everything out of the way when the kernel gives no more memory. */
 static void heap_reclaim(struct heap *heap);
 
-/* Memory went back to an arena, and the program may rest now. */
-static void heap_note_release(struct heap *heap);
-
-/* Gives back a slab that no slot of is used; it is in no list. */
-static void heap_release_slab(struct heap *heap, struct extent *extent);
-
-/* Takes a slab out of the heap's list that it is in. */
-static void heap_unlist(struct heap *heap, struct extent *extent);
-
-/* Gives up one slab that the heap owns and that is in no list. */
-static void heap_abandon_slab(struct heap *heap, struct extent *extent);
+/* The owner's part of housekeeping: what only it can hand on. What has been in the stacks since
+ * before `stamp` goes to the arenas. */
+static void heap_settle(struct heap *heap, uint32_t stamp);
 
 /* Gives up all slabs, for the thread ends. */
 static void heap_abandon(struct heap *heap);
-
-/* Takes cached blocks that were put before the last sweep, or all, back to the arenas. Any thread. */
-static void heap_rob_cache(struct heap *heap, uint32_t sweep, bool all);
-
-/* How long the lists are, and how soon the clock is read again. */
-static void heap_set_pace(struct heap *heap);
-
-/* The part of a tick that concerns all threads; one of them does it. */
-static void global_tick(uint64_t now_ms);
-
-/* Lets time pass: decay of the arenas, sweeps. Any heap of the calling thread. */
-static void heap_tick(struct heap *heap);
 
 static bool heap_check(struct heap *heap);
 

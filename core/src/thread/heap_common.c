@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: MIT
- *
- * What a heap takes from common slabs: its first blocks of a class where there are many threads, and
- * blocks in the holes of slabs of smaller classes.
- */
-#include "heap.h"
+/* SPDX-License-Identifier: MIT */
+#include "heap_common.h"
+
+#include "../slots/harden.h"
+#include "remote.h"
+#include "stack.h"
 
 /* More threads than this begin with common slabs. */
 #define MANY_HEAPS MW_LIMIT(16u, 2u)
@@ -36,7 +36,7 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
     }
     struct slot *list = common_take(heap->arena, COMMON_FIRST, class, 1, want, count);
     if (list == NULL) {
-        struct extent *extent = heap_alloc_pages(heap, class_slab_pages(class, UINT32_MAX));
+        struct extent *extent = heap_take_pages(heap, class_slab_pages(class, UINT32_MAX));
         if (extent == NULL) {
             return NULL;
         }
@@ -55,7 +55,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
 {
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
-    bool will_allocate = bin->current == NULL && bin->common_bytes != 0 && !heap->is_slow;
+    bool will_allocate = bin->current == NULL && bin->common_bytes != 0 && heap->list_max != LIST_MAX_IDLE;
     if (!will_allocate || !common_is_first(extent) ||
         bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
         return false;
@@ -71,11 +71,9 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     }
     slot->next = heap->free[class];
     heap->free[class] = slot;
-    heap->bins_used |= (uint64_t)1 << class;
+    heap_note_class(heap, class);
     bin->common_bytes += FIRST_AGAIN_BYTES;
-    if (unlikely(--heap->budget < 0)) {
-        heap_tick(heap);
-    }
+    heap->until_tick--;
     return true;
 }
 
@@ -102,16 +100,17 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     return true;
 }
 
-/* Blocks in the holes of slabs of smaller classes, the largest first: with fewer slots per block it
- * is likelier that their neighbours are free too. */
-static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t *count)
+/* The largest slots first: with fewer of them per block it is likelier that their neighbours are free
+ * too. */
+static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t want,
+                                    uint32_t *count)
 {
     uint32_t size = class_size(class);
-    if (size < HOLE_BLOCK_MIN || size > HOLE_BLOCK_MAX) {
+    if (size < HOLE_BLOCK_MIN || size > HOLE_BLOCK_MAX || !slab_pools_are_used()) {
         return NULL;
     }
-    uint32_t want = heap->is_slow ? 1 : heap->list_max < HOLE_BATCH ? heap->list_max : HOLE_BATCH;
-    for (unsigned from = class; from >= HOLE_CLASS_MIN; from--) {
+    unsigned from = class < CLASS_OF_SMALL_MAX ? class : CLASS_OF_SMALL_MAX;
+    for (; from >= HOLE_CLASS_MIN; from--) {
         uint32_t slot_size = class_size(from);
         uint32_t span = (size + slot_size - 1) / slot_size;
         if (span > COMMON_SPAN_MAX) {
@@ -136,13 +135,14 @@ static struct slot *heap_take_common(struct heap *heap, unsigned class)
     uint32_t count;
     struct slot *list = heap_take_first(heap, class, &count);
     if (list == NULL) {
-        list = heap_take_holes(heap, class, &count);
+        uint32_t want = heap->list_max < HOLE_BATCH ? heap->list_max : HOLE_BATCH;
+        list = heap_take_holes(heap, class, want, &count);
     }
     if (list == NULL) {
         return NULL;
     }
-    heap->budget -= (int32_t)count;
+    heap->until_tick -= (int32_t)count;
     heap->free[class] = list->next;
-    heap->bins_used |= (uint64_t)1 << class;
+    heap_note_class(heap, class);
     return list;
 }

@@ -1,16 +1,12 @@
-/* SPDX-License-Identifier: MIT
- *
- * Frees into slabs of other heaps, or of none. They are collected by slab in a few outboxes, and go
- * out as one list with one atomic operation.
- */
-#include "heap.h"
+/* SPDX-License-Identifier: MIT */
+#include "remote.h"
 
-ALWAYS_INLINE struct outbox *heap_outbox(struct heap *heap, struct extent *extent)
-{
-    return &heap->outboxes[((uintptr_t)extent / sizeof *extent) % OUTBOXES];
-}
+#include "stack.h"
 
-/* What the heap freed into a slab before it became the owner is local now. */
+/* Slots that another heap's slab gets in one atomic operation, or fewer if they are large. */
+#define OUTBOX_BATCH 32u
+#define OUTBOX_BYTES (8 * KiB)
+
 static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
 {
     struct outbox *outbox = heap_outbox(heap, extent);
@@ -18,12 +14,42 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
         return;
     }
     struct slab *slab = &extent->slab;
+    check(slab_used(extent) >= outbox->count);
     outbox->slab = NULL;
     outbox->tail->next = slab->local;
     slab->local = outbox->head;
     uint32_t used = slab_used(extent) - outbox->count;
     slab->left = used;
     slab->bias = 0;
+}
+
+static void heap_release_slab(struct heap *heap, struct extent *extent)
+{
+    slab_retire(extent);
+    heap_put_pages(heap, extent);
+}
+
+static void heap_abandon_slab(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    do {
+        if (slab->place == SLAB_SHARED) {
+            slab_unshare(extent);
+        }
+        heap_empty_own_outbox(heap, extent);
+        slab_absorb_remote(extent);
+        uint32_t used = slab_used(extent);
+        slab->left = used;
+        slab->bias = 0;
+        slab->place = SLAB_NONE;
+        if (used == 0) {
+            heap_release_slab(heap, extent);
+            return;
+        }
+        if (slab->capacity - used >= slab_slots_wanted(extent)) {
+            slab_share(extent, heap);
+        }
+    } while (slab_disown(extent, heap));
 }
 
 /* Hands a list of slots over to their slab. */
@@ -40,7 +66,7 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
             heap_abandon_slab(heap, extent);
         }
     } else if (owner == OWNER_COMMON && common_pushed(extent, count, total)) {
-        heap_note_release(heap);
+        heap_put_pages(heap, extent);
     }
 }
 
@@ -51,7 +77,6 @@ static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
     heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
 }
 
-/* Gives slots of slabs that the heap does not own back to them. */
 static void heap_return_others(struct heap *heap, struct slot *list)
 {
     while (list != NULL) {
@@ -77,21 +102,20 @@ static void heap_flush_outboxes(struct heap *heap)
     }
 }
 
-static NOINLINE void heap_begin_outbox(struct heap *heap, struct outbox *outbox,
-                                       struct extent *extent, struct slot *slot)
+static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct extent *extent,
+                              struct slot *slot)
 {
     if (outbox->slab != NULL) {
         heap_flush_outbox(heap, outbox);
     }
     uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
     most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
+    slot->next = NULL;
     *outbox = (struct outbox){extent, slot, slot, 1, most};
-    if (most == 1) {
-        heap_flush_outbox(heap, outbox);
-    }
 }
 
-static void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot)
+static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *extent,
+                                           struct slot *slot)
 {
     struct outbox *outbox = heap_outbox(heap, extent);
     if (outbox->slab != extent) {
@@ -99,11 +123,10 @@ static void heap_free_remote(struct heap *heap, struct extent *extent, struct sl
     } else {
         slot->next = outbox->head;
         outbox->head = slot;
-        if (++outbox->count >= outbox->most) {
-            heap_flush_outbox(heap, outbox);
-        }
+        outbox->count++;
     }
-    if (unlikely(--heap->budget < 0)) {
-        heap_tick(heap);
+    if (outbox->count >= outbox->most) {
+        heap_flush_outbox(heap, outbox);
     }
+    heap->until_tick--;
 }

@@ -2,6 +2,9 @@
 #include "thread.h"
 
 #include "../memory/meta.h"
+#include "remote.h"
+#include "stack.h"
+#include "tick.h"
 
 /* In heap_own: the thread has handed its slabs on. */
 #define HEAP_ENDED ((struct heap *)1)
@@ -203,7 +206,7 @@ static void thread_leave(struct heap *heap)
     if (heap == &heap_shared) {
         /* Perhaps nobody comes here again. */
         heap_flush_outboxes(heap);
-        heap_flush_cache(heap);
+        stack_flush(heap);
         lock_release(&process.shared_lock);
     }
 }
@@ -229,12 +232,7 @@ static void *purge_thread_run(void *argument)
         long decay_ms = option(OPTION_dirty_decay_ms);
         long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
         os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
-        uint32_t sweep = atomic_get(&heaps.sweep);
-        for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-            heap_rob_cache(at, sweep, false);
-        }
-        atomic_add(&heaps.sweep, 1);
-        global_tick(os_now_ms());
+        keep_house(clock_look());
     }
     return NULL;
 }
@@ -283,7 +281,7 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
     for (unsigned i = 0; i < arena_count(); i++) {
-        any |= visit(&slab_pools[i].lock);
+        any |= visit(&slab_pool_at(arena_at(i))->lock);
         any |= visit(&arena_at(i)->purge_lock);
         any |= visit(&arena_at(i)->lock);
     }

@@ -1,107 +1,106 @@
-/* SPDX-License-Identifier: MIT
- *
- * Time: what has to happen now and then, done by whoever calls the allocator. Where the hit path's
- * lists end, slots are counted, and after some hundred of them the clock is read, or after a few if
- * memory waits to go back.
- */
-#include "heap.h"
+/* SPDX-License-Identifier: MIT */
+#include "tick.h"
 
-/* Calls this far apart (ms) mean a program at rest, so many calls this close together a busy one. */
-#define TICK_SLOW_MS 50
-#define TICK_BUSY_MS 5
-#define TICK_BUSY_CALLS 32u
+#include "../arena/purge.h"
+#include "stack.h"
+
+/* A heap whose thread calls after a pause of IDLE_MS counts as idle, until BUSY_CALLS calls have come
+ * within BUSY_MS of each other. */
+#define IDLE_MS 50
+#define BUSY_MS 5
+#define BUSY_CALLS 32u
 
 /* Slots that are handed out between two looks at the clock: while free memory waits to go back, and
  * else. */
-#define BUDGET_SHORT 32
-#define BUDGET_LONG 512
+#define UNTIL_TICK_WAITING 32
+#define UNTIL_TICK_BUSY 512
 
 /* So much free memory (bytes) that is still resident makes the lists short. */
-#define DIRTY_PENDING (1 * MiB)
+#define WAITING_MIN (1 * MiB)
 
-/* How often (ms) empty slabs and old cached blocks go back to the arenas, at the least. */
-#define SWEEP_MS 500
+/* How long (ms) free pages lie in a heap's stacks at the most, and how often housekeeping is done. */
+#define STACK_AGE_MS 500
+#define HOUSE_MS 10
 
-/* What all heaps share. Initialised data, for the same reason as `process` in thread.c. */
-static struct heaps heaps = {.sweep = 1};
+/* Initialised data, so that the start writes to a page that the loader has written to already. */
+static struct heaps heaps __attribute__((section(".data.heaps"))) = {.kept_house_ms = 0};
 
-/* The part of a tick that concerns all threads; one of them does it. */
-static void global_tick(uint64_t now_ms)
+/* A share of the time that free memory may stay resident at all. */
+static uint64_t stack_age_ms(void)
 {
-    uint64_t last = atomic_get(&heaps.tick_ms);
-    if (now_ms < last + 10 || !atomic_replace(&heaps.tick_ms, &last, now_ms) || last == 0) {
+    long decay_ms = option(OPTION_dirty_decay_ms);
+    return decay_ms < 0 ? STACK_AGE_MS : size_min(STACK_AGE_MS, (size_t)decay_ms / 16 + 1);
+}
+
+/* Heaps whose threads have not looked at the clock for long: they sleep, or need nothing. */
+static void rob_heaps_at_rest(uint64_t now_ms)
+{
+    uint64_t age_ms = stack_age_ms();
+    if (now_ms - atomic_get(&heaps.robbed_ms) < age_ms / 4) {
+        return;
+    }
+    atomic_set(&heaps.robbed_ms, now_ms);
+    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
+        if (now_ms - atomic_get(&at->tick_ms) >= age_ms &&
+            atomic_get(&at->stack_pages) > atomic_get(&at->robbed_pages)) {
+            stack_rob(at);
+        }
+    }
+}
+
+static void keep_house(uint64_t now_ms)
+{
+    uint64_t last = atomic_get(&heaps.kept_house_ms);
+    if (now_ms < last + HOUSE_MS || !atomic_replace(&heaps.kept_house_ms, &last, now_ms) ||
+        last == 0) {
         return; /* done, somebody else does it, or the program has just begun */
     }
+    rob_heaps_at_rest(now_ms);
     size_t dirty = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
         dirty += arena_tick(arena_at(i), now_ms);
     }
-    atomic_set(&heaps.dirty_pending, dirty << os_page_shift > DIRTY_PENDING);
-}
-
-/* Hands all but a few ready slabs to whoever needs them: the thread may sleep from now on. */
-static void heap_share_surplus(struct heap *heap)
-{
-    for (uint64_t left = heap->bins_used; left != 0; left &= left - 1) {
-        struct bin *bin = &heap->bins[__builtin_ctzl(left)];
-        struct link *at = list_first(&bin->ready);
-        for (unsigned kept = 0; kept < READY_TRIES && at != &bin->ready; kept++) {
-            at = at->next;
-        }
-        while (at != &bin->ready) {
-            struct extent *extent = slab_at(at);
-            at = at->next;
-            heap_unlist(heap, extent);
-            heap_abandon_slab(heap, extent);
-        }
-    }
-}
-
-static void heap_sweep(struct heap *heap, uint64_t now_ms)
-{
-    heap->sweep_ms = now_ms;
-    heap_flush_outboxes(heap);
-    heap_release_empty(heap);
-    heap_share_surplus(heap);
-    uint32_t sweep = atomic_get(&heaps.sweep);
-    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        heap_rob_cache(at, sweep, false);
-    }
-    atomic_set(&heaps.sweep, sweep + 1);
+    atomic_set(&heaps.is_waiting, dirty << os_page_shift > WAITING_MIN);
 }
 
 /* How long the lists are, and how soon the clock is read again. */
-static void heap_set_pace(struct heap *heap)
+static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
 {
-    bool is_pending =
-        atomic_get(&heaps.dirty_pending) || heap->released_ms == atomic_get(&heaps.tick_ms);
-    heap->list_max = is_pending ? HEAP_LIST_SHORT : HEAP_LIST_MAX;
-    heap->budget = heap->is_slow ? 0 : is_pending ? BUDGET_SHORT : BUDGET_LONG;
+    bool was_idle = heap->list_max == LIST_MAX_IDLE;
+    bool is_idle = elapsed_ms >= IDLE_MS;
+    if (is_idle) {
+        heap->busy_calls = 0;
+    } else if (was_idle) {
+        heap->busy_calls = (uint16_t)(heap->busy_calls + (elapsed_ms < BUSY_MS));
+        is_idle = heap->busy_calls < BUSY_CALLS;
+    }
+    bool is_waiting = atomic_get(&heaps.is_waiting) ||
+                      heap->released_ms == atomic_get(&heaps.kept_house_ms) ||
+                      atomic_get(&heap->stack_pages) << os_page_shift > WAITING_MIN;
+    if (is_idle && !was_idle) {
+        heap_return_lists(heap);
+    }
+    heap->list_max = is_idle ? LIST_MAX_IDLE : is_waiting ? LIST_MAX_WAITING : LIST_MAX_BUSY;
+    heap->until_tick = is_idle ? 0 : is_waiting ? UNTIL_TICK_WAITING : UNTIL_TICK_BUSY;
 }
 
-static void heap_tick(struct heap *heap)
+static NOINLINE void heap_tick(struct heap *heap)
 {
-    uint64_t now_ms = os_now_ms();
-    bool is_first = heap->tick_ms == 0;
-    uint64_t elapsed = is_first ? 0 : now_ms - heap->tick_ms;
-    heap->tick_ms = now_ms;
-    if (elapsed >= TICK_SLOW_MS) {
-        heap->is_slow = true;
-        heap->busy_calls = 0;
-        heap_return_lists(heap);
-    } else if (heap->is_slow && elapsed < TICK_BUSY_MS) {
-        heap->is_slow = ++heap->busy_calls < TICK_BUSY_CALLS;
-    }
-    if (elapsed != 0) {
-        long decay_ms = option(OPTION_dirty_decay_ms);
-        uint64_t sweep_ms = decay_ms < 0 ? SWEEP_MS : size_min(SWEEP_MS, (size_t)decay_ms / 4 + 1);
-        if (now_ms - heap->sweep_ms >= sweep_ms) {
-            heap_sweep(heap, now_ms);
-        }
-    }
+    uint64_t before_ms = atomic_get(&heap->tick_ms);
+    uint64_t now_ms = clock_look();
+    atomic_set(&heap->tick_ms, now_ms);
+    uint64_t elapsed_ms = before_ms != 0 ? now_ms - before_ms : 0;
     /* A thread that lives for a short time may not come here again. */
-    if (elapsed != 0 || is_first) {
-        global_tick(now_ms);
+    if (before_ms == 0) {
+        heap->settled_ms = now_ms;
     }
-    heap_set_pace(heap);
+    if (elapsed_ms != 0 || before_ms == 0) {
+        uint64_t age_ms = stack_age_ms();
+        if (now_ms - heap->settled_ms >= age_ms) {
+            heap->settled_ms = now_ms;
+            heap_settle(heap, (uint32_t)(now_ms - age_ms));
+        }
+        keep_house(now_ms);
+    }
+    heap_set_pace(heap, elapsed_ms);
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Giving free memory back to the kernel: when its time is over, when the process grows beside it, or
+ * when somebody asks for it.
+ */
+#ifndef MALLOW_PURGE_H
+#define MALLOW_PURGE_H
+
+#include "split.h"
+
+/* `pages` that are not resident are about to be used, because nothing that is resident and free has
+ * their shape. */
+static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pages);
+
+/* Lets decay run. Returns how many dirty pages are left. */
+static size_t arena_tick(struct arena *arena, uint64_t now_ms);
+
+/* Gives free memory back to the kernel until at most `keep_pages` are left. Returns the pages
+ * given back. */
+static size_t arena_purge(struct arena *arena, size_t keep_pages);
+
+/* Gives the address space of regions without any used page back to the kernel. */
+static void arena_unmap_free_regions(struct arena *arena);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+#include "split.h"
+
+#include "../memory/meta.h"
+
+static struct extent_set *arena_set_of(struct arena *arena, struct extent *extent)
+{
+    switch (extent_state(extent)) {
+    case EXTENT_DIRTY:
+        return extent->is_huge ? &arena->huge : &arena->dirty;
+    case EXTENT_MUZZY:
+        return &arena->muzzy;
+    default:
+        check(extent_state(extent) == EXTENT_RETAINED);
+        return &arena->retained;
+    }
+}
+
+/* --- Descriptors ----------------------------------------------------------------------------- */
+
+static void descriptor_init(struct arena *arena, struct extent *extent)
+{
+    extent->arena = arena->index;
+    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+}
+
+static struct extent *descriptor_new_locked(struct arena *arena)
+{
+    struct extent *extent;
+    if (!list_is_empty(&arena->descriptors)) {
+        extent = container_of(arena->descriptors.next, struct extent, link);
+        list_remove(&extent->link);
+    } else {
+        extent = meta_alloc(sizeof *extent);
+        if (extent == NULL) {
+            return NULL;
+        }
+        descriptor_init(arena, extent);
+    }
+    check(extent_state(extent) == EXTENT_UNUSED && extent->arena == arena->index);
+    return extent;
+}
+
+static void descriptor_free_locked(struct arena *arena, struct extent *extent)
+{
+    atomic_set(&extent->state, EXTENT_UNUSED);
+    list_push_front(&arena->descriptors, &extent->link);
+}
+
+static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
+                           enum extent_state state, const struct extent *like)
+{
+    extent->start = start;
+    atomic_set(&extent->pages, (uint32_t)pages);
+    extent->is_huge = like->is_huge;
+    extent->is_zero = like->is_zero;
+    extent->region = like->region;
+    extent->stamp = like->stamp;
+    atomic_set(&extent->state, (uint8_t)state);
+    extent_map_ends(extent);
+}
+
+static struct extent *extent_split_locked(struct arena *arena, struct extent *extent, size_t pages)
+{
+    check(pages > 0 && pages < extent_pages(extent));
+    struct extent *rest = descriptor_new_locked(arena);
+    if (rest == NULL) {
+        return NULL;
+    }
+    size_t rest_pages = extent_pages(extent) - pages;
+    atomic_set(&extent->pages, (uint32_t)pages);
+    descriptor_set(rest, extent_end(extent), rest_pages, extent_state(extent), extent);
+    extent_map_ends(extent);
+    return rest;
+}
+
+/* --- Free extents ---------------------------------------------------------------------------- */
+
+/* The free neighbour that may be merged with `extent`, found by an address in it. */
+static struct extent *arena_mergeable_locked(struct arena *arena, struct extent *extent,
+                                             uintptr_t address)
+{
+    struct region *region = extent->region;
+    if (region != NULL && address - region->start >= region->size) {
+        return NULL; /* spares the fault of a page of the page map */
+    }
+    struct extent *other = pagemap_find((void *)address);
+    /* The arena of a descriptor never changes, so nobody else changes the rest meanwhile. */
+    bool fits = other != pagemap_nothing() && other->arena == arena->index &&
+                extent_state(other) == extent_state(extent) && other->is_huge == extent->is_huge &&
+                other->region == region && extent_pages(other) + extent_pages(extent) <= UINT32_MAX;
+    return fits ? other : NULL;
+}
+
+/* `low` swallows `high`, which lies right behind it; both are in no set. */
+static void extent_merge_locked(struct arena *arena, struct extent *low, struct extent *high)
+{
+    check(extent_end(low) == high->start);
+    size_t pages = extent_pages(low) + extent_pages(high);
+    pagemap_set(high->start - GRANULE, NULL);
+    pagemap_set(high->start, NULL);
+    low->is_zero &= high->is_zero;
+    low->stamp = low->stamp > high->stamp ? low->stamp : high->stamp;
+    descriptor_free_locked(arena, high);
+    atomic_set(&low->pages, (uint32_t)pages);
+    extent_map_ends(low);
+}
+
+static void arena_insert_locked(struct arena *arena, struct extent *extent, enum extent_state state)
+{
+    atomic_set(&extent->state, (uint8_t)state);
+    struct extent *high = arena_mergeable_locked(arena, extent, extent_end(extent));
+    if (high != NULL) {
+        extent_set_remove(arena_set_of(arena, high), high);
+        extent_merge_locked(arena, extent, high);
+    }
+    struct extent *low = arena_mergeable_locked(arena, extent, extent->start - GRANULE);
+    if (low != NULL) {
+        extent_set_remove(arena_set_of(arena, low), low);
+        extent_merge_locked(arena, low, extent);
+        extent = low;
+    }
+    extent_set_insert(arena_set_of(arena, extent), extent);
+}
+
+static void arena_count_active_locked(struct arena *arena, bool is_huge, size_t pages)
+{
+    if (is_huge) {
+        arena->huge_active_pages += pages;
+        arena->huge_active_count++;
+    } else {
+        atomic_set(&arena->active_pages, atomic_get(&arena->active_pages) + pages);
+    }
+}
+
+static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_t pages)
+{
+    if (is_huge) {
+        check(arena->huge_active_pages >= pages && arena->huge_active_count > 0);
+        arena->huge_active_pages -= pages;
+        arena->huge_active_count--;
+    } else {
+        check(atomic_get(&arena->active_pages) >= pages);
+        atomic_set(&arena->active_pages, atomic_get(&arena->active_pages) - pages);
+    }
+}
+
+static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *set,
+                                       struct extent *extent, size_t lead, size_t pages)
+{
+    extent_set_remove(set, extent);
+    if (lead != 0) {
+        struct extent *aligned = extent_split_locked(arena, extent, lead);
+        extent_set_insert(set, extent);
+        if (aligned == NULL) {
+            return NULL;
+        }
+        extent = aligned;
+    }
+    if (extent_pages(extent) > pages) {
+        struct extent *rest = extent_split_locked(arena, extent, pages);
+        if (rest == NULL) {
+            arena_insert_locked(arena, extent, extent_state(extent));
+            return NULL;
+        }
+        extent_set_insert(set, rest);
+    }
+    arena_count_active_locked(arena, extent->is_huge, pages);
+    atomic_set(&extent->state, EXTENT_ACTIVE);
+    return extent;
+}
+
+static size_t extent_lead(struct extent *extent, size_t alignment)
+{
+    return (align_up(extent->start, alignment) - extent->start) >> os_page_shift;
+}
+
+static struct extent *arena_take_locked(struct arena *arena, struct extent_set *set, size_t pages,
+                                        size_t alignment)
+{
+    size_t slack = (alignment >> os_page_shift) - 1;
+    struct extent *extent = extent_set_fit(set, pages + slack);
+    if (extent == NULL) {
+        return NULL;
+    }
+    return arena_cut_locked(arena, set, extent, extent_lead(extent, alignment), pages);
+}
+
+/* --- Larger where it is ---------------------------------------------------------------------- */
+
+static struct extent *arena_room_behind_locked(struct arena *arena, struct extent *extent,
+                                               size_t pages)
+{
+    uintptr_t end = extent_end(extent);
+    if (extent->region != NULL && end - extent->region->start >= extent->region->size) {
+        return NULL; /* spares the fault of a page of the page map */
+    }
+    struct extent *next = pagemap_find((void *)end);
+    bool fits = next != pagemap_nothing() && next->arena == arena->index &&
+                next->region == extent->region && next->is_huge == extent->is_huge &&
+                (extent_state(next) == EXTENT_DIRTY || extent_state(next) == EXTENT_MUZZY ||
+                 extent_state(next) == EXTENT_RETAINED) &&
+                next->start == end && extent_pages(next) + extent_pages(extent) >= pages;
+    return fits ? next : NULL;
+}
+
+static bool arena_expand_locked(struct arena *arena, struct extent *extent, struct extent *next,
+                                size_t pages)
+{
+    size_t more = pages - extent_pages(extent);
+    struct extent_set *set = arena_set_of(arena, next);
+    extent_set_remove(set, next);
+    if (extent_pages(next) != more) {
+        struct extent *rest = extent_split_locked(arena, next, more);
+        if (rest == NULL) {
+            extent_set_insert(set, next);
+            return false;
+        }
+        extent_set_insert(set, rest);
+    }
+    arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
+    extent_merge_locked(arena, extent, next);
+    arena_count_active_locked(arena, extent->is_huge, pages);
+    return true;
+}
+
+/* --- Validity -------------------------------------------------------------------------------- */
+
+static bool extent_set_is_valid(struct extent_set *set, enum extent_state state)
+{
+    size_t pages = 0;
+    size_t count = 0;
+    for (struct link *at = list_first(&set->lru); at != &set->lru; at = at->next) {
+        struct extent *extent = container_of(at, struct extent, link);
+        require(extent_state(extent) == state);
+        require(pagemap_find((void *)extent->start) == extent);
+        require(pagemap_find((void *)(extent_end(extent) - GRANULE)) == extent);
+        pages += extent_pages(extent);
+        count++;
+    }
+    return pages == set->pages && count == set->count;
+}
+
+static bool arena_is_valid(struct arena *arena)
+{
+    return extent_set_is_valid(&arena->dirty, EXTENT_DIRTY) &&
+           extent_set_is_valid(&arena->huge, EXTENT_DIRTY) &&
+           extent_set_is_valid(&arena->muzzy, EXTENT_MUZZY) &&
+           extent_set_is_valid(&arena->retained, EXTENT_RETAINED);
+}

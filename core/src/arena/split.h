@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What an arena consists of, and how its extents are split and joined. All of it happens under the
+ * arena's lock; nothing here makes a call to the kernel.
+ *
+ *   RETAINED -> ACTIVE -> DIRTY -> (MUZZY ->) RETAINED
+ *
+ * Neighbours in the same free state are joined at once.
+ */
+#ifndef MALLOW_SPLIT_H
+#define MALLOW_SPLIT_H
+
+#include "../memory/decay.h"
+#include "../memory/extent.h"
+#include "../os/lock.h"
+
+#define ARENAS_MAX 64u
+
+/* Descriptors that lie in their arena, in a page that every program writes to: as many as a region
+ * has that one slab was cut from. Not used where metadata lies between guard pages. */
+#define FIRST_EXTENTS 2u
+
+struct arena {
+    struct lock lock;
+    struct lock purge_lock; /* held while extents are on their way back to the kernel */
+    uint8_t index;          /* const */
+    bool is_ready;          /* const after arena_init */
+
+    struct extent_set dirty;    /* lock */
+    struct extent_set huge;     /* lock: dirty, and mappings of their own */
+    struct extent_set muzzy;    /* lock */
+    struct extent_set retained; /* lock */
+
+    struct decay dirty_decay; /* lock */
+    struct decay muzzy_decay; /* lock */
+
+    struct region *regions;        /* lock */
+    struct region *unused_regions; /* lock: their memory, for reuse */
+    struct region first_region;    /* lock: memory for the first one, which all programs need */
+    size_t region_next_size;       /* lock: of the next region */
+    uintptr_t region_hint;         /* lock: where it would continue the last one */
+    struct link descriptors;       /* lock: unused descriptors */
+    struct extent first_extents[FIRST_EXTENTS]; /* lock: what these are at first */
+
+    size_t grown_pages;       /* lock: see arena_note_growth */
+    size_t outgrown_pages;    /* lock: given back because the arena grew, since outgrown_ms */
+    uint64_t outgrown_ms;     /* lock */
+    size_t region_bytes;      /* lock: in regions */
+    size_t huge_active_pages; /* lock: of huge blocks in use */
+    size_t huge_active_count; /* lock */
+    _Atomic size_t active_pages; /* lock: of other extents in use; atomic for who only looks */
+};
+
+static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));
+
+ALWAYS_INLINE struct arena *arena_of(struct extent *extent)
+{
+    return &arenas[extent->arena];
+}
+
+/* A descriptor that is the arena's from now on and describes nothing yet. */
+static void descriptor_init(struct arena *arena, struct extent *extent);
+
+/* NULL if out of memory. */
+static struct extent *descriptor_new_locked(struct arena *arena);
+static void descriptor_free_locked(struct arena *arena, struct extent *extent);
+
+/* Writes a descriptor and the page map. What is not given is taken from `like`. */
+static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
+                           enum extent_state state, const struct extent *like);
+
+/* The set that a free extent is in. */
+static struct extent_set *arena_set_of(struct arena *arena, struct extent *extent);
+
+/* Cuts what is behind the first `pages` off into a new extent of the same kind, which is in no set.
+ * NULL if there is no descriptor for it. */
+static struct extent *extent_split_locked(struct arena *arena, struct extent *extent, size_t pages);
+
+/* Puts an extent among the free ones of a state, joined with its neighbours. */
+static void arena_insert_locked(struct arena *arena, struct extent *extent, enum extent_state state);
+
+static void arena_count_active_locked(struct arena *arena, bool is_huge, size_t pages);
+static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_t pages);
+
+/* Pages before the first multiple of `alignment`. */
+static size_t extent_lead(struct extent *extent, size_t alignment);
+
+/* Cuts `pages` out of a free extent of `set`, behind its first `lead`; the rest stays in its set, and
+ * what is cut is active. NULL if there is no descriptor for what is left over. */
+static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *set,
+                                       struct extent *extent, size_t lead, size_t pages);
+
+/* Takes the best fit out of a set and cuts it to size. NULL if none fits, or if there is no
+ * descriptor for what is left over. */
+static struct extent *arena_take_locked(struct arena *arena, struct extent_set *set, size_t pages,
+                                        size_t alignment);
+
+/* The free extent right behind `extent`, if both together have at least `pages`; NULL else. */
+static struct extent *arena_room_behind_locked(struct arena *arena, struct extent *extent,
+                                               size_t pages);
+
+/* Makes an active extent larger at the expense of `next`, which lies behind it. False if there is no
+ * descriptor for what is left over. */
+static bool arena_expand_locked(struct arena *arena, struct extent *extent, struct extent *next,
+                                size_t pages);
+
+static bool arena_is_valid(struct arena *arena);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+#include "depot.h"
+
+#include "harden.h"
+
+/* Appends up to `want` slots of one slab at *tail. Returns how many. */
+static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, struct slot ***tail)
+{
+    struct slab *slab = &extent->slab;
+    uint32_t count = 0;
+    while (count < want && slab->local != NULL) {
+        struct slot *slot = slab->local;
+        slab->local = slot->next;
+        **tail = slot;
+        *tail = &slot->next;
+        count++;
+    }
+    slab->left += count;
+    if (count < want && slab->carved < slab->capacity) {
+        uint32_t carved = slab->carved;
+        struct slot *slot = slab_carve(extent, want - count);
+        carved = slab->carved - carved;
+        **tail = slot;
+        for (uint32_t i = 1; i < carved; i++) {
+            slot = slot->next;
+        }
+        *tail = &slot->next;
+        count += carved;
+    }
+    check_slow(depot_slab_is_valid(extent));
+    return count;
+}
+
+static void depot_unlist_locked(struct slab_pool *pool, struct extent *extent)
+{
+    list_remove(&extent->link);
+    atomic_sub(&pool->count[extent->slab.class], 1);
+}
+
+/* Slabs that are almost full come first, so that the others can become empty. */
+static void depot_list_locked(struct slab_pool *pool, struct extent *extent)
+{
+    unsigned class = extent->slab.class;
+    if (slab_used(extent) >= extent->slab.capacity / 2) {
+        list_push_front(&pool->slabs[class], &extent->link);
+    } else {
+        list_push_back(&pool->slabs[class], &extent->link);
+    }
+    atomic_add(&pool->count[class], 1);
+    slab_pools_note_use();
+}
+
+static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t want, uint32_t *count)
+{
+    struct slab_pool *pool = slab_pool_at(arena);
+    struct slot *list = NULL;
+    struct slot **tail = &list;
+    *count = 0;
+    if (!slab_pools_are_used() || atomic_get(&pool->count[class]) == 0) {
+        return NULL;
+    }
+    lock_take(&pool->lock);
+    while (*count < want && !list_is_empty(&pool->slabs[class])) {
+        struct extent *extent = container_of(pool->slabs[class].next, struct extent, link);
+        *count += depot_take_from_locked(extent, want - *count, &tail);
+        if (slab_is_full(extent)) {
+            depot_unlist_locked(pool, extent);
+        }
+    }
+    lock_release(&pool->lock);
+    *tail = NULL;
+    return list;
+}
+
+static size_t depot_slab_pages(struct arena *arena, unsigned class)
+{
+    struct slab_pool *pool = slab_pool_at(arena);
+    uint8_t *made = &pool->depot_made[class - SMALL_CLASSES];
+    lock_take(&pool->lock);
+    size_t pages = class_slab_pages(class, *made);
+    *made = (uint8_t)(*made + (*made < 16));
+    lock_release(&pool->lock);
+    return pages;
+}
+
+static void depot_add(struct extent *extent, unsigned class)
+{
+    struct slab_pool *pool = slab_pool_of(extent);
+    slab_create(extent, class, OWNER_DEPOT);
+    extent->slab.place = SLAB_DEPOT;
+    lock_take(&pool->lock);
+    depot_list_locked(pool, extent);
+    lock_release(&pool->lock);
+}
+
+/* Takes one slot back. True if its slab is empty now; then it is in no list. */
+static bool depot_put_locked(struct slab_pool *pool, struct extent *extent, struct slot *slot)
+{
+    struct slab *slab = &extent->slab;
+    check(slab->place == SLAB_DEPOT && slab_has_slot_at(extent, slot) && slab->left > 0);
+    bool was_full = slab_is_full(extent);
+    slot->next = slab->local;
+    slab->local = slot;
+    slab->left--;
+    if (slab->left == 0) {
+        if (!was_full) {
+            depot_unlist_locked(pool, extent);
+        }
+        slab->place = SLAB_NONE;
+        return true;
+    }
+    if (was_full) {
+        depot_list_locked(pool, extent);
+    }
+    check_slow(depot_slab_is_valid(extent));
+    return false;
+}
+
+static struct extent *depot_put(struct slot *list)
+{
+    struct extent *empty = NULL;
+    while (list != NULL) {
+        struct slab_pool *pool = slab_pool_of(pagemap_find(list));
+        lock_take(&pool->lock);
+        while (list != NULL) {
+            struct slot *slot = list;
+            struct extent *extent = pagemap_find(slot);
+            if (slab_pool_of(extent) != pool) {
+                break;
+            }
+            list = slot->next;
+            if (depot_put_locked(pool, extent, slot)) {
+                extent->below = empty;
+                empty = extent;
+            }
+        }
+        lock_release(&pool->lock);
+    }
+    for (struct extent *at = empty; at != NULL; at = at->below) {
+        slab_retire(at);
+    }
+    return empty;
+}
+
+static bool depot_slab_is_valid(struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    uint32_t free = 0;
+    for (struct slot *slot = slab->local; slot != NULL; slot = slot->next) {
+        require(slab_has_slot_at(extent, slot) && free < slab->carved);
+        free++;
+    }
+    require(slab->class > CLASS_OF_SMALL_MAX && slab->bias == 0);
+    return slab->carved - free == slab_used(extent) && slab->carved <= slab->capacity;
+}

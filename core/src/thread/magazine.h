@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Magazines: the few free slots of a medium class that a heap holds. malloc pops the list, whoever
+ * allocated the slot; free pushes to it, whichever slab the slot is of. An empty magazine is filled
+ * to half its limit from the arena's depot, one above its limit emptied to half.
+ *
+ * The limit begins low and grows with each of these visits, because what is in a magazine nobody else
+ * can use: a thread that uses a class now and then holds a slot or two of it.
+ */
+#ifndef MALLOW_MAGAZINE_H
+#define MALLOW_MAGAZINE_H
+
+#include "../slots/harden.h"
+#include "heap.h"
+
+ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
+{
+    return &heap->magazines[class - SMALL_CLASSES];
+}
+
+/* Takes the next slot off the hit path's list of a class; NULL if it is empty. */
+ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
+{
+    struct slot *slot = heap->free[class];
+    if (likely(slot != NULL)) {
+        heap->free[class] = slot->next;
+        if (class_is_medium(class)) {
+            heap_magazine(heap, class)->count--;
+        }
+    }
+    return slot;
+}
+
+/* A slot when the magazine is empty; NULL if out of memory. */
+static struct slot *magazine_fill(struct heap *heap, unsigned class);
+
+/* Makes room in a full magazine. */
+static void magazine_make_room(struct heap *heap, unsigned class);
+
+/* Takes a slot that the program freed, if there is room. */
+ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    unsigned class = extent->slab.class;
+    struct magazine *magazine = heap_magazine(heap, class);
+    if (unlikely(magazine->count >= magazine->limit)) {
+        return false;
+    }
+    if (unlikely(heap->free[class] == slot)) {
+        harden_bad_block("free", extent, slot);
+    }
+    slot->next = heap->free[class];
+    heap->free[class] = slot;
+    magazine->count++;
+    heap->until_tick--;
+    return true;
+}
+
+/* Empties a magazine. */
+static void magazine_return(struct heap *heap, unsigned class);
+
+static bool magazine_is_valid(struct heap *heap, unsigned class);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slabs that the heap does not own: frees into them, and giving up one's own. Frees are collected by
+ * slab in a few outboxes, and go out as one list with one atomic operation.
+ */
+#ifndef MALLOW_REMOTE_H
+#define MALLOW_REMOTE_H
+
+#include "heap.h"
+
+/* The outbox that a slab uses. */
+ALWAYS_INLINE struct outbox *heap_outbox(struct heap *heap, struct extent *extent)
+{
+    return &heap->outboxes[((uintptr_t)extent / sizeof *extent) % OUTBOXES];
+}
+
+/* Frees a slot into a slab of another heap, or of none. */
+static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *extent,
+                                           struct slot *slot);
+
+ALWAYS_INLINE void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    struct outbox *outbox = heap_outbox(heap, extent);
+    if (unlikely(outbox->slab != extent || outbox->count + 1 >= outbox->most)) {
+        heap_free_remote_slow(heap, extent, slot);
+        return;
+    }
+    slot->next = outbox->head;
+    outbox->head = slot;
+    outbox->count++;
+    heap->until_tick--;
+}
+
+/* Gives slots of slabs that the heap does not own back to them. */
+static void heap_return_others(struct heap *heap, struct slot *list);
+
+/* Sends all frees that wait in outboxes. */
+static void heap_flush_outboxes(struct heap *heap);
+
+/* What the heap freed into a slab before it became the owner becomes local. */
+static void heap_empty_own_outbox(struct heap *heap, struct extent *extent);
+
+/* Gives up one slab that the heap owns and that is in no list of its. */
+static void heap_abandon_slab(struct heap *heap, struct extent *extent);
+
+/* Gives back an empty slab that the heap owns and that is in no list. */
+static void heap_release_slab(struct heap *heap, struct extent *extent);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "stack.h"
+
+/* What a heap's stacks may hold: this share of what the arena has in use, and at least so much. */
+#define STACK_SHARE 4u
+#define STACK_MIN (1 * MiB)
+
+/* Blocks that are hardly resident cost nothing: so many times as much may lie in the stacks. */
+#define STACK_SPARSE_FACTOR 16u
+
+/* With less than this in the stacks nobody asks what is resident. */
+#define PROBE_MIN (4 * MiB)
+#define PROBE_BLOCKS 8u
+#define PROBE_PAGES 32u
+
+/* Growth between two probes. */
+#define PROBE_PAUSE 64u
+
+/* --- Put and take ----------------------------------------------------------------------------- */
+
+ALWAYS_INLINE void stack_put(struct heap *heap, unsigned class, struct extent *chain)
+{
+    atomic_set_release(&heap->stacks[class], chain); /* pairs with stack_pop, stack_rob */
+}
+
+/* The whole chain of a class; NULL if there is none. Owner or robber. */
+static struct extent *stack_take_all(struct heap *heap, unsigned class)
+{
+    _Atomic(struct extent *) *cell = &heap->stacks[class];
+    return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with stack_put */
+}
+
+/* The class of a free block: the largest whose requests it can serve. A block that realloc shrank may
+ * have a few pages more. */
+static unsigned page_class_below(size_t pages)
+{
+    unsigned class = page_class_of(pages);
+    return page_class_pages(class) > pages ? class - 1 : class;
+}
+
+/* Blocks that are on their way to an arena are active, as the arena expects. Returns their pages. */
+static size_t chain_activate(struct extent *chain)
+{
+    size_t pages = 0;
+    for (struct extent *at = chain; at != NULL; at = at->below) {
+        check(extent_state(at) == EXTENT_CACHED);
+        atomic_set(&at->state, EXTENT_ACTIVE);
+        pages += extent_pages(at);
+    }
+    return pages;
+}
+
+static void stack_release(struct heap *heap, struct extent *chain)
+{
+    if (chain != NULL) {
+        heap_count_stack(heap, -chain_activate(chain));
+        arena_free_chain(chain);
+    }
+}
+
+/* Takes what others have robbed out of the sum. */
+static void stack_recount(struct heap *heap)
+{
+    if (atomic_get(&heap->robbed_pages) != 0) {
+        heap_count_stack(heap, -atomic_swap(&heap->robbed_pages, 0)); /* pairs with stack_rob */
+    }
+}
+
+/* --- What is resident ------------------------------------------------------------------------- */
+
+/* Of how many pages of a block how many are resident; looks at a few in its middle and at its end. */
+static void block_probe(struct extent *extent, size_t *looked, size_t *resident)
+{
+    size_t pages = extent_pages(extent);
+    size_t count = size_min(pages, PROBE_PAGES);
+    size_t firsts[] = {pages - count, (pages - count) / 2};
+    for (unsigned i = 0; i < (pages > 2 * count ? 2u : 1u); i++) {
+        char *start = (char *)extent->start + (firsts[i] << os_page_shift);
+        *looked += count;
+        *resident += os_resident_pages(start, count);
+    }
+}
+
+/* Finds out for a few blocks how much of them is resident. */
+static void stack_probe(struct heap *heap)
+{
+    size_t looked = 0;
+    size_t resident = 0;
+    unsigned blocks = 0;
+    for (unsigned class = PAGE_CLASSES; class-- > 8 && blocks < PROBE_BLOCKS;) {
+        struct extent *chain = stack_take_all(heap, class);
+        if (chain != NULL) {
+            block_probe(chain, &looked, &resident);
+            stack_put(heap, class, chain);
+            blocks++;
+        }
+    }
+    heap->stack_resident = (uint8_t)(looked != 0 ? resident * 64 / looked : 64);
+}
+
+/* Whether what lies in the stacks is mostly address space. */
+static bool stack_is_sparse(struct heap *heap)
+{
+    if (atomic_get(&heap->stack_pages) << os_page_shift < PROBE_MIN) {
+        return false;
+    }
+    if (heap->probe_pause == 0) {
+        heap->probe_pause = PROBE_PAUSE;
+        stack_probe(heap);
+    }
+    heap->probe_pause--;
+    return heap->stack_resident < 64 / STACK_SPARSE_FACTOR;
+}
+
+/* --- Leaving ---------------------------------------------------------------------------------- */
+
+static void stack_flush(struct heap *heap)
+{
+    for (unsigned word = 0; word < array_count(heap->stacks_used); word++) {
+        for (uint64_t left = heap->stacks_used[word]; left != 0; left &= left - 1) {
+            stack_release(heap, stack_take_all(heap, word * 64 + (unsigned)__builtin_ctzl(left)));
+        }
+        heap->stacks_used[word] = 0;
+    }
+    stack_recount(heap);
+}
+
+/* Cuts a chain behind its first `keep` blocks. Returns the rest. */
+static struct extent *chain_cut(struct extent **chain, size_t keep)
+{
+    struct extent **at = chain;
+    while (*at != NULL && keep-- > 0) {
+        at = &(*at)->below;
+    }
+    struct extent *rest = *at;
+    *at = NULL;
+    return rest;
+}
+
+/* Gives the lower half of each stack to the arenas: what has been there for the longest time. */
+static void stack_halve(struct heap *heap)
+{
+    for (unsigned word = 0; word < array_count(heap->stacks_used); word++) {
+        for (uint64_t left = heap->stacks_used[word]; left != 0; left &= left - 1) {
+            unsigned class = word * 64 + (unsigned)__builtin_ctzl(left);
+            struct extent *chain = stack_take_all(heap, class);
+            size_t count = 0;
+            for (struct extent *at = chain; at != NULL; at = at->below) {
+                count++;
+            }
+            struct extent *rest = chain_cut(&chain, count / 2);
+            if (chain != NULL) {
+                stack_put(heap, class, chain);
+            }
+            stack_release(heap, rest);
+        }
+    }
+}
+
+/* The stacks have more than their limit: finds a new limit, and keeps to it. */
+static NOINLINE void stack_overflow(struct heap *heap)
+{
+    stack_recount(heap);
+    size_t limit = size_max(STACK_MIN >> os_page_shift,
+                            atomic_get(&heap->arena->active_pages) / STACK_SHARE);
+    if (atomic_get(&heap->stack_pages) > limit && stack_is_sparse(heap)) {
+        limit *= STACK_SPARSE_FACTOR;
+    }
+    heap->stack_limit = limit;
+    /* A bound, for a robber may be about to tell what it has taken. */
+    for (unsigned round = 0; round < 8 && atomic_get(&heap->stack_pages) > limit; round++) {
+        stack_halve(heap);
+    }
+}
+
+static void stack_trim(struct heap *heap, uint32_t stamp)
+{
+    for (unsigned word = 0; word < array_count(heap->stacks_used); word++) {
+        for (uint64_t left = heap->stacks_used[word]; left != 0; left &= left - 1) {
+            unsigned class = word * 64 + (unsigned)__builtin_ctzl(left);
+            struct extent *chain = stack_take_all(heap, class);
+            size_t young = 0;
+            for (struct extent *at = chain; at != NULL && (int32_t)(at->stamp - stamp) >= 0;
+                 at = at->below) {
+                young++;
+            }
+            struct extent *rest = chain_cut(&chain, young);
+            if (chain != NULL) {
+                stack_put(heap, class, chain);
+            } else {
+                heap->stacks_used[word] &= ~((uint64_t)1 << (class % 64));
+            }
+            stack_release(heap, rest);
+        }
+    }
+    stack_recount(heap);
+}
+
+static void stack_rob(struct heap *heap)
+{
+    for (unsigned class = 0; class < PAGE_CLASSES; class++) {
+        struct extent *chain = stack_take_all(heap, class);
+        if (chain != NULL) {
+            atomic_add(&heap->robbed_pages, chain_activate(chain)); /* pairs with stack_recount */
+            arena_free_chain(chain);
+        }
+    }
+}
+
+/* --- Pages for slabs and large blocks ---------------------------------------------------------- */
+
+static void heap_put_pages(struct heap *heap, struct extent *extent)
+{
+    check(!extent->is_huge && extent_state(extent) == EXTENT_ACTIVE);
+    if (unlikely(option(OPTION_dirty_decay_ms) == 0 || extent_size(extent) > LARGE_MAX)) {
+        arena_free(arena_of(extent), extent);
+        return;
+    }
+    size_t pages = extent_pages(extent);
+    unsigned class = page_class_below(pages);
+    extent->is_zero = false;
+    extent->stamp = clock_stamp();
+    extent->below = stack_take_all(heap, class);
+    atomic_set(&extent->state, EXTENT_CACHED);
+    stack_put(heap, class, extent);
+    heap->stacks_used[class / 64] |= (uint64_t)1 << (class % 64);
+    heap_count_stack(heap, pages);
+    heap->until_tick--;
+    if (unlikely(atomic_get(&heap->stack_pages) > heap->stack_limit)) {
+        stack_overflow(heap);
+    }
+}
+
+/* Pages that the arenas have, when no stack has them. */
+static NOINLINE struct extent *heap_take_from_arenas(struct heap *heap, size_t pages)
+{
+    struct extent *extent = arena_alloc_dirty(heap->arena, pages, os_page_size);
+    if (extent != NULL) {
+        return extent;
+    }
+    /* The process does not grow beside much free memory of other sizes. */
+    stack_recount(heap);
+    if (atomic_get(&heap->stack_pages) >= pages && atomic_get(&heap->stack_pages) > arena_slack_pages(heap->arena) &&
+        !stack_is_sparse(heap)) {
+        stack_flush(heap);
+    }
+    unsigned count = arena_count();
+    for (unsigned i = 0; i < count && extent == NULL; i++) {
+        struct arena *arena = arena_at((heap->arena->index + i) % count);
+        extent = arena_alloc(arena, pages, os_page_size);
+    }
+    return extent;
+}
+
+static struct extent *heap_take_pages(struct heap *heap, size_t pages)
+{
+    unsigned class = page_class_of(pages);
+    struct extent *extent = stack_pop(heap, class);
+    if (extent == NULL && class + 1 < PAGE_CLASSES && class >= 8) {
+        extent = stack_pop(heap, class + 1); /* an eighth larger at most */
+    }
+    heap->until_tick--;
+    return extent != NULL ? extent : heap_take_from_arenas(heap, page_class_pages(class));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The free pages of a heap: a stack for each page class, the block that was freed last on top, so that
+ * warm pages come back first. Large blocks and slabs take their pages here before they ask an arena.
+ *
+ * A stack is a chain of extents whose top lies in a cell, stacks[class]:
+ *
+ *     cell -> extent -> extent -> NULL          linked by `below`
+ *
+ * Anybody may take what lies in a cell, with an exchange for NULL: he then has the whole chain. Only
+ * the owner puts a chain there, and only when the cell is empty: so a store is enough for that, and
+ * what the owner sees in the cell is either what it has put there or NULL. A robber gives the chain
+ * to the arenas; he can not put a part of it back.
+ *
+ *     owner                                   robber
+ *     chain = swap(cell, NULL)                chain = swap(cell, NULL)
+ *       NULL: somebody robbed it                NULL: empty, or in the owner's hands
+ *     cell = chain->below, or block, chain
+ */
+#ifndef MALLOW_STACK_H
+#define MALLOW_STACK_H
+
+#include "heap.h"
+
+/* Pages for a slab or a block of at most LARGE_MAX, rounded up to a class: an active extent. NULL if
+ * out of memory. */
+static struct extent *heap_take_pages(struct heap *heap, size_t pages);
+
+/* Takes back an active extent that is not huge, which nobody uses. */
+static void heap_put_pages(struct heap *heap, struct extent *extent);
+
+/* Adds to the pages in stacks, or takes away as an unsigned number wraps. */
+ALWAYS_INLINE void heap_count_stack(struct heap *heap, size_t pages)
+{
+    atomic_set(&heap->stack_pages, atomic_get(&heap->stack_pages) + pages);
+}
+
+/* Takes the top of a stack; NULL if it is empty. */
+ALWAYS_INLINE struct extent *stack_pop(struct heap *heap, unsigned class)
+{
+    _Atomic(struct extent *) *cell = &heap->stacks[class];
+    if (atomic_get(cell) == NULL) {
+        return NULL;
+    }
+    struct extent *extent = atomic_swap(cell, NULL); /* pairs with stack_put, stack_rob */
+    if (unlikely(extent == NULL)) {
+        return NULL;
+    }
+    check(extent_state(extent) == EXTENT_CACHED);
+    if (extent->below != NULL) {
+        atomic_set_release(cell, extent->below); /* pairs with stack_rob */
+    }
+    heap_count_stack(heap, -extent_pages(extent));
+    atomic_set(&extent->state, EXTENT_ACTIVE);
+    return extent;
+}
+
+/* Gives all blocks, or those that have been there since before `stamp`, to the arenas. Owner. */
+static void stack_flush(struct heap *heap);
+static void stack_trim(struct heap *heap, uint32_t stamp);
+
+/* Gives all blocks of a heap to the arenas. Any thread. */
+static void stack_rob(struct heap *heap);
+
+#endif
