@@ -260,6 +260,10 @@ static unsigned cgroup_cpus(void)
     return 0;
 }
 
+/* With so few CPUs a quota changes little, and its files, which cost more to read than all else at the
+ * start of a program, are left alone. */
+#define QUOTA_CPUS_MIN 8u
+
 static unsigned os_cpu_count(void)
 {
     uint64_t mask[128] = {0}; /* 8,192 CPUs, the most that Linux can be built for */
@@ -270,7 +274,7 @@ static unsigned os_cpu_count(void)
             count++;
         }
     }
-    unsigned quota = cgroup_cpus();
+    unsigned quota = count > QUOTA_CPUS_MIN ? cgroup_cpus() : 0;
     if (quota != 0 && quota < count) {
         count = quota;
     }
@@ -280,11 +284,4 @@ static unsigned os_cpu_count(void)
 static void *os_thread_id(void)
 {
     return (void *)thread_pointer();
-}
-
-static unsigned os_cpu_current(void)
-{
-    unsigned cpu = 0;
-    long result = system_call(SYS_getcpu, (long)&cpu, 0, 0, 0, 0, 0);
-    return is_error(result) ? 0 : cpu;
 }

@@ -18,11 +18,9 @@ static unsigned os_page_shift; /* log2 of it */
 
 static void os_init(void);
 
-/* CPUs that this process may use: its affinity and its cgroup's quota, whichever is less. */
+/* CPUs that this process may use: its affinity or, where that has many, its cgroup's quota if that is
+ * less. */
 static unsigned os_cpu_count(void);
-
-/* The CPU that the caller runs on now; a hint. */
-static unsigned os_cpu_current(void);
 
 /* Tells threads apart: the thread pointer, which is even. */
 static void *os_thread_id(void);

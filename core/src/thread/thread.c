@@ -61,20 +61,16 @@ static struct arena *arena_get_locked(unsigned index)
 static NOINLINE void process_init_slow(void)
 {
     lock_take(&process.lock);
-    bool is_first = atomic_get(&process.state) == 0;
-    if (is_first) {
+    if (atomic_get(&process.state) == 0) {
         os_init();
         options_load();
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&process.stay_slow, true);
         }
+        libc_watch_threads(thread_ended);
         atomic_set_release(&process.state, 1); /* pairs with process_init */
     }
     lock_release(&process.lock);
-    if (is_first) {
-        libc_watch_threads(thread_ended);
-        libc_watch_fork(fork_before, fork_in_parent, fork_in_child);
-    }
 }
 
 static void process_init(void)
@@ -86,20 +82,25 @@ static void process_init(void)
 
 /* --- A thread's heap --------------------------------------------------------------------------- */
 
-/* The first heap uses arena 0; how many CPUs there are matters only when there is a second. */
-static struct arena *arena_choose_locked(void)
+static void arenas_count_locked(void)
 {
-    if (atomic_get(&process.heaps_made) == 0) {
-        return arena_get_locked(0);
-    }
     if (process.arenas_wanted == 0) {
         long wanted = option(OPTION_arenas);
-        process.arenas_wanted = wanted > 0 ? (unsigned)wanted : os_cpu_count();
-        process.arenas_wanted =
-            process.arenas_wanted < ARENAS_MAX ? process.arenas_wanted : ARENAS_MAX;
+        unsigned count = wanted > 0 ? (unsigned)wanted : os_cpu_count();
+        process.arenas_wanted = count < ARENAS_MAX ? count : ARENAS_MAX;
     }
-    return arena_get_locked(process.arenas_wanted > 1 ? os_cpu_current() % process.arenas_wanted
-                                                      : 0);
+}
+
+/* New heaps take the arenas in turn. Where a thread runs now says little about where it will, and
+ * asking may be a system call, which a program that has locked itself in does not allow. */
+static struct arena *arena_choose_locked(void)
+{
+    unsigned made = atomic_get(&process.heaps_made);
+    if (made == 0) {
+        return arena_get_locked(0);
+    }
+    arenas_count_locked();
+    return arena_get_locked(made % process.arenas_wanted);
 }
 
 static bool thread_limit_arenas(unsigned limit)
@@ -245,20 +246,11 @@ static void purge_thread_start(void)
     }
 }
 
-/* Threads may be started when the libraries are loaded, which is here, and options are known after
- * the first call, whichever comes later. A program that never allocates pays for neither. */
+/* Threads may be started when the libraries are loaded, which process_loaded says. */
 static void purge_thread_want(void)
 {
     if (unlikely(option(OPTION_purge_thread)) && atomic_get(&process.is_loaded)) {
         purge_thread_start();
-    }
-}
-
-CONSTRUCTOR static void process_loaded(void)
-{
-    atomic_set(&process.is_loaded, true);
-    if (atomic_get_acquire(&process.state) != 0) {
-        purge_thread_want();
     }
 }
 
@@ -390,4 +382,20 @@ static void fork_in_child(void)
         lock_gate_open(); /* perhaps another thread closed it */
         fork_visit_locks(free_unless_mine);
     }
+}
+
+/* --- When the program is loaded ---------------------------------------------------------------- */
+
+/* What asks the kernel or the C library for something is done here, before main: later the program may
+ * have locked itself in, used up the thread-specific keys, or come to its first malloc from within
+ * pthread_atfork, which cannot be called again from there. */
+CONSTRUCTOR static void process_loaded(void)
+{
+    process_init();
+    lock_take(&process.heaps_lock);
+    arenas_count_locked();
+    lock_release(&process.heaps_lock);
+    libc_watch_fork(fork_before, fork_in_parent, fork_in_child);
+    atomic_set(&process.is_loaded, true);
+    purge_thread_want();
 }
