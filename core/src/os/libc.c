@@ -33,6 +33,9 @@ __attribute__((weak)) void _IO_list_resetlock(void);
 
 /* In a static program the loader's functions may be missing, or only warn: never pull them in. */
 __attribute__((weak)) void *dlsym(void *handle, const char *name);
+__attribute__((weak)) void *dlopen(const char *path, int flags);
+__attribute__((weak)) int dlclose(void *handle);
+__attribute__((weak)) int dladdr(const void *address, Dl_info *info);
 
 /* What stands behind "name=" at the start of `entry`; NULL if that is another variable. */
 static const char *value_of(const char *entry, const char *name)
@@ -133,6 +136,25 @@ static bool libc_start_thread(void *(*run)(void *))
 static void *libc_next_symbol(const char *name)
 {
     return dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
+}
+
+/* Only the shared object's operator new asks. */
+UNUSED static void *libc_symbol_near(const void *address, const char *name)
+{
+    Dl_info info;
+    if (dlsym == NULL || dlopen == NULL || dlclose == NULL || dladdr == NULL) {
+        return NULL;
+    }
+    if (dladdr(address, &info) == 0 || info.dli_fname == NULL) {
+        return NULL;
+    }
+    void *object = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (object == NULL) {
+        return dlsym(RTLD_DEFAULT, name); /* the program itself, which may have no name */
+    }
+    void *symbol = dlsym(object, name);
+    dlclose(object);
+    return symbol;
 }
 
 static void libc_write_stream(void *stream, const char *text, size_t size)

@@ -105,6 +105,10 @@ static bool libc_start_thread(void *(*run)(void *));
 /* The next definition of a function behind this library's own; NULL if there is none. */
 static void *libc_next_symbol(const char *name);
 
+/* A function that the object with `address` in it sees, itself and its dependencies; NULL if there is
+ * none. Objects that dlopen loaded are not seen by all. */
+static void *libc_symbol_near(const void *address, const char *name);
+
 /* Writes text to a FILE * of the libc. */
 static void libc_write_stream(void *stream, const char *text, size_t size);
 
