@@ -4,6 +4,7 @@
  * weak in the shared object, and the one that exists is used.
  */
 #include "os.h"
+#include "../base/atomic.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 extern char **environ;
 
 MAY_BE_MISSING int pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
+MAY_BE_MISSING int pthread_key_delete(pthread_key_t key);
 MAY_BE_MISSING int pthread_setspecific(pthread_key_t key, const void *value);
 MAY_BE_MISSING int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attr,
                                   void *(*run)(void *), void *restrict argument);
@@ -76,6 +78,17 @@ static void libc_watch_threads(void (*at_exit)(void *))
         atomic_set_release(&have_thread_key, pthread_key_create(&thread_key, at_exit) == 0);
     }
 }
+
+#if !MW_SHARED_OBJECT
+/* An archive may be part of a module that is unloaded, and then nothing may lead into it. The shared
+ * object is never unloaded. */
+DESTRUCTOR static void libc_forget_threads(void)
+{
+    if (atomic_exchange_explicit(&have_thread_key, false, memory_order_acquire)) {
+        pthread_key_delete(thread_key);
+    }
+}
+#endif
 
 static bool libc_watch_this_thread(void *argument)
 {

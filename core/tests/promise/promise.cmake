@@ -52,6 +52,15 @@ foreach(number RANGE ${last_module})
 endforeach()
 foreach(mode IN LISTS MALLOW_MODES)
   string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+  # The allocator as part of a module, as from an archive.
+  add_library(unload_module_${mode} MODULE ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
+  target_link_libraries(unload_module_${mode} PRIVATE mallow_flags Threads::Threads)
+  target_include_directories(unload_module_${mode} PRIVATE ${PROJECT_SOURCE_DIR}/core/include)
+  target_compile_definitions(unload_module_${mode} PRIVATE MW_MODE=${mode_number_${mode}}
+                             MW_EXPORT_LIBC=0 MW_SHARED_OBJECT=0)
+  target_compile_options(unload_module_${mode} PRIVATE -Wno-address)
+  mallow_test(promise-unload-module-${mode}
+              COMMAND promise_unload $<TARGET_FILE:unload_module_${mode}>)
   mallow_test(promise-unload-${mode} COMMAND promise_unload $<TARGET_FILE:${library}-shared>)
   mallow_test(promise-tls-${mode} COMMAND promise_tls $<TARGET_FILE:${library}-shared> ${promise_dir})
 endforeach()
