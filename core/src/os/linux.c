@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -177,6 +178,15 @@ static void os_write(int fd, const char *text, size_t size)
         text += written;
         size -= (size_t)written;
     }
+}
+
+static struct os_file os_file_of(int fd)
+{
+    struct stat status; /* on these processors the libcs' is the kernel's */
+    if (is_error(system_call(SYS_fstat, fd, (long)&status, 0, 0, 0, 0))) {
+        return (struct os_file){0, 0};
+    }
+    return (struct os_file){status.st_dev, status.st_ino};
 }
 
 static long os_read_file(const char *path, char *buffer, size_t size)

@@ -67,6 +67,14 @@ static void os_wake_one(void *word);
 
 static void os_write(int fd, const char *text, size_t size);
 
+/* What a descriptor stands for: equal for two only if they are the same file. All zeros if closed. */
+struct os_file {
+    uint64_t device;
+    uint64_t inode;
+};
+
+static struct os_file os_file_of(int fd);
+
 /* Reads at most size - 1 bytes of a file and ends them with 0. Returns the bytes read, -1 if the
  * file cannot be opened. */
 static long os_read_file(const char *path, char *buffer, size_t size);
