@@ -24,9 +24,11 @@ endfunction()
 
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
-        fork_signal fork_streams many_handlers no_keys locked_in)
+        fork_signal fork_streams many_handlers no_keys locked_in stats_print behind)
   mallow_promise_program(${program})
 endforeach()
+add_library(front_allocator MODULE ${CMAKE_CURRENT_LIST_DIR}/front_allocator.c)
+target_link_libraries(front_allocator PRIVATE test_flags)
 target_compile_definitions(promise_fresh PRIVATE PROMISE_DIRTY_KIB="120")
 target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls_modules})
 
@@ -36,6 +38,7 @@ foreach(mode IN LISTS MALLOW_MODES)
     mallow_promise(${program} ${mode} "")
   endforeach()
   mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
+  mallow_promise(stats_print ${mode} "stats_print:true")
   mallow_promise(foreign ${mode} "foreign:next")
   mallow_promise(foreign ${mode} "foreign:ignore")
   mallow_promise(idle ${mode} "dirty_decay_ms:500")
@@ -52,6 +55,10 @@ foreach(number RANGE ${last_module})
 endforeach()
 foreach(mode IN LISTS MALLOW_MODES)
   string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+  mallow_test(promise-behind-${mode}
+    COMMAND ${CMAKE_COMMAND} -E env
+            LD_PRELOAD=$<TARGET_FILE:front_allocator>:$<TARGET_FILE:${library}-shared>
+            $<TARGET_FILE:promise_behind>)
   # The allocator as part of a module, as from an archive.
   add_library(unload_module_${mode} MODULE ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
   target_link_libraries(unload_module_${mode} PRIVATE mallow_flags Threads::Threads)
