@@ -24,9 +24,10 @@ endfunction()
 
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
-        fork_signal fork_streams many_handlers no_keys locked_in stats_print behind)
+        fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls)
   mallow_promise_program(${program})
 endforeach()
+add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
 add_library(front_allocator MODULE ${CMAKE_CURRENT_LIST_DIR}/front_allocator.c)
 target_link_libraries(front_allocator PRIVATE test_flags)
 target_compile_definitions(promise_fresh PRIVATE PROMISE_DIRTY_KIB="120")
@@ -55,6 +56,9 @@ foreach(number RANGE ${last_module})
 endforeach()
 foreach(mode IN LISTS MALLOW_MODES)
   string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+  mallow_test(promise-small_tls-${mode}
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
+            $<TARGET_FILE:promise_small_tls> $<TARGET_FILE:small_tls_module>)
   mallow_test(promise-behind-${mode}
     COMMAND ${CMAKE_COMMAND} -E env
             LD_PRELOAD=$<TARGET_FILE:front_allocator>:$<TARGET_FILE:${library}-shared>
