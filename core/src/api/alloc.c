@@ -45,7 +45,7 @@ static NOINLINE void *alloc_medium(size_t size)
 static NOINLINE void *alloc_large_hit(size_t size)
 {
     struct heap *heap = heap_self;
-    if (unlikely(size > LARGE_MAX || heap == HEAP_NONE || heap->until_tick < 0)) {
+    if (unlikely(size > LARGE_MAX || heap->until_tick < 0)) {
         return alloc_slow(size);
     }
     struct extent *extent = stack_pop(heap, page_class_of(large_pages(size)));

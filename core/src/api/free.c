@@ -166,12 +166,11 @@ static void free_large(struct heap *heap, struct extent *extent)
 {
     if (extent->is_huge) {
         arena_free(arena_of(extent), extent);
-        heap->until_tick--;
-        heap->released_ms = atomic_get(&heaps.kept_house_ms);
+        heap_expect_rest(heap);
     } else {
         heap_put_pages(heap, extent);
+        heap_note_release(heap);
     }
-    heap_note_release(heap);
     heap_tick_if_due(heap);
 }
 

@@ -104,7 +104,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
     arena->region_bytes += wanted;
     arena->region_next_size = size_min(2 * size_max(arena->region_next_size, wanted), REGION_MAX);
     arena->region_hint = (uintptr_t)start - arena->region_next_size;
-    struct extent fresh = {.is_zero = true, .region = region, .stamp = clock_stamp()};
+    struct extent fresh = {.is_zero = true, .region = region, .slab.stamp = clock_stamp()};
     descriptor_set(extent, region->start, wanted >> os_page_shift, EXTENT_RETAINED, &fresh);
     arena_insert_locked(arena, extent, EXTENT_RETAINED);
     lock_release(&arena->lock);
@@ -295,7 +295,7 @@ static void arena_purge_at_once(struct arena *arena)
 
 static void arena_free(struct arena *arena, struct extent *extent)
 {
-    extent->stamp = clock_stamp();
+    extent->slab.stamp = clock_stamp();
     lock_take(&arena->lock);
     arena_free_locked(arena, extent);
     lock_release(&arena->lock);
@@ -308,7 +308,7 @@ static void arena_free_chain(struct extent *chain)
         struct arena *arena = arena_of(chain);
         lock_take(&arena->lock);
         while (chain != NULL && arena_of(chain) == arena) {
-            struct extent *next = chain->below;
+            struct extent *next = chain->slab.below;
             arena_free_locked(arena, chain);
             chain = next;
         }
@@ -337,7 +337,7 @@ static void arena_shrink(struct arena *arena, struct extent *extent, size_t page
     struct extent *rest = extent_split_locked(arena, extent, pages);
     if (rest != NULL) {
         rest->is_zero = false;
-        rest->stamp = clock_stamp();
+        rest->slab.stamp = clock_stamp();
         arena_uncount_active_locked(arena, extent->is_huge, old_pages);
         arena_count_active_locked(arena, extent->is_huge, pages);
         arena_insert_locked(arena, rest, EXTENT_DIRTY);
@@ -389,7 +389,7 @@ static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t p
 static void arena_free_place(struct arena *arena, struct extent *place, const struct extent *like,
                              size_t pages)
 {
-    struct extent left = {.region = like->region, .is_zero = true, .stamp = clock_stamp()};
+    struct extent left = {.region = like->region, .is_zero = true, .slab.stamp = clock_stamp()};
     lock_take(&arena->lock);
     descriptor_set(place, like->start, pages, EXTENT_RETAINED, &left);
     arena_insert_locked(arena, place, EXTENT_RETAINED);

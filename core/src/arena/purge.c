@@ -21,7 +21,7 @@ static struct extent *arena_oldest_dirty_locked(struct arena *arena)
     if (small == NULL || huge == NULL) {
         return small != NULL ? small : huge;
     }
-    return huge->stamp < small->stamp ? huge : small;
+    return huge->slab.stamp < small->slab.stamp ? huge : small;
 }
 
 static struct extent *arena_oldest_muzzy_locked(struct arena *arena)
@@ -47,7 +47,7 @@ static enum extent_state extent_give_back(struct extent *extent, bool may_be_laz
         /* No room for one more mapping: the block stays, without its memory, until the next time. */
         extent_map_ends(extent);
         extent->is_zero = os_purge(start, extent_size(extent));
-        extent->stamp = clock_stamp();
+        extent->slab.stamp = clock_stamp();
         return EXTENT_DIRTY;
     }
     if (may_be_lazy && os_purge_lazy(start, extent_size(extent))) {
@@ -115,7 +115,7 @@ static bool arena_may_outgrow_locked(struct arena *arena, long decay_ms)
         arena->outgrown_pages = 0;
     }
     size_t in_use = atomic_get(&arena->active_pages) + arena->huge_active_pages;
-    return arena->outgrown_pages < size_max(in_use, OUTGROWN_MIN >> os_page_shift);
+    return arena->outgrown_pages < size_max(in_use / 4, OUTGROWN_MIN >> os_page_shift);
 }
 
 /* The oldest dirty extent if it is to go, because as much as it has grew beside it. */

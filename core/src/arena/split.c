@@ -55,7 +55,7 @@ static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
     extent->is_huge = like->is_huge;
     extent->is_zero = like->is_zero;
     extent->region = like->region;
-    extent->stamp = like->stamp;
+    extent->slab.stamp = like->slab.stamp;
     atomic_set(&extent->state, (uint8_t)state);
     extent_map_ends(extent);
 }
@@ -100,7 +100,7 @@ static void extent_merge_locked(struct arena *arena, struct extent *low, struct 
     pagemap_set(high->start - GRANULE, NULL);
     pagemap_set(high->start, NULL);
     low->is_zero &= high->is_zero;
-    low->stamp = low->stamp > high->stamp ? low->stamp : high->stamp;
+    low->slab.stamp = low->slab.stamp > high->slab.stamp ? low->slab.stamp : high->slab.stamp;
     descriptor_free_locked(arena, high);
     atomic_set(&low->pages, (uint32_t)pages);
     extent_map_ends(low);

@@ -57,7 +57,8 @@ struct slot {
     struct slot *next;
 };
 
-/* The side of a descriptor that malloc and free use while the extent is a slab; one cache line.
+/* The side of a descriptor that malloc and free use, most of it while the extent is a slab; one cache
+ * line.
  *
  *   used == left + bias == slots handed out: to the program, to the list that a heap allocates
  *           from, or freed by other threads and not yet collected
@@ -65,9 +66,15 @@ struct slot {
  */
 struct slab {
     _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
-    struct slot *local;           /* owner thread */
+    union {
+        struct slot *local;   /* owner thread */
+        struct extent *below; /* of pages in a stack, or on their way: who holds the stack */
+    };
     uint64_t reciprocal;          /* const while a slab: 2^64 / slot_size, rounded up */
-    uint32_t left;                /* owner thread: frees until something has to be done */
+    union {
+        uint32_t left;  /* owner thread: frees until something has to be done */
+        uint32_t stamp; /* of free pages: when they became free, by clock_stamp(); who holds them */
+    };
     uint32_t bias;                /* owner thread */
     uint32_t carved;              /* owner thread: slots that have been made */
     uint32_t capacity;            /* const while a slab */
@@ -88,16 +95,11 @@ struct extent {
     bool is_zero;            /* lock: arena: the pages read as zero */
     struct region *region;   /* const while active; NULL if huge */
     struct link link;        /* lock: arena, or owner thread: LRU, heap's or arena's list */
-    union {
-        struct extent *bin_next; /* free: lock: arena: in a set's bin */
-        struct extent *below;    /* cached: who holds the stack; active and on the way: who frees */
-    };
+    struct extent *bin_next; /* lock: arena: in a set's bin */
     struct extent *bin_prev; /* lock: arena */
 
     _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner */
-    uint32_t stamp;                /* lock: arena, or who holds the stack: when it became free, by
-                                      clock_stamp() */
     struct common *common;         /* lock: pool: the table of a common slab */
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */

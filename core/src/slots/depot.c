@@ -130,13 +130,13 @@ static struct extent *depot_put(struct slot *list)
             }
             list = slot->next;
             if (depot_put_locked(pool, extent, slot)) {
-                extent->below = empty;
+                extent->slab.below = empty;
                 empty = extent;
             }
         }
         lock_release(&pool->lock);
     }
-    for (struct extent *at = empty; at != NULL; at = at->below) {
+    for (struct extent *at = empty; at != NULL; at = at->slab.below) {
         slab_retire(at);
     }
     return empty;

@@ -26,14 +26,19 @@ ALWAYS_INLINE size_t large_pages(size_t size)
     return (size + os_page_size - 1) >> os_page_shift;
 }
 
-/* The smallest class of at least `pages`, which are at most LARGE_MAX. */
+/* The smallest class of at least `pages`, which are more than 0. */
 ALWAYS_INLINE unsigned page_class_of(size_t pages)
 {
-    if (pages <= 8) {
-        return (unsigned)pages - 1;
-    }
-    unsigned shift = floor_log2(pages - 1) - 3;
-    return 8 + shift * 8 + (unsigned)((pages - 1) >> shift & 7);
+    size_t last = pages - 1;
+    unsigned shift = floor_log2(last | 8) - 3;
+    return 8 * shift + (unsigned)(last >> shift);
+}
+
+/* The largest class of at most `pages`, which are more than 0. */
+ALWAYS_INLINE unsigned page_class_below(size_t pages)
+{
+    unsigned shift = floor_log2(pages | 8) - 3;
+    return 8 * shift + (unsigned)(pages >> shift) - 1;
 }
 
 ALWAYS_INLINE size_t page_class_pages(unsigned class)

@@ -12,9 +12,6 @@
 #define LENGTHEN_SLOTS 32u
 #define LENGTHEN_SLOT_MAX 1024u
 
-/* So much free memory in the stacks means that the program may have come to rest after a burst. */
-#define RELEASE_MIN (1 * MiB)
-
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
@@ -122,17 +119,12 @@ static void heap_return_lists(struct heap *heap)
     }
 }
 
-static void heap_note_release(struct heap *heap)
+static NOINLINE void heap_expect_rest(struct heap *heap)
 {
-    if (atomic_get(&heap->stack_pages) << os_page_shift < RELEASE_MIN) {
-        return;
-    }
     heap->released_ms = atomic_get(&heaps.kept_house_ms);
-    if (heap->list_max == LIST_MAX_BUSY) {
-        heap->list_max = LIST_MAX_WAITING;
-        heap->until_tick = 0;
-        heap_return_lists(heap);
-    }
+    heap->list_max = LIST_MAX_WAITING;
+    heap->until_tick = 0;
+    heap_return_lists(heap);
 }
 
 /* The current slab of a class while others become empty: what is left of the list goes back to it, so

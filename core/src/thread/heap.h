@@ -24,6 +24,9 @@
 #define LIST_MAX_WAITING 32u
 #define LIST_MAX_IDLE 1u
 
+/* So much free memory that is still resident makes the lists short. */
+#define WAITING_BYTES (1 * MiB)
+
 /* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
  * what it owns nobody else can use. */
 #define READY_MAX MW_LIMIT(64u, 6u)
@@ -139,8 +142,17 @@ static void heap_return_lists(struct heap *heap);
  * can be used on. */
 static void heap_collect(struct heap *heap);
 
-/* Much memory became free, and the program may rest now: the clock is read soon. */
-static void heap_note_release(struct heap *heap);
+/* Much memory became free, and the program may rest from now on: the clock is read soon. */
+static NOINLINE void heap_expect_rest(struct heap *heap);
+
+/* Memory became free. */
+ALWAYS_INLINE void heap_note_release(struct heap *heap)
+{
+    if (unlikely(heap->list_max == LIST_MAX_BUSY &&
+                 atomic_get(&heap->stack_pages) > WAITING_BYTES >> os_page_shift)) {
+        heap_expect_rest(heap);
+    }
+}
 
 /* Takes everything out of the way when the kernel gives no more memory. */
 static void heap_reclaim(struct heap *heap);

@@ -7,8 +7,8 @@
 
 /* The limit: bytes, but not more slots than the one and not fewer than the other. It begins at the
  * least, and grows by LIMIT_STEP with each visit to the depot. */
-#define MAGAZINE_BYTES (64 * KiB)
-#define MAGAZINE_MOST 32u
+#define MAGAZINE_BYTES (256 * KiB)
+#define MAGAZINE_MOST 64u
 #define MAGAZINE_LEAST 2u
 #define LIMIT_STEP 2u
 
@@ -76,7 +76,7 @@ static void magazine_put_back(struct heap *heap, struct slot *list)
     }
     struct extent *empty = depot_put(of_depot);
     while (empty != NULL) {
-        struct extent *below = empty->below;
+        struct extent *below = empty->slab.below;
         heap_put_pages(heap, empty);
         empty = below;
     }

@@ -24,25 +24,17 @@ ALWAYS_INLINE void stack_put(struct heap *heap, unsigned class, struct extent *c
 }
 
 /* The whole chain of a class; NULL if there is none. Owner or robber. */
-static struct extent *stack_take_all(struct heap *heap, unsigned class)
+ALWAYS_INLINE struct extent *stack_take_all(struct heap *heap, unsigned class)
 {
     _Atomic(struct extent *) *cell = &heap->stacks[class];
     return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with stack_put */
-}
-
-/* The class of a free block: the largest whose requests it can serve. A block that realloc shrank may
- * have a few pages more. */
-static unsigned page_class_below(size_t pages)
-{
-    unsigned class = page_class_of(pages);
-    return page_class_pages(class) > pages ? class - 1 : class;
 }
 
 /* Blocks that are on their way to an arena are active, as the arena expects. Returns their pages. */
 static size_t chain_activate(struct extent *chain)
 {
     size_t pages = 0;
-    for (struct extent *at = chain; at != NULL; at = at->below) {
+    for (struct extent *at = chain; at != NULL; at = at->slab.below) {
         check(extent_state(at) == EXTENT_CACHED);
         atomic_set(&at->state, EXTENT_ACTIVE);
         pages += extent_pages(at);
@@ -55,6 +47,7 @@ static void stack_release(struct heap *heap, struct extent *chain)
     if (chain != NULL) {
         heap_count_stack(heap, -chain_activate(chain));
         arena_free_chain(chain);
+        heap->released_ms = atomic_get(&heaps.kept_house_ms);
     }
 }
 
@@ -130,7 +123,7 @@ static struct extent *chain_cut(struct extent **chain, size_t keep)
 {
     struct extent **at = chain;
     while (*at != NULL && keep-- > 0) {
-        at = &(*at)->below;
+        at = &(*at)->slab.below;
     }
     struct extent *rest = *at;
     *at = NULL;
@@ -145,7 +138,7 @@ static void stack_halve(struct heap *heap)
             unsigned class = word * 64 + (unsigned)__builtin_ctzl(left);
             struct extent *chain = stack_take_all(heap, class);
             size_t count = 0;
-            for (struct extent *at = chain; at != NULL; at = at->below) {
+            for (struct extent *at = chain; at != NULL; at = at->slab.below) {
                 count++;
             }
             struct extent *rest = chain_cut(&chain, count / 2);
@@ -161,6 +154,10 @@ static void stack_halve(struct heap *heap)
 static NOINLINE void stack_overflow(struct heap *heap)
 {
     stack_recount(heap);
+    if (option(OPTION_dirty_decay_ms) == 0) {
+        stack_flush(heap); /* nothing that is free stays */
+        return;
+    }
     size_t limit = size_max(STACK_MIN >> os_page_shift,
                             atomic_get(&heap->arena->active_pages) / STACK_SHARE);
     if (atomic_get(&heap->stack_pages) > limit && stack_is_sparse(heap)) {
@@ -180,8 +177,8 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
             unsigned class = word * 64 + (unsigned)__builtin_ctzl(left);
             struct extent *chain = stack_take_all(heap, class);
             size_t young = 0;
-            for (struct extent *at = chain; at != NULL && (int32_t)(at->stamp - stamp) >= 0;
-                 at = at->below) {
+            for (struct extent *at = chain; at != NULL && (int32_t)(at->slab.stamp - stamp) >= 0;
+                 at = at->slab.below) {
                 young++;
             }
             struct extent *rest = chain_cut(&chain, young);
@@ -212,18 +209,20 @@ static void stack_rob(struct heap *heap)
 static void heap_put_pages(struct heap *heap, struct extent *extent)
 {
     check(!extent->is_huge && extent_state(extent) == EXTENT_ACTIVE);
-    if (unlikely(option(OPTION_dirty_decay_ms) == 0 || extent_size(extent) > LARGE_MAX)) {
-        arena_free(arena_of(extent), extent);
-        return;
-    }
     size_t pages = extent_pages(extent);
     unsigned class = page_class_below(pages);
+    if (unlikely(class >= PAGE_CLASSES)) {
+        arena_free(arena_of(extent), extent); /* realloc made it larger where it was */
+        return;
+    }
     extent->is_zero = false;
-    extent->stamp = clock_stamp();
-    extent->below = stack_take_all(heap, class);
+    extent->slab.stamp = clock_stamp();
+    extent->slab.below = stack_take_all(heap, class);
+    if (extent->slab.below == NULL) {
+        heap->stacks_used[class / 64] |= (uint64_t)1 << (class % 64);
+    }
     atomic_set(&extent->state, EXTENT_CACHED);
     stack_put(heap, class, extent);
-    heap->stacks_used[class / 64] |= (uint64_t)1 << (class % 64);
     heap_count_stack(heap, pages);
     heap->until_tick--;
     if (unlikely(atomic_get(&heap->stack_pages) > heap->stack_limit)) {

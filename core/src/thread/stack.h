@@ -15,7 +15,7 @@
  *     owner                                   robber
  *     chain = swap(cell, NULL)                chain = swap(cell, NULL)
  *       NULL: somebody robbed it                NULL: empty, or in the owner's hands
- *     cell = chain->below, or block, chain
+ *     cell = chain->slab.below, or block, chain
  */
 #ifndef MALLOW_STACK_H
 #define MALLOW_STACK_H
@@ -47,8 +47,8 @@ ALWAYS_INLINE struct extent *stack_pop(struct heap *heap, unsigned class)
         return NULL;
     }
     check(extent_state(extent) == EXTENT_CACHED);
-    if (extent->below != NULL) {
-        atomic_set_release(cell, extent->below); /* pairs with stack_rob */
+    if (extent->slab.below != NULL) {
+        atomic_set_release(cell, extent->slab.below); /* pairs with stack_rob */
     }
     heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);

@@ -15,9 +15,6 @@
 #define UNTIL_TICK_WAITING 32
 #define UNTIL_TICK_BUSY 512
 
-/* So much free memory (bytes) that is still resident makes the lists short. */
-#define WAITING_MIN (1 * MiB)
-
 /* How long (ms) free pages lie in a heap's stacks at the most, and how often housekeeping is done. */
 #define STACK_AGE_MS 500
 #define HOUSE_MS 10
@@ -60,7 +57,7 @@ static void keep_house(uint64_t now_ms)
     for (unsigned i = 0; i < arena_count(); i++) {
         dirty += arena_tick(arena_at(i), now_ms);
     }
-    atomic_set(&heaps.is_waiting, dirty << os_page_shift > WAITING_MIN);
+    atomic_set(&heaps.is_waiting, dirty << os_page_shift > WAITING_BYTES);
 }
 
 /* How long the lists are, and how soon the clock is read again. */
@@ -76,7 +73,7 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
     }
     bool is_waiting = atomic_get(&heaps.is_waiting) ||
                       heap->released_ms == atomic_get(&heaps.kept_house_ms) ||
-                      atomic_get(&heap->stack_pages) << os_page_shift > WAITING_MIN;
+                      atomic_get(&heap->stack_pages) << os_page_shift > WAITING_BYTES;
     if (is_idle && !was_idle) {
         heap_return_lists(heap);
     }
