@@ -32,8 +32,11 @@ fn main() {
         .flag_if_supported("-mno-outline-atomics")
         .define("MW_MODE", mode)
         .define("MW_EXPORT_LIBC", export_libc)
-        .define("MW_SHARED_OBJECT", "0")
         // An archive, though position-independent: what it needs of the C library is linked in.
-        .define("MW_SHARED_OBJECT", "0")
-        .compile("mallow");
+        .define("MW_SHARED_OBJECT", "0");
+    if enabled("EXPORT_LIBC") {
+        // A member of its own, which only programs take that use operator new.
+        build.file(core.join("src/entry/shim_cxx.c"));
+    }
+    build.compile("mallow");
 }

@@ -70,5 +70,7 @@
 /* layer 9: entry */
 #if MW_EXPORT_LIBC
 #include "entry/shim_libc.c"
+#if MW_SHARED_OBJECT /* in an archive it is a member of its own */
 #include "entry/shim_cxx.c"
+#endif
 #endif

@@ -282,8 +282,9 @@ void *mw_aligned_alloc(size_t alignment, size_t size)
 
 void *mw_memalign(size_t alignment, size_t size)
 {
-    if (alignment > PTRDIFF_MAX) {
-        return alloc_failed();
+    if (alignment > SIZE_MAX / 2 + 1) { /* there is no power of two to round it up to */
+        errno = EINVAL;
+        return NULL;
     }
     if (!is_power_of_two(alignment)) {
         alignment = alignment < 2 ? 1 : (size_t)2 << floor_log2(alignment);

@@ -63,14 +63,22 @@ static COLD void *foreign_function(const char *call, const void *block)
 static COLD struct extent *extent_around(const void *address)
 {
     const size_t reach = 256 * MiB;
+    uint32_t generation = pagemap_generation();
+    if (pagemap_knows_foreign(address)) {
+        return NULL;
+    }
     uintptr_t at = (uintptr_t)address & ~(GRANULE - 1);
     uintptr_t end = at > reach ? at - reach : 0;
     for (; at > end; at -= GRANULE) {
         struct extent *extent = pagemap_find((void *)at);
         if (extent != pagemap_nothing()) {
-            return extent_end(extent) > (uintptr_t)address ? extent : NULL;
+            if (extent_end(extent) > (uintptr_t)address) {
+                return extent;
+            }
+            break;
         }
     }
+    pagemap_note_foreign(address, generation);
     return NULL;
 }
 

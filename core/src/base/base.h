@@ -23,7 +23,9 @@
 #define UNUSED __attribute__((unused))
 #define PRINTF_LIKE(format_at, first) __attribute__((format(printf, format_at, first)))
 #define ALIAS(target) __attribute__((alias(target), visibility("default"), used))
-#define CONSTRUCTOR __attribute__((constructor))
+/* Before the constructors and behind the destructors of what it is linked with. */
+#define CONSTRUCTOR __attribute__((constructor(101)))
+#define DESTRUCTOR __attribute__((destructor(101)))
 
 /* A symbol of the C library that may be missing. In the shared object the reference is weak, so
  * that one object loads into every libc; an archive needs a strong one to pull the member in. The

@@ -11,7 +11,6 @@
 void *malloc(size_t size) PUBLIC_ALIAS(mw_malloc);
 void *calloc(size_t count, size_t size) PUBLIC_ALIAS(mw_calloc);
 void *realloc(void *block, size_t size) PUBLIC_ALIAS(mw_realloc);
-void *reallocarray(void *block, size_t count, size_t size) PUBLIC_ALIAS(mw_reallocarray);
 void free(void *block) PUBLIC_ALIAS(mw_free);
 void cfree(void *block) PUBLIC_ALIAS(mw_cfree);
 void free_sized(void *block, size_t size) PUBLIC_ALIAS(mw_free_sized);
@@ -24,6 +23,15 @@ void *valloc(size_t size) PUBLIC_ALIAS(mw_valloc);
 void *pvalloc(size_t size) PUBLIC_ALIAS(mw_pvalloc);
 size_t malloc_usable_size(void *block) PUBLIC_ALIAS(mw_malloc_usable_size);
 size_t malloc_good_size(size_t size) PUBLIC_ALIAS(mw_malloc_good_size);
+
+/* Through realloc by its public name, as glibc's: the blocks of an allocator in front of this one that
+ * has no reallocarray are its own. */
+__attribute__((visibility("default"))) void *reallocarray(void *block, size_t count, size_t size)
+{
+    size_t bytes;
+    return likely(!__builtin_mul_overflow(count, size, &bytes)) ? realloc(block, bytes)
+                                                                : alloc_failed();
+}
 
 /* glibc's control functions: a preloaded program must not talk to an empty glibc heap. */
 struct mw_mallinfo mallinfo(void) PUBLIC_ALIAS(mw_mallinfo);

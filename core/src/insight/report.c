@@ -180,9 +180,24 @@ void mw_malloc_stats(void)
     print_stats(&sink);
 }
 
-__attribute__((destructor)) static void print_stats_at_exit(void)
+/* What standard error was when the program began. */
+static struct os_file standard_error;
+
+CONSTRUCTOR static void remember_standard_error(void)
+{
+    process_init();
+    if (option(OPTION_stats_print)) {
+        standard_error = os_file_of(2);
+    }
+}
+
+/* Only where the user looks: the descriptor may have become a file of the program's. */
+DESTRUCTOR static void print_stats_at_exit(void)
 {
     if (option(OPTION_stats_print)) {
-        mw_malloc_stats();
+        struct os_file now = os_file_of(2);
+        if (now.device == standard_error.device && now.inode == standard_error.inode) {
+            mw_malloc_stats();
+        }
     }
 }

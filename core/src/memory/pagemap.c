@@ -7,6 +7,41 @@
 
 #define PAGEMAP_LEAF_BYTES (PAGEMAP_LEAF_WORDS * sizeof(uintptr_t))
 
+/* How often memory was mapped. */
+static _Atomic uint32_t pagemap_mapped;
+
+/* A page's number and the lower bits of the generation in which it was found to be foreign. */
+#define FOREIGN_PAGES 256u
+#define FOREIGN_GENERATION_BITS (64 - (PAGEMAP_LEAF_BITS + PAGEMAP_ROOT_BITS))
+static _Atomic uint64_t foreign_pages[FOREIGN_PAGES] IN_SECTION(pagemap_foreign);
+
+static uint64_t foreign_word(const void *address, uint32_t generation)
+{
+    uint64_t page = (uintptr_t)address >> GRANULE_SHIFT;
+    return page << FOREIGN_GENERATION_BITS |
+           (generation & (((uint32_t)1 << FOREIGN_GENERATION_BITS) - 1));
+}
+
+static _Atomic uint64_t *foreign_place(const void *address)
+{
+    return &foreign_pages[((uintptr_t)address >> GRANULE_SHIFT) % FOREIGN_PAGES];
+}
+
+static uint32_t pagemap_generation(void)
+{
+    return atomic_get_acquire(&pagemap_mapped); /* pairs with pagemap_cover */
+}
+
+static bool pagemap_knows_foreign(const void *address)
+{
+    return atomic_get(foreign_place(address)) == foreign_word(address, pagemap_generation());
+}
+
+static void pagemap_note_foreign(const void *address, uint32_t generation)
+{
+    atomic_set(foreign_place(address), foreign_word(address, generation));
+}
+
 /* Makes `leaf` the one for a root entry, unless another thread was faster. */
 static bool pagemap_install(size_t index, char *leaf)
 {
@@ -24,6 +59,7 @@ static bool pagemap_cover(uintptr_t start, size_t size)
     if (start + size > ADDRESS_LIMIT || start + size < start) {
         return false;
     }
+    atomic_fetch_add_explicit(&pagemap_mapped, 1, memory_order_release);
     size_t last = (start + size - 1) >> PAGEMAP_ROOT_SHIFT;
     for (size_t index = start >> PAGEMAP_ROOT_SHIFT; index <= last; index++) {
         /* Read as if to write: the first look at this page takes one fault instead of two. */
@@ -59,6 +95,7 @@ static void pagemap_reserve_drop(struct pagemap_reserve *reserve)
 
 static void pagemap_cover_reserved(uintptr_t start, size_t size, struct pagemap_reserve *reserve)
 {
+    atomic_fetch_add_explicit(&pagemap_mapped, 1, memory_order_release);
     size_t last = (start + size - 1) >> PAGEMAP_ROOT_SHIFT;
     for (size_t index = start >> PAGEMAP_ROOT_SHIFT; index <= last; index++) {
         if (atomic_get(&pagemap.root[index]) == 0 && pagemap_install(index, reserve->next)) {

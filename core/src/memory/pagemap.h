@@ -60,6 +60,14 @@ ALWAYS_INLINE struct extent *pagemap_nothing(void)
     return (struct extent *)(char *)&pagemap;
 }
 
+/* Pages that were looked at and found to be no part of ours, for programs that free many blocks of
+ * another allocator. Forgotten as soon as memory is mapped. */
+static bool pagemap_knows_foreign(const void *address);
+static uint32_t pagemap_generation(void);
+
+/* `generation` is what it was before the look. */
+static void pagemap_note_foreign(const void *address, uint32_t generation);
+
 /* Makes the leaves for a range, so that setting words in it cannot fail. False if out of memory. */
 static bool pagemap_cover(uintptr_t start, size_t size);
 

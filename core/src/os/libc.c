@@ -4,6 +4,7 @@
  * weak in the shared object, and the one that exists is used.
  */
 #include "os.h"
+#include "../base/atomic.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 extern char **environ;
 
 MAY_BE_MISSING int pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
+MAY_BE_MISSING int pthread_key_delete(pthread_key_t key);
 MAY_BE_MISSING int pthread_setspecific(pthread_key_t key, const void *value);
 MAY_BE_MISSING int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attr,
                                   void *(*run)(void *), void *restrict argument);
@@ -26,8 +28,16 @@ __attribute__((weak)) int __register_atfork(void (*before)(void), void (*in_pare
 MAY_BE_MISSING int pthread_atfork(void (*before)(void), void (*in_parent)(void),
                                   void (*in_child)(void));
 
+/* glibc's list of all streams, recursive. Weak in an archive too: musl has nothing of the kind. */
+__attribute__((weak)) void _IO_list_lock(void);
+__attribute__((weak)) void _IO_list_unlock(void);
+__attribute__((weak)) void _IO_list_resetlock(void);
+
 /* In a static program the loader's functions may be missing, or only warn: never pull them in. */
 __attribute__((weak)) void *dlsym(void *handle, const char *name);
+__attribute__((weak)) void *dlopen(const char *path, int flags);
+__attribute__((weak)) int dlclose(void *handle);
+__attribute__((weak)) int dladdr(const void *address, Dl_info *info);
 
 /* What stands behind "name=" at the start of `entry`; NULL if that is another variable. */
 static const char *value_of(const char *entry, const char *name)
@@ -69,6 +79,17 @@ static void libc_watch_threads(void (*at_exit)(void *))
     }
 }
 
+#if !MW_SHARED_OBJECT
+/* An archive may be part of a module that is unloaded, and then nothing may lead into it. The shared
+ * object is never unloaded. */
+DESTRUCTOR static void libc_forget_threads(void)
+{
+    if (atomic_exchange_explicit(&have_thread_key, false, memory_order_acquire)) {
+        pthread_key_delete(thread_key);
+    }
+}
+#endif
+
 static bool libc_watch_this_thread(void *argument)
 {
     return atomic_get_acquire(&have_thread_key) && /* pairs with libc_watch_threads */
@@ -86,6 +107,27 @@ static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void 
 #endif
     if (is_present(pthread_atfork)) {
         pthread_atfork(before, in_parent, in_child);
+    }
+}
+
+static void libc_lock_streams(void)
+{
+    if (_IO_list_lock != NULL) {
+        _IO_list_lock();
+    }
+}
+
+static void libc_unlock_streams(void)
+{
+    if (_IO_list_unlock != NULL) {
+        _IO_list_unlock();
+    }
+}
+
+static void libc_reset_streams_in_child(void)
+{
+    if (_IO_list_resetlock != NULL) {
+        _IO_list_resetlock();
     }
 }
 
@@ -107,6 +149,25 @@ static bool libc_start_thread(void *(*run)(void *))
 static void *libc_next_symbol(const char *name)
 {
     return dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
+}
+
+/* Only the shared object's operator new asks. */
+UNUSED static void *libc_symbol_near(const void *address, const char *name)
+{
+    Dl_info info;
+    if (dlsym == NULL || dlopen == NULL || dlclose == NULL || dladdr == NULL) {
+        return NULL;
+    }
+    if (dladdr(address, &info) == 0 || info.dli_fname == NULL) {
+        return NULL;
+    }
+    void *object = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (object == NULL) {
+        return dlsym(RTLD_DEFAULT, name); /* the program itself, which may have no name */
+    }
+    void *symbol = dlsym(object, name);
+    dlclose(object);
+    return symbol;
 }
 
 static void libc_write_stream(void *stream, const char *text, size_t size)

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -179,6 +180,15 @@ static void os_write(int fd, const char *text, size_t size)
     }
 }
 
+static struct os_file os_file_of(int fd)
+{
+    struct stat status; /* on these processors the libcs' is the kernel's */
+    if (is_error(system_call(SYS_fstat, fd, (long)&status, 0, 0, 0, 0))) {
+        return (struct os_file){0, 0};
+    }
+    return (struct os_file){status.st_dev, status.st_ino};
+}
+
 static long os_read_file(const char *path, char *buffer, size_t size)
 {
     long fd = system_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
@@ -260,6 +270,10 @@ static unsigned cgroup_cpus(void)
     return 0;
 }
 
+/* With so few CPUs a quota changes little, and its files, which cost more to read than all else at the
+ * start of a program, are left alone. */
+#define QUOTA_CPUS_MIN 8u
+
 static unsigned os_cpu_count(void)
 {
     uint64_t mask[128] = {0}; /* 8,192 CPUs, the most that Linux can be built for */
@@ -270,7 +284,7 @@ static unsigned os_cpu_count(void)
             count++;
         }
     }
-    unsigned quota = cgroup_cpus();
+    unsigned quota = count > QUOTA_CPUS_MIN ? cgroup_cpus() : 0;
     if (quota != 0 && quota < count) {
         count = quota;
     }
@@ -280,11 +294,4 @@ static unsigned os_cpu_count(void)
 static void *os_thread_id(void)
 {
     return (void *)thread_pointer();
-}
-
-static unsigned os_cpu_current(void)
-{
-    unsigned cpu = 0;
-    long result = system_call(SYS_getcpu, (long)&cpu, 0, 0, 0, 0, 0);
-    return is_error(result) ? 0 : cpu;
 }

@@ -4,6 +4,9 @@
 /* How often to look before asking the kernel to wait: about the length of our critical sections. */
 #define LOCK_SPINS 100
 
+/* In a lock's state: somebody sleeps until it is free. */
+#define LOCK_WAITED ((uintptr_t)1)
+
 #if MW_CHECK_LEVEL >= 3
 /* A bit per rank that this thread holds, and how many arenas (fork holds them all). */
 static THREAD_LOCAL uint32_t locks_held;
@@ -43,7 +46,7 @@ static void lock_gate_open(void)
     atomic_set(&gate_owner, NULL);
 }
 
-ALWAYS_INLINE bool lock_gate_is_mine(void)
+static bool lock_gate_is_mine(void)
 {
     void *owner = atomic_get(&gate_owner);
     return unlikely(owner != NULL) && owner == os_thread_id();
@@ -56,33 +59,51 @@ static void lock_init(struct lock *lock, enum lock_rank rank)
     }
 }
 
+static bool lock_is_mine(struct lock *lock)
+{
+    return (atomic_get(&lock->state) & ~LOCK_WAITED) == (uintptr_t)os_thread_id();
+}
+
+/* Makes a free lock ours; `flag` is LOCK_WAITED or 0. */
+ALWAYS_INLINE bool lock_grab(struct lock *lock, uintptr_t flag)
+{
+    uintptr_t expected = 0;
+    return atomic_compare_exchange_strong_explicit(&lock->state, &expected,
+                                                   (uintptr_t)os_thread_id() + flag,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
 static bool lock_try_take(struct lock *lock)
 {
     if (lock_gate_is_mine()) {
         return true;
     }
-    uint32_t expected = 0;
-    if (!atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
-                                                 memory_order_relaxed)) {
+    if (!lock_grab(lock, 0)) {
         return false;
     }
     lock_note_taken(lock);
     return true;
 }
 
+/* Who has slept takes the lock as one that is waited for: there may be other sleepers. The kernel
+ * compares the lower half of the state, which tells whether somebody waits; that two holders may have
+ * it in common does no harm. */
 static NOINLINE void lock_wait(struct lock *lock)
 {
     for (int spin = 0; spin < LOCK_SPINS; spin++) {
-        uint32_t expected = 0;
-        if (atomic_get(&lock->state) == 0 &&
-            atomic_compare_exchange_weak_explicit(&lock->state, &expected, 1, memory_order_acquire,
-                                                  memory_order_relaxed)) {
+        if (atomic_get(&lock->state) == 0 && lock_grab(lock, 0)) {
             return;
         }
         cpu_relax();
     }
-    while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0) {
-        os_wait(&lock->state, 2, 0);
+    while (!lock_grab(lock, LOCK_WAITED)) {
+        uintptr_t state = atomic_get(&lock->state);
+        bool is_marked = (state & LOCK_WAITED) != 0;
+        if (state == 0 ||
+            (!is_marked && !atomic_replace(&lock->state, &state, state | LOCK_WAITED))) {
+            continue;
+        }
+        os_wait(&lock->state, (uint32_t)(state | LOCK_WAITED), 0);
     }
 }
 
@@ -91,9 +112,7 @@ static void lock_take(struct lock *lock)
     if (lock_gate_is_mine()) {
         return;
     }
-    uint32_t expected = 0;
-    if (unlikely(!atomic_compare_exchange_strong_explicit(
-            &lock->state, &expected, 1, memory_order_acquire, memory_order_relaxed))) {
+    if (unlikely(!lock_grab(lock, 0))) {
         lock_wait(lock);
     }
     lock_note_taken(lock);
@@ -104,11 +123,11 @@ static void lock_release(struct lock *lock)
     if (lock_gate_is_mine()) {
         return;
     }
+    check(lock_is_mine(lock));
     lock_note_released(lock);
     atomic_set(&lock->turns, (uint16_t)(atomic_get(&lock->turns) + 1));
-    uint32_t was = atomic_exchange_explicit(&lock->state, 0, memory_order_release);
-    check(was != 0);
-    if (unlikely(was == 2)) {
+    uintptr_t was = atomic_exchange_explicit(&lock->state, 0, memory_order_release);
+    if (unlikely((was & LOCK_WAITED) != 0)) {
         os_wake_one(&lock->state);
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Locks of eight bytes, on futexes. A lock has a rank; at check level 3 a thread that takes a
- * lock whose rank is not above every rank that it holds ends the program, so a deadlock cannot be
- * written.
+ * Locks on futexes that know which thread holds them. A lock has a rank; at check level 3 a thread
+ * that takes a lock whose rank is not above every rank that it holds ends the program, so a deadlock
+ * cannot be written.
  */
 #ifndef MALLOW_LOCK_H
 #define MALLOW_LOCK_H
@@ -24,7 +24,7 @@ enum lock_rank {
 };
 
 struct lock {
-    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and waited for */
+    _Atomic uintptr_t state; /* 0: free, else os_thread_id() of the holder, + 1 if others wait */
     uint16_t rank;
     _Atomic uint16_t turns; /* lock: how often it was released, for readers from outside: what they
                                see is whole if the lock is free and this the same before and after */
@@ -40,13 +40,17 @@ static void lock_take(struct lock *lock);
 static bool lock_try_take(struct lock *lock);
 static void lock_release(struct lock *lock);
 
+/* Whether the calling thread holds it. */
+static bool lock_is_mine(struct lock *lock);
+
 /* Between these two the calling thread holds every lock there is, and taking one again has no
  * effect for it: what other handlers of fork allocate meanwhile must not deadlock. */
 static void lock_gate_close(void);
 static void lock_gate_open(void);
+static bool lock_gate_is_mine(void);
+static bool lock_gate_is_mine(void);
 
-/* In the child of a fork, for a lock that the parent's forking thread held: the waiters that it
- * may name do not exist here. */
+/* In the child of a fork: frees a lock, whoever held it. Who waited for it does not exist here. */
 static void lock_release_in_child(struct lock *lock);
 
 #endif

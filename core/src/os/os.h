@@ -18,13 +18,11 @@ static unsigned os_page_shift; /* log2 of it */
 
 static void os_init(void);
 
-/* CPUs that this process may use: its affinity and its cgroup's quota, whichever is less. */
+/* CPUs that this process may use: its affinity or, where that has many, its cgroup's quota if that is
+ * less. */
 static unsigned os_cpu_count(void);
 
-/* The CPU that the caller runs on now; a hint. */
-static unsigned os_cpu_current(void);
-
-/* Tells threads apart: the thread pointer. */
+/* Tells threads apart: the thread pointer, which is even. */
 static void *os_thread_id(void);
 
 /* --- Memory ---------------------------------------------------------------------------------- */
@@ -69,6 +67,14 @@ static void os_wake_one(void *word);
 
 static void os_write(int fd, const char *text, size_t size);
 
+/* What a descriptor stands for: equal for two only if they are the same file. All zeros if closed. */
+struct os_file {
+    uint64_t device;
+    uint64_t inode;
+};
+
+static struct os_file os_file_of(int fd);
+
 /* Reads at most size - 1 bytes of a file and ends them with 0. Returns the bytes read, -1 if the
  * file cannot be opened. */
 static long os_read_file(const char *path, char *buffer, size_t size);
@@ -84,20 +90,32 @@ static uint64_t os_set_signal_mask(uint64_t mask);
  * who started it. `buffer` may be used to hold it. */
 static const char *libc_getenv(const char *name, char *buffer, size_t size);
 
-/* Once, before the next: what to call when a thread ends that asked for it. */
+/* Once, before the next: what to call when a thread ends that asked for it. Allocates nothing. */
 static void libc_watch_threads(void (*at_exit)(void *));
 
 /* Calls `at_exit` with the argument when the calling thread ends. False if that is impossible. */
 static bool libc_watch_this_thread(void *argument);
 
-/* Calls the three functions around each fork() of this process. */
+/* Calls the three functions around each fork() of this process. May allocate, and must not be called
+ * from within an allocation: the libc allocates while it holds the lock that this takes. */
 static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
+
+/* What guards the libc's list of streams: fork takes it before it takes the allocator's locks, as a
+ * thread that holds it may wait for a stream whose user waits for malloc. Nothing where the libc does
+ * not export it. */
+static void libc_lock_streams(void);
+static void libc_unlock_streams(void);
+static void libc_reset_streams_in_child(void);
 
 /* Starts a detached thread that takes no signals. */
 static bool libc_start_thread(void *(*run)(void *));
 
 /* The next definition of a function behind this library's own; NULL if there is none. */
 static void *libc_next_symbol(const char *name);
+
+/* A function that the object with `address` in it sees, itself and its dependencies; NULL if there is
+ * none. Objects that dlopen loaded are not seen by all. */
+static void *libc_symbol_near(const void *address, const char *name);
 
 /* Writes text to a FILE * of the libc. */
 static void libc_write_stream(void *stream, const char *text, size_t size);

@@ -170,9 +170,40 @@ static const char *word_text(struct word word, char *buffer, size_t size)
     return buffer;
 }
 
-static bool apply_setting(struct word key, struct word word, const char *origin)
+/* Settings that were not understood and are told of; the rest are counted. */
+#define COMPLAINTS_MAX 5u
+
+static unsigned complaints; /* lock: process */
+
+static bool may_complain(void)
+{
+    return ++complaints <= COMPLAINTS_MAX;
+}
+
+static void complain_of_rest(const char *origin)
+{
+    if (complaints > COMPLAINTS_MAX) {
+        log_warn("%s: %u more settings were not understood", origin, complaints - COMPLAINTS_MAX);
+    }
+}
+
+static void complain_of_value(const struct option_info *info, struct word word, const char *origin)
 {
     char shown[64];
+    if (!may_complain()) {
+        return;
+    }
+    word_text(word, shown, sizeof shown);
+    if (info->kind == KIND_NUMBER) {
+        log_warn("%s: %s takes a number from %ld to %ld (%s), not '%s'", origin, info->name,
+                 info->minimum, info->maximum, info->words, shown);
+    } else {
+        log_warn("%s: %s takes %s, not '%s'", origin, info->name, info->words, shown);
+    }
+}
+
+static bool apply_setting(struct word key, struct word word, const char *origin)
+{
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const struct option_info *info = &option_infos[i];
         if (!word_is(key, info->name)) {
@@ -184,17 +215,14 @@ static bool apply_setting(struct word key, struct word word, const char *origin)
             option_origins[i] = origin;
             return true;
         }
-        word_text(word, shown, sizeof shown);
-        if (info->kind == KIND_NUMBER) {
-            log_warn("%s: %s takes a number from %ld to %ld (%s), not '%s'", origin, info->name,
-                     info->minimum, info->maximum, info->words, shown);
-        } else {
-            log_warn("%s: %s takes %s, not '%s'", origin, info->name, info->words, shown);
-        }
+        complain_of_value(info, word, origin);
         return false;
     }
-    log_warn("%s: there is no option '%s'; the nearest name is '%s'", origin,
-             word_text(key, shown, sizeof shown), nearest_option(key));
+    if (may_complain()) {
+        char shown[64];
+        log_warn("%s: there is no option '%s'; the nearest name is '%s'", origin,
+                 word_text(key, shown, sizeof shown), nearest_option(key));
+    }
     return false;
 }
 
@@ -218,6 +246,7 @@ static struct word word_trimmed(const char *start, const char *end)
 static bool parse_settings(const char *text, const char *origin)
 {
     bool all_good = true;
+    complaints = 0;
     while (*text != 0) {
         size_t length = strcspn(text, ",\n#");
         struct word setting = word_trimmed(text, text + length);
@@ -227,9 +256,11 @@ static bool parse_settings(const char *text, const char *origin)
             struct word value = word_trimmed(colon + 1, setting.start + setting.length);
             all_good &= apply_setting(key, value, origin);
         } else if (setting.length > 0) {
-            char shown[64];
-            log_warn("%s: '%s' has no value; write key:value,key:value", origin,
-                     word_text(setting, shown, sizeof shown));
+            if (may_complain()) {
+                char shown[64];
+                log_warn("%s: '%s' has no value; write key:value,key:value", origin,
+                         word_text(setting, shown, sizeof shown));
+            }
             all_good = false;
         }
         text += length;
@@ -238,6 +269,7 @@ static bool parse_settings(const char *text, const char *origin)
         }
         text += *text != 0;
     }
+    complain_of_rest(origin);
     return all_good;
 }
 

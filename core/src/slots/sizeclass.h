@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Classes: the sizes that slots come in. 8, then multiples of 16 up to 128, then four per doubling
- * up to SMALL_MAX and eight up to SLOT_MAX: above 128 bytes a slot is at most 25 %, above SMALL_MAX
- * at most 12.5 % larger than what was asked for. All but the first keep 16-byte alignment.
+ * Classes: the sizes that slots come in. Multiples of 16 up to 128, then four per doubling up to
+ * SMALL_MAX and eight up to SLOT_MAX: above 128 bytes a slot is at most 25 %, above SMALL_MAX at most
+ * 12.5 % larger than what was asked for.
  *
- *     class   0   1   2   3  ...   8    9   10   11   12   13 ...   20    21    22 ...    60
- *     size    8  16  32  48  ... 128  160  192  224  256  320 ... 1024  1152  1280 ... 32768
+ *     class   1   2   3  ...   8    9   10   11   12   13 ...   20    21    22 ...    60
+ *     size   16  32  48  ... 128  160  192  224  256  320 ... 1024  1152  1280 ... 32768
+ *
+ * No request is served by class 0, slots of 8 bytes: glibc's loader takes the thread-local variables of
+ * a library from malloc and counts on 16-byte alignment, however small they are. In real programs (git,
+ * python, perl, g++, node, sqlite) that costs 0 to 1.6 % of what they hold.
  */
 #ifndef MALLOW_SIZECLASS_H
 #define MALLOW_SIZECLASS_H
@@ -26,7 +30,7 @@
 
 /* The class of a size up to SMALL_MAX, as a constant expression for a constant. */
 #define CLASS_OF(size)                                       \
-    ((size) <= 8     ? 0u                                    \
+    ((size) <= 16    ? 1u                                    \
      : (size) <= 128 ? (unsigned)(((size) + 15) / 16)        \
                      : 9u + (CLASS_LOG2((size)-1) - 7) * 4 + \
                            (unsigned)((((size)-1) >> (CLASS_LOG2((size)-1) - 2)) & 3))

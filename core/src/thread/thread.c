@@ -23,14 +23,16 @@
 static struct {
     struct lock lock; /* start and options */
     struct lock heaps_lock;
-    struct lock shared_lock; /* of heap_shared */
-    unsigned arenas_wanted;  /* lock: heaps; 0: not known yet */
-    unsigned heaps_made;     /* lock: heaps */
-    struct heap *idle_heaps; /* lock: heaps */
-    _Atomic uint32_t state;  /* 0, or 1 when process_init is done */
+    struct lock shared_lock;     /* of heap_shared */
+    unsigned arenas_wanted;      /* lock: heaps; 0: not known yet */
+    _Atomic unsigned heaps_made; /* lock: heaps; fork reads it before it takes that */
+    struct heap *idle_heaps;     /* lock: heaps */
+    _Atomic uint32_t state;      /* 0, or 1 when process_init is done */
     _Atomic bool stay_slow;
-    _Atomic bool is_loaded; /* constructors run: threads may be started */
+    _Atomic bool is_loaded; /* the constructor has run: threads may be started */
     _Atomic bool purge_thread_started;
+    bool fork_has_streams; /* owner of the gate: libc_lock_streams was called */
+    unsigned fork_depth;   /* owner of the gate: forks by signal handlers during this one */
 } process = {
     .lock = LOCK_INITIALIZER(LOCK_PROCESS),
     .heaps_lock = LOCK_INITIALIZER(LOCK_HEAPS),
@@ -59,20 +61,16 @@ static struct arena *arena_get_locked(unsigned index)
 static NOINLINE void process_init_slow(void)
 {
     lock_take(&process.lock);
-    bool is_first = atomic_get(&process.state) == 0;
-    if (is_first) {
+    if (atomic_get(&process.state) == 0) {
         os_init();
         options_load();
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&process.stay_slow, true);
         }
+        libc_watch_threads(thread_ended);
         atomic_set_release(&process.state, 1); /* pairs with process_init */
     }
     lock_release(&process.lock);
-    if (is_first) {
-        libc_watch_threads(thread_ended);
-        libc_watch_fork(fork_before, fork_in_parent, fork_in_child);
-    }
 }
 
 static void process_init(void)
@@ -84,20 +82,25 @@ static void process_init(void)
 
 /* --- A thread's heap --------------------------------------------------------------------------- */
 
-/* The first heap uses arena 0; how many CPUs there are matters only when there is a second. */
-static struct arena *arena_choose_locked(void)
+static void arenas_count_locked(void)
 {
-    if (process.heaps_made == 0) {
-        return arena_get_locked(0);
-    }
     if (process.arenas_wanted == 0) {
         long wanted = option(OPTION_arenas);
-        process.arenas_wanted = wanted > 0 ? (unsigned)wanted : os_cpu_count();
-        process.arenas_wanted =
-            process.arenas_wanted < ARENAS_MAX ? process.arenas_wanted : ARENAS_MAX;
+        unsigned count = wanted > 0 ? (unsigned)wanted : os_cpu_count();
+        process.arenas_wanted = count < ARENAS_MAX ? count : ARENAS_MAX;
     }
-    return arena_get_locked(process.arenas_wanted > 1 ? os_cpu_current() % process.arenas_wanted
-                                                      : 0);
+}
+
+/* New heaps take the arenas in turn. Where a thread runs now says little about where it will, and
+ * asking may be a system call, which a program that has locked itself in does not allow. */
+static struct arena *arena_choose_locked(void)
+{
+    unsigned made = atomic_get(&process.heaps_made);
+    if (made == 0) {
+        return arena_get_locked(0);
+    }
+    arenas_count_locked();
+    return arena_get_locked(made % process.arenas_wanted);
 }
 
 static bool thread_limit_arenas(unsigned limit)
@@ -120,7 +123,7 @@ static struct heap *heap_obtain(void)
         heap = meta_alloc(sizeof *heap);
         if (heap != NULL) {
             heap_init(heap, arena_choose_locked());
-            process.heaps_made++;
+            atomic_add(&process.heaps_made, 1);
             heap->next = atomic_get(&heaps.all);
             atomic_set_release(&heaps.all, heap); /* pairs with its readers' acquire */
         }
@@ -244,20 +247,11 @@ static void purge_thread_start(void)
     }
 }
 
-/* Threads may be started when the libraries are loaded, which is here, and options are known after
- * the first call, whichever comes later. A program that never allocates pays for neither. */
+/* Threads may be started when the libraries are loaded, which process_loaded says. */
 static void purge_thread_want(void)
 {
     if (unlikely(option(OPTION_purge_thread)) && atomic_get(&process.is_loaded)) {
         purge_thread_start();
-    }
-}
-
-CONSTRUCTOR static void process_loaded(void)
-{
-    atomic_set(&process.is_loaded, true);
-    if (atomic_get_acquire(&process.state) != 0) {
-        purge_thread_want();
     }
 }
 
@@ -266,9 +260,37 @@ CONSTRUCTOR static void process_loaded(void)
 /* The child has only the thread that forked. That thread holds every lock meanwhile, so all that
  * locks protect is whole in the child. The heaps of the other threads may be in the middle of
  * something and are left alone for ever: what the child frees into their slabs is taken in but not
- * used again, nor are the slots in their lists. */
+ * used again, nor are the slots in their lists.
+ *
+ * A signal handler may fork while its thread is in the middle of malloc or free, with locks in its
+ * hands. Then it takes none: it cannot wait for another thread, which may wait for what it holds. The
+ * call goes on when the handler returns, in the parent and in the child; until then the child of a
+ * program with several threads may call only what POSIX allows it, which malloc is not. */
 
-static void fork_before(void)
+/* Calls a function with every lock; whether it said true of one of them. */
+static bool fork_visit_locks(bool (*visit)(struct lock *))
+{
+    bool any = visit(&process.lock);
+    any |= visit(&process.heaps_lock);
+    any |= visit(&process.shared_lock);
+    for (unsigned i = 0; i < arena_count(); i++) {
+        any |= visit(&slab_pool_at(arena_at(i))->lock);
+        any |= visit(&arena_at(i)->purge_lock);
+        any |= visit(&arena_at(i)->lock);
+    }
+    any |= visit(&meta.lock);
+    return any;
+}
+
+static bool free_unless_mine(struct lock *lock)
+{
+    if (!lock_is_mine(lock)) {
+        lock_release_in_child(lock);
+    }
+    return false;
+}
+
+static void fork_take(void)
 {
     lock_take(&process.lock);
     lock_take(&process.heaps_lock);
@@ -305,15 +327,76 @@ static void fork_release(bool in_child)
     release(&process.lock);
 }
 
+static void fork_before(void)
+{
+    if (lock_gate_is_mine()) {
+        process.fork_depth++; /* a signal handler between the handlers of a fork */
+        return;
+    }
+    if (fork_visit_locks(lock_is_mine)) {
+        return;
+    }
+    bool has_streams = atomic_get(&process.heaps_made) > 1;
+    if (has_streams) {
+        libc_lock_streams();
+    }
+    fork_take();
+    process.fork_has_streams = has_streams;
+}
+
+/* Whether this thread took all locks for the fork that is over now. */
+static bool fork_took_locks(void)
+{
+    if (!lock_gate_is_mine()) {
+        return false;
+    }
+    if (process.fork_depth > 0) {
+        process.fork_depth--;
+        return false;
+    }
+    return true;
+}
+
 static void fork_in_parent(void)
 {
-    fork_release(false);
+    if (fork_took_locks()) {
+        bool has_streams = process.fork_has_streams;
+        fork_release(false);
+        if (has_streams) {
+            libc_unlock_streams();
+        }
+    }
 }
 
 static void fork_in_child(void)
 {
-    fork_release(true);
+    bool was_nested = lock_gate_is_mine() && process.fork_depth > 0;
     atomic_set(&heaps.in_use, 1);
     atomic_set(&process.purge_thread_started, false);
+    if (fork_took_locks()) {
+        if (process.fork_has_streams) {
+            libc_reset_streams_in_child();
+        }
+        fork_release(true);
+        purge_thread_want();
+    } else if (!was_nested) {
+        lock_gate_open(); /* perhaps another thread closed it */
+        fork_visit_locks(free_unless_mine);
+    }
+}
+
+/* --- When the program is loaded ---------------------------------------------------------------- */
+
+/* What asks the kernel or the C library for something is done here, before main: later the program may
+ * have locked itself in, used up the thread-specific keys, or come to its first malloc from within
+ * pthread_atfork, which cannot be called again from there. */
+CONSTRUCTOR static void process_loaded(void)
+{
+    process_init();
+    lock_take(&process.heaps_lock);
+    arenas_count_locked();
+    lock_release(&process.heaps_lock);
+    libc_watch_fork(fork_before, fork_in_parent, fork_in_child);
+    atomic_set(&process.is_loaded, true);
     purge_thread_want();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Alignments that are no power of two: EINVAL from aligned_alloc and posix_memalign, rounded up by
- * memalign.
+ * memalign as long as there is a power of two above them.
  */
 #include <errno.h>
 
@@ -53,5 +53,22 @@ TEST(memalign_rounds_up)
         CHECK_MSG(block != NULL, "alignment %zu", pairs[i][0]);
         CHECK_EQ((uintptr_t)block % pairs[i][1], 0);
         t_free(block);
+    }
+}
+
+TEST(memalign_of_what_cannot_be)
+{
+    static const struct {
+        size_t alignment;
+        int error;
+    } cases[] = {{SIZE_MAX, EINVAL},
+                 {SIZE_MAX / 2 + 2, EINVAL},
+                 {SIZE_MAX / 2 + 1, ENOMEM},
+                 {(size_t)1 << 62, ENOMEM},
+                 {(size_t)1 << 50, ENOMEM}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        errno = 0;
+        CHECK(t_memalign(cases[i].alignment, 100) == NULL);
+        CHECK_EQ(errno, cases[i].error);
     }
 }

@@ -23,16 +23,23 @@ function(mallow_promise program mode settings)
 endfunction()
 
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
-        dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads)
+        dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
+        fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls)
   mallow_promise_program(${program})
 endforeach()
+add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
+add_library(front_allocator MODULE ${CMAKE_CURRENT_LIST_DIR}/front_allocator.c)
+target_link_libraries(front_allocator PRIVATE test_flags)
 target_compile_definitions(promise_fresh PRIVATE PROMISE_DIRTY_KIB="120")
 target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls_modules})
 
 foreach(mode IN LISTS MALLOW_MODES)
-  foreach(program virt ulimit thread_churn fork_handlers shrink stats_page)
+  foreach(program virt ulimit thread_churn fork_handlers shrink stats_page fork_signal
+          fork_streams many_handlers no_keys locked_in)
     mallow_promise(${program} ${mode} "")
   endforeach()
+  mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
+  mallow_promise(stats_print ${mode} "stats_print:true")
   mallow_promise(foreign ${mode} "foreign:next")
   mallow_promise(foreign ${mode} "foreign:ignore")
   mallow_promise(idle ${mode} "dirty_decay_ms:500")
@@ -49,6 +56,22 @@ foreach(number RANGE ${last_module})
 endforeach()
 foreach(mode IN LISTS MALLOW_MODES)
   string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+  mallow_test(promise-small_tls-${mode}
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
+            $<TARGET_FILE:promise_small_tls> $<TARGET_FILE:small_tls_module>)
+  mallow_test(promise-behind-${mode}
+    COMMAND ${CMAKE_COMMAND} -E env
+            LD_PRELOAD=$<TARGET_FILE:front_allocator>:$<TARGET_FILE:${library}-shared>
+            $<TARGET_FILE:promise_behind>)
+  # The allocator as part of a module, as from an archive.
+  add_library(unload_module_${mode} MODULE ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
+  target_link_libraries(unload_module_${mode} PRIVATE mallow_flags Threads::Threads)
+  target_include_directories(unload_module_${mode} PRIVATE ${PROJECT_SOURCE_DIR}/core/include)
+  target_compile_definitions(unload_module_${mode} PRIVATE MW_MODE=${mode_number_${mode}}
+                             MW_EXPORT_LIBC=0 MW_SHARED_OBJECT=0)
+  target_compile_options(unload_module_${mode} PRIVATE -Wno-address)
+  mallow_test(promise-unload-module-${mode}
+              COMMAND promise_unload $<TARGET_FILE:unload_module_${mode}>)
   mallow_test(promise-unload-${mode} COMMAND promise_unload $<TARGET_FILE:${library}-shared>)
   mallow_test(promise-tls-${mode} COMMAND promise_tls $<TARGET_FILE:${library}-shared> ${promise_dir})
 endforeach()

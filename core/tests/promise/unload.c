@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * dlclose of the library, then fork and the end of a thread that has used it: nothing may point into
- * code that is gone.
+ * dlclose of the library, or of a module that the allocator is part of, then fork and the end of a
+ * thread that has used it: nothing may point into code that is gone.
  *
  *   unload LIBRARY
  */

@@ -94,20 +94,20 @@ TEST(options_name_the_nearest)
 static void load_with_abort(void)
 {
     setenv("MALLOW_CONF", "abort_conf:true,nonsense:1", 1);
-    mw_free(mw_malloc(1));
+    options_load();
 }
 
 static void load_with_warning(void)
 {
     setenv("MALLOW_CONF", "dirty_decay:5", 1);
-    mw_free(mw_malloc(1));
+    options_load();
     abort();
 }
 
 static void load_with_report(void)
 {
     setenv("MALLOW_CONF", "dirty_decay_ms:4321,confirm_conf:true", 1);
-    mw_free(mw_malloc(1));
+    options_load();
     abort();
 }
 
@@ -116,4 +116,19 @@ TEST(options_from_the_environment)
     check_aborts(load_with_abort, "a setting was not understood");
     check_aborts(load_with_warning, "the nearest name is 'dirty_decay_ms'");
     check_aborts(load_with_report, "mallow: ");
+}
+
+static void complain_of_many(void)
+{
+    static char text[30000 * 4 + 1];
+    for (size_t i = 0; i < sizeof text - 1; i += 4) {
+        memcpy(text + i, "x:1,", 4);
+    }
+    parse(text);
+    os_abort();
+}
+
+TEST(options_complain_of_a_few_and_count_the_rest)
+{
+    check_aborts(complain_of_many, "mallow: test: 29995 more settings were not understood");
 }

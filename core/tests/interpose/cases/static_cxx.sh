@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT
+# C++ programs with libmallow.a, static and not: operator new is Mallow's, calls the new-handler and
+# throws. A C program takes nothing of C++ from the archive.
+# needs: g++
+# kind: direct
+# modes: fast secure debug
+. "$CASES/lib.sh"
+need_static_library
+for how in "-static" "-static-pie -fPIE" "-pie -fPIE"; do
+    for source in cxx_new late_cxx; do
+        # shellcheck disable=SC2086
+        g++ -std=c++17 -O1 -fno-builtin -pthread -DWITH_MAIN $how -o program \
+            "$CASES/programs/$source.cc" "$LIBRARY_STATIC"
+        ./program >out || fail "$source with $how: $(tail -n 3 out)"
+        [ "$source" != late_cxx ] || grep -qx 0 out || fail "line $(cat out) of late_cxx.cc, $how"
+        # A shared library's malloc would be another one.
+        nm program | grep -q ' T mw_malloc$' || fail "no Mallow in the program"
+    done
+done
+check_self cc -O2 -pthread -static -o program "$CASES/programs/self_check.c" "$LIBRARY_STATIC"
+if nm program | grep -q _Znwm; then fail "operator new in a C program"; fi
