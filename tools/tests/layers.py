@@ -134,7 +134,7 @@ static int pick(struct pair *pair)
 
     def test_local_variable_of_that_name(self):
         self.assert_passes("--functions", low_first_c=TREE["low/first.c"].replace(
-            "return twice(x);", "int top = x;\n    return twice(x);"))
+            "return twice(x);", "int top = twice(x), *second = &top;\n    return top + *second;"))
 
     def test_call_through_pointer(self):
         self.assert_passes("--functions", low_first_c=TREE["low/first.c"] +
