@@ -15,8 +15,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-# A toolchain installed by rustup is used even where the shell does not know it yet.
-export PATH := $(HOME)/.cargo/bin:$(PATH)
+# A toolchain installed by rustup is used even where the shell does not know it yet; one that
+# tools/setup had to install for this checkout comes first.
+export PATH := $(CURDIR)/.rust/bin:$(HOME)/.cargo/bin:$(PATH)
 
 MALLOW = target/release/mallow
 
@@ -26,7 +27,7 @@ build: libraries command
 
 libraries:
 	@tools/setup build
-	@test -f build/CMakeCache.txt || cmake -S . -B build
+	@cmake -S . -B build >/dev/null
 	@cmake --build build --target libraries -j $(JOBS) -- --no-print-directory
 
 command:
