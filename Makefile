@@ -5,6 +5,7 @@
 #   make build      the libraries (build/) and the command (target/release/mallow)
 #   make run        the allocators of this machine, compared on a ten-thread Python example
 #   make test       everything that can be tested here
+#   make test-bare  run and test once more, in an empty Debian root (15 minutes; as root)
 #   make peers      the allocators that Mallow is measured against (build/peers)
 #   make bench      the whole benchmark beside them, up to two hours; after an interruption it goes on
 #                   where it was; bench/run --short takes five minutes
@@ -15,18 +16,19 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-# A toolchain installed by rustup is used even where the shell does not know it yet.
-export PATH := $(HOME)/.cargo/bin:$(PATH)
+# A toolchain installed by rustup is used even where the shell does not know it yet; one that
+# tools/setup had to install for this checkout comes first.
+export PATH := $(CURDIR)/.rust/bin:$(HOME)/.cargo/bin:$(PATH)
 
 MALLOW = target/release/mallow
 
-.PHONY: build run test peers bench install clean libraries command
+.PHONY: build run test test-bare peers bench install clean libraries command
 
 build: libraries command
 
 libraries:
 	@tools/setup build
-	@test -f build/CMakeCache.txt || cmake -S . -B build
+	@cmake -S . -B build >/dev/null
 	@cmake --build build --target libraries -j $(JOBS) -- --no-print-directory
 
 command:
@@ -42,6 +44,10 @@ run:
 test:
 	@tools/setup test
 	@tools/test --jobs $(JOBS)
+
+test-bare:
+	@tools/setup test
+	@tools/bare-root run test
 
 # A peer that cannot be built is named and left out.
 peers:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # Toolchain file: cross-compiles for aarch64 with Debian's gcc-aarch64-linux-gnu, and lets ctest run
-# the result under qemu-user. MALLOW_QEMU_PAGE (16384, 65536) sets the page size that the program
-# sees; 0 leaves qemu's.
+# the result under qemu-user. QEMU_PAGESIZE (16384, 65536) in ctest's environment sets the page size
+# that the program sees.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
@@ -12,8 +12,4 @@ set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 
-set(MALLOW_QEMU_PAGE 0 CACHE STRING "Page size of the program under qemu")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu)
-if(MALLOW_QEMU_PAGE)
-  list(APPEND CMAKE_CROSSCOMPILING_EMULATOR -p ${MALLOW_QEMU_PAGE})
-endif()

@@ -10,7 +10,9 @@ function(mallow_sanitized name flags excluded)
   set(CMAKE_REQUIRED_FLAGS "${flags}")
   check_c_source_compiles("int main(void) { return 0; }" MALLOW_CAN_${name})
   if(NOT MALLOW_CAN_${name})
-    message(STATUS "The compiler has no ${name}: its tests are left out")
+    foreach(kind stress model model-concurrent)
+      mallow_skipped(${kind}-${name} "the compiler has no ${name} that links")
+    endforeach()
     return()
   endif()
   separate_arguments(options UNIX_COMMAND "${flags} -fno-omit-frame-pointer -O1")
@@ -43,7 +45,10 @@ endfunction()
 mallow_sanitized(asan "-fsanitize=address,undefined -fno-sanitize-recover=undefined" "fork_storm;key_destructors")
 foreach(source IN LISTS unit_sources)
   get_filename_component(stem ${source} NAME_WE)
-  if(MALLOW_CAN_asan AND NOT stem MATCHES "lock|meta") # these crash on purpose, in ASan's way then
+  if(stem MATCHES "lock|meta") # these crash on purpose, in ASan's way then
+    continue()
+  endif()
+  if(MALLOW_CAN_asan)
     add_executable(unit-${stem}-asan ${source} test_main.c)
     target_link_libraries(unit-${stem}-asan PRIVATE test_flags)
     target_compile_options(unit-${stem}-asan PRIVATE -fsanitize=address,undefined
@@ -51,6 +56,8 @@ foreach(source IN LISTS unit_sources)
     target_link_options(unit-${stem}-asan PRIVATE -fsanitize=address,undefined)
     mallow_test(unit-${stem}-asan COMMAND unit-${stem}-asan)
     set_tests_properties(unit-${stem}-asan PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
+  else()
+    mallow_skipped(unit-${stem}-asan "the compiler has no asan that links")
   endif()
 endforeach()
 # TSan: a fork of a threaded program ends in its runtime, signals are delayed by it, and code that
@@ -58,15 +65,19 @@ endforeach()
 mallow_sanitized(tsan "-fsanitize=thread" "fork_storm;signals;key_destructors")
 
 # The model test under libFuzzer, in debug mode, with ASan's checks of the test itself.
-find_program(MALLOW_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14)
-if(MALLOW_CLANG)
+set(can ${PROJECT_SOURCE_DIR}/tools/can)
+execute_process(COMMAND ${can} fuzz RESULT_VARIABLE cannot_fuzz)
+if(cannot_fuzz)
+  mallow_skipped(model-fuzz "no clang here that links with libFuzzer")
+else()
+  execute_process(COMMAND ${can} name-clang OUTPUT_VARIABLE clang OUTPUT_STRIP_TRAILING_WHITESPACE)
   set(fuzzer ${CMAKE_CURRENT_BINARY_DIR}/model-fuzz)
   set(fuzz_sources ${CMAKE_CURRENT_SOURCE_DIR}/model/fuzz.c ${CMAKE_CURRENT_SOURCE_DIR}/model/run.c
       ${CMAKE_CURRENT_SOURCE_DIR}/model/ops.c ${CMAKE_CURRENT_SOURCE_DIR}/allocator.c
       ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
   file(GLOB_RECURSE core_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/core/src/*)
   add_custom_command(OUTPUT ${fuzzer}
-    COMMAND ${MALLOW_CLANG} -std=c17 -O1 -g -fsanitize=fuzzer,undefined
+    COMMAND ${clang} -std=c17 -O1 -g -fsanitize=fuzzer,undefined
             -fno-sanitize-recover=undefined -fno-builtin -w -D_GNU_SOURCE -DTEST_MW_NAMES
             -DMW_MODE=${mode_number_debug} -DMW_EXPORT_LIBC=0 -I${PROJECT_SOURCE_DIR}/core/include
             ${fuzz_sources} -o ${fuzzer} -pthread

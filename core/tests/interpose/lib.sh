@@ -63,11 +63,11 @@ need_static_library() {
 
 # musl_cc: the compiler for musl, which is the usual one on a musl system.
 use_musl_cc() {
-    if command -v musl-gcc >/dev/null; then
+    if "$ROOT/tools/can" link musl-gcc; then
         musl_cc=musl-gcc
-    elif ls /lib/ld-musl-*.so.1 >/dev/null 2>&1 && ! ls /lib*/ld-linux* >/dev/null 2>&1; then
+    elif ldd --version 2>&1 | grep -q musl; then
         musl_cc=cc
     else
-        skip "no musl-gcc here"
+        skip "no musl-gcc here that works"
     fi
 }

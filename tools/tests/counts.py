@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests how tools/test counts: a test that did not run must not count as passed, nor a test whose
+program is missing as skipped."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import pathlib
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+sys.dont_write_bytecode = True
+LOADER = importlib.machinery.SourceFileLoader(
+    "tools_test", str(pathlib.Path(__file__).resolve().parent.parent / "test"))
+tools_test = importlib.util.module_from_spec(importlib.util.spec_from_loader("tools_test", LOADER))
+LOADER.exec_module(tools_test)
+
+CARGO = """
+running 4 tests
+test runs ... ok
+test needs_go ... ok
+test left_out ... ignored
+test fails ... FAILED
+
+successes:
+
+---- needs_go stdout ----
+skipped: go is not installed
+skipped: nor is gccgo
+
+---- runs stdout ----
+a line of its own
+
+successes:
+    needs_go
+    runs
+
+failures:
+
+---- fails stdout ----
+skipped: not so
+thread 'fails' panicked
+
+failures:
+    fails
+
+test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+running 1 test
+test alone ... ok
+
+successes:
+
+successes:
+    alone
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+"""
+
+CTEST = """<testsuite>
+<testcase name="passes" status="run"/>
+<testcase name="fails" status="fail"><failure message=""/></testcase>
+<testcase name="off" status="disabled"><skipped message="Disabled"/></testcase>
+<testcase name="says so" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
+<testcase name="gone" status="notrun"><skipped message="Unable to find executable"/></testcase>
+</testsuite>"""
+
+
+class TestCounts(unittest.TestCase):
+    def setUp(self):
+        self.shown = io.StringIO()
+        shown = contextlib.redirect_stdout(self.shown)
+        shown.__enter__()
+        self.addCleanup(shown.__exit__, None, None, None)
+
+    def test_rust_tests_that_say_that_they_are_skipped(self):
+        self.assertEqual(tools_test.count_cargo(CARGO.splitlines()), (2, 1, 2))
+        self.assertEqual(self.shown.getvalue(), "skip: needs_go: go is not installed\n")
+
+    def test_ctest_report(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as report:
+            report.write(CTEST)
+            report.flush()
+            self.assertEqual(tools_test.count_ctest(report.name), (1, 2, 2))
+
+    def test_style_must_be_checked_in_ci(self):
+        with unittest.mock.patch.dict(tools_test.os.environ, CI="true"):
+            self.assertEqual(tools_test.skip_style("style", "no tool"), tools_test.FAIL)
+        with unittest.mock.patch.dict(tools_test.os.environ, CI=""):
+            self.assertEqual(tools_test.skip_style("style", "no tool"), tools_test.SKIP)
+
+
+if __name__ == "__main__":
+    unittest.main()
