@@ -39,6 +39,21 @@ class Workload:
         return [self.binary(folder, musl), "short" if short else "full", *self.arguments]
 
 
+def replacements():
+    """Each range in a process of its own, for its peak of resident memory."""
+    ranges = [("8-512B", "first", 1), ("8-512B", "first", 2),
+              ("512B-32KiB", "first", 1), ("512B-32KiB", "first", 2),
+              ("4-128KiB", "first", 1), ("4-128KiB", "first", 2),
+              ("32-512KiB", "first", 1), ("32-512KiB", "first", 2), ("32-512KiB", "pages", 1),
+              ("512KiB-8MiB", "first", 1), ("512KiB-8MiB", "pages", 1),
+              ("5-25MiB", "first", 1), ("5-25MiB", "pages", 1),
+              ("8B-1MiB", "first", 1), ("8B-1MiB", "first", 2)]
+    for name, written, threads in ranges:
+        full = f"replace-{name}" + ("-pages" if written == "pages" else "") + (
+            f"-{threads}-threads" if threads > 1 else "")
+        yield Workload(full, 2, 9, program="replace", arguments=(name, written, str(threads)))
+
+
 # What is memory alone hardly varies, and needs few rounds.
 ALL = [
     Workload("pair", 5, 15),
@@ -53,6 +68,7 @@ ALL = [
     Workload("large", 5, 15),
     Workload("huge", 2, 7),
     Workload("mixed", 5, 15),
+    *replacements(),
     Workload("realloc", 3, 9),
     Workload("calloc", 5, 15),
     Workload("aligned", 2, 9),

@@ -115,9 +115,9 @@ static inline double thread_cpu_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static inline double measure_by(double (*clock)(void), void (*block)(void *), void *context,
-                                size_t ops) {
-    double times[BLOCK_COUNT], limit = clock() + (bench_short ? 0.5e9 : 1e9);
+static inline double measure_within(double seconds, double (*clock)(void), void (*block)(void *),
+                                    void *context, size_t ops) {
+    double times[BLOCK_COUNT], limit = clock() + seconds * 1e9;
     size_t count = 0;
     block(context);
     while (count < BLOCK_COUNT && (count < BLOCK_COUNT_MIN || clock() < limit)) {
@@ -126,6 +126,11 @@ static inline double measure_by(double (*clock)(void), void (*block)(void *), vo
         times[count++] = (clock() - start) / (double)ops;
     }
     return median(times, count);
+}
+
+static inline double measure_by(double (*clock)(void), void (*block)(void *), void *context,
+                                size_t ops) {
+    return measure_within(bench_short ? 0.5 : 1, clock, block, context, ops);
 }
 
 /* Nanoseconds per operation of `block`, which performs `ops` of them on this thread alone: the
@@ -154,7 +159,7 @@ static inline void bench_start(int argc, char **argv) {
 }
 
 static inline void bench_end(const char *workload) {
-    char row[64];
+    char row[96];
     snprintf(row, sizeof row, "%s/peak-rss", workload);
     report(row, proc_kib("/proc/self/status", "VmHWM:") / 1024, "MiB");
 }
