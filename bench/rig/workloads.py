@@ -85,8 +85,9 @@ ALL = [
 
 
 # The short form: the rows that the figures of the README are taken from.
-SHORT = ["pair", "live", "remote", "large", "mixed", "realloc", "calloc", "larson", "churn", "startup",
-         "holes", "threads", "kept-idle", "kept-active"]
+SHORT = ["pair", "live", "remote", "large", "replace-8-512B", "replace-512B-32KiB", "replace-4-128KiB",
+         "replace-32-512KiB-pages", "replace-8B-1MiB", "mixed", "realloc", "calloc", "larson", "churn",
+         "startup", "holes", "threads", "kept-idle", "kept-active"]
 
 
 def choose(names, programs):

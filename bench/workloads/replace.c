@@ -2,7 +2,7 @@
  *
  * replace: blocks of one range of sizes are alive; a random one is freed and another of the range
  * allocated in its place, over and over. Sizes are log-uniform: as many between 1 and 2 KiB as
- * between 2 and 4. ns of CPU per replacement, each range in a process of its own, so that the peak
+ * between 2 and 4. CPU time per replacement, each range in a process of its own, so that the peak
  * of resident memory is that of the range.
  * Arguments: RANGE, `first` or `pages` (what is written: the first byte of a block, or one byte of
  * each page), and the number of threads, each with live blocks of its own.
@@ -108,6 +108,11 @@ static void one_turn(void *context) {
     pthread_barrier_wait(&turn);
 }
 
+static double measure_alone(void) {
+    fill(&sets[0]);
+    return measure_within(SECONDS_MAX, thread_cpu_ns, replace, &sets[0], count);
+}
+
 static double measure_threads(uint32_t threads) {
     pthread_barrier_init(&turn, NULL, threads + 1);
     for (uint32_t i = 0; i < threads; i++) {
@@ -136,12 +141,9 @@ int main(int argc, char **argv) {
     char row[48];
     snprintf(row, sizeof row, "replace/%s%s%s", range->name, every_page ? "-pages" : "",
              threads > 1 ? "-2-threads" : "");
-    if (threads == 1) {
-        fill(&sets[0]);
-        report(row, measure_within(SECONDS_MAX, thread_cpu_ns, replace, &sets[0], count), "ns");
-    } else {
-        report(row, measure_threads(threads), "ns");
-    }
+    double ns = threads == 1 ? measure_alone() : measure_threads(threads);
+    bool in_us = range->low >= 512 * KIB;
+    report(row, in_us ? ns / 1e3 : ns, in_us ? "us" : "ns");
     bench_end(row);
     return 0;
 }
