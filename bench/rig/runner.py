@@ -310,7 +310,7 @@ class Run:
     def spawn(self, workload, allocator):
         return subprocess.Popen(workload.command(self.binaries(), self.config["short"],
                                                  allocator.is_musl),
-                                env=allocator.environment(), stdout=subprocess.PIPE,
+                                env=workload.environment(allocator), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
     def collect(self, workload, allocator, process):

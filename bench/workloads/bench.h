@@ -29,6 +29,8 @@
 
 /* Odd, so that the median is a measured value. */
 enum { BLOCK_COUNT = 15, BLOCK_COUNT_MIN = 3 };
+/* A step that meets each page; larger pages are met more than once. */
+enum { PAGE = 4096 };
 
 static bool bench_short;
 
@@ -62,6 +64,37 @@ static inline uint32_t random_next(uint64_t *state) {
 
 static inline uint32_t random_between(uint64_t *state, uint32_t low, uint32_t high) {
     return low + (uint32_t)(((uint64_t)random_next(state) * (high - low + 1u)) >> 32);
+}
+
+/* e to the power of x: its series. Without libm, which would be one more library in each process. */
+static inline double power_of_e(double x) {
+    double sum = 1, term = 1;
+    for (int n = 1; n < 80; n++) sum += term *= x / n;
+    return sum;
+}
+
+/* Of x from 1 to e^20, by halving the interval that the logarithm lies in. */
+static inline double logarithm(double x) {
+    double low = 0, high = 20;
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        if (power_of_e(middle) < x) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Sizes of which as many lie between 1 and 2 KiB as between 2 and 4. */
+static inline void draw_log_uniform(uint32_t *sizes, size_t count, double low, double high,
+                                    uint64_t seed) {
+    double range = logarithm(high / low);
+    for (size_t i = 0; i < count; i++)
+        sizes[i] = (uint32_t)(low * power_of_e(range * random_next(&seed) / 0x1p32));
+}
+
+/* One byte of each page: what makes the kernel provide all of the block. */
+static inline void write_pages(char *p, size_t size) {
+    for (size_t at = 0; at < size; at += PAGE) p[at] = 1;
 }
 
 static inline void report(const char *row, double value, const char *unit) {

@@ -11,7 +11,7 @@
  */
 #include "bench.h"
 
-enum { PAGE = 4096, SIZES = 4096, THREADS_MAX = 2, LIVE_MAX = 20000 };
+enum { SIZES = 4096, THREADS_MAX = 2, LIVE_MAX = 20000 };
 /* Long enough that all but the slowest make the same number of replacements: the peak grows with it. */
 enum { SECONDS_MAX = 4 };
 
@@ -38,41 +38,13 @@ struct set {
 };
 
 static struct set sets[THREADS_MAX];
-static uint32_t sizes[SIZES];
-static uint32_t live, count;
+static uint32_t sizes[SIZES], live, count;
 static bool every_page;
 static pthread_barrier_t turn;
 
-/* e to the power of x: its series. x lies between 0 and the logarithm of 2^17, 12. */
-static double power_of_e(double x) {
-    double sum = 1, term = 1;
-    for (int n = 1; n < 60; n++) sum += term *= x / n;
-    return sum;
-}
-
-/* The logarithm of x from 1 on, by halving the interval that it lies in. */
-static double logarithm(double x) {
-    double low = 0, high = 20;
-    for (int i = 0; i < 60; i++) {
-        double middle = (low + high) / 2;
-        if (power_of_e(middle) < x) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
-static void draw_sizes(const struct range *range) {
-    uint64_t seed = 12345;
-    double octaves = logarithm(range->high / range->low);
-    for (size_t i = 0; i < SIZES; i++)
-        sizes[i] = (uint32_t)(range->low * power_of_e(octaves * random_next(&seed) / 0x1p32));
-}
-
 static void put(struct set *set, size_t slot, size_t size) {
     char *p = must(malloc(size));
-    *p = 1;
-    if (every_page)
-        for (size_t at = PAGE; at < size; at += PAGE) p[at] = 1;
+    write_pages(p, every_page ? size : 1);
     set->blocks[slot] = p;
 }
 
@@ -135,7 +107,7 @@ int main(int argc, char **argv) {
     every_page = strcmp(argv[3], "pages") == 0;
     live = range->live;
     count = (every_page ? range->pages_count : range->first_count) / (bench_short ? 2 : 1);
-    draw_sizes(range);
+    draw_log_uniform(sizes, SIZES, range->low, range->high, 12345);
     for (uint32_t i = 0; i < threads; i++) sets[i].seed = 88172645463325252u + i;
 
     char row[48];
