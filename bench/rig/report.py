@@ -7,7 +7,7 @@ import json
 import math
 import os
 
-from . import page, readme, targets
+from . import allocators, page, readme, targets
 from .figures import FEWEST, MEANS, NOISY, Figures, quartiles, spread
 from .runner import OUT
 from .units import is_memory, number
@@ -37,7 +37,7 @@ def summarise(figures):
                 continue
             samples = list(rounds.values())
             low, high = quartiles(samples)
-            to_glibc = figures.against(row.name, name, "glibc")
+            to_glibc = figures.against(row.name, name, allocators.BASELINE)
             to_best = figures.against_best(row.name, name)
             records.append({
                 "row": row.name, "workload": row.workload, "kind": row.kind, "allocator": name,
