@@ -221,10 +221,11 @@ class Figures:
         return self.estimate(statistic, self.are_repeated(rows))
 
     def are_repeated(self, rows):
-        """Whether the mean of these rows rests on more than one round of each: of the first of our
-        allocators, because slow ones miss some."""
-        counts = [len(rounds) for row in rows if (rounds := self.values.get((row.name, self.ours)))]
-        return bool(counts) and min(counts) > 1
+        """Whether a mean of these rows can have an interval: none rests on one round, and half of them
+        on enough. The rounds of the first of our allocators count: slow ones miss some."""
+        counts = sorted(len(rounds) for row in rows
+                        if (rounds := self.values.get((row.name, self.ours))))
+        return bool(counts) and counts[0] > 1 and counts[len(counts) // 2] >= FEWEST
 
     def best_peer_of(self, rows):
         means = {n: v for n in self.peers if (v := self.mean(rows, n)) is not None}

@@ -92,6 +92,10 @@ class Intervals(unittest.TestCase):
         found = self.noisy([9, 11], [10, 10]).against("a/x", "mallow", "glibc")
         self.assertEqual((found.value, found.low), (1.0, None))
 
+    def test_a_mean_of_what_was_run_twice_is_not_told(self):
+        figures = self.noisy([9, 11], [10, 10])
+        self.assertIsNone(figures.mean_against_best(figures.columns["time"], "mallow").low)
+
     def test_a_result_that_is_missing_gives_none(self):
         self.assertEqual(interval([1, None, 2]), (None, None))
 

@@ -13,7 +13,7 @@
 
 enum { SIZES = 4096, THREADS_MAX = 2, LIVE_MAX = 20000 };
 /* Long enough that all but the slowest make the same number of replacements: the peak grows with it. */
-enum { SECONDS_MAX = 4 };
+enum { SECONDS_MAX = 2 };
 
 /* Counts: replacements of one inner block, by what is written. */
 struct range {
