@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# An HTTP server in Python that takes JSON documents of up to 30 KiB on four connections, keeps the
-# last 200, and answers with others (json-server.py). The client is not served by the allocator. The
-# time is that of the load, the memory the server's.
+# An HTTP server in Python that takes JSON documents of up to 30 KiB on four connections, each a
+# thread, keeps the last 200, and answers with others (json-server.py). The client is not served by
+# the allocator. The time is that of the load, the memory the server's.
 # serves: python3
 . "$PROGRAMS/lib.sh"
 
