@@ -24,7 +24,7 @@ class Workload:
     arguments: tuple = ()
     sleeps: bool = False  # uses no CPU for most of its time: all allocators may run at once
     timeout_s: float = 120
-    # What those that read MALLOC_CONF are told: {name: settings}; OURS stands for Mallow's builds.
+    # {allocator: {environment variable: value}}; OURS stands for Mallow's builds.
     settings: dict = dataclasses.field(default_factory=dict)
 
     @staticmethod
@@ -32,8 +32,8 @@ class Workload:
         return True
 
     def environment(self, allocator):
-        told = self.settings.get(OURS if allocator.is_ours else allocator.name)
-        return {**allocator.environment(), **({"MALLOC_CONF": told} if told else {})}
+        told = self.settings.get(OURS if allocator.is_ours else allocator.name, {})
+        return {**allocator.environment(), **told}
 
     def source(self):
         return os.path.join(SOURCES, (self.program or self.name) + ".c")
@@ -60,8 +60,10 @@ def replacements():
         yield Workload(full, 2, 9, program="replace", arguments=(name, written, str(threads)))
 
 
-QUICK_DECAY = {OURS: "dirty_decay_ms:1000", "jemalloc": "dirty_decay_ms:1000"}
-OWN_THREAD = {OURS: "purge_thread:true", "jemalloc": "background_thread:true"}
+QUICK_DECAY = {OURS: {"MALLOW_CONF": "dirty_decay_ms:1000"},
+               "jemalloc": {"MALLOC_CONF": "dirty_decay_ms:1000"}}
+OWN_THREAD = {OURS: {"MALLOW_CONF": "purge_thread:true"},
+              "jemalloc": {"MALLOC_CONF": "background_thread:true"}}
 
 # What is memory alone hardly varies, and needs few rounds.
 ALL = [

@@ -4,8 +4,8 @@
  * it, and fall asleep: one after the other (turns), or all at once (together). The main thread goes on
  * with a few short-lived blocks every 100 ms. Resident memory above that before the threads existed:
  * after the last one has freed (freed), and after the time in which free memory goes back to the kernel
- * (rest). The last argument is that time, set through MALLOC_CONF for those that read it: 1s, measured
- * after 3 s; or 10s, the default, after 12 s.
+ * (rest). The last argument is that time, set by the runner where an allocator has such a setting: 1s,
+ * measured after 3 s; or 10s, the default of some, after 12 s.
  * Source of the idea: pools of worker threads, of which most wait after a burst.
  */
 #include "bench.h"
