@@ -123,6 +123,7 @@ class Figures:
         self.names = [n for n in known if any(n == name for _, name in self.values)]
         self.peers = [n for n in self.names if not known[n]["ours"]]
         self.ours = next((n for n in self.names if known[n]["ours"]), None)
+        self.library = known[self.ours].get("path", "") if self.ours else ""
         self.medians = {cell: middle(rounds.values()) for cell, rounds in self.values.items()}
         self.replicas = list(self.draw())
         self.columns = {column: [r for r in self.rows.values() if wanted(r)]

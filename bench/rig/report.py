@@ -202,7 +202,7 @@ def write(run, publish=False):
     put(run.folder, "results.md", text)
     put(run.folder, "report.html", page_text)
     if publish:
-        put(HERE, "RESULTS.md", published(run, text))
+        put(HERE, "RESULTS.md", published(run, figures, text))
         put(HERE, "report.html", page_text)
         readme.publish(run, figures, records, os.path.dirname(HERE))
     print(text)
@@ -212,13 +212,10 @@ def write(run, publish=False):
     return 1 if any(name.split(":")[0] in allocators.OURS for name in failures(run)) else 0
 
 
-def published(run, text):
+def published(run, figures, text):
     """RESULTS.md: the tables, and the instruction counts where bench/instructions has left them."""
-    counts = os.path.join(OUT, "instructions.md")
+    counts = targets.counted(figures.library)
     commands = " and ".join(f"`{command}`" for command in run.config.get("commands", ["bench/run"]))
     text = (f"# Results\n\nMeasured by {commands}; what the rows mean and how far to trust them is said in "
             "README.md.\n\n" + text)
-    if os.path.exists(counts):
-        with open(counts) as file:
-            text += "\n### Instructions\n\n" + file.read()
-    return text
+    return text + ("\n### Instructions\n\n" + counts if counts else "")

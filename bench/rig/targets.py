@@ -111,18 +111,26 @@ def lines(figures):
             Line("secure: mean time to glibc", f.mean_estimate(time, SECURE), 0.75),
         ]
     found.append(Worst("instructions of malloc and free, to those of the first design",
-                       instructions(), 1.0))
+                       instructions(f.library), 1.0))
     return [line for line in found if line.measured]
 
 
-def instructions():
-    """What bench/instructions has counted of Mallow; counts are exact."""
+def counted(library):
+    """What bench/instructions has written, if that is of this library and not of one before it."""
     path = os.path.join(allocators.ROOT, "bench", "out", "instructions.md")
     try:
+        if os.path.getmtime(path) < os.path.getmtime(library):
+            return ""
         with open(path) as file:
-            cells = [[c.strip() for c in line.strip().strip("|").split("|")] for line in file]
+            return file.read()
     except OSError:
-        return {}
+        return ""
+
+
+def instructions(library):
+    """Ratios of what was counted of Mallow; counts are exact."""
+    cells = [[cell.strip() for cell in line.strip().strip("|").split("|")]
+             for line in counted(library).splitlines()]
     title = next((line for line in cells if line[0] == "case"), [])
     if "mallow" not in title:
         return {}
