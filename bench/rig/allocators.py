@@ -33,6 +33,8 @@ MUSL = "mallocng"
 # Those with which the short form is done in five minutes.
 SHORT = [BASELINE, "mallow", "mallow-secure", "jemalloc", "mimalloc2", "mimalloc3", "snmalloc",
          "gperftools"]
+# What the user has set must not change what is measured.
+NOT_INHERITED = ("LD_PRELOAD", "MALLOC_CONF", "MALLOW_CONF")
 LIBRARY_FOLDERS = ["/usr/local/lib", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib"]
 
 
@@ -68,7 +70,7 @@ class Allocator:
             shutil.copyfile(self.path, self.copy)
 
     def environment(self):
-        kept = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "MALLOC_CONF")}
+        kept = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         if self.path:
             kept["LD_PRELOAD"] = self.copy or self.path
         return kept

@@ -34,8 +34,9 @@ def html(run, records, means, opening):
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>Mallow: benchmarks</title>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         f"<style>{STYLE}</style><h1>Mallow beside other allocators</h1>",
-        f"<p>{text.escape(opening.replace('`', ''))} Run of {run.config.get('started', '?')}.</p>",
-        "<h2>Geometric means (glibc = 1, smaller is better)</h2>", means_table(run, means, ours),
+        f"<p>{text.escape(opening.replace('`', ''))}</p>",
+        "<h2>Geometric means over workloads (glibc = 1, smaller is better)</h2>",
+        means_table(run, means, ours),
         "<h2>Time against memory</h2>",
         "<p>Each point is an allocator: the geometric mean of its times and of its peaks of resident "
         "memory. Down and to the left is better.</p>", scatter(means, ours),

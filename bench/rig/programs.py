@@ -96,7 +96,7 @@ def build_tools(binaries):
 
 def environment(program, binaries, allocator):
     folder = program.folder(binaries)
-    kept = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "MALLOC_CONF")}
+    kept = {k: v for k, v in os.environ.items() if k not in allocators.NOT_INHERITED}
     notes = os.path.join(folder, "witness-notes")
     open(notes, "w").close()
     os.chmod(notes, 0o666)

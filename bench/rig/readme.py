@@ -4,6 +4,8 @@
 import os
 import re
 
+from .figures import NOISY
+
 ALLOCATORS = {"mallow": "Mallow", "mallow-secure": "secure", "glibc": "", "snmalloc": "",
               "mimalloc3": "", "rpmalloc": "", "jemalloc": "", "gperftools": "gperftools"}
 
@@ -24,9 +26,13 @@ LINES = {
     "aligned blocks replaced at random: 64 B / 4 KiB / 2 MiB":
         ["aligned/64", "aligned/4KiB", "aligned/2MiB"],
     "server simulation, two threads": ["larson/2-lanes"],
-    "live blocks replaced at random: 16 B–4 KiB / 1–32 KiB / 16–128 KiB":
-        ["mixed/16B-4KiB", "mixed/1-32KiB", "mixed/16-128KiB"],
-    "5–25 MiB replaced at random, every page written, µs": ["huge/touched"],
+    "blocks replaced at random: 8–512 B / 0.5–32 KiB / 4–128 KiB":
+        ["replace/8-512B", "replace/512B-32KiB", "replace/4-128KiB"],
+    "the same, 32–512 KiB: first byte written / every page":
+        ["replace/32-512KiB", "replace/32-512KiB-pages"],
+    "the same, 8 B–1 MiB: one thread / two": ["replace/8B-1MiB", "replace/8B-1MiB-2-threads"],
+    "the same, every page written, µs: 0.5–8 MiB / 5–25 MiB":
+        ["replace/512KiB-8MiB-pages", "replace/5-25MiB-pages"],
     "start of a trivial program, µs": ["startup/exec"],
     "private dirty memory after one malloc, KiB": ["startup/dirty"],
     "MiB kept 12 s after 140 MiB were freed, rare calls / none":
@@ -39,11 +45,11 @@ LINES = {
 
 # The same for geometric means.
 MEANS = {
-    "all rows, geometric mean to glibc: time / peak RSS": ["time", "peak RSS"],
+    "all workloads, geometric mean to glibc: time / peak RSS": ["time", "peak RSS"],
     "real programs alone: processor time": ["CPU, programs"],
 }
 
-# Within this of the best of its row, a figure is bold.
+# Within this of the best of its row, a figure is taken for as good.
 CLOSE = 1.02
 
 BEGIN, END = "<!-- from bench/run --publish -->\n", "<!-- until here -->\n"
@@ -51,35 +57,68 @@ BEGIN, END = "<!-- from bench/run --publish -->\n", "<!-- until here -->\n"
 
 def short(value):
     """Two digits that matter, and all of those before the point."""
-    if value is None:
-        return "–"
     if value >= 9.95:
         return f"{value:,.0f}"
     return f"{value:.2g}"
 
 
-def line(title, figures, text):
-    """`figures` has a list for each row: a value for each allocator, None where there is none."""
-    best = [min((v for v in row if v is not None), default=None) for row in figures]
-    cells = []
-    for values in zip(*figures):
-        shown = [f"**{text(v)}**" if v is not None and v <= b * CLOSE else text(v)
-                 for v, b in zip(values, best)]
-        cells.append(" / ".join(shown))
-    return f"| {title} | " + " | ".join(cells) + " |"
+def bold(values, is_worse):
+    """The names whose figures are bold: the best and what is as good, if every other one is worse
+    beyond doubt. `values` is {name: value}; is_worse(name, best name) tells."""
+    if not values:
+        return set()
+    best = min(values, key=values.get)
+    leaders = {n for n, value in values.items() if value <= values[best] * CLOSE}
+    return leaders if all(is_worse(n, best) for n in values if n not in leaders) else set()
 
 
-def table(run, records, means):
-    there = [n for n in ALLOCATORS if n in run.config["allocators"]]
-    medians = {(r["row"], r["allocator"]): r["median"] for r in records}
-    versions = {n: run.config["allocators"][n].get("version", n) for n in there}
-    lines = ["| | " + " | ".join(ALLOCATORS[n] or versions[n] for n in there) + " |",
-             "|---|" + "--:|" * len(there)]
+def is_beyond_doubt(estimate):
+    return estimate is not None and estimate.low is not None and estimate.low > 1
+
+
+def row_cells(figures, records, row, names):
+    """{name: what stands in the table}"""
+    there = {n: records[row, n] for n in names if (row, n) in records}
+    leaders = bold({n: r["median"] for n, r in there.items()},
+                   lambda name, best: is_beyond_doubt(figures.against(row, name, best)))
+    cells = {}
+    for name, record in there.items():
+        text = short(record["median"]) + ("~" if record["noisy"] else "")
+        cells[name] = f"**{text}**" if name in leaders else text
+    return cells
+
+
+def mean_cells(figures, column, names):
+    rows = figures.columns[column]
+    means = {n: v for n in names if (v := figures.mean(rows, n)) is not None}
+    leaders = bold(means, lambda name, best: is_beyond_doubt(figures.mean_against(rows, name, best)))
+    cells = {}
+    for name, value in means.items():
+        text = f"{value:.2f}" + ("~" if is_noisy(figures.mean_estimate(rows, name)) else "")
+        cells[name] = f"**{text}**" if name in leaders else text
+    return cells
+
+
+def is_noisy(estimate):
+    return estimate.low is None or estimate.high - estimate.low > NOISY * estimate.value
+
+
+def line(title, cells, names):
+    """`cells` has {name: text} for each row that the line shows."""
+    return f"| {title} | " + " | ".join(
+        " / ".join(row.get(name, "–") for row in cells) for name in names) + " |"
+
+
+def table(run, figures, records):
+    names = [n for n in ALLOCATORS if n in run.config["allocators"]]
+    versions = {n: run.config["allocators"][n].get("version", n) for n in names}
+    found = {(r["row"], r["allocator"]): r for r in records}
+    lines = ["| | " + " | ".join(ALLOCATORS[n] or versions[n] for n in names) + " |",
+             "|---|" + "--:|" * len(names)]
     for title, rows in LINES.items():
-        lines.append(line(title, [[medians.get((row, n)) for n in there] for row in rows], short))
+        lines.append(line(title, [row_cells(figures, found, row, names) for row in rows], names))
     for title, columns in MEANS.items():
-        figures = [[means.get(n, {}).get(column) for n in there] for column in columns]
-        lines.append(line(title, figures, lambda v: f"{v:.2f}" if v is not None else "–"))
+        lines.append(line(title, [mean_cells(figures, column, names) for column in columns], names))
     return "\n".join(lines) + "\n"
 
 
@@ -92,9 +131,9 @@ def fill(text, new):
     return filled
 
 
-def publish(run, records, means, root):
+def publish(run, figures, records, root):
     path = os.path.join(root, "README.md")
     with open(path) as file:
-        text = fill(file.read(), table(run, records, means))
+        text = fill(file.read(), table(run, figures, records))
     with open(path, "w") as file:
         file.write(text)

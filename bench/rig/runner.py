@@ -16,23 +16,19 @@ import os
 import platform
 import resource
 import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-from . import disturbance, programs, workloads
+from . import allocators, disturbance, programs, workloads
+from .figures import FEWEST, NOISY, spread
 from .units import is_memory
 
 OUT = os.path.join(workloads.HERE, "out")
-# A cell whose quartiles lie further apart than this part of its median is noisy, and one of fewer
-# runs than it takes to tell.
-NOISY = 0.10
-FEWEST = 3
 # What a run may take if its first round does not take longer. `make bench` builds the peers and counts
 # instructions before, and is to end within two hours.
-BUDGET_S = {"short": 240, "quick": 1200, "whole": 3000}
+BUDGET_S = {"short": 240, "quick": 1200, "whole": 4500}
 # The slow allocators take part in one round of so many.
 SELDOM_EVERY = {"short": 1, "quick": 100, "whole": 3}
 # Repeats of a noisy workload, as a multiple of its rounds.
@@ -41,20 +37,6 @@ MOST_ROUNDS = 3
 
 class Unusable(Exception):
     """A sentence for the user."""
-
-
-def quartiles(values):
-    if len(values) < 2:
-        return values[0], values[0]
-    cuts = statistics.quantiles(values, n=4, method="inclusive")
-    return cuts[0], cuts[2]
-
-
-def spread(values):
-    """Distance of the quartiles relative to the median."""
-    middle = statistics.median(values)
-    low, high = quartiles(values)
-    return (high - low) / middle if middle > 0 else 0.0
 
 
 def machine():
@@ -73,6 +55,30 @@ def machine():
             "libc": " ".join(platform.libc_ver()), "huge_pages": huge_pages}
 
 
+def built(library_folder):
+    """What was measured: the commit of the tree, and the compilers."""
+    commit = first_line(["git", "-C", allocators.ROOT, "describe", "--always", "--dirty=, with changes"])
+    library = "cc"
+    try:
+        with open(os.path.join(library_folder, "CMakeCache.txt")) as cache:
+            found = [line.split("=", 1)[1].strip() for line in cache
+                     if line.startswith("CMAKE_C_COMPILER:")]
+            library = found[0] if found else library
+    except OSError:
+        pass
+    return {"commit": commit, "library": first_line([library, "--version"]),
+            "workloads": first_line([os.environ.get("CC", "cc"), "--version"])}
+
+
+def first_line(command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    except OSError:
+        return "unknown"
+    lines = done.stdout.splitlines() if done.returncode == 0 else []
+    return lines[0] if lines else "unknown"
+
+
 class Run:
     def __init__(self, folder, config, found, chosen):
         self.folder, self.config = folder, config
@@ -89,6 +95,7 @@ class Run:
             "short": options.short or options.quick,
             "rounds": options.rounds,
             "machine": machine(),
+            "built": built(options.build),
             "allocators": {a.name: {"path": a.path, "sha256": a.fingerprint(), "ours": a.is_ours,
                                     "version": a.version}
                            for a in found},
@@ -303,7 +310,7 @@ class Run:
     def spawn(self, workload, allocator):
         return subprocess.Popen(workload.command(self.binaries(), self.config["short"],
                                                  allocator.is_musl),
-                                env=allocator.environment(), stdout=subprocess.PIPE,
+                                env=workload.environment(allocator), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
     def collect(self, workload, allocator, process):

@@ -7,6 +7,7 @@ import subprocess
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCES = os.path.join(HERE, "workloads")
+OURS = "mallow"
 COMPILE = ["-std=c17", "-O2", "-Wall", "-Wextra", "-pthread"]
 
 
@@ -23,11 +24,16 @@ class Workload:
     arguments: tuple = ()
     sleeps: bool = False  # uses no CPU for most of its time: all allocators may run at once
     timeout_s: float = 120
-    counted: bool = True  # in the means
+    # {allocator: {environment variable: value}}; OURS stands for Mallow's builds.
+    settings: dict = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def runs_under(_allocator):
         return True
+
+    def environment(self, allocator):
+        told = self.settings.get(OURS if allocator.is_ours else allocator.name, {})
+        return {**allocator.environment(), **told}
 
     def source(self):
         return os.path.join(SOURCES, (self.program or self.name) + ".c")
@@ -39,6 +45,26 @@ class Workload:
         return [self.binary(folder, musl), "short" if short else "full", *self.arguments]
 
 
+def replacements():
+    """Each range in a process of its own, for its peak of resident memory."""
+    ranges = [("8-512B", "first", 1), ("8-512B", "first", 2),
+              ("512B-32KiB", "first", 1), ("512B-32KiB", "first", 2),
+              ("4-128KiB", "first", 1), ("4-128KiB", "first", 2),
+              ("32-512KiB", "first", 1), ("32-512KiB", "first", 2), ("32-512KiB", "pages", 1),
+              ("512KiB-8MiB", "first", 1), ("512KiB-8MiB", "pages", 1),
+              ("5-25MiB", "first", 1), ("5-25MiB", "pages", 1),
+              ("8B-1MiB", "first", 1), ("8B-1MiB", "first", 2)]
+    for name, written, threads in ranges:
+        full = f"replace-{name}" + ("-pages" if written == "pages" else "") + (
+            f"-{threads}-threads" if threads > 1 else "")
+        yield Workload(full, 2, 9, program="replace", arguments=(name, written, str(threads)))
+
+
+QUICK_DECAY = {OURS: {"MALLOW_CONF": "dirty_decay_ms:1000"},
+               "jemalloc": {"MALLOC_CONF": "dirty_decay_ms:1000"}}
+OWN_THREAD = {OURS: {"MALLOW_CONF": "purge_thread:true"},
+              "jemalloc": {"MALLOC_CONF": "background_thread:true"}}
+
 # What is memory alone hardly varies, and needs few rounds.
 ALL = [
     Workload("pair", 5, 15),
@@ -48,29 +74,45 @@ ALL = [
     Workload("cubes", 2, 9),
     Workload("nbody", 2, 9),
     Workload("remote", 5, 15),
+    Workload("messages-one-way", 2, 9, program="messages", arguments=("one-way",)),
+    Workload("messages-both-ways", 2, 9, program="messages", arguments=("both-ways",)),
     Workload("migrate", 2, 9),
     Workload("sharing", 2, 9),
     Workload("large", 5, 15),
     Workload("huge", 2, 7),
     Workload("mixed", 5, 15),
+    *replacements(),
+    Workload("images", 2, 7),
     Workload("realloc", 3, 9),
+    Workload("vectors", 2, 9),
     Workload("calloc", 5, 15),
+    Workload("calloc-sparse", 2, 7, program="cleared", arguments=("sparse",)),
+    Workload("calloc-dense", 2, 7, program="cleared", arguments=("dense",)),
     Workload("aligned", 2, 9),
     Workload("larson", 5, 15),
     Workload("churn", 3, 9),
     Workload("startup", 3, 9),
     Workload("holes", 3, 5),
     Workload("aging", 2, 5),
+    Workload("phases", 2, 9),
     Workload("threads", 3, 5),
     Workload("crowd", 2, 7),
     Workload("kept-idle", 1, 3, program="kept", arguments=("idle",), sleeps=True),
+    Workload("kept-thread", 1, 3, program="kept", arguments=("thread",), sleeps=True,
+             settings=OWN_THREAD),
     Workload("kept-active", 1, 3, program="kept", arguments=("active",), sleeps=True),
+    Workload("sleepers-1s", 1, 3, program="sleepers", arguments=("turns", "1s"), sleeps=True,
+             settings=QUICK_DECAY),
+    Workload("sleepers-together-1s", 1, 3, program="sleepers", arguments=("together", "1s"), sleeps=True,
+             settings=QUICK_DECAY),
+    Workload("sleepers-10s", 1, 3, program="sleepers", arguments=("turns", "10s"), sleeps=True),
 ]
 
 
 # The short form: the rows that the figures of the README are taken from.
-SHORT = ["pair", "live", "remote", "large", "mixed", "realloc", "calloc", "larson", "churn", "startup",
-         "holes", "threads", "kept-idle", "kept-active"]
+SHORT = ["pair", "live", "remote", "large", "replace-8-512B", "replace-512B-32KiB", "replace-4-128KiB",
+         "replace-32-512KiB-pages", "replace-8B-1MiB", "mixed", "realloc", "calloc", "larson", "churn",
+         "startup", "holes", "threads", "kept-idle", "kept-active", "sleepers-1s"]
 
 
 def choose(names, programs):

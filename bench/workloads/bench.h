@@ -29,6 +29,8 @@
 
 /* Odd, so that the median is a measured value. */
 enum { BLOCK_COUNT = 15, BLOCK_COUNT_MIN = 3 };
+/* A step that meets each page; larger pages are met more than once. */
+enum { PAGE = 4096 };
 
 static bool bench_short;
 
@@ -62,6 +64,37 @@ static inline uint32_t random_next(uint64_t *state) {
 
 static inline uint32_t random_between(uint64_t *state, uint32_t low, uint32_t high) {
     return low + (uint32_t)(((uint64_t)random_next(state) * (high - low + 1u)) >> 32);
+}
+
+/* e to the power of x: its series. Without libm, which would be one more library in each process. */
+static inline double power_of_e(double x) {
+    double sum = 1, term = 1;
+    for (int n = 1; n < 80; n++) sum += term *= x / n;
+    return sum;
+}
+
+/* Of x from 1 to e^20, by halving the interval that the logarithm lies in. */
+static inline double logarithm(double x) {
+    double low = 0, high = 20;
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        if (power_of_e(middle) < x) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Sizes of which as many lie between 1 and 2 KiB as between 2 and 4. */
+static inline void draw_log_uniform(uint32_t *sizes, size_t count, double low, double high,
+                                    uint64_t seed) {
+    double range = logarithm(high / low);
+    for (size_t i = 0; i < count; i++)
+        sizes[i] = (uint32_t)(low * power_of_e(range * random_next(&seed) / 0x1p32));
+}
+
+/* One byte of each page: what makes the kernel provide all of the block. */
+static inline void write_pages(char *p, size_t size) {
+    for (size_t at = 0; at < size; at += PAGE) p[at] = 1;
 }
 
 static inline void report(const char *row, double value, const char *unit) {
@@ -115,9 +148,9 @@ static inline double thread_cpu_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static inline double measure_by(double (*clock)(void), void (*block)(void *), void *context,
-                                size_t ops) {
-    double times[BLOCK_COUNT], limit = clock() + (bench_short ? 0.5e9 : 1e9);
+static inline double measure_within(double seconds, double (*clock)(void), void (*block)(void *),
+                                    void *context, size_t ops) {
+    double times[BLOCK_COUNT], limit = clock() + seconds * 1e9;
     size_t count = 0;
     block(context);
     while (count < BLOCK_COUNT && (count < BLOCK_COUNT_MIN || clock() < limit)) {
@@ -126,6 +159,11 @@ static inline double measure_by(double (*clock)(void), void (*block)(void *), vo
         times[count++] = (clock() - start) / (double)ops;
     }
     return median(times, count);
+}
+
+static inline double measure_by(double (*clock)(void), void (*block)(void *), void *context,
+                                size_t ops) {
+    return measure_within(bench_short ? 0.5 : 1, clock, block, context, ops);
 }
 
 /* Nanoseconds per operation of `block`, which performs `ops` of them on this thread alone: the
@@ -154,7 +192,7 @@ static inline void bench_start(int argc, char **argv) {
 }
 
 static inline void bench_end(const char *workload) {
-    char row[64];
+    char row[96];
     snprintf(row, sizeof row, "%s/peak-rss", workload);
     report(row, proc_kib("/proc/self/status", "VmHWM:") / 1024, "MiB");
 }

@@ -7,7 +7,7 @@
  */
 #include "bench.h"
 
-enum { LIVE = 20, PAGE = 4096 };
+enum { LIVE = 20 };
 
 struct work {
     size_t count;

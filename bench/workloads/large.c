@@ -8,8 +8,6 @@
  */
 #include "bench.h"
 
-enum { PAGE = 4096 };
-
 struct work {
     size_t size, count, step;
 };

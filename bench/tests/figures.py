@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The figures of the rig (rig/figures.py, rig/targets.py, rig/readme.py), from samples made by hand."""
+
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from rig import readme, report, targets  # noqa: E402
+from rig.figures import Estimate, Figures, interval  # noqa: E402
+
+
+class MadeRun:
+    """Stands for runner.Run: `rounds` is [{allocator: {row: (value, unit)}}] of each workload."""
+
+    left_out = []
+
+    def __init__(self, rounds_of, ours=("mallow",)):
+        names = list(dict.fromkeys(n for rounds in rounds_of.values() for r in rounds for n in r))
+        self.config = {"allocators": {n: {"ours": n in ours, "version": n} for n in names},
+                       "machine": {"cpu": "", "cpus": 2, "kernel": "", "libc": "", "huge_pages": ""},
+                       "started": "20260102-030405"}
+        self.samples = [{"workload": workload, "allocator": name, "round": number,
+                         "rows": {row: list(cell) for row, cell in rows.items()}}
+                        for workload, rounds in rounds_of.items()
+                        for number, there in enumerate(rounds) for name, rows in there.items()]
+
+    def program_names(self):
+        return {"sqlite"}
+
+    def uncounted(self):
+        return set()
+
+    def disturbed_share(self):
+        return 0.0
+
+
+def steady(cells, rounds=5):
+    """The same figures in each round: {allocator: {row: nanoseconds}}."""
+    return [{n: {row: (v, "ns") for row, v in rows.items()} for n, rows in cells.items()}] * rounds
+
+
+class Means(unittest.TestCase):
+    def test_a_workload_of_many_rows_weighs_as_much_as_one_of_few(self):
+        many = {f"many/{i}": 100 for i in range(10)}
+        figures = Figures(MadeRun({
+            "many": steady({"glibc": many, "mallow": {row: 25 for row in many}}),
+            "single": steady({"glibc": {"single/row": 100}, "mallow": {"single/row": 400}})}))
+        self.assertAlmostEqual(figures.means()["mallow"]["time"], 1.0)
+
+    def test_runs_with_rows_of_one_name_are_one_workload(self):
+        figures = Figures(MadeRun({
+            "replace-a": steady({"glibc": {"replace/a": 1}, "mallow": {"replace/a": 4}}),
+            "replace-b": steady({"glibc": {"replace/b": 1}, "mallow": {"replace/b": 1}}),
+            "pair": steady({"glibc": {"pair/64": 1}, "mallow": {"pair/64": 0.5}})}))
+        self.assertEqual(set(figures.workload_rows("time")), {"replace", "pair"})
+        self.assertAlmostEqual(figures.means()["mallow"]["time"], 1.0)
+
+    def test_an_allocator_without_most_rows_has_no_mean(self):
+        figures = Figures(MadeRun({
+            "a": steady({"glibc": {"a/x": 1}, "mallow": {"a/x": 1}, "musl": {"a/x": 1}}),
+            "b": steady({"glibc": {"b/x": 1}, "mallow": {"b/x": 1}})}))
+        self.assertIsNone(figures.means()["musl"]["time"])
+
+    def test_processor_time_and_address_space_are_not_counted(self):
+        cells = {"glibc": {"a/x": 1, "a/cpu": 1}, "mallow": {"a/x": 2, "a/cpu": 9}}
+        figures = Figures(MadeRun({"a": steady(cells)}))
+        self.assertAlmostEqual(figures.means()["mallow"]["time"], 2.0)
+
+
+class Intervals(unittest.TestCase):
+    def noisy(self, ours, glibc):
+        rounds = [{"mallow": {"a/x": (v, "ns")}, "glibc": {"a/x": (g, "ns")}} for v, g in zip(ours, glibc)]
+        return Figures(MadeRun({"a": rounds}))
+
+    def test_a_slow_minute_hits_both_and_widens_nothing(self):
+        found = self.noisy([20, 40, 20, 60, 20], [10, 20, 10, 30, 10]).against("a/x", "mallow", "glibc")
+        self.assertEqual((found.low, found.high), (2, 2))
+
+    def test_noise_of_one_alone_widens(self):
+        found = self.noisy([9, 10, 11, 12, 8], [10] * 5).against("a/x", "mallow", "glibc")
+        self.assertLess(found.low, 0.96)
+        self.assertGreater(found.high, 1.04)
+
+    def test_it_holds_the_ratio_and_lies_within_what_was_seen(self):
+        found = self.noisy([9, 10, 14], [10, 10, 10]).against("a/x", "mallow", "glibc")
+        self.assertTrue(0.9 <= found.low <= found.value <= found.high <= 1.4)
+
+    def test_two_rounds_are_too_few_for_a_row(self):
+        found = self.noisy([9, 11], [10, 10]).against("a/x", "mallow", "glibc")
+        self.assertEqual((found.value, found.low), (1.0, None))
+
+    def test_a_mean_of_what_was_run_twice_is_not_told(self):
+        figures = self.noisy([9, 11], [10, 10])
+        self.assertIsNone(figures.mean_against_best(figures.columns["time"], "mallow").low)
+
+    def test_a_result_that_is_missing_gives_none(self):
+        self.assertEqual(interval([1, None, 2]), (None, None))
+
+
+class Verdicts(unittest.TestCase):
+    def test_only_an_interval_on_one_side_decides(self):
+        self.assertEqual(Estimate(1.0, 0.9, 1.1).judge(1.1), "met")
+        self.assertEqual(Estimate(1.0, 0.9, 1.1).judge(0.8), "**missed**")
+        self.assertEqual(Estimate(1.0, 0.9, 1.1).judge(1.0), "cannot be told")
+        self.assertEqual(Estimate(1.0).judge(2.0), "cannot be told")
+
+    def test_the_worst_line_is_missed_only_beyond_doubt(self):
+        doubtful, sure = Estimate(1.4, 1.0, 1.8), Estimate(1.3, 1.28, 1.32)
+        self.assertIn("| **missed**: 0 of 2", targets.Worst("t", {"a": doubtful, "b": sure}, 1.25).text())
+        self.assertIn("| cannot be told: 0 of 1", targets.Worst("t", {"a": doubtful}, 1.25).text())
+
+    def test_peak_of_a_range_is_judged_by_its_fastest_peer(self):
+        cells = {"glibc": {"replace/a": (9, "ns"), "replace/a/peak-rss": (10, "MiB")},
+                 "fast": {"replace/a": (5, "ns"), "replace/a/peak-rss": (40, "MiB")},
+                 "mallow": {"replace/a": (5, "ns"), "replace/a/peak-rss": (20, "MiB")}}
+        found = targets.replacement_peaks(Figures(MadeRun({"replace-a": [cells] * 3})))
+        self.assertEqual(found["replace/a"].value, 0.5)
+
+
+class Table(unittest.TestCase):
+    def test_bold_needs_that_all_others_are_worse_beyond_doubt(self):
+        values = {"a": 1.0, "b": 1.01, "c": 1.5}
+        self.assertEqual(readme.bold(values, lambda name, best: True), {"a", "b"})
+        self.assertEqual(readme.bold(values, lambda name, best: False), set())
+
+    def test_a_noisy_figure_keeps_its_mark(self):
+        rounds = [{"glibc": {"pair/64": (10, "ns")}, "mallow": {"pair/64": (v, "ns")}} for v in (2, 4, 8)]
+        run = MadeRun({"pair": rounds})
+        figures = Figures(run)
+        text = readme.table(run, figures, report.summarise(figures))
+        self.assertIn("| pair of 64 B | **4~** | 10 |", text)
+
+    def test_results_say_when_and_of_which_commit(self):
+        run = MadeRun({"pair": steady({"glibc": {"pair/64": 1}, "mallow": {"pair/64": 1}})})
+        run.config["built"] = {"commit": "abc123", "library": "gcc 1", "workloads": "gcc 2"}
+        figures = Figures(run)
+        text = report.whole_text(run, figures, report.summarise(figures))
+        self.assertIn("Run of 2026-01-02, 03:04, commit abc123; library built by gcc 1", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
