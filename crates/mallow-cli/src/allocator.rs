@@ -4,133 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::elf::{ElfInfo, Libc, MARKERS};
 use crate::embedded;
 use crate::error::{Error, Result};
 use crate::ldcache;
 use crate::packages;
-
-/// How an allocator is given its options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    System,
-    Mallow,
-    Jemalloc,
-    Mimalloc,
-    Tcmalloc,
-    Scudo,
-    Other,
-}
-
-struct Known {
-    name: &'static str,
-    family: Family,
-    variant: &'static str,
-    /// File names without what follows `.so`; the first that is found wins.
-    stems: &'static [&'static str],
-    debian: Option<&'static str>,
-    alpine: Option<&'static str>,
-}
-
-const KNOWN: [Known; 12] = [
-    known(
-        "jemalloc",
-        Family::Jemalloc,
-        "",
-        &["libjemalloc"],
-        Some("libjemalloc2"),
-        Some("jemalloc"),
-    ),
-    known(
-        "mimalloc",
-        Family::Mimalloc,
-        "",
-        &["libmimalloc-insecure", "libmimalloc"],
-        Some("libmimalloc2.0"),
-        Some("mimalloc2-insecure"),
-    ),
-    known(
-        "mimalloc-secure",
-        Family::Mimalloc,
-        "secure",
-        &["libmimalloc-secure"],
-        None,
-        Some("mimalloc2"),
-    ),
-    known(
-        "tcmalloc",
-        Family::Tcmalloc,
-        "minimal",
-        &["libtcmalloc_minimal"],
-        Some("libtcmalloc-minimal4"),
-        Some("gperftools"),
-    ),
-    known(
-        "tcmalloc-full",
-        Family::Tcmalloc,
-        "with profiler",
-        &["libtcmalloc"],
-        Some("libgoogle-perftools4"),
-        Some("gperftools"),
-    ),
-    known(
-        "tbbmalloc",
-        Family::Other,
-        "",
-        &["libtbbmalloc_proxy"],
-        Some("libtbbmalloc2"),
-        Some("onetbb"),
-    ),
-    known(
-        "scudo",
-        Family::Scudo,
-        "secure",
-        &[
-            "libscudo",
-            "libclang_rt.scudo_standalone-x86_64",
-            "libclang_rt.scudo_standalone-aarch64",
-        ],
-        Some("libclang-rt-14-dev"),
-        Some("scudo-malloc"),
-    ),
-    known(
-        "hardened_malloc",
-        Family::Other,
-        "secure",
-        &["libhardened_malloc"],
-        None,
-        Some("hardened-malloc"),
-    ),
-    known(
-        "hardened_malloc-light",
-        Family::Other,
-        "secure, light",
-        &["libhardened_malloc-light"],
-        None,
-        None,
-    ),
-    known("rpmalloc", Family::Other, "", &["librpmalloc", "librpmallocwrap"], None, None),
-    known("snmalloc", Family::Other, "", &["libsnmallocshim"], None, None),
-    known(
-        "snmalloc-checks",
-        Family::Other,
-        "secure",
-        &["libsnmallocshim-checks", "libsnmallocshim-checks-memcpy-only"],
-        None,
-        None,
-    ),
-];
-
-const fn known(
-    name: &'static str,
-    family: Family,
-    variant: &'static str,
-    stems: &'static [&'static str],
-    debian: Option<&'static str>,
-    alpine: Option<&'static str>,
-) -> Known {
-    Known { name, family, variant, stems, debian, alpine }
-}
+use mallow_process::allocators::{
+    Family, KNOWN, Known, Origin, family_of, is_system_name, name_from_file, stem,
+};
+use mallow_process::elf::{ElfInfo, Libc, own_machine};
 
 /// An allocator that can be used here. Without a path it is the C library's own.
 #[derive(Clone, Debug)]
@@ -203,11 +84,6 @@ impl Allocator {
             machine: info.machine,
         })
     }
-
-    /// The names that say "no preload", whichever C library the target has.
-    pub fn is_system_name(name: &str) -> bool {
-        matches!(name, "glibc" | "musl" | "libc" | "system")
-    }
 }
 
 fn read_library(path: &Path) -> Result<ElfInfo> {
@@ -228,6 +104,11 @@ fn read_library(path: &Path) -> Result<ElfInfo> {
 
 fn has_glibc() -> bool {
     Path::new("/etc/ld.so.cache").exists() || glibc_version().is_some()
+}
+
+/// The allocators that come as libraries.
+fn installable() -> impl Iterator<Item = &'static Known> {
+    KNOWN.iter().filter(|known| known.origin == Origin::Library)
 }
 
 fn glibc_version() -> Option<String> {
@@ -295,8 +176,8 @@ fn candidates() -> BTreeMap<String, Vec<PathBuf>> {
     let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     let mut add = |path: PathBuf| {
         let Some(stem) = stem(&path) else { return };
-        if KNOWN.iter().any(|known| known.stems.contains(&stem.as_str())) {
-            found.entry(stem).or_default().push(path);
+        if installable().any(|known| known.stems.contains(&stem)) {
+            found.entry(stem.to_owned()).or_default().push(path);
         }
     };
     let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
@@ -309,13 +190,6 @@ fn candidates() -> BTreeMap<String, Vec<PathBuf>> {
     found
 }
 
-/// `libjemalloc.so.2` → `libjemalloc`.
-fn stem(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_str()?;
-    let (stem, rest) = name.split_once(".so")?;
-    (rest.is_empty() || rest.starts_with('.')).then(|| stem.to_owned())
-}
-
 /// All installed allocators: the embedded ones, the system's, then the others. And the missing.
 pub fn discover() -> Result<(Vec<Allocator>, Vec<Missing>)> {
     let mut usable = Vec::new();
@@ -326,7 +200,7 @@ pub fn discover() -> Result<(Vec<Allocator>, Vec<Missing>)> {
     let candidates = candidates();
     let versions = packages::installed_versions();
     let mut missing = Vec::new();
-    for known in &KNOWN {
+    for known in installable() {
         let found = installed(known, &candidates, &versions);
         if found.is_empty() {
             missing.push(Missing {
@@ -394,18 +268,6 @@ fn remedy(known: &Known) -> String {
     }
 }
 
-pub fn own_machine() -> u16 {
-    use object::elf;
-    match std::env::consts::ARCH {
-        "x86_64" => elf::EM_X86_64.0,
-        "aarch64" => elf::EM_AARCH64.0,
-        "riscv64" => elf::EM_RISCV.0,
-        "powerpc64" => elf::EM_PPC64.0,
-        "s390x" => elf::EM_S390.0,
-        _ => 0,
-    }
-}
-
 /// The allocator that `-a` names: a known name, `NAME=PATH`, or a path. Where there is one library
 /// for each C library, `libc` (the target's) decides.
 pub fn find(name: &str, libc: Option<Libc>) -> Result<Allocator> {
@@ -418,7 +280,7 @@ pub fn find(name: &str, libc: Option<Libc>) -> Result<Allocator> {
             .or_else(|| stem(path).map(|stem| stem.trim_start_matches("lib").to_owned()));
         return from_user(short.as_deref().unwrap_or(name), path);
     }
-    if Allocator::is_system_name(name) {
+    if is_system_name(name) {
         let system = Allocator::system();
         return Ok(match libc {
             Some(libc) if system.libc != Some(libc) => {
@@ -430,7 +292,7 @@ pub fn find(name: &str, libc: Option<Libc>) -> Result<Allocator> {
     if let Some(allocator) = Allocator::embedded(name)? {
         return Ok(allocator);
     }
-    let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
+    let Some(known) = installable().find(|known| known.name == name) else {
         return Err(unknown(name));
     };
     let found = installed(known, &candidates(), &packages::installed_versions());
@@ -452,7 +314,7 @@ fn install_sentence(known: &Known) -> String {
 fn unknown(name: &str) -> Error {
     let mut names: Vec<&str> = embedded::LIBRARIES.iter().map(|library| library.name).collect();
     names.push("glibc");
-    names.extend(KNOWN.iter().map(|known| known.name));
+    names.extend(installable().map(|known| known.name));
     let remedy = match crate::options::nearest(name, &names) {
         Some(near) => format!("Did you mean {near}?"),
         None => format!("Known are {}; or give NAME=/path/to/lib.so.", names.join(", ")),
@@ -474,67 +336,9 @@ fn from_user(name: &str, path: &Path) -> Result<Allocator> {
     Ok(allocator)
 }
 
-fn family_of(name: &str) -> Family {
-    let base = name.split('-').next().unwrap_or(name);
-    match base {
-        "mallow" => Family::Mallow,
-        _ => KNOWN
-            .iter()
-            .find(|known| known.name == base)
-            .map_or(Family::Other, |known| known.family),
-    }
-}
-
-/// The allocator that a library file is, by its name alone.
-pub fn name_from_file(path: &Path) -> Option<String> {
-    let stem = stem(path)?;
-    if stem == "libc" || stem.starts_with("libc-2") || stem.starts_with("libc.musl-") {
-        return None;
-    }
-    if embedded::file_name_is_mallow(path.file_name()?) {
-        return Some(stem.trim_start_matches("lib").to_owned());
-    }
-    let known = KNOWN.iter().find(|known| known.stems.contains(&stem.as_str()))?;
-    Some(known.name.to_owned())
-}
-
-/// The allocator that an object is, by its name and the symbols that it defines.
-pub fn identify(path: &Path, info: &ElfInfo) -> String {
-    let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    if file.starts_with("libc.so.6") || file.starts_with("libc-2") || file.starts_with("ld-linux") {
-        return "glibc".into();
-    }
-    if file == "libc.so"
-        || file.contains("ld-musl")
-        || file.starts_with("libc.musl")
-        || info.soname.as_deref() == Some("libc.so")
-    {
-        return "musl".into();
-    }
-    if let Some(name) = name_from_file(path) {
-        return name;
-    }
-    let marked = MARKERS.iter().find(|(marker, _)| info.defined_markers.contains(marker));
-    match marked {
-        Some((_, name)) => (*name).to_owned(),
-        None if file.is_empty() => "unknown".into(),
-        None => file.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn files_are_recognised_by_name() {
-        let name = |path: &str| name_from_file(Path::new(path));
-        assert_eq!(name("/usr/lib/libjemalloc.so.2").as_deref(), Some("jemalloc"));
-        assert_eq!(name("libtcmalloc_minimal.so.4.5.9").as_deref(), Some("tcmalloc"));
-        assert_eq!(name("/x/libmallow-secure.so").as_deref(), Some("mallow-secure"));
-        assert_eq!(name("/lib/x86_64-linux-gnu/libc.so.6"), None);
-        assert_eq!(name("/lib/libz.so.1"), None);
-    }
 
     #[test]
     fn unknown_and_missing_are_explained() {

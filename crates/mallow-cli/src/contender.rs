@@ -1,11 +1,12 @@
 //! The allocators of a comparison: those that the user names, or all that can serve the program.
 
-use crate::allocator::{self, Allocator, Family};
+use crate::allocator::{self, Allocator};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::preload::{self, Changes};
 use crate::target::Target;
 use crate::{embedded, preflight};
+use mallow_process::allocators::{self, Family};
 
 /// One allocator in the comparison.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub fn choose(args: Choice, target: &Target, notes: Notes) -> Result<Vec<Contend
     if let Some(name) = args.baseline {
         let wanted = |allocator: &Allocator| {
             allocator.name == name
-                || (Allocator::is_system_name(name) && allocator.family == Family::System)
+                || (allocators::is_system_name(name) && allocator.family == Family::System)
         };
         let baseline = match allocators.iter().position(wanted) {
             Some(index) => allocators.remove(index),

@@ -140,4 +140,20 @@ mod tests {
         let error = materialise_under(folder.path(), &LIBRARIES[0]).expect_err("unsafe folder");
         assert!(error.to_string().contains("writable by others"));
     }
+
+    #[test]
+    fn embedded_library_defines_what_it_should() {
+        for library in LIBRARIES {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let path = folder.path().join(library.file);
+            fs::write(&path, library.bytes).expect("writable");
+            let info = mallow_process::elf::ElfInfo::read(&path).expect("readable").expect("ELF");
+            for function in mallow_process::elf::SERVED {
+                assert!(info.defined.contains(function), "{}: {function}", library.name);
+            }
+            assert!(info.defined_markers.contains("mw_version"));
+            assert_eq!(info.libc(), None, "serves glibc and musl programs");
+            assert_eq!(info.soname.as_deref(), Some(library.file));
+        }
+    }
 }

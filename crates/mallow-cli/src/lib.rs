@@ -7,20 +7,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod allocator;
-pub mod binding;
 pub mod chart;
 pub mod cli;
 pub mod commands;
 pub mod compare;
 pub mod contender;
-pub mod elf;
 pub mod embedded;
 pub mod error;
 pub mod explain;
 pub mod findings;
 pub mod ldcache;
-pub mod linkmap;
-pub mod maps;
 pub mod measure;
 pub mod options;
 pub mod output;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mallow_os::{ChildSetup, Ending, Usage};
+use mallow_process::descendants;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, SysconfVar, sysconf};
@@ -279,17 +280,6 @@ fn resident_pages(statm: &File) -> Option<u64> {
     let mut text = [0u8; 128];
     let length = statm.read_at(&mut text, 0).ok()?;
     std::str::from_utf8(&text[..length]).ok()?.split(' ').nth(1)?.parse().ok()
-}
-
-pub fn descendants(pid: u32, found: &mut Vec<u32>) {
-    found.push(pid);
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return };
-    for thread in threads.flatten() {
-        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
-            descendants(child, found);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::allocator::{Allocator, identify};
-use crate::elf::ElfInfo;
+use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::preload::Changes;
 use crate::target::Target;
+use mallow_process::allocators::identify;
+use mallow_process::elf::ElfInfo;
 
 /// Checks that the loader would load the allocator and bind `malloc` to it.
 pub fn check(target: &Target, allocator: &Allocator, changes: &Changes) -> Result<()> {

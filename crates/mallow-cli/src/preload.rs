@@ -4,9 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::allocator::{Allocator, Family};
+use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::options;
+use mallow_process::allocators::Family;
 
 /// What to set (or, with `None`, to remove) in the environment of the program.
 pub type Changes = Vec<(String, Option<OsString>)>;
@@ -73,10 +74,10 @@ fn join<'a>(entries: impl Iterator<Item = &'a [u8]>) -> OsString {
 }
 
 pub fn is_an_allocator(path: &Path) -> bool {
-    match crate::elf::ElfInfo::read(path) {
+    match mallow_process::elf::ElfInfo::read(path) {
         Ok(Some(info)) => info.defined.contains("malloc"),
         // A bare name is looked up by the loader; go by the name.
-        _ => crate::allocator::name_from_file(path).is_some(),
+        _ => mallow_process::allocators::name_from_file(path).is_some(),
     }
 }
 

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access, getgid, getuid};
 
-use crate::allocator::{Allocator, own_machine};
-use crate::elf::{ElfInfo, Libc, MARKERS};
+use crate::allocator::Allocator;
 use crate::error::{Error, Result};
+use mallow_process::allocators;
+use mallow_process::elf::{ElfInfo, Libc, own_machine};
 
 /// Longer chains of scripts are refused by the kernel too.
 const MAX_SCRIPTS: usize = 5;
@@ -199,7 +200,7 @@ impl Target {
             ));
         }
         let own = self.elf.needed.iter().find_map(|needed| {
-            crate::allocator::name_from_file(Path::new(needed)).map(|name| (needed, name))
+            allocators::by_file(Path::new(needed)).map(|known| (needed, known.name))
         });
         if let Some((library, name)) = own {
             notes.push(format!(
@@ -213,7 +214,7 @@ impl Target {
 
 fn marked<'a>(mut markers: impl Iterator<Item = &'a &'static str>) -> Option<&'static str> {
     let marker = markers.next()?;
-    MARKERS.iter().find(|(symbol, _)| symbol == marker).map(|(_, name)| *name)
+    allocators::by_symbol(marker).map(|known| known.name)
 }
 
 fn read_elf(path: &Path) -> Result<Option<ElfInfo>> {

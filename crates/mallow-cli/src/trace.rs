@@ -16,9 +16,9 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::binding::{Failure, Inspector, Report};
 use crate::error::{Error, Result};
 use crate::measure;
+use mallow_process::binding::{Failure, Inspector, Report};
 
 /// A build starts thousands of processes; this many of them are looked at.
 const MAX_OBSERVED: usize = 200;

@@ -8,14 +8,14 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::allocator;
-use crate::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
 use crate::cli::{Format, VerifyArgs};
 use crate::error::{Error, Result};
-use crate::measure::descendants;
 use crate::output::{self, Notes, Table};
 use crate::target::Target;
 use crate::trace::{self, Limits, Observation};
 use crate::{preflight, preload};
+use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
+use mallow_process::descendants;
 
 /// Between looking at a started command and ending it.
 const GRACE: Duration = Duration::from_millis(300);

@@ -11,12 +11,12 @@ use rand::{Rng, SeedableRng};
 
 use super::analysis::{self, Family};
 use super::plan::Plan;
-use crate::binding::Report;
 use crate::cli::CompareArgs;
 use crate::error::{Error, Result};
 use crate::measure::{self, Outcome, Sample};
 use crate::output::{self, Notes};
 use crate::trace;
+use mallow_process::binding::Report;
 
 /// Rounds of the adaptive mode: at least, and at most.
 const FEWEST_ROUNDS: u32 = 10;
@@ -150,7 +150,7 @@ impl Session<'_> {
         let served_by = main.map(Report::summary).unwrap_or_default();
         if matches!(main, Some(Report::Dynamic { .. }))
             && served_by != "none"
-            && !crate::allocator::Allocator::is_system_name(&served_by)
+            && !mallow_process::allocators::is_system_name(&served_by)
         {
             self.notes.note(&format!(
                 "Without a preload {} is served by {served_by}, which it is linked with: the row \

@@ -7,8 +7,10 @@ use std::fmt::Write as _;
 use crate::compare::html::{STYLE as COMMON, escape};
 use crate::output::Table;
 
-use super::report::{Heap, Kind, Mapping, Report};
+use super::report::Report;
 use super::text::{self, size};
+use mallow_process::heap::Heap;
+use mallow_process::mappings::{Group, Kind, Mapping};
 
 const STYLE: &str = include_str!("explain.css");
 
@@ -105,7 +107,7 @@ fn findings(report: &Report) -> String {
 fn shares(report: &Report) -> String {
     let mut text = String::from("<figure><figcaption>What VIRT and RSS consist of</figcaption>\n");
     let _ = writeln!(text, "<svg viewBox=\"0 0 {WIDTH} 92\" role=\"img\" aria-label=\"shares\">");
-    type Part = fn(&super::report::Group) -> u64;
+    type Part = fn(&Group) -> u64;
     let bars: [(&str, u64, Part); 2] = [
         ("VIRT", report.totals.virt, |group| group.size),
         ("RSS", report.totals.rss, |group| group.rss),

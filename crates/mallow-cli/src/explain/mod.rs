@@ -1,30 +1,22 @@
 //! `mallow explain`: where the memory of a process is, without stopping it or changing anything.
 //!
-//! `process` and `smaps` read what the kernel says, `memory` the process's own memory; `glibc`
-//! (with `chunks`) and `mallow` (with `page`) read heaps; `classify` names every mapping, `rules`
-//! draws conclusions; `report` is the result, `text` and `html` show it, `save` keeps it.
+//! The picture comes from `mallow_process`; `gather` makes the report of it, `rules` draws
+//! conclusions; `report` is the result, `text` and `html` show it, `save` keeps it.
 
-pub mod chunks;
-pub mod classify;
 pub mod gather;
-pub mod glibc;
 pub mod html;
-pub mod mallow;
-pub mod memory;
-pub mod page;
-pub mod process;
 pub mod report;
 pub mod rules;
 pub mod save;
-pub mod smaps;
 pub mod text;
 
 use std::path::Path;
 
-use crate::binding::Failure;
 use crate::cli::{ExplainArgs, Format};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
+use mallow_process::binding::Failure;
+use mallow_process::picture;
 use report::Report;
 
 pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
@@ -33,7 +25,8 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
     }
     let (report, process) = match args.target.parse::<u32>() {
         Ok(pid) => {
-            let (process, report) = gather::live(pid).map_err(|failure| explain(pid, &failure))?;
+            let taken = picture::take(pid).map_err(|failure| explain(pid, &failure))?;
+            let (process, report) = gather::report(taken);
             (report, Some(process))
         }
         Err(_) => (save::load(Path::new(&args.target))?, None),
@@ -60,7 +53,7 @@ fn json(report: &Report) -> Result<String> {
 
 /// What was printed stands; what could not be known ends with its exit code.
 fn outcome(report: &Report) -> Result<u8> {
-    if report.notes.iter().any(|note| note == gather::NO_MEMORY) {
+    if report.is_without_memory {
         return Err(Error::Permission(gather::NO_MEMORY.into()));
     }
     let incomplete = report.heap.incomplete();

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::glibc::Heaps;
-use super::mallow;
+use mallow_process::heap::Heap;
+use mallow_process::mappings::{Group, Kind, Mapping};
 
 pub const SCHEMA: &str = "mallow.explain/1";
 
@@ -30,6 +30,9 @@ pub struct Report {
     pub system: System,
     /// What could not be read, and why.
     pub notes: Vec<String>,
+    /// Its memory may not be read.
+    #[serde(default)]
+    pub is_without_memory: bool,
     pub mappings: Vec<Mapping>,
 }
 
@@ -59,151 +62,12 @@ pub struct System {
     pub huge_pages: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    GlibcHeap,
-    GlibcArena,
-    GlibcReserve,
-    GlibcBlock,
-    MallowRegion,
-    MallowHuge,
-    MallowMetadata,
-    Allocator,
-    RuntimeHeap,
-    Jit,
-    Stack,
-    ThreadStack,
-    Program,
-    Library,
-    File,
-    Shared,
-    Anonymous,
-    Reserved,
-    Guard,
-    Kernel,
-}
-
-impl Kind {
-    pub fn title(self) -> &'static str {
-        match self {
-            Kind::GlibcHeap => "glibc heap (brk)",
-            Kind::GlibcArena => "glibc arenas of threads",
-            Kind::GlibcReserve => "glibc arenas, reserved",
-            Kind::GlibcBlock => "glibc large blocks (mmap)",
-            Kind::MallowRegion => "Mallow regions",
-            Kind::MallowHuge => "Mallow very large blocks",
-            Kind::MallowMetadata => "Mallow metadata",
-            Kind::Allocator => "allocator",
-            Kind::RuntimeHeap => "heap of the runtime",
-            Kind::Jit => "generated code",
-            Kind::Stack => "main stack",
-            Kind::ThreadStack => "thread stacks",
-            Kind::Program => "program file",
-            Kind::Library => "libraries",
-            Kind::File => "other files",
-            Kind::Shared => "shared memory",
-            Kind::Anonymous => "anonymous, unexplained",
-            Kind::Reserved => "reserved, no access",
-            Kind::Guard => "guard pages",
-            Kind::Kernel => "from the kernel",
-        }
-    }
-
-    /// Memory that malloc hands out.
-    pub fn is_heap(self) -> bool {
-        matches!(
-            self,
-            Kind::GlibcHeap
-                | Kind::GlibcArena
-                | Kind::GlibcBlock
-                | Kind::MallowRegion
-                | Kind::MallowHuge
-                | Kind::MallowMetadata
-                | Kind::Allocator
-        )
-    }
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Group {
-    pub kind: Option<Kind>,
-    pub title: String,
-    pub mappings: u64,
-    pub size: u64,
-    pub rss: u64,
-    pub pss: u64,
-    pub swap: u64,
-    pub huge: u64,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Mapping {
-    pub start: u64,
-    pub end: u64,
-    pub perms: String,
-    pub kind: Kind,
-    /// What it is, in a few words.
-    pub label: String,
-    pub rss: u64,
-    pub pss: u64,
-    pub swap: u64,
-    pub huge: u64,
-}
-
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Thread {
     pub id: u32,
     pub name: String,
     pub stack_size: Option<u64>,
     pub stack_rss: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Heap {
-    Glibc(Heaps),
-    Mallow(mallow::Heap),
-    /// Known by its mappings alone.
-    Other(Other),
-    /// Nothing could be read of it.
-    #[default]
-    Unknown,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Other {
-    pub name: String,
-    pub size: u64,
-    pub rss: u64,
-    /// What it counts itself as taken from the system, where a counter can be read.
-    pub taken: Option<u64>,
-}
-
-impl Heap {
-    /// Arenas of which not everything could be read.
-    pub fn incomplete(&self) -> u32 {
-        match self {
-            Heap::Glibc(heaps) => heaps.incomplete,
-            Heap::Mallow(heap) => heap.incomplete,
-            _ => 0,
-        }
-    }
-
-    /// Bytes with the program, and free ones that the allocator keeps resident.
-    pub fn used_and_free(&self) -> Option<(u64, u64)> {
-        match self {
-            Heap::Glibc(heaps) => {
-                let top = heaps.sum(|arena| arena.chunks.top_resident);
-                Some((heaps.used(), heaps.free() + top))
-            }
-            Heap::Mallow(heap) => {
-                let kept = heap.sum(|arena| arena.dirty + arena.cached);
-                Some((heap.allocated(), heap.free_slots() + kept))
-            }
-            _ => None,
-        }
-    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -3,9 +3,11 @@
 use crate::findings;
 use crate::output::bytes as show_bytes;
 
-use super::glibc::Heaps;
-use super::mallow;
-use super::report::{Finding, Heap, Kind, Report};
+use super::report::{Finding, Report};
+use mallow_process::heap::Heap;
+use mallow_process::heap::glibc::Heaps;
+use mallow_process::heap::mallow;
+use mallow_process::mappings::{Group, Kind};
 
 const MIB: u64 = 1 << 20;
 /// Below this nothing is worth a finding.
@@ -285,7 +287,7 @@ fn virt_sentence(report: &Report) -> Option<String> {
     if totals.virt < 4 * totals.rss || totals.virt < 256 * MIB {
         return None;
     }
-    let unused = |group: &&super::report::Group| group.size - group.rss.min(group.size);
+    let unused = |group: &&Group| group.size - group.rss.min(group.size);
     let largest = report.groups.iter().max_by_key(unused)?;
     let why = match largest.kind? {
         Kind::GlibcReserve => "each arena reserves 64 MiB for its threads",

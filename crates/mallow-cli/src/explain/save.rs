@@ -4,13 +4,14 @@
 use std::fs;
 use std::path::Path;
 
-use crate::binding::Failure;
 use crate::cli::Format;
 use crate::error::{Error, Result};
+use mallow_process::binding::Failure;
+use mallow_process::heap::Heap;
+use mallow_process::mappings::{self, Context};
+use mallow_process::process::{Process, SAVED};
 
-use super::classify::{self, Context};
-use super::process::{Process, SAVED};
-use super::report::{Heap, Report, SCHEMA};
+use super::report::{Report, SCHEMA};
 use super::{gather, text};
 
 const REPORT: &str = "report.json";
@@ -76,7 +77,7 @@ fn from_files(folder: &Path) -> Result<Report> {
         memory: None,
         page: None,
     };
-    let mappings = classify::mappings(&context);
+    let mappings = mappings::name(&context);
     let mut report = gather::assemble(&process, mappings, "unknown".into());
     report.notes.push("Only the kernel's figures were saved, not the heap.".into());
     gather::conclude(&mut report);

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use crate::cli::Format;
 use crate::output::{self, Table};
 
-use super::glibc::Heaps;
-use super::mallow;
-use super::report::{Heap, Report};
+use super::report::Report;
+use mallow_process::heap::Heap;
+use mallow_process::heap::glibc::Heaps;
+use mallow_process::heap::mallow;
 
 /// Arenas and classes that are listed without --all.
 const MOST_ROWS: usize = 10;

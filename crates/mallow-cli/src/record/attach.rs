@@ -19,12 +19,12 @@ use super::images::{Images, Introduction};
 use super::memory::Samples;
 use super::summary::{self, Outcome};
 use super::{cannot_write, site};
-use crate::allocator::identify;
-use crate::binding::{Failure, Inspector, Report};
 use crate::cli::{RecordArgs, StackKind};
-use crate::elf::ElfInfo;
 use crate::error::{Error, Result};
 use crate::output::Notes;
+use mallow_process::allocators::identify;
+use mallow_process::binding::{Failure, Inspector, Report};
+use mallow_process::elf::ElfInfo;
 
 /// Those that the allocator's own library defines are probed; a C++ library's operator new calls
 /// malloc. In the order of preference where two names are one function.

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::modules::Files;
 use super::unwind::Tables;
-use crate::maps::{self, Mapping};
+use mallow_process::maps::{self, Mapping};
 
 /// The map of a living process is not read more often than this.
 const MAPS_EVERY: Duration = Duration::from_millis(20);

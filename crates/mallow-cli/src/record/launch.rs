@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use super::cannot_write;
 use super::collector::Collector;
 use super::summary::{self, Outcome};
-use crate::allocator::{self, Allocator, Family};
+use crate::allocator::{self, Allocator};
 use crate::cli::{RecordArgs, StackKind, WhenFull};
 use crate::commands::run::no_command;
 use crate::embedded;
@@ -28,6 +28,7 @@ use crate::output::Notes;
 use crate::preflight;
 use crate::preload::{self, Changes};
 use crate::target::Target;
+use mallow_process::allocators::Family;
 
 /// Of a thread: some 16,000 calls, or two milliseconds of a thread that does nothing else.
 const RING_BYTES: usize = 256 << 10;
@@ -117,7 +118,7 @@ fn recorder() -> Result<Allocator> {
         family: Family::Other,
         path: Some(embedded::materialise(&embedded::RECORDER)?),
         libc: None,
-        machine: allocator::own_machine(),
+        machine: mallow_process::elf::own_machine(),
         ..Allocator::system()
     })
 }

@@ -9,7 +9,7 @@ use object::{Endianness, Object, ObjectSection, ReadCache, elf};
 
 use super::memory::page_size;
 use super::unwind::Sections;
-use crate::maps::Mapping;
+use mallow_process::maps::Mapping;
 
 #[derive(Clone, Debug, Default)]
 pub struct ElfFacts {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use mallow_recorder::Clock;
 use mallow_trace::{Header, Source, Stacks};
 
-use crate::allocator::Allocator;
 use crate::cli::{RecordArgs, StackKind};
-use crate::elf::Libc;
+use mallow_process::allocators;
+use mallow_process::elf::Libc;
 
 pub fn header(
     args: &RecordArgs,
@@ -18,7 +18,7 @@ pub fn header(
     let machine = crate::compare::machine::Machine::read();
     let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let (allocator, allocator_path) = match server {
-        Some((name, _)) if Allocator::is_system_name(&name) => (name, None),
+        Some((name, _)) if allocators::is_system_name(&name) => (name, None),
         Some((name, path)) => (name, Some(path.to_string_lossy().into_owned())),
         None => (String::new(), None),
     };

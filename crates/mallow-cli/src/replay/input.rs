@@ -119,9 +119,11 @@ impl Input {
     /// The allocator that served the recorded process.
     pub fn recorded_allocator(&self) -> String {
         let path = Path::new(&self.summary.allocator);
-        crate::allocator::name_from_file(path).unwrap_or_else(|| match &self.header.allocator {
-            name if name.is_empty() => "glibc".into(),
-            name => name.clone(),
+        mallow_process::allocators::name_from_file(path).unwrap_or_else(|| {
+            match &self.header.allocator {
+                name if name.is_empty() => "glibc".into(),
+                name => name.clone(),
+            }
         })
     }
 

@@ -14,7 +14,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use super::input::Input;
-use crate::allocator::{self, Allocator, Family};
+use crate::allocator::{self, Allocator};
 use crate::cli::{ReplayArgs, ReplayMode, Touch};
 use crate::contender::{self, Choice, Contender};
 use crate::embedded::{self, Library};
@@ -24,6 +24,7 @@ use crate::output::Notes;
 use crate::preflight;
 use crate::preload::{self, Changes};
 use crate::target::Target;
+use mallow_process::allocators::{self, Family};
 
 const MOST_ROUNDS: u32 = 10;
 
@@ -187,7 +188,7 @@ impl Session<'_> {
         let name = input.recorded_allocator();
         let is_it = |cell: &&Cell| {
             cell.allocator.name == name
-                || Allocator::is_system_name(&name) && cell.allocator.family == Family::System
+                || allocators::is_system_name(&name) && cell.allocator.family == Family::System
         };
         let replayed = self.cells.iter().find(is_it).and_then(|cell| cell.lockstep.first());
         if let Some((_, run)) = replayed {

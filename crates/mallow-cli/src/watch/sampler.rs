@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::binding::Inspector;
-use crate::explain::{gather, smaps};
-use crate::measure::descendants;
+use mallow_process::binding::Inspector;
+use mallow_process::descendants;
+use mallow_process::{picture, smaps};
 
 use super::run::Sample;
 
@@ -67,7 +67,7 @@ fn read_heap(pid: u32, interval: Duration, sender: &SyncSender<Reading>) {
     let mut inspector = Inspector::default();
     for round in 0u64.. {
         let begin = busy();
-        let Some((allocator, heap)) = gather::heap_of(pid, &mut inspector) else { return };
+        let Some((allocator, heap)) = picture::heap_of(pid, &mut inspector) else { return };
         let figures = heap.used_and_free();
         let is_late = start.elapsed() > HEAP_WITHIN;
         // What changed all the time while it was read would look like a hole.

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::binding::Failure;
 use crate::cli::WatchArgs;
 use crate::error::{Error, Result};
-use crate::measure::{descendants, wait_readable};
+use crate::measure::wait_readable;
+use mallow_process::binding::Failure;
+use mallow_process::descendants;
 
 use super::live::Live;
 use super::run::{History, Run, SCHEMA};

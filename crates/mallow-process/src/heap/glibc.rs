@@ -13,8 +13,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::chunks::{self, Chunks, Lists};
-use super::memory::Memory;
-use super::smaps::Vma;
+use crate::memory::Memory;
+use crate::smaps::Vma;
 
 /// A heap of an arena other than the main one begins at a multiple of this.
 pub const HEAP_MAX: u64 = 64 << 20;

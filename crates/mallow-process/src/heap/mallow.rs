@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::memory::Memory;
-use super::page::Page;
+use super::stats_page::Page;
+use crate::memory::Memory;
 
 const TRIES: u32 = 50;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);

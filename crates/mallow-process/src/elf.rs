@@ -12,32 +12,11 @@ use object::{
     Endianness, Object, ObjectSymbol, ReadCache, ReadRef, RelocationFlags, RelocationTarget,
 };
 
+use crate::allocators;
+
 /// The functions that decide who serves a program's memory.
 pub const SERVED: [&str; 6] =
     ["malloc", "free", "calloc", "realloc", "operator new", "operator delete"];
-
-/// Symbols that allocators of the world are recognised by, with the allocator's name.
-pub const MARKERS: [(&str, &str); 19] = [
-    ("mw_version", "mallow"),
-    ("mallctl", "jemalloc"),
-    ("mallocx", "jemalloc"),
-    ("je_malloc", "jemalloc"),
-    ("je_mallctl", "jemalloc"),
-    ("_rjem_malloc", "jemalloc"),
-    ("_rjem_mallocx", "jemalloc"),
-    ("mi_malloc", "mimalloc"),
-    ("mi_version", "mimalloc"),
-    ("tc_version", "tcmalloc"),
-    ("tc_malloc", "tcmalloc"),
-    ("MallocExtension_Internal_GetNumericProperty", "tcmalloc"),
-    ("scalable_malloc", "tbbmalloc"),
-    ("__TBB_malloc_proxy", "tbbmalloc"),
-    ("__scudo_print_stats", "scudo"),
-    ("rpmalloc", "rpmalloc"),
-    ("rpmalloc_initialize", "rpmalloc"),
-    ("sn_rust_alloc", "snmalloc"),
-    ("__asan_init", "asan"),
-];
 
 /// Variables that tell another process about the heap.
 const DATA_SYMBOLS: [&str; 2] = ["mw_stats_page", "TCMalloc_SystemTaken"];
@@ -156,8 +135,22 @@ fn served_name(symbol: &str) -> Option<&'static str> {
     }
 }
 
+/// The symbol, if it is one of the table of allocators.
 fn marker_name(symbol: &str) -> Option<&'static str> {
-    MARKERS.into_iter().map(|(marker, _)| marker).find(|&marker| marker == symbol)
+    let known = allocators::by_symbol(symbol)?;
+    known.symbols.iter().find(|&&marker| marker == symbol).copied()
+}
+
+/// The machine of this program, as ELF files name it.
+pub fn own_machine() -> u16 {
+    match std::env::consts::ARCH {
+        "x86_64" => elf::EM_X86_64.0,
+        "aarch64" => elf::EM_AARCH64.0,
+        "riscv64" => elf::EM_RISCV.0,
+        "powerpc64" => elf::EM_PPC64.0,
+        "s390x" => elf::EM_S390.0,
+        _ => 0,
+    }
 }
 
 /// How many bytes of address space a 64-bit file takes when it is loaded, zeroed data included.
@@ -329,21 +322,5 @@ mod tests {
         std::fs::write(&path, &shell[..40]).expect("writable");
         let error = ElfInfo::read(&path).expect_err("40 bytes are no program");
         assert!(error.to_string().contains("damaged ELF file"));
-    }
-
-    #[test]
-    fn embedded_library_defines_what_it_should() {
-        for library in crate::embedded::LIBRARIES {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            let path = folder.path().join(library.file);
-            std::fs::write(&path, library.bytes).expect("writable");
-            let info = ElfInfo::read(&path).expect("readable").expect("ELF");
-            for function in SERVED {
-                assert!(info.defined.contains(function), "{}: {function}", library.name);
-            }
-            assert!(info.defined_markers.contains("mw_version"));
-            assert_eq!(info.libc(), None, "serves glibc and musl programs");
-            assert_eq!(info.soname.as_deref(), Some(library.file));
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::smaps::Vma;
+use crate::smaps::Vma;
 
 pub const PAGE: u64 = 4096;
 const BLOCK: u64 = 64 * 1024;
@@ -270,7 +270,7 @@ impl Memory for ProcessMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::smaps;
+    use crate::smaps;
 
     fn own() -> ProcessMemory {
         let text = std::fs::read_to_string("/proc/self/smaps").unwrap();

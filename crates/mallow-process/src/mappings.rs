@@ -3,17 +3,111 @@
 
 use std::collections::BTreeMap;
 
-use super::glibc::{self, HEAP_MAX};
-use super::memory::Memory;
-use super::page::Page;
-use super::process::Process;
-use super::report::{Group, Heap, Kind, Mapping};
-use super::smaps::Vma;
+use serde::{Deserialize, Serialize};
+
+use crate::heap::glibc::{self, HEAP_MAX};
+use crate::heap::stats_page::Page;
+use crate::heap::{Heap, mallow};
+use crate::memory::Memory;
+use crate::process::{Process, Thread};
+use crate::smaps::Vma;
 
 /// Space without access up to this size is a guard, above it a reserve.
 const GUARD_MAX: u64 = 1 << 20;
 /// Python's small objects lie in pieces of this size before 3.10, and of 1 MiB since.
 const PYTHON_ARENA: u64 = 256 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    GlibcHeap,
+    GlibcArena,
+    GlibcReserve,
+    GlibcBlock,
+    MallowRegion,
+    MallowHuge,
+    MallowMetadata,
+    Allocator,
+    RuntimeHeap,
+    Jit,
+    Stack,
+    ThreadStack,
+    Program,
+    Library,
+    File,
+    Shared,
+    Anonymous,
+    Reserved,
+    Guard,
+    Kernel,
+}
+
+impl Kind {
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::GlibcHeap => "glibc heap (brk)",
+            Kind::GlibcArena => "glibc arenas of threads",
+            Kind::GlibcReserve => "glibc arenas, reserved",
+            Kind::GlibcBlock => "glibc large blocks (mmap)",
+            Kind::MallowRegion => "Mallow regions",
+            Kind::MallowHuge => "Mallow very large blocks",
+            Kind::MallowMetadata => "Mallow metadata",
+            Kind::Allocator => "allocator",
+            Kind::RuntimeHeap => "heap of the runtime",
+            Kind::Jit => "generated code",
+            Kind::Stack => "main stack",
+            Kind::ThreadStack => "thread stacks",
+            Kind::Program => "program file",
+            Kind::Library => "libraries",
+            Kind::File => "other files",
+            Kind::Shared => "shared memory",
+            Kind::Anonymous => "anonymous, unexplained",
+            Kind::Reserved => "reserved, no access",
+            Kind::Guard => "guard pages",
+            Kind::Kernel => "from the kernel",
+        }
+    }
+
+    /// Memory that malloc hands out.
+    pub fn is_heap(self) -> bool {
+        matches!(
+            self,
+            Kind::GlibcHeap
+                | Kind::GlibcArena
+                | Kind::GlibcBlock
+                | Kind::MallowRegion
+                | Kind::MallowHuge
+                | Kind::MallowMetadata
+                | Kind::Allocator
+        )
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Group {
+    pub kind: Option<Kind>,
+    pub title: String,
+    pub mappings: u64,
+    pub size: u64,
+    pub rss: u64,
+    pub pss: u64,
+    pub swap: u64,
+    pub huge: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    pub perms: String,
+    pub kind: Kind,
+    /// What it is, in a few words.
+    pub label: String,
+    pub rss: u64,
+    pub pss: u64,
+    pub swap: u64,
+    pub huge: u64,
+}
 
 pub struct Context<'a> {
     pub process: &'a Process,
@@ -23,7 +117,7 @@ pub struct Context<'a> {
     pub page: Option<&'a Page>,
 }
 
-pub fn mappings(context: &Context) -> Vec<Mapping> {
+pub fn name(context: &Context) -> Vec<Mapping> {
     let process = context.process;
     let runtime = runtime(process);
     let mut mappings: Vec<Mapping> = Vec::new();
@@ -193,8 +287,7 @@ fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
                 return Some((Kind::MallowMetadata, "descriptors and heaps".into()));
             }
             let (memory, page) = (context.memory?, context.page?);
-            let is_huge =
-                is_plain(vma) && super::mallow::huge_at(memory, page, vma.start).is_some();
+            let is_huge = is_plain(vma) && mallow::huge_at(memory, page, vma.start).is_some();
             is_huge.then(|| (Kind::MallowHuge, "very large blocks".into()))
         }
         _ => None,
@@ -211,9 +304,8 @@ fn by_stack(process: &Process, index: usize) -> Option<(Kind, String)> {
     if !is_plain(vma) || vma.is_executable() {
         return None;
     }
-    let inside = |thread: &&super::process::Thread| {
-        thread.stack_pointer.is_some_and(|pointer| vma.contains(pointer))
-    };
+    let inside =
+        |thread: &&Thread| thread.stack_pointer.is_some_and(|pointer| vma.contains(pointer));
     let mut owners = process.threads.iter().filter(inside);
     if let Some(thread) = owners.next() {
         let more = owners.count();
@@ -298,7 +390,6 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mallow;
     use super::*;
 
     /// Every second page is resident.
@@ -328,7 +419,7 @@ mod tests {
     fn joined_mappings_are_told_apart() {
         let text = "10000-11000 rw-p 0 08:01 7 /lib/libone.so\nRss: 4 kB\n\
                     11000-51000 rw-p 0 00:00 0 \nRss: 128 kB\nPss: 64 kB\n";
-        let mut vmas = super::super::smaps::parse(text).unwrap();
+        let mut vmas = crate::smaps::parse(text).unwrap();
         vmas[1].zeroed_data = Some(0xf80);
         let process = Process { vmas, ..Process::default() };
         let heap = mallow::Heap {
@@ -344,7 +435,7 @@ mod tests {
             page: None,
         };
         let seen: Vec<_> =
-            mappings(&context).iter().map(|m| (m.start, m.end, m.kind, m.rss, m.pss)).collect();
+            name(&context).iter().map(|m| (m.start, m.end, m.kind, m.rss, m.pss)).collect();
         let expected = [
             (0x10000, 0x11000, Kind::Library, 4 << 10, 0),
             (0x11000, 0x12000, Kind::Library, 2 << 10, 1 << 10),

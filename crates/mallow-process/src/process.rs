@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::binding::Failure;
 use crate::elf;
 
-use super::smaps::{self, Vma};
+use crate::smaps::{self, Vma};
 
 /// Files that are saved as they are.
 pub const SAVED: [&str; 6] = ["status", "smaps", "cmdline", "limits", "stat", "cgroup"];

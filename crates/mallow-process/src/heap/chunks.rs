@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::memory::{Memory, PAGE};
+use crate::memory::{Memory, PAGE};
 
 const PREVIOUS_USED: u64 = 1;
 const IS_MAPPED: u64 = 2;

@@ -1,10 +1,10 @@
 //! Mallow's statistics page: where the allocator of another process keeps its counters and
-//! descriptors, by name. The layout is never known here; `core/src/stats_page.h` says what the
+//! descriptors, by name. The layout is never known here; `core/src/insight/stats_page.h` says what the
 //! names mean.
 
 use std::collections::HashMap;
 
-use super::memory::Memory;
+use crate::memory::Memory;
 
 const MAGIC: &[u8; 16] = b"mallow:stats:1\n\0";
 const NAME: usize = 24;

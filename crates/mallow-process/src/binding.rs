@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::allocator::identify;
+use crate::allocators::{self, identify};
 use crate::elf::{ElfInfo, Slot};
 use crate::linkmap;
 use crate::maps::{self, Mapping};
@@ -177,9 +177,8 @@ fn report_static(exe: &ElfInfo) -> Report {
     if exe.is_go {
         return Report::Go;
     }
-    let markers = &crate::elf::MARKERS;
-    let inside = markers.iter().find(|(symbol, _)| exe.inner_markers.contains(symbol));
-    Report::Static { allocator: inside.map(|(_, name)| (*name).to_owned()) }
+    let inside = allocators::by_symbols(&exe.inner_markers);
+    Report::Static { allocator: inside.map(|known| known.name.to_owned()) }
 }
 
 /// The loader's own list: main program first, then in search order.
@@ -350,8 +349,8 @@ impl Report {
                 let through_malloc = ["libstdc++", "libc++"]
                     .iter()
                     .any(|library| binding.allocator.starts_with(library));
-                let itself = binding.path == object.path
-                    && crate::allocator::name_from_file(&object.path).is_some();
+                let itself =
+                    binding.path == object.path && allocators::by_file(&object.path).is_some();
                 if !through_malloc && !itself && !accept(binding) {
                     let file = object.path.file_name().unwrap_or(object.path.as_os_str());
                     let (file, by) = (file.to_string_lossy(), &binding.allocator);
