@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::options;
 use crate::report::ReportArgs;
+use mallow_launch::options;
 
 const EXIT_CODES: &str = "Exit codes: 0 or the command's own; 2 usage; 3 expectation not met; \
 4 the target cannot be served; 5 no permission; 6 inconclusive; 7 damaged input; 70 internal error; \

@@ -1,7 +1,5 @@
 //! Everything that can go wrong, as sentences for the user with the remedy, and the exit codes.
 
-use std::path::PathBuf;
-
 use thiserror::Error;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -26,17 +24,8 @@ pub enum Error {
     #[error("{0}")]
     Damaged(String),
 
-    #[error("There is no allocator called {name} here. {remedy}")]
-    UnknownAllocator { name: String, remedy: String },
-
-    #[error("The library {} cannot be used: {reason}. {remedy}.", path.display())]
-    Library { path: PathBuf, reason: String, remedy: String },
-
-    #[error("The command {0} was not found. Check its spelling, or give its full path.")]
-    CommandNotFound(String),
-
-    #[error("The command {} cannot be executed: {reason}.", path.display())]
-    NotExecutable { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Launch(#[from] mallow_launch::Error),
 
     #[error("The command {command} could not be started: {reason}.")]
     NotStarted { command: String, reason: String },
@@ -57,26 +46,49 @@ impl Error {
     /// The exit codes of the command line's contract.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) | Error::UnknownAllocator { .. } | Error::Library { .. } => 2,
+            Error::Usage(_) => 2,
             Error::Unmet(_) => 3,
             Error::Unsupported(_) => 4,
             Error::Permission(_) => 5,
             Error::Inconclusive(_) => 6,
             Error::Damaged(_) => 7,
             Error::Child { code, .. } => *code,
-            Error::Io { source, .. } => match source.kind() {
-                std::io::ErrorKind::PermissionDenied => 5,
-                _ => 70,
-            },
+            Error::Launch(error) => launch_code(error),
+            Error::Io { source, .. } => io_code(source),
             Error::Internal(_) => 70,
             Error::NotStarted { .. } => 125,
-            Error::NotExecutable { .. } => 126,
-            Error::CommandNotFound(_) => 127,
         }
     }
 
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let what = what.into();
         move |source| Error::Io { what, source }
+    }
+}
+
+fn launch_code(error: &mallow_launch::Error) -> u8 {
+    use mallow_launch::Error as Launch;
+    match error {
+        Launch::Usage(_) | Launch::UnknownAllocator { .. } | Launch::Library { .. } => 2,
+        Launch::Unsupported(_) => 4,
+        Launch::Permission(_) => 5,
+        Launch::Io { source, .. } => io_code(source),
+        Launch::NotExecutable { .. } => 126,
+        Launch::CommandNotFound(_) => 127,
+    }
+}
+
+/// What the user can mend is not an internal error: a file that is missing, may not be touched, or
+/// does not fit on its disk.
+fn io_code(error: &std::io::Error) -> u8 {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => 2,
+        ErrorKind::PermissionDenied
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::StorageFull
+        | ErrorKind::QuotaExceeded
+        | ErrorKind::FileTooLarge => 5,
+        _ => 70,
     }
 }

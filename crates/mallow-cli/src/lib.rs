@@ -6,30 +6,21 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod allocator;
 pub mod chart;
 pub mod cli;
 pub mod commands;
 pub mod compare;
-pub mod contender;
-pub mod embedded;
 pub mod error;
 pub mod explain;
 pub mod findings;
-pub mod ldcache;
 pub mod measure;
-pub mod options;
 pub mod output;
-pub mod packages;
-pub mod preflight;
-pub mod preload;
 pub mod record;
 pub mod regions;
 pub mod replay;
 pub mod report;
 pub mod service;
 pub mod stats;
-pub mod target;
 pub mod timeline;
 pub mod trace;
 pub mod watch;

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::allocator::{self, Allocator, Missing};
 use crate::cli::{Format, ListArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, Table};
+use mallow_launch::allocator::{self, Allocator, Missing};
 
 #[derive(Serialize)]
 struct Report {
@@ -92,7 +92,7 @@ fn entry(allocator: &Allocator) -> Entry {
         libc: allocator.libc.map_or("either", |libc| libc.name()),
         variant: allocator.variant.clone(),
         path: allocator.path.as_ref().map(|path| path.display().to_string()),
-        embedded: crate::embedded::by_name(&allocator.name).is_some(),
+        embedded: mallow_launch::embedded::by_name(&allocator.name).is_some(),
     }
 }
 

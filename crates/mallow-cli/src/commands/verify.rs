@@ -1,19 +1,16 @@
 //! `mallow verify`: who serves malloc, free and operator new in a process and its children.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::allocator;
 use crate::cli::{Format, VerifyArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes, Table};
-use crate::target::Target;
 use crate::trace::{self, Limits, Observation};
-use crate::{preflight, preload};
 use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
 use mallow_process::descendants;
 
@@ -108,19 +105,10 @@ pub fn explain(pid: u32, failure: &Failure) -> Error {
 }
 
 fn start_and_look(args: &VerifyArgs, notes: Notes) -> Result<Vec<Observation>> {
-    let command = args.command.first().ok_or_else(super::run::no_command)?;
-    let target = Target::resolve(command)?;
-    let (program, argv) = target.argv(&args.command);
-    let mut command = Command::new(program);
-    command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some(name) = &args.allocator {
-        let allocator = allocator::find(name, target.libc())?;
-        let changes = preload::changes(&allocator, &[])?;
-        for note in target.check(&allocator)? {
-            notes.note(&note);
-        }
-        preflight::apply(&mut command, &changes);
-    }
+    let note = |sentence: &str| notes.note(sentence);
+    let mut command =
+        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.command();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let limits = Limits { look_after: args.after, kill_after: Some(args.after + GRACE) };
     let observed = trace::observe(command, None, limits, &AtomicBool::new(false))?;
     match observed.processes.first() {

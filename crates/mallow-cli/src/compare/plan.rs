@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::cli::CompareArgs;
-use crate::commands::run::{no_command, quoted};
-use crate::contender::{self, Choice, Contender};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use crate::preflight;
 use crate::service::Service;
-use crate::target::Target;
+use mallow_launch::contender::{self, Choice, Contender};
+use mallow_launch::target::Target;
+use mallow_launch::words;
 
 /// One setting of CPUs and variables under which all allocators are compared.
 #[derive(Clone, Debug, Default)]
@@ -39,10 +38,10 @@ impl Plan {
         let service = Service::from_args(args)?;
         // With a service, it is the server that runs under the allocators.
         let words = match &args.server {
-            Some(server) => shell_words(server),
+            Some(server) => words::split(server),
             None => args.command.clone(),
         };
-        let target = Target::resolve(words.first().ok_or_else(no_command)?)?;
+        let target = Target::resolve(words.first().ok_or_else(mallow_launch::Error::no_command)?)?;
         let choice = Choice {
             allocators: &args.allocators,
             baseline: args.baseline.as_deref(),
@@ -50,7 +49,7 @@ impl Plan {
             debug: args.debug,
             options: &args.options,
         };
-        let contenders = contender::choose(choice, &target, notes)?;
+        let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
         let (program, argv) = target.argv(&words);
         Ok(Plan {
             program,
@@ -71,7 +70,7 @@ impl Plan {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
         command.envs(condition.environment.iter().map(|(name, value)| (name, value)));
-        preflight::apply(&mut command, &contender.changes);
+        mallow_launch::preload::apply(&mut command, &contender.changes);
         command
     }
 
@@ -98,37 +97,11 @@ impl Plan {
 }
 
 fn command_line(args: &CompareArgs) -> String {
-    let words = |words: &[OsString]| -> String {
-        words.iter().map(|word| quoted(word.clone())).collect::<Vec<_>>().join(" ")
-    };
     match (&args.server, &args.load) {
         (Some(server), Some(load)) => format!("{server}, under load of: {load}"),
-        (Some(server), None) => format!("{server}, under load of: {}", words(&args.command)),
-        _ => words(&args.command),
+        (Some(server), None) => format!("{server}, under load of: {}", words::line(&args.command)),
+        _ => words::line(&args.command),
     }
-}
-
-/// Words of a command as a shell splits them, as far as quotes go.
-pub fn shell_words(text: &str) -> Vec<OsString> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match (quote, character) {
-            (Some(open), _) if character == open => quote = None,
-            (Some('\''), _) => word.get_or_insert_default().push(character),
-            (None, '\'' | '"') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (_, '\\') => word.get_or_insert_default().extend(characters.next()),
-            (None, _) if character.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
-        }
-    }
-    words.extend(word);
-    words.into_iter().map(OsString::from).collect()
 }
 
 fn conditions(args: &CompareArgs) -> Result<Vec<Condition>> {
@@ -176,13 +149,6 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_split_as_by_a_shell() {
-        let words = shell_words(r#"redis-server --port 1 'a b' "c \"d\"" e\ f '' "#);
-        let expected = ["redis-server", "--port", "1", "a b", "c \"d\"", "e f", ""];
-        assert_eq!(words, expected.map(OsString::from));
-    }
 
     #[test]
     fn conditions_multiply() {

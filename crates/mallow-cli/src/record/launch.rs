@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use mallow_launch::preload::Changes;
+use mallow_launch::{Allocator, Prepared, Target, embedded, preflight};
 use mallow_os::{Ending as Ended, pidfd_open, wait4};
 use mallow_recorder::{Channel, Clock, Settings, StackMode, Timeline};
 use mallow_trace::{Ending, Writer};
@@ -18,16 +18,10 @@ use nix::unistd::Pid;
 use super::cannot_write;
 use super::collector::Collector;
 use super::summary::{self, Outcome};
-use crate::allocator::{self, Allocator};
 use crate::cli::{RecordArgs, StackKind, WhenFull};
-use crate::commands::run::no_command;
-use crate::embedded;
 use crate::error::{Error, Result};
 use crate::measure::wait_readable;
 use crate::output::Notes;
-use crate::preflight;
-use crate::preload::{self, Changes};
-use crate::target::Target;
 use mallow_process::allocators::Family;
 
 /// Of a thread: some 16,000 calls, or two milliseconds of a thread that does nothing else.
@@ -38,27 +32,21 @@ const COPY_BYTES: u32 = 32 << 10;
 type Output = BufWriter<File>;
 
 pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
-    let first = args.command.first().ok_or_else(no_command)?;
-    let target = Target::resolve(first)?;
-    let allocator = match &args.allocator {
-        Some(name) => Some(allocator::find(name, target.libc())?),
-        None => None,
-    };
-    let changes = environment(&target, allocator.as_ref(), notes)?;
+    let note = |sentence: &str| notes.note(sentence);
+    let mut prepared =
+        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.checked()?;
+    let server = server(&prepared);
+    prepared.changes = environment(&prepared, notes)?;
+    let target = &prepared.target;
     let file = super::create(&args.output)?;
     let clock = Clock::choose();
     let channel = Channel::new(&settings(args, clock)).map_err(Error::io("The shared memory"))?;
-    let header = summary::header(args, server(&target, allocator.as_ref()), target.libc(), clock);
+    let header = summary::header(args, server, target.libc(), clock);
     let timeline = Timeline::start(clock);
     let output = BufWriter::with_capacity(1 << 20, file);
     let writer = Writer::new(output, &header).map_err(cannot_write)?;
 
-    let (program, argv) = target.argv(&args.command);
-    let mut command = Command::new(&program);
-    if let Some((argv0, arguments)) = argv.split_first() {
-        command.arg0(argv0).args(arguments);
-    }
-    preflight::apply(&mut command, &changes);
+    let mut command = prepared.command();
     command.env("MALLOW_RECORD", channel.path());
     let signals = Signals::catch()?;
     let child = command.spawn().map_err(|error| Error::NotStarted {
@@ -68,30 +56,24 @@ pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
     let mut collector =
         Collector::new(channel, timeline, writer, child.id(), args.stacks == StackKind::Full);
     let collected = collect(&mut collector, child.id(), args.duration, &signals)?;
-    finish(args, notes, &target, collector, child.id(), collected)
+    finish(args, notes, target, collector, child.id(), collected)
 }
 
 /// Who will serve the command's malloc behind the recorder: name and file.
-fn server(target: &Target, allocator: Option<&Allocator>) -> Option<(String, PathBuf)> {
-    match allocator {
+fn server(prepared: &Prepared) -> Option<(String, PathBuf)> {
+    match &prepared.allocator {
         Some(Allocator { name, path: Some(path), .. }) => Some((name.clone(), path.clone())),
-        _ => preflight::server(target, &Changes::new()),
+        _ => preflight::server(&prepared.target, &Changes::new()),
     }
 }
 
 /// The recorder first, then the allocator, then what was there.
-fn environment(target: &Target, allocator: Option<&Allocator>, notes: Notes) -> Result<Changes> {
-    let mut changes = Changes::new();
-    if let Some(allocator) = allocator {
-        changes = preload::changes(allocator, &[])?;
-        for note in target.check(allocator)? {
-            notes.note(&note);
-        }
-        preflight::check(target, allocator, &changes)?;
-    }
+fn environment(prepared: &Prepared, notes: Notes) -> Result<Changes> {
+    let mut changes = prepared.changes.clone();
     let recorder = recorder()?;
-    for note in target.check(&recorder)? {
-        if allocator.is_none() {
+    for note in prepared.target.check(&recorder)? {
+        // Else the allocator's were the same.
+        if prepared.allocator.is_none() {
             notes.note(&note);
         }
     }
@@ -107,7 +89,7 @@ fn environment(target: &Target, allocator: Option<&Allocator>, notes: Notes) -> 
     }
     changes.retain(|(name, _)| name != "LD_PRELOAD");
     changes.push(("LD_PRELOAD".into(), Some(preload)));
-    preflight::check(target, &recorder, &changes)?;
+    preflight::check(&prepared.target, &recorder, &changes)?;
     Ok(changes)
 }
 

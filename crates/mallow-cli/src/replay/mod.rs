@@ -7,10 +7,10 @@ pub mod report;
 pub mod rounds;
 
 use crate::cli::{Format, ReplayArgs};
-use crate::contender::{self, Choice};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
-use crate::target::Target;
+use mallow_launch::contender::{self, Choice};
+use mallow_launch::target::Target;
 
 pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
     if let Some(path) = &args.output.file {
@@ -31,7 +31,7 @@ pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
         debug: false,
         options: &args.options,
     };
-    let contenders = contender::choose(choice, &target, notes)?;
+    let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
     let measured = rounds::measure(args, &input, &player, &target, contenders, notes)?;
     let report = analysis::analyse(args, &input, &measured);
     let text = match args.output.chosen_format() {

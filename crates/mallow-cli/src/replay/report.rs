@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::analysis::{fidelity_line, metric};
 use crate::cli::Format;
-use crate::commands::run::quoted;
 use crate::compare::machine::Machine;
 use crate::compare::report::{Metric, Versus};
 use crate::error::{Error, Result};
 use crate::output::{self, Table};
+use mallow_launch::words;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -106,11 +106,10 @@ impl Report {
         if format == Format::Csv {
             return self.csv().render(Format::Csv, false);
         }
-        let words: Vec<String> = self.command.iter().map(|word| quoted(word.into())).collect();
         let coverage = &self.process.coverage;
         let mut text = format!(
             "{}\n{}\n{} calls of {} threads, {} at most at once, recorded in {}\n",
-            words.join(" "),
+            words::line(&self.command),
             self.machine.line(),
             coverage.calls,
             self.process.lanes,

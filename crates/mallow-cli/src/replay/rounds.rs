@@ -14,16 +14,16 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use super::input::Input;
-use crate::allocator::{self, Allocator};
 use crate::cli::{ReplayArgs, ReplayMode, Touch};
-use crate::contender::{self, Choice, Contender};
-use crate::embedded::{self, Library};
 use crate::error::{Error, Result};
 use crate::measure::signal_name;
 use crate::output::Notes;
-use crate::preflight;
-use crate::preload::{self, Changes};
-use crate::target::Target;
+use mallow_launch::allocator::{self, Allocator};
+use mallow_launch::contender::{self, Choice, Contender};
+use mallow_launch::embedded::{self, Library};
+use mallow_launch::preflight;
+use mallow_launch::preload::{self, Changes};
+use mallow_launch::target::Target;
 use mallow_process::allocators::{self, Family};
 
 const MOST_ROUNDS: u32 = 10;
@@ -37,7 +37,7 @@ static PLAYER: Library = Library {
 
 /// The player's program file.
 pub fn player() -> Result<PathBuf> {
-    embedded::materialise(&PLAYER)
+    Ok(embedded::materialise(&PLAYER)?)
 }
 
 /// What an allocator did in all rounds.
@@ -209,7 +209,7 @@ impl Session<'_> {
             debug: false,
             options: &[],
         };
-        let chosen = contender::choose(choice, target, Notes { quiet: true });
+        let chosen = contender::choose(choice, target, &|_| {});
         let Some(contender) = chosen.ok().and_then(|chosen| chosen.into_iter().next()) else {
             return Ok(Err(missing()));
         };
@@ -245,7 +245,7 @@ impl Session<'_> {
             .stderr(Stdio::piped());
         let is_system = contender.allocator.family == Family::System;
         let changes = preload::with_libraries(&contender.changes, is_system, &self.shared);
-        preflight::apply(&mut command, &changes);
+        mallow_launch::preload::apply(&mut command, &changes);
         let setup = ChildSetup { dies_with_parent: true, ..ChildSetup::default() };
         mallow_os::configure(&mut command, setup).map_err(failed)?;
         let output = command.spawn().and_then(|child| child.wait_with_output()).map_err(failed)?;

@@ -9,17 +9,14 @@ pub mod run;
 pub mod sampler;
 pub mod session;
 
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 
-use crate::allocator;
 use crate::cli::{Format, WatchArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes, Table};
-use crate::target::Target;
 use crate::timeline::Figures;
-use crate::{preflight, preload};
 use live::Live;
 use run::{Run, Summary};
 use session::Session;
@@ -66,22 +63,10 @@ fn exit_code(status: ExitStatus) -> u8 {
 }
 
 fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
-    let command = args.command.first().ok_or_else(crate::commands::run::no_command)?;
-    let target = Target::resolve(command)?;
-    let (program, argv) = target.argv(&args.command);
-    let mut command = Command::new(program);
-    if let Some((argv0, arguments)) = argv.split_first() {
-        command.arg0(argv0).args(arguments);
-    }
-    if let Some(name) = &args.allocator {
-        let allocator = allocator::find(name, target.libc())?;
-        let changes = preload::changes(&allocator, &[])?;
-        for note in target.check(&allocator)? {
-            notes.note(&note);
-        }
-        preflight::check(&target, &allocator, &changes)?;
-        preflight::apply(&mut command, &changes);
-    }
+    let note = |sentence: &str| notes.note(sentence);
+    let prepared =
+        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.checked()?;
+    let mut command = prepared.command();
     if live::wants_chart(notes.quiet) {
         // The terminal shows the chart.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -90,7 +75,7 @@ fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
         command.stdout(std::io::stderr());
     }
     command.spawn().map_err(|error| Error::NotStarted {
-        command: target.command.clone(),
+        command: prepared.target.command.clone(),
         reason: error.to_string(),
     })
 }

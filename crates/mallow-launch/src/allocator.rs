@@ -350,7 +350,7 @@ mod tests {
         );
         let error = find("x=/nonexistent/lib.so", None).expect_err("no file");
         assert!(error.to_string().contains("no such file"));
-        assert_eq!(error.exit_code(), 2);
+        assert!(matches!(error, Error::Library { .. }));
     }
 
     #[test]

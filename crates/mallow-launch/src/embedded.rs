@@ -1,6 +1,5 @@
 //! The Mallow libraries inside the command, and their way to a place that children can read.
 
-use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -106,11 +105,6 @@ fn check_only_ours(path: &Path) -> io::Result<()> {
 
 pub fn by_name(name: &str) -> Option<&'static Library> {
     LIBRARIES.iter().find(|library| library.name == name)
-}
-
-/// Whether the path is one of ours, as written by `materialise` of any version.
-pub fn file_name_is_mallow(name: &OsStr) -> bool {
-    LIBRARIES.iter().any(|library| OsStr::new(library.file) == name)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
-use crate::preload::Changes;
+use crate::preload::{self, Changes};
 use crate::target::Target;
 use mallow_process::allocators::identify;
 use mallow_process::elf::ElfInfo;
@@ -53,7 +53,7 @@ pub fn list_objects(target: &Target, changes: &Changes) -> Option<(Vec<PathBuf>,
     let interpreter = target.elf.interpreter.as_ref()?;
     let mut command = Command::new(interpreter);
     command.arg("--list").arg(&target.program).stdin(Stdio::null());
-    apply(&mut command, changes);
+    preload::apply(&mut command, changes);
     let output = command.output().ok()?;
     if !output.status.success() {
         return None;
@@ -76,15 +76,6 @@ fn parse_list(text: &str) -> Vec<PathBuf> {
         })
         .filter(|path| seen.insert(path.clone()))
         .collect()
-}
-
-pub fn apply(command: &mut Command, changes: &Changes) {
-    for (name, value) in changes {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
 }
 
 fn complaint_about(complaints: &str, library: &Path) -> Option<String> {

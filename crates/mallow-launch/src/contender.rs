@@ -1,11 +1,13 @@
 //! The allocators of a comparison: those that the user names, or all that can serve the program.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use crate::allocator::{self, Allocator};
 use crate::error::{Error, Result};
-use crate::output::Notes;
-use crate::preload::{self, Changes};
+use crate::preload::Changes;
 use crate::target::Target;
-use crate::{embedded, preflight};
+use crate::{embedded, preflight, prepare};
 use mallow_process::allocators::{self, Family};
 
 /// One allocator in the comparison.
@@ -29,9 +31,9 @@ pub struct Choice<'a> {
 }
 
 /// The baseline first: the one that is named, else the C library's own, else the first.
-pub fn choose(args: Choice, target: &Target, notes: Notes) -> Result<Vec<Contender>> {
+pub fn choose(args: Choice, target: &Target, note: &dyn Fn(&str)) -> Result<Vec<Contender>> {
     let mut allocators = if args.allocators.is_empty() {
-        installed(args, target, notes)?
+        installed(args, target, note)?
     } else {
         let find = |name: &String| allocator::find(name.trim(), target.libc());
         args.allocators.iter().map(find).collect::<Result<Vec<_>>>()?
@@ -58,24 +60,24 @@ pub fn choose(args: Choice, target: &Target, notes: Notes) -> Result<Vec<Contend
             )));
         }
     }
-    let mut told = Vec::new();
+    // Most notes are about the program, and the same for each allocator.
+    let told = RefCell::new(BTreeSet::new());
+    let note_once = |sentence: &str| {
+        if told.borrow_mut().insert(sentence.to_owned()) {
+            note(sentence);
+        }
+    };
     let mut contenders = Vec::new();
     for allocator in allocators {
-        for note in target.check(&allocator)? {
-            if !told.contains(&note) {
-                notes.note(&note);
-                told.push(note);
-            }
-        }
         let options: &[(String, String)] = match allocator.family {
             Family::Mallow => args.options,
             _ => &[],
         };
-        let changes = preload::changes(&allocator, options)?;
+        let changes = prepare::environment(target, &allocator, options, &note_once)?;
         match preflight::check(target, &allocator, &changes) {
             Ok(()) => contenders.push(Contender { allocator, changes }),
             Err(error) if args.allocators.is_empty() && !contenders.is_empty() => {
-                notes.note(&format!("{} is left out: {error}", allocator.name));
+                note(&format!("{} is left out: {error}", allocator.name));
             }
             Err(error) => return Err(error),
         }
@@ -84,7 +86,7 @@ pub fn choose(args: Choice, target: &Target, notes: Notes) -> Result<Vec<Contend
 }
 
 /// Everything that is installed and can serve the target; Mallow's other builds only when asked for.
-fn installed(args: Choice, target: &Target, notes: Notes) -> Result<Vec<Allocator>> {
+fn installed(args: Choice, target: &Target, note: &dyn Fn(&str)) -> Result<Vec<Allocator>> {
     let (usable, _) = allocator::discover()?;
     let mut chosen = Vec::new();
     for allocator in usable {
@@ -104,7 +106,7 @@ fn installed(args: Choice, target: &Target, notes: Notes) -> Result<Vec<Allocato
             Ok(_) => chosen.push(allocator),
             // If Mallow cannot serve the target, nothing can.
             Err(error) if embedded::by_name(&allocator.name).is_some() => return Err(error),
-            Err(_) => notes.note(&format!(
+            Err(_) => note(&format!(
                 "{} is left out: it is built for another C library than {}.",
                 allocator.name, target.command
             )),

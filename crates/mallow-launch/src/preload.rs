@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
@@ -52,6 +53,16 @@ pub fn changes(allocator: &Allocator, options: &[(String, String)]) -> Result<Ch
     }
     changes.extend(option_changes(allocator, options)?);
     Ok(changes)
+}
+
+/// Makes the command start in the changed environment.
+pub fn apply(command: &mut Command, changes: &Changes) {
+    for (name, value) in changes {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
 }
 
 /// The same with libraries that come last; for the system's own allocator, without other allocators.
