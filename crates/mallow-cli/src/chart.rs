@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::compare::html::escape;
 use crate::output;
-use crate::timeline::higher;
+use mallow_measure::timeline::higher;
 
 const LEFT: f64 = 80.0;
 const WIDTH: f64 = 880.0;

@@ -27,6 +27,9 @@ pub enum Error {
     #[error(transparent)]
     Launch(#[from] mallow_launch::Error),
 
+    #[error(transparent)]
+    Measure(#[from] mallow_measure::Error),
+
     #[error("The command {command} could not be started: {reason}.")]
     NotStarted { command: String, reason: String },
 
@@ -54,6 +57,7 @@ impl Error {
             Error::Damaged(_) => 7,
             Error::Child { code, .. } => *code,
             Error::Launch(error) => launch_code(error),
+            Error::Measure(error) => measure_code(error),
             Error::Io { source, .. } => io_code(source),
             Error::Internal(_) => 70,
             Error::NotStarted { .. } => 125,
@@ -75,6 +79,16 @@ fn launch_code(error: &mallow_launch::Error) -> u8 {
         Launch::Io { source, .. } => io_code(source),
         Launch::NotExecutable { .. } => 126,
         Launch::CommandNotFound(_) => 127,
+    }
+}
+
+fn measure_code(error: &mallow_measure::Error) -> u8 {
+    use mallow_measure::Error as Measure;
+    match error {
+        Measure::BadPattern(_) | Measure::NoLoad => 2,
+        Measure::NotReady { .. } => 4,
+        Measure::NotStarted { .. } => 125,
+        Measure::Wait(source) => io_code(source),
     }
 }
 

@@ -16,9 +16,11 @@ mod linkmap;
 pub mod mappings;
 pub mod maps;
 pub mod memory;
+mod page;
 pub mod picture;
 pub mod process;
 pub mod smaps;
 mod tree;
 
+pub use page::page_size;
 pub use tree::descendants;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::{Format, VerifyArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes, Table};
-use crate::trace::{self, Limits, Observation};
+use mallow_measure::observe::{self, Limits, Observation};
 use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
 use mallow_process::descendants;
 
@@ -110,7 +110,7 @@ fn start_and_look(args: &VerifyArgs, notes: Notes) -> Result<Vec<Observation>> {
         mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let limits = Limits { look_after: args.after, kill_after: Some(args.after + GRACE) };
-    let observed = trace::observe(command, None, limits, &AtomicBool::new(false))?;
+    let observed = observe::observe(command, None, limits, &AtomicBool::new(false))?;
     match observed.processes.first() {
         Some(Observation { pid, is_main: true, outcome: Err(failure), .. }) => {
             Err(explain(*pid, failure))

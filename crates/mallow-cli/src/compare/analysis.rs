@@ -1,62 +1,35 @@
 //! What the runs mean: medians, comparisons with the baseline, one verdict in words.
 
-use std::collections::BTreeMap;
-
-use super::machine::Machine;
 use super::plan::Plan;
-use super::report::{
-    ConditionReport, Describe, Entry, Failure, Metric, Report, RunReport, Settings, Versus,
-};
+use super::report::{ConditionReport, Entry, Failure, Report, RunReport, Settings};
 use super::rounds::{Cell, Measured, Run};
 use super::timeline::{Level, Timeline};
 use crate::cli::CompareArgs;
-use crate::measure::{Outcome, Sample};
-use crate::stats::{self, Comparison, Verdict};
-use crate::timeline::Figures;
+use crate::wording;
+use mallow_measure::machine::Machine;
+use mallow_measure::run::{Outcome, Sample};
+use mallow_measure::statistics::Verdict;
+use mallow_measure::timeline::Figures;
+use mallow_measure::verdict::{self, Judge, Metric, Versus};
 
-/// All claims of a report together are wrong with at most this probability ...
-const FAMILY_ALPHA: f64 = 0.05;
-/// ... so each of them, for time, CPU and peak memory, gets its part of it,
+/// Time, CPU and peak memory are judged against the baseline,
 const METRICS_JUDGED: usize = 3;
 /// and with --timeline average, peak and end of memory over time too.
 const LEVELS_JUDGED: usize = 3;
-/// Of the intervals that are only shown.
-const SHOWN_CONFIDENCE: f64 = 0.95;
 
-/// How many comparisons share the error probability.
-#[derive(Clone, Copy, Debug)]
-pub struct Family {
-    comparisons: usize,
+/// All comparisons of the report share the error probability.
+pub fn judge(plan: &Plan, args: &CompareArgs) -> Judge {
+    let others = plan.contenders.len().saturating_sub(1);
+    let judged = METRICS_JUDGED + if args.timeline { LEVELS_JUDGED } else { 0 };
+    Judge::new(others * plan.conditions.len() * judged, args.margin)
 }
 
-impl Family {
-    pub fn of(plan: &Plan, args: &CompareArgs) -> Family {
-        let others = plan.contenders.len().saturating_sub(1);
-        let judged = METRICS_JUDGED + if args.timeline { LEVELS_JUDGED } else { 0 };
-        Family { comparisons: (others * plan.conditions.len() * judged).max(1) }
-    }
-
-    pub fn confidence(self) -> f64 {
-        1.0 - FAMILY_ALPHA / self.comparisons as f64
-    }
-
-    pub fn fewest_rounds(self) -> u32 {
-        stats::fewest_pairs(self.confidence()) as u32
-    }
-}
-
-/// Whether every comparison of time is as exact as the margin asks for. Looks at the width only, not
-/// at the result, so that stopping here favours no verdict.
-pub fn is_narrow(cells: &[Cell], family: Family, margin: f64) -> bool {
+/// Whether every comparison of time is as exact as the margin asks for.
+pub fn is_narrow(cells: &[Cell], judge: Judge) -> bool {
     cells.iter().filter(|cell| cell.contender != 0).all(|cell| {
         let Some(baseline) = baseline_of(cells, cell.condition) else { return true };
-        match compare(baseline, cell, family, |sample| sample.wall_s) {
-            Some(Comparison { interval: Some(interval), .. }) => {
-                interval.high / interval.low <= 1.0 + margin
-            }
-            Some(_) => false,
-            None => true,
-        }
+        let comparison = judge.compare(&pairs_of(baseline, cell, |sample| sample.wall_s));
+        comparison.is_none_or(|comparison| judge.is_narrow(&comparison))
     })
 }
 
@@ -69,23 +42,13 @@ fn finished(cell: &Cell) -> impl Iterator<Item = &Run> {
 }
 
 /// Over the rounds in which both finished.
-fn compare(
-    baseline: &Cell,
-    other: &Cell,
-    family: Family,
-    metric: impl Fn(&Sample) -> f64,
-) -> Option<Comparison> {
-    let by_round: BTreeMap<u32, f64> =
-        finished(baseline).map(|run| (run.round, metric(&run.sample))).collect();
-    let pairs: Vec<(f64, f64)> = finished(other)
-        .filter_map(|run| Some((*by_round.get(&run.round)?, metric(&run.sample))))
-        .filter(|(base, other)| *base > 0.0 && *other > 0.0)
-        .collect();
-    stats::compare_pairs(&pairs, family.confidence())
+fn pairs_of(baseline: &Cell, other: &Cell, metric: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+    let value = |run: &Run| (run.round, metric(&run.sample));
+    verdict::pairs(finished(baseline).map(value), finished(other).map(value))
 }
 
 pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
-    let judge = Judge { family: Family::of(plan, args), margin: args.margin / 100.0 };
+    let judge = judge(plan, args);
     let conditions: Vec<ConditionReport> = (0..plan.conditions.len())
         .map(|condition| analyse_condition(plan, args, measured, condition, judge))
         .collect();
@@ -99,7 +62,7 @@ pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
             rounds_made: measured.rounds,
             warmup: args.warmup,
             margin_percent: args.margin,
-            confidence: judge.family.confidence(),
+            confidence: judge.confidence(),
             seed: measured.seed,
             took_s: measured.took.as_secs_f64(),
         },
@@ -112,27 +75,14 @@ pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
     }
 }
 
-/// Compares the runs of two allocators.
-#[derive(Clone, Copy)]
-struct Judge {
-    family: Family,
-    margin: f64,
-}
-
-impl Judge {
-    /// `None` for the baseline itself.
-    fn versus(
-        self,
-        baseline: &Cell,
-        other: &Cell,
-        metric: impl Fn(&Sample) -> f64,
-    ) -> Option<Versus> {
-        if other.contender == 0 {
-            return None;
-        }
-        let comparison = compare(baseline, other, self.family, metric)?;
-        Some(Versus { verdict: stats::verdict(&comparison, self.margin), comparison })
-    }
+/// `None` for the baseline itself.
+fn versus(
+    judge: Judge,
+    baseline: &Cell,
+    other: &Cell,
+    metric: impl Fn(&Sample) -> f64,
+) -> Option<Versus> {
+    (other.contender != 0).then(|| judge.versus(&pairs_of(baseline, other, metric)))?
 }
 
 fn analyse_condition(
@@ -162,7 +112,7 @@ fn analyse_condition(
 
 fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
     let allocator = &plan.contenders[cell.contender].allocator;
-    let versus = |metric: fn(&Sample) -> f64| judge.versus(baseline, cell, metric);
+    let versus = |metric: fn(&Sample) -> f64| versus(judge, baseline, cell, metric);
     let metric = |value: fn(&Sample) -> Option<f64>| metric(cell, value);
     let runs = cell.runs.iter();
     Entry {
@@ -191,14 +141,14 @@ fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
 
 fn metric(cell: &Cell, value: impl Fn(&Sample) -> Option<f64>) -> Option<Metric> {
     let values: Vec<f64> = finished(cell).filter_map(|run| value(&run.sample)).collect();
-    summarise(&values)
+    Metric::of(&values)
 }
 
 /// Memory over time; of the points, those of the run whose average is in the middle.
 fn timeline(baseline: &Cell, cell: &Cell, judge: Judge) -> Option<Timeline> {
     let level = |of: fn(Figures) -> f64| {
         let value = |sample: &Sample| sample.timeline.as_ref().map(|line| of(line.figures));
-        let versus = judge.versus(baseline, cell, |sample| value(sample).unwrap_or(0.0));
+        let versus = versus(judge, baseline, cell, |sample| value(sample).unwrap_or(0.0));
         Some(Level { metric: metric(cell, value)?, versus })
     };
     let mut lines: Vec<_> = finished(cell).filter_map(|run| run.sample.timeline.as_ref()).collect();
@@ -208,17 +158,6 @@ fn timeline(baseline: &Cell, cell: &Cell, judge: Judge) -> Option<Timeline> {
         peak: level(|figures| figures.peak)?,
         end: level(|figures| figures.end)?,
         points: lines.get(lines.len() / 2)?.points.clone(),
-    })
-}
-
-/// Medians and their spread; none of nothing.
-pub fn summarise(values: &[f64]) -> Option<Metric> {
-    Some(Metric {
-        median: stats::median(values)?,
-        interval: stats::median_interval(values, SHOWN_CONFIDENCE),
-        mean: values.iter().sum::<f64>() / values.len() as f64,
-        min: values.iter().copied().fold(f64::INFINITY, f64::min),
-        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
     })
 }
 
@@ -285,8 +224,8 @@ fn judgement(entries: &[Entry], margin: f64) -> String {
         return format!(
             "{} uses less CPU than {base}: {}; peak memory {}. Nothing was shown to be faster.{failed}",
             best.allocator,
-            best.cpu.describe(),
-            best.memory.map_or("not compared".into(), |memory| memory.in_words("memory"))
+            wording::difference(&best.cpu),
+            best.memory.map_or("not compared".into(), |memory| wording::verdict(&memory, "memory"))
         );
     }
     let smaller = judged(|entry| &entry.memory, Verdict::Less);
@@ -297,7 +236,7 @@ fn judgement(entries: &[Entry], margin: f64) -> String {
         return format!(
             "{} needs less memory than {base} ({}) in the same time; nothing is faster.{failed}",
             best.allocator,
-            best.memory.describe()
+            wording::difference(&best.memory)
         );
     }
     let unclear = judged(|entry| &entry.time, Verdict::Inconclusive).len()
@@ -326,10 +265,10 @@ fn faster_sentence(faster: &[&Entry], base: &str) -> String {
     let more_memory =
         |entry: &Entry| entry.memory.as_ref().is_some_and(|v| v.verdict == Verdict::More);
     let best = faster[0];
-    let time = best.time.describe();
+    let time = wording::difference(&best.time);
     let mut text = format!("{} is faster than {base}: {time}", best.allocator);
     match &best.memory {
-        Some(memory) => text += &format!("; peak memory {}.", memory.in_words("memory")),
+        Some(memory) => text += &format!("; peak memory {}.", wording::verdict(memory, "memory")),
         None => text.push('.'),
     }
     if more_memory(best)
@@ -338,7 +277,7 @@ fn faster_sentence(faster: &[&Entry], base: &str) -> String {
         text += &format!(
             " {} is faster too ({}) and needs no more memory.",
             frugal.allocator,
-            frugal.time.describe()
+            wording::difference(&frugal.time)
         );
     }
     text

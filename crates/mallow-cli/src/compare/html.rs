@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::report::{ConditionReport, Describe, Entry, Metric, Report, Versus};
+use super::report::{ConditionReport, Entry, Report};
 use super::timeline;
 use crate::chart;
-use crate::measure::Outcome;
 use crate::output;
-use crate::stats::Verdict;
+use crate::wording;
+use mallow_measure::run::Outcome;
+use mallow_measure::statistics::Verdict;
+use mallow_measure::verdict::{Metric, Versus};
 
 pub const STYLE: &str = include_str!("report.css");
 
@@ -60,7 +62,7 @@ fn section(condition: &ConditionReport) -> String {
     text + "</section>\n"
 }
 
-fn values(entry: &Entry, metric: impl Fn(&crate::measure::Sample) -> Option<f64>) -> Vec<f64> {
+fn values(entry: &Entry, metric: impl Fn(&mallow_measure::run::Sample) -> Option<f64>) -> Vec<f64> {
     let finished = entry.runs.iter().filter(|run| run.sample.outcome == Outcome::Finished);
     finished.filter_map(|run| metric(&run.sample)).collect()
 }
@@ -124,8 +126,8 @@ pub fn versus_cell(entry: &Entry, versus: &Option<Versus>, metric: &str) -> Stri
             };
             format!(
                 "<td class=\"{class}\" title=\"{}\">{}</td>",
-                escape(&versus.describe()),
-                escape(&known.in_words(metric))
+                escape(&wording::difference(versus)),
+                escape(&wording::verdict(known, metric))
             )
         }
     }
@@ -298,7 +300,7 @@ fn method(report: &Report) -> String {
          all of them together hold with 95 %. Before the first timing it was checked in the running \
          process that each library serves malloc. Peak RSS is that of the largest process; average \
          RSS is sampled over all processes.</p>\n<p>mallow {}</p></footer>\n",
-        escape(&report.machine.line()),
+        escape(&wording::machine(&report.machine)),
         settings.rounds_made,
         settings.warmup,
         output::seconds(settings.took_s),

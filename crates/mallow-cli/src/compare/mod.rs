@@ -4,7 +4,6 @@
 
 pub mod analysis;
 pub mod html;
-pub mod machine;
 pub mod plan;
 pub mod report;
 pub mod rounds;

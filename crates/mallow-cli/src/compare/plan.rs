@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use crate::cli::CompareArgs;
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use crate::service::Service;
 use mallow_launch::contender::{self, Choice, Contender};
 use mallow_launch::target::Target;
 use mallow_launch::words;
+use mallow_measure::service::Service;
 
 /// One setting of CPUs and variables under which all allocators are compared.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ pub struct Plan {
 
 impl Plan {
     pub fn new(args: &CompareArgs, notes: Notes) -> Result<Plan> {
-        let service = Service::from_args(args)?;
+        let service = service(args)?;
         // With a service, it is the server that runs under the allocators.
         let words = match &args.server {
             Some(server) => words::split(server),
@@ -94,6 +94,17 @@ impl Plan {
             code: status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(125),
         })
     }
+}
+
+fn service(args: &CompareArgs) -> Result<Option<Service>> {
+    if args.server.is_none() {
+        return Ok(None);
+    }
+    let load = match &args.load {
+        Some(script) => vec!["/bin/sh".into(), "-c".into(), script.into()],
+        None => args.command.clone(),
+    };
+    Ok(Some(Service::new(args.ready.as_deref().unwrap_or_default(), load)?))
 }
 
 fn command_line(args: &CompareArgs) -> String {

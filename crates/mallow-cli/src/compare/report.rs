@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::machine::Machine;
 use super::timeline::{self, Timeline};
 use crate::cli::Format;
 use crate::error::{Error, Result};
-use crate::measure::{Outcome, Sample};
 use crate::output::{self, Table};
-use crate::stats::{Comparison, Interval, Verdict};
+use crate::wording;
+use mallow_measure::machine::Machine;
+use mallow_measure::run::{Outcome, Sample};
+use mallow_measure::statistics::{Interval, Verdict};
+use mallow_measure::verdict::{Metric, Versus};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -80,64 +82,12 @@ pub struct Failure {
     pub text: String,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Metric {
-    pub median: f64,
-    /// 95 % for the median; `null` with fewer than 6 runs.
-    pub interval: Option<Interval>,
-    pub mean: f64,
-    pub min: f64,
-    pub max: f64,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Versus {
-    pub verdict: Verdict,
-    #[serde(flatten)]
-    pub comparison: Comparison,
-}
-
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
     pub round: u32,
     pub place: u32,
     #[serde(flatten)]
     pub sample: Sample,
-}
-
-impl Versus {
-    /// The verdict and the size of the difference, such as "faster -6.1 %".
-    pub fn in_words(&self, metric: &str) -> String {
-        let word = match (self.verdict, metric) {
-            (Verdict::Less, "time") => "faster",
-            (Verdict::More, "time") => "slower",
-            (Verdict::Less, _) => "less",
-            (Verdict::More, _) => "more",
-            (Verdict::NoDifference, _) => "no difference",
-            (Verdict::Inconclusive, _) => "inconclusive",
-        };
-        format!("{word} {}", output::percent_change(self.comparison.ratio))
-    }
-}
-
-pub trait Describe {
-    fn describe(&self) -> String;
-}
-
-impl Describe for Option<Versus> {
-    /// The difference with its interval, such as "-6.1 % (-7.0 to -5.2)".
-    fn describe(&self) -> String {
-        let Some(versus) = self else { return "not compared".into() };
-        let change = output::percent_change(versus.comparison.ratio);
-        match versus.comparison.interval {
-            Some(Interval { low, high }) => format!(
-                "{change}, interval {} to {}",
-                output::percent_change(low),
-                output::percent_change(high)
-            ),
-            None => change,
-        }
-    }
 }
 
 impl Report {
@@ -151,7 +101,8 @@ impl Report {
             return self.csv().render(Format::Csv, false);
         }
         let code = if format == Format::Md { "`" } else { "" };
-        let mut text = format!("{code}{}{code}\n{}\n", self.command, self.machine.line());
+        let mut text =
+            format!("{code}{}{code}\n{}\n", self.command, wording::machine(&self.machine));
         text += &format!(
             "medians of up to {} runs each, +- 95 % interval of the median, {} in all\n",
             self.settings.rounds_made,
@@ -262,9 +213,6 @@ impl ConditionReport {
 
 impl Entry {
     fn row(&self) -> Vec<String> {
-        let show = |metric: &Option<Metric>, form: fn(f64) -> String| {
-            metric.as_ref().map_or("-".into(), |metric| form(metric.median))
-        };
         let time = match &self.wall_s {
             None => "-".into(),
             Some(Metric { median, interval: Some(Interval { low, high }), .. }) => {
@@ -275,7 +223,7 @@ impl Entry {
         };
         let verdict = |versus: &Option<Versus>, metric: &str| match versus {
             _ if self.is_baseline => "baseline".to_owned(),
-            Some(versus) => versus.in_words(metric),
+            Some(versus) => wording::verdict(versus, metric),
             None if self.runs_finished == 0 => "no finished run".into(),
             None => "not compared".into(),
         };
@@ -286,10 +234,10 @@ impl Entry {
         vec![
             self.allocator.clone(),
             time,
-            show(&self.user_s, output::seconds),
-            show(&self.system_s, output::seconds),
-            show(&self.peak_rss, output::bytes),
-            show(&self.average_rss, output::bytes),
+            wording::median(&self.user_s, output::seconds),
+            wording::median(&self.system_s, output::seconds),
+            wording::median(&self.peak_rss, output::bytes),
+            wording::median(&self.average_rss, output::bytes),
             faults,
             verdict(&self.time, "time"),
             verdict(&self.cpu, "CPU"),
@@ -298,12 +246,9 @@ impl Entry {
     }
 
     fn csv_row(&self, condition: &str) -> Vec<String> {
-        let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value}"));
-        let median = |metric: &Option<Metric>| number(metric.as_ref().map(|m| m.median));
         let edge = |pick: fn(Interval) -> f64| {
-            number(self.wall_s.as_ref().and_then(|metric| metric.interval).map(pick))
+            wording::number(self.wall_s.as_ref().and_then(|metric| metric.interval).map(pick))
         };
-        let ratio = |versus: &Option<Versus>| number(versus.as_ref().map(|v| v.comparison.ratio));
         let verdict = |versus: &Option<Versus>| match versus {
             _ if self.is_baseline => "baseline",
             None => "",
@@ -320,20 +265,20 @@ impl Entry {
             self.allocator.clone(),
             self.runs_finished.to_string(),
             failed.to_string(),
-            median(&self.wall_s),
+            wording::plain_median(&self.wall_s),
             edge(|interval| interval.low),
             edge(|interval| interval.high),
-            median(&self.user_s),
-            median(&self.system_s),
-            median(&self.peak_rss),
-            median(&self.average_rss),
-            median(&self.minor_faults),
-            median(&self.major_faults),
-            ratio(&self.time),
+            wording::plain_median(&self.user_s),
+            wording::plain_median(&self.system_s),
+            wording::plain_median(&self.peak_rss),
+            wording::plain_median(&self.average_rss),
+            wording::plain_median(&self.minor_faults),
+            wording::plain_median(&self.major_faults),
+            wording::plain_ratio(&self.time),
             verdict(&self.time).to_owned(),
-            ratio(&self.cpu),
+            wording::plain_ratio(&self.cpu),
             verdict(&self.cpu).to_owned(),
-            ratio(&self.memory),
+            wording::plain_ratio(&self.memory),
             verdict(&self.memory).to_owned(),
         ]
     }

@@ -4,18 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use mallow_measure::rounds::{self, Turn};
+use mallow_measure::verdict::Judge;
 use mallow_os::Ending;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
-use rand::{Rng, SeedableRng};
 
-use super::analysis::{self, Family};
+use super::analysis;
 use super::plan::Plan;
 use crate::cli::CompareArgs;
 use crate::error::{Error, Result};
-use crate::measure::{self, Outcome, Sample};
 use crate::output::{self, Notes};
-use crate::trace;
+use mallow_measure::observe;
+use mallow_measure::run::{self, Outcome, Sample};
 use mallow_process::binding::Report;
 
 /// Rounds of the adaptive mode: at least, and at most.
@@ -56,21 +55,24 @@ pub fn measure(
     notes: Notes,
     interrupted: &AtomicBool,
 ) -> Result<Measured> {
-    let seed = args.seed.unwrap_or_else(|| rand::rng().random());
+    let seed = rounds::seed(args.seed);
     let start = Instant::now();
     let mut session = Session {
         plan,
         args,
         notes,
         interrupted,
-        limits: measure::Limits { timeout: args.timeout, memory: args.mem_limit, cpu_count: None },
+        limits: run::Limits { timeout: args.timeout, memory: args.mem_limit, cpu_count: None },
+        judge: analysis::judge(plan, args),
+        start,
         cells: cells(plan),
         bar: notes.progress(0),
     };
     session.probe()?;
     session.warm_up()?;
     mallow_os::trim_heap();
-    let rounds = session.rounds(seed, start)?;
+    session.expect_rounds();
+    let rounds = rounds::carry_out(&mut session, seed)?;
     session.bar.finish_and_clear();
     Ok(Measured { cells: session.cells, seed, rounds, took: start.elapsed() })
 }
@@ -90,7 +92,9 @@ struct Session<'a> {
     args: &'a CompareArgs,
     notes: Notes,
     interrupted: &'a AtomicBool,
-    limits: measure::Limits,
+    limits: run::Limits,
+    judge: Judge,
+    start: Instant,
     cells: Vec<Cell>,
     bar: ProgressBar,
 }
@@ -128,8 +132,8 @@ impl Session<'_> {
             None => self.args.timeout,
         };
         let look_after = kill_after.map_or(PROBE_AFTER, |limit| PROBE_AFTER.min(limit / 2));
-        let limits = trace::Limits { look_after, kill_after };
-        let observed = trace::observe(command, condition.cpu_count, limits, self.interrupted)?;
+        let limits = observe::Limits { look_after, kill_after };
+        let observed = observe::observe(command, condition.cpu_count, limits, self.interrupted)?;
         match &contender.allocator.path {
             Some(path) => self.check_effect(&contender.allocator.name, path, &observed)?,
             None => self.note_linked_allocator(&contender.allocator.name, &observed),
@@ -145,7 +149,7 @@ impl Session<'_> {
     }
 
     /// A program may be linked with an allocator; then that is what it runs on without a preload.
-    fn note_linked_allocator(&self, name: &str, observed: &trace::Observed) {
+    fn note_linked_allocator(&self, name: &str, observed: &observe::Observed) {
         let main = observed.processes.first().and_then(|process| process.outcome.as_ref().ok());
         let served_by = main.map(Report::summary).unwrap_or_default();
         if matches!(main, Some(Report::Dynamic { .. }))
@@ -164,7 +168,7 @@ impl Session<'_> {
         &self,
         name: &str,
         library: &std::path::Path,
-        observed: &trace::Observed,
+        observed: &observe::Observed,
     ) -> Result<()> {
         let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let expected = real(library);
@@ -246,34 +250,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn rounds(&mut self, seed: u64, start: Instant) -> Result<u32> {
-        let mut random = StdRng::seed_from_u64(seed);
-        let expected = self.args.runs.unwrap_or(FEWEST_ROUNDS);
+    fn expect_rounds(&self) {
         self.bar.set_position(0);
-        self.bar.set_length(u64::from(expected) * self.cells.len() as u64);
-        let mut round = 0;
-        while !self.stopped() && !self.enough(round, start.elapsed()) {
-            if round >= expected {
-                self.bar.inc_length(self.cells.len() as u64);
-            }
-            let mut order: Vec<usize> = (0..self.cells.len()).collect();
-            order.shuffle(&mut random);
-            for (place, index) in order.into_iter().enumerate() {
-                if !self.stopped() && !given_up(&self.cells[index]) {
-                    let sample = self.run_cell(index)?;
-                    if sample.outcome != Outcome::Interrupted {
-                        let place = place as u32;
-                        self.cells[index].runs.push(Run { round, place, sample });
-                    }
-                }
-                self.bar.inc(1);
-            }
-            round += 1;
-            if round == 1 {
-                self.announce_length(start.elapsed());
-            }
-        }
-        Ok(round)
+        self.bar.set_length(u64::from(self.expected()) * self.cells.len() as u64);
+    }
+
+    fn expected(&self) -> u32 {
+        self.args.runs.unwrap_or(FEWEST_ROUNDS)
     }
 
     fn run_cell(&self, index: usize) -> Result<Sample> {
@@ -282,11 +265,11 @@ impl Session<'_> {
         let contender = &self.plan.contenders[cell.contender];
         self.bar.set_message(format!("{} {}", contender.allocator.name, condition.name));
         self.plan.run_shell("prepare", self.args.prepare.as_deref())?;
-        let limits = measure::Limits { cpu_count: condition.cpu_count, ..self.limits };
+        let limits = run::Limits { cpu_count: condition.cpu_count, ..self.limits };
         let command = self.plan.command(condition, contender);
         let mut sample = match &self.plan.service {
             Some(service) => service.run(command, limits, self.interrupted)?,
-            None => measure::run(command, limits, self.interrupted)?,
+            None => run::run(command, limits, self.interrupted)?,
         };
         if self.args.ignore_failure && matches!(sample.outcome, Outcome::Failed { .. }) {
             sample.outcome = Outcome::Finished;
@@ -298,20 +281,20 @@ impl Session<'_> {
         if let Some(runs) = self.args.runs {
             return rounds >= runs;
         }
-        let family = Family::of(self.plan, self.args);
-        if rounds < FEWEST_ROUNDS.max(family.fewest_rounds()) && rounds < MOST_ROUNDS {
+        let fewest = FEWEST_ROUNDS.max(self.judge.fewest_rounds());
+        if rounds < fewest && rounds < MOST_ROUNDS {
             return self.cells.iter().all(given_up);
         }
         rounds >= MOST_ROUNDS
             || elapsed >= self.args.budget
-            || analysis::is_narrow(&self.cells, family, self.args.margin / 100.0)
+            || analysis::is_narrow(&self.cells, self.judge)
     }
 
     /// A long measurement is announced; it can be cut short without losing what is done.
     fn announce_length(&self, so_far: Duration) {
         let warm_ups = self.args.warmup.max(1);
         let per_round = so_far / (warm_ups + 1);
-        let rounds = self.args.runs.unwrap_or(FEWEST_ROUNDS);
+        let rounds = self.expected();
         let expected = per_round * rounds;
         if expected > self.args.budget.max(Duration::from_secs(60)) {
             self.notes.note(&format!(
@@ -320,6 +303,39 @@ impl Session<'_> {
                 output::duration(expected)
             ));
         }
+    }
+}
+
+impl rounds::Session for Session<'_> {
+    type Error = Error;
+
+    fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    fn wants(&self, round: u32) -> bool {
+        !self.stopped() && !self.enough(round, self.start.elapsed())
+    }
+
+    fn begin(&mut self, round: u32) {
+        if round == 1 {
+            self.announce_length(self.start.elapsed());
+        }
+        if round >= self.expected() {
+            self.bar.inc_length(self.cells.len() as u64);
+        }
+    }
+
+    fn take(&mut self, turn: Turn) -> Result<()> {
+        if !self.stopped() && !given_up(&self.cells[turn.cell]) {
+            let sample = self.run_cell(turn.cell)?;
+            if sample.outcome != Outcome::Interrupted {
+                let Turn { round, place, cell } = turn;
+                self.cells[cell].runs.push(Run { round, place, sample });
+            }
+        }
+        self.bar.inc(1);
+        Ok(())
     }
 }
 

@@ -6,11 +6,13 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::html::{escape, versus_cell};
-use super::report::{Entry, Metric, Versus};
+use super::report::Entry;
 use crate::chart;
 use crate::cli::Format;
 use crate::output::{self, Table};
-use crate::stats::Verdict;
+use crate::wording;
+use mallow_measure::statistics::Verdict;
+use mallow_measure::verdict::{Metric, Versus};
 
 /// RSS of all processes together, in bytes.
 #[derive(Clone, Debug, Serialize)]
@@ -76,7 +78,7 @@ impl Level {
     fn in_words(&self, entry: &Entry) -> String {
         match &self.versus {
             _ if entry.is_baseline => "baseline".into(),
-            Some(versus) => versus.in_words("memory"),
+            Some(versus) => wording::verdict(versus, "memory"),
             None => "not compared".into(),
         }
     }

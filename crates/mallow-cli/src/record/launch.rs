@@ -20,8 +20,8 @@ use super::collector::Collector;
 use super::summary::{self, Outcome};
 use crate::cli::{RecordArgs, StackKind, WhenFull};
 use crate::error::{Error, Result};
-use crate::measure::wait_readable;
 use crate::output::Notes;
+use mallow_os::wait_readable;
 use mallow_process::allocators::Family;
 
 /// Of a thread: some 16,000 calls, or two milliseconds of a thread that does nothing else.

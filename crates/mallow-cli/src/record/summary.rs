@@ -15,7 +15,7 @@ pub fn header(
     libc: Option<Libc>,
     clock: Clock,
 ) -> Header {
-    let machine = crate::compare::machine::Machine::read();
+    let machine = mallow_measure::machine::Machine::read();
     let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let (allocator, allocator_path) = match server {
         Some((name, _)) if allocators::is_system_name(&name) => (name, None),

@@ -1,7 +1,5 @@
 //! What the runs mean, and whether they may be believed.
 
-use std::collections::BTreeMap;
-
 use mallow_replay::Run;
 use mallow_replay::fidelity::Fidelity;
 
@@ -9,16 +7,11 @@ use super::input::Input;
 use super::report::{Entry, Latencies, Report, Settings};
 use super::rounds::{Cell, Measured};
 use crate::cli::{ReplayArgs, ReplayMode};
-use crate::compare::analysis::summarise;
-use crate::compare::machine::Machine;
-use crate::compare::report::{Describe, Metric, Versus};
 use crate::output;
-use crate::stats::{self, Interval, Verdict};
-
-/// All claims of a report together are wrong with at most this probability.
-const FAMILY_ALPHA: f64 = 0.05;
-/// Rounds that differ by no more are the same.
-const SAME: f64 = 0.005;
+use crate::wording;
+use mallow_measure::machine::Machine;
+use mallow_measure::statistics::Verdict;
+use mallow_measure::verdict::{self, Judge, Metric, Versus};
 
 type Runs = [(u32, Run)];
 /// One of the comparisons of an entry.
@@ -34,10 +27,11 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
         (_, Ok(_)) => fidelity.objection(),
     };
     let claims = 2 * measured.cells.len().saturating_sub(1).max(1);
-    let confidence = 1.0 - FAMILY_ALPHA / claims as f64;
-    let judge = Judge { confidence, margin: args.margin / 100.0, may_rank: objection.is_none() };
+    // Without a ranking there is nothing to judge.
+    let judge = objection.is_none().then(|| Judge::new(claims, args.margin));
+    let confidence = Judge::new(claims, args.margin).confidence();
     let entries: Vec<Entry> =
-        measured.cells.iter().map(|cell| judge.entry(&measured.cells[0], cell)).collect();
+        measured.cells.iter().map(|cell| entry(judge, &measured.cells[0], cell)).collect();
     let verdict = match &objection {
         Some(_) => None,
         None => Some(sentence(&entries)),
@@ -83,76 +77,44 @@ fn remedy(reason: &str) -> &'static str {
     }
 }
 
-struct Judge {
-    confidence: f64,
-    margin: f64,
-    may_rank: bool,
-}
-
-impl Judge {
-    fn entry(&self, baseline: &Cell, cell: &Cell) -> Entry {
-        let is_baseline = baseline.allocator.name == cell.allocator.name;
-        let versus = |runs: fn(&Cell) -> &Runs, is_exact: bool, value: fn(&Run) -> f64| {
-            if is_baseline || !self.may_rank {
-                return None;
-            }
-            let pairs = pairs(runs(baseline), runs(cell), value);
-            let mut comparison = stats::compare_pairs(&pairs, self.confidence)?;
-            if is_exact && comparison.interval.is_none() {
-                comparison.interval = exact_interval(&pairs);
-            }
-            Some(Versus { verdict: stats::verdict(&comparison, self.margin), comparison })
-        };
-        let lockstep: fn(&Cell) -> &Runs = |cell| &cell.lockstep;
-        let free: fn(&Cell) -> &Runs = |cell| &cell.free;
-        let counted = cell.lockstep.first().map(|(_, run)| run.kernel_calls);
-        let memory_of = if cell.lockstep.is_empty() { free(cell) } else { lockstep(cell) };
-        Entry {
-            allocator: cell.allocator.name.clone(),
-            version: cell.allocator.version.clone(),
-            path: cell.allocator.path.as_ref().map(|path| path.display().to_string()),
-            is_baseline,
-            failure: cell.failures.first().cloned(),
-            wall_s: metric(free(cell), |run| Some(run.wall_ns as f64 / 1e9)),
-            cpu_s: metric(free(cell), |run| Some((run.user_us + run.system_us) as f64 / 1e6)),
-            calls_per_s: metric(free(cell), |run| {
-                Some(run.calls as f64 * 1e9 / run.wall_ns as f64)
-            }),
-            allocate: Latencies::of(free(cell), |run| run.allocate),
-            free: Latencies::of(free(cell), |run| run.free),
-            lockstep_s: metric(lockstep(cell), |run| Some(run.wall_ns as f64 / 1e9)),
-            peak_rss: metric(memory_of, |run| Some(run.peak_rss as f64)),
-            average_rss: metric(lockstep(cell), |run| run.average_rss.map(|rss| rss as f64)),
-            final_rss: metric(memory_of, |run| Some(run.final_rss as f64)),
-            faults: metric(memory_of, |run| Some((run.minor_faults + run.major_faults) as f64)),
-            memory_calls: counted.and_then(|count| u64::try_from(count).ok()),
-            failed_calls: cell.lockstep.iter().chain(&cell.free).map(|(_, run)| run.failed).max(),
-            time: versus(free, false, |run| run.wall_ns as f64),
-            memory: versus(lockstep, true, |run| run.peak_rss as f64),
-        }
+fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
+    let is_baseline = baseline.allocator.name == cell.allocator.name;
+    let versus = |runs: fn(&Cell) -> &Runs, is_exact: bool, value: fn(&Run) -> f64| {
+        let judge = judge.filter(|_| !is_baseline)?;
+        let values = |cell| runs(cell).iter().map(|(round, run)| (*round, value(run)));
+        let pairs = verdict::pairs(values(baseline), values(cell));
+        if is_exact { judge.versus_exact(&pairs) } else { judge.versus(&pairs) }
+    };
+    let lockstep: fn(&Cell) -> &Runs = |cell| &cell.lockstep;
+    let free: fn(&Cell) -> &Runs = |cell| &cell.free;
+    let counted = cell.lockstep.first().map(|(_, run)| run.kernel_calls);
+    let memory_of = if cell.lockstep.is_empty() { free(cell) } else { lockstep(cell) };
+    Entry {
+        allocator: cell.allocator.name.clone(),
+        version: cell.allocator.version.clone(),
+        path: cell.allocator.path.as_ref().map(|path| path.display().to_string()),
+        is_baseline,
+        failure: cell.failures.first().cloned(),
+        wall_s: metric(free(cell), |run| Some(run.wall_ns as f64 / 1e9)),
+        cpu_s: metric(free(cell), |run| Some((run.user_us + run.system_us) as f64 / 1e6)),
+        calls_per_s: metric(free(cell), |run| Some(run.calls as f64 * 1e9 / run.wall_ns as f64)),
+        allocate: Latencies::of(free(cell), |run| run.allocate),
+        free: Latencies::of(free(cell), |run| run.free),
+        lockstep_s: metric(lockstep(cell), |run| Some(run.wall_ns as f64 / 1e9)),
+        peak_rss: metric(memory_of, |run| Some(run.peak_rss as f64)),
+        average_rss: metric(lockstep(cell), |run| run.average_rss.map(|rss| rss as f64)),
+        final_rss: metric(memory_of, |run| Some(run.final_rss as f64)),
+        faults: metric(memory_of, |run| Some((run.minor_faults + run.major_faults) as f64)),
+        memory_calls: counted.and_then(|count| u64::try_from(count).ok()),
+        failed_calls: cell.lockstep.iter().chain(&cell.free).map(|(_, run)| run.failed).max(),
+        time: versus(free, false, |run| run.wall_ns as f64),
+        memory: versus(lockstep, true, |run| run.peak_rss as f64),
     }
-}
-
-/// Lockstep comes out the same each time. Where two rounds show that, no test is needed: the ratio lies
-/// between the extremes.
-fn exact_interval(pairs: &[(f64, f64)]) -> Option<Interval> {
-    let ratios = || pairs.iter().map(|(base, other)| other / base);
-    let low = ratios().fold(f64::INFINITY, f64::min);
-    let high = ratios().fold(0.0, f64::max);
-    (pairs.len() >= 2 && high <= low * (1.0 + SAME)).then_some(Interval { low, high })
-}
-
-/// The value of each round in which both ran.
-fn pairs(baseline: &Runs, other: &Runs, value: fn(&Run) -> f64) -> Vec<(f64, f64)> {
-    let by_round: BTreeMap<u32, f64> =
-        baseline.iter().map(|(round, run)| (*round, value(run))).collect();
-    let pair = |(round, run): &(u32, Run)| Some((*by_round.get(round)?, value(run)));
-    other.iter().filter_map(pair).filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
 }
 
 pub fn metric(runs: &Runs, value: impl Fn(&Run) -> Option<f64>) -> Option<Metric> {
     let values: Vec<f64> = runs.iter().filter_map(|(_, run)| value(run)).collect();
-    summarise(&values)
+    Metric::of(&values)
 }
 
 /// The result in words: who needs least memory, who is fastest.
@@ -183,7 +145,11 @@ fn sentence(entries: &[Entry]) -> String {
         let verb = if what == "memory" { "needs least memory" } else { "is fastest in the calls" };
         parts.push(match (less.first(), unclear) {
             (Some(best), _) => {
-                format!("{} {verb}: {} against {base}.", best.allocator, side(best).describe())
+                format!(
+                    "{} {verb}: {} against {base}.",
+                    best.allocator,
+                    wording::difference(side(best))
+                )
             }
             (None, true) => format!("Nothing was shown to need less {what} than {base}."),
             (None, false) => format!("Nothing needs less {what} than {base}."),
@@ -214,17 +180,4 @@ pub fn fidelity_line(fidelity: &Fidelity) -> String {
         coverage.unmatched_frees,
         coverage.lost_frees
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_rounds_need_no_test() {
-        let interval = exact_interval(&[(100.0, 90.0), (100.1, 90.0)]).unwrap();
-        assert!(interval.low > 0.899 && interval.high <= 0.9);
-        assert_eq!(exact_interval(&[(100.0, 90.0)]), None);
-        assert_eq!(exact_interval(&[(100.0, 90.0), (100.0, 92.0)]), None);
-    }
 }

@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use super::analysis::{fidelity_line, metric};
 use crate::cli::Format;
-use crate::compare::machine::Machine;
-use crate::compare::report::{Metric, Versus};
 use crate::error::{Error, Result};
 use crate::output::{self, Table};
+use crate::wording;
 use mallow_launch::words;
+use mallow_measure::machine::Machine;
+use mallow_measure::verdict::{Metric, Versus};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -110,7 +111,7 @@ impl Report {
         let mut text = format!(
             "{}\n{}\n{} calls of {} threads, {} at most at once, recorded in {}\n",
             words::line(&self.command),
-            self.machine.line(),
+            wording::machine(&self.machine),
             coverage.calls,
             self.process.lanes,
             output::bytes(self.process.peak_live_bytes as f64),
@@ -151,9 +152,9 @@ impl Report {
             table.rows.push(vec![
                 entry.allocator.clone(),
                 spread(&entry.peak_rss, output::bytes),
-                show(&entry.average_rss, output::bytes),
-                show(&entry.final_rss, output::bytes),
-                show(&entry.faults, |count| format!("{count:.0}")),
+                wording::median(&entry.average_rss, output::bytes),
+                wording::median(&entry.final_rss, output::bytes),
+                wording::median(&entry.faults, |count| format!("{count:.0}")),
                 entry.memory_calls.map_or("-".into(), |count| count.to_string()),
                 entry.versus(&entry.memory, "memory"),
             ]);
@@ -178,7 +179,7 @@ impl Report {
             let mut row = vec![
                 entry.allocator.clone(),
                 spread(&entry.wall_s, output::seconds),
-                show(&entry.calls_per_s, |rate| format!("{:.2} M", rate / 1e6)),
+                wording::median(&entry.calls_per_s, |rate| format!("{:.2} M", rate / 1e6)),
             ];
             for latencies in [&entry.allocate, &entry.free] {
                 let percentile = |pick: fn(&Latencies) -> &Metric| {
@@ -213,27 +214,28 @@ impl Report {
             ("time_ratio", true),
             ("memory_ratio", true),
         ]);
-        let median = |metric: &Option<Metric>| number(metric.as_ref().map(|m| m.median));
-        let ratio = |versus: &Option<Versus>| number(versus.as_ref().map(|v| v.comparison.ratio));
         for entry in &self.entries {
-            let mut row =
-                vec![entry.allocator.clone(), median(&entry.wall_s), median(&entry.calls_per_s)];
+            let mut row = vec![
+                entry.allocator.clone(),
+                wording::plain_median(&entry.wall_s),
+                wording::plain_median(&entry.calls_per_s),
+            ];
             for all in [&entry.allocate, &entry.free] {
                 let percentile = |pick: fn(&Latencies) -> &Metric| {
-                    number(all.as_ref().map(|all| pick(all).median))
+                    wording::number(all.as_ref().map(|all| pick(all).median))
                 };
                 row.push(percentile(|all| &all.p50_ns));
                 row.push(percentile(|all| &all.p99_ns));
                 row.push(percentile(|all| &all.p999_ns));
             }
             row.extend([
-                median(&entry.peak_rss),
-                median(&entry.average_rss),
-                median(&entry.final_rss),
-                median(&entry.faults),
+                wording::plain_median(&entry.peak_rss),
+                wording::plain_median(&entry.average_rss),
+                wording::plain_median(&entry.final_rss),
+                wording::plain_median(&entry.faults),
                 entry.memory_calls.map_or(String::new(), |count| count.to_string()),
-                ratio(&entry.time),
-                ratio(&entry.memory),
+                wording::plain_ratio(&entry.time),
+                wording::plain_ratio(&entry.memory),
             ]);
             table.rows.push(row);
         }
@@ -244,20 +246,12 @@ impl Report {
 impl Entry {
     fn versus(&self, versus: &Option<Versus>, metric: &str) -> String {
         match versus {
-            Some(versus) => versus.in_words(metric),
+            Some(versus) => wording::verdict(versus, metric),
             None if self.failure.is_some() => "failed".into(),
             None if self.is_baseline => "baseline".into(),
             None => "not ranked".into(),
         }
     }
-}
-
-fn number(value: Option<f64>) -> String {
-    value.map_or(String::new(), |value| format!("{value}"))
-}
-
-fn show(metric: &Option<Metric>, form: fn(f64) -> String) -> String {
-    metric.as_ref().map_or("-".into(), |metric| form(metric.median))
 }
 
 /// The median, and how far the farthest round lies from it.

@@ -7,16 +7,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use mallow_measure::rounds::{self, Turn};
 use mallow_os::{ChildSetup, Ending};
 use mallow_replay::{Run, Summary};
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
-use rand::{Rng, SeedableRng};
 
 use super::input::Input;
 use crate::cli::{ReplayArgs, ReplayMode, Touch};
 use crate::error::{Error, Result};
-use crate::measure::signal_name;
 use crate::output::Notes;
 use mallow_launch::allocator::{self, Allocator};
 use mallow_launch::contender::{self, Choice, Contender};
@@ -24,6 +21,7 @@ use mallow_launch::embedded::{self, Library};
 use mallow_launch::preflight;
 use mallow_launch::preload::{self, Changes};
 use mallow_launch::target::Target;
+use mallow_os::signal_name;
 use mallow_process::allocators::{self, Family};
 
 const MOST_ROUNDS: u32 = 10;
@@ -88,6 +86,7 @@ struct Session<'a> {
     shared: Vec<PathBuf>,
     contenders: Vec<Contender>,
     cells: Vec<Cell>,
+    start: Instant,
     bar: ProgressBar,
 }
 
@@ -100,7 +99,7 @@ pub fn measure(
     notes: Notes,
 ) -> Result<Measured> {
     let start = Instant::now();
-    let seed = args.seed.unwrap_or_else(|| rand::rng().random());
+    let seed = rounds::seed(args.seed);
     let cell = |contender: &Contender| Cell {
         allocator: contender.allocator.clone(),
         lockstep: Vec::new(),
@@ -117,34 +116,39 @@ pub fn measure(
         shared: shared_libraries(&input.summary, target, &contenders),
         contenders,
         cells,
+        start,
         bar,
     };
-    let rounds = session.rounds(seed, start)?;
+    let rounds = rounds::carry_out(&mut session, seed)?;
     let reference = session.reference(input, target)?;
     session.bar.finish_and_clear();
     Ok(Measured { cells: session.cells, reference, rounds, seed, took: start.elapsed() })
 }
 
-impl Session<'_> {
-    fn rounds(&mut self, seed: u64, start: Instant) -> Result<u32> {
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut round = 0;
-        while round < self.args.runs.unwrap_or(MOST_ROUNDS) {
-            if self.args.runs.is_none() && round > 0 && start.elapsed() >= self.args.budget {
-                break;
-            }
-            let mut order: Vec<usize> = (0..self.cells.len()).collect();
-            order.shuffle(&mut random);
-            for index in order {
-                self.bar.set_message(self.cells[index].allocator.name.clone());
-                self.play_round(index, round)?;
-                self.bar.inc(1);
-            }
-            round += 1;
-        }
-        Ok(round)
+impl rounds::Session for Session<'_> {
+    type Error = Error;
+
+    fn cells(&self) -> usize {
+        self.cells.len()
     }
 
+    fn wants(&self, round: u32) -> bool {
+        let is_over = round > 0 && self.start.elapsed() >= self.args.budget;
+        match self.args.runs {
+            Some(runs) => round < runs,
+            None => round < MOST_ROUNDS && !is_over,
+        }
+    }
+
+    fn take(&mut self, turn: Turn) -> Result<()> {
+        self.bar.set_message(self.cells[turn.cell].allocator.name.clone());
+        self.play_round(turn.cell, turn.round)?;
+        self.bar.inc(1);
+        Ok(())
+    }
+}
+
+impl Session<'_> {
     fn play_round(&mut self, index: usize, round: u32) -> Result<()> {
         // An allocator that could not carry the plan out will not next time.
         if !self.cells[index].failures.is_empty() {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::output::{self, Table};
-use crate::timeline::Figures;
+use mallow_measure::timeline::Figures;
 
 use super::run::Run;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::chart::{self, Line};
 use crate::compare::html::{STYLE, escape};
 use crate::output;
-use crate::timeline::Figures;
+use mallow_measure::timeline::Figures;
 
 use super::compare::{self, Difference};
 use super::run::Run;

@@ -13,8 +13,8 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::{DefaultTerminal, Frame};
 
 use crate::chart;
-use crate::measure::wait_readable;
 use crate::output;
+use mallow_os::wait_readable;
 
 use super::run::{Run, Sample, Summary};
 

@@ -16,8 +16,8 @@ use std::process::{Child, ExitStatus, Stdio};
 use crate::cli::{Format, WatchArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes, Table};
-use crate::timeline::Figures;
 use live::Live;
+use mallow_measure::timeline::Figures;
 use run::{Run, Summary};
 use session::Session;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chart::Line;
 use crate::error::{Error, Result};
-use crate::timeline::{Figures, Tally, Thinning};
+use mallow_measure::timeline::{Figures, Tally, Thinning};
 
 /// As many seconds are half a day; a longer run has a sample for each two seconds, then four ...
 const MOST_SAMPLES: usize = 40_000;

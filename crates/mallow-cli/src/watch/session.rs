@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use crate::cli::WatchArgs;
 use crate::error::{Error, Result};
-use crate::measure::wait_readable;
+use mallow_os::wait_readable;
 use mallow_process::binding::Failure;
 use mallow_process::descendants;
 

@@ -39,16 +39,4 @@ impl Machine {
             load_average: load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
         }
     }
-
-    /// In one line, for people.
-    pub fn line(&self) -> String {
-        format!(
-            "{}, {} CPUs, {}, Linux {}, huge pages: {}",
-            self.cpu,
-            self.usable_cpus,
-            crate::output::bytes(self.memory_bytes as f64),
-            self.kernel,
-            self.transparent_huge_pages
-        )
-    }
 }

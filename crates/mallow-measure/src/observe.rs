@@ -17,7 +17,6 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
-use crate::measure;
 use mallow_process::binding::{Failure, Inspector, Report};
 
 /// A build starts thousands of processes; this many of them are looked at.
@@ -83,12 +82,12 @@ fn observe_traced(
 ) -> Result<Option<Observed>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let setup = ChildSetup { traced: true, dies_with_parent: true, cpu_count };
-    mallow_os::configure(command, setup).map_err(not_started(&name))?;
+    mallow_os::configure(command, setup).map_err(Error::not_started(&name))?;
     let child = match command.spawn() {
         Ok(child) => child,
         // A file that may not be executed gives EACCES, a sandbox without ptrace EPERM.
         Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => return Ok(None),
-        Err(error) => return Err(not_started(&name)(error)),
+        Err(error) => return Err(Error::not_started(&name)(error)),
     };
     let main = Pid::from_raw(child.id().cast_signed());
     let (finished, alarm) = channel::<()>();
@@ -118,14 +117,14 @@ fn observe_untraced(
 ) -> Result<Observed> {
     let name = command.get_program().to_string_lossy().into_owned();
     let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count };
-    mallow_os::configure(&mut command, setup).map_err(not_started(&name))?;
-    let pid = command.spawn().map_err(not_started(&name))?.id();
+    mallow_os::configure(&mut command, setup).map_err(Error::not_started(&name))?;
+    let pid = command.spawn().map_err(Error::not_started(&name))?.id();
     let group = Pid::from_raw(pid.cast_signed());
-    let pidfd = mallow_os::pidfd_open(pid).map_err(not_started(&name))?;
+    let pidfd = mallow_os::pidfd_open(pid).map_err(Error::not_started(&name))?;
     let start = Instant::now();
     let mut inspector = Inspector::default();
     let mut observed = Observed::default();
-    while !measure::wait_readable(&pidfd, LOOK_EVERY).map_err(not_started(&name))? {
+    while !mallow_os::wait_readable(&pidfd, LOOK_EVERY).map_err(Error::not_started(&name))? {
         let elapsed = start.elapsed();
         if elapsed <= limits.look_after + LOOK_EVERY {
             let outcome = inspector.inspect(pid);
@@ -141,15 +140,10 @@ fn observe_untraced(
             let _ = killpg(group, Signal::SIGKILL);
         }
     }
-    let (ending, _) = mallow_os::wait4(pid).map_err(not_started(&name))?;
+    let (ending, _) = mallow_os::wait4(pid).map_err(Error::not_started(&name))?;
     let _ = killpg(group, Signal::SIGKILL);
     observed.ending = (!observed.timed_out).then_some(ending);
     Ok(observed)
-}
-
-fn not_started(command: &str) -> impl Fn(std::io::Error) -> Error + use<> {
-    let command = command.to_owned();
-    move |error| Error::NotStarted { command: command.clone(), reason: error.to_string() }
 }
 
 /// Stops the main process when it is time to look, which wakes the tracer, and kills the group when
@@ -204,7 +198,7 @@ impl Tracer {
                 Ok(status) => status,
                 Err(Errno::EINTR) => continue,
                 Err(Errno::ECHILD) => return Ok(None),
-                Err(error) => return Err(Error::Internal(format!("waitpid failed: {error}"))),
+                Err(error) => return Err(Error::Wait(error.into())),
             };
             if let Some(ending) = self.handle(status) {
                 self.release_the_rest();

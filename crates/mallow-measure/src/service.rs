@@ -12,9 +12,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use regex_lite::Regex;
 
-use crate::cli::CompareArgs;
 use crate::error::{Error, Result};
-use crate::measure::{self, Limits, Outcome, Sample, Sampler};
+use crate::run::{self, Limits, Outcome, Sample, Sampler};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const STOPS_WITHIN: Duration = Duration::from_secs(10);
@@ -26,24 +25,13 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn from_args(args: &CompareArgs) -> Result<Option<Service>> {
-        if args.server.is_none() {
-            return Ok(None);
-        }
-        let pattern = args.ready.as_deref().unwrap_or_default();
-        let ready = Regex::new(pattern).map_err(|error| {
-            Error::Usage(format!("The expression of --ready cannot be understood: {error}."))
-        })?;
-        let load = match &args.load {
-            Some(script) => vec!["/bin/sh".into(), "-c".into(), script.into()],
-            None => args.command.clone(),
-        };
+    /// Ready when a line of its output matches the expression; `load` is the client.
+    pub fn new(ready: &str, load: Vec<OsString>) -> Result<Service> {
+        let ready = Regex::new(ready).map_err(|error| Error::BadPattern(error.to_string()))?;
         if load.is_empty() {
-            return Err(Error::Usage(
-                "A service needs a load: give --load CMD, or a command behind --.".into(),
-            ));
+            return Err(Error::NoLoad);
         }
-        Ok(Some(Service { ready, load }))
+        Ok(Service { ready, load })
     }
 
     /// One run: the time is that of the load, CPU and memory are the server's.
@@ -56,24 +44,21 @@ impl Service {
         let name = server.get_program().to_string_lossy().into_owned();
         let setup =
             ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
-        mallow_os::configure(&mut server, setup).map_err(not_started(&name))?;
-        let (reader, writer) = std::io::pipe().map_err(not_started(&name))?;
-        let second = writer.try_clone().map_err(not_started(&name))?;
+        mallow_os::configure(&mut server, setup).map_err(Error::not_started(&name))?;
+        let (reader, writer) = std::io::pipe().map_err(Error::not_started(&name))?;
+        let second = writer.try_clone().map_err(Error::not_started(&name))?;
         server.stdout(writer).stderr(second);
-        let pid = server.spawn().map_err(not_started(&name))?.id();
+        let pid = server.spawn().map_err(Error::not_started(&name))?.id();
         // The command holds the pipe's writing end; without it the pipe closes with the server.
         drop(server);
         let readiness = read_lines(reader, self.ready.clone());
         let served = match wait_until_ready(&readiness) {
             Ok(()) => self.load_once(pid, limits, interrupted),
-            Err(reason) => Err(Error::Unsupported(format!(
-                "The server {name} {reason}. Check --ready against what it prints, and that its \
-                 port is free."
-            ))),
+            Err(reason) => Err(Error::NotReady { server: name.clone(), reason }),
         };
         let stopped = stop(pid);
         let mut sample = served?;
-        let (ending, usage) = stopped.map_err(not_started(&name))?;
+        let (ending, usage) = stopped.map_err(Error::not_started(&name))?;
         // We end it by SIGTERM; any other signal means that it crashed under load.
         if let (Outcome::Finished, Ending::Signal(signal)) = (sample.outcome, ending)
             && signal != Signal::SIGTERM as i32
@@ -89,21 +74,13 @@ impl Service {
     }
 
     fn load_once(&self, server: u32, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
-        let (program, arguments) = self
-            .load
-            .split_first()
-            .ok_or_else(|| Error::Internal("the load was checked not to be empty".into()))?;
+        let (program, arguments) = self.load.split_first().ok_or(Error::NoLoad)?;
         let mut load = Command::new(program);
         load.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         // The load may be any client; the limits on memory are the server's.
         let limits = Limits { cpu_count: None, ..limits };
-        measure::run_sampled(load, limits, interrupted, Sampler::new(server))
+        run::run_sampled(load, limits, interrupted, Sampler::new(server))
     }
-}
-
-fn not_started(name: &str) -> impl Fn(std::io::Error) -> Error + use<> {
-    let command = name.to_owned();
-    move |error| Error::NotStarted { command: command.clone(), reason: error.to_string() }
 }
 
 /// Reports the first line that matches; reads on so that the server never waits for us.
@@ -135,7 +112,7 @@ fn stop(pid: u32) -> std::io::Result<(Ending, mallow_os::Usage)> {
     let pidfd = mallow_os::pidfd_open(pid)?;
     let _ = killpg(group, Signal::SIGTERM);
     let start = Instant::now();
-    if !measure::wait_readable(&pidfd, STOPS_WITHIN.saturating_sub(start.elapsed()))? {
+    if !mallow_os::wait_readable(&pidfd, STOPS_WITHIN.saturating_sub(start.elapsed()))? {
         let _ = killpg(group, Signal::SIGKILL);
     }
     let ended = mallow_os::wait4(pid);

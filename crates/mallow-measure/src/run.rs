@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use mallow_os::{ChildSetup, Ending, Usage};
 use mallow_process::descendants;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -34,7 +32,9 @@ impl Outcome {
         match self {
             Outcome::Finished => "finished".into(),
             Outcome::Failed { code } => format!("ended with exit code {code}"),
-            Outcome::Killed { signal } => format!("was killed by {}", signal_name(signal)),
+            Outcome::Killed { signal } => {
+                format!("was killed by {}", mallow_os::signal_name(signal))
+            }
             Outcome::TimedOut => "did not end in time".into(),
             Outcome::OverMemory => "passed the memory limit".into(),
             Outcome::Interrupted => "was interrupted".into(),
@@ -51,13 +51,6 @@ impl Outcome {
             Outcome::TimedOut | Outcome::OverMemory => 137,
             Outcome::Interrupted => 130,
         }
-    }
-}
-
-pub fn signal_name(signal: i32) -> String {
-    match Signal::try_from(signal) {
-        Ok(signal) => signal.as_str().to_owned(),
-        Err(_) => format!("signal {signal}"),
     }
 }
 
@@ -106,19 +99,16 @@ pub fn run_sampled(
     mut sampler: Sampler,
 ) -> Result<Sample> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let failed = |error: std::io::Error| Error::NotStarted {
-        command: name.clone(),
-        reason: error.to_string(),
-    };
+    let failed = Error::not_started(&name);
     let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
-    mallow_os::configure(&mut command, setup).map_err(failed)?;
+    mallow_os::configure(&mut command, setup).map_err(&failed)?;
     command.stdin(Stdio::null());
     let start = Instant::now();
-    let child = command.spawn().map_err(failed)?;
+    let child = command.spawn().map_err(&failed)?;
     sampler.start(child.id());
-    let cut = watch(child.id(), start, limits, interrupted, &mut sampler).map_err(failed)?;
+    let cut = watch(child.id(), start, limits, interrupted, &mut sampler).map_err(&failed)?;
     let wall = start.elapsed();
-    let (ending, usage) = mallow_os::wait4(child.id()).map_err(failed)?;
+    let (ending, usage) = mallow_os::wait4(child.id()).map_err(&failed)?;
     // What the command left running would disturb the next run.
     let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
     let outcome = cut.unwrap_or(match ending {
@@ -156,7 +146,7 @@ fn watch(
     let mut cut = None;
     loop {
         let wait = sampling_interval(start.elapsed());
-        if wait_readable(&pidfd, wait)? {
+        if mallow_os::wait_readable(&pidfd, wait)? {
             return Ok(cut);
         }
         sampler.take();
@@ -174,17 +164,6 @@ fn watch(
             cut = Some(outcome);
             let _ = killpg(group, Signal::SIGKILL);
         }
-    }
-}
-
-/// Whether the descriptor became readable in time; a signal ends the wait early.
-pub fn wait_readable(fd: &OwnedFd, wait: Duration) -> std::io::Result<bool> {
-    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
-    let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
-    match poll(&mut fds, timeout) {
-        Ok(ready) => Ok(ready > 0),
-        Err(nix::errno::Errno::EINTR) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -220,10 +199,9 @@ const MOST_POINTS: usize = 400;
 
 impl Sampler {
     pub fn new(root: u32) -> Sampler {
-        let page_size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
         Sampler {
             root,
-            page_size: page_size.cast_unsigned(),
+            page_size: mallow_process::page_size(),
             files: BTreeMap::new(),
             rounds: 0,
             start: Instant::now(),
