@@ -1,5 +1,6 @@
 //! Everything that can go wrong, as sentences for the user with the remedy, and the exit codes.
 
+use mallow_process::binding::Failure;
 use thiserror::Error;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -33,6 +34,9 @@ pub enum Error {
     #[error("The command {command} could not be started: {reason}.")]
     NotStarted { command: String, reason: String },
 
+    #[error("{}", of_process(*pid, failure))]
+    Process { pid: u32, failure: Failure },
+
     #[error("{message}")]
     Child { message: String, code: u8 },
 
@@ -55,6 +59,10 @@ impl Error {
             Error::Permission(_) => 5,
             Error::Inconclusive(_) => 6,
             Error::Damaged(_) => 7,
+            Error::Process { failure, .. } => match failure {
+                Failure::NoPermission => 5,
+                Failure::Vanished | Failure::Damaged(_) => 7,
+            },
             Error::Child { code, .. } => *code,
             Error::Launch(error) => launch_code(error),
             Error::Measure(error) => measure_code(error),
@@ -104,5 +112,19 @@ fn io_code(error: &std::io::Error) -> u8 {
         | ErrorKind::QuotaExceeded
         | ErrorKind::FileTooLarge => 5,
         _ => 70,
+    }
+}
+
+fn of_process(pid: u32, failure: &Failure) -> String {
+    match failure {
+        Failure::Vanished => format!(
+            "There is no process {pid}, or it has ended, or it is a thread of the kernel. Check the \
+             number with: ps -p {pid}."
+        ),
+        Failure::NoPermission => format!(
+            "Process {pid} belongs to somebody else, and its memory map may not be read. Run mallow \
+             as its user or as root."
+        ),
+        Failure::Damaged(reason) => format!("Process {pid} cannot be examined: {reason}."),
     }
 }
