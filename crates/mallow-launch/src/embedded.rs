@@ -56,7 +56,7 @@ fn candidate_roots() -> Vec<PathBuf> {
     roots.push(PathBuf::from(format!("/tmp/mallow-{user}")));
     roots.push(PathBuf::from(format!("/dev/shm/mallow-{user}")));
     // A path with these characters cannot be written in LD_PRELOAD.
-    roots.retain(|root| !crate::preload::has_separator(root.as_os_str()));
+    roots.retain(|root| !crate::words::has_separator(root.as_os_str()));
     roots
 }
 

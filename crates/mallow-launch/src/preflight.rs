@@ -8,8 +8,8 @@ use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::preload::{self, Changes};
 use crate::target::Target;
-use mallow_process::allocators::identify;
 use mallow_process::elf::ElfInfo;
+use mallow_process::elf::identify;
 
 /// Checks that the loader would load the allocator and bind `malloc` to it.
 pub fn check(target: &Target, allocator: &Allocator, changes: &Changes) -> Result<()> {

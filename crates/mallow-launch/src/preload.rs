@@ -8,15 +8,11 @@ use std::process::Command;
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::options;
+use crate::words::has_separator;
 use mallow_process::allocators::Family;
 
 /// What to set (or, with `None`, to remove) in the environment of the program.
 pub type Changes = Vec<(String, Option<OsString>)>;
-
-/// The loader splits LD_PRELOAD at these and knows no quoting.
-pub fn has_separator(path: &OsStr) -> bool {
-    path.as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n'))
-}
 
 /// The environment for `allocator`. What LD_PRELOAD holds already stays behind it; for the system's
 /// own allocator the other allocators are taken out.
@@ -166,12 +162,5 @@ mod tests {
         assert_eq!(written(Family::Mimalloc), ("MIMALLOC_ARENA_MAX".into(), "1".into()));
         assert!(option_changes(&allocator(Family::Other), &pairs).is_err());
         assert!(option_changes(&allocator(Family::Mallow), &pairs).is_err());
-    }
-
-    #[test]
-    fn separators_are_seen() {
-        assert!(has_separator(OsStr::new("/a b/c.so")));
-        assert!(has_separator(OsStr::new("/a:b/c.so")));
-        assert!(!has_separator(OsStr::new("/usr/lib/libx-1.so")));
     }
 }

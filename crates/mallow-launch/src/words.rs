@@ -1,4 +1,4 @@
-//! Words of a command line, as a shell reads and writes them.
+//! Words of a command line, as a shell reads and writes them, and of lists in variables.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -41,6 +41,11 @@ pub fn split(text: &str) -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
 }
 
+/// The loader splits LD_PRELOAD at these and knows no quoting.
+pub fn has_separator(path: &OsStr) -> bool {
+    path.as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +62,12 @@ mod tests {
         let words = ["plain", "a b", "it's", "", "$x"].map(OsString::from);
         assert_eq!(split(&line(&words)), words);
         assert_eq!(line(["ls", "-l"]), "ls -l");
+    }
+
+    #[test]
+    fn separators_are_seen() {
+        assert!(has_separator(OsStr::new("/a b/c.so")));
+        assert!(has_separator(OsStr::new("/a:b/c.so")));
+        assert!(!has_separator(OsStr::new("/usr/lib/libx-1.so")));
     }
 }

@@ -1,10 +1,7 @@
 //! The table of allocators: their names, the files and symbols that betray them, and the packages that
 //! bring them. Everything that the command says of an allocator starts here.
 
-use std::ffi::OsStr;
 use std::path::Path;
-
-use crate::elf::ElfInfo;
 
 /// How an allocator is given its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,26 +239,6 @@ pub fn by_file(path: &Path) -> Option<&'static Known> {
 
 pub fn name_from_file(path: &Path) -> Option<String> {
     by_file(path).map(|known| known.name.to_owned())
-}
-
-/// The allocator that an object is, by its name and the symbols that it defines.
-pub fn identify(path: &Path, info: &ElfInfo) -> String {
-    let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    if file.starts_with("libc.so.6") || file.starts_with("libc-2") || file.starts_with("ld-linux") {
-        return "glibc".into();
-    }
-    if file == "libc.so"
-        || file.contains("ld-musl")
-        || file.starts_with("libc.musl")
-        || info.soname.as_deref() == Some("libc.so")
-    {
-        return "musl".into();
-    }
-    match by_file(path).or_else(|| by_symbols(&info.defined_markers)) {
-        Some(known) => known.name.to_owned(),
-        None if file.is_empty() => "unknown".into(),
-        None => file.to_owned(),
-    }
 }
 
 #[cfg(test)]

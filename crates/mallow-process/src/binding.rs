@@ -15,7 +15,8 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::allocators::{self, identify};
+use crate::allocators;
+use crate::elf::identify;
 use crate::elf::{ElfInfo, Slot};
 use crate::linkmap;
 use crate::maps::{self, Mapping};

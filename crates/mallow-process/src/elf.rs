@@ -2,6 +2,7 @@
 //! allocation functions it defines, imports and relocates. Reads only the parts it needs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -139,6 +140,26 @@ fn served_name(symbol: &str) -> Option<&'static str> {
 fn marker_name(symbol: &str) -> Option<&'static str> {
     let known = allocators::by_symbol(symbol)?;
     known.symbols.iter().find(|&&marker| marker == symbol).copied()
+}
+
+/// The allocator that an object is, by its name and the symbols that it defines.
+pub fn identify(path: &Path, info: &ElfInfo) -> String {
+    let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if file.starts_with("libc.so.6") || file.starts_with("libc-2") || file.starts_with("ld-linux") {
+        return "glibc".into();
+    }
+    if file == "libc.so"
+        || file.contains("ld-musl")
+        || file.starts_with("libc.musl")
+        || info.soname.as_deref() == Some("libc.so")
+    {
+        return "musl".into();
+    }
+    match allocators::by_file(path).or_else(|| allocators::by_symbols(&info.defined_markers)) {
+        Some(known) => known.name.to_owned(),
+        None if file.is_empty() => "unknown".into(),
+        None => file.to_owned(),
+    }
 }
 
 /// The machine of this program, as ELF files name it.

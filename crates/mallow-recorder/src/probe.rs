@@ -1,12 +1,11 @@
 //! Probes of the kernel (uprobes) on functions of a running process, and the rings that their hits
 //! come in, one for each processor.
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::definitions::Definitions;
+use crate::definitions::{Definitions, Point};
 use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
 
 /// Of a ring's data.
@@ -19,16 +18,6 @@ const PAGE: usize = 4096;
 const REGISTERS: u64 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
 #[cfg(not(target_arch = "x86_64"))]
 const REGISTERS: u64 = 0b111;
-
-/// A place in a file's code.
-#[derive(Clone, Debug)]
-pub struct Point {
-    pub path: CString,
-    /// In the file.
-    pub offset: u64,
-    /// Hit when the function that is being entered there returns.
-    pub at_return: bool,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hit {

@@ -21,20 +21,6 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-pub const STYLE: &str = "\
-.line { fill: none; stroke-width: 2; }\n\
-.c0 { stroke: #2a6f97; color: #2a6f97; } .c1 { stroke: #c8553d; color: #c8553d; }\n\
-.c2 { stroke: #3d7a4e; color: #3d7a4e; } .c3 { stroke: #b58a1a; color: #b58a1a; }\n\
-.c4 { stroke: #7a5aa6; color: #7a5aa6; } .c5 { stroke: #7d8790; color: #7d8790; }\n\
-.c6 { stroke: #3aa6a0; color: #3aa6a0; } .c7 { stroke: #c2569b; color: #c2569b; }\n\
-@media (prefers-color-scheme: dark) {\n\
-.c0 { stroke: #5fa8d3; color: #5fa8d3; } .c1 { stroke: #e8836b; color: #e8836b; }\n\
-.c2 { stroke: #6fb583; color: #6fb583; } .c4 { stroke: #a78bd4; color: #a78bd4; } }\n\
-.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 8px 0 0; font-size: 13px; }\n\
-.legend i { display: inline-block; width: 14px; height: 3px; margin: 0 6px 4px 0; \
-background: currentColor; }\n\
-svg .axis { text-anchor: end; fill: var(--quiet); font-size: 11px; }\n";
-
 /// Bytes over seconds.
 pub fn svg(title: &str, lines: &[Line]) -> String {
     let all = || lines.iter().flat_map(|line| &line.points);

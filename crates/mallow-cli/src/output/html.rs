@@ -1,6 +1,6 @@
 //! The page around every report: one file that needs nothing else, with one stylesheet.
 
-use super::{Table, chart};
+use super::Table;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -21,10 +21,9 @@ impl Page<'_> {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
              'unsafe-inline'; img-src data:\">\n<link rel=\"icon\" href=\"data:,\">\n\
-             <title>{}</title>\n<style>\n{STYLE}{}{}</style>\n</head>\n<body>\n<main>\n{}\
+             <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n{}\
              <footer><p>mallow {}</p></footer>\n</main>\n</body>\n</html>\n",
             escape(self.title),
-            chart::STYLE,
             self.style,
             self.body,
             escape(self.version)

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::report::{ConditionReport, Entry, Report};
 use super::timeline;
 use crate::output;
+use crate::output::chart;
 use crate::output::html::{self, Page, escape};
 use crate::output::wording;
 use mallow_measure::run::Outcome;
@@ -43,7 +44,7 @@ fn section(condition: &ConditionReport) -> String {
     text += &plot("Time of each run", &condition.entries, &time, Quantity::Seconds);
     text += &plot("Peak RSS of each run", &condition.entries, &memory, Quantity::Bytes);
     text += &plot("Average RSS of each run", &condition.entries, &average, Quantity::Bytes);
-    text += &timeline::html(&condition.entries);
+    text += &over_time(&condition.entries);
     text + "</section>\n"
 }
 
@@ -98,7 +99,7 @@ fn verdict_cell(entry: &Entry, metric: &str) -> String {
     versus_cell(entry, versus, metric)
 }
 
-pub fn versus_cell(entry: &Entry, versus: &Option<Versus>, metric: &str) -> String {
+fn versus_cell(entry: &Entry, versus: &Option<Versus>, metric: &str) -> String {
     match versus {
         _ if entry.is_baseline => "<td class=\"quiet\">baseline</td>".into(),
         None => "<td class=\"quiet\">not compared</td>".into(),
@@ -116,6 +117,42 @@ pub fn versus_cell(entry: &Entry, versus: &Option<Versus>, metric: &str) -> Stri
             )
         }
     }
+}
+
+/// Memory over time: a chart, a sentence, a table.
+fn over_time(entries: &[Entry]) -> String {
+    let known = timeline::known(entries);
+    if known.is_empty() {
+        return String::new();
+    }
+    let lines = known.iter().map(|(entry, line)| chart::Line {
+        name: entry.allocator.clone(),
+        points: line.points.clone(),
+    });
+    let lines: Vec<chart::Line> = lines.collect();
+    let mut text = chart::svg("RSS over time, of a typical run of each", &lines);
+    let _ = write!(
+        text,
+        "<p>{}</p><div class=\"scroll\"><table>\n<thead><tr><th>RSS over time</th>",
+        escape(timeline::sentence(&known).trim_end())
+    );
+    for level in ["average", "peak", "end"] {
+        let _ = write!(text, "<th>{level}</th><th>against baseline</th>");
+    }
+    text += "</tr></thead>\n<tbody>\n";
+    for (entry, line) in &known {
+        let _ = write!(text, "<tr><th scope=\"row\">{}</th>", escape(&entry.allocator));
+        for level in line.levels() {
+            let _ = write!(
+                text,
+                "<td>{}</td>{}",
+                output::bytes(level.metric.median),
+                versus_cell(entry, &level.versus, "memory")
+            );
+        }
+        text += "</tr>\n";
+    }
+    text + "</tbody></table></div>\n"
 }
 
 /// A row for each allocator: every run a dot, the middle half a box, the median a line.

@@ -1,13 +1,15 @@
 //! `mallow compare`: a command under several allocators, measured fairly, with a verdict that may
 //! be "no change needed". `plan` says what is run, `rounds` runs it, `analysis` says what it means,
-//! `report`, `timeline` and `html` show it.
+//! `report` is the result; `text`, `timeline` and `html` show it.
 
 mod analysis;
 mod args;
+mod cells;
 mod html;
 mod plan;
 mod report;
 mod rounds;
+mod text;
 mod timeline;
 
 use std::sync::atomic::Ordering;

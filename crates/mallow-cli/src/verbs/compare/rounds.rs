@@ -8,8 +8,8 @@ use mallow_measure::rounds::{self, Turn};
 use mallow_measure::verdict::Judge;
 use mallow_os::Ending;
 
-use super::analysis;
 use super::args::CompareArgs;
+use super::cells::{self, Cell, Measured, Run};
 use super::plan::Plan;
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
@@ -25,30 +25,6 @@ const PATIENCE: usize = 3;
 /// When the probe looks at a command that is still running.
 const PROBE_AFTER: Duration = Duration::from_millis(500);
 
-#[derive(Clone, Debug)]
-pub struct Run {
-    pub round: u32,
-    /// The place within the round, from 0.
-    pub place: u32,
-    pub sample: Sample,
-}
-
-/// One allocator under one condition.
-#[derive(Clone, Debug)]
-pub struct Cell {
-    pub condition: usize,
-    pub contender: usize,
-    pub runs: Vec<Run>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Measured {
-    pub cells: Vec<Cell>,
-    pub seed: u64,
-    pub rounds: u32,
-    pub took: Duration,
-}
-
 pub fn measure(
     plan: &Plan,
     args: &CompareArgs,
@@ -63,9 +39,9 @@ pub fn measure(
         notes,
         interrupted,
         limits: run::Limits { timeout: args.timeout, memory: args.mem_limit, cpu_count: None },
-        judge: analysis::judge(plan, args),
+        judge: cells::judge(plan, args),
         start,
-        cells: cells(plan),
+        cells: empty(plan),
         bar: notes.progress(0),
     };
     session.probe()?;
@@ -77,7 +53,7 @@ pub fn measure(
     Ok(Measured { cells: session.cells, seed, rounds, took: start.elapsed() })
 }
 
-fn cells(plan: &Plan) -> Vec<Cell> {
+fn empty(plan: &Plan) -> Vec<Cell> {
     let mut cells = Vec::new();
     for condition in 0..plan.conditions.len() {
         for contender in 0..plan.contenders.len() {
@@ -287,7 +263,7 @@ impl Session<'_> {
         }
         rounds >= MOST_ROUNDS
             || elapsed >= self.args.budget
-            || analysis::is_narrow(&self.cells, self.judge)
+            || cells::is_narrow(&self.cells, self.judge)
     }
 
     /// A long measurement is announced; it can be cut short without losing what is done.

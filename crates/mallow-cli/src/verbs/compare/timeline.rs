@@ -1,46 +1,15 @@
 //! Memory over time (`compare --timeline`): how much at the average, the peak and the end, and how
 //! it went in a typical run.
 
-use std::fmt::Write as _;
-
-use serde::Serialize;
-
-use super::html::versus_cell;
-use super::report::Entry;
+use super::report::{Entry, Level, Timeline};
 use crate::output::Format;
 use crate::output::chart;
-use crate::output::html::escape;
 use crate::output::wording;
 use crate::output::{self, Table};
 use mallow_measure::statistics::Verdict;
-use mallow_measure::verdict::{Metric, Versus};
-
-/// RSS of all processes together, in bytes.
-#[derive(Clone, Debug, Serialize)]
-pub struct Timeline {
-    pub average: Level,
-    pub peak: Level,
-    pub end: Level,
-    /// Seconds and bytes, of one run.
-    pub points: Vec<(f64, f64)>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Level {
-    #[serde(flatten)]
-    pub metric: Metric,
-    /// Against the baseline; `null` for itself.
-    pub versus: Option<Versus>,
-}
-
-impl Timeline {
-    fn levels(&self) -> [&Level; 3] {
-        [&self.average, &self.peak, &self.end]
-    }
-}
 
 /// Of those that have one.
-fn known(entries: &[Entry]) -> Vec<(&Entry, &Timeline)> {
+pub fn known(entries: &[Entry]) -> Vec<(&Entry, &Timeline)> {
     entries.iter().filter_map(|entry| Some((entry, entry.timeline.as_ref()?))).collect()
 }
 
@@ -86,7 +55,7 @@ impl Level {
 }
 
 /// Such as "Over time jemalloc uses 24.0 % less memory than glibc: ...".
-fn sentence(known: &[(&Entry, &Timeline)]) -> String {
+pub fn sentence(known: &[(&Entry, &Timeline)]) -> String {
     let less = known.iter().filter_map(|(entry, line)| {
         let versus = line.average.versus.filter(|versus| versus.verdict == Verdict::Less)?;
         Some((versus.comparison.ratio, entry, line))
@@ -105,39 +74,4 @@ fn sentence(known: &[(&Entry, &Timeline)]) -> String {
         line.peak.in_words(entry),
         line.end.in_words(entry)
     )
-}
-
-pub fn html(entries: &[Entry]) -> String {
-    let known = known(entries);
-    if known.is_empty() {
-        return String::new();
-    }
-    let lines = known.iter().map(|(entry, line)| chart::Line {
-        name: entry.allocator.clone(),
-        points: line.points.clone(),
-    });
-    let lines: Vec<chart::Line> = lines.collect();
-    let mut text = chart::svg("RSS over time, of a typical run of each", &lines);
-    let _ = write!(
-        text,
-        "<p>{}</p><div class=\"scroll\"><table>\n<thead><tr><th>RSS over time</th>",
-        escape(sentence(&known).trim_end())
-    );
-    for level in ["average", "peak", "end"] {
-        let _ = write!(text, "<th>{level}</th><th>against baseline</th>");
-    }
-    text += "</tr></thead>\n<tbody>\n";
-    for (entry, line) in &known {
-        let _ = write!(text, "<tr><th scope=\"row\">{}</th>", escape(&entry.allocator));
-        for level in line.levels() {
-            let _ = write!(
-                text,
-                "<td>{}</td>{}",
-                output::bytes(level.metric.median),
-                versus_cell(entry, &level.versus, "memory")
-            );
-        }
-        text += "</tr>\n";
-    }
-    text + "</tbody></table></div>\n"
 }

@@ -22,9 +22,9 @@ use super::summary::{self, Outcome};
 use super::{cannot_write, site};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use mallow_process::allocators::identify;
 use mallow_process::binding::{Failure, Inspector, Report};
 use mallow_process::elf::ElfInfo;
+use mallow_process::elf::identify;
 
 /// Those that the allocator's own library defines are probed; a C++ library's operator new calls
 /// malloc. In the order of preference where two names are one function.

@@ -5,13 +5,12 @@ use mallow_replay::fidelity::Fidelity;
 
 use super::args::{ReplayArgs, ReplayMode};
 use super::input::Input;
-use super::report::{Entry, Latencies, Report, Settings};
+use super::report::{Entry, Latencies, Report, Settings, metric};
 use super::rounds::{Cell, Measured};
-use crate::output;
 use crate::output::wording;
 use mallow_measure::machine::Machine;
 use mallow_measure::statistics::Verdict;
-use mallow_measure::verdict::{self, Judge, Metric, Versus};
+use mallow_measure::verdict::{self, Judge, Versus};
 
 type Runs = [(u32, Run)];
 /// One of the comparisons of an entry.
@@ -112,11 +111,6 @@ fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
     }
 }
 
-pub fn metric(runs: &Runs, value: impl Fn(&Run) -> Option<f64>) -> Option<Metric> {
-    let values: Vec<f64> = runs.iter().filter_map(|(_, run)| value(run)).collect();
-    Metric::of(&values)
-}
-
 /// The result in words: who needs least memory, who is fastest.
 fn sentence(entries: &[Entry]) -> String {
     let Some(baseline) = entries.iter().find(|entry| entry.is_baseline) else {
@@ -156,28 +150,4 @@ fn sentence(entries: &[Entry]) -> String {
         });
     }
     parts.join(" ")
-}
-
-/// How the replay compares with the recorded run, in a sentence.
-pub fn fidelity_line(fidelity: &Fidelity) -> String {
-    let coverage = &fidelity.coverage;
-    let memory = match (fidelity.rss_error, fidelity.other_memory) {
-        (Some(error), Some(other)) => format!(
-            "peak {:.1} % off the recorded run on {} at {} measurements, beside {} that is not heap",
-            error * 100.0,
-            fidelity.allocator,
-            fidelity.samples,
-            output::bytes(other.max(0.0))
-        ),
-        _ => "the recorded run's memory was not measured".into(),
-    };
-    format!(
-        "{memory}; {:.2} % of {} calls missing ({} dropped, {} frees of unknown blocks, {} frees \
-         unseen)",
-        fidelity.missing * 100.0,
-        coverage.calls + coverage.dropped,
-        coverage.dropped,
-        coverage.unmatched_frees,
-        coverage.lost_frees
-    )
 }

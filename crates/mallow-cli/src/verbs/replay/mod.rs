@@ -6,6 +6,7 @@ mod args;
 mod input;
 mod report;
 mod rounds;
+mod text;
 
 use crate::error::{Error, Result};
 use crate::output::Format;

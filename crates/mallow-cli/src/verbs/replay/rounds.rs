@@ -21,6 +21,7 @@ use mallow_launch::embedded::{self, Library};
 use mallow_launch::preflight;
 use mallow_launch::preload::{self, Changes};
 use mallow_launch::target::Target;
+use mallow_launch::words;
 use mallow_os::signal_name;
 use mallow_process::allocators::{self, Family};
 
@@ -74,7 +75,7 @@ fn shared_libraries(summary: &Summary, target: &Target, contenders: &[Contender]
     let linked = objects(&program, &Changes::new()).into_iter();
     linked
         .filter(|path| is_in(&brought, path) && !is_in(&own, path))
-        .filter(|path| !preload::has_separator(path.as_os_str()))
+        .filter(|path| !words::has_separator(path.as_os_str()))
         .collect()
 }
 
