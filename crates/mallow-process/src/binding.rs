@@ -20,6 +20,7 @@ use crate::elf::identify;
 use crate::elf::{ElfInfo, Slot};
 use crate::linkmap;
 use crate::maps::{self, Mapping};
+use crate::page_size;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -136,7 +137,7 @@ impl Inspector {
                 continue;
             }
             if let Some(info) = self.file(proc, mapping) {
-                let bias = mapping.start.wrapping_sub(info.first_vaddr & !0xfff);
+                let bias = mapping.start.wrapping_sub(info.first_vaddr & !(page_size() - 1));
                 objects.push(Loaded { path: mapping.path.clone(), bias, info });
             }
         }

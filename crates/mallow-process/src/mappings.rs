@@ -9,6 +9,7 @@ use crate::heap::glibc::{self, HEAP_MAX};
 use crate::heap::stats_page::Page;
 use crate::heap::{Heap, mallow};
 use crate::memory::Memory;
+use crate::page_size;
 use crate::process::{Process, Thread};
 use crate::smaps::Vma;
 
@@ -148,17 +149,20 @@ fn parts(context: &Context, index: usize) -> Vec<Vma> {
         Heap::Mallow(heap) => (heap.regions.as_slice(), heap.leaves.as_slice()),
         _ => Default::default(),
     };
-    let data_end = vma.zeroed_data.map(|size| (vma.start + size).next_multiple_of(4096));
+    let data_end = vma.zeroed_data.map(|size| (vma.start + size).next_multiple_of(page_size()));
     let known = regions.iter().chain(leaves);
     let ends = known.flat_map(|&(start, end)| [start, end]).chain(data_end);
     let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();
     cuts.extend([vma.start, vma.end]);
     cuts.sort_unstable();
     cuts.dedup();
+    if cuts.len() == 2 || vma.rss == 0 {
+        return vec![vma.clone()];
+    }
     let pieces = cuts.windows(2).map(|cut| (cut[0], cut[1]));
     let resident: Option<Vec<u64>> =
         pieces.clone().map(|(start, end)| context.memory?.resident(start, end)).collect();
-    let Some(resident) = resident.filter(|_| cuts.len() > 2) else { return vec![vma.clone()] };
+    let Some(resident) = resident else { return vec![vma.clone()] };
     let sum: u64 = resident.iter().sum();
     if sum == 0 {
         return vec![vma.clone()];

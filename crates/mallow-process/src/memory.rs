@@ -7,12 +7,19 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::page_size;
 use crate::smaps::Vma;
 
-pub const PAGE: u64 = 4096;
+/// What is read at a time: this or a page, whichever is more.
 const BLOCK: u64 = 64 * 1024;
 /// A heap of any size is walked in 16 MiB.
-const MOST_BLOCKS: usize = 256;
+const MOST_BYTES: u64 = 16 << 20;
+/// Entries of the pagemap that are held at a time.
+const MOST_ENTRIES: u64 = 1 << 16;
+/// Where the kernel cannot pass over what was never touched, ranges of more pages are sampled: their
+/// entries alone would take seconds to read.
+const MOST_COUNTED: u64 = 1 << 24;
+const SAMPLES: u64 = 1 << 10;
 
 const PAGEMAP_PRESENT: u64 = 1 << 63;
 const PAGEMAP_SWAPPED: u64 = 1 << 62;
@@ -73,8 +80,8 @@ struct Block {
 
 /// What was read last. Any two blocks can be in it together: a walk goes back and forth between
 /// places that lie anywhere.
-#[derive(Default)]
 struct Cache {
+    most_blocks: usize,
     blocks: Vec<Block>,
     index_of: HashMap<u64, usize>,
     /// Where the oldest block is, once all places are taken.
@@ -86,6 +93,17 @@ struct Cache {
 }
 
 impl Cache {
+    fn new(block: u64) -> Cache {
+        Cache {
+            most_blocks: (MOST_BYTES / block).max(4) as usize,
+            blocks: Vec::new(),
+            index_of: HashMap::new(),
+            oldest: 0,
+            is_partial: false,
+            latest: 0,
+        }
+    }
+
     fn find(&mut self, address: u64) -> Option<usize> {
         if self.blocks.get(self.latest).is_none_or(|block| block.address != address) {
             self.latest = *self.index_of.get(&address)?;
@@ -94,14 +112,14 @@ impl Cache {
     }
 
     fn add(&mut self, block: Block) -> usize {
-        let index = if self.blocks.len() < MOST_BLOCKS {
+        let index = if self.blocks.len() < self.most_blocks {
             self.index_of.insert(block.address, self.blocks.len());
             self.blocks.push(block);
             self.blocks.len() - 1
         } else {
             let index = self.oldest;
             self.is_partial = true;
-            self.oldest = (index + 1) % MOST_BLOCKS;
+            self.oldest = (index + 1) % self.most_blocks;
             self.index_of.remove(&self.blocks[index].address);
             self.index_of.insert(block.address, index);
             self.blocks[index] = block;
@@ -115,22 +133,30 @@ impl Cache {
 pub struct ProcessMemory {
     memory: File,
     pagemap: Option<File>,
+    page: u64,
+    block: u64,
     /// Private memory without a file, in order: what of it was never touched reads as zero.
     anonymous: Vec<(u64, u64)>,
     cache: RefCell<Cache>,
     loads: Cell<u64>,
     swapped: Cell<bool>,
+    sampled: Cell<bool>,
 }
 
 impl ProcessMemory {
     pub fn open(pid: u32, vmas: &[Vma]) -> std::io::Result<ProcessMemory> {
+        let page = page_size();
+        let block = BLOCK.max(page);
         let mut memory = ProcessMemory {
             memory: File::open(format!("/proc/{pid}/mem"))?,
             pagemap: File::open(format!("/proc/{pid}/pagemap")).ok(),
+            page,
+            block,
             anonymous: Vec::new(),
-            cache: RefCell::default(),
+            cache: RefCell::new(Cache::new(block)),
             loads: Cell::new(0),
             swapped: Cell::new(false),
+            sampled: Cell::new(false),
         };
         memory.remap(vmas);
         Ok(memory)
@@ -148,11 +174,40 @@ impl ProcessMemory {
         self.swapped.get()
     }
 
+    /// Whether what is resident was estimated somewhere.
+    pub fn has_sampled(&self) -> bool {
+        self.sampled.get()
+    }
+
     fn pagemap_entries(&self, start: u64, pages: u64) -> Option<Vec<u64>> {
         let mut bytes = vec![0; usize::try_from(pages * 8).ok()?];
-        self.pagemap.as_ref()?.read_exact_at(&mut bytes, start / PAGE * 8).ok()?;
+        self.pagemap.as_ref()?.read_exact_at(&mut bytes, start / self.page * 8).ok()?;
         let entry = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().unwrap_or_default());
         Some(bytes.chunks_exact(8).map(entry).collect())
+    }
+
+    /// Pages that are present, each of them looked at.
+    fn count_present(&self, start: u64, pages: u64) -> Option<u64> {
+        let mut present = 0;
+        for first in (0..pages).step_by(MOST_ENTRIES as usize) {
+            let count = MOST_ENTRIES.min(pages - first);
+            let entries = self.pagemap_entries(start + first * self.page, count)?;
+            present += entries.iter().filter(|entry| **entry & PAGEMAP_PRESENT != 0).count() as u64;
+        }
+        Some(present)
+    }
+
+    /// The same, estimated from `looked_at` pages in stretches all over the range.
+    fn sample_present(&self, start: u64, pages: u64, looked_at: u64) -> Option<u64> {
+        self.sampled.set(true);
+        let length = looked_at / SAMPLES;
+        let mut present = 0;
+        for sample in 0..SAMPLES {
+            let first = sample * (pages / SAMPLES);
+            present += self.count_present(start + first * self.page, length)?;
+        }
+        let scaled = u128::from(present) * u128::from(pages) / u128::from(length * SAMPLES);
+        Some(scaled as u64)
     }
 
     fn is_anonymous(&self, address: u64) -> bool {
@@ -161,9 +216,9 @@ impl ProcessMemory {
     }
 
     fn load(&self, address: u64) -> Block {
-        let pages = BLOCK / PAGE;
-        let mut block =
-            Block { address, bytes: vec![0; BLOCK as usize], readable: 0, untouched: 0 };
+        let pages = self.block / self.page;
+        let bytes = vec![0; self.block as usize];
+        let mut block = Block { address, bytes, readable: 0, untouched: 0 };
         let entries = self.pagemap_entries(address, pages);
         let all = (1u64 << pages) - 1;
         let present = |entry: &u64| entry & PAGEMAP_PRESENT != 0;
@@ -174,7 +229,7 @@ impl ProcessMemory {
             return block;
         }
         for page in 0..pages {
-            let at = address + page * PAGE;
+            let at = address + page * self.page;
             let entry = entries.as_ref().map(|entries| entries[page as usize]);
             match entry {
                 Some(entry) if entry & PAGEMAP_SWAPPED != 0 => {
@@ -191,15 +246,15 @@ impl ProcessMemory {
     }
 
     fn load_page(&self, block: &mut Block, page: u64) {
-        let range = (page * PAGE) as usize..((page + 1) * PAGE) as usize;
-        let at = block.address + page * PAGE;
+        let range = (page * self.page) as usize..((page + 1) * self.page) as usize;
+        let at = block.address + page * self.page;
         if self.memory.read_exact_at(&mut block.bytes[range], at).is_ok() {
             block.readable |= 1 << page;
         }
     }
 
     fn read_within(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
-        let start = address / BLOCK * BLOCK;
+        let start = address / self.block * self.block;
         let mut cache = self.cache.borrow_mut();
         let index = cache.find(start).unwrap_or_else(|| {
             self.loads.set(self.loads.get() + 1);
@@ -208,7 +263,7 @@ impl ProcessMemory {
         let block = &mut cache.blocks[index];
         let from = (address - start) as usize;
         let to = from + buffer.len();
-        let (first, last) = (from as u64 / PAGE, (to as u64 - 1) / PAGE);
+        let (first, last) = (from as u64 / self.page, (to as u64 - 1) / self.page);
         for page in first..=last {
             if block.untouched & (1 << page) != 0 {
                 block.untouched &= !(1 << page);
@@ -229,7 +284,7 @@ impl Memory for ProcessMemory {
         let mut done = 0;
         while done < buffer.len() {
             let at = address.checked_add(done as u64)?;
-            let room = (BLOCK - at % BLOCK) as usize;
+            let room = (self.block - at % self.block) as usize;
             let end = buffer.len().min(done + room);
             self.read_within(at, &mut buffer[done..end])?;
             done = end;
@@ -238,7 +293,7 @@ impl Memory for ProcessMemory {
     }
 
     fn refresh(&self) {
-        *self.cache.borrow_mut() = Cache::default();
+        *self.cache.borrow_mut() = Cache::new(self.block);
     }
 
     fn reload(&self) {
@@ -262,8 +317,17 @@ impl Memory for ProcessMemory {
     }
 
     fn resident(&self, start: u64, end: u64) -> Option<u64> {
-        let entries = self.pagemap_entries(start, (end - start) / PAGE)?;
-        Some(entries.iter().filter(|entry| **entry & PAGEMAP_PRESENT != 0).count() as u64 * PAGE)
+        let pagemap = self.pagemap.as_ref()?;
+        if let Ok(present) = mallow_os::present_bytes(pagemap, start, end) {
+            return Some(present);
+        }
+        let pages = (end - start) / self.page;
+        let present = if pages <= MOST_COUNTED {
+            self.count_present(start, pages)?
+        } else {
+            self.sample_present(start, pages, MOST_COUNTED)?
+        };
+        Some(present * self.page)
     }
 }
 
@@ -289,7 +353,7 @@ mod tests {
 
     #[test]
     fn places_that_lie_anywhere_are_kept_together() {
-        let size = MOST_BLOCKS * BLOCK as usize;
+        let size = MOST_BYTES as usize;
         let bytes = vec![7u8; 2 * size];
         let memory = own();
         let start = bytes.as_ptr() as u64;
@@ -299,8 +363,9 @@ mod tests {
         }
         assert_eq!(memory.loads(), 2);
         assert_eq!(memory.words(start, 2 * size / 8), Some(vec![0x0707_0707_0707_0707; size / 4]));
-        assert!(memory.cache.borrow().blocks.len() == MOST_BLOCKS);
-        assert_eq!(memory.cache.borrow().index_of.len(), MOST_BLOCKS);
+        let most = (MOST_BYTES / memory.block) as usize;
+        assert!(memory.cache.borrow().blocks.len() == most);
+        assert_eq!(memory.cache.borrow().index_of.len(), most);
     }
 
     #[test]
@@ -324,5 +389,25 @@ mod tests {
         assert_eq!((memory.word(address), memory.number_now(address, 8)), (Some(1), Some(*value)));
         memory.reload();
         assert_eq!((memory.word(address), memory.loads()), (Some(*value), 1));
+    }
+
+    #[test]
+    fn resident_pages_are_counted_in_each_way() {
+        let memory = own();
+        let page = page_size();
+        // Address space alone, but for the pages that are touched: one in 16.
+        let pages = 1 << 16;
+        let mut reserve: Vec<u8> = Vec::with_capacity(((pages + 1) * page) as usize);
+        let start = (reserve.as_ptr() as u64).next_multiple_of(page);
+        let before = (start - reserve.as_ptr() as u64) as usize;
+        for touched in (0..pages).step_by(16) {
+            reserve.spare_capacity_mut()[before + (touched * page) as usize].write(1);
+        }
+        let exact = memory.count_present(start, pages).unwrap();
+        assert!((pages / 16..pages / 16 + 8).contains(&exact), "{exact}");
+        assert_eq!(memory.resident(start, start + pages * page), Some(exact * page));
+        let sampled = memory.sample_present(start, pages, 1 << 14).unwrap();
+        assert!(sampled.abs_diff(exact) < exact / 50, "{sampled} against {exact}");
+        assert!(memory.has_sampled());
     }
 }

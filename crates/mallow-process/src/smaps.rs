@@ -23,8 +23,6 @@ pub struct Vma {
     pub huge: u64,
     pub lazy_free: u64,
     pub locked: u64,
-    /// Two letters each, as the kernel names them.
-    pub flags: Vec<String>,
     /// How much of a mapping behind a file's data is zeroed data of that file, if it is known.
     pub zeroed_data: Option<u64>,
 }
@@ -70,10 +68,6 @@ pub fn parse(text: &str) -> Option<Vec<Vma>> {
         }
         let (key, value) = line.split_once(':')?;
         let vma = vmas.last_mut()?;
-        if key == "VmFlags" {
-            vma.flags = value.split_whitespace().map(str::to_owned).collect();
-            continue;
-        }
         let Some(bytes) = kilobytes(value) else { continue };
         match key {
             "Rss" => vma.rss = bytes,
@@ -127,7 +121,6 @@ mod tests {
         assert_eq!(vmas.len(), 2);
         assert_eq!((vmas[0].rss, vmas[0].pss, vmas[0].swap), (8192, 2048, 4096));
         assert_eq!(vmas[0].name, "/opt/a b/lib.so (deleted)");
-        assert_eq!(vmas[0].flags, ["rd", "ex", "mr"]);
         assert!(vmas[0].is_executable() && !vmas[0].is_anonymous());
         assert!(vmas[1].is_without_access() && vmas[1].is_anonymous());
     }

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::memory::{Memory, PAGE};
+use crate::memory::Memory;
+use crate::page_size;
 
 const PREVIOUS_USED: u64 = 1;
 const IS_MAPPED: u64 = 2;
@@ -140,8 +141,7 @@ impl<'a> Walk<'a> {
         self.chunks.free_bytes += size;
         self.chunks.free_count += 1;
         self.chunks.largest_free = self.chunks.largest_free.max(size);
-        // The header and the links of the list stay in memory.
-        let (start, end) = ((at + 48).next_multiple_of(PAGE), (at + size) / PAGE * PAGE);
+        let (start, end) = whole_pages(at, size);
         if start < end {
             self.chunks.free_resident += self.memory.resident(start, end).unwrap_or(0);
         }
@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
         }
         self.chunks.top_bytes += size;
         self.chunks.behind_top += end - (at + size);
-        let (start, stop) = ((at + 48).next_multiple_of(PAGE), (at + size) / PAGE * PAGE);
+        let (start, stop) = whole_pages(at, size);
         if start < stop {
             self.chunks.top_resident += self.memory.resident(start, stop).unwrap_or(0);
         }
@@ -232,6 +232,12 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Of a free chunk, but for the header and the links of the list.
+fn whole_pages(at: u64, size: u64) -> (u64, u64) {
+    let page = page_size();
+    ((at + 48).next_multiple_of(page), (at + size) / page * page)
+}
+
 fn is_plausible(header: u64, room: u64) -> bool {
     let size = header & !FLAGS;
     size >= 16 && size.is_multiple_of(16) && size <= room && header & IS_MAPPED == 0
@@ -271,6 +277,6 @@ fn leads_on(memory: &dyn Memory, mut at: u64, end: u64) -> bool {
 pub fn mapped_size(memory: &dyn Memory, at: u64) -> Option<u64> {
     let (before, header) = (memory.word(at)?, memory.word(at + 8)?);
     let size = header & !FLAGS;
-    (before == 0 && header & FLAGS == IS_MAPPED && size.is_multiple_of(PAGE) && size > 0)
+    (before == 0 && header & FLAGS == IS_MAPPED && size.is_multiple_of(page_size()) && size > 0)
         .then_some(size)
 }

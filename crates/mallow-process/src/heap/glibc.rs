@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chunks::{self, Chunks, Lists};
 use crate::memory::Memory;
+use crate::page_size;
 use crate::smaps::Vma;
 
 /// A heap of an arena other than the main one begins at a multiple of this.
@@ -305,7 +306,7 @@ fn walk_others(
     loop {
         let info = memory.words(heap, 4)?;
         let [owner, previous, size, _] = info[..] else { return None };
-        if owner != arena.address || size > HEAP_MAX || size % 4096 != 0 {
+        if owner != arena.address || size > HEAP_MAX || !size.is_multiple_of(page_size()) {
             return None;
         }
         let is_first = heap == arena.address / HEAP_MAX * HEAP_MAX;

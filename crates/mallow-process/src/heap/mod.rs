@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::binding::{Inspector, Report as Served};
 use crate::memory::{Memory, ProcessMemory};
+use crate::page_size;
 use crate::process::Process;
 use glibc::Heaps;
 use stats_page::Page;
@@ -103,7 +104,10 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
 fn can_read(memory: &ProcessMemory, process: &Process) -> bool {
     let plain = process.vmas.iter().find(|vma| vma.is_writable() && vma.rss > 0);
     plain.is_none_or(|vma| {
-        (vma.start..vma.end).step_by(4096).take(4096).any(|at| memory.word(at).is_some())
+        (vma.start..vma.end)
+            .step_by(page_size() as usize)
+            .take(4096)
+            .any(|at| memory.word(at).is_some())
     })
 }
 
