@@ -4,7 +4,7 @@ use crate::binding::{Failure, Inspector};
 use crate::heap::{self, Heap};
 use crate::mappings::{self, Context, Kind, Mapping};
 use crate::memory::Memory;
-use crate::process::Process;
+use crate::process::{Keep, Process};
 
 /// Reads the heap again if the process changed so much meanwhile that heap and mappings do not fit
 /// together.
@@ -30,18 +30,24 @@ pub enum Gap {
     Swapped,
     /// RSS in bytes, before and after the heap was read.
     Moved { before: f64, after: f64 },
+    /// The mappings changed all the time while they were read.
+    Torn,
+    /// Bytes of the heap that were visited, and of how many: the figures of its blocks are estimates.
+    Sampled { part: u64, whole: u64 },
+    /// What is resident was estimated in places.
+    Estimated,
 }
 
-pub fn take(pid: u32) -> Result<Picture, Failure> {
-    let mut process = Process::live(pid)?;
+pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
+    let mut process = Process::live(pid, Keep::Figures)?;
     let mut inspector = Inspector::default();
     let mut gaps = Vec::new();
     let mut attempt = 1;
     let mut found = loop {
         let mut found = heap::find(&process, &mut inspector);
-        let before = rss(&process);
-        process = Process::live(pid)?;
-        let after = rss(&process);
+        let before = process.rss() as f64;
+        process = Process::live(pid, keep)?;
+        let after = process.rss() as f64;
         if let Some(memory) = &mut found.memory {
             memory.remap(&process.vmas);
         }
@@ -60,6 +66,12 @@ pub fn take(pid: u32) -> Result<Picture, Failure> {
         Some(memory) if memory.met_swap() => gaps.push(Gap::Swapped),
         Some(_) => {}
     }
+    if process.is_torn {
+        gaps.push(Gap::Torn);
+    }
+    if let Some((part, whole)) = found.heap.looked_at() {
+        gaps.push(Gap::Sampled { part, whole });
+    }
     let mappings = mappings::name(&Context {
         process: &process,
         heap: &found.heap,
@@ -67,6 +79,9 @@ pub fn take(pid: u32) -> Result<Picture, Failure> {
         memory: memory.map(|memory| memory as &dyn Memory),
         page: found.page.as_ref(),
     });
+    if memory.is_some_and(|memory| memory.has_sampled()) {
+        gaps.push(Gap::Estimated);
+    }
     if let Heap::Other(other) = &mut found.heap {
         let served = mappings.iter().filter(|mapping| mapping.kind == Kind::Allocator);
         let sizes = served.map(|mapping| (mapping.end - mapping.start, mapping.rss));
@@ -78,10 +93,6 @@ pub fn take(pid: u32) -> Result<Picture, Failure> {
 
 /// The allocator's name and its heap alone.
 pub fn heap_of(pid: u32, inspector: &mut Inspector) -> Option<(String, Heap)> {
-    let found = heap::find(&Process::live(pid).ok()?, inspector);
+    let found = heap::find(&Process::live(pid, Keep::Figures).ok()?, inspector);
     Some((found.allocator, found.heap))
-}
-
-fn rss(process: &Process) -> f64 {
-    process.vmas.iter().map(|vma| vma.rss).sum::<u64>() as f64
 }

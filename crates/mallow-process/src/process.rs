@@ -2,12 +2,17 @@
 //! they were saved.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use crate::binding::Failure;
 use crate::elf;
 
 use crate::smaps::{self, Vma};
+
+/// How often mappings that do not fit together are read.
+const TRIES: u32 = 5;
 
 /// Files that are saved as they are.
 pub const SAVED: [&str; 6] = ["status", "smaps", "cmdline", "limits", "stat", "cgroup"];
@@ -28,8 +33,87 @@ pub struct Process {
     pub max_mappings: Option<u64>,
     /// `always`, `madvise` or `never`.
     pub huge_pages: String,
-    /// Text of the saved files.
+    /// Text of the saved files; that of smaps only if it was to be kept.
     pub files: BTreeMap<&'static str, String>,
+    /// The mappings changed all the time while they were read.
+    pub is_torn: bool,
+}
+
+/// Whether the text of smaps is kept beside what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    Figures,
+    Files,
+}
+
+/// The mappings as they were at one moment, or nearly so.
+struct Mappings {
+    vmas: Vec<Vma>,
+    text: Option<String>,
+    is_torn: bool,
+}
+
+impl Mappings {
+    /// Reads again what was torn: mappings that lie over each other, or whose sum the process did not
+    /// have before, nor after.
+    fn read(proc: &Path, keep: Keep) -> Result<Mappings, Failure> {
+        let mut before = counted(proc);
+        for attempt in 1.. {
+            let mut found = Mappings::read_once(proc, keep)?;
+            let after = counted(proc);
+            let sum = found.vmas.iter().map(|vma| vma.rss).sum();
+            let fits = || is_between(sum, before, after) || is_between(sum, after, rolled_up(proc));
+            let is_whole = smaps::is_whole(&found.vmas) && fits();
+            if is_whole || (attempt >= TRIES) {
+                found.is_torn = !is_whole;
+                smaps::drop_overlaps(&mut found.vmas);
+                return Ok(found);
+            }
+            before = after;
+        }
+        Err(Failure::Vanished)
+    }
+
+    fn read_once(proc: &Path, keep: Keep) -> Result<Mappings, Failure> {
+        let file = File::open(proc.join("smaps"))?;
+        let mut text = None;
+        let vmas = match keep {
+            Keep::Figures => smaps::read(BufReader::with_capacity(1 << 16, file))?,
+            Keep::Files => {
+                let bytes = std::io::read_to_string(file)?;
+                let vmas = smaps::parse(&bytes);
+                text = Some(bytes);
+                vmas
+            }
+        };
+        Ok(Mappings { vmas: vmas.ok_or_else(unreadable)?, text, is_torn: false })
+    }
+}
+
+fn unreadable() -> Failure {
+    Failure::Damaged("its smaps cannot be read".into())
+}
+
+/// Resident bytes as the kernel counts them by and by, which costs nothing.
+fn counted(proc: &Path) -> Option<u64> {
+    field(&std::fs::read_to_string(proc.join("status")).ok()?, "VmRSS")
+}
+
+/// Resident bytes as the kernel finds them when it looks at every page.
+fn rolled_up(proc: &Path) -> Option<u64> {
+    field(&std::fs::read_to_string(proc.join("smaps_rollup")).ok()?, "Rss")
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    smaps::parse_fields(text).get(name)?.parse().ok()
+}
+
+/// Whether a sum may have been true at some moment between two others. What comes and goes within
+/// that time is less than this part of it.
+fn is_between(sum: u64, before: Option<u64>, after: Option<u64>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return before.is_none() };
+    let slack = (before.max(after) / 100).max(256 << 10);
+    sum + slack >= before.min(after) && sum <= before.max(after) + slack
 }
 
 #[derive(Clone, Debug)]
@@ -41,20 +125,24 @@ pub struct Thread {
 }
 
 impl Process {
-    pub fn live(pid: u32) -> Result<Process, Failure> {
+    /// `Keep::Files` only where somebody wants to save them.
+    pub fn live(pid: u32, keep: Keep) -> Result<Process, Failure> {
         let proc = PathBuf::from(format!("/proc/{pid}"));
+        let Mappings { vmas, text, is_torn } = Mappings::read(&proc, keep)?;
         let mut files = BTreeMap::new();
+        // Behind the mappings, so that the peak is not older than they are.
         for name in SAVED {
-            let read = std::fs::read(proc.join(name));
-            match read {
+            match std::fs::read(proc.join(name)) {
+                _ if name == "smaps" => files.extend(text.clone().map(|text| (name, text))),
                 Ok(bytes) => {
                     files.insert(name, String::from_utf8_lossy(&bytes).into_owned());
                 }
-                Err(error) if matches!(name, "status" | "smaps") => return Err(error.into()),
+                Err(error) if name == "status" => return Err(error.into()),
                 Err(_) => {}
             }
         }
-        let mut process = Process::from_files(pid, files)?;
+        let mut process = Process::from_files(pid, vmas, files)?;
+        process.is_torn = is_torn;
         process.exe = std::fs::read_link(proc.join("exe"))
             .map(|path| path.to_string_lossy().into_owned())
             .unwrap_or_default();
@@ -78,16 +166,19 @@ impl Process {
                 files.insert(name, String::from_utf8_lossy(&bytes).into_owned());
             }
         }
-        if !files.contains_key("smaps") {
+        let Some(smaps) = files.get("smaps") else {
             return Err(Failure::Damaged("the file smaps is missing".into()));
-        }
-        Process::from_files(0, files)
+        };
+        let vmas = smaps::parse(smaps).ok_or_else(unreadable)?;
+        Process::from_files(0, vmas, files)
     }
 
-    fn from_files(pid: u32, files: BTreeMap<&'static str, String>) -> Result<Process, Failure> {
+    fn from_files(
+        pid: u32,
+        vmas: Vec<Vma>,
+        files: BTreeMap<&'static str, String>,
+    ) -> Result<Process, Failure> {
         let text = |name: &str| files.get(name).map_or("", String::as_str);
-        let vmas = smaps::parse(text("smaps"))
-            .ok_or_else(|| Failure::Damaged("its smaps cannot be read".into()))?;
         if vmas.is_empty() {
             // A zombie or a thread of the kernel.
             return Err(Failure::Vanished);
@@ -143,6 +234,15 @@ impl Process {
     /// A size of status, in bytes.
     pub fn bytes(&self, field: &str) -> u64 {
         self.status.get(field).and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
+    pub fn rss(&self) -> u64 {
+        self.vmas.iter().map(|vma| vma.rss).sum()
+    }
+
+    /// Of RSS so far. The kernel notes it now and then only, so it may lag behind what is resident.
+    pub fn peak_rss(&self) -> u64 {
+        self.bytes("VmHWM").max(self.rss())
     }
 
     pub fn thread_count(&self) -> u64 {
@@ -244,10 +344,24 @@ mod tests {
     }
 
     #[test]
+    fn sums_between_two_moments_are_believed() {
+        let mib = 1 << 20;
+        assert!(is_between(105 * mib, Some(100 * mib), Some(110 * mib)));
+        assert!(is_between(105 * mib, Some(110 * mib), Some(100 * mib)));
+        assert!(is_between(101 * mib, Some(100 * mib), Some(100 * mib)), "within the slack");
+        assert!(!is_between(130 * mib, Some(100 * mib), Some(110 * mib)));
+        assert!(!is_between(90 * mib, Some(100 * mib), Some(110 * mib)));
+        assert!(is_between(7, None, Some(1)), "without a source there is no doubt");
+        assert!(!is_between(7, Some(1 << 30), None), "a second source that is missing clears none");
+    }
+
+    #[test]
     fn this_process() {
-        let process = Process::live(std::process::id()).unwrap();
+        let process = Process::live(std::process::id(), Keep::Files).unwrap();
         assert!(process.bytes("VmSize") > 1 << 20 && process.thread_count() >= 1);
         assert!(process.command.contains("mallow"), "{}", process.command);
-        assert!(matches!(Process::live(4_194_304), Err(Failure::Vanished)));
+        assert!(process.files.contains_key("smaps") && !process.is_torn);
+        assert!(process.peak_rss() >= process.rss());
+        assert!(matches!(Process::live(4_194_304, Keep::Figures), Err(Failure::Vanished)));
     }
 }

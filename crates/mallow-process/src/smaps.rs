@@ -2,6 +2,7 @@
 //! `/proc/PID/status` and `smaps_rollup`.
 
 use std::collections::BTreeMap;
+use std::io::BufRead;
 
 use crate::maps::{self, Line};
 
@@ -60,28 +61,57 @@ impl Vma {
 
 /// `None` if the text is no smaps.
 pub fn parse(text: &str) -> Option<Vec<Vma>> {
-    let mut vmas: Vec<Vma> = Vec::new();
-    for line in text.lines() {
-        if let Some(vma) = parse_header(line) {
-            vmas.push(vma);
-            continue;
+    read(text.as_bytes()).ok()?
+}
+
+/// The same from a file, a line at a time: of a process with a million mappings it is a gigabyte.
+pub fn read(mut file: impl BufRead) -> std::io::Result<Option<Vec<Vma>>> {
+    let mut vmas = Vec::new();
+    let mut line = Vec::new();
+    while file.read_until(b'\n', &mut line)? > 0 {
+        if add_line(&mut vmas, String::from_utf8_lossy(&line).trim_end_matches('\n')).is_none() {
+            return Ok(None);
         }
-        let (key, value) = line.split_once(':')?;
-        let vma = vmas.last_mut()?;
-        let Some(bytes) = kilobytes(value) else { continue };
-        match key {
-            "Rss" => vma.rss = bytes,
-            "Pss" => vma.pss = bytes,
-            "Private_Dirty" => vma.private_dirty = bytes,
-            "Swap" => vma.swap = bytes,
-            "AnonHugePages" => vma.huge += bytes,
-            "ShmemPmdMapped" | "FilePmdMapped" => vma.huge += bytes,
-            "LazyFree" => vma.lazy_free = bytes,
-            "Locked" => vma.locked = bytes,
-            _ => {}
-        }
+        line.clear();
     }
-    Some(vmas)
+    Ok(Some(vmas))
+}
+
+fn add_line(vmas: &mut Vec<Vma>, line: &str) -> Option<()> {
+    if let Some(vma) = parse_header(line) {
+        vmas.push(vma);
+        return Some(());
+    }
+    let (key, value) = line.split_once(':')?;
+    let vma = vmas.last_mut()?;
+    let Some(bytes) = kilobytes(value) else { return Some(()) };
+    match key {
+        "Rss" => vma.rss = bytes,
+        "Pss" => vma.pss = bytes,
+        "Private_Dirty" => vma.private_dirty = bytes,
+        "Swap" => vma.swap = bytes,
+        "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => vma.huge += bytes,
+        "LazyFree" => vma.lazy_free = bytes,
+        "Locked" => vma.locked = bytes,
+        _ => {}
+    }
+    Some(())
+}
+
+/// Whether the mappings are in order and none lies over another. The kernel gives them out some at a
+/// time, and a process may join or split them in between.
+pub fn is_whole(vmas: &[Vma]) -> bool {
+    vmas.windows(2).all(|pair| pair[0].end <= pair[1].start)
+}
+
+/// Takes out what lies over the mapping before it.
+pub fn drop_overlaps(vmas: &mut Vec<Vma>) {
+    let mut end = 0;
+    vmas.retain(|vma| {
+        let is_next = vma.start >= end;
+        end = end.max(vma.end);
+        is_next
+    });
 }
 
 /// The keys of the lines below have no `-` in front.
@@ -123,6 +153,17 @@ mod tests {
         assert_eq!(vmas[0].name, "/opt/a b/lib.so (deleted)");
         assert!(vmas[0].is_executable() && !vmas[0].is_anonymous());
         assert!(vmas[1].is_without_access() && vmas[1].is_anonymous());
+    }
+
+    #[test]
+    fn mappings_that_lie_over_each_other_are_noticed() {
+        let text = "1000-3000 rw-p 0 00:00 0 \nRss: 8 kB\n2000-4000 rw-p 0 00:00 0 \nRss: 4 kB\n\
+                    4000-5000 rw-p 0 00:00 0 \nRss: 4 kB\n";
+        let mut vmas = parse(text).unwrap();
+        assert!(!is_whole(&vmas));
+        drop_overlaps(&mut vmas);
+        assert!(is_whole(&vmas));
+        assert_eq!(vmas.iter().map(|vma| vma.start).collect::<Vec<_>>(), [0x1000, 0x4000]);
     }
 
     #[test]

@@ -104,6 +104,15 @@ impl Heaps {
         self.arenas.iter().map(of).sum()
     }
 
+    /// In a large heap: how much of the arenas was visited, and of how much.
+    pub fn looked_at(&self) -> Option<(u64, u64)> {
+        let parts = self.arenas.iter().filter_map(|arena| {
+            let chunks = &arena.chunks;
+            Some((chunks.looked_at?, chunks.used_bytes + chunks.free_bytes + chunks.unread))
+        });
+        parts.reduce(|(part, whole), (more, of)| (part + more, whole + of))
+    }
+
     pub fn used_count(&self) -> u64 {
         self.sum(Arena::used_count) + self.mapped.chunks
     }
@@ -156,6 +165,8 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
     let (layout, addresses) = find_arenas(memory, data)?;
     let mut heaps = Heaps::default();
     let mut sizes = chunks::Sizes::default();
+    let system = addresses.iter().filter_map(|&at| memory.word(layout.word(at, SYSTEM))).sum();
+    let sampling = chunks::Sampling::of(system);
     let brk = vmas.iter().find(|vma| vma.name == "[heap]").map(|vma| (vma.start, vma.end));
     for &address in &addresses {
         let mut arena = None;
@@ -166,7 +177,7 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
             }
             heaps.tries = heaps.tries.max(attempt + 1);
             let is_main = address == addresses[0];
-            let found = read_arena(memory, layout, address, is_main, brk, vmas);
+            let found = read_arena(memory, layout, sampling, (address, is_main), brk, vmas);
             let complete = found.as_ref().is_some_and(|(arena, _)| arena.is_complete);
             if arena.is_none() || complete {
                 arena = found;
@@ -190,21 +201,33 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
 
 /// The main arena first, then the others in the order of their list.
 fn find_arenas(memory: &dyn Memory, data: &[(u64, u64)]) -> Option<(Layout, Vec<u64>)> {
+    // Pieces overlap by what an arena takes, so that one of them holds it whole.
+    const PIECE: u64 = 1 << 20;
+    const OVERLAP: u64 = 8 * (SYSTEM as u64 + 4);
     for &(start, end) in data {
         // Data of a C library is small; a program's own may be anything.
-        let count = ((end - start) / 8).min(8 << 20) as usize;
-        let Some(words) = memory.words(start, count) else { continue };
-        for index in 2..count.saturating_sub(SYSTEM + 2) {
-            if !looks_like_bins(&words[index..], start + 8 * index as u64) {
-                continue;
+        let end = end.min(start.saturating_add(64 << 20));
+        for piece in (start..end).step_by(PIECE as usize) {
+            let count = (end.min(piece + PIECE + OVERLAP) - piece) / 8;
+            let Some(words) = memory.words(piece, count as usize) else { continue };
+            if let Some(found) = arenas_in(memory, piece, &words) {
+                return Some(found);
             }
-            let bins = start + 8 * index as u64;
-            for bins_at in BINS_AT {
-                let layout = Layout { bins_at };
-                let found = follow_list(memory, layout, bins - bins_at);
-                if let Some(addresses) = found {
-                    return Some((layout, addresses));
-                }
+        }
+    }
+    None
+}
+
+fn arenas_in(memory: &dyn Memory, start: u64, words: &[u64]) -> Option<(Layout, Vec<u64>)> {
+    for index in 2..words.len().saturating_sub(SYSTEM + 2) {
+        let bins = start + 8 * index as u64;
+        if !looks_like_bins(&words[index..], bins) {
+            continue;
+        }
+        for bins_at in BINS_AT {
+            let layout = Layout { bins_at };
+            if let Some(addresses) = follow_list(memory, layout, bins - bins_at) {
+                return Some((layout, addresses));
             }
         }
     }
@@ -240,8 +263,8 @@ fn follow_list(memory: &dyn Memory, layout: Layout, main: u64) -> Option<Vec<u64
 fn read_arena(
     memory: &dyn Memory,
     layout: Layout,
-    address: u64,
-    is_main: bool,
+    sampling: chunks::Sampling,
+    (address, is_main): (u64, bool),
     brk: Option<(u64, u64)>,
     vmas: &[Vma],
 ) -> Option<(Arena, chunks::Sizes)> {
@@ -250,12 +273,13 @@ fn read_arena(
     let system = memory.word(layout.word(address, SYSTEM))?;
     let mut arena = Arena { address, is_main, system, ..Arena::default() };
     arena.threads = (threads < 1 << 20).then_some(threads);
-    let mut walk = chunks::Walk::new(memory);
+    let mut walk = chunks::Walk::new(memory, sampling);
     let walked = if is_main {
         walk_main(&mut walk, &mut arena, top, brk, vmas)
     } else {
         walk_others(memory, &mut walk, &mut arena, layout, top)
     };
+    walk.scale();
     let Lists { fast, cached, count } = walk.lists(layout.fastbins(address));
     (arena.fast, arena.cached) = (fast, cached);
     let chunks::Walk { chunks, sizes, .. } = walk;

@@ -46,6 +46,14 @@ impl Heap {
         }
     }
 
+    /// In a large heap: how much of it was visited, and of how much.
+    pub fn looked_at(&self) -> Option<(u64, u64)> {
+        match self {
+            Heap::Glibc(heaps) => heaps.looked_at(),
+            _ => None,
+        }
+    }
+
     /// Bytes with the program, and free ones that the allocator keeps resident.
     pub fn used_and_free(&self) -> Option<(u64, u64)> {
         match self {

@@ -15,6 +15,9 @@ pub const NO_MEMORY: &str = "The memory of the process may not be read, so its h
 its mappings alone. Run mallow as root, or allow ptrace (in a container: --cap-add SYS_PTRACE).";
 const SWAPPED: &str = "Parts of the heap are swapped out and were left there; what they hold is \
 not counted.";
+const TORN: &str = "The mappings changed all the time while they were read, so their figures are of \
+several moments.";
+const ESTIMATED: &str = "What is resident of very large mappings is estimated from pieces of them.";
 
 /// The report on a picture, and the process that it shows.
 pub fn report(picture: Picture) -> (Process, Report) {
@@ -37,6 +40,14 @@ fn sentence(gap: Gap) -> String {
             output::bytes(before),
             output::bytes(after)
         ),
+        Gap::Torn => TORN.into(),
+        Gap::Sampled { part, whole } => format!(
+            "The heap is large: {} of its {} were visited, in pieces from all over it, and the \
+             figures of its blocks are estimated from them.",
+            output::bytes(part as f64),
+            output::bytes(whole as f64)
+        ),
+        Gap::Estimated => ESTIMATED.into(),
     }
 }
 
@@ -59,7 +70,7 @@ pub fn assemble(process: &Process, mappings: Vec<Mapping>, allocator: String) ->
         lazy_free: sum(|vma| vma.lazy_free),
         locked: sum(|vma| vma.locked),
         page_tables: process.bytes("VmPTE"),
-        peak_rss: process.bytes("VmHWM"),
+        peak_rss: process.peak_rss(),
         threads: process.thread_count(),
         mappings: process.vmas.len() as u64,
     };

@@ -18,15 +18,18 @@ use crate::output::Format;
 use crate::output::{self, Notes};
 pub use args::ExplainArgs;
 use mallow_process::picture;
+use mallow_process::process::Keep;
 use report::Report;
 
 pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
     if let Some(path) = &args.output.file {
         output::check_writable(path)?;
     }
+    let keep = if args.save.is_some() { Keep::Files } else { Keep::Figures };
     let (report, process) = match args.target.parse::<u32>() {
         Ok(pid) => {
-            let taken = picture::take(pid).map_err(|failure| Error::Process { pid, failure })?;
+            let taken =
+                picture::take(pid, keep).map_err(|failure| Error::Process { pid, failure })?;
             let (process, report) = gather::report(taken);
             (report, Some(process))
         }
