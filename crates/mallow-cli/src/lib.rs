@@ -30,7 +30,7 @@ pub fn main() -> u8 {
     match cli.run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("mallow: {error}");
+            output::tell(&error.to_string());
             error.exit_code()
         }
     }

@@ -33,7 +33,7 @@ pub struct Notes {
 impl Notes {
     pub fn note(self, sentence: &str) {
         if !self.quiet {
-            eprintln!("mallow: {sentence}");
+            tell(sentence);
         }
     }
 
@@ -72,19 +72,32 @@ pub fn unicode_wanted(output: &OutputArgs) -> bool {
     output.file.is_none() && std::io::stdout().is_terminal() && utf8
 }
 
-/// Writes a whole result. A reader that has gone away (`| head`) is not an error.
+/// A line on stderr. Nobody may be there to read it.
+pub fn tell(sentence: &str) {
+    let _ = writeln!(std::io::stderr(), "mallow: {sentence}");
+}
+
+/// Writes a whole result.
 pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
     match &output.file {
         Some(path) => write_file(path, text),
-        None => {
-            let written = std::io::stdout().write_all(text.as_bytes());
-            match written.and_then(|()| std::io::stdout().flush()) {
-                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                    Err(Error::Io { what: "The result cannot be written".into(), source: error })
-                }
-                _ => Ok(()),
-            }
+        None => print(text),
+    }
+}
+
+/// Text on standard output.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout();
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// What came of printing. A reader that has gone away (`| head`) is not an error.
+pub fn printed(outcome: std::io::Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::Io { what: "The result cannot be written".into(), source: error })
         }
+        _ => Ok(()),
     }
 }
 

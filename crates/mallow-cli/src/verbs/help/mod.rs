@@ -4,21 +4,21 @@ mod args;
 
 use clap::Command;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::findings;
+use crate::output;
 pub use args::HelpArgs;
 
 pub fn main(args: &HelpArgs, mut command: Command) -> Result<u8> {
     let Some(topic) = &args.topic else {
-        command.print_long_help().map_err(Error::io("The help cannot be written"))?;
+        output::printed(command.print_long_help())?;
         return Ok(0);
     };
     // Gives the verb the name that it has on the command line.
     command.build();
-    if let Some(verb) = command.find_subcommand_mut(topic) {
-        verb.print_long_help().map_err(Error::io("The help cannot be written"))?;
-        return Ok(0);
+    match command.find_subcommand_mut(topic) {
+        Some(verb) => output::printed(verb.print_long_help())?,
+        None => output::print(&findings::explain(topic)?)?,
     }
-    print!("{}", findings::explain(topic)?);
     Ok(0)
 }

@@ -96,14 +96,8 @@ fn serving_library(pid: u32) -> Result<PathBuf> {
         Ok(Report::Go) => Err(Error::Unsupported(format!(
             "Process {pid} is a Go program without cgo, which never calls malloc. Use Go's own pprof."
         ))),
-        Err(Failure::Vanished) => Err(Error::Unsupported(format!(
-            "There is no process {pid}, or it has ended, or it is a thread of the kernel. Check the \
-             number with: ps -p {pid}."
-        ))),
         Err(Failure::NoPermission) => Err(no_permission()),
-        Err(Failure::Damaged(reason)) => {
-            Err(Error::Damaged(format!("Process {pid} cannot be examined: {reason}.")))
-        }
+        Err(failure) => Err(Error::Process { pid, failure }),
     }
 }
 

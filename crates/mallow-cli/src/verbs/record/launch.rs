@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use mallow_launch::preload::Changes;
 use mallow_launch::{Allocator, Prepared, Target, embedded, preflight};
 use mallow_os::{Ending as Ended, pidfd_open, wait4};
 use mallow_recorder::{Channel, Clock, Settings, StackMode, Timeline};
-use mallow_trace::{Ending, Writer};
+use mallow_trace::{Ending, Event, Record, Writer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -21,6 +21,7 @@ use super::collector::Collector;
 use super::summary::{self, Outcome};
 use crate::error::{Error, Result};
 use crate::output::Notes;
+use crate::recording::Recording;
 use mallow_os::wait_readable;
 use mallow_process::allocators::Family;
 
@@ -186,13 +187,7 @@ fn finish(
         None => 0,
     };
     if let Some(error) = collected.failure {
-        eprintln!(
-            "mallow: {} What was recorded before, {} calls, is in {}.",
-            cannot_write(error),
-            outcome.calls,
-            args.output.display()
-        );
-        return Ok(code);
+        return Err(cut_off(args, code, error));
     }
     let ending = collected.ended.map(|ended| match ended {
         Ended::Code(code) => Ending::Code(code),
@@ -202,10 +197,7 @@ fn finish(
     let was_found = collector.channel.was_found();
     let (totals, mut output) = match collector.finish(ending) {
         Ok(finished) => finished,
-        Err(error) => {
-            eprintln!("mallow: {}", cannot_write(error));
-            return Ok(code);
-        }
+        Err(error) => return Err(cut_off(args, code, error)),
     };
     output.flush().map_err(Error::io("The trace cannot be written"))?;
     (outcome.calls, outcome.dropped) = (totals.calls, totals.dropped);
@@ -220,6 +212,28 @@ fn finish(
         notes.note(&format!("The command goes on as process {pid}."));
     }
     Ok(code)
+}
+
+/// The trace ends too early. The command's own code says more, unless it is that all went well.
+fn cut_off(args: &RecordArgs, code: u8, error: mallow_trace::Error) -> Error {
+    let error = cannot_write(error);
+    let code = if code == 0 { error.exit_code() } else { code };
+    let kept = match calls_in(&args.output) {
+        Some(calls) => format!("{calls} calls are in {}", args.output.display()),
+        None => "nothing can be read of it".into(),
+    };
+    Error::Child { message: format!("{error}. The trace is cut off: {kept}."), code }
+}
+
+/// As many as can be read again.
+fn calls_in(trace: &Path) -> Option<u64> {
+    let mut calls = 0;
+    let count = |record: &Record| {
+        calls += u64::from(matches!(record.event, Event::Call(_)));
+        Ok(())
+    };
+    Recording::open(trace).ok()?.read(Notes { quiet: true }, count).ok()?;
+    Some(calls)
 }
 
 /// Signals to this process are meant for the command. Those of the terminal reach it by themselves.

@@ -57,17 +57,15 @@ fn stack_distance(args: &RecordArgs) -> u64 {
 const IDLE: Duration = Duration::from_millis(5);
 
 fn create(path: &Path) -> Result<File> {
-    File::create(path).map_err(|error| {
-        Error::Usage(format!(
-            "The trace {} cannot be written: {error}. Give another file with -o.",
-            path.display()
-        ))
-    })
+    File::create(path).map_err(Error::io(format!(
+        "The trace {} cannot be written (give another file with -o)",
+        path.display()
+    )))
 }
 
 fn cannot_write(error: mallow_trace::Error) -> Error {
-    Error::Usage(match error {
-        mallow_trace::Error::Io(error) => format!("The trace cannot be written: {error}."),
-        other => other.to_string(),
-    })
+    match error {
+        mallow_trace::Error::Io(error) => Error::io("The trace cannot be written")(error),
+        other => Error::Internal(other.to_string()),
+    }
 }

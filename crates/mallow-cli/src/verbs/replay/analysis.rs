@@ -36,7 +36,7 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
         None => Some(sentence(&entries)),
     };
     let objection = objection.map(|reason| {
-        format!("The allocators are not ranked, because {reason}. {}", remedy(&reason))
+        format!("The allocators are not ranked, because {reason}. {}", reason.remedy())
     });
     Report {
         schema: "mallow.replay/1",
@@ -61,18 +61,6 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
         objection,
         verdict,
         entries,
-    }
-}
-
-fn remedy(reason: &str) -> &'static str {
-    if reason.contains("not installed") {
-        "Install it, or record the run again on an allocator that is here."
-    } else if reason.contains("missing") {
-        "Record again with larger buffers or on a quieter machine."
-    } else if reason.contains("no measurement") {
-        "Record a longer run; the figures above hold for the replay itself."
-    } else {
-        "Measure the program itself with: mallow compare."
     }
 }
 

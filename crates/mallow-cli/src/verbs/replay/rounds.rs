@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use mallow_measure::rounds::{self, Turn};
 use mallow_os::{ChildSetup, Ending};
+use mallow_replay::fidelity::Objection;
 use mallow_replay::{Run, Summary};
 
 use super::args::{ReplayArgs, ReplayMode, Touch};
@@ -52,7 +53,7 @@ pub struct Cell {
 pub struct Measured {
     pub cells: Vec<Cell>,
     /// Of the allocator that the trace was recorded on, where it is to be had.
-    pub reference: std::result::Result<Run, String>,
+    pub reference: std::result::Result<Run, Objection>,
     pub rounds: u32,
     pub seed: u64,
     pub took: Duration,
@@ -189,7 +190,7 @@ impl Session<'_> {
         &self,
         input: &Input,
         target: &Target,
-    ) -> Result<std::result::Result<Run, String>> {
+    ) -> Result<std::result::Result<Run, Objection>> {
         let name = input.recorded_allocator();
         let is_it = |cell: &&Cell| {
             cell.allocator.name == name
@@ -203,7 +204,7 @@ impl Session<'_> {
             Some(path) if Path::new(path).exists() => format!("{name}={path}"),
             _ => name.clone(),
         };
-        let missing = || format!("{name}, on which the trace was recorded, is not installed here");
+        let missing = || Objection::NotInstalled { allocator: name.clone() };
         if allocator::find(&named, target.libc()).is_err() {
             return Ok(Err(missing()));
         }
@@ -219,7 +220,8 @@ impl Session<'_> {
             return Ok(Err(missing()));
         };
         self.bar.set_message(name.clone());
-        self.play(&contender, "lockstep", false)
+        let run = self.play(&contender, "lockstep", false)?;
+        Ok(run.map_err(|reason| Objection::Failed { reason }))
     }
 
     /// One run of the player; how it failed, if it did.

@@ -9,7 +9,7 @@ use mallow_launch::preload;
 use mallow_launch::words::quoted;
 
 use crate::error::{Error, Result};
-use crate::output::Notes;
+use crate::output::{self, Notes};
 pub use args::RunArgs;
 
 pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
@@ -22,7 +22,7 @@ pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
     let prepared =
         mallow_launch::prepare(&args.command, Some(name), &args.options, &note)?.checked()?;
     if args.dry_run {
-        print_environment(&prepared.changes, &args.command);
+        output::print(&environment(&prepared.changes, &args.command))?;
         return Ok(0);
     }
     // Only returns when the kernel refused; else this process is the command, and its exit code
@@ -39,7 +39,7 @@ pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
 }
 
 /// A line that a shell understands.
-fn print_environment(changes: &preload::Changes, command: &[OsString]) {
+fn environment(changes: &preload::Changes, command: &[OsString]) -> String {
     let mut words = Vec::new();
     let (set, unset): (Vec<_>, Vec<_>) = changes.iter().partition(|(_, value)| value.is_some());
     if !unset.is_empty() {
@@ -50,5 +50,5 @@ fn print_environment(changes: &preload::Changes, command: &[OsString]) {
         words.push(format!("{name}={}", quoted(&value.clone().unwrap_or_default())));
     }
     words.extend(command.iter().map(|word| quoted(word)));
-    println!("{}", words.join(" "));
+    words.join(" ") + "\n"
 }
