@@ -1,6 +1,6 @@
 //! The page around every report: one file that needs nothing else, with one stylesheet.
 
-use super::Table;
+use super::{Table, clean};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -46,7 +46,7 @@ pub fn head(title: &str, command: Option<&str>, verdict: &str) -> String {
 /// Text as the content of an element or a quoted attribute.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in clean::line(text).chars() {
         match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),

@@ -5,6 +5,7 @@
 
 mod args;
 pub mod chart;
+pub mod clean;
 mod figures;
 pub mod html;
 mod table;
@@ -61,27 +62,47 @@ fn colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Unicode only on a terminal, and only where the locale has it.
-pub fn unicode_wanted(output: &OutputArgs) -> bool {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let utf8 = locale.contains("utf-8") || locale.contains("utf8");
-    output.file.is_none() && std::io::stdout().is_terminal() && utf8
+/// What a result is drawn for.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    pub unicode: bool,
+    /// Columns of the terminal; `None` where lines may be of any length.
+    pub width: Option<usize>,
+}
+
+impl Screen {
+    /// A file or a pipe.
+    pub const PLAIN: Screen = Screen { unicode: false, width: None };
+
+    /// Unicode only on a terminal, and only where the locale has it.
+    pub fn of(output: &OutputArgs) -> Screen {
+        if output.file.is_some() || !std::io::stdout().is_terminal() {
+            return Screen::PLAIN;
+        }
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let size = ratatui::crossterm::terminal::size().ok();
+        Screen {
+            unicode: locale.contains("utf-8") || locale.contains("utf8"),
+            width: size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0),
+        }
+    }
 }
 
 /// A line on stderr. Nobody may be there to read it.
 pub fn tell(sentence: &str) {
-    let _ = writeln!(std::io::stderr(), "mallow: {sentence}");
+    let _ = writeln!(std::io::stderr(), "mallow: {}", clean::line(sentence));
 }
 
-/// Writes a whole result.
+/// Writes a whole result. What other processes put into it does nothing to a terminal.
 pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
+    let text = clean::text(text);
     match &output.file {
-        Some(path) => write_file(path, text),
-        None => print(text),
+        Some(path) => write_file(path, &text),
+        None => print(&text),
     }
 }
 

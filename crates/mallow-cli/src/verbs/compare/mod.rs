@@ -15,7 +15,7 @@ mod timeline;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Format, Notes};
+use crate::output::{self, Format, Notes, Screen};
 use crate::signals;
 pub use args::CompareArgs;
 use plan::Plan;
@@ -40,7 +40,7 @@ fn publish(args: &CompareArgs, report: &report::Report) -> Result<()> {
     let text = match format {
         Format::Json => output::json(report)?,
         Format::Html => html::page(report),
-        _ => report.text(format, output::unicode_wanted(&args.output)),
+        _ => report.text(format, Screen::of(&args.output)),
     };
     output::write_result(&args.output, &text)?;
     if let Some(path) = &args.export_json {

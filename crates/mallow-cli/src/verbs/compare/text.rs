@@ -6,12 +6,12 @@ use mallow_measure::verdict::{Metric, Versus};
 use super::report::{ConditionReport, Entry, Report};
 use super::timeline;
 use crate::output::wording;
-use crate::output::{self, Format, Table};
+use crate::output::{self, Format, Screen, Table};
 
 impl Report {
-    pub fn text(&self, format: Format, unicode: bool) -> String {
+    pub fn text(&self, format: Format, screen: Screen) -> String {
         if format == Format::Csv {
-            return self.csv().render(Format::Csv, false);
+            return self.csv().render(Format::Csv, Screen::PLAIN);
         }
         let code = if format == Format::Md { "`" } else { "" };
         let mut text =
@@ -26,14 +26,14 @@ impl Report {
                 text += &format!("\n{}\n", condition.name);
             }
             text.push('\n');
-            text += &condition.table().render(format, unicode);
-            text += &timeline::text(&condition.entries, format, unicode);
+            text += &condition.table().render(format, screen);
+            text += &timeline::text(&condition.entries, format, screen);
         }
         for failure in self.failures() {
             text += &format!("\n{failure}");
         }
         text += &format!("\n{}\n", self.verdict);
-        if unicode { text.replace("+-", "±") } else { text }
+        if screen.unicode { text.replace("+-", "±") } else { text }
     }
 
     /// One line for each allocator and condition; numbers without units.

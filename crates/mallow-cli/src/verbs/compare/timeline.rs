@@ -5,7 +5,7 @@ use super::report::{Entry, Level, Timeline};
 use crate::output::Format;
 use crate::output::chart;
 use crate::output::wording;
-use crate::output::{self, Table};
+use crate::output::{self, Screen, Table};
 use mallow_measure::statistics::Verdict;
 
 /// Of those that have one.
@@ -15,7 +15,7 @@ pub fn known(entries: &[Entry]) -> Vec<(&Entry, &Timeline)> {
 
 const SPARK_WIDTH: usize = 40;
 
-pub fn text(entries: &[Entry], format: Format, unicode: bool) -> String {
+pub fn text(entries: &[Entry], format: Format, screen: Screen) -> String {
     let known = known(entries);
     if known.is_empty() {
         return String::new();
@@ -24,7 +24,7 @@ pub fn text(entries: &[Entry], format: Format, unicode: bool) -> String {
     for level in ["average", "peak", "end"] {
         columns.extend([(level, true), ("against baseline", false)]);
     }
-    if unicode {
+    if screen.unicode {
         columns.push(("a typical run", false));
     }
     let mut table = Table::new(&columns);
@@ -36,12 +36,12 @@ pub fn text(entries: &[Entry], format: Format, unicode: bool) -> String {
         for level in line.levels() {
             row.extend([output::bytes(level.metric.median), level.in_words(entry)]);
         }
-        if unicode {
+        if screen.unicode {
             row.push(chart::sparkline(&line.points, end, top, SPARK_WIDTH));
         }
         table.rows.push(row);
     }
-    format!("\n{}\n{}", table.render(format, unicode), sentence(&known))
+    format!("\n{}\n{}", table.render(format, screen), sentence(&known))
 }
 
 impl Level {

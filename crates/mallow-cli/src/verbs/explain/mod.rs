@@ -15,7 +15,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::output::Format;
-use crate::output::{self, Notes};
+use crate::output::{self, Notes, Screen};
 pub use args::ExplainArgs;
 use mallow_process::picture;
 use mallow_process::process::Keep;
@@ -39,8 +39,8 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
     let text = match format {
         Format::Json => output::json(&report)?,
         Format::Html => html::page(&report),
-        Format::Csv => text::mapping_table(&report).render(Format::Csv, false),
-        _ => text::text(&report, format, args.all, output::unicode_wanted(&args.output)),
+        Format::Csv => text::mapping_table(&report).render(Format::Csv, Screen::PLAIN),
+        _ => text::text(&report, format, args.all, Screen::of(&args.output)),
     };
     output::write_result(&args.output, &text)?;
     if let Some(folder) = &args.save {

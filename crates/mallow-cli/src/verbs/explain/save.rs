@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::output;
-use crate::output::Format;
+use crate::output::{Format, Screen};
 use mallow_process::binding::Failure;
 use mallow_process::heap::Heap;
 use mallow_process::mappings::{self, Context};
@@ -30,7 +30,7 @@ pub fn store(folder: &Path, report: &Report, process: Option<&Process>) -> Resul
         }
     }
     write(REPORT, &output::json(report)?).map_err(failed)?;
-    write("report.txt", &text::text(report, Format::Table, true, false)).map_err(failed)
+    write("report.txt", &text::text(report, Format::Table, true, Screen::PLAIN)).map_err(failed)
 }
 
 pub fn load(folder: &Path) -> Result<Report> {

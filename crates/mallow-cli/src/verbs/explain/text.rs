@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::output::Format;
-use crate::output::{self, Table};
+use crate::output::{self, Screen, Table};
 
 use super::report::Report;
 use mallow_process::heap::Heap;
@@ -17,7 +17,7 @@ pub fn size(bytes: u64) -> String {
     if bytes == 0 { "0".into() } else { output::bytes(bytes as f64) }
 }
 
-pub fn text(report: &Report, format: Format, all: bool, unicode: bool) -> String {
+pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> String {
     let mut text = String::new();
     let heading = |title: &str| match format {
         Format::Md => format!("\n## {title}\n\n"),
@@ -28,12 +28,12 @@ pub fn text(report: &Report, format: Format, all: bool, unicode: bool) -> String
         let _ = writeln!(text, "Note: {note}");
     }
     text += &heading("Totals");
-    text += &totals_table(report).render(format, unicode);
+    text += &totals_table(report).render(format, screen);
     text += &heading("By kind");
-    text += &group_table(report).render(format, unicode);
+    text += &group_table(report).render(format, screen);
     match &report.heap {
-        Heap::Glibc(heaps) => text += &glibc(heaps, &heading, format, all, unicode),
-        Heap::Mallow(heap) => text += &mallow(heap, &heading, format, all, unicode),
+        Heap::Glibc(heaps) => text += &glibc(heaps, &heading, format, all, screen),
+        Heap::Mallow(heap) => text += &mallow(heap, &heading, format, all, screen),
         Heap::Other(other) => {
             let taken = other.taken.map_or(String::new(), |taken| {
                 format!("; it counts {} as taken from the system", size(taken))
@@ -53,7 +53,7 @@ pub fn text(report: &Report, format: Format, all: bool, unicode: bool) -> String
     text += &findings(report, &heading, format);
     if all {
         text += &heading("Mappings");
-        text += &mapping_table(report).render(format, unicode);
+        text += &mapping_table(report).render(format, screen);
     }
     text
 }
@@ -130,7 +130,7 @@ fn glibc(
     heading: &dyn Fn(&str) -> String,
     format: Format,
     all: bool,
-    unicode: bool,
+    screen: Screen,
 ) -> String {
     let mut text = heading("Heap of glibc");
     let free = heaps.free();
@@ -150,7 +150,7 @@ fn glibc(
     if format == Format::Md {
         text.push('\n');
     }
-    text += &arena_table(heaps, all).render(format, unicode);
+    text += &arena_table(heaps, all).render(format, screen);
     let hidden = if all { 0 } else { heaps.arenas.len().saturating_sub(MOST_ROWS) };
     if hidden > 0 {
         let _ = writeln!(text, "and {hidden} more (--all)");
@@ -160,7 +160,7 @@ fn glibc(
     for (chunk, count) in heaps.sizes.iter().filter(|(_, count)| *count > 0).take(5) {
         table.rows.push(vec![chunk.to_string(), count.to_string(), size(chunk * count)]);
     }
-    text + &table.render(format, unicode)
+    text + &table.render(format, screen)
 }
 
 pub fn arena_table(heaps: &Heaps, all: bool) -> Table {
@@ -209,7 +209,7 @@ fn mallow(
     heading: &dyn Fn(&str) -> String,
     format: Format,
     all: bool,
-    unicode: bool,
+    screen: Screen,
 ) -> String {
     let mut text = heading(&format!("Heap of Mallow {}", heap.build));
     let _ = writeln!(
@@ -225,9 +225,9 @@ fn mallow(
     if format == Format::Md {
         text.push('\n');
     }
-    text += &mallow_arena_table(heap).render(format, unicode);
+    text += &mallow_arena_table(heap).render(format, screen);
     text += &heading("By class");
-    text += &class_table(heap, all).render(format, unicode);
+    text += &class_table(heap, all).render(format, screen);
     let hidden = if all { 0 } else { heap.classes.len().saturating_sub(MOST_ROWS) };
     if hidden > 0 {
         let _ = writeln!(text, "and {hidden} more (--all)");

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::output::Format;
-use crate::output::{self, Table};
+use crate::output::{self, Screen, Table};
 pub use args::ListArgs;
 use mallow_launch::allocator::{self, Allocator, Missing};
 
@@ -50,7 +50,7 @@ pub fn main(args: &ListArgs) -> Result<u8> {
         Format::Html => {
             return Err(Error::Usage("list has no HTML form; use --format md or json.".into()));
         }
-        _ => table(&usable, &missing).render(format, output::unicode_wanted(&args.output)),
+        _ => table(&usable, &missing).render(format, Screen::of(&args.output)),
     };
     output::write_result(&args.output, &text)?;
     Ok(0)

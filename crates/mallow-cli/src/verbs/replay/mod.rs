@@ -10,7 +10,7 @@ mod text;
 
 use crate::error::{Error, Result};
 use crate::output::Format;
-use crate::output::{self, Notes};
+use crate::output::{self, Notes, Screen};
 pub use args::ReplayArgs;
 use mallow_launch::contender::{self, Choice};
 use mallow_launch::target::Target;
@@ -39,7 +39,7 @@ pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
     let report = analysis::analyse(args, &input, &measured);
     let text = match args.output.chosen_format() {
         Format::Json => output::json(&report)?,
-        format => report.text(format, output::unicode_wanted(&args.output)),
+        format => report.text(format, Screen::of(&args.output)),
     };
     output::write_result(&args.output, &text)?;
     match (input.damage, report.objection) {

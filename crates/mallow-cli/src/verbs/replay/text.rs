@@ -6,12 +6,12 @@ use mallow_replay::fidelity::Fidelity;
 
 use super::report::{Entry, Latencies, Report};
 use crate::output::wording;
-use crate::output::{self, Format, Table};
+use crate::output::{self, Format, Screen, Table};
 
 impl Report {
-    pub fn text(&self, format: Format, unicode: bool) -> String {
+    pub fn text(&self, format: Format, screen: Screen) -> String {
         if format == Format::Csv {
-            return self.csv().render(Format::Csv, false);
+            return self.csv().render(Format::Csv, Screen::PLAIN);
         }
         let coverage = &self.process.coverage;
         let mut text = format!(
@@ -26,11 +26,11 @@ impl Report {
         text += &format!("Fidelity: {}.\n\n", fidelity_line(&self.fidelity));
         let (memory, speed) = (self.memory_table(), self.speed_table());
         if self.settings.mode != "free" {
-            text += &memory.render(format, unicode);
+            text += &memory.render(format, screen);
             text.push('\n');
         }
         if self.settings.mode != "lockstep" {
-            text += &speed.render(format, unicode);
+            text += &speed.render(format, screen);
             text.push('\n');
         }
         for entry in &self.entries {

@@ -23,7 +23,7 @@ use serde::Serialize;
 pub use args::ReportArgs;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Format, Notes};
+use crate::output::{self, Format, Notes, Screen};
 use crate::recording::Recording;
 
 /// A trace, read and named.
@@ -139,19 +139,19 @@ fn print(
         });
     }
     if let Some(table) = args.csv {
-        return Ok(csv::table(report.summary, profile, table).render(Format::Csv, false));
+        return Ok(csv::table(report.summary, profile, table).render(Format::Csv, Screen::PLAIN));
     }
     match args.output.chosen_format() {
         Format::Json => output::json(report),
         Format::Html => html::page(report, profile, other),
         Format::Csv => {
             let table = csv::table(report.summary, profile, args::TableName::Stacks);
-            Ok(table.render(Format::Csv, false))
+            Ok(table.render(Format::Csv, Screen::PLAIN))
         }
         format => {
             let style = text::Style {
                 format,
-                unicode: output::unicode_wanted(&args.output),
+                screen: Screen::of(&args.output),
                 top: args.top as usize,
                 depth: args.depth as usize,
                 by: args.by.metric(),

@@ -9,12 +9,12 @@ use super::words::{
     amount, change, count, file_name, innermost, nanoseconds, place, share, shortened,
 };
 use crate::output::Format;
-use crate::output::{self, Table};
+use crate::output::{self, Screen, Table};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     pub format: Format,
-    pub unicode: bool,
+    pub screen: Screen,
     /// Rows of a table.
     pub top: usize,
     /// Frames of a stack.
@@ -113,7 +113,7 @@ fn functions(summary: &Summary, style: Style) -> String {
             if function.failed > 0 { count(function.failed) } else { String::new() },
         ]);
     }
-    table.render(style.format, style.unicode)
+    table.render(style.format, style.screen)
 }
 
 fn tasks(summary: &Summary, style: Style) -> String {
@@ -133,7 +133,7 @@ fn tasks(summary: &Summary, style: Style) -> String {
             process_rows(summary, index, 0, &mut table);
         }
     }
-    table.render(style.format, style.unicode)
+    table.render(style.format, style.screen)
 }
 
 fn process_rows(summary: &Summary, index: usize, depth: usize, table: &mut Table) {
@@ -263,7 +263,7 @@ fn frequent_sizes(sizes: &Sizes, style: Style) -> String {
     if table.rows.is_empty() {
         return String::new();
     }
-    let mut text = table.render(style.format, style.unicode);
+    let mut text = table.render(style.format, style.screen);
     if sizes.missing_at_most > 0 {
         let most = count(sizes.missing_at_most);
         let _ = writeln!(text, "Too many sizes to count all; no count is low by more than {most}.");
@@ -339,13 +339,13 @@ fn histogram(buckets: &[Bucket], show: &dyn Fn(u64) -> String, style: Style) -> 
             bar(bucket.calls, most, style),
         ]);
     }
-    table.render(style.format, style.unicode)
+    table.render(style.format, style.screen)
 }
 
 fn bar(value: u64, most: u64, style: Style) -> String {
     let length = (value as f64 / most.max(1) as f64 * BAR_WIDTH as f64).round() as usize;
     let length = if value > 0 { length.max(1) } else { 0 };
-    if style.unicode { "█".repeat(length) } else { "#".repeat(length) }
+    if style.screen.unicode { "█".repeat(length) } else { "#".repeat(length) }
 }
 
 fn timeline(summary: &Summary, style: Style) -> String {
@@ -379,7 +379,7 @@ fn timeline(summary: &Summary, style: Style) -> String {
             bar(live, most, style),
         ]);
     }
-    table.render(style.format, style.unicode)
+    table.render(style.format, style.screen)
 }
 
 fn stacks(profile: &Profile, style: Style) -> String {
@@ -461,7 +461,7 @@ fn difference(report: &Report, style: Style) -> String {
         ]);
     }
     let title = format!("Against {}", difference.other.display());
-    let mut text = section(&title, &table.render(style.format, style.unicode), style);
+    let mut text = section(&title, &table.render(style.format, style.screen), style);
     for changed in difference.stacks.iter().filter(|stacks| stacks.metric == style.by) {
         let mut table =
             Table::new(&[("before", true), ("after", true), ("change", true), ("stack", false)]);
@@ -474,7 +474,7 @@ fn difference(report: &Report, style: Style) -> String {
             ]);
         }
         let title = format!("Stacks that changed most, by {}", changed.metric.name());
-        text += &section(&title, &table.render(style.format, style.unicode), style);
+        text += &section(&title, &table.render(style.format, style.screen), style);
     }
     text
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::output::Format;
-use crate::output::{self, Notes, Table};
+use crate::output::{self, Notes, Screen, Table};
 pub use args::VerifyArgs;
 use mallow_measure::observe::{self, Limits, Observation};
 use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
@@ -54,7 +54,7 @@ pub fn main(args: &VerifyArgs, notes: Notes) -> Result<u8> {
             return Err(Error::Usage("verify has no HTML form; use --format md or json.".into()));
         }
         Format::Json => json(args, unmet.as_deref(), &processes)?,
-        _ => table(&processes).render(format, output::unicode_wanted(&args.output)),
+        _ => table(&processes).render(format, Screen::of(&args.output)),
     };
     output::write_result(&args.output, &text)?;
     match (&args.expect, unmet) {

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 
 use crate::error::{Error, Result};
-use crate::output::{self, Format, Notes, Table};
+use crate::output::{self, Format, Notes, Screen, Table};
 use crate::signals;
 pub use args::WatchArgs;
 use live::Live;
@@ -90,8 +90,8 @@ fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
         Format::Html => html::page(run),
         _ => {
             let table = summary_table(&run.summary);
-            let unicode = output::unicode_wanted(&args.output);
-            format!("\n{}\n\n{}", html::sentence(run), table.render(format, unicode))
+            let screen = Screen::of(&args.output);
+            format!("\n{}\n\n{}", html::sentence(run), table.render(format, screen))
         }
     };
     output::write_result(&args.output, &text)?;
@@ -134,7 +134,7 @@ fn compare_files(args: &WatchArgs, a: &Path, b: &Path) -> Result<u8> {
         Format::Csv => compare::csv(&differences),
         _ => {
             let table = compare::table(&a, &b, &differences);
-            let drawn = table.render(format, output::unicode_wanted(&args.output));
+            let drawn = table.render(format, Screen::of(&args.output));
             format!("{}\n\n{drawn}", compare::sentence(&a, &b, &differences))
         }
     };
