@@ -3,14 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::error::{Error, Result};
+
 /// The word as a shell understands it.
 pub fn quoted(word: &OsStr) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+=./:,@%^".contains(byte);
-    let text = word.to_string_lossy();
-    if !word.is_empty() && word.as_bytes().iter().all(plain) {
-        return text.into_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
+    shell_words::quote(&word.to_string_lossy()).into_owned()
 }
 
 /// Several of them, with spaces in between.
@@ -19,26 +16,11 @@ pub fn line<'a>(words: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + 'a + ?S
 }
 
 /// Words of a command as a shell splits them, as far as quotes go.
-pub fn split(text: &str) -> Vec<OsString> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match (quote, character) {
-            (Some(open), _) if character == open => quote = None,
-            (Some('\''), _) => word.get_or_insert_default().push(character),
-            (None, '\'' | '"') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (_, '\\') => word.get_or_insert_default().extend(characters.next()),
-            (None, _) if character.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
-        }
-    }
-    words.extend(word);
-    words.into_iter().map(OsString::from).collect()
+pub fn split(text: &str) -> Result<Vec<OsString>> {
+    let words = shell_words::split(text).map_err(|_| {
+        Error::Usage(format!("A quote is open at the end of the command {text}. Close it."))
+    })?;
+    Ok(words.into_iter().map(OsString::from).collect())
 }
 
 /// The loader splits LD_PRELOAD at these and knows no quoting.
@@ -52,7 +34,7 @@ mod tests {
 
     #[test]
     fn words_are_split_as_by_a_shell() {
-        let words = split(r#"redis-server --port 1 'a b' "c \"d\"" e\ f '' "#);
+        let words = split(r#"redis-server --port 1 'a b' "c \"d\"" e\ f '' "#).unwrap();
         let expected = ["redis-server", "--port", "1", "a b", "c \"d\"", "e f", ""];
         assert_eq!(words, expected.map(OsString::from));
     }
@@ -60,7 +42,8 @@ mod tests {
     #[test]
     fn what_is_quoted_is_split_again() {
         let words = ["plain", "a b", "it's", "", "$x"].map(OsString::from);
-        assert_eq!(split(&line(&words)), words);
+        assert_eq!(split(&line(&words)).unwrap(), words);
+        assert!(split("ls 'a b").is_err());
         assert_eq!(line(["ls", "-l"]), "ls -l");
     }
 

@@ -1,5 +1,7 @@
 //! A table of text: drawn for a terminal, or written as CSV or Markdown.
 
+use std::borrow::Cow;
+
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets,
 };
@@ -132,16 +134,15 @@ impl Table {
     }
 
     fn csv(&self) -> String {
-        let line = |cells: Vec<&str>| -> String {
-            let quoted: Vec<String> =
-                cells.into_iter().map(|cell| csv_cell(&clean::line(cell))).collect();
-            quoted.join(",") + "\n"
-        };
-        let mut text = line(self.columns.iter().map(|(name, _)| *name).collect());
-        for row in &self.rows {
-            text += &line(row.iter().map(String::as_str).collect());
+        let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+        let heading = self.columns.iter().map(|(name, _)| Cow::Borrowed(*name)).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(|cell| clean::line(cell)).collect());
+        for row in std::iter::once(heading).chain(rows) {
+            let cells: Vec<Cow<'_, str>> = row;
+            // Nothing can go wrong in memory.
+            let _ = writer.write_record(cells.iter().map(|cell| cell.as_bytes()));
         }
-        text
+        String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
     }
 
     fn markdown(&self) -> String {
@@ -157,14 +158,6 @@ impl Table {
             text += &line(row.iter().map(|cell| clean::line(cell).replace('|', "\\|")).collect());
         }
         text
-    }
-}
-
-fn csv_cell(cell: &str) -> String {
-    if cell.contains([',', '"', '\n']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
     }
 }
 

@@ -38,7 +38,7 @@ impl Plan {
         let service = service(args)?;
         // With a service, it is the server that runs under the allocators.
         let words = match &args.server {
-            Some(server) => words::split(server),
+            Some(server) => words::split(server)?,
             None => args.command.clone(),
         };
         let target = Target::resolve(words.first().ok_or_else(mallow_launch::Error::no_command)?)?;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::output::{self, Table};
+use crate::output::{self, Format, Screen, Table};
 use mallow_measure::timeline::Figures;
 
 use super::run::Run;
@@ -111,12 +111,13 @@ pub fn table(a: &str, b: &str, differences: &[Difference]) -> Table {
 
 /// Bytes and numbers without units.
 pub fn csv(differences: &[Difference]) -> String {
-    let mut text = String::from("figure,a,b,percent\n");
+    let columns = [("figure", false), ("a", true), ("b", true), ("percent", true)];
+    let mut table = Table::new(&columns);
     for Difference { name, a, b, percent, .. } in differences {
         let percent = percent.map_or(String::new(), |percent| format!("{percent:.3}"));
-        text += &format!("\"{name}\",{a:.0},{b:.0},{percent}\n");
+        table.rows.push(vec![(*name).into(), format!("{a:.0}"), format!("{b:.0}"), percent]);
     }
-    text
+    table.render(Format::Csv, Screen::PLAIN)
 }
 
 pub fn json(a: &str, b: &str, differences: &[Difference]) -> Result<String> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::output::chart::Line;
+use crate::output::{Format, Screen, Table};
 use mallow_measure::timeline::{Figures, Tally, Thinning};
 
 /// As many seconds are half a day; a longer run has a sample for each two seconds, then four ...
@@ -149,27 +150,37 @@ pub fn load(path: &Path) -> Result<Run> {
     }
 }
 
+/// Bytes and numbers without units, a line for each sample.
 pub fn csv(run: &Run) -> String {
-    let mut text = String::from(
-        "time_s,rss,pss,swap,minor_faults,major_faults,processes,threads,heap_used,heap_free\n",
-    );
+    let names = [
+        "time_s",
+        "rss",
+        "pss",
+        "swap",
+        "minor_faults",
+        "major_faults",
+        "processes",
+        "threads",
+        "heap_used",
+        "heap_free",
+    ];
+    let mut table = Table::new(&names.map(|name| (name, true)));
     let optional = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
     for sample in &run.samples {
-        text += &format!(
-            "{:.3},{},{},{},{},{},{},{},{},{}\n",
-            sample.time_s,
-            sample.rss,
+        table.rows.push(vec![
+            format!("{:.3}", sample.time_s),
+            sample.rss.to_string(),
             optional(sample.pss),
-            sample.swap,
-            sample.minor_faults,
-            sample.major_faults,
-            sample.processes,
-            sample.threads,
+            sample.swap.to_string(),
+            sample.minor_faults.to_string(),
+            sample.major_faults.to_string(),
+            sample.processes.to_string(),
+            sample.threads.to_string(),
             optional(sample.heap_used),
-            optional(sample.heap_free)
-        );
+            optional(sample.heap_free),
+        ]);
     }
-    text
+    table.render(Format::Csv, Screen::PLAIN)
 }
 
 #[cfg(test)]
