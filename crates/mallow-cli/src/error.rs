@@ -1,7 +1,6 @@
 //! Everything that can go wrong, as sentences for the user with the remedy, and the exit codes.
 
-use std::path::PathBuf;
-
+use mallow_process::binding::Failure;
 use thiserror::Error;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -26,20 +25,17 @@ pub enum Error {
     #[error("{0}")]
     Damaged(String),
 
-    #[error("There is no allocator called {name} here. {remedy}")]
-    UnknownAllocator { name: String, remedy: String },
+    #[error(transparent)]
+    Launch(#[from] mallow_launch::Error),
 
-    #[error("The library {} cannot be used: {reason}. {remedy}.", path.display())]
-    Library { path: PathBuf, reason: String, remedy: String },
-
-    #[error("The command {0} was not found. Check its spelling, or give its full path.")]
-    CommandNotFound(String),
-
-    #[error("The command {} cannot be executed: {reason}.", path.display())]
-    NotExecutable { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Measure(#[from] mallow_measure::Error),
 
     #[error("The command {command} could not be started: {reason}.")]
     NotStarted { command: String, reason: String },
+
+    #[error("{}", of_process(*pid, failure))]
+    Process { pid: u32, failure: Failure },
 
     #[error("{message}")]
     Child { message: String, code: u8 },
@@ -57,26 +53,78 @@ impl Error {
     /// The exit codes of the command line's contract.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) | Error::UnknownAllocator { .. } | Error::Library { .. } => 2,
+            Error::Usage(_) => 2,
             Error::Unmet(_) => 3,
             Error::Unsupported(_) => 4,
             Error::Permission(_) => 5,
             Error::Inconclusive(_) => 6,
             Error::Damaged(_) => 7,
-            Error::Child { code, .. } => *code,
-            Error::Io { source, .. } => match source.kind() {
-                std::io::ErrorKind::PermissionDenied => 5,
-                _ => 70,
+            Error::Process { failure, .. } => match failure {
+                Failure::NoPermission => 5,
+                Failure::Vanished | Failure::Damaged(_) => 7,
             },
+            Error::Child { code, .. } => *code,
+            Error::Launch(error) => launch_code(error),
+            Error::Measure(error) => measure_code(error),
+            Error::Io { source, .. } => io_code(source),
             Error::Internal(_) => 70,
             Error::NotStarted { .. } => 125,
-            Error::NotExecutable { .. } => 126,
-            Error::CommandNotFound(_) => 127,
         }
     }
 
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let what = what.into();
         move |source| Error::Io { what, source }
+    }
+}
+
+fn launch_code(error: &mallow_launch::Error) -> u8 {
+    use mallow_launch::Error as Launch;
+    match error {
+        Launch::Usage(_) | Launch::UnknownAllocator { .. } | Launch::Library { .. } => 2,
+        Launch::Unsupported(_) => 4,
+        Launch::Permission(_) => 5,
+        Launch::Io { source, .. } => io_code(source),
+        Launch::NotExecutable { .. } => 126,
+        Launch::CommandNotFound(_) => 127,
+    }
+}
+
+fn measure_code(error: &mallow_measure::Error) -> u8 {
+    use mallow_measure::Error as Measure;
+    match error {
+        Measure::BadPattern(_) | Measure::NoLoad => 2,
+        Measure::NotReady { .. } => 4,
+        Measure::NotStarted { .. } => 125,
+        Measure::Wait(source) => io_code(source),
+    }
+}
+
+/// What the user can mend is not an internal error: a file that is missing, may not be touched, or
+/// does not fit on its disk.
+fn io_code(error: &std::io::Error) -> u8 {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => 2,
+        ErrorKind::PermissionDenied
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::StorageFull
+        | ErrorKind::QuotaExceeded
+        | ErrorKind::FileTooLarge => 5,
+        _ => 70,
+    }
+}
+
+fn of_process(pid: u32, failure: &Failure) -> String {
+    match failure {
+        Failure::Vanished => format!(
+            "There is no process {pid}, or it has ended, or it is a thread of the kernel. Check the \
+             number with: ps -p {pid}."
+        ),
+        Failure::NoPermission => format!(
+            "Process {pid} belongs to somebody else, and its memory map may not be read. Run mallow \
+             as its user or as root."
+        ),
+        Failure::Damaged(reason) => format!("Process {pid} cannot be examined: {reason}."),
     }
 }

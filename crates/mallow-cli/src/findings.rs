@@ -169,29 +169,14 @@ pub fn find(id: &str) -> Option<&'static Entry> {
 /// What `mallow help ID` prints.
 pub fn explain(id: &str) -> Result<String> {
     match find(id) {
-        Some(entry) => Ok(format!("{}: {}\n\n{}\n", entry.id, entry.title, wrap(entry.text, 80))),
+        Some(entry) => {
+            Ok(format!("{}: {}\n\n{}\n", entry.id, entry.title, textwrap::fill(entry.text, 80)))
+        }
         None => Err(Error::Usage(format!(
             "There is no finding and no verb called {id}. Verbs: mallow --help; findings: MLW and \
              four digits, as explain prints them."
         ))),
     }
-}
-
-fn wrap(text: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let full = lines.last().is_some_and(|line| line.len() + 1 + word.len() > width);
-        if full {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -1,39 +1,37 @@
-//! The `mallow` command.
+//! The `mallow` command, a library so that its parts can be tested.
 //!
-//! Facts come first and alone: `elf`, `ldcache`, `packages`, `maps`, `stats`, `timeline` know nothing
-//! of the command line. `allocator`, `target` and `preload` put them together; `commands` are the verbs.
+//! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and its
+//! report, and knows no other verb. What they share stands beside them: `output` (tables, pages,
+//! words), `error` (exit codes), `findings`, `recording` (reading traces), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod allocator;
-pub mod binding;
-pub mod chart;
-pub mod cli;
-pub mod commands;
-pub mod compare;
-pub mod contender;
-pub mod elf;
-pub mod embedded;
-pub mod error;
-pub mod explain;
-pub mod findings;
-pub mod ldcache;
-pub mod linkmap;
-pub mod maps;
-pub mod measure;
-pub mod options;
-pub mod output;
-pub mod packages;
-pub mod preflight;
-pub mod preload;
-pub mod record;
-pub mod regions;
-pub mod replay;
-pub mod report;
-pub mod service;
-pub mod stats;
-pub mod target;
-pub mod timeline;
-pub mod trace;
-pub mod watch;
+use clap::Parser;
+
+mod cli;
+mod error;
+mod findings;
+mod output;
+mod parse;
+mod recording;
+mod signals;
+mod verbs;
+
+/// Runs the command line of this process and says the exit code.
+pub fn main() -> u8 {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { 2 } else { 0 };
+        }
+    };
+    match cli.run() {
+        Ok(code) => code,
+        Err(error) => {
+            output::tell(&error.to_string());
+            error.exit_code()
+        }
+    }
+}

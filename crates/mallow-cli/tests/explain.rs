@@ -4,53 +4,12 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
+use common::program::Program;
 use common::{json, mallow, ran, refuses, run};
 use serde_json::Value;
-
-/// A running program that is ended with the test, and what it said about itself.
-struct Program {
-    child: Child,
-    own: Value,
-}
-
-impl Program {
-    fn start(command: &mut Command) -> Program {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        // It rests soon after that line.
-        let stat = format!("/proc/{}/stat", child.id());
-        while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        Program { child, own: serde_json::from_str(&line).unwrap_or(Value::Null) }
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-
-    fn own(&self, name: &str) -> f64 {
-        self.own[name].as_f64().unwrap()
-    }
-
-    fn explain(&self) -> Value {
-        let ran = run(&["explain", &self.pid(), "--json"]);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        json(&ran)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn built(folder: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     common::compile(compiler, folder, include_str!("programs/known_heap.c"), flags)
@@ -84,7 +43,7 @@ fn mallow_used(report: &Value) -> f64 {
 }
 
 fn check_glibc(program: &Path, case: &str) -> Value {
-    let program = Program::start(Command::new(program).arg(case));
+    let program = Program::at_rest(Command::new(program).arg(case));
     let report = program.explain();
     assert_eq!(report["heap"]["kind"], "glibc", "{case}");
     assert_eq!(report["allocator"], "glibc", "{case}");
@@ -182,7 +141,7 @@ fn mallow_is_read_by_its_page() {
     for build in ["mallow", "mallow-secure", "mallow-debug"] {
         for case in ["threads", "holes", "leaks", "arenas"] {
             let path = program.to_str().unwrap();
-            let program = Program::start(&mut mallow(&["run", "-a", build, "--", path, case]));
+            let program = Program::at_rest(&mut mallow(&["run", "-a", build, "--", path, case]));
             let report = program.explain();
             check_sums(&report);
             assert_eq!(report["heap"]["kind"], "mallow", "{build} {case}");
@@ -206,7 +165,7 @@ fn heap_that_changes_all_the_time_is_read_or_said_to_be_unread() {
     let program = known_heap(folder.path());
     let path = program.to_str().unwrap();
     for allocator in ["glibc", "mallow"] {
-        let program = Program::start(&mut mallow(&["run", "-a", allocator, "--", path, "race"]));
+        let program = Program::at_rest(&mut mallow(&["run", "-a", allocator, "--", path, "race"]));
         let mut read = 0;
         for _ in 0..5 {
             let ran = run(&["explain", &program.pid(), "--json"]);
@@ -235,7 +194,7 @@ fn musl_is_recognised() {
     let source = source.replace("mallopt(M_ARENA_MAX, 101);", "");
     let flags = ["-O1", "-fno-builtin", "-pthread"];
     let Some(program) = common::compile("musl-gcc", folder.path(), &source, &flags) else { return };
-    let program = Program::start(Command::new(program).arg("leaks"));
+    let program = Program::at_rest(Command::new(program).arg("leaks"));
     let report = program.explain();
     check_sums(&report);
     assert_eq!(report["allocator"], "musl");
@@ -251,7 +210,7 @@ fn other_allocators_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = known_heap(folder.path());
     let arguments = ["run", "-a", &name, "--", program.to_str().unwrap(), "leaks"];
-    let program = Program::start(&mut mallow(&arguments));
+    let program = Program::at_rest(&mut mallow(&arguments));
     let report = program.explain();
     check_sums(&report);
     assert_eq!(report["allocator"], name.as_str());
@@ -262,7 +221,7 @@ fn other_allocators_are_named() {
 #[test]
 fn process_is_neither_stopped_nor_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(Command::new(known_heap(folder.path())).arg("holes"));
+    let program = Program::at_rest(Command::new(known_heap(folder.path())).arg("holes"));
     let read =
         |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", program.pid())).unwrap();
     // Switches of the CPU, faults, and what is resident of each mapping.
@@ -280,7 +239,7 @@ fn process_is_neither_stopped_nor_changed() {
 #[test]
 fn stopped_process_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(Command::new(known_heap(folder.path())).arg("holes"));
+    let program = Program::at_rest(Command::new(known_heap(folder.path())).arg("holes"));
     let pid = nix::unistd::Pid::from_raw(program.child.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
     near("stopped", glibc_used(&program.explain()), program.own("bytes"));
@@ -290,7 +249,7 @@ fn stopped_process_is_read() {
 #[test]
 fn saved_picture_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(Command::new(known_heap(folder.path())).arg("threads"));
+    let program = Program::at_rest(Command::new(known_heap(folder.path())).arg("threads"));
     let saved = folder.path().join("saved");
     let saved = saved.to_str().unwrap();
     let live = run(&["explain", &program.pid(), "--save", saved, "--quiet"]);
@@ -322,7 +281,7 @@ fn what_cannot_be_read_is_said() {
         refuses(&["explain", "1"], 5, &["somebody else"]);
         return;
     }
-    let program = Program::start(Command::new(known_heap(folder.path())).arg("threads"));
+    let program = Program::at_rest(Command::new(known_heap(folder.path())).arg("threads"));
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     let tool = folder.path().join("mallow");

@@ -50,6 +50,8 @@ fn full_disk_is_said_and_does_not_stop_the_command() {
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
     assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    let ran = run(&["record", "-o", "/dev/full", "--", "true"]);
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
 }
 
 #[test]
@@ -63,7 +65,7 @@ fn refusals() {
     refuses(&["record", "--sample", "1M", "--", "ls"], 2, &["--stacks"]);
     refuses(&["record", "--", "no-such-command"], 127, &["not found"]);
     if is_root() {
-        refuses(&["record", "-p", "4000000"], 4, &["There is no process 4000000"]);
+        refuses(&["record", "-p", "4000000"], 7, &["There is no process 4000000"]);
     }
 }
 

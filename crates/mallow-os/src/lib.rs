@@ -3,11 +3,13 @@
 //! usage. All unsafe code of the tool is here.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
@@ -110,6 +112,64 @@ pub fn has_file_capabilities(path: &std::path::Path) -> bool {
     size > 0
 }
 
+/// How many bytes from `start` to `end`, both at page boundaries, are present in memory, by the open
+/// `/proc/PID/pagemap`. The kernel passes over what was never touched, however large it is. An error
+/// where it cannot do that (before Linux 6.7) or the process has gone.
+pub fn present_bytes(pagemap: &std::fs::File, start: u64, end: u64) -> io::Result<u64> {
+    /// `struct page_region` and `struct pm_scan_arg` of linux/fs.h.
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Region {
+        start: u64,
+        end: u64,
+        categories: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Scan {
+        size: u64,
+        flags: u64,
+        start: u64,
+        end: u64,
+        walk_end: u64,
+        regions: u64,
+        region_count: u64,
+        max_pages: u64,
+        category_inverted: u64,
+        category_mask: u64,
+        category_anyof_mask: u64,
+        return_mask: u64,
+    }
+    const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+    const PAGE_IS_PRESENT: u64 = 1 << 3;
+    let mut regions = [Region::default(); 256];
+    let (mut at, mut present) = (start, 0);
+    while at < end {
+        let mut scan = Scan {
+            size: size_of::<Scan>() as u64,
+            start: at,
+            end,
+            regions: regions.as_mut_ptr() as u64,
+            region_count: regions.len() as u64,
+            category_mask: PAGE_IS_PRESENT,
+            return_mask: PAGE_IS_PRESENT,
+            ..Scan::default()
+        };
+        // SAFETY: the kernel writes to `scan` and to as many regions as it says, both of which live.
+        let found = unsafe {
+            libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, std::ptr::from_mut(&mut scan))
+        };
+        let found = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
+        let pieces = regions.iter().take(found);
+        present += pieces.map(|region| region.end.saturating_sub(region.start)).sum::<u64>();
+        if scan.walk_end <= at {
+            break;
+        }
+        at = scan.walk_end;
+    }
+    Ok(present)
+}
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -167,6 +227,25 @@ impl From<libc::rusage> for Usage {
 
 fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
+}
+
+/// Whether the descriptor became readable in time; a signal ends the wait early.
+pub fn wait_readable(fd: &OwnedFd, wait: Duration) -> std::io::Result<bool> {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+    match poll(&mut fds, timeout) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `SIGSEGV`, or `signal 40`.
+pub fn signal_name(signal: i32) -> String {
+    match Signal::try_from(signal) {
+        Ok(signal) => signal.as_str().to_owned(),
+        Err(_) => format!("signal {signal}"),
+    }
 }
 
 #[cfg(test)]

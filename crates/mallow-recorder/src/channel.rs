@@ -227,7 +227,7 @@ impl Channel {
         let header: Option<&RingHeader> = self.slots[slot].as_ref().map(Map::at_start);
         header.map_or(0, |header| {
             let written = header.head.load(Ordering::Relaxed).min(self.ring_words) * 8;
-            RING_HEADER as u64 + written.next_multiple_of(4096)
+            RING_HEADER as u64 + written.next_multiple_of(page_size() as u64)
         })
     }
 

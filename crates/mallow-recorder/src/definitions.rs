@@ -2,13 +2,22 @@
 //! an event that carries its own definition: new threads cannot inherit such an event, and the
 //! kernel then refuses to start them.
 
+use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::probe::Point;
-
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// A place in a file's code.
+#[derive(Clone, Debug)]
+pub struct Point {
+    pub path: CString,
+    /// In the file.
+    pub offset: u64,
+    /// Hit when the function that is being entered there returns.
+    pub at_return: bool,
+}
 
 /// Removes its probes when dropped; by then nobody may use them any more.
 pub struct Definitions {

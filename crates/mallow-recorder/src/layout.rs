@@ -8,6 +8,13 @@ pub const RING_HEADER: usize = 4096;
 pub const SLOT_FREE: u32 = 0;
 pub const SLOT_READY: u32 = 2;
 
+/// Of the kernel, which maps whole ones.
+pub fn page_size() -> usize {
+    // SAFETY: sysconf takes a number.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
 /// A part of memory that two processes do not both write to.
 #[repr(C, align(64))]
 pub struct Line<T>(pub T);

@@ -12,4 +12,5 @@ mod probe;
 
 pub use channel::{Channel, Settings, StackMode};
 pub use clock::{Clock, Timeline, system_ns};
-pub use probe::{Hit, Point, Probes};
+pub use definitions::Point;
+pub use probe::{Hit, Probes};

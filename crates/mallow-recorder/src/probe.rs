@@ -1,17 +1,15 @@
 //! Probes of the kernel (uprobes) on functions of a running process, and the rings that their hits
 //! come in, one for each processor.
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::definitions::Definitions;
+use crate::definitions::{Definitions, Point};
 use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
 
 /// Of a ring's data.
 const RING_BYTES: usize = 4 << 20;
-const PAGE: usize = 4096;
 
 /// The registers that hold a result and the first three arguments, as bits: ax, dx, si, di. Their
 /// values come in this order.
@@ -19,16 +17,6 @@ const PAGE: usize = 4096;
 const REGISTERS: u64 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
 #[cfg(not(target_arch = "x86_64"))]
 const REGISTERS: u64 = 0b111;
-
-/// A place in a file's code.
-#[derive(Clone, Debug)]
-pub struct Point {
-    pub path: CString,
-    /// In the file.
-    pub offset: u64,
-    /// Hit when the function that is being entered there returns.
-    pub at_return: bool,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hit {
@@ -196,15 +184,18 @@ fn event_id(event: &OwnedFd) -> io::Result<u64> {
 /// Memory that the kernel writes hits into.
 struct Ring {
     start: *mut u8,
+    /// The header's, in front of the records.
+    page: usize,
 }
 
 impl Ring {
     fn new(event: &OwnedFd) -> io::Result<Ring> {
+        let page = crate::layout::page_size();
         // SAFETY: a new mapping at a place of the kernel's choice.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                PAGE + RING_BYTES,
+                page + RING_BYTES,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 event.as_raw_fd(),
@@ -214,7 +205,7 @@ impl Ring {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Ring { start: start.cast() })
+        Ok(Ring { start: start.cast(), page })
     }
 
     fn take(&self) -> Vec<u8> {
@@ -228,7 +219,7 @@ impl Ring {
             let count = (head - tail) as usize;
             let first = tail as usize % RING_BYTES;
             let until_end = count.min(RING_BYTES - first);
-            let data = self.start.add(PAGE);
+            let data = self.start.add(self.page);
             let mut bytes = Vec::with_capacity(count);
             bytes.extend_from_slice(std::slice::from_raw_parts(data.add(first), until_end));
             bytes.extend_from_slice(std::slice::from_raw_parts(data, count - until_end));
@@ -243,7 +234,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: this mapping is ours, and no reference to it outlives self.
         unsafe {
-            libc::munmap(self.start.cast(), PAGE + RING_BYTES);
+            libc::munmap(self.start.cast(), self.page + RING_BYTES);
         }
     }
 }

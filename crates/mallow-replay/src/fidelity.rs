@@ -64,30 +64,81 @@ impl Fidelity {
     }
 
     /// Why the allocators must not be ranked by this replay; none if they may.
-    pub fn objection(&self) -> Option<String> {
-        let coverage = &self.coverage;
+    pub fn objection(&self) -> Option<Objection> {
         if self.missing > MOST_MISSING {
-            return Some(format!(
+            return Some(Objection::Missing { part: self.missing, coverage: self.coverage });
+        }
+        match self.rss_error {
+            None => Some(Objection::NotMeasured),
+            Some(error) if error > LARGEST_ERROR => {
+                Some(Objection::Differs { allocator: self.allocator.clone(), error })
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// Why a replay does not tell what the program would do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Objection {
+    /// Of the calls, so many as a part.
+    Missing { part: f64, coverage: Coverage },
+    /// The recorded run was too short.
+    NotMeasured,
+    /// On the allocator of the recording the peak is off by this part.
+    Differs { allocator: String, error: f64 },
+    /// The allocator of the recording cannot be had here.
+    NotInstalled { allocator: String },
+    /// It can, but the replay on it failed.
+    Failed { reason: String },
+}
+
+impl std::fmt::Display for Objection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Objection::Missing { part, coverage } => write!(
+                f,
                 "{:.1} % of the calls are missing or unknown ({} dropped, {} frees of unknown blocks, \
                  {} frees unseen), so the replay's heap is not the program's",
-                self.missing * 100.0,
+                part * 100.0,
                 coverage.dropped,
                 coverage.unmatched_frees,
                 coverage.lost_frees
-            ));
-        }
-        match self.rss_error {
-            None => Some(
-                "the trace holds no measurement of the program's memory to compare with (the run was \
-                 too short)"
-                    .into(),
             ),
-            Some(error) if error > LARGEST_ERROR => Some(format!(
-                "replayed on {}, on which it was recorded, the peak is {:.0} % off the recorded one",
-                self.allocator,
+            Objection::NotMeasured => f.write_str(
+                "the trace holds no measurement of the program's memory to compare with (the run was \
+                 too short)",
+            ),
+            Objection::Differs { allocator, error } => write!(
+                f,
+                "replayed on {allocator}, on which it was recorded, the peak is {:.0} % off the \
+                 recorded one",
                 error * 100.0
-            )),
-            Some(_) => None,
+            ),
+            Objection::NotInstalled { allocator } => {
+                write!(f, "{allocator}, on which the trace was recorded, is not installed here")
+            }
+            Objection::Failed { reason } => f.write_str(reason),
+        }
+    }
+}
+
+impl Objection {
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Objection::Missing { .. } => {
+                "Record again with larger buffers or on a quieter machine."
+            }
+            Objection::NotMeasured => {
+                "Record a longer run; the figures above hold for the replay itself."
+            }
+            Objection::NotInstalled { .. } => {
+                "Install it, or record the run again on an allocator that is here."
+            }
+            Objection::Differs { .. } | Objection::Failed { .. } => {
+                "Measure the program itself with: mallow compare."
+            }
         }
     }
 }
@@ -174,7 +225,7 @@ mod tests {
         let fidelity = Fidelity::of(&summary(&[10, 60, 100]), "glibc", Some(&run));
         let error = fidelity.rss_error.unwrap();
         assert!((error - 0.495).abs() < 1e-9, "{error}");
-        let sentence = fidelity.objection().unwrap();
+        let sentence = fidelity.objection().unwrap().to_string();
         assert!(sentence.contains("50 % off"), "{sentence}");
     }
 
@@ -196,9 +247,9 @@ mod tests {
         let mut lossy = summary(&[10, 60]);
         lossy.coverage.dropped = 300;
         let objection = Fidelity::of(&lossy, "glibc", Some(&replay(&[2, 52]))).objection();
-        assert!(objection.unwrap().starts_with("23.1 % of the calls"));
+        assert!(objection.unwrap().to_string().starts_with("23.1 % of the calls"));
         let silent = Fidelity::of(&summary(&[]), "glibc", Some(&replay(&[1, 2])));
-        assert!(silent.objection().unwrap().contains("no measurement"));
+        assert_eq!(silent.objection(), Some(Objection::NotMeasured));
     }
 
     #[test]

@@ -34,8 +34,15 @@ struct Lane {
     next: Option<Record>,
 }
 
+impl<R: Read> Reader<R> {
+    /// All records in time order, each definition before what needs it.
+    pub fn merged(self) -> Merged<R> {
+        Merged::new(self)
+    }
+}
+
 impl<R: Read> Merged<R> {
-    pub(crate) fn new(reader: Reader<R>) -> Merged<R> {
+    fn new(reader: Reader<R>) -> Merged<R> {
         Merged {
             reader,
             lanes: BTreeMap::new(),

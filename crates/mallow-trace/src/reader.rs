@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::block::{self, BlockInfo, END_MAGIC, FILE_MAGIC, Framing, HEADER_SIZE, Kind};
 use crate::codec::{self, State};
 use crate::error::{Error, Result};
-use crate::merge::Merged;
 use crate::model::*;
 
 /// A header larger than this is damaged.
@@ -102,11 +101,6 @@ impl<R: Read> Reader<R> {
     /// Known when the whole trace has been read.
     pub fn totals(&self) -> Option<&Totals> {
         self.totals.as_ref()
-    }
-
-    /// All records in time order, each definition before what needs it.
-    pub fn merged(self) -> Merged<R> {
-        Merged::new(self)
     }
 
     /// The next block, `None` behind the last. After an error that is not about the end of the

@@ -1,6 +1,7 @@
 //! What the tests of the command share: running it, and building programs to run it on.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod program;
 pub mod recording;
 
 use std::path::{Path, PathBuf};

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -229,16 +230,18 @@ EXPORT void *memalign(size_t alignment, size_t size)
 /* musl has neither; what they are asked for is a page. */
 EXPORT void *valloc(size_t size)
 {
-    ALIGNED(OP_VALLOC, 4096, size,
+    size_t page = getauxval(AT_PAGESZ);
+    ALIGNED(OP_VALLOC, page, size,
             next.valloc != NULL ? next.valloc(size)
-                                : next.aligned_alloc(4096, align_up(size, 4096)));
+                                : next.aligned_alloc(page, align_up(size, page)));
 }
 
 EXPORT void *pvalloc(size_t size)
 {
-    ALIGNED(OP_PVALLOC, 4096, size,
+    size_t page = getauxval(AT_PAGESZ);
+    ALIGNED(OP_PVALLOC, page, size,
             next.pvalloc != NULL ? next.pvalloc(size)
-                                 : next.aligned_alloc(4096, align_up(size, 4096)));
+                                 : next.aligned_alloc(page, align_up(size, page)));
 }
 
 EXPORT size_t malloc_usable_size(void *block)

@@ -15,7 +15,7 @@
 #ifndef RECORDER_LAYOUT_H
 #define RECORDER_LAYOUT_H
 
-#include <base.h>
+#include <base/base.h>
 
 #include <stdatomic.h>
 

@@ -1,0 +1,65 @@
+//! Quantities as people read them, with three digits.
+
+use std::time::Duration;
+
+/// `1.234 s`, `56.7 ms`, `890 us`.
+pub fn seconds(value: f64) -> String {
+    let micro = value * 1e6;
+    if value == 0.0 {
+        "0 s".into()
+    } else if micro < 999.5 {
+        format!("{} us", three_digits(micro))
+    } else if micro < 999_500.0 {
+        format!("{} ms", three_digits(micro / 1e3))
+    } else {
+        format!("{} s", three_digits(value))
+    }
+}
+
+/// `512 KiB`, `12.3 MiB`, `1.50 GiB`.
+pub fn bytes(value: f64) -> String {
+    let units = [("GiB", f64::from(1 << 30)), ("MiB", f64::from(1 << 20)), ("KiB", 1024.0)];
+    for (unit, scale) in units {
+        if value >= scale {
+            return format!("{} {unit}", three_digits(value / scale));
+        }
+    }
+    format!("{value:.0} B")
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.decimals$}")
+}
+
+/// `+3.1 %` for a ratio of 1.031.
+pub fn percent_change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if percent.abs() < 0.05 { "0.0 %".into() } else { format!("{percent:+.1} %") }
+}
+
+pub fn duration(time: Duration) -> String {
+    seconds(time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_three_digits() {
+        assert_eq!(seconds(1.2345), "1.23 s");
+        assert_eq!(seconds(0.056_78), "56.8 ms");
+        assert_eq!(seconds(0.000_89), "890 us");
+        assert_eq!(bytes(1536.0 * 1024.0), "1.50 MiB");
+        assert_eq!(bytes(100.0), "100 B");
+        assert_eq!(percent_change(1.0311), "+3.1 %");
+        assert_eq!(percent_change(0.9), "-10.0 %");
+    }
+}

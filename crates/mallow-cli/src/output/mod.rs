@@ -1,0 +1,145 @@
+//! Everything that is shown: results to stdout or a file, notes and progress to stderr.
+//!
+//! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart`), or JSON.
+//! `figures` writes quantities, `wording` verdicts.
+
+mod args;
+pub mod chart;
+pub mod clean;
+mod figures;
+pub mod html;
+mod table;
+pub mod wording;
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+pub use args::{Format, OutputArgs};
+pub use figures::{bytes, duration, percent_change, seconds};
+pub use table::Table;
+
+/// Sentences for the user, on stderr unless `--quiet`.
+#[derive(Clone, Copy, Debug)]
+pub struct Notes {
+    pub quiet: bool,
+}
+
+impl Notes {
+    pub fn note(self, sentence: &str) {
+        if !self.quiet {
+            tell(sentence);
+        }
+    }
+
+    /// A bar on stderr; hidden off a terminal, in CI, for a dumb terminal and when quiet.
+    pub fn progress(self, length: u64) -> ProgressBar {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let hidden = self.quiet
+            || dumb
+            || std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
+            || !std::io::stderr().is_terminal();
+        let target =
+            if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let template = if colour_wanted() {
+            "{bar:30.cyan} {pos}/{len} {msg}"
+        } else {
+            "{bar:30} {pos}/{len} {msg}"
+        };
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        ProgressBar::with_draw_target(Some(length), target).with_style(style)
+    }
+}
+
+fn colour_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// What a result is drawn for.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    pub unicode: bool,
+    /// Columns of the terminal; `None` where lines may be of any length.
+    pub width: Option<usize>,
+}
+
+impl Screen {
+    /// A file or a pipe.
+    pub const PLAIN: Screen = Screen { unicode: false, width: None };
+
+    /// Unicode only on a terminal, and only where the locale has it.
+    pub fn of(output: &OutputArgs) -> Screen {
+        if output.file.is_some() || !std::io::stdout().is_terminal() {
+            return Screen::PLAIN;
+        }
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let size = ratatui::crossterm::terminal::size().ok();
+        Screen {
+            unicode: locale.contains("utf-8") || locale.contains("utf8"),
+            width: size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0),
+        }
+    }
+}
+
+/// A line on stderr. Nobody may be there to read it.
+pub fn tell(sentence: &str) {
+    let _ = writeln!(std::io::stderr(), "mallow: {}", clean::line(sentence));
+}
+
+/// Writes a whole result. What other processes put into it does nothing to a terminal.
+pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
+    let text = clean::text(text);
+    match &output.file {
+        Some(path) => write_file(path, &text),
+        None => print(&text),
+    }
+}
+
+/// Text on standard output.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout();
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// What came of printing. A reader that has gone away (`| head`) is not an error.
+pub fn printed(outcome: std::io::Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::Io { what: "The result cannot be written".into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+pub fn write_file(path: &Path, text: &str) -> Result<()> {
+    File::create(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(Error::io(format!("The result cannot be written to {}", path.display())))
+}
+
+/// Fails before any work is done if the file cannot be written.
+pub fn check_writable(path: &Path) -> Result<()> {
+    File::options()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map(drop)
+        .map_err(Error::io(format!("The result cannot be written to {}", path.display())))
+}
+
+/// A report as JSON, for programs.
+pub fn json(report: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(report);
+    text.map(|text| text + "\n").map_err(|error| Error::Internal(error.to_string()))
+}

@@ -1,0 +1,205 @@
+//! A table of text: drawn for a terminal, or written as CSV or Markdown.
+
+use std::borrow::Cow;
+
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets,
+};
+
+use super::{Format, Screen, clean};
+
+/// A column of text that is narrower is not worth having.
+const NARROWEST: usize = 20;
+
+/// A table of text that can be drawn, or written as CSV or Markdown.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The heading, and whether the column holds numbers.
+    pub columns: Vec<(&'static str, bool)>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn new(columns: &[(&'static str, bool)]) -> Table {
+        Table { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    pub fn render(&self, format: Format, screen: Screen) -> String {
+        match format {
+            Format::Csv => self.csv(),
+            Format::Md => self.markdown(),
+            _ => self.draw(screen),
+        }
+    }
+
+    /// As wide as the screen at the most: columns of text are wrapped where that is enough, else every
+    /// row is a list of its cells.
+    fn draw(&self, screen: Screen) -> String {
+        let widths = self.widths();
+        let gaps = 2 * widths.len();
+        let Some(width) = screen.width.filter(|width| widths.iter().sum::<usize>() + gaps > *width)
+        else {
+            return self.drawn(screen, &[]);
+        };
+        let is_text = |index: &usize| !self.columns[*index].1;
+        let texts: Vec<usize> = (0..widths.len()).filter(is_text).collect();
+        let numbers: usize = (0..widths.len()).filter(|i| !is_text(i)).map(|i| widths[i]).sum();
+        let room = width.saturating_sub(numbers + gaps);
+        // Narrow ones keep their width; what is left is shared by the wide ones.
+        let mut limits = widths.clone();
+        let (mut left, mut open) = (room, texts.clone());
+        loop {
+            let share = left / open.len().max(1);
+            let (fits, rest): (Vec<usize>, Vec<usize>) =
+                open.iter().partition(|&&index| widths[index] <= share);
+            left -= fits.iter().map(|&index| widths[index]).sum::<usize>();
+            open = rest;
+            if fits.is_empty() || open.is_empty() {
+                open.iter().for_each(|&index| limits[index] = share);
+                break;
+            }
+        }
+        // A heading stays on one line.
+        let least = |index: usize| widths[index].min(NARROWEST.max(self.columns[index].0.len()));
+        if texts.iter().any(|&index| limits[index] < least(index)) {
+            return self.list(width);
+        }
+        self.drawn(screen, &limits)
+    }
+
+    /// The most characters of each column.
+    fn widths(&self) -> Vec<usize> {
+        let longest = |index: usize, (name, _): &(&str, bool)| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            let lengths = cells.map(|cell| clean::line(cell).chars().count());
+            lengths.fold(name.chars().count(), usize::max)
+        };
+        self.columns.iter().enumerate().map(|(index, column)| longest(index, column)).collect()
+    }
+
+    /// With columns of at most these widths, if there are any.
+    fn drawn(&self, screen: Screen, limits: &[usize]) -> String {
+        let mut table = Drawn::new();
+        table.load_preset(presets::NOTHING);
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(self.columns.iter().map(|(name, _)| *name));
+        for row in &self.rows {
+            table.add_row(row.iter().map(|cell| clean::line(cell)));
+        }
+        if let (Some(width), false) = (screen.width, limits.is_empty()) {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+        }
+        for (index, (_, number)) in self.columns.iter().enumerate() {
+            let Some(column) = table.column_mut(index) else { continue };
+            if *number {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            if let Some(limit) = limits.get(index) {
+                // With the space on both sides of each cell.
+                let width = Width::Fixed(u16::try_from(limit + 2).unwrap_or(u16::MAX));
+                column.set_constraint(ColumnConstraint::Absolute(width));
+            }
+        }
+        let drawn = table.to_string();
+        let mut lines: Vec<String> = drawn.lines().map(|line| line.trim_end().to_owned()).collect();
+        if screen.unicode {
+            let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+            lines.insert(1, format!(" {}", "─".repeat(longest.saturating_sub(1))));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    /// A line for each cell, with the name of its column.
+    fn list(&self, width: usize) -> String {
+        let names = self.columns.iter().map(|(name, _)| name.chars().count());
+        let indent = names.max().unwrap_or(0) + 3;
+        let room = width.saturating_sub(indent).max(4);
+        let mut text = String::new();
+        for row in &self.rows {
+            for ((name, _), cell) in
+                self.columns.iter().zip(row).filter(|(_, cell)| !cell.is_empty())
+            {
+                let cell: Vec<char> = clean::line(cell).chars().collect();
+                for (part, piece) in cell.chunks(room).enumerate() {
+                    let name = if part == 0 { name } else { "" };
+                    text += &format!(" {name:<0$}", indent - 1);
+                    text.extend(piece);
+                    text.push('\n');
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn csv(&self) -> String {
+        let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+        let heading = self.columns.iter().map(|(name, _)| Cow::Borrowed(*name)).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(|cell| clean::line(cell)).collect());
+        for row in std::iter::once(heading).chain(rows) {
+            let cells: Vec<Cow<'_, str>> = row;
+            // Nothing can go wrong in memory.
+            let _ = writer.write_record(cells.iter().map(|cell| cell.as_bytes()));
+        }
+        String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let mut text = line(self.columns.iter().map(|(name, _)| (*name).to_owned()).collect());
+        text += &line(
+            self.columns
+                .iter()
+                .map(|(_, number)| if *number { "---:" } else { "---" }.to_owned())
+                .collect(),
+        );
+        for row in &self.rows {
+            text += &line(row.iter().map(|cell| clean::line(cell).replace('|', "\\|")).collect());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be() {
+        let mut table = Table::new(&[("a", false), ("b", true)]);
+        table.rows.push(vec!["x, \"y\"|".into(), "1".into()]);
+        assert_eq!(table.csv(), "a,b\n\"x, \"\"y\"\"|\",1\n");
+        assert_eq!(table.markdown(), "| a | b |\n| --- | ---: |\n| x, \"y\"\\| | 1 |\n");
+    }
+
+    fn wide() -> Table {
+        let mut table = Table::new(&[("name", false), ("size", true), ("what it is", false)]);
+        let words = "a mapping that is described in a good many words, more than fit";
+        table.rows.push(vec!["first\u{1b}[2J".into(), "12.3 MiB".into(), words.into()]);
+        table.rows.push(vec!["second".into(), "7 B".into(), "short".into()]);
+        table
+    }
+
+    #[test]
+    fn tables_fit_the_screen_whatever_its_width() {
+        for unicode in [false, true] {
+            for width in [20, 30, 40, 60, 80, 200] {
+                let drawn = wide().render(Format::Table, Screen { unicode, width: Some(width) });
+                let longest = drawn.lines().map(|line| line.chars().count()).max().unwrap();
+                assert!(longest <= width, "{width}:\n{drawn}");
+                for whole in ["12.3 MiB", "7 B", "second"] {
+                    assert!(width < 30 || drawn.contains(whole), "{width}:\n{drawn}");
+                }
+                assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn files_have_lines_of_any_length() {
+        let drawn = wide().render(Format::Table, Screen::PLAIN);
+        assert!(drawn.contains("more than fit"), "{drawn}");
+        assert_eq!(drawn.lines().count(), 3);
+    }
+}

@@ -1,0 +1,66 @@
+//! Measurements in words, as the verbs that measure share them.
+
+use mallow_measure::machine::Machine;
+use mallow_measure::statistics::{Interval, Verdict};
+use mallow_measure::verdict::{Metric, Versus};
+
+use crate::output;
+
+/// The verdict and the size of the difference, such as "faster -6.1 %".
+pub fn verdict(versus: &Versus, metric: &str) -> String {
+    let word = match (versus.verdict, metric) {
+        (Verdict::Less, "time") => "faster",
+        (Verdict::More, "time") => "slower",
+        (Verdict::Less, _) => "less",
+        (Verdict::More, _) => "more",
+        (Verdict::NoDifference, _) => "no difference",
+        (Verdict::Inconclusive, _) => "inconclusive",
+    };
+    format!("{word} {}", output::percent_change(versus.comparison.ratio))
+}
+
+/// The difference with its interval, such as "-6.1 %, interval -7.0 % to -5.2 %".
+pub fn difference(versus: &Option<Versus>) -> String {
+    let Some(versus) = versus else { return "not compared".into() };
+    let change = output::percent_change(versus.comparison.ratio);
+    match versus.comparison.interval {
+        Some(Interval { low, high }) => format!(
+            "{change}, interval {} to {}",
+            output::percent_change(low),
+            output::percent_change(high)
+        ),
+        None => change,
+    }
+}
+
+/// The median, or a dash.
+pub fn median(metric: &Option<Metric>, form: fn(f64) -> String) -> String {
+    metric.as_ref().map_or("-".into(), |metric| form(metric.median))
+}
+
+/// A number without unit, for CSV.
+pub fn number(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| format!("{value}"))
+}
+
+/// The median without unit.
+pub fn plain_median(metric: &Option<Metric>) -> String {
+    number(metric.as_ref().map(|metric| metric.median))
+}
+
+/// The ratio to the baseline.
+pub fn plain_ratio(versus: &Option<Versus>) -> String {
+    number(versus.as_ref().map(|versus| versus.comparison.ratio))
+}
+
+/// The machine in one line.
+pub fn machine(machine: &Machine) -> String {
+    format!(
+        "{}, {} CPUs, {}, Linux {}, huge pages: {}",
+        machine.cpu,
+        machine.usable_cpus,
+        output::bytes(machine.memory_bytes as f64),
+        machine.kernel,
+        machine.transparent_huge_pages
+    )
+}

@@ -1,0 +1,57 @@
+//! Values of options: times, sizes, percentages.
+
+use std::time::Duration;
+
+use mallow_launch::options;
+
+/// `90`, `1.5s`, `500ms`, `2m`, `1h`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is written like 500ms, 1.5s, 2m or 1h".into()),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number * scale > 0.0 && number * scale < 1e9 => {
+            Ok(Duration::from_secs_f64(number * scale))
+        }
+        _ => Err("a time is written like 500ms, 1.5s, 2m or 1h, and is more than 0".into()),
+    }
+}
+
+pub fn size(text: &str) -> Result<u64, String> {
+    let size = options::parse_number(text.trim_end_matches(['b', 'B']));
+    match size.and_then(|size| u64::try_from(size).ok()) {
+        Some(size) if size > 0 => Ok(size),
+        _ => Err("a size is written like 400M or 2G".into()),
+    }
+}
+
+pub fn margin(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent < 50.0 => Ok(percent),
+        _ => Err("a margin is a percentage between 0 and 50".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes() {
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert!(duration("0").is_err() && duration("5 years").is_err());
+        assert_eq!(size("400M"), Ok(400 << 20));
+        assert_eq!(size("2GB"), Ok(2 << 30));
+        assert!(size("-1").is_err() && size("much").is_err());
+        assert_eq!(margin("5%"), Ok(5.0));
+        assert!(margin("0").is_err() && margin("50").is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! What the runs mean: medians, comparisons with the baseline, one verdict in words.
+
+use super::args::CompareArgs;
+use super::cells::{Cell, Measured, finished, judge, pairs_of};
+use super::plan::Plan;
+use super::report::{
+    ConditionReport, Entry, Failure, Level, Report, RunReport, Settings, Timeline,
+};
+use crate::output::wording;
+use mallow_measure::machine::Machine;
+use mallow_measure::run::{Outcome, Sample};
+use mallow_measure::statistics::Verdict;
+use mallow_measure::timeline::Figures;
+use mallow_measure::verdict::{Judge, Metric, Versus};
+
+pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
+    let judge = judge(plan, args);
+    let conditions: Vec<ConditionReport> = (0..plan.conditions.len())
+        .map(|condition| analyse_condition(plan, args, measured, condition, judge))
+        .collect();
+    Report {
+        schema: "mallow.compare/1",
+        version: env!("CARGO_PKG_VERSION"),
+        command: plan.command_line.clone(),
+        machine: Machine::read(),
+        settings: Settings {
+            runs: args.runs,
+            rounds_made: measured.rounds,
+            warmup: args.warmup,
+            margin_percent: args.margin,
+            confidence: judge.confidence(),
+            seed: measured.seed,
+            took_s: measured.took.as_secs_f64(),
+        },
+        verdict: conditions
+            .iter()
+            .map(|condition| sentence(condition, args.margin))
+            .collect::<Vec<_>>()
+            .join(" "),
+        conditions,
+    }
+}
+
+/// `None` for the baseline itself.
+fn versus(
+    judge: Judge,
+    baseline: &Cell,
+    other: &Cell,
+    metric: impl Fn(&Sample) -> f64,
+) -> Option<Versus> {
+    (other.contender != 0).then(|| judge.versus(&pairs_of(baseline, other, metric)))?
+}
+
+fn analyse_condition(
+    plan: &Plan,
+    args: &CompareArgs,
+    measured: &Measured,
+    condition: usize,
+    judge: Judge,
+) -> ConditionReport {
+    let settings = &plan.conditions[condition];
+    let cells: Vec<&Cell> =
+        measured.cells.iter().filter(|cell| cell.condition == condition).collect();
+    let entries = cells.iter().map(|cell| {
+        let mut entry = entry(plan, cells[0], cell, judge);
+        if args.timeline {
+            entry.timeline = timeline(cells[0], cell, judge);
+        }
+        entry
+    });
+    ConditionReport {
+        name: settings.name.clone(),
+        cpus: settings.cpu_count,
+        environment: settings.environment.iter().cloned().collect(),
+        entries: entries.collect(),
+    }
+}
+
+fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
+    let allocator = &plan.contenders[cell.contender].allocator;
+    let versus = |metric: fn(&Sample) -> f64| versus(judge, baseline, cell, metric);
+    let metric = |value: fn(&Sample) -> Option<f64>| metric(cell, value);
+    let runs = cell.runs.iter();
+    Entry {
+        allocator: allocator.name.clone(),
+        version: allocator.version.clone(),
+        path: allocator.path.as_ref().map(|path| path.display().to_string()),
+        is_baseline: cell.contender == 0,
+        runs_finished: finished(cell).count(),
+        failures: failures(cell),
+        wall_s: metric(|sample| Some(sample.wall_s)),
+        user_s: metric(|sample| Some(sample.user_s)),
+        system_s: metric(|sample| Some(sample.system_s)),
+        peak_rss: metric(|sample| Some(sample.peak_rss)),
+        average_rss: metric(|sample| sample.average_rss),
+        minor_faults: metric(|sample| Some(sample.minor_faults)),
+        major_faults: metric(|sample| Some(sample.major_faults)),
+        time: versus(|sample| sample.wall_s),
+        cpu: versus(|sample| sample.user_s + sample.system_s),
+        memory: versus(|sample| sample.peak_rss),
+        timeline: None,
+        runs: runs
+            .map(|run| RunReport { round: run.round, place: run.place, sample: run.sample.clone() })
+            .collect(),
+    }
+}
+
+fn metric(cell: &Cell, value: impl Fn(&Sample) -> Option<f64>) -> Option<Metric> {
+    let values: Vec<f64> = finished(cell).filter_map(|run| value(&run.sample)).collect();
+    Metric::of(&values)
+}
+
+/// Memory over time; of the points, those of the run whose average is in the middle.
+fn timeline(baseline: &Cell, cell: &Cell, judge: Judge) -> Option<Timeline> {
+    let level = |of: fn(Figures) -> f64| {
+        let value = |sample: &Sample| sample.timeline.as_ref().map(|line| of(line.figures));
+        let versus = versus(judge, baseline, cell, |sample| value(sample).unwrap_or(0.0));
+        Some(Level { metric: metric(cell, value)?, versus })
+    };
+    let mut lines: Vec<_> = finished(cell).filter_map(|run| run.sample.timeline.as_ref()).collect();
+    lines.sort_by(|a, b| a.figures.average.total_cmp(&b.figures.average));
+    Some(Timeline {
+        average: level(|figures| figures.average)?,
+        peak: level(|figures| figures.peak)?,
+        end: level(|figures| figures.end)?,
+        points: lines.get(lines.len() / 2)?.points.clone(),
+    })
+}
+
+fn failures(cell: &Cell) -> Vec<Failure> {
+    let mut failures: Vec<Failure> = Vec::new();
+    for run in &cell.runs {
+        let outcome = run.sample.outcome;
+        if outcome == Outcome::Finished {
+            continue;
+        }
+        match failures.iter_mut().find(|failure| failure.outcome == outcome) {
+            Some(failure) => failure.count += 1,
+            None => failures.push(Failure { outcome, count: 1, text: outcome.describe() }),
+        }
+    }
+    failures
+}
+
+/// The result of one condition in words.
+fn sentence(condition: &ConditionReport, margin: f64) -> String {
+    let prefix = if condition.name.is_empty() {
+        String::new()
+    } else {
+        format!("With {}: ", condition.name)
+    };
+    prefix + &judgement(&condition.entries, margin)
+}
+
+fn judgement(entries: &[Entry], margin: f64) -> String {
+    let Some((baseline, others)) = entries.split_first() else { return "Nothing ran.".into() };
+    let base = &baseline.allocator;
+    if baseline.runs_finished == 0 {
+        return format!("No run under {base} finished, so there is nothing to compare with.");
+    }
+    if others.is_empty() {
+        return format!("Only {base} was measured; name others with -a to compare.");
+    }
+    let judged = |side: fn(&Entry) -> &Option<Versus>, wanted: Verdict| -> Vec<&Entry> {
+        let mut found: Vec<&Entry> = others
+            .iter()
+            .filter(|entry| side(entry).as_ref().is_some_and(|v| v.verdict == wanted))
+            .collect();
+        let ratio = |entry: &Entry| side(entry).as_ref().map_or(1.0, |v| v.comparison.ratio);
+        found.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        found
+    };
+    let failed: Vec<&str> = others
+        .iter()
+        .filter(|entry| entry.runs_finished == 0)
+        .map(|entry| entry.allocator.as_str())
+        .collect();
+    let failed = match failed.as_slice() {
+        [] => String::new(),
+        names => format!(" The command did not finish under {}.", names.join(", ")),
+    };
+    let faster = judged(|entry| &entry.time, Verdict::Less);
+    if !faster.is_empty() {
+        return faster_sentence(&faster, base) + &failed;
+    }
+    let thrifty = judged(|entry| &entry.cpu, Verdict::Less);
+    let not_slower =
+        |entry: &&&Entry| entry.time.as_ref().is_some_and(|v| v.verdict != Verdict::More);
+    if let Some(best) = thrifty.iter().find(not_slower) {
+        return format!(
+            "{} uses less CPU than {base}: {}; peak memory {}. Nothing was shown to be faster.{failed}",
+            best.allocator,
+            wording::difference(&best.cpu),
+            best.memory.map_or("not compared".into(), |memory| wording::verdict(&memory, "memory"))
+        );
+    }
+    let smaller = judged(|entry| &entry.memory, Verdict::Less);
+    let frugal = smaller.iter().find(|entry| {
+        entry.time.as_ref().is_some_and(|versus| versus.verdict == Verdict::NoDifference)
+    });
+    if let Some(best) = frugal {
+        return format!(
+            "{} needs less memory than {base} ({}) in the same time; nothing is faster.{failed}",
+            best.allocator,
+            wording::difference(&best.memory)
+        );
+    }
+    let unclear = judged(|entry| &entry.time, Verdict::Inconclusive).len()
+        + others.iter().filter(|e| e.time.is_none() && e.runs_finished > 0).count();
+    let compared = others.iter().filter(|entry| entry.runs_finished > 0).count();
+    no_change_sentence(unclear, compared, base, margin) + &failed
+}
+
+fn no_change_sentence(unclear: usize, compared: usize, base: &str, margin: f64) -> String {
+    if unclear == 0 {
+        format!("No change needed: nothing is faster than {base} by {margin} % or more.")
+    } else if unclear == compared {
+        format!(
+            "Inconclusive: the runs vary too much, or are too few, to tell the allocators from \
+             {base} by {margin} %. Make more runs (--runs, --budget), or quiet the machine."
+        )
+    } else {
+        format!(
+            "No change needed as far as can be told: nothing was shown to be faster than {base}, \
+             and {unclear} of {compared} comparisons are inconclusive."
+        )
+    }
+}
+
+fn faster_sentence(faster: &[&Entry], base: &str) -> String {
+    let more_memory =
+        |entry: &Entry| entry.memory.as_ref().is_some_and(|v| v.verdict == Verdict::More);
+    let best = faster[0];
+    let time = wording::difference(&best.time);
+    let mut text = format!("{} is faster than {base}: {time}", best.allocator);
+    match &best.memory {
+        Some(memory) => text += &format!("; peak memory {}.", wording::verdict(memory, "memory")),
+        None => text.push('.'),
+    }
+    if more_memory(best)
+        && let Some(frugal) = faster.iter().find(|entry| !more_memory(entry))
+    {
+        text += &format!(
+            " {} is faster too ({}) and needs no more memory.",
+            frugal.allocator,
+            wording::difference(&frugal.time)
+        );
+    }
+    text
+}

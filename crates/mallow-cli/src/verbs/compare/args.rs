@@ -1,0 +1,142 @@
+//! The command line of `mallow compare`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use mallow_launch::options;
+
+use crate::output::OutputArgs;
+use crate::parse;
+
+#[derive(Args, Debug)]
+pub struct CompareArgs {
+    /// Allocators to compare, separated by commas; the default is all that are installed
+    #[arg(short, long = "allocators", value_name = "LIST", value_delimiter = ',')]
+    pub allocators: Vec<String>,
+
+    /// The one that the others are compared with [default: the C library's own, else the first]
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
+
+    /// Add Mallow's secure build to the default allocators
+    #[arg(long)]
+    pub secure: bool,
+
+    /// Add Mallow's debug build to the default allocators
+    #[arg(long)]
+    pub debug: bool,
+
+    /// An option for the Mallow builds in the comparison; may be repeated
+    #[arg(long = "opt", value_name = "K:V", value_parser = options::parse_pair)]
+    pub options: Vec<(String, String)>,
+
+    /// Exactly this many runs of each [default: 10, and more until the intervals are narrow]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: Option<u32>,
+
+    /// Runs of each that are not counted; the first also checks that the preload took effect
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pub warmup: u32,
+
+    /// Time after which no more than 10 runs of each are made
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse::duration)]
+    pub budget: Duration,
+
+    /// Shell command to run before each run; not timed
+    #[arg(short, long, value_name = "CMD")]
+    pub prepare: Option<String>,
+
+    /// Shell command to run once before everything
+    #[arg(short, long, value_name = "CMD")]
+    pub setup: Option<String>,
+
+    /// Shell command to run once after everything
+    #[arg(short, long, value_name = "CMD")]
+    pub cleanup: Option<String>,
+
+    /// End a run, with all its processes, after this time
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    pub timeout: Option<Duration>,
+
+    /// End a run whose resident memory passes SIZE (such as 400M)
+    #[arg(long, value_name = "SIZE", value_parser = parse::size)]
+    pub mem_limit: Option<u64>,
+
+    /// Repeat the comparison on so many CPUs, such as 1,2,4
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpus: Vec<usize>,
+
+    /// Repeat the comparison with each value of a variable; may be repeated
+    #[arg(long, value_name = "ENV=A,B", value_parser = parse_matrix)]
+    pub matrix: Vec<(String, Vec<String>)>,
+
+    /// Smallest difference that matters, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse::margin)]
+    pub margin: f64,
+
+    /// Count runs that end with an error code as finished
+    #[arg(short, long)]
+    pub ignore_failure: bool,
+
+    /// Fail with exit code 6 unless every comparison has a verdict
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Show memory over time as well: average, peak and end, and how it went
+    #[arg(long)]
+    pub timeline: bool,
+
+    /// Let the command write to the terminal
+    #[arg(long)]
+    pub show_output: bool,
+
+    /// Seed of the random order of the runs
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Also write the result as JSON to FILE
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+
+    /// A service to start for each run; the command (or --load) is then its client
+    #[arg(long, value_name = "CMD", requires = "ready")]
+    pub server: Option<String>,
+
+    /// The service is ready when a line of its output matches this expression
+    #[arg(long, value_name = "REGEX", requires = "server")]
+    pub ready: Option<String>,
+
+    /// Shell command that puts load on the service; its time is what is measured
+    #[arg(long, value_name = "CMD", requires = "server", conflicts_with = "command")]
+    pub load: Option<String>,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "server", value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+fn parse_matrix(text: &str) -> Result<(String, Vec<String>), String> {
+    match text.split_once('=') {
+        Some((name, values)) if !name.is_empty() => {
+            Ok((name.to_owned(), values.split(',').map(str::to_owned).collect()))
+        }
+        _ => Err("a matrix is written NAME=value,value".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_values_are_values() {
+        let matrix = parse_matrix("A=x,,y").expect("well-formed");
+        assert_eq!(matrix, ("A".into(), vec!["x".into(), String::new(), "y".into()]));
+        assert!(parse_matrix("=x").is_err() && parse_matrix("A").is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! `mallow compare`: a command under several allocators, measured fairly, with a verdict that may
+//! be "no change needed". `plan` says what is run, `rounds` runs it, `analysis` says what it means,
+//! `report` is the result; `text`, `timeline` and `html` show it.
+
+mod analysis;
+mod args;
+mod cells;
+mod html;
+mod plan;
+mod report;
+mod rounds;
+mod text;
+mod timeline;
+
+use std::sync::atomic::Ordering;
+
+use crate::error::{Error, Result};
+use crate::output::{self, Format, Notes, Screen};
+use crate::signals;
+pub use args::CompareArgs;
+use plan::Plan;
+
+pub fn main(args: &CompareArgs, notes: Notes) -> Result<u8> {
+    for path in [&args.output.file, &args.export_json].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    let plan = Plan::new(args, notes)?;
+    let interrupted = signals::watch()?;
+    plan.run_shell("setup", args.setup.as_deref())?;
+    let measured = rounds::measure(&plan, args, notes, &interrupted);
+    let cleaned = plan.run_shell("cleanup", args.cleanup.as_deref());
+    let report = analysis::analyse(&plan, args, &measured?);
+    publish(args, &report)?;
+    cleaned?;
+    exit_code(args, &report, interrupted.load(Ordering::Relaxed))
+}
+
+fn publish(args: &CompareArgs, report: &report::Report) -> Result<()> {
+    let format = args.output.chosen_format();
+    let text = match format {
+        Format::Json => output::json(report)?,
+        Format::Html => html::page(report),
+        _ => report.text(format, Screen::of(&args.output)),
+    };
+    output::write_result(&args.output, &text)?;
+    if let Some(path) = &args.export_json {
+        output::write_file(path, &output::json(report)?)?;
+    }
+    Ok(())
+}
+
+fn exit_code(args: &CompareArgs, report: &report::Report, interrupted: bool) -> Result<u8> {
+    if interrupted {
+        return Err(Error::Child {
+            message: "The measurement was interrupted; the report covers the finished runs.".into(),
+            code: 130,
+        });
+    }
+    if let (Some(failure), false) = (report.first_failure(), args.ignore_failure) {
+        return Err(Error::Child {
+            message: format!("Some runs failed: {}.", failure.0),
+            code: failure.1,
+        });
+    }
+    if args.strict && report.has_inconclusive() {
+        return Err(Error::Inconclusive(
+            "Some comparisons are inconclusive. Make more runs (--runs, --budget), or quiet the \
+             machine."
+                .into(),
+        ));
+    }
+    Ok(0)
+}

@@ -1,0 +1,171 @@
+//! What is run: the command, the allocators, the conditions.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::args::CompareArgs;
+use crate::error::{Error, Result};
+use crate::output::Notes;
+use mallow_launch::contender::{self, Choice, Contender};
+use mallow_launch::target::Target;
+use mallow_launch::words;
+use mallow_measure::service::Service;
+
+/// One setting of CPUs and variables under which all allocators are compared.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    pub name: String,
+    pub cpu_count: Option<usize>,
+    pub environment: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub struct Plan {
+    pub target: Target,
+    program: PathBuf,
+    argv: Vec<OsString>,
+    pub command_line: String,
+    /// The baseline first.
+    pub contenders: Vec<Contender>,
+    pub conditions: Vec<Condition>,
+    pub service: Option<Service>,
+    show_output: bool,
+}
+
+impl Plan {
+    pub fn new(args: &CompareArgs, notes: Notes) -> Result<Plan> {
+        let service = service(args)?;
+        // With a service, it is the server that runs under the allocators.
+        let words = match &args.server {
+            Some(server) => words::split(server)?,
+            None => args.command.clone(),
+        };
+        let target = Target::resolve(words.first().ok_or_else(mallow_launch::Error::no_command)?)?;
+        let choice = Choice {
+            allocators: &args.allocators,
+            baseline: args.baseline.as_deref(),
+            secure: args.secure,
+            debug: args.debug,
+            options: &args.options,
+        };
+        let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
+        let (program, argv) = target.argv(&words);
+        Ok(Plan {
+            program,
+            argv,
+            command_line: command_line(args),
+            contenders,
+            conditions: conditions(args)?,
+            service,
+            show_output: args.show_output,
+            target,
+        })
+    }
+
+    pub fn command(&self, condition: &Condition, contender: &Contender) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.argv[1..]).stdin(Stdio::null());
+        if !self.show_output {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        command.envs(condition.environment.iter().map(|(name, value)| (name, value)));
+        mallow_launch::preload::apply(&mut command, &contender.changes);
+        command
+    }
+
+    /// Runs a command of --setup, --prepare or --cleanup.
+    pub fn run_shell(&self, what: &str, script: Option<&str>) -> Result<()> {
+        let Some(script) = script else { return Ok(()) };
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdin(Stdio::null());
+        if !self.show_output {
+            command.stdout(Stdio::null());
+        }
+        let status = command.status().map_err(|error| Error::NotStarted {
+            command: "/bin/sh".into(),
+            reason: error.to_string(),
+        })?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::Child {
+            message: format!("The {what} command failed ({status}): {script}"),
+            code: status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(125),
+        })
+    }
+}
+
+fn service(args: &CompareArgs) -> Result<Option<Service>> {
+    if args.server.is_none() {
+        return Ok(None);
+    }
+    let load = match &args.load {
+        Some(script) => vec!["/bin/sh".into(), "-c".into(), script.into()],
+        None => args.command.clone(),
+    };
+    Ok(Some(Service::new(args.ready.as_deref().unwrap_or_default(), load)?))
+}
+
+fn command_line(args: &CompareArgs) -> String {
+    match (&args.server, &args.load) {
+        (Some(server), Some(load)) => format!("{server}, under load of: {load}"),
+        (Some(server), None) => format!("{server}, under load of: {}", words::line(&args.command)),
+        _ => words::line(&args.command),
+    }
+}
+
+fn conditions(args: &CompareArgs) -> Result<Vec<Condition>> {
+    let usable = mallow_os::usable_cpu_count();
+    if let Some(count) = args.cpus.iter().find(|count| **count == 0 || **count > usable) {
+        return Err(Error::Usage(format!(
+            "The command cannot run on {count} CPUs: this process may use 1 to {usable}."
+        )));
+    }
+    let mut conditions = vec![Condition::default()];
+    if !args.cpus.is_empty() {
+        let on = |count: &usize| Condition {
+            name: if *count == 1 { "1 CPU".into() } else { format!("{count} CPUs") },
+            cpu_count: Some(*count),
+            environment: Vec::new(),
+        };
+        conditions = args.cpus.iter().map(on).collect();
+    }
+    for (name, values) in &args.matrix {
+        if name == "LD_PRELOAD" {
+            return Err(Error::Usage(
+                "The matrix cannot set LD_PRELOAD; name the libraries with -a NAME=PATH.".into(),
+            ));
+        }
+        conditions = conditions
+            .iter()
+            .flat_map(|condition| values.iter().map(|value| condition.with(name, value)))
+            .collect();
+    }
+    Ok(conditions)
+}
+
+impl Condition {
+    fn with(&self, name: &str, value: &str) -> Condition {
+        let mut condition = self.clone();
+        if !condition.name.is_empty() {
+            condition.name.push_str(", ");
+        }
+        condition.name.push_str(&format!("{name}={value}"));
+        condition.environment.push((name.to_owned(), value.to_owned()));
+        condition
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_multiply() {
+        let one = Condition { name: "1 CPU".into(), cpu_count: Some(1), environment: Vec::new() };
+        let two = one.with("A", "x").with("B", "y");
+        assert_eq!(two.name, "1 CPU, A=x, B=y");
+        assert_eq!(two.environment.len(), 2);
+    }
+}

@@ -1,0 +1,148 @@
+//! The result of `compare` as data.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use mallow_measure::machine::Machine;
+use mallow_measure::run::{Outcome, Sample};
+use mallow_measure::statistics::Verdict;
+use mallow_measure::verdict::{Metric, Versus};
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub version: &'static str,
+    pub command: String,
+    pub machine: Machine,
+    pub settings: Settings,
+    pub verdict: String,
+    pub conditions: Vec<ConditionReport>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// `null`: as many as it took.
+    pub runs: Option<u32>,
+    pub rounds_made: u32,
+    pub warmup: u32,
+    pub margin_percent: f64,
+    /// Of each interval of a comparison, so that all of them together hold with 95 %.
+    pub confidence: f64,
+    pub seed: u64,
+    pub took_s: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ConditionReport {
+    pub name: String,
+    pub cpus: Option<usize>,
+    pub environment: BTreeMap<String, String>,
+    /// The baseline first.
+    pub entries: Vec<Entry>,
+}
+
+/// Sizes are in bytes, times in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    pub allocator: String,
+    pub version: Option<String>,
+    pub path: Option<String>,
+    pub is_baseline: bool,
+    pub runs_finished: usize,
+    pub failures: Vec<Failure>,
+    pub wall_s: Option<Metric>,
+    pub user_s: Option<Metric>,
+    pub system_s: Option<Metric>,
+    pub peak_rss: Option<Metric>,
+    pub average_rss: Option<Metric>,
+    pub minor_faults: Option<Metric>,
+    pub major_faults: Option<Metric>,
+    /// Wall time against the baseline.
+    pub time: Option<Versus>,
+    /// User and system time together against the baseline.
+    pub cpu: Option<Versus>,
+    /// Peak RSS against the baseline.
+    pub memory: Option<Versus>,
+    /// With --timeline, of runs that were long enough to sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
+    pub runs: Vec<RunReport>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    pub outcome: Outcome,
+    pub count: usize,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    pub round: u32,
+    pub place: u32,
+    #[serde(flatten)]
+    pub sample: Sample,
+}
+
+/// RSS of all processes together, in bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Timeline {
+    pub average: Level,
+    pub peak: Level,
+    pub end: Level,
+    /// Seconds and bytes, of one run.
+    pub points: Vec<(f64, f64)>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Level {
+    #[serde(flatten)]
+    pub metric: Metric,
+    /// Against the baseline; `null` for itself.
+    pub versus: Option<Versus>,
+}
+
+impl Timeline {
+    pub fn levels(&self) -> [&Level; 3] {
+        [&self.average, &self.peak, &self.end]
+    }
+}
+
+impl Report {
+    /// What went wrong, a line for each way.
+    pub fn failures(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for condition in &self.conditions {
+            for entry in &condition.entries {
+                for failure in &entry.failures {
+                    lines.push(format!(
+                        "{}: {} of {} runs {}\n",
+                        entry.allocator,
+                        failure.count,
+                        entry.runs.len(),
+                        failure.text
+                    ));
+                }
+            }
+        }
+        lines
+    }
+
+    /// The first failure in words, and its exit code.
+    pub fn first_failure(&self) -> Option<(String, u8)> {
+        let line = self.failures().into_iter().next()?;
+        let entries = self.conditions.iter().flat_map(|condition| &condition.entries);
+        let failure = entries.flat_map(|entry| &entry.failures).next()?;
+        Some((line.trim().to_owned(), failure.outcome.code()))
+    }
+
+    pub fn has_inconclusive(&self) -> bool {
+        self.conditions.iter().flat_map(|condition| &condition.entries).any(|entry| {
+            !entry.is_baseline
+                && [&entry.time, &entry.cpu, &entry.memory]
+                    .iter()
+                    .any(|v| v.as_ref().is_none_or(|v| v.verdict == Verdict::Inconclusive))
+        })
+    }
+}

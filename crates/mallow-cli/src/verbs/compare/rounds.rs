@@ -1,0 +1,322 @@
+//! Runs the plan: a probe that checks every preload, warm-up, then rounds in random order.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use mallow_measure::rounds::{self, Turn};
+use mallow_measure::verdict::Judge;
+use mallow_os::Ending;
+
+use super::args::CompareArgs;
+use super::cells::{self, Cell, Measured, Run};
+use super::plan::Plan;
+use crate::error::{Error, Result};
+use crate::output::{self, Notes};
+use mallow_measure::observe;
+use mallow_measure::run::{self, Outcome, Sample};
+use mallow_process::binding::Report;
+
+/// Rounds of the adaptive mode: at least, and at most.
+const FEWEST_ROUNDS: u32 = 10;
+const MOST_ROUNDS: u32 = 200;
+/// So many failures of one cell in a row end its runs.
+const PATIENCE: usize = 3;
+/// When the probe looks at a command that is still running.
+const PROBE_AFTER: Duration = Duration::from_millis(500);
+
+pub fn measure(
+    plan: &Plan,
+    args: &CompareArgs,
+    notes: Notes,
+    interrupted: &AtomicBool,
+) -> Result<Measured> {
+    let seed = rounds::seed(args.seed);
+    let start = Instant::now();
+    let mut session = Session {
+        plan,
+        args,
+        notes,
+        interrupted,
+        limits: run::Limits { timeout: args.timeout, memory: args.mem_limit, cpu_count: None },
+        judge: cells::judge(plan, args),
+        start,
+        cells: empty(plan),
+        bar: notes.progress(0),
+    };
+    session.probe()?;
+    session.warm_up()?;
+    mallow_os::trim_heap();
+    session.expect_rounds();
+    let rounds = rounds::carry_out(&mut session, seed)?;
+    session.bar.finish_and_clear();
+    Ok(Measured { cells: session.cells, seed, rounds, took: start.elapsed() })
+}
+
+fn empty(plan: &Plan) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for condition in 0..plan.conditions.len() {
+        for contender in 0..plan.contenders.len() {
+            cells.push(Cell { condition, contender, runs: Vec::new() });
+        }
+    }
+    cells
+}
+
+struct Session<'a> {
+    plan: &'a Plan,
+    args: &'a CompareArgs,
+    notes: Notes,
+    interrupted: &'a AtomicBool,
+    limits: run::Limits,
+    judge: Judge,
+    start: Instant,
+    cells: Vec<Cell>,
+    bar: ProgressBar,
+}
+
+impl Session<'_> {
+    fn stopped(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Runs the command once under each allocator and looks at who serves malloc in it.
+    fn probe(&mut self) -> Result<()> {
+        let count = self.plan.contenders.len();
+        self.bar.set_length(count as u64);
+        let mut endings = Vec::new();
+        for index in 0..count {
+            if self.stopped() {
+                return Ok(());
+            }
+            let name = self.plan.contenders[index].allocator.name.clone();
+            self.bar.set_message(format!("checking {name}"));
+            self.plan.run_shell("prepare", self.args.prepare.as_deref())?;
+            endings.push(self.probe_one(index)?);
+            self.bar.inc(1);
+        }
+        self.refuse_hopeless(&endings)
+    }
+
+    fn probe_one(&self, index: usize) -> Result<Outcome> {
+        let contender = &self.plan.contenders[index];
+        let condition = &self.plan.conditions[0];
+        let command = self.plan.command(condition, contender);
+        // A server runs until it is stopped, so it is stopped after the look.
+        let kill_after = match self.plan.service {
+            Some(_) => Some(PROBE_AFTER * 2),
+            None => self.args.timeout,
+        };
+        let look_after = kill_after.map_or(PROBE_AFTER, |limit| PROBE_AFTER.min(limit / 2));
+        let limits = observe::Limits { look_after, kill_after };
+        let observed = observe::observe(command, condition.cpu_count, limits, self.interrupted)?;
+        match &contender.allocator.path {
+            Some(path) => self.check_effect(&contender.allocator.name, path, &observed)?,
+            None => self.note_linked_allocator(&contender.allocator.name, &observed),
+        }
+        Ok(match observed.ending {
+            _ if self.plan.service.is_some() => Outcome::Finished,
+            None if observed.timed_out => Outcome::TimedOut,
+            None | Some(Ending::Code(0)) => Outcome::Finished,
+            Some(Ending::Code(_)) if self.args.ignore_failure => Outcome::Finished,
+            Some(Ending::Code(code)) => Outcome::Failed { code },
+            Some(Ending::Signal(signal)) => Outcome::Killed { signal },
+        })
+    }
+
+    /// A program may be linked with an allocator; then that is what it runs on without a preload.
+    fn note_linked_allocator(&self, name: &str, observed: &observe::Observed) {
+        let main = observed.processes.first().and_then(|process| process.outcome.as_ref().ok());
+        let served_by = main.map(Report::summary).unwrap_or_default();
+        if matches!(main, Some(Report::Dynamic { .. }))
+            && served_by != "none"
+            && !mallow_process::allocators::is_system_name(&served_by)
+        {
+            self.notes.note(&format!(
+                "Without a preload {} is served by {served_by}, which it is linked with: the row \
+                 {name} shows that.",
+                self.plan.target.command
+            ));
+        }
+    }
+
+    fn check_effect(
+        &self,
+        name: &str,
+        library: &std::path::Path,
+        observed: &observe::Observed,
+    ) -> Result<()> {
+        let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let expected = real(library);
+        let served = |report: &Report| match report {
+            Report::Dynamic { main, .. } => {
+                main.bindings.get("malloc").is_some_and(|binding| real(&binding.path) == expected)
+            }
+            _ => false,
+        };
+        if observed.processes.is_empty() && !self.stopped() {
+            self.notes.note(&format!(
+                "The command ended before it could be looked at, so only the loader's own list \
+                 shows that {name} is preloaded. Allow ptrace to see more (in a container: \
+                 --cap-add SYS_PTRACE)."
+            ));
+        }
+        let mut others = 0;
+        for process in &observed.processes {
+            match &process.outcome {
+                Ok(report) if served(report) => {}
+                Ok(report) if process.is_main => {
+                    return Err(Error::Unsupported(format!(
+                        "The preload of {name} took no effect: in {} (process {}) malloc is served \
+                         by {}. Check whether the command changes LD_PRELOAD or starts a static or \
+                         setuid program.",
+                        self.plan.target.command,
+                        process.pid,
+                        report.summary()
+                    )));
+                }
+                Ok(_) => others += 1,
+                Err(_) => {}
+            }
+        }
+        if others > 0 {
+            self.notes.note(&format!(
+                "{others} of the command's {} child processes are not served by {name}; see: mallow \
+                 verify -a {name} -- COMMAND.",
+                observed.processes.len().saturating_sub(1)
+            ));
+        }
+        Ok(())
+    }
+
+    /// A command that fails under every allocator has nothing to compare.
+    fn refuse_hopeless(&self, endings: &[Outcome]) -> Result<()> {
+        let Some(first) = endings.first().copied() else { return Ok(()) };
+        if endings.contains(&Outcome::Finished) || self.stopped() {
+            return Ok(());
+        }
+        let remedy = match first {
+            Outcome::TimedOut => "Raise --timeout.",
+            Outcome::Failed { .. } => "Run it alone to see why, or use --ignore-failure.",
+            _ => "Run it alone to see why.",
+        };
+        Err(Error::Child {
+            message: format!(
+                "Under every allocator the command {} {}, so there is nothing to compare. {remedy}",
+                self.plan.target.command,
+                first.describe()
+            ),
+            code: first.code(),
+        })
+    }
+
+    /// The probe was the first warm-up run of the first condition's cells.
+    fn warm_up(&mut self) -> Result<()> {
+        self.bar.set_position(0);
+        self.bar.set_length(u64::from(self.args.warmup) * self.cells.len() as u64);
+        for repetition in 0..self.args.warmup {
+            for index in 0..self.cells.len() {
+                let probed = repetition == 0 && self.cells[index].condition == 0;
+                if !probed && !self.stopped() {
+                    self.run_cell(index)?;
+                }
+                self.bar.inc(1);
+            }
+        }
+        Ok(())
+    }
+
+    fn expect_rounds(&self) {
+        self.bar.set_position(0);
+        self.bar.set_length(u64::from(self.expected()) * self.cells.len() as u64);
+    }
+
+    fn expected(&self) -> u32 {
+        self.args.runs.unwrap_or(FEWEST_ROUNDS)
+    }
+
+    fn run_cell(&self, index: usize) -> Result<Sample> {
+        let cell = &self.cells[index];
+        let condition = &self.plan.conditions[cell.condition];
+        let contender = &self.plan.contenders[cell.contender];
+        self.bar.set_message(format!("{} {}", contender.allocator.name, condition.name));
+        self.plan.run_shell("prepare", self.args.prepare.as_deref())?;
+        let limits = run::Limits { cpu_count: condition.cpu_count, ..self.limits };
+        let command = self.plan.command(condition, contender);
+        let mut sample = match &self.plan.service {
+            Some(service) => service.run(command, limits, self.interrupted)?,
+            None => run::run(command, limits, self.interrupted)?,
+        };
+        if self.args.ignore_failure && matches!(sample.outcome, Outcome::Failed { .. }) {
+            sample.outcome = Outcome::Finished;
+        }
+        Ok(sample)
+    }
+
+    fn enough(&self, rounds: u32, elapsed: Duration) -> bool {
+        if let Some(runs) = self.args.runs {
+            return rounds >= runs;
+        }
+        let fewest = FEWEST_ROUNDS.max(self.judge.fewest_rounds());
+        if rounds < fewest && rounds < MOST_ROUNDS {
+            return self.cells.iter().all(given_up);
+        }
+        rounds >= MOST_ROUNDS
+            || elapsed >= self.args.budget
+            || cells::is_narrow(&self.cells, self.judge)
+    }
+
+    /// A long measurement is announced; it can be cut short without losing what is done.
+    fn announce_length(&self, so_far: Duration) {
+        let warm_ups = self.args.warmup.max(1);
+        let per_round = so_far / (warm_ups + 1);
+        let rounds = self.expected();
+        let expected = per_round * rounds;
+        if expected > self.args.budget.max(Duration::from_secs(60)) {
+            self.notes.note(&format!(
+                "{rounds} runs of each will take about {}. Ctrl-C ends it and reports the finished \
+                 runs; --runs makes fewer.",
+                output::duration(expected)
+            ));
+        }
+    }
+}
+
+impl rounds::Session for Session<'_> {
+    type Error = Error;
+
+    fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    fn wants(&self, round: u32) -> bool {
+        !self.stopped() && !self.enough(round, self.start.elapsed())
+    }
+
+    fn begin(&mut self, round: u32) {
+        if round == 1 {
+            self.announce_length(self.start.elapsed());
+        }
+        if round >= self.expected() {
+            self.bar.inc_length(self.cells.len() as u64);
+        }
+    }
+
+    fn take(&mut self, turn: Turn) -> Result<()> {
+        if !self.stopped() && !given_up(&self.cells[turn.cell]) {
+            let sample = self.run_cell(turn.cell)?;
+            if sample.outcome != Outcome::Interrupted {
+                let Turn { round, place, cell } = turn;
+                self.cells[cell].runs.push(Run { round, place, sample });
+            }
+        }
+        self.bar.inc(1);
+        Ok(())
+    }
+}
+
+fn given_up(cell: &Cell) -> bool {
+    let last = cell.runs.iter().rev().take(PATIENCE);
+    let failed = last.filter(|run| run.sample.outcome != Outcome::Finished).count();
+    failed == PATIENCE
+}

@@ -1,0 +1,163 @@
+//! The result of `compare` as tables.
+
+use mallow_measure::statistics::{Interval, Verdict};
+use mallow_measure::verdict::{Metric, Versus};
+
+use super::report::{ConditionReport, Entry, Report};
+use super::timeline;
+use crate::output::wording;
+use crate::output::{self, Format, Screen, Table};
+
+impl Report {
+    pub fn text(&self, format: Format, screen: Screen) -> String {
+        if format == Format::Csv {
+            return self.csv().render(Format::Csv, Screen::PLAIN);
+        }
+        let code = if format == Format::Md { "`" } else { "" };
+        let mut text =
+            format!("{code}{}{code}\n{}\n", self.command, wording::machine(&self.machine));
+        text += &format!(
+            "medians of up to {} runs each, +- 95 % interval of the median, {} in all\n",
+            self.settings.rounds_made,
+            output::seconds(self.settings.took_s)
+        );
+        for condition in &self.conditions {
+            if !condition.name.is_empty() {
+                text += &format!("\n{}\n", condition.name);
+            }
+            text.push('\n');
+            text += &condition.table().render(format, screen);
+            text += &timeline::text(&condition.entries, format, screen);
+        }
+        for failure in self.failures() {
+            text += &format!("\n{failure}");
+        }
+        text += &format!("\n{}\n", self.verdict);
+        if screen.unicode { text.replace("+-", "±") } else { text }
+    }
+
+    /// One line for each allocator and condition; numbers without units.
+    fn csv(&self) -> Table {
+        let mut table = Table::new(&[
+            ("condition", false),
+            ("allocator", false),
+            ("runs", true),
+            ("failed", true),
+            ("wall_s", true),
+            ("wall_low_s", true),
+            ("wall_high_s", true),
+            ("user_s", true),
+            ("system_s", true),
+            ("peak_rss", true),
+            ("average_rss", true),
+            ("minor_faults", true),
+            ("major_faults", true),
+            ("time_ratio", true),
+            ("time_verdict", false),
+            ("cpu_ratio", true),
+            ("cpu_verdict", false),
+            ("memory_ratio", true),
+            ("memory_verdict", false),
+        ]);
+        for condition in &self.conditions {
+            for entry in &condition.entries {
+                table.rows.push(entry.csv_row(&condition.name));
+            }
+        }
+        table
+    }
+}
+
+impl ConditionReport {
+    fn table(&self) -> Table {
+        let mut table = Table::new(&[
+            ("allocator", false),
+            ("time", true),
+            ("user", true),
+            ("system", true),
+            ("peak RSS", true),
+            ("average RSS", true),
+            ("faults", true),
+            ("against baseline: time", false),
+            ("CPU", false),
+            ("memory", false),
+        ]);
+        for entry in &self.entries {
+            table.rows.push(entry.row());
+        }
+        table
+    }
+}
+
+impl Entry {
+    fn row(&self) -> Vec<String> {
+        let time = match &self.wall_s {
+            None => "-".into(),
+            Some(Metric { median, interval: Some(Interval { low, high }), .. }) => {
+                let half = 100.0 * (high - median).max(median - low) / median;
+                format!("{} +- {half:.1} %", output::seconds(*median))
+            }
+            Some(metric) => output::seconds(metric.median),
+        };
+        let verdict = |versus: &Option<Versus>, metric: &str| match versus {
+            _ if self.is_baseline => "baseline".to_owned(),
+            Some(versus) => wording::verdict(versus, metric),
+            None if self.runs_finished == 0 => "no finished run".into(),
+            None => "not compared".into(),
+        };
+        let faults = match (&self.minor_faults, &self.major_faults) {
+            (Some(minor), Some(major)) => format!("{:.0}", minor.median + major.median),
+            _ => "-".into(),
+        };
+        vec![
+            self.allocator.clone(),
+            time,
+            wording::median(&self.user_s, output::seconds),
+            wording::median(&self.system_s, output::seconds),
+            wording::median(&self.peak_rss, output::bytes),
+            wording::median(&self.average_rss, output::bytes),
+            faults,
+            verdict(&self.time, "time"),
+            verdict(&self.cpu, "CPU"),
+            verdict(&self.memory, "memory"),
+        ]
+    }
+
+    fn csv_row(&self, condition: &str) -> Vec<String> {
+        let edge = |pick: fn(Interval) -> f64| {
+            wording::number(self.wall_s.as_ref().and_then(|metric| metric.interval).map(pick))
+        };
+        let verdict = |versus: &Option<Versus>| match versus {
+            _ if self.is_baseline => "baseline",
+            None => "",
+            Some(versus) => match versus.verdict {
+                Verdict::Less => "less",
+                Verdict::More => "more",
+                Verdict::NoDifference => "no_difference",
+                Verdict::Inconclusive => "inconclusive",
+            },
+        };
+        let failed: usize = self.failures.iter().map(|failure| failure.count).sum();
+        vec![
+            condition.to_owned(),
+            self.allocator.clone(),
+            self.runs_finished.to_string(),
+            failed.to_string(),
+            wording::plain_median(&self.wall_s),
+            edge(|interval| interval.low),
+            edge(|interval| interval.high),
+            wording::plain_median(&self.user_s),
+            wording::plain_median(&self.system_s),
+            wording::plain_median(&self.peak_rss),
+            wording::plain_median(&self.average_rss),
+            wording::plain_median(&self.minor_faults),
+            wording::plain_median(&self.major_faults),
+            wording::plain_ratio(&self.time),
+            verdict(&self.time).to_owned(),
+            wording::plain_ratio(&self.cpu),
+            verdict(&self.cpu).to_owned(),
+            wording::plain_ratio(&self.memory),
+            verdict(&self.memory).to_owned(),
+        ]
+    }
+}

@@ -1,0 +1,29 @@
+//! The command line of `mallow explain`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::output::OutputArgs;
+
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// The number of a process, or a folder that --save wrote
+    #[arg(value_name = "PID|DIR")]
+    pub target: String,
+
+    /// List every mapping, arena and size class
+    #[arg(long)]
+    pub all: bool,
+
+    /// Keep everything in DIR, to be read again later or elsewhere
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+
+    /// The same as --format html: a page with a map of the address space
+    #[arg(long, conflicts_with_all = ["format", "json"])]
+    pub html: bool,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+}

@@ -1,0 +1,109 @@
+//! The report on a process, living or saved.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mallow_process::mappings::{self, Mapping};
+use mallow_process::picture::{Gap, Picture};
+use mallow_process::process::Process;
+use mallow_process::smaps::Vma;
+
+use super::report::{Report, SCHEMA, System, Thread, Totals};
+use super::rules;
+use crate::output;
+
+pub const NO_MEMORY: &str = "The memory of the process may not be read, so its heap is known by \
+its mappings alone. Run mallow as root, or allow ptrace (in a container: --cap-add SYS_PTRACE).";
+const SWAPPED: &str = "Parts of the heap are swapped out and were left there; what they hold is \
+not counted.";
+const TORN: &str = "The mappings changed all the time while they were read, so their figures are of \
+several moments.";
+const ESTIMATED: &str = "What is resident of very large mappings is estimated from pieces of them.";
+
+/// The report on a picture, and the process that it shows.
+pub fn report(picture: Picture) -> (Process, Report) {
+    let Picture { process, allocator, heap, mappings, gaps } = picture;
+    let mut report = assemble(&process, mappings, allocator);
+    report.heap = heap;
+    report.is_without_memory = gaps.contains(&Gap::NoMemory);
+    report.notes = gaps.into_iter().map(sentence).collect();
+    conclude(&mut report);
+    (process, report)
+}
+
+fn sentence(gap: Gap) -> String {
+    match gap {
+        Gap::NoMemory => NO_MEMORY.into(),
+        Gap::Swapped => SWAPPED.into(),
+        Gap::Moved { before, after } => format!(
+            "RSS went from {} to {} while the heap was read, so the figures of heap and mappings \
+             are of two moments.",
+            output::bytes(before),
+            output::bytes(after)
+        ),
+        Gap::Torn => TORN.into(),
+        Gap::Sampled { part, whole } => format!(
+            "The heap is large: {} of its {} were visited, in pieces from all over it, and the \
+             figures of its blocks are estimated from them.",
+            output::bytes(part as f64),
+            output::bytes(whole as f64)
+        ),
+        Gap::Estimated => ESTIMATED.into(),
+    }
+}
+
+/// What follows from the facts in the report.
+pub fn conclude(report: &mut Report) {
+    report.answer = rules::answer(report);
+    report.findings = rules::findings(report);
+}
+
+/// A report without a heap, from the kernel's figures.
+pub fn assemble(process: &Process, mappings: Vec<Mapping>, allocator: String) -> Report {
+    let sum = |of: fn(&Vma) -> u64| process.vmas.iter().map(of).sum::<u64>();
+    let totals = Totals {
+        virt: sum(|vma| vma.size()),
+        rss: sum(|vma| vma.rss),
+        pss: sum(|vma| vma.pss),
+        swap: sum(|vma| vma.swap),
+        private_dirty: sum(|vma| vma.private_dirty),
+        huge: sum(|vma| vma.huge),
+        lazy_free: sum(|vma| vma.lazy_free),
+        locked: sum(|vma| vma.locked),
+        page_tables: process.bytes("VmPTE"),
+        peak_rss: process.peak_rss(),
+        threads: process.thread_count(),
+        mappings: process.vmas.len() as u64,
+    };
+    let threads = process.threads.iter().map(|thread| {
+        let stack = thread
+            .stack_pointer
+            .and_then(|pointer| process.vmas.iter().find(|vma| vma.contains(pointer)));
+        Thread {
+            id: thread.id,
+            name: thread.name.clone(),
+            stack_size: stack.map(Vma::size),
+            stack_rss: stack.map(|vma| vma.rss),
+        }
+    });
+    Report {
+        schema: SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        taken_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        pid: process.pid,
+        command: process.command.clone(),
+        program: process.exe.clone(),
+        totals,
+        groups: mappings::groups(&mappings, &allocator),
+        allocator,
+        threads: threads.collect(),
+        system: System {
+            cpus: process.cpus,
+            cpu_quota: process.cpu_quota,
+            stack_limit: process.stack_limit,
+            max_mappings: process.max_mappings,
+            huge_pages: process.huge_pages.clone(),
+        },
+        mappings,
+        ..Report::default()
+    }
+}

@@ -1,0 +1,66 @@
+//! `mallow explain`: where the memory of a process is, without stopping it or changing anything.
+//!
+//! The picture comes from `mallow_process`; `gather` makes the report of it, `rules` draws
+//! conclusions; `report` is the result, `text` and `html` show it, `save` keeps it.
+
+mod args;
+mod gather;
+mod html;
+mod report;
+mod rules;
+mod save;
+mod text;
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::output::Format;
+use crate::output::{self, Notes, Screen};
+pub use args::ExplainArgs;
+use mallow_process::picture;
+use mallow_process::process::Keep;
+use report::Report;
+
+pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
+    if let Some(path) = &args.output.file {
+        output::check_writable(path)?;
+    }
+    let keep = if args.save.is_some() { Keep::Files } else { Keep::Figures };
+    let (report, process) = match args.target.parse::<u32>() {
+        Ok(pid) => {
+            let taken =
+                picture::take(pid, keep).map_err(|failure| Error::Process { pid, failure })?;
+            let (process, report) = gather::report(taken);
+            (report, Some(process))
+        }
+        Err(_) => (save::load(Path::new(&args.target))?, None),
+    };
+    let format = if args.html { Format::Html } else { args.output.chosen_format() };
+    let text = match format {
+        Format::Json => output::json(&report)?,
+        Format::Html => html::page(&report),
+        Format::Csv => text::mapping_table(&report).render(Format::Csv, Screen::PLAIN),
+        _ => text::text(&report, format, args.all, Screen::of(&args.output)),
+    };
+    output::write_result(&args.output, &text)?;
+    if let Some(folder) = &args.save {
+        save::store(folder, &report, process.as_ref())?;
+        notes.note(&format!("Saved in {0}; mallow explain {0} reads it.", folder.display()));
+    }
+    outcome(&report)
+}
+
+/// What was printed stands; what could not be known ends with its exit code.
+fn outcome(report: &Report) -> Result<u8> {
+    if report.is_without_memory {
+        return Err(Error::Permission(gather::NO_MEMORY.into()));
+    }
+    let incomplete = report.heap.incomplete();
+    if incomplete > 0 {
+        return Err(Error::Inconclusive(format!(
+            "{incomplete} of the heap's arenas changed all the time while they were read (or are \
+             swapped out), so their figures are a part only. Try again when the process is calmer."
+        )));
+    }
+    Ok(0)
+}

@@ -1,0 +1,341 @@
+//! The rules behind the findings of `explain`, and the sentence that answers "why so much".
+
+use crate::findings;
+use crate::output::bytes as show_bytes;
+
+use super::report::{Finding, Report};
+use mallow_process::heap::Heap;
+use mallow_process::heap::glibc::Heaps;
+use mallow_process::heap::mallow;
+use mallow_process::mappings::{Group, Kind};
+
+const MIB: u64 = 1 << 20;
+/// Below this nothing is worth a finding.
+const NOTABLE: u64 = 16 * MIB;
+
+fn size(bytes: u64) -> String {
+    show_bytes(bytes as f64)
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, id: &str, evidence: String, remedy: &str, effect: String) {
+        let title = findings::find(id).map_or("", |entry| entry.title).to_owned();
+        let (id, remedy) = (id.to_owned(), remedy.to_owned());
+        self.0.push(Finding { id, title, evidence, remedy, effect });
+    }
+}
+
+pub fn findings(report: &Report) -> Vec<Finding> {
+    let mut found = Findings(Vec::new());
+    match &report.heap {
+        Heap::Glibc(heaps) => {
+            glibc_arenas(report, heaps, &mut found);
+            glibc_blocks(heaps, &mut found);
+        }
+        Heap::Mallow(heap) => mallow(heap, &mut found),
+        Heap::Other(other) => {
+            if other.rss >= NOTABLE {
+                found.add(
+                    "MLW2401",
+                    format!("{} of {} is resident", size(other.rss), other.name),
+                    "ask the allocator itself; mallow help MLW2401 says how",
+                    "shows what of it is free".into(),
+                );
+            }
+            if other.name == "musl" && report.totals.threads > 1 {
+                found.add(
+                    "MLW2402",
+                    format!("{} threads share one lock", report.totals.threads),
+                    "mallow compare -- COMMAND",
+                    "threads that allocate no longer wait for each other".into(),
+                );
+            }
+        }
+        Heap::Unknown => {}
+    }
+    kernel(report, &mut found);
+    kinds(report, &mut found);
+    found.0
+}
+
+fn glibc_arenas(report: &Report, heaps: &Heaps, found: &mut Findings) {
+    let reserve = report.group(Kind::GlibcReserve).size;
+    let arenas = heaps.arenas.len() as u64;
+    if reserve >= 64 * MIB {
+        found.add(
+            "MLW2101",
+            format!("{} arenas, {} of VIRT without memory behind it", arenas - 1, size(reserve)),
+            "MALLOC_ARENA_MAX=2, or mallow run; harmless unless address space is bounded",
+            format!("VIRT falls by about {}, RSS hardly at all", size(reserve)),
+        );
+    }
+    let attached = heaps.sum(|arena| arena.threads.unwrap_or(0));
+    let most = heaps.arenas.iter().filter_map(|arena| arena.threads).max().unwrap_or(0);
+    if most >= 4 && attached >= 2 * arenas {
+        found.add(
+            "MLW2104",
+            format!("{attached} threads in {arenas} arenas, up to {most} in one"),
+            "GLIBC_TUNABLES=glibc.malloc.arena_max=N, or mallow compare",
+            "less waiting in malloc; measure it".into(),
+        );
+    }
+    if let Some(quota) = report.system.cpu_quota
+        && arenas as f64 > 4.0 * quota.max(1.0)
+        && report.system.cpus as f64 > quota
+    {
+        found.add(
+            "MLW2105",
+            format!("{arenas} arenas, {quota:.1} CPUs allowed, {} counted", report.system.cpus),
+            &format!("MALLOC_ARENA_MAX={:.0}", (2.0 * quota).ceil().max(2.0)),
+            "free memory of the arenas comes together; measure it".into(),
+        );
+    }
+}
+
+/// What is free, and what is not.
+fn glibc_blocks(heaps: &Heaps, found: &mut Findings) {
+    let free = heaps.sum(|arena| arena.chunks.free_resident);
+    let used = heaps.used();
+    if free >= NOTABLE && free >= used / 4 {
+        found.add(
+            "MLW2102",
+            format!(
+                "{} free but resident beside {} in use ({:.0} % of the heap is free)",
+                size(free),
+                size(used),
+                percent(heaps.free(), heaps.free() + used)
+            ),
+            "malloc_trim(0) in the program, or an allocator that gives memory back: mallow compare",
+            format!("malloc_trim gives back {} now", size(free)),
+        );
+    }
+    let top = heaps.sum(|arena| arena.chunks.top_resident);
+    if top >= NOTABLE && top >= used / 4 {
+        found.add(
+            "MLW2103",
+            format!("{} at the ends of the heaps", size(top)),
+            "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072, or malloc_trim(0)",
+            format!("up to {} goes back", size(top)),
+        );
+    }
+    if let Some(&(chunk, count)) = heaps.sizes.first()
+        && chunk * count >= NOTABLE
+        && 2 * chunk * count > used
+    {
+        found.add(
+            "MLW2106",
+            format!(
+                "{count} blocks of {chunk} bytes are {:.0} % of what is in use",
+                percent(chunk * count, used)
+            ),
+            "mallow record and mallow report show who allocates them",
+            "names the place, if it is a leak".into(),
+        );
+    }
+    if heaps.mapped.chunks >= 1000 {
+        found.add(
+            "MLW2107",
+            format!("{} blocks, {}", heaps.mapped.chunks, size(heaps.mapped.bytes)),
+            "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=N, or mallow compare",
+            "fewer calls to the kernel and page faults".into(),
+        );
+    }
+}
+
+fn mallow(heap: &mallow::Heap, found: &mut Findings) {
+    let used = heap.allocated();
+    let dirty = heap.sum(|arena| arena.dirty);
+    if dirty >= NOTABLE && dirty >= used / 4 {
+        found.add(
+            "MLW2201",
+            format!("{} free and resident beside {} in use", size(dirty), size(used)),
+            "wait for dirty_decay_ms, or set it lower; purge_thread:true for a program at rest",
+            format!("{} goes back", size(dirty)),
+        );
+    }
+    let free = heap.free_slots();
+    if free >= NOTABLE && free >= used / 2 {
+        let worst =
+            heap.classes.iter().max_by_key(|class| class.bytes - class.used * class.slot_size);
+        let worst = worst.map_or(0, |class| class.slot_size);
+        found.add(
+            "MLW2202",
+            format!(
+                "{} of free slots beside {} in use, most of {worst} bytes",
+                size(free),
+                size(used)
+            ),
+            "allocate what lives long apart from what does not",
+            "slabs become empty and go back".into(),
+        );
+    }
+    let cached = heap.sum(|arena| arena.cached);
+    if cached >= NOTABLE && cached >= used / 4 {
+        found.add(
+            "MLW2203",
+            format!("{} in blocks that threads keep", size(cached)),
+            "nothing; mw_collect() if it must go at once",
+            format!("{} goes back within seconds", size(cached)),
+        );
+    }
+}
+
+fn kernel(report: &Report, found: &mut Findings) {
+    let totals = &report.totals;
+    let (_, heap_rss) = report.heap_sums();
+    let huge = report.groups.iter().filter(|g| g.kind.is_some_and(Kind::is_heap));
+    let huge: u64 = huge.map(|group| group.huge).sum();
+    let free = report.heap.used_and_free().map_or(0, |(_, free)| free);
+    if huge >= NOTABLE && free >= heap_rss / 4 {
+        found.add(
+            "MLW2302",
+            format!("{} of the heap in huge pages, {} of it free", size(huge), size(free)),
+            "transparent_hugepage=madvise, or an allocator that gives whole huge pages back",
+            "up to the free part goes back; measure time as well".into(),
+        );
+    }
+    if totals.swap >= NOTABLE {
+        found.add(
+            "MLW2303",
+            format!("{} is swapped out", size(totals.swap)),
+            "more memory, or less of it: the table says whose it is",
+            "no waiting for the disk".into(),
+        );
+    }
+    if let Some(limit) = report.system.max_mappings
+        && totals.mappings * 10 >= limit * 8
+    {
+        found.add(
+            "MLW2304",
+            format!("{} of {limit} mappings", totals.mappings),
+            "sysctl vm.max_map_count=262144",
+            "mmap and malloc go on working".into(),
+        );
+    }
+    if totals.lazy_free >= NOTABLE {
+        found.add(
+            "MLW2305",
+            format!("{} can be taken by the kernel at any time", size(totals.lazy_free)),
+            "nothing, or muzzy_decay_ms:0 in jemalloc",
+            format!("RSS shows {} less", size(totals.lazy_free)),
+        );
+    }
+}
+
+fn kinds(report: &Report, found: &mut Findings) {
+    let totals = &report.totals;
+    let stacks = report.group(Kind::ThreadStack);
+    if stacks.size >= 256 * MIB && stacks.size >= totals.virt / 4 {
+        found.add(
+            "MLW2301",
+            format!(
+                "{} for {} stacks, {} of it resident",
+                size(stacks.size),
+                stacks.mappings,
+                size(stacks.rss)
+            ),
+            "a smaller stack: ulimit -s, -Xss; harmless unless address space is bounded",
+            "VIRT falls, RSS does not".into(),
+        );
+    }
+    let runtime = report.group(Kind::RuntimeHeap).rss;
+    if runtime >= NOTABLE && 2 * runtime > totals.rss {
+        found.add(
+            "MLW2501",
+            format!("{} of {} resident is not malloc's", size(runtime), size(totals.rss)),
+            "the runtime's own limits: -Xmx, --max-old-space-size, GOMEMLIMIT",
+            "another allocator changes nothing here".into(),
+        );
+    }
+    let files = [Kind::Program, Kind::Library, Kind::File].map(|kind| report.group(kind).rss);
+    let files: u64 = files.iter().sum();
+    if files >= 2 * NOTABLE && 2 * files > totals.rss {
+        found.add(
+            "MLW2502",
+            format!("{} of {} resident is files", size(files), size(totals.rss)),
+            "nothing: the kernel takes it when it needs memory",
+            "none".into(),
+        );
+    }
+    if totals.rss >= totals.pss + NOTABLE && totals.rss >= 2 * totals.pss {
+        found.add(
+            "MLW2503",
+            format!("RSS {}, PSS {}", size(totals.rss), size(totals.pss)),
+            "add up PSS, not RSS",
+            "the same memory is counted once".into(),
+        );
+    }
+}
+
+/// Why VIRT and RSS are what they are.
+pub fn answer(report: &Report) -> String {
+    [virt_sentence(report), Some(rss_sentence(report))]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn virt_sentence(report: &Report) -> Option<String> {
+    let totals = &report.totals;
+    if totals.virt < 4 * totals.rss || totals.virt < 256 * MIB {
+        return None;
+    }
+    let unused = |group: &&Group| group.size - group.rss.min(group.size);
+    let largest = report.groups.iter().max_by_key(unused)?;
+    let why = match largest.kind? {
+        Kind::GlibcReserve => "each arena reserves 64 MiB for its threads",
+        Kind::ThreadStack => "each thread reserves its whole stack",
+        Kind::Reserved => "it was reserved without access",
+        Kind::RuntimeHeap => "the runtime reserves what it may need one day",
+        Kind::File | Kind::Library | Kind::Program => "files are mapped as a whole",
+        _ => "it is mapped, but was never touched or has been given back",
+    };
+    Some(format!(
+        "VIRT is {}, but only {} is resident: {} of it is {} ({why}), which is address space and \
+         costs no memory.",
+        size(totals.virt),
+        size(totals.rss),
+        size(unused(&largest)),
+        largest.title
+    ))
+}
+
+fn rss_sentence(report: &Report) -> String {
+    let totals = &report.totals;
+    let (_, heap_rss) = report.heap_sums();
+    let largest = report.groups.iter().filter(|group| !group.kind.is_some_and(Kind::is_heap));
+    let largest = largest.max_by_key(|group| group.rss);
+    if let Some(group) = largest.filter(|group| group.rss > heap_rss) {
+        return format!(
+            "RSS is {}: the largest part, {}, is {}; malloc's heap is {} of it.",
+            size(totals.rss),
+            size(group.rss),
+            group.title,
+            size(heap_rss)
+        );
+    }
+    let start = format!(
+        "RSS is {}, of which {} is the heap of {}",
+        size(totals.rss),
+        size(heap_rss),
+        report.allocator
+    );
+    let Some((used, free)) = report.heap.used_and_free() else {
+        return format!("{start}; what of that is free cannot be seen from outside.");
+    };
+    let verdict = if free > used {
+        "most of it is free and has not been given back"
+    } else if free * 4 > used {
+        "a good part of it is free and has not been given back"
+    } else {
+        "the program holds nearly all of it"
+    };
+    format!("{start}: {} in use, {} free but kept; {verdict}.", size(used), size(free))
+}

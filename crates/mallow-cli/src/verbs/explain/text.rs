@@ -1,0 +1,339 @@
+//! The report as text: the answer first, then what is behind it.
+
+use std::fmt::Write as _;
+
+use crate::output::Format;
+use crate::output::{self, Screen, Table};
+
+use super::report::Report;
+use mallow_process::heap::Heap;
+use mallow_process::heap::glibc::Heaps;
+use mallow_process::heap::mallow;
+
+/// Arenas and classes that are listed without --all.
+const MOST_ROWS: usize = 10;
+
+pub fn size(bytes: u64) -> String {
+    if bytes == 0 { "0".into() } else { output::bytes(bytes as f64) }
+}
+
+pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> String {
+    let mut text = String::new();
+    let heading = |title: &str| match format {
+        Format::Md => format!("\n## {title}\n\n"),
+        _ => format!("\n{title}\n"),
+    };
+    let _ = writeln!(text, "Process {}: {}\n\n{}", report.pid, command(report), report.answer);
+    for note in &report.notes {
+        let _ = writeln!(text, "Note: {note}");
+    }
+    text += &heading("Totals");
+    text += &totals_table(report).render(format, screen);
+    text += &heading("By kind");
+    text += &group_table(report).render(format, screen);
+    match &report.heap {
+        Heap::Glibc(heaps) => text += &glibc(heaps, &heading, format, all, screen),
+        Heap::Mallow(heap) => text += &mallow(heap, &heading, format, all, screen),
+        Heap::Other(other) => {
+            let taken = other.taken.map_or(String::new(), |taken| {
+                format!("; it counts {} as taken from the system", size(taken))
+            });
+            text += &heading("Heap");
+            let _ = writeln!(
+                text,
+                "{}: {} mapped, {} resident{taken}. What is free inside cannot be seen from \
+                 outside.",
+                other.name,
+                size(other.size),
+                size(other.rss)
+            );
+        }
+        Heap::Unknown => {}
+    }
+    text += &findings(report, &heading, format);
+    if all {
+        text += &heading("Mappings");
+        text += &mapping_table(report).render(format, screen);
+    }
+    text
+}
+
+fn command(report: &Report) -> String {
+    const LONGEST: usize = 200;
+    let mut command: String = report.command.chars().take(LONGEST).collect();
+    if command.len() < report.command.len() {
+        command += " ...";
+    }
+    format!("{command} ({} threads, malloc by {})", report.totals.threads, report.allocator)
+}
+
+fn totals_table(report: &Report) -> Table {
+    let totals = &report.totals;
+    let mut table = Table::new(&[
+        ("VIRT", true),
+        ("RSS", true),
+        ("PSS", true),
+        ("swap", true),
+        ("private dirty", true),
+        ("THP", true),
+        ("freed lazily", true),
+        ("locked", true),
+        ("page tables", true),
+        ("peak RSS", true),
+        ("mappings", true),
+    ]);
+    let sizes = [
+        totals.virt,
+        totals.rss,
+        totals.pss,
+        totals.swap,
+        totals.private_dirty,
+        totals.huge,
+        totals.lazy_free,
+        totals.locked,
+        totals.page_tables,
+        totals.peak_rss,
+    ];
+    let mut row: Vec<String> = sizes.map(size).to_vec();
+    row.push(totals.mappings.to_string());
+    table.rows.push(row);
+    table
+}
+
+pub fn group_table(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        ("kind", false),
+        ("mappings", true),
+        ("VIRT", true),
+        ("RSS", true),
+        ("PSS", true),
+        ("swap", true),
+        ("THP", true),
+    ]);
+    let row = |title: &str, count: u64, sizes: [u64; 5]| {
+        let mut row = vec![title.to_owned(), count.to_string()];
+        row.extend(sizes.map(size));
+        row
+    };
+    for group in &report.groups {
+        let sizes = [group.size, group.rss, group.pss, group.swap, group.huge];
+        table.rows.push(row(&group.title, group.mappings, sizes));
+    }
+    let totals = &report.totals;
+    let sizes = [totals.virt, totals.rss, totals.pss, totals.swap, totals.huge];
+    table.rows.push(row("all", totals.mappings, sizes));
+    table
+}
+
+fn glibc(
+    heaps: &Heaps,
+    heading: &dyn Fn(&str) -> String,
+    format: Format,
+    all: bool,
+    screen: Screen,
+) -> String {
+    let mut text = heading("Heap of glibc");
+    let free = heaps.free();
+    let part = 100.0 * free as f64 / (free + heaps.used()).max(1) as f64;
+    let _ = writeln!(
+        text,
+        "In use {} in {} blocks; free {} ({part:.1} % of the heap), of which malloc_trim would \
+         give back {}; at the ends of the heaps {}; {} blocks with mappings of their own, {}.",
+        size(heaps.used()),
+        heaps.used_count(),
+        size(free),
+        size(heaps.sum(|arena| arena.chunks.free_resident)),
+        size(heaps.sum(|arena| arena.chunks.top_bytes)),
+        heaps.mapped.chunks,
+        size(heaps.mapped.bytes)
+    );
+    if format == Format::Md {
+        text.push('\n');
+    }
+    text += &arena_table(heaps, all).render(format, screen);
+    let hidden = if all { 0 } else { heaps.arenas.len().saturating_sub(MOST_ROWS) };
+    if hidden > 0 {
+        let _ = writeln!(text, "and {hidden} more (--all)");
+    }
+    text += &heading("Block sizes that take the most (with glibc's header)");
+    let mut table = Table::new(&[("size", true), ("blocks", true), ("bytes", true)]);
+    for (chunk, count) in heaps.sizes.iter().filter(|(_, count)| *count > 0).take(5) {
+        table.rows.push(vec![chunk.to_string(), count.to_string(), size(chunk * count)]);
+    }
+    text + &table.render(format, screen)
+}
+
+pub fn arena_table(heaps: &Heaps, all: bool) -> Table {
+    let mut table = Table::new(&[
+        ("arena", false),
+        ("threads", true),
+        ("heaps", true),
+        ("from system", true),
+        ("in use", true),
+        ("blocks", true),
+        ("free", true),
+        ("of it cached", true),
+        ("largest free", true),
+        ("trimmable", true),
+        ("top", true),
+    ]);
+    let mut arenas: Vec<_> = heaps.arenas.iter().enumerate().collect();
+    // The main one first, then the largest.
+    arenas.sort_by_key(|(index, arena)| (*index != 0, std::cmp::Reverse(arena.system)));
+    let most = if all { arenas.len() } else { MOST_ROWS };
+    for (index, arena) in arenas.into_iter().take(most) {
+        let mut name = if arena.is_main { "main".to_owned() } else { index.to_string() };
+        if !arena.is_complete {
+            name += " (in part)";
+        }
+        let chunks = &arena.chunks;
+        table.rows.push(vec![
+            name,
+            arena.threads.map_or("-".into(), |threads| threads.to_string()),
+            arena.heaps.to_string(),
+            size(arena.system),
+            size(arena.used()),
+            arena.used_count().to_string(),
+            size(arena.free()),
+            size(arena.fast + arena.cached),
+            size(chunks.largest_free),
+            size(chunks.free_resident),
+            size(chunks.top_bytes),
+        ]);
+    }
+    table
+}
+
+fn mallow(
+    heap: &mallow::Heap,
+    heading: &dyn Fn(&str) -> String,
+    format: Format,
+    all: bool,
+    screen: Screen,
+) -> String {
+    let mut text = heading(&format!("Heap of Mallow {}", heap.build));
+    let _ = writeln!(
+        text,
+        "In use {}; free slots {} (of which threads have {} at hand); heaps of threads {}; \
+         metadata {}.",
+        size(heap.allocated()),
+        size(heap.free_slots()),
+        size(heap.listed),
+        heap.heaps,
+        size(heap.metadata)
+    );
+    if format == Format::Md {
+        text.push('\n');
+    }
+    text += &mallow_arena_table(heap).render(format, screen);
+    text += &heading("By class");
+    text += &class_table(heap, all).render(format, screen);
+    let hidden = if all { 0 } else { heap.classes.len().saturating_sub(MOST_ROWS) };
+    if hidden > 0 {
+        let _ = writeln!(text, "and {hidden} more (--all)");
+    }
+    text
+}
+
+pub fn mallow_arena_table(heap: &mallow::Heap) -> Table {
+    let mut table = Table::new(&[
+        ("arena", false),
+        ("mapped", true),
+        ("active", true),
+        ("slots out", true),
+        ("large", true),
+        ("very large", true),
+        ("kept", true),
+        ("dirty", true),
+        ("muzzy", true),
+        ("retained", true),
+    ]);
+    for (index, arena) in heap.arenas.iter().enumerate() {
+        let sizes = [
+            arena.mapped,
+            arena.active,
+            arena.slots_used,
+            arena.large,
+            arena.huge,
+            arena.cached,
+            arena.dirty,
+            arena.muzzy,
+            arena.retained,
+        ];
+        let mut row = vec![index.to_string()];
+        row.extend(sizes.map(size));
+        table.rows.push(row);
+    }
+    table
+}
+
+pub fn class_table(heap: &mallow::Heap, all: bool) -> Table {
+    let mut table = Table::new(&[
+        ("slot size", true),
+        ("slabs", true),
+        ("slots", true),
+        ("used", true),
+        ("% used", true),
+        ("bytes", true),
+    ]);
+    let mut classes: Vec<_> = heap.classes.iter().collect();
+    classes.sort_by_key(|class| std::cmp::Reverse(class.bytes));
+    let most = if all { classes.len() } else { MOST_ROWS };
+    for class in classes.into_iter().take(most) {
+        let part = 100.0 * class.used as f64 / class.capacity.max(1) as f64;
+        table.rows.push(vec![
+            class.slot_size.to_string(),
+            class.slabs.to_string(),
+            class.capacity.to_string(),
+            class.used.to_string(),
+            format!("{part:.0}"),
+            size(class.bytes),
+        ]);
+    }
+    table
+}
+
+fn findings(report: &Report, heading: &dyn Fn(&str) -> String, format: Format) -> String {
+    let mut text = heading("Findings");
+    if report.findings.is_empty() {
+        return text + "Nothing unusual.\n";
+    }
+    for finding in &report.findings {
+        let start = if format == Format::Md { "* " } else { "" };
+        let _ = writeln!(
+            text,
+            "{start}{} {}: {}\n    do: {}\n    effect: {}",
+            finding.id, finding.title, finding.evidence, finding.remedy, finding.effect
+        );
+    }
+    let _ = writeln!(text, "mallow help {} explains the first.", report.findings[0].id);
+    text
+}
+
+pub fn mapping_table(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        ("start", false),
+        ("end", false),
+        ("access", false),
+        ("VIRT", true),
+        ("RSS", true),
+        ("PSS", true),
+        ("swap", true),
+        ("kind", false),
+        ("what", false),
+    ]);
+    for mapping in &report.mappings {
+        table.rows.push(vec![
+            format!("{:x}", mapping.start),
+            format!("{:x}", mapping.end),
+            mapping.perms.clone(),
+            size(mapping.end - mapping.start),
+            size(mapping.rss),
+            size(mapping.pss),
+            size(mapping.swap),
+            mapping.kind.title().into(),
+            mapping.label.clone(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,12 @@
+//! The verbs. None of them imports another; `tools/crates` checks that.
+
+pub mod compare;
+pub mod explain;
+pub mod help;
+pub mod list;
+pub mod record;
+pub mod replay;
+pub mod report;
+pub mod run;
+pub mod verify;
+pub mod watch;

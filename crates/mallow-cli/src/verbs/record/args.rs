@@ -1,0 +1,68 @@
+//! The command line of `mallow record`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::parse;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StackKind {
+    /// No stacks
+    None,
+    /// By frame pointers: quick, and whole where programs and libraries are built with them
+    Fp,
+    /// By unwind tables, from copies of the stack: whole, and sampled unless told otherwise
+    Full,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhenFull {
+    /// The thread waits for the collector, and no call is lost
+    Wait,
+    /// The thread goes on, and what is lost is counted
+    Drop,
+}
+
+#[derive(Args, Debug)]
+pub struct RecordArgs {
+    /// The trace to write
+    #[arg(short, long, value_name = "FILE", default_value = "mallow.trace")]
+    pub output: PathBuf,
+
+    /// Stacks of allocations
+    #[arg(long, value_enum, default_value = "none")]
+    pub stacks: StackKind,
+
+    /// Mean number of bytes between allocations with a stack, or `all` [default: all for fp, 64K
+    /// for full]
+    #[arg(long, value_name = "SIZE", value_parser = parse_sample)]
+    pub sample: Option<u64>,
+
+    /// Record the command under this allocator instead of its own
+    #[arg(short, long, value_name = "NAME", requires = "command")]
+    pub allocator: Option<String>,
+
+    /// What a thread does that allocates faster than can be written
+    #[arg(long, value_enum, default_value = "wait")]
+    pub when_full: WhenFull,
+
+    /// Record this running process by kernel probes, until Ctrl-C; needs root
+    #[arg(short, long, value_name = "PID", conflicts_with = "command")]
+    pub pid: Option<u32>,
+
+    /// Stop recording after this time; a command goes on
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    pub duration: Option<Duration>,
+
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// 0 stands for all.
+fn parse_sample(text: &str) -> Result<u64, String> {
+    if text == "all" { Ok(0) } else { parse::size(text) }
+}

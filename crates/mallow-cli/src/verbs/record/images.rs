@@ -1,0 +1,385 @@
+//! The processes of a recording, and which file the code at an address of theirs comes from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use mallow_trace::{Event, Frame, Module, ModuleKind, Process, Start, Symbol};
+use rustc_hash::FxHashMap;
+
+use super::modules::Files;
+use super::unwind::Tables;
+use mallow_process::maps::{self, Mapping};
+
+/// The map of a living process is not read more often than this.
+const MAPS_EVERY: Duration = Duration::from_millis(20);
+
+/// A process, from its start or exec on.
+pub struct Image {
+    /// As numbered by the trace.
+    pub number: u32,
+    pub pid: u32,
+    pub is_alive: bool,
+    /// Executable mappings by their start.
+    code: BTreeMap<u64, Code>,
+    maps_read: Option<Instant>,
+    jit: Option<u32>,
+    jit_addresses: BTreeSet<u64>,
+    /// Filled where stacks are unwound here.
+    pub tables: Tables,
+    /// Numbers of stacks by their return addresses.
+    pub known_stacks: FxHashMap<Box<[u64]>, u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Code {
+    end: u64,
+    module: u32,
+    /// Subtracted from addresses.
+    bias: u64,
+}
+
+/// What the recorder says about a process.
+pub struct Introduction {
+    pub id: u64,
+    pub parent_id: u64,
+    pub pid: u32,
+    pub parent_pid: u32,
+    pub text: Vec<u8>,
+}
+
+#[derive(Default)]
+pub struct Images {
+    list: Vec<Image>,
+    by_id: FxHashMap<u64, usize>,
+    /// The living ones.
+    by_pid: BTreeMap<u32, usize>,
+    files: Files,
+    modules: BTreeMap<(String, Vec<u8>), u32>,
+    module_count: u32,
+    unwinds: bool,
+    /// Definitions to be written before the next record.
+    pub definitions: Vec<Event>,
+}
+
+impl Images {
+    /// `unwinds`: with the tables that unwinding needs.
+    pub fn new(unwinds: bool) -> Images {
+        Images { unwinds, ..Images::default() }
+    }
+
+    pub fn find(&self, id: u64) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub fn get_mut(&mut self, index: usize) -> &mut Image {
+        &mut self.list[index]
+    }
+
+    pub fn alive(&self) -> impl Iterator<Item = (u32, u32)> + use<'_> {
+        self.by_pid.iter().map(|(&pid, &index)| (pid, self.list[index].number))
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// A new process; with it, the index of the one that it was before its exec.
+    pub fn define(&mut self, introduction: &Introduction) -> (usize, Option<usize>) {
+        let was = self.by_pid.get(&introduction.pid).copied();
+        let parent = self.find(introduction.parent_id);
+        let (start, parent) = match (parent, was) {
+            (Some(parent), _) => (Start::Fork, Some(parent)),
+            (None, Some(was)) => (Start::Exec, Some(was)),
+            (None, None) => {
+                let parent = self.by_pid.get(&introduction.parent_pid).copied();
+                (if parent.is_some() { Start::Exec } else { Start::First }, parent)
+            }
+        };
+        let index = self.list.len();
+        let number = index as u32 + 1;
+        let (code, tables) = match parent {
+            Some(parent) if start == Start::Fork => {
+                (self.list[parent].code.clone(), self.list[parent].tables.clone())
+            }
+            _ => Default::default(),
+        };
+        self.list.push(Image {
+            number,
+            pid: introduction.pid,
+            is_alive: true,
+            code,
+            maps_read: None,
+            jit: None,
+            jit_addresses: BTreeSet::new(),
+            tables,
+            known_stacks: FxHashMap::default(),
+        });
+        self.by_id.insert(introduction.id, index);
+        self.by_pid.insert(introduction.pid, index);
+        let mut process = read_text(&introduction.text);
+        process.id = number;
+        process.pid = introduction.pid;
+        process.parent = parent.map_or(0, |parent| self.list[parent].number);
+        process.start = start;
+        self.definitions.push(Event::Process(Box::new(process)));
+        (index, was.filter(|_| start != Start::Fork))
+    }
+
+    pub fn end(&mut self, index: usize) {
+        let image = &mut self.list[index];
+        image.is_alive = false;
+        image.known_stacks = FxHashMap::default();
+        image.tables = Tables::default();
+        if self.by_pid.get(&image.pid) == Some(&index) {
+            self.by_pid.remove(&image.pid);
+        }
+        self.name_jit_code(index);
+    }
+
+    /// What the loader has unloaded may be replaced by something else.
+    pub fn forget_maps(&mut self, index: usize) {
+        let image = &mut self.list[index];
+        image.code.clear();
+        image.known_stacks.clear();
+        image.tables = Tables::default();
+        image.maps_read = None;
+    }
+
+    /// A line of the map of a process.
+    pub fn add_line(&mut self, index: usize, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
+        let is_code =
+            line.split(' ').nth(1).is_some_and(|rights| rights.as_bytes().get(2) == Some(&b'x'));
+        if !is_code {
+            return;
+        }
+        for mapping in maps::parse(&line) {
+            self.add_code(index, &mapping);
+        }
+    }
+
+    fn read_maps(&mut self, index: usize) {
+        let image = &mut self.list[index];
+        let is_recent = image.maps_read.is_some_and(|read| read.elapsed() < MAPS_EVERY);
+        if !image.is_alive || is_recent {
+            return;
+        }
+        image.maps_read = Some(Instant::now());
+        let Ok(text) = std::fs::read(format!("/proc/{}/maps", image.pid)) else { return };
+        for line in text.split(|&byte| byte == b'\n') {
+            self.add_line(index, line);
+        }
+    }
+
+    fn add_code(&mut self, index: usize, mapping: &Mapping) {
+        let known = self.list[index].code.get(&mapping.start);
+        if known.is_some_and(|code| code.end == mapping.end) {
+            return;
+        }
+        let kind = kind_of(mapping);
+        let (module, bias) = match kind {
+            ModuleKind::Jit => (self.jit_module(index), 0),
+            kind => {
+                let bias = match kind {
+                    ModuleKind::Vdso => mapping.start,
+                    _ => self.files.bias(mapping),
+                };
+                (self.module(mapping, kind), bias)
+            }
+        };
+        let image = &mut self.list[index];
+        let overlaps: Vec<u64> = image
+            .code
+            .range(..mapping.end)
+            .filter(|(_, code)| code.end > mapping.start)
+            .map(|(&start, _)| start)
+            .collect();
+        for start in overlaps {
+            if let Some(code) = image.code.remove(&start) {
+                image.tables.remove(code.bias);
+            }
+        }
+        let is_file = kind == ModuleKind::File;
+        if self.unwinds
+            && is_file
+            && let Some(sections) = self.files.sections(mapping)
+        {
+            image.tables.add(mapping.start, mapping.end, bias, sections);
+        }
+        image.code.insert(mapping.start, Code { end: mapping.end, module, bias });
+        let (start, end, process) = (mapping.start, mapping.end, image.number);
+        self.definitions.push(Event::Mapping(mallow_trace::Mapping {
+            process,
+            module,
+            start,
+            end,
+            bias,
+        }));
+    }
+
+    fn module(&mut self, mapping: &Mapping, kind: ModuleKind) -> u32 {
+        let path = mapping.path.to_string_lossy().into_owned();
+        let build_id = match kind {
+            ModuleKind::File => {
+                self.files.facts(mapping).map(|facts| facts.build_id.clone()).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        if let Some(&id) = self.modules.get(&(path.clone(), build_id.clone())) {
+            return id;
+        }
+        self.module_count += 1;
+        let id = self.module_count;
+        self.modules.insert((path.clone(), build_id.clone()), id);
+        self.definitions.push(Event::Module(Module { id, kind, path, build_id, process: 0 }));
+        id
+    }
+
+    fn jit_module(&mut self, index: usize) -> u32 {
+        let image = &mut self.list[index];
+        if let Some(id) = image.jit {
+            return id;
+        }
+        self.module_count += 1;
+        let id = self.module_count;
+        image.jit = Some(id);
+        let path = format!("[code of process {}]", image.pid);
+        let process = image.number;
+        let build_id = Vec::new();
+        let kind = ModuleKind::Jit;
+        self.definitions.push(Event::Module(Module { id, kind, path, build_id, process }));
+        id
+    }
+
+    /// Whether there is code before each of these addresses, as far as can be found out.
+    pub fn knows_all(&mut self, index: usize, addresses: &[u64]) -> bool {
+        let first = addresses.iter().find(|&&address| self.known_frame(index, address).is_none());
+        let Some(_) = first else { return true };
+        let before = self.list[index].code.len();
+        self.read_maps(index);
+        self.list[index].code.len() == before
+    }
+
+    /// The frame of a return address; `None` if there is no code.
+    pub fn frame(&mut self, index: usize, address: u64) -> Option<Frame> {
+        if let Some(frame) = self.known_frame(index, address) {
+            return Some(frame);
+        }
+        // Perhaps a library was loaded since.
+        self.read_maps(index);
+        self.known_frame(index, address)
+    }
+
+    fn known_frame(&mut self, index: usize, address: u64) -> Option<Frame> {
+        let image = &mut self.list[index];
+        let (_, code) = image.code.range(..address).next_back()?;
+        // A return address may lie one behind the last byte of the code.
+        if address > code.end {
+            return None;
+        }
+        if image.jit == Some(code.module) {
+            image.jit_addresses.insert(address);
+        }
+        Some(Frame { module: code.module, address: address.wrapping_sub(code.bias) })
+    }
+
+    /// Takes from the perf map file of a process the names of the code that stacks have met.
+    fn name_jit_code(&mut self, index: usize) {
+        let image = &mut self.list[index];
+        let (Some(module), false) = (image.jit, image.jit_addresses.is_empty()) else { return };
+        let wanted = std::mem::take(&mut image.jit_addresses);
+        let Ok(file) = std::fs::File::open(format!("/tmp/perf-{}.map", image.pid)) else { return };
+        let lines = std::io::BufRead::split(std::io::BufReader::new(file), b'\n');
+        for line in lines.map_while(std::io::Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            let mut fields = line.splitn(3, ' ');
+            let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
+            let (Some(start), Some(size)) = (number(), number()) else { continue };
+            let Some(name) = fields.next() else { continue };
+            let is_met = wanted.range(start + 1..=start.saturating_add(size)).next().is_some();
+            if is_met {
+                let name = name.to_owned();
+                self.definitions.push(Event::Symbol(Symbol { module, start, size, name }));
+            }
+        }
+    }
+
+    /// At the end of the recording, for processes that go on.
+    pub fn finish(&mut self) {
+        for index in 0..self.list.len() {
+            self.name_jit_code(index);
+        }
+    }
+}
+
+fn kind_of(mapping: &Mapping) -> ModuleKind {
+    let path = mapping.path.to_string_lossy();
+    match path.as_ref() {
+        "[vdso]" => ModuleKind::Vdso,
+        "" => ModuleKind::Jit,
+        path if path.starts_with("/memfd:") || path.starts_with("/dev/zero") => ModuleKind::Jit,
+        path if path.starts_with('[') || path.starts_with("anon_inode:") => ModuleKind::Jit,
+        _ => ModuleKind::File,
+    }
+}
+
+/// `allocator NUL executable NUL word NUL word NUL …`
+fn read_text(text: &[u8]) -> Process {
+    let text = text.strip_suffix(b"\0").unwrap_or(text);
+    let mut parts =
+        text.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
+    Process {
+        allocator: parts.next().unwrap_or_default(),
+        executable: parts.next().unwrap_or_default(),
+        command: parts.collect(),
+        ..Process::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn introduction(id: u64, parent_id: u64, pid: u32, parent_pid: u32) -> Introduction {
+        let text = b"/lib/libc.so.6\0/bin/x\0x\0-v\0".to_vec();
+        Introduction { id, parent_id, pid, parent_pid, text }
+    }
+
+    #[test]
+    fn forks_and_execs_are_told_apart() {
+        let mut images = Images::default();
+        assert_eq!(images.define(&introduction(10, 0, 100, 1)), (0, None));
+        assert_eq!(images.define(&introduction(11, 10, 101, 100)), (1, None));
+        assert_eq!(images.define(&introduction(12, 0, 101, 100)), (2, Some(1)));
+        // Forked and executed without a call in between.
+        assert_eq!(images.define(&introduction(13, 0, 102, 100)), (3, None));
+        let processes: Vec<_> = images
+            .definitions
+            .iter()
+            .map(|event| match event {
+                Event::Process(p) => (p.id, p.parent, p.start, p.command.len()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = [
+            (1, 0, Start::First, 2),
+            (2, 1, Start::Fork, 2),
+            (3, 2, Start::Exec, 2),
+            (4, 1, Start::Exec, 2),
+        ];
+        assert_eq!(processes, expected);
+    }
+
+    #[test]
+    fn addresses_find_their_module() {
+        let mut images = Images::default();
+        images.define(&introduction(10, 0, u32::MAX, 1));
+        images.add_line(0, b"1000-2000 r-xp 00000000 00:00 0 ");
+        images.add_line(0, b"3000-4000 rw-p 00000000 00:00 0 ");
+        images.add_line(0, b"5000-6000 r-xp 00001000 fe:01 7    /nonexistent/lib.so");
+        assert_eq!(images.frame(0, 0x1500), Some(Frame { module: 1, address: 0x1500 }));
+        assert_eq!(images.frame(0, 0x3500), None);
+        assert_eq!(images.frame(0, 0x5010), Some(Frame { module: 2, address: 0x1010 }));
+        assert_eq!(images.frame(0, 0x500), None);
+    }
+}

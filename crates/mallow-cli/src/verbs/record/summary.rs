@@ -1,0 +1,113 @@
+//! The header of a trace, and the line that says what was recorded.
+
+use std::path::{Path, PathBuf};
+
+use mallow_recorder::Clock;
+use mallow_trace::{Header, Source, Stacks};
+
+use super::args::{RecordArgs, StackKind};
+use mallow_process::allocators;
+use mallow_process::elf::Libc;
+
+pub fn header(
+    args: &RecordArgs,
+    server: Option<(String, PathBuf)>,
+    libc: Option<Libc>,
+    clock: Clock,
+) -> Header {
+    let machine = mallow_measure::machine::Machine::read();
+    let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let (allocator, allocator_path) = match server {
+        Some((name, _)) if allocators::is_system_name(&name) => (name, None),
+        Some((name, path)) => (name, Some(path.to_string_lossy().into_owned())),
+        None => (String::new(), None),
+    };
+    Header {
+        mallow: env!("CARGO_PKG_VERSION").into(),
+        architecture: std::env::consts::ARCH.into(),
+        cpu: machine.cpu,
+        cpu_count: machine.usable_cpus as u32,
+        page_size: mallow_process::page_size() as u32,
+        kernel: machine.kernel,
+        libc: libc.map(|libc| libc.name().to_owned()).unwrap_or_default(),
+        allocator,
+        allocator_path,
+        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        started_unix_ns: started.map_or(0, |time| time.as_nanos() as u64),
+        clock: clock.name().into(),
+        source: if args.pid.is_some() { Source::Uprobes } else { Source::Preload },
+        stacks: match args.stacks {
+            StackKind::None => Stacks::None,
+            StackKind::Fp => Stacks::Fp,
+            StackKind::Full => Stacks::Full,
+        },
+        stack_distance: super::stack_distance(args),
+        ..Header::default()
+    }
+}
+
+/// What a recording came to.
+pub struct Outcome {
+    pub calls: u64,
+    pub dropped: u64,
+    pub threads: u32,
+    pub processes: usize,
+    pub lost_threads: u32,
+    pub damaged_rings: u32,
+    pub still_running: usize,
+}
+
+impl Outcome {
+    pub fn sentence(&self, file: &Path) -> String {
+        let size = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+        let mut text = format!(
+            "{} of {} in {} recorded in {} ({})",
+            count(self.calls, "call"),
+            count(self.threads.into(), "thread"),
+            count(self.processes as u64, "process"),
+            file.display(),
+            crate::output::bytes(size as f64)
+        );
+        if self.dropped == 0 && self.lost_threads == 0 && self.damaged_rings == 0 {
+            text.push_str("; none were dropped");
+        }
+        if self.dropped > 0 {
+            let all = (self.calls + self.dropped) as f64;
+            let percent = self.dropped as f64 / all * 100.0;
+            text.push_str(&format!("; {} dropped ({percent:.2} %)", count(self.dropped, "call")));
+        }
+        if self.lost_threads > 0 {
+            let threads = count(self.lost_threads.into(), "thread");
+            text.push_str(&format!("; {threads} not recorded, being more than 4,096 at a time"));
+        }
+        if self.damaged_rings > 0 {
+            text.push_str("; the command overwrote some of it");
+        }
+        if self.still_running > 0 {
+            let left = count(self.still_running as u64, "process");
+            text.push_str(&format!(
+                "; {left} of the command still run, and are not recorded further"
+            ));
+        }
+        text.push('.');
+        text
+    }
+}
+
+/// `1 thread`, `1,234 threads`, `2 processes`.
+fn count(number: u64, word: &str) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let plural = match (number, word.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        _ => "s",
+    };
+    format!("{grouped} {word}{plural}")
+}

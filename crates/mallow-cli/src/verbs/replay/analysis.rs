@@ -1,0 +1,141 @@
+//! What the runs mean, and whether they may be believed.
+
+use mallow_replay::Run;
+use mallow_replay::fidelity::Fidelity;
+
+use super::args::{ReplayArgs, ReplayMode};
+use super::input::Input;
+use super::report::{Entry, Latencies, Report, Settings, metric};
+use super::rounds::{Cell, Measured};
+use crate::output::wording;
+use mallow_measure::machine::Machine;
+use mallow_measure::statistics::Verdict;
+use mallow_measure::verdict::{self, Judge, Versus};
+
+type Runs = [(u32, Run)];
+/// One of the comparisons of an entry.
+type Side = fn(&Entry) -> &Option<Versus>;
+
+pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report {
+    let recorded_on = input.recorded_allocator();
+    let fidelity = Fidelity::of(&input.summary, &recorded_on, measured.reference.as_ref().ok());
+    let objection = match (&args.mode, &measured.reference) {
+        // Speed alone does not depend on the program's memory.
+        (ReplayMode::Free, _) => Fidelity { rss_error: Some(0.0), ..fidelity.clone() }.objection(),
+        (_, Err(reason)) => Some(reason.clone()),
+        (_, Ok(_)) => fidelity.objection(),
+    };
+    let claims = 2 * measured.cells.len().saturating_sub(1).max(1);
+    // Without a ranking there is nothing to judge.
+    let judge = objection.is_none().then(|| Judge::new(claims, args.margin));
+    let confidence = Judge::new(claims, args.margin).confidence();
+    let entries: Vec<Entry> =
+        measured.cells.iter().map(|cell| entry(judge, &measured.cells[0], cell)).collect();
+    let verdict = match &objection {
+        Some(_) => None,
+        None => Some(sentence(&entries)),
+    };
+    let objection = objection.map(|reason| {
+        format!("The allocators are not ranked, because {reason}. {}", reason.remedy())
+    });
+    Report {
+        schema: "mallow.replay/1",
+        version: env!("CARGO_PKG_VERSION"),
+        file: args.trace.display().to_string(),
+        command: input.header.command.clone(),
+        machine: Machine::read(),
+        process: input.summary.clone(),
+        processes: input.processes.clone(),
+        settings: Settings {
+            mode: format!("{:?}", args.mode).to_lowercase(),
+            touch: format!("{:?}", args.touch).to_lowercase(),
+            rounds: measured.rounds,
+            margin_percent: args.margin,
+            confidence,
+            seed: measured.seed,
+            compile_s: input.compile_s,
+            took_s: measured.took.as_secs_f64(),
+        },
+        fidelity,
+        damage: input.damage.clone(),
+        objection,
+        verdict,
+        entries,
+    }
+}
+
+fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
+    let is_baseline = baseline.allocator.name == cell.allocator.name;
+    let versus = |runs: fn(&Cell) -> &Runs, is_exact: bool, value: fn(&Run) -> f64| {
+        let judge = judge.filter(|_| !is_baseline)?;
+        let values = |cell| runs(cell).iter().map(|(round, run)| (*round, value(run)));
+        let pairs = verdict::pairs(values(baseline), values(cell));
+        if is_exact { judge.versus_exact(&pairs) } else { judge.versus(&pairs) }
+    };
+    let lockstep: fn(&Cell) -> &Runs = |cell| &cell.lockstep;
+    let free: fn(&Cell) -> &Runs = |cell| &cell.free;
+    let counted = cell.lockstep.first().map(|(_, run)| run.kernel_calls);
+    let memory_of = if cell.lockstep.is_empty() { free(cell) } else { lockstep(cell) };
+    Entry {
+        allocator: cell.allocator.name.clone(),
+        version: cell.allocator.version.clone(),
+        path: cell.allocator.path.as_ref().map(|path| path.display().to_string()),
+        is_baseline,
+        failure: cell.failures.first().cloned(),
+        wall_s: metric(free(cell), |run| Some(run.wall_ns as f64 / 1e9)),
+        cpu_s: metric(free(cell), |run| Some((run.user_us + run.system_us) as f64 / 1e6)),
+        calls_per_s: metric(free(cell), |run| Some(run.calls as f64 * 1e9 / run.wall_ns as f64)),
+        allocate: Latencies::of(free(cell), |run| run.allocate),
+        free: Latencies::of(free(cell), |run| run.free),
+        lockstep_s: metric(lockstep(cell), |run| Some(run.wall_ns as f64 / 1e9)),
+        peak_rss: metric(memory_of, |run| Some(run.peak_rss as f64)),
+        average_rss: metric(lockstep(cell), |run| run.average_rss.map(|rss| rss as f64)),
+        final_rss: metric(memory_of, |run| Some(run.final_rss as f64)),
+        faults: metric(memory_of, |run| Some((run.minor_faults + run.major_faults) as f64)),
+        memory_calls: counted.and_then(|count| u64::try_from(count).ok()),
+        failed_calls: cell.lockstep.iter().chain(&cell.free).map(|(_, run)| run.failed).max(),
+        time: versus(free, false, |run| run.wall_ns as f64),
+        memory: versus(lockstep, true, |run| run.peak_rss as f64),
+    }
+}
+
+/// The result in words: who needs least memory, who is fastest.
+fn sentence(entries: &[Entry]) -> String {
+    let Some(baseline) = entries.iter().find(|entry| entry.is_baseline) else {
+        return String::new();
+    };
+    let base = &baseline.allocator;
+    if entries.len() == 1 {
+        return format!("Only {base} was replayed; name others with -a to compare.");
+    }
+    let mut parts = Vec::new();
+    let sides: [(&str, Side); 2] =
+        [("memory", |entry| &entry.memory), ("time", |entry| &entry.time)];
+    for (what, side) in sides {
+        if entries.iter().all(|entry| side(entry).is_none()) {
+            continue;
+        }
+        let mut less: Vec<&Entry> = entries
+            .iter()
+            .filter(|entry| side(entry).as_ref().is_some_and(|v| v.verdict == Verdict::Less))
+            .collect();
+        let ratio = |entry: &Entry| side(entry).as_ref().map_or(1.0, |v| v.comparison.ratio);
+        less.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        let unclear = entries
+            .iter()
+            .any(|entry| side(entry).as_ref().is_some_and(|v| v.verdict == Verdict::Inconclusive));
+        let verb = if what == "memory" { "needs least memory" } else { "is fastest in the calls" };
+        parts.push(match (less.first(), unclear) {
+            (Some(best), _) => {
+                format!(
+                    "{} {verb}: {} against {base}.",
+                    best.allocator,
+                    wording::difference(side(best))
+                )
+            }
+            (None, true) => format!("Nothing was shown to need less {what} than {base}."),
+            (None, false) => format!("Nothing needs less {what} than {base}."),
+        });
+    }
+    parts.join(" ")
+}

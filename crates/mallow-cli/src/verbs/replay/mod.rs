@@ -1,0 +1,50 @@
+//! `mallow replay`: a recorded run on every allocator. `input` turns the trace into a plan, `rounds`
+//! carries it out, `analysis` says what that means and whether it may be believed, `report` shows it.
+
+mod analysis;
+mod args;
+mod input;
+mod report;
+mod rounds;
+mod text;
+
+use crate::error::{Error, Result};
+use crate::output::Format;
+use crate::output::{self, Notes, Screen};
+pub use args::ReplayArgs;
+use mallow_launch::contender::{self, Choice};
+use mallow_launch::target::Target;
+
+pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
+    if let Some(path) = &args.output.file {
+        output::check_writable(path)?;
+    }
+    if args.output.chosen_format() == Format::Html {
+        return Err(Error::Usage(
+            "A replay has no HTML page. Choose table, json, csv or md.".into(),
+        ));
+    }
+    let input = input::read(args, notes)?;
+    let player = rounds::player()?;
+    let target = Target::resolve(player.as_os_str())?;
+    let choice = Choice {
+        allocators: &args.allocators,
+        baseline: args.baseline.as_deref(),
+        secure: false,
+        debug: false,
+        options: &args.options,
+    };
+    let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
+    let measured = rounds::measure(args, &input, &player, &target, contenders, notes)?;
+    let report = analysis::analyse(args, &input, &measured);
+    let text = match args.output.chosen_format() {
+        Format::Json => output::json(&report)?,
+        format => report.text(format, Screen::of(&args.output)),
+    };
+    output::write_result(&args.output, &text)?;
+    match (input.damage, report.objection) {
+        (Some(damage), _) => Err(Error::Damaged(damage)),
+        (None, Some(objection)) => Err(Error::Inconclusive(objection)),
+        (None, None) => Ok(0),
+    }
+}

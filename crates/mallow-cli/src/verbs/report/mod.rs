@@ -1,0 +1,196 @@
+//! `mallow report`: what a recorded trace says.
+//!
+//! `mallow-report` analyses what the trace holds, `symbols` finds the names of stacks,
+//! and the rest prints the summary: `text` (tables), `csv`, `html`. `analyse` is what other verbs
+//! start from.
+
+mod args;
+mod csv;
+mod html;
+mod symbols;
+mod text;
+mod words;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flate2::{Compression, write::GzEncoder};
+use mallow_report::flame::{self, Change};
+use mallow_report::{Analysis, Limits, Metric, Profile, Summary};
+use serde::Serialize;
+
+pub use args::ReportArgs;
+
+use crate::error::{Error, Result};
+use crate::output::{self, Format, Notes, Screen};
+use crate::recording::Recording;
+
+/// A trace, read and named.
+pub struct Analysed {
+    pub summary: Summary,
+    pub profile: Profile,
+    /// What is wrong with the file, in one sentence; what could be read was.
+    pub damage: Option<String>,
+}
+
+/// Everything that is printed: the summary, and what changed since another trace.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<Difference>,
+}
+
+/// What the trace has more, or less, than the other one.
+#[derive(Serialize)]
+struct Difference {
+    other: PathBuf,
+    /// Name, before, after.
+    totals: Vec<Total>,
+    stacks: Vec<ChangedStacks>,
+}
+
+#[derive(Serialize)]
+struct Total {
+    name: &'static str,
+    unit: &'static str,
+    before: u64,
+    after: u64,
+}
+
+#[derive(Serialize)]
+struct ChangedStacks {
+    metric: Metric,
+    changes: Vec<Change>,
+}
+
+/// Reads a trace and names its stacks; programs and debug files are also looked for in `folders`.
+pub fn analyse(
+    trace: &Path,
+    folders: &[PathBuf],
+    limits: Limits,
+    notes: Notes,
+) -> Result<Analysed> {
+    let recording = Recording::open(trace)?;
+    let mut analysis = Analysis::new(recording.header());
+    let damage = recording.read(notes, |record| {
+        analysis.add(record);
+        Ok(())
+    })?;
+    let findings = analysis.finish();
+    let mut names = symbols::Symbols::new(&findings, folders);
+    let bar = notes.progress(findings.places());
+    bar.set_message("places named");
+    let profile = mallow_report::name_stacks(&findings, &mut names, &mut |count| bar.inc(count));
+    bar.finish_and_clear();
+    let mut summary = findings.summary(&profile, limits);
+    summary.notes.extend(names.complaints());
+    summary.notes.extend(damage.clone());
+    Ok(Analysed { summary, profile, damage })
+}
+
+pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
+    let written = [&args.html, &args.pprof, &args.output.file];
+    for path in written.into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    let limits = Limits {
+        stacks: (args.top as usize).max(Limits::default().stacks),
+        sizes: (args.top as usize).max(Limits::default().sizes),
+        ..Limits::default()
+    };
+    let this = analyse(&args.trace, &args.symbols, limits, notes)?;
+    let other = match &args.diff {
+        Some(path) => Some((path, analyse(path, &args.symbols, limits, notes)?)),
+        None => None,
+    };
+    let report = Report {
+        summary: &this.summary,
+        difference: other.as_ref().map(|(path, other)| difference(&this, other, path, limits)),
+    };
+    if let Some(path) = &args.pprof {
+        write_pprof(path, &this)?;
+    }
+    let other_profile = other.as_ref().map(|(_, other)| &other.profile);
+    if let Some(path) = &args.html {
+        output::write_file(path, &html::page(&report, &this.profile, other_profile)?)?;
+    }
+    output::write_result(&args.output, &print(args, &report, &this.profile, other_profile)?)?;
+    let damage = [Some(&this), other.as_ref().map(|(_, other)| other)];
+    match damage.into_iter().flatten().find_map(|analysed| analysed.damage.clone()) {
+        Some(damage) => Err(Error::Damaged(damage)),
+        None => Ok(0),
+    }
+}
+
+fn print(
+    args: &ReportArgs,
+    report: &Report,
+    profile: &Profile,
+    other: Option<&Profile>,
+) -> Result<String> {
+    if let Some(metric) = args.folded {
+        let metric = metric.metric();
+        return Ok(match other {
+            Some(before) => profile.folded_difference(before, metric),
+            None => profile.folded(metric),
+        });
+    }
+    if let Some(table) = args.csv {
+        return Ok(csv::table(report.summary, profile, table).render(Format::Csv, Screen::PLAIN));
+    }
+    match args.output.chosen_format() {
+        Format::Json => output::json(report),
+        Format::Html => html::page(report, profile, other),
+        Format::Csv => {
+            let table = csv::table(report.summary, profile, args::TableName::Stacks);
+            Ok(table.render(Format::Csv, Screen::PLAIN))
+        }
+        format => {
+            let style = text::Style {
+                format,
+                screen: Screen::of(&args.output),
+                top: args.top as usize,
+                depth: args.depth as usize,
+                by: args.by.metric(),
+            };
+            Ok(text::report(report, profile, style))
+        }
+    }
+}
+
+fn difference(this: &Analysed, other: &Analysed, path: &Path, limits: Limits) -> Difference {
+    let (after, before) = (&this.summary.totals, &other.summary.totals);
+    let total = |name, unit, before, after| Total { name, unit, before, after };
+    let changed = Metric::ALL.map(|metric| ChangedStacks {
+        metric,
+        changes: flame::changes(&this.profile, &other.profile, metric, limits.stacks),
+    });
+    Difference {
+        other: path.to_owned(),
+        totals: vec![
+            total("allocations", "calls", before.allocated.blocks, after.allocated.blocks),
+            total("allocated", "bytes", before.allocated.bytes, after.allocated.bytes),
+            total("peak", "bytes", before.peak.bytes, after.peak.bytes),
+            total("never freed", "bytes", before.leaked.bytes, after.leaked.bytes),
+            total("temporary", "calls", before.temporary.blocks, after.temporary.blocks),
+        ],
+        stacks: changed.into_iter().filter(|stacks| !stacks.changes.is_empty()).collect(),
+    }
+}
+
+fn write_pprof(path: &Path, analysed: &Analysed) -> Result<()> {
+    let recording = &analysed.summary.recording;
+    let bytes = mallow_report::pprof::encode(
+        &analysed.profile,
+        &recording.program,
+        recording.started_unix_ns,
+        recording.duration_ns,
+    );
+    let failed = || Error::io(format!("The profile cannot be written to {}", path.display()));
+    let file = File::create(path).map_err(failed())?;
+    let mut encoder = GzEncoder::new(file, Compression::default());
+    encoder.write_all(&bytes).and_then(|()| encoder.finish().map(drop)).map_err(failed())
+}

@@ -1,0 +1,496 @@
+//! The report as text for a terminal, or as Markdown.
+
+use std::fmt::Write as _;
+
+use mallow_report::{Bucket, Metric, Profile, Sample, Sizes, Summary, Thread};
+
+use super::Report;
+use super::words::{
+    amount, change, count, file_name, innermost, nanoseconds, place, share, shortened,
+};
+use crate::output::Format;
+use crate::output::{self, Screen, Table};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    pub format: Format,
+    pub screen: Screen,
+    /// Rows of a table.
+    pub top: usize,
+    /// Frames of a stack.
+    pub depth: usize,
+    pub by: Metric,
+}
+
+/// Sizes that a thread's line shows.
+const SIZES_IN_LINE: usize = 3;
+/// Threads of a process that are shown one by one; more are summed up.
+const MOST_THREADS: usize = 64;
+/// Endings that are nothing to speak of.
+const QUIET_ENDINGS: [&str; 3] = ["exit 0", "exec", "unknown"];
+const BAR_WIDTH: usize = 40;
+const TIMELINE_ROWS: usize = 16;
+
+pub fn report(report: &Report, profile: &Profile, style: Style) -> String {
+    let summary = report.summary;
+    let mut text = heading(summary);
+    text += &section("Calls by function", &functions(summary, style), style);
+    text += &section("Processes and threads", &tasks(summary, style), style);
+    text += &section("Sizes of new blocks", &sizes(summary, style), style);
+    text += &section("Sizes asked of realloc", &frequent_sizes(&summary.resized, style), style);
+    text += &section("Lifetimes of freed blocks", &lifetimes(summary, style), style);
+    text += &section("Over time", &timeline(summary, style), style);
+    text += &stacks(profile, style);
+    text += &difference(report, style);
+    if !summary.notes.is_empty() {
+        let notes: Vec<String> = summary.notes.iter().map(|note| format!("- {note}\n")).collect();
+        text += &section("Notes", &notes.concat(), style);
+    }
+    text
+}
+
+fn section(title: &str, body: &str, style: Style) -> String {
+    match (body.is_empty(), style.format) {
+        (true, _) => String::new(),
+        (_, Format::Md) => format!("\n## {title}\n\n{body}"),
+        _ => format!("\n{title}\n{body}"),
+    }
+}
+
+fn heading(summary: &Summary) -> String {
+    let (recording, totals) = (&summary.recording, &summary.totals);
+    let mut text = format!("{}\n", recording.command.join(" "));
+    let _ = writeln!(
+        text,
+        "recorded for {}{}{}",
+        nanoseconds(recording.duration_ns),
+        if recording.allocator.is_empty() {
+            String::new()
+        } else {
+            format!(" on {}", file_name(&recording.allocator))
+        },
+        if recording.libc.is_empty() { String::new() } else { format!(", {}", recording.libc) },
+    );
+    let _ = writeln!(
+        text,
+        "\n{} allocations of {} in all; peak {} in {} blocks after {}{}",
+        count(totals.allocated.blocks),
+        output::bytes(totals.allocated.bytes as f64),
+        output::bytes(totals.peak.bytes as f64),
+        count(totals.peak.blocks),
+        nanoseconds(totals.peak_time_ns),
+        totals
+            .peak_rss_bytes
+            .map(|rss| format!(", peak RSS {}", output::bytes(rss as f64)))
+            .unwrap_or_default(),
+    );
+    let _ = writeln!(
+        text,
+        "{} temporary ({}), {} freed by another thread, never freed {}, failed {}",
+        count(totals.temporary.blocks),
+        share(totals.temporary.blocks, totals.allocated.blocks),
+        count(totals.foreign_frees),
+        amount(totals.leaked),
+        count(totals.failed),
+    );
+    text
+}
+
+fn functions(summary: &Summary, style: Style) -> String {
+    let mut table = Table::new(&[
+        ("function", false),
+        ("calls", true),
+        ("share", true),
+        ("bytes asked for", true),
+        ("failed", true),
+    ]);
+    for function in &summary.functions {
+        table.rows.push(vec![
+            function.name.into(),
+            count(function.calls),
+            share(function.calls, summary.totals.calls),
+            if function.bytes > 0 { output::bytes(function.bytes as f64) } else { String::new() },
+            if function.failed > 0 { count(function.failed) } else { String::new() },
+        ]);
+    }
+    table.render(style.format, style.screen)
+}
+
+fn tasks(summary: &Summary, style: Style) -> String {
+    let mut table = Table::new(&[
+        ("process, thread", false),
+        ("allocations", true),
+        ("reallocs", true),
+        ("frees", true),
+        ("bytes", true),
+        ("at the peak", true),
+        ("never freed", true),
+        ("frequent sizes", false),
+    ]);
+    let known = |id: u32| summary.processes.iter().any(|process| process.id == id);
+    for (index, process) in summary.processes.iter().enumerate() {
+        if process.parent.is_none_or(|parent| !known(parent)) {
+            process_rows(summary, index, 0, &mut table);
+        }
+    }
+    table.render(style.format, style.screen)
+}
+
+fn process_rows(summary: &Summary, index: usize, depth: usize, table: &mut Table) {
+    let process = &summary.processes[index];
+    let indent = "  ".repeat(depth);
+    let command = if process.command.is_empty() {
+        process.executable.clone()
+    } else {
+        process.command.join(" ")
+    };
+    let start = match process.start {
+        "first" => String::new(),
+        start => format!("{start} "),
+    };
+    let ending = process.ending.as_deref().filter(|ending| !QUIET_ENDINGS.contains(ending));
+    let ending = ending.map(|ending| format!(" ({ending})")).unwrap_or_default();
+    let name = format!("{indent}{start}{} {}{ending}", process.pid, shortened(&command));
+    let all = thread_sum(&process.threads);
+    table.rows.push(task_row(name, &all, all_sizes(&process.threads)));
+    if process.threads.len() > 1 {
+        let indent = "  ".repeat(depth + 1);
+        for thread in process.threads.iter().take(MOST_THREADS) {
+            let name = format!("{indent}{} {}", thread.tid, thread.name);
+            table.rows.push(task_row(name, &TaskSum::of(thread), size_line(&thread.sizes)));
+        }
+        let more = process.threads.len().saturating_sub(MOST_THREADS);
+        if more > 0 {
+            let rest = thread_sum(&process.threads[MOST_THREADS..]);
+            let name = format!("{indent}{} more threads", count(more as u64));
+            table.rows.push(task_row(name, &rest, String::new()));
+        }
+    }
+    // A process comes before those that it starts, so this ends.
+    let children = summary.processes.iter().enumerate().skip(index + 1);
+    for (child, state) in children.filter(|(_, child)| child.parent == Some(process.id)) {
+        // After an exec it is the same process.
+        let deeper = if state.start == "exec" { 0 } else { 1 };
+        process_rows(summary, child, depth + deeper, table);
+    }
+}
+
+#[derive(Default)]
+struct TaskSum {
+    allocations: u64,
+    reallocs: u64,
+    frees: u64,
+    bytes: u64,
+    peak: u64,
+    leaked: u64,
+}
+
+impl TaskSum {
+    fn of(thread: &Thread) -> TaskSum {
+        TaskSum {
+            allocations: thread.allocations(),
+            reallocs: thread.reallocs(),
+            frees: thread.frees(),
+            bytes: thread.allocated.bytes,
+            peak: thread.peak.bytes,
+            leaked: thread.leaked.bytes,
+        }
+    }
+}
+
+fn thread_sum(threads: &[Thread]) -> TaskSum {
+    threads.iter().map(TaskSum::of).fold(TaskSum::default(), |sum, thread| TaskSum {
+        allocations: sum.allocations + thread.allocations,
+        reallocs: sum.reallocs + thread.reallocs,
+        frees: sum.frees + thread.frees,
+        bytes: sum.bytes + thread.bytes,
+        peak: sum.peak + thread.peak,
+        leaked: sum.leaked + thread.leaked,
+    })
+}
+
+fn task_row(name: String, sum: &TaskSum, sizes: String) -> Vec<String> {
+    let bytes = |bytes: u64| output::bytes(bytes as f64);
+    vec![
+        name,
+        count(sum.allocations),
+        count(sum.reallocs),
+        count(sum.frees),
+        bytes(sum.bytes),
+        bytes(sum.peak),
+        bytes(sum.leaked),
+        sizes,
+    ]
+}
+
+/// A process with one thread shows that thread's sizes; one with several shows them at each.
+fn all_sizes(threads: &[Thread]) -> String {
+    match threads {
+        [only] => size_line(&only.sizes),
+        _ => String::new(),
+    }
+}
+
+/// `8225 (45 %), 4133 (2 %)`
+fn size_line(sizes: &Sizes) -> String {
+    let shown = sizes.frequent.iter().take(SIZES_IN_LINE);
+    let shown: Vec<String> =
+        shown.map(|size| format!("{} ({:.0} %)", size.size, size.share * 100.0)).collect();
+    shown.join(", ")
+}
+
+fn sizes(summary: &Summary, style: Style) -> String {
+    let mut text = frequent_sizes(&summary.sizes, style);
+    if text.is_empty() {
+        return text;
+    }
+    text += "\n";
+    text += &histogram(&doublings(&summary.sizes.buckets), &|n| output::bytes(n as f64), style);
+    text
+}
+
+fn frequent_sizes(sizes: &Sizes, style: Style) -> String {
+    let mut table =
+        Table::new(&[("size", true), ("calls", true), ("share", true), ("bytes", true)]);
+    for size in sizes.frequent.iter().take(style.top) {
+        table.rows.push(vec![
+            size.size.to_string(),
+            count(size.calls),
+            format!("{:.2} %", size.share * 100.0),
+            output::bytes(size.size as f64 * size.calls as f64),
+        ]);
+    }
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let mut text = table.render(style.format, style.screen);
+    if sizes.missing_at_most > 0 {
+        let most = count(sizes.missing_at_most);
+        let _ = writeln!(text, "Too many sizes to count all; no count is low by more than {most}.");
+    }
+    text
+}
+
+fn lifetimes(summary: &Summary, style: Style) -> String {
+    let lifetimes = &summary.lifetimes;
+    let Some(median) = lifetimes.median_ns else { return String::new() };
+    let at = |ns: Option<u64>| nanoseconds(ns.unwrap_or(0));
+    let buckets = coarser(&doublings(&lifetimes.buckets), 3);
+    format!(
+        "half of them up to {}, 90 % up to {}, 99 % up to {}\n\n{}",
+        nanoseconds(median),
+        at(lifetimes.p90_ns),
+        at(lifetimes.p99_ns),
+        histogram(&buckets, &nanoseconds, style)
+    )
+}
+
+/// Four buckets make one.
+fn doublings(buckets: &[Bucket]) -> Vec<Bucket> {
+    let mut joined: Vec<Bucket> = Vec::new();
+    for bucket in buckets {
+        let low = if bucket.low == 0 { 0 } else { 1 << bucket.low.ilog2() };
+        match joined.last_mut() {
+            Some(last) if last.low == low => {
+                last.calls += bucket.calls;
+                last.bytes += bucket.bytes;
+            }
+            _ => joined.push(Bucket { low, high: (low * 2).max(1) - 1, ..*bucket }),
+        }
+    }
+    joined
+}
+
+/// As many doublings as `shift` make one bucket.
+fn coarser(buckets: &[Bucket], shift: u32) -> Vec<Bucket> {
+    let mut joined: Vec<Bucket> = Vec::new();
+    for bucket in buckets {
+        let step = if bucket.low == 0 { 0 } else { bucket.low.ilog2() / shift * shift };
+        let low = 1u64 << step;
+        match joined.last_mut() {
+            Some(last) if last.low == low => {
+                last.calls += bucket.calls;
+                last.bytes += bucket.bytes;
+            }
+            _ => joined.push(Bucket { low, high: low.saturating_mul(1 << shift) - 1, ..*bucket }),
+        }
+    }
+    joined
+}
+
+fn histogram(buckets: &[Bucket], show: &dyn Fn(u64) -> String, style: Style) -> String {
+    let mut table = Table::new(&[
+        ("from", true),
+        ("below", true),
+        ("blocks", true),
+        ("share", true),
+        ("bytes", true),
+        ("", false),
+    ]);
+    let all: u64 = buckets.iter().map(|bucket| bucket.calls).sum();
+    let most = buckets.iter().map(|bucket| bucket.calls).max().unwrap_or(1);
+    for bucket in buckets {
+        table.rows.push(vec![
+            show(bucket.low),
+            show(bucket.high.saturating_add(1)),
+            count(bucket.calls),
+            share(bucket.calls, all),
+            output::bytes(bucket.bytes as f64),
+            bar(bucket.calls, most, style),
+        ]);
+    }
+    table.render(style.format, style.screen)
+}
+
+fn bar(value: u64, most: u64, style: Style) -> String {
+    let length = (value as f64 / most.max(1) as f64 * BAR_WIDTH as f64).round() as usize;
+    let length = if value > 0 { length.max(1) } else { 0 };
+    if style.screen.unicode { "█".repeat(length) } else { "#".repeat(length) }
+}
+
+fn timeline(summary: &Summary, style: Style) -> String {
+    let timeline = &summary.timeline;
+    if timeline.steps.is_empty() || summary.totals.calls == 0 {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        ("at", true),
+        ("live", true),
+        ("RSS", true),
+        ("allocations/s", true),
+        ("", false),
+    ]);
+    let width = timeline.steps.len().div_ceil(TIMELINE_ROWS);
+    let most = timeline.steps.iter().map(|step| step.live_bytes).max().unwrap_or(1);
+    for (row, steps) in timeline.steps.chunks(width).enumerate() {
+        let live = steps.iter().map(|step| step.live_bytes).max().unwrap_or(0);
+        let rss = steps.iter().filter_map(|step| step.rss_bytes).max();
+        let calls: u64 = steps.iter().map(|step| step.allocations).sum();
+        let begin = ((row * width) as u64).saturating_mul(timeline.step_ns);
+        let end = begin
+            .saturating_add((steps.len() as u64).saturating_mul(timeline.step_ns))
+            .min(summary.recording.duration_ns.max(begin.saturating_add(1)));
+        let seconds = (end - begin) as f64 / 1e9;
+        table.rows.push(vec![
+            nanoseconds(begin),
+            output::bytes(live as f64),
+            rss.map(|rss| output::bytes(rss as f64)).unwrap_or_default(),
+            count((calls as f64 / seconds) as u64),
+            bar(live, most, style),
+        ]);
+    }
+    table.render(style.format, style.screen)
+}
+
+fn stacks(profile: &Profile, style: Style) -> String {
+    if profile.samples.iter().all(|sample| sample.frames.is_empty()) {
+        return section(
+            "Stacks",
+            "The trace has none; record with --stacks fp, or --stacks full.\n",
+            style,
+        );
+    }
+    let mut metrics = vec![style.by];
+    metrics.extend([Metric::Peak, Metric::Leaked].into_iter().filter(|m| *m != style.by));
+    let mut text = String::new();
+    for metric in metrics {
+        let top = profile.top(metric, style.top);
+        let total = metric.of(&profile.total());
+        let body: Vec<String> =
+            top.iter().map(|sample| stack(sample, profile, metric, total, style)).collect();
+        let title = match metric {
+            Metric::Bytes => "Stacks by bytes asked for",
+            Metric::Calls => "Stacks by allocations",
+            Metric::Peak => "Stacks by bytes live at the peak",
+            Metric::Leaked => "Stacks by bytes never freed",
+            Metric::Temporary => "Stacks by temporary allocations",
+        };
+        text += &section(title, &body.join("\n"), style);
+    }
+    text
+}
+
+fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: Style) -> String {
+    let costs = &sample.costs;
+    let value = metric.of(costs);
+    let value_text = match metric.unit() {
+        "bytes" => output::bytes(value as f64),
+        _ => count(value),
+    };
+    let mut text = format!(
+        "{value_text} ({}) in {} allocations; at the peak {}, never freed {}, temporary {}{}\n",
+        share(value, total),
+        count(costs.allocated.blocks),
+        output::bytes(costs.peak.bytes as f64),
+        output::bytes(costs.leaked.bytes as f64),
+        share(costs.temporary.blocks, costs.allocated.blocks),
+        costs
+            .mean_lifetime_ns()
+            .map(|ns| format!(", mean lifetime {}", nanoseconds(ns)))
+            .unwrap_or_default(),
+    );
+    if style.format == Format::Md {
+        text = format!("- {text}\n```\n");
+    }
+    for frame in sample.frames.iter().take(style.depth) {
+        let _ = writeln!(text, "    {}", place(&profile.frames[*frame as usize]));
+    }
+    let more = sample.frames.len().saturating_sub(style.depth);
+    if more > 0 {
+        let _ = writeln!(text, "    ... {more} more frames (--depth)");
+    }
+    if sample.frames.is_empty() {
+        text += "    (no stack)\n";
+    }
+    if style.format == Format::Md { text + "```\n" } else { text }
+}
+
+fn difference(report: &Report, style: Style) -> String {
+    let Some(difference) = &report.difference else { return String::new() };
+    let show = |value: u64, unit: &str| match unit {
+        "bytes" => output::bytes(value as f64),
+        _ => count(value),
+    };
+    let mut table = Table::new(&[("", false), ("before", true), ("after", true), ("change", true)]);
+    for total in &difference.totals {
+        table.rows.push(vec![
+            total.name.into(),
+            show(total.before, total.unit),
+            show(total.after, total.unit),
+            change(total.before, total.after),
+        ]);
+    }
+    let title = format!("Against {}", difference.other.display());
+    let mut text = section(&title, &table.render(style.format, style.screen), style);
+    for changed in difference.stacks.iter().filter(|stacks| stacks.metric == style.by) {
+        let mut table =
+            Table::new(&[("before", true), ("after", true), ("change", true), ("stack", false)]);
+        for stack in changed.changes.iter().take(style.top) {
+            table.rows.push(vec![
+                show(stack.before, changed.metric.unit()),
+                show(stack.after, changed.metric.unit()),
+                change(stack.before, stack.after),
+                innermost(&stack.stack, style.depth),
+            ]);
+        }
+        let title = format!("Stacks that changed most, by {}", changed.metric.name());
+        text += &section(&title, &table.render(style.format, style.screen), style);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_joined_without_loss() {
+        let bucket = |low, high| Bucket { low, high, calls: 1, bytes: 1 };
+        let fine = [bucket(0, 0), bucket(8, 9), bucket(10, 11), bucket(16, 19)];
+        let joined = doublings(&fine);
+        let ranges: Vec<(u64, u64, u64)> =
+            joined.iter().map(|b| (b.low, b.high, b.calls)).collect();
+        assert_eq!(ranges, [(0, 0, 1), (8, 15, 2), (16, 31, 1)]);
+        assert_eq!(coarser(&joined, 3).iter().map(|b| b.calls).sum::<u64>(), 4);
+    }
+}

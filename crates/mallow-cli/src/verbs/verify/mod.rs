@@ -1,0 +1,256 @@
+//! `mallow verify`: who serves malloc, free and operator new in a process and its children.
+
+mod args;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::output::Format;
+use crate::output::{self, Notes, Screen, Table};
+pub use args::VerifyArgs;
+use mallow_measure::observe::{self, Limits, Observation};
+use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
+use mallow_process::descendants;
+
+/// Between looking at a started command and ending it.
+const GRACE: Duration = Duration::from_millis(300);
+
+#[derive(Serialize)]
+struct Output<'a> {
+    schema: &'static str,
+    expected: Option<&'a str>,
+    /// `null` without --expect.
+    satisfied: Option<bool>,
+    processes: Vec<ProcessOutput<'a>>,
+}
+
+#[derive(Serialize)]
+struct ProcessOutput<'a> {
+    pid: u32,
+    program: PathBuf,
+    is_main: bool,
+    served_by: Option<String>,
+    report: Option<&'a Report>,
+    problem: Option<&'static str>,
+}
+
+pub fn main(args: &VerifyArgs, notes: Notes) -> Result<u8> {
+    let mut processes = match args.pid {
+        Some(pid) => look_at(pid, !args.no_children)?,
+        None => start_and_look(args, notes)?,
+    };
+    if args.no_children {
+        processes.retain(|process| process.is_main);
+    }
+    let unmet = args.expect.as_deref().map(|name| unmet(name, &processes));
+    let format = args.output.chosen_format();
+    let text = match format {
+        Format::Html => {
+            return Err(Error::Usage("verify has no HTML form; use --format md or json.".into()));
+        }
+        Format::Json => json(args, unmet.as_deref(), &processes)?,
+        _ => table(&processes).render(format, Screen::of(&args.output)),
+    };
+    output::write_result(&args.output, &text)?;
+    match (&args.expect, unmet) {
+        (Some(name), Some(unmet)) if !unmet.is_empty() => {
+            Err(Error::Unmet(format!("Not everything is served by {name}: {}.", summarise(&unmet))))
+        }
+        _ => Ok(0),
+    }
+}
+
+fn look_at(pid: u32, children: bool) -> Result<Vec<Observation>> {
+    let mut inspector = Inspector::default();
+    let mut pids = Vec::new();
+    if children {
+        descendants(pid, &mut pids);
+    } else {
+        pids.push(pid);
+    }
+    let mut processes = Vec::new();
+    for each in pids {
+        let outcome = inspector.inspect(each);
+        match outcome {
+            Err(failure) if each == pid => return Err(Error::Process { pid, failure }),
+            // A child that has ended meanwhile is not there to verify.
+            Err(Failure::Vanished) => {}
+            outcome => processes.push(Observation {
+                pid: each,
+                program: std::fs::read_link(format!("/proc/{each}/exe")).unwrap_or_default(),
+                is_main: each == pid,
+                outcome,
+            }),
+        }
+    }
+    Ok(processes)
+}
+
+fn start_and_look(args: &VerifyArgs, notes: Notes) -> Result<Vec<Observation>> {
+    let note = |sentence: &str| notes.note(sentence);
+    let mut command =
+        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.command();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let limits = Limits { look_after: args.after, kill_after: Some(args.after + GRACE) };
+    let observed = observe::observe(command, None, limits, &AtomicBool::new(false))?;
+    let mut processes = observed.processes;
+    match processes.first() {
+        Some(Observation { pid, is_main: true, outcome: Err(_), .. }) => {
+            let pid = *pid;
+            let failure = processes.swap_remove(0).outcome.err().unwrap_or(Failure::Vanished);
+            Err(Error::Process { pid, failure })
+        }
+        Some(first) if first.is_main => Ok(processes),
+        _ => Err(Error::Permission(
+            "The command ended before it could be looked at. Allow ptrace (in a container: \
+             --cap-add SYS_PTRACE), or verify a command that runs longer."
+                .into(),
+        )),
+    }
+}
+
+/// What is not served by `name`, for messages.
+fn unmet(name: &str, processes: &[Observation]) -> Vec<String> {
+    let accept = |binding: &Binding| binding.allocator == name;
+    let mut unmet = Vec::new();
+    for process in processes {
+        let label = label(process);
+        match &process.outcome {
+            Ok(report) => {
+                let others = report.others(&accept);
+                unmet.extend(others.into_iter().map(|other| format!("{label} {other}")));
+            }
+            Err(failure) => unmet.push(format!("{label} {}", problem(failure))),
+        }
+    }
+    unmet
+}
+
+fn summarise(unmet: &[String]) -> String {
+    let shown: Vec<&str> = unmet.iter().take(3).map(String::as_str).collect();
+    match unmet.len() - shown.len() {
+        0 => shown.join("; "),
+        more => format!("{}; and {more} more", shown.join("; ")),
+    }
+}
+
+fn label(process: &Observation) -> String {
+    if process.is_main {
+        format!("process {}", process.pid)
+    } else {
+        format!("child {}", process.pid)
+    }
+}
+
+fn problem(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Vanished => "vanished",
+        Failure::NoPermission => "no permission",
+        Failure::Damaged(_) => "cannot be examined",
+    }
+}
+
+fn json(args: &VerifyArgs, unmet: Option<&[String]>, processes: &[Observation]) -> Result<String> {
+    let report = Output {
+        schema: "mallow.verify/1",
+        expected: args.expect.as_deref(),
+        satisfied: unmet.map(<[String]>::is_empty),
+        processes: processes
+            .iter()
+            .map(|process| ProcessOutput {
+                pid: process.pid,
+                program: process.program.clone(),
+                is_main: process.is_main,
+                served_by: process.outcome.as_ref().ok().map(Report::summary),
+                report: process.outcome.as_ref().ok(),
+                problem: process.outcome.as_ref().err().map(problem),
+            })
+            .collect(),
+    };
+    output::json(&report)
+}
+
+fn table(processes: &[Observation]) -> Table {
+    let mut table = Table::new(&[
+        ("process", false),
+        ("object", false),
+        ("malloc", false),
+        ("free", false),
+        ("operator new", false),
+        ("known from", false),
+    ]);
+    // Children of one program mostly look alike: a line says how many.
+    let mut groups: Vec<(String, Vec<Vec<String>>, Vec<u32>)> = Vec::new();
+    for process in processes {
+        let name = process.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let rows = process_rows(process);
+        match groups.iter_mut().find(|(other, same, _)| *other == name && *same == rows) {
+            Some((_, _, pids)) => pids.push(process.pid),
+            None => groups.push((name, rows, vec![process.pid])),
+        }
+    }
+    for (name, rows, pids) in groups {
+        let mut who = match pids.as_slice() {
+            [pid] => format!("{pid} {name}"),
+            [first, .., last] => format!("{first}..{last} {name} ({} of them)", pids.len()),
+            [] => name,
+        };
+        for mut row in rows {
+            row.insert(0, std::mem::take(&mut who));
+            row.resize(table.columns.len(), String::new());
+            table.rows.push(row);
+        }
+    }
+    table
+}
+
+/// The main program, the libraries that differ from it, and how many do not.
+fn process_rows(process: &Observation) -> Vec<Vec<String>> {
+    let alone = |text: String| vec![vec!["main program".into(), text]];
+    match &process.outcome {
+        Ok(Report::Dynamic { main, libraries }) => {
+            let mut rows = vec![row("main program", main)];
+            let served_by = main.bindings.get("malloc").map(|binding| &binding.allocator);
+            let like_main = |library: &&ObjectReport| {
+                library.bindings.values().all(|binding| Some(&binding.allocator) == served_by)
+            };
+            let (same, different): (Vec<_>, Vec<_>) = libraries.iter().partition(like_main);
+            for library in different {
+                let file = library.path.file_name().unwrap_or_default().to_string_lossy();
+                rows.push(row(&file, library));
+            }
+            if let Some(first) = same.first() {
+                let mut all = (*first).clone();
+                for library in &same {
+                    all.bindings.extend(library.bindings.clone());
+                }
+                rows.push(row(&format!("{} libraries", same.len()), &all));
+            }
+            rows
+        }
+        Ok(report) => alone(report.summary()),
+        Err(failure) => alone(problem(failure).to_owned()),
+    }
+}
+
+fn row(object: &str, report: &ObjectReport) -> Vec<String> {
+    let name = |function: &str| {
+        report.bindings.get(function).map_or("-".to_owned(), |binding| binding.allocator.clone())
+    };
+    let mut evidence: Vec<&str> = report
+        .bindings
+        .values()
+        .map(|binding| match binding.evidence {
+            Evidence::Bound => "memory",
+            Evidence::SearchOrder => "search order",
+        })
+        .collect();
+    evidence.sort_unstable();
+    evidence.dedup();
+    vec![object.to_owned(), name("malloc"), name("free"), name("operator new"), evidence.join(", ")]
+}

@@ -1,0 +1,188 @@
+//! What is shown while a run is watched: a chart on a terminal, a line for each sample elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Style};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
+use ratatui::{DefaultTerminal, Frame};
+
+use crate::output;
+use crate::output::chart;
+use mallow_os::wait_readable;
+
+use super::run::{Run, Sample, Summary};
+
+/// How long the end of the process may go unnoticed while keys are waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub enum Live {
+    /// And whether the watch ends the process.
+    Chart(DefaultTerminal, bool),
+    Lines {
+        heading: bool,
+    },
+    Nothing,
+}
+
+impl Live {
+    /// `plain`: the result that follows is a table too; `ends`: the watch ends the process.
+    pub fn new(quiet: bool, plain: bool, ends: bool) -> Live {
+        if wants_chart(quiet) {
+            return Live::Chart(ratatui::init(), ends);
+        }
+        if plain && !quiet { Live::Lines { heading: true } } else { Live::Nothing }
+    }
+
+    fn is_chart(&self) -> bool {
+        matches!(self, Live::Chart(..))
+    }
+
+    /// False if there is nobody any more who reads it.
+    pub fn show(&mut self, run: &Run, sample: &Sample) -> bool {
+        match self {
+            Live::Chart(terminal, ends) => terminal.draw(|frame| draw(frame, run, *ends)).is_ok(),
+            Live::Lines { heading } => {
+                let is_first = std::mem::take(heading);
+                let head = !is_first || line(HEADING.map(str::to_owned));
+                head && line(cells(sample))
+            }
+            Live::Nothing => true,
+        }
+    }
+
+    /// Waits until the process ends or the time is over; true if the user wants to end the watch.
+    pub fn wait(&self, process: &OwnedFd, time: Duration) -> bool {
+        if !self.is_chart() {
+            let _ = wait_readable(process, time);
+            return false;
+        }
+        match event::poll(time.min(LOOK_EVERY)) {
+            Ok(true) => matches!(event::read(), Ok(Event::Key(key)) if ends(key)),
+            _ => false,
+        }
+    }
+
+    pub fn close(&mut self) {
+        if self.is_chart() {
+            ratatui::restore();
+        }
+        *self = Live::Nothing; // a panic restores the terminal too: ratatui sees to it
+    }
+}
+
+pub fn wants_chart(quiet: bool) -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
+    !quiet && !dumb && !ci && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+}
+
+fn ends(key: KeyEvent) -> bool {
+    let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+fn cells(sample: &Sample) -> [String; 7] {
+    let size = |value: u64| output::bytes(value as f64);
+    let optional = |value: Option<u64>| value.map_or("-".into(), size);
+    [
+        output::seconds(sample.time_s),
+        size(sample.rss),
+        optional(sample.pss),
+        size(sample.swap),
+        (sample.minor_faults + sample.major_faults).to_string(),
+        optional(sample.heap_used),
+        optional(sample.heap_free),
+    ]
+}
+
+const HEADING: [&str; 7] = ["time", "RSS", "PSS", "swap", "faults", "heap used", "heap free"];
+
+fn line(cells: [String; 7]) -> bool {
+    let text: Vec<String> = cells.iter().map(|cell| format!("{cell:>10}")).collect();
+    writeln!(std::io::stdout(), "{}", text.join(" ")).is_ok()
+}
+
+const COLOURS: [Color; 5] = [Color::Cyan, Color::Blue, Color::Red, Color::Yellow, Color::Magenta];
+
+fn draw(frame: &mut Frame, run: &Run, ends: bool) {
+    let [top, middle, bottom] =
+        Layout::vertical([Constraint::Length(2), Constraint::Min(5), Constraint::Length(1)])
+            .areas(frame.area());
+    frame.render_widget(Paragraph::new(summary_lines(run)), top);
+    let lines = run.lines();
+    frame.render_widget(chart(&lines), middle);
+    // A legend within the chart would hide the lines.
+    let name = |(line, colour): (&chart::Line, Color)| {
+        Span::styled(format!("─ {}   ", line.name), colour_style(colour))
+    };
+    let mut legend: Vec<Span> = lines.iter().zip(COLOURS).map(name).collect();
+    let what = if ends { "and the command" } else { "and not the process" };
+    legend.push(Span::raw(format!("q ends the watch {what}")));
+    frame.render_widget(Paragraph::new(Line::from(legend)), bottom);
+}
+
+fn chart(lines: &[chart::Line]) -> Chart<'_> {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let highest = points().map(|point| point.1).fold(1024.0, f64::max) * 1.1;
+    let end = points().map(|point| point.0).fold(0.1, f64::max);
+    let sets = lines.iter().zip(COLOURS).map(|(line, colour)| {
+        Dataset::default()
+            .marker(Marker::Braille)
+            .graph_type(GraphType::Line)
+            .style(colour_style(colour))
+            .data(&line.points)
+    });
+    let x = [Line::from("0 s"), Line::from(output::seconds(end))];
+    let y = [0.0, 0.5, 1.0].map(|part| Line::from(output::bytes(highest * part)));
+    Chart::new(sets.collect())
+        .block(Block::bordered().title(" memory over time "))
+        .x_axis(Axis::default().bounds([0.0, end]).labels(x))
+        .y_axis(Axis::default().bounds([0.0, highest]).labels(y))
+}
+
+fn colour_style(colour: Color) -> Style {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if plain { Style::default() } else { Style::default().fg(colour) }
+}
+
+fn summary_lines(run: &Run) -> Vec<Line<'static>> {
+    let Summary { rss, duration_s, minor_faults, major_faults, .. } = run.summary;
+    let name = format!("{} {} ({})", run.pid, run.command, run.allocator);
+    let figures = format!(
+        "RSS {} now, {} average, {} peak; {} faults in {}",
+        output::bytes(rss.end),
+        output::bytes(rss.average),
+        output::bytes(rss.peak),
+        minor_faults + major_faults,
+        output::seconds(duration_s)
+    );
+    vec![Line::from(name), Line::from(figures)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::watch::run::History;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    #[test]
+    fn chart_is_drawn() {
+        let sample = |n: u64| Sample { time_s: n as f64, rss: n << 20, ..Sample::default() };
+        let run = Run { pid: 7, command: "cat".into(), ..Run::default() };
+        let mut history = History::new(run, true);
+        (0..50).map(sample).for_each(|sample| history.add(sample));
+        let mut terminal = Terminal::new(TestBackend::new(80, 20)).unwrap();
+        terminal.draw(|frame| draw(frame, &history.run, false)).unwrap();
+        let text = terminal.backend().to_string();
+        assert!(text.contains("49.0 MiB now") && text.contains("49.0 MiB peak"), "{text}");
+        assert!(text.contains("memory over time") && text.contains("RSS"), "{text}");
+        assert!(text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "{text}");
+    }
+}

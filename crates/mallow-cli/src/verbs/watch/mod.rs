@@ -1,0 +1,143 @@
+//! `mallow watch`: memory and faults of a process and its children over time, and the difference
+//! between two such runs. `session` is the watch itself: `sampler` takes samples, `run` is what
+//! they add up to, `live` shows them as they come; `html` and `compare` are for afterwards.
+
+mod args;
+mod compare;
+mod html;
+mod live;
+mod run;
+mod sampler;
+mod session;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+
+use crate::error::{Error, Result};
+use crate::output::{self, Format, Notes, Screen, Table};
+use crate::signals;
+pub use args::WatchArgs;
+use live::Live;
+use mallow_measure::timeline::Figures;
+use run::{Run, Summary};
+use session::Session;
+
+pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
+    for path in [&args.output.file, &args.save].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    if let [a, b] = args.compare.as_slice() {
+        return compare_files(args, a, b);
+    }
+    let interrupted = signals::watch()?;
+    // A table on standard output has its lines as they come.
+    let lines = args.output.chosen_format() == Format::Table && args.output.file.is_none();
+    let (pid, child) = match args.pid {
+        Some(pid) => {
+            note_what_is_hidden(pid, notes);
+            (pid, None)
+        }
+        None => {
+            let child = start(args, notes)?;
+            (child.id(), Some(child))
+        }
+    };
+    let live = Live::new(notes.quiet, lines, child.is_some());
+    let (run, status) = Session::new(args, pid, child, live)?.watch(&interrupted)?;
+    publish(args, &run)?;
+    Ok(status.map_or(0, exit_code))
+}
+
+fn note_what_is_hidden(pid: u32, notes: Notes) {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
+    if rollup.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+        notes.note(&format!(
+            "Process {pid} belongs to somebody else, so PSS and heap cannot be read. Run mallow as \
+             its user or as root."
+        ));
+    }
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70)
+}
+
+fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
+    let note = |sentence: &str| notes.note(sentence);
+    let prepared =
+        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.checked()?;
+    let mut command = prepared.command();
+    if live::wants_chart(notes.quiet) {
+        // The terminal shows the chart.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    } else if args.output.file.is_none() {
+        // Standard output is for the figures.
+        command.stdout(std::io::stderr());
+    }
+    command.spawn().map_err(|error| Error::NotStarted {
+        command: prepared.target.command.clone(),
+        reason: error.to_string(),
+    })
+}
+
+fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
+    let format = args.output.chosen_format();
+    let text = match format {
+        Format::Json => output::json(run)?,
+        Format::Csv => run::csv(run),
+        Format::Html => html::page(run),
+        _ => {
+            let table = summary_table(&run.summary);
+            let screen = Screen::of(&args.output);
+            format!("\n{}\n\n{}", html::sentence(run), table.render(format, screen))
+        }
+    };
+    output::write_result(&args.output, &text)?;
+    match &args.save {
+        Some(path) => output::write_file(path, &output::json(run)?),
+        None => Ok(()),
+    }
+}
+
+/// What has an average, a peak and an end.
+pub fn rows(summary: &Summary) -> Vec<(&'static str, Figures)> {
+    let all = [
+        ("RSS", Some(summary.rss)),
+        ("PSS", summary.pss),
+        ("swap", Some(summary.swap).filter(|swap| swap.peak > 0.0)),
+        ("heap in use", summary.heap_used),
+        ("heap free but kept", summary.heap_free),
+    ];
+    all.into_iter().filter_map(|(name, figures)| Some((name, figures?))).collect()
+}
+
+fn summary_table(summary: &Summary) -> Table {
+    let mut table = Table::new(&[("", false), ("average", true), ("peak", true), ("end", true)]);
+    for (name, Figures { average, peak, end }) in rows(summary) {
+        let sizes = [average, peak, end].map(output::bytes);
+        table.rows.push([name.to_owned()].into_iter().chain(sizes).collect());
+    }
+    table
+}
+
+fn compare_files(args: &WatchArgs, a: &Path, b: &Path) -> Result<u8> {
+    let (first, second) = (run::load(a)?, run::load(b)?);
+    let file = |path: &Path| path.display().to_string();
+    let [a, b] = compare::names(&first, &second, [file(a), file(b)]);
+    let differences = compare::differences(&first, &second);
+    let format = args.output.chosen_format();
+    let text = match format {
+        Format::Json => compare::json(&a, &b, &differences)?,
+        Format::Html => html::comparison_page((&a, &first), (&b, &second), &differences),
+        Format::Csv => compare::csv(&differences),
+        _ => {
+            let table = compare::table(&a, &b, &differences);
+            let drawn = table.render(format, Screen::of(&args.output));
+            format!("{}\n\n{drawn}", compare::sentence(&a, &b, &differences))
+        }
+    };
+    output::write_result(&args.output, &text)?;
+    Ok(0)
+}

@@ -1,0 +1,159 @@
+//! Takes samples of a process and its children. The heap is read by a thread of its own, for a
+//! large one takes longer than the time between two samples.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+use mallow_process::binding::Inspector;
+use mallow_process::descendants;
+use mallow_process::{picture, smaps};
+
+use super::run::Sample;
+
+/// The heap is read so seldom that it takes at most this part of a CPU.
+const HEAP_SHARE: u32 = 10;
+/// A program that has just started may have no heap yet.
+const HEAP_WITHIN: Duration = Duration::from_secs(5);
+
+/// A heap at a moment.
+struct Reading {
+    allocator: String,
+    used_and_free: Option<(u64, u64)>,
+}
+
+pub struct Sampler {
+    root: u32,
+    start: Instant,
+    heap: Receiver<Reading>,
+    pub allocator: String,
+}
+
+impl Sampler {
+    pub fn new(root: u32, interval: Duration) -> Sampler {
+        // One waits at the most: a reading is as old as the sample that takes it, or little older.
+        let (sender, heap) = sync_channel(0);
+        std::thread::spawn(move || read_heap(root, interval, &sender));
+        Sampler { root, start: Instant::now(), heap, allocator: String::new() }
+    }
+
+    /// `None` when the process has ended.
+    pub fn take(&mut self) -> Option<Sample> {
+        let mut sample = Sample { time_s: self.start.elapsed().as_secs_f64(), ..Sample::default() };
+        let mut processes = Vec::new();
+        descendants(self.root, &mut processes);
+        for (index, &pid) in processes.iter().enumerate() {
+            let counted = add_process(pid, &mut sample);
+            if index == 0 && counted.is_none() {
+                return None;
+            }
+        }
+        // A process that is just ending has no memory any more.
+        if sample.rss == 0 {
+            return None;
+        }
+        if let Ok(reading) = self.heap.try_recv() {
+            self.allocator = reading.allocator;
+            (sample.heap_used, sample.heap_free) = reading.used_and_free.unzip();
+        }
+        Some(sample)
+    }
+}
+
+/// Until the process or the watch ends, or it is clear that there is nothing to read.
+fn read_heap(pid: u32, interval: Duration, sender: &SyncSender<Reading>) {
+    let start = Instant::now();
+    let mut inspector = Inspector::default();
+    for round in 0u64.. {
+        let begin = busy();
+        let Some((allocator, heap)) = picture::heap_of(pid, &mut inspector) else { return };
+        let figures = heap.used_and_free();
+        let is_late = start.elapsed() > HEAP_WITHIN;
+        // What changed all the time while it was read would look like a hole.
+        let used_and_free = figures.filter(|_| heap.incomplete() == 0);
+        let took = busy().saturating_sub(begin);
+        if sender.send(Reading { allocator, used_and_free }).is_err() {
+            return;
+        }
+        if figures.is_none() && is_late {
+            return;
+        }
+        // The first one looked at the process's files too, which the inspector remembers.
+        let rest = if round == 0 { Duration::ZERO } else { took * (HEAP_SHARE - 1) };
+        std::thread::sleep(rest.max(interval / 2));
+    }
+}
+
+/// CPU time of this thread.
+fn busy() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+fn add_process(pid: u32, sample: &mut Sample) -> Option<()> {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let stat = read("stat")?;
+    // Behind the name, which may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let field = |index: usize| fields.get(index).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    if matches!(fields.first(), Some(&"Z" | &"X")) {
+        return None;
+    }
+    sample.processes += 1;
+    // With those of children that have ended.
+    sample.minor_faults += field(7) + field(8);
+    sample.major_faults += field(9) + field(10);
+    sample.threads += field(17);
+    let rollup = read("smaps_rollup").filter(|text| !text.is_empty());
+    match rollup {
+        Some(text) => {
+            let fields = smaps::parse_fields(&text);
+            let bytes =
+                |name: &str| fields.get(name).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+            sample.rss += bytes("Rss");
+            sample.swap += bytes("Swap");
+            sample.pss = Some(sample.pss.unwrap_or(0) + bytes("Pss"));
+        }
+        None => {
+            let fields = smaps::parse_fields(&read("status")?);
+            let bytes =
+                |name: &str| fields.get(name).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+            sample.rss += bytes("VmRSS");
+            sample.swap += bytes("VmSwap");
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// A process at rest: the heap of one that allocates all the time is not always read.
+    #[test]
+    fn process_is_sampled() {
+        let mut child = Command::new("sh")
+            .args(["-c", "read line"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("sh starts");
+        let mut sampler = Sampler::new(child.id(), Duration::from_millis(10));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let sample = loop {
+            let sample = sampler.take().unwrap();
+            if sample.heap_used.is_some() {
+                break sample;
+            }
+            assert!(Instant::now() < deadline, "the heap is not read");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(sample.rss > 1 << 19 && sample.minor_faults > 20 && sample.processes == 1);
+        assert!(sample.pss.unwrap() <= sample.rss);
+        assert_eq!(sampler.allocator, "glibc");
+        assert!(sample.heap_used.unwrap() > 1000);
+        assert!(Sampler::new(4_194_304, Duration::from_secs(1)).take().is_none());
+    }
+}

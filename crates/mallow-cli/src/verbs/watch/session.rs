@@ -1,0 +1,156 @@
+//! The watch of one process, from its start to whatever ends it first: the process, the user, the
+//! time.
+
+use std::os::fd::OwnedFd;
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::args::WatchArgs;
+use crate::error::{Error, Result};
+use mallow_os::wait_readable;
+use mallow_process::binding::Failure;
+use mallow_process::descendants;
+
+use super::live::Live;
+use super::run::{History, Run, SCHEMA};
+use super::sampler::Sampler;
+
+const ENDED: &str = "ended";
+/// An interrupt that comes just before the wait is noticed after this time.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// For a command that is asked to end, before it is made to.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
+
+pub struct Session<'a> {
+    args: &'a WatchArgs,
+    pid: u32,
+    /// Readable when the process has ended.
+    process: OwnedFd,
+    child: Option<Child>,
+    live: Live,
+    begin: Instant,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(
+        args: &'a WatchArgs,
+        pid: u32,
+        child: Option<Child>,
+        live: Live,
+    ) -> Result<Session<'a>> {
+        let process = mallow_os::pidfd_open(pid)
+            .map_err(|error| Error::Process { pid, failure: Failure::from(error) })?;
+        Ok(Session { args, pid, process, child, live, begin: Instant::now() })
+    }
+
+    /// The run, and how the command ended, if there was one and it did.
+    pub fn watch(mut self, interrupted: &AtomicBool) -> Result<(Run, Option<ExitStatus>)> {
+        let mut sampler = Sampler::new(self.pid, self.args.interval);
+        let mut history = History::new(self.new_run(), self.child.is_some());
+        let ending = self.sample(&mut sampler, &mut history, interrupted);
+        self.live.close();
+        let mut run = history.run;
+        run.ending = ending.into();
+        if ending != ENDED {
+            self.end_command();
+        }
+        let status = self.child.as_mut().map(Child::wait).transpose();
+        let status = status.map_err(Error::io("The command cannot be waited for"))?;
+        if run.samples.is_empty() {
+            return Err(self.without_samples());
+        }
+        Ok((run, status.filter(|_| ending == ENDED)))
+    }
+
+    /// Takes samples until something ends the watch, and says what.
+    fn sample(
+        &mut self,
+        sampler: &mut Sampler,
+        history: &mut History,
+        interrupted: &AtomicBool,
+    ) -> &'static str {
+        let mut next = self.begin;
+        loop {
+            if interrupted.load(Ordering::Relaxed) {
+                return "was still running when the watch was interrupted";
+            }
+            if self.args.duration.is_some_and(|duration| self.begin.elapsed() >= duration) {
+                return "was still running when the time was over";
+            }
+            if Instant::now() >= next {
+                let Some(sample) = sampler.take() else { return ENDED };
+                history.add(sample);
+                if !sampler.allocator.is_empty() {
+                    history.run.allocator.clone_from(&sampler.allocator);
+                }
+                if !self.live.show(&history.run, &sample) {
+                    return "was still running when nobody read the figures any more";
+                }
+                // What took too long is not made up for.
+                next = (next + self.args.interval).max(Instant::now());
+            }
+            let pause = next.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
+            if self.live.wait(&self.process, pause) {
+                return "was still running when the watch was ended";
+            }
+            if wait_readable(&self.process, Duration::ZERO).unwrap_or(true) {
+                return ENDED;
+            }
+        }
+    }
+
+    /// Who started it also ends it, with its children.
+    fn end_command(&self) {
+        if self.child.is_none() {
+            return;
+        }
+        let mut processes = Vec::new();
+        descendants(self.pid, &mut processes);
+        let send = |signal: Signal| {
+            for pid in &processes {
+                let _ = kill(Pid::from_raw(pid.cast_signed()), signal);
+            }
+        };
+        send(Signal::SIGTERM);
+        if !wait_readable(&self.process, ENDS_WITHIN).unwrap_or(false) {
+            send(Signal::SIGKILL);
+        }
+    }
+
+    fn without_samples(&self) -> Error {
+        if self.child.is_none() {
+            return Error::Process { pid: self.pid, failure: Failure::Vanished };
+        }
+        Error::Inconclusive(
+            "The command ended before a sample could be taken; mallow compare measures short \
+             commands."
+                .into(),
+        )
+    }
+
+    fn new_run(&self) -> Run {
+        let words = if self.child.is_none() {
+            let text = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+            String::from_utf8_lossy(&text).trim_end_matches('\0').replace('\0', " ")
+        } else {
+            let words = self.args.command.iter().map(|word| word.to_string_lossy().into_owned());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        Run {
+            schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            command: words,
+            pid: self.pid,
+            // Until it was seen in the process.
+            allocator: self.args.allocator.clone().unwrap_or_default(),
+            started_at: since_1970.map_or(0, |time| time.as_secs()),
+            interval_s: self.args.interval.as_secs_f64(),
+            ..Run::default()
+        }
+    }
+}

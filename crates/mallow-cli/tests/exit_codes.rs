@@ -1,0 +1,259 @@
+//! Every verb against the table of exit codes: what goes wrong decides the code, not the verb.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::program::Program;
+use common::{Ran, is_root, mallow, ran, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+const VERBS: [&str; 10] =
+    ["list", "run", "compare", "verify", "record", "explain", "watch", "help", "replay", "report"];
+/// Larger than any process number.
+const NOBODY: &str = "4194304";
+
+struct Setting {
+    folder: TempDir,
+    trace: String,
+    program: Program,
+}
+
+impl Setting {
+    fn new() -> Setting {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace").to_str().unwrap().to_owned();
+        let recorded = run(&["record", "-q", "-o", &trace, "--", "ls", "/"]);
+        assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+        let program = Program::start(Command::new("sh").args(["-c", "echo {}; exec sleep 1000"]));
+        Setting { folder, trace, program }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Each verb that writes a result, so that it succeeds.
+    fn successes(&self) -> Vec<Vec<String>> {
+        let pid = self.program.pid();
+        let lines: [&[&str]; 9] = [
+            &["list"],
+            &["verify", &pid],
+            &["verify", "--after", "100ms", "--", "sleep", "5"],
+            &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
+            &["explain", &pid],
+            &["watch", "-q", "-i", "50ms", "-d", "150ms", &pid],
+            &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &self.trace, "-m", "free"],
+            &["report", &self.trace],
+            &["report", "--json", &self.trace],
+        ];
+        lines.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect()
+    }
+
+    /// The same with `-o FILE` in front of a command.
+    fn writing_to(&self, file: &str) -> Vec<Vec<String>> {
+        let mut lines = self.successes();
+        for line in &mut lines {
+            line.splice(1..1, ["-o".to_owned(), file.to_owned()]);
+        }
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        lines.push(words(&["record", "-o", file, "--", "true"]));
+        lines.push(words(&["report", "--html", file, &self.trace]));
+        lines.push(words(&["report", "--pprof", file, &self.trace]));
+        let pid = self.program.pid();
+        lines.push(words(&["watch", "-q", "-d", "100ms", "--save", file, &pid]));
+        lines
+    }
+}
+
+fn started(words: &[String]) -> Command {
+    mallow(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[track_caller]
+fn ends_with(words: &[String], found: Option<i32>, code: i32, stderr: &str) {
+    assert_eq!(found, Some(code), "mallow {}: {stderr}", words.join(" "));
+}
+
+/// One sentence, and no talk of internal errors or panics.
+#[track_caller]
+fn refused(words: &[&str], code: i32) {
+    let Ran { code: found, stdout, stderr } = run(words);
+    assert_eq!(found, Some(code), "mallow {}: {stderr}", words.join(" "));
+    assert_eq!(stdout, "", "mallow {}", words.join(" "));
+    assert_eq!(stderr.lines().count(), 1, "mallow {}: {stderr}", words.join(" "));
+    assert!(!stderr.contains("should not happen") && !stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn bad_flags_are_2() {
+    for verb in VERBS {
+        let ran = run(&[verb, "--no-such-flag"]);
+        assert_eq!(ran.code, Some(2), "{verb}: {}", ran.stderr);
+        assert!(ran.stderr.contains("--no-such-flag"), "{verb}: {}", ran.stderr);
+    }
+    refused(&["help", "nonsense"], 2);
+}
+
+#[test]
+fn missing_files_are_2_and_missing_commands_127() {
+    let setting = Setting::new();
+    let none = setting.path("none");
+    refused(&["replay", &none], 2);
+    refused(&["report", &none], 2);
+    refused(&["report", "--diff", &none, &setting.trace], 2);
+    refused(&["explain", &none], 2);
+    refused(&["watch", "--compare", &none, &none], 2);
+    refused(&["run", "-a", &none, "--", "true"], 2);
+    // A folder is not there to write to.
+    let file = setting.path("no/folder");
+    for words in setting.writing_to(&file) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        refused(&words, 2);
+    }
+    for verb in ["run", "compare", "verify", "record", "watch"] {
+        refused(&[verb, "--", &none], 127);
+    }
+}
+
+#[test]
+fn missing_processes_are_7() {
+    for words in [&["verify", NOBODY][..], &["explain", NOBODY], &["watch", NOBODY]] {
+        refused(words, 7);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    refused(&["record", "-p", NOBODY, "-o", trace.to_str().unwrap()], 7);
+    assert!(!trace.exists(), "nothing was recorded");
+}
+
+#[test]
+fn full_disks_are_5() {
+    let setting = Setting::new();
+    for words in setting.writing_to("/dev/full") {
+        let ran = ran(started(&words).output().unwrap());
+        ends_with(&words, ran.code, 5, &ran.stderr);
+        assert!(ran.stderr.contains("No space left"), "{words:?}: {}", ran.stderr);
+    }
+    let mut lines = setting.successes();
+    lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
+    lines.push(vec!["help".into(), "MLW2101".into()]);
+    lines.push(vec!["help".into(), "run".into()]);
+    for words in lines {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = started(&words).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let ran = ran(output);
+        ends_with(&words, ran.code, 5, &ran.stderr);
+    }
+}
+
+/// A reader that has seen enough is no error, and neither is one that reads no notes.
+#[test]
+fn broken_pipes_are_0() {
+    let setting = Setting::new();
+    let mut lines = setting.successes();
+    lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
+    lines.push(vec!["help".into(), "MLW2101".into()]);
+    lines.push(vec!["help".into(), "run".into()]);
+    lines.push(vec!["help".into()]);
+    for words in lines {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = ran(started(&words).stdout(writer).stderr(Stdio::piped()).output().unwrap());
+        ends_with(&words, ran.code, 0, &ran.stderr);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = started(&words).stdout(Stdio::null()).stderr(writer).status().unwrap();
+        ends_with(&words, status.code(), 0, "stderr was closed");
+    }
+}
+
+/// As another user, from a copy of the tool that this user may run.
+#[test]
+fn missing_rights_are_5() {
+    let setting = Setting::new();
+    let tool = setting.path("mallow");
+    std::fs::copy(mallow(&[]).get_program(), &tool).unwrap();
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open(setting.folder.path(), 0o755);
+    open(Path::new(&setting.trace), 0o000);
+    let pid = if is_root() { setting.program.pid() } else { "1".into() };
+    let file = if is_root() { setting.path("result") } else { "/result".into() };
+    let lines: [&[&str]; 9] = [
+        &["verify", &pid],
+        &["explain", &pid],
+        &["record", "-p", &pid, "-o", "/dev/null"],
+        &["report", &setting.trace],
+        &["replay", &setting.trace],
+        &["watch", "--compare", &setting.trace, &setting.trace],
+        &["list", "-o", &file],
+        &["compare", "-o", &file, "--", "true"],
+        &["record", "-o", &file, "--", "true"],
+    ];
+    for words in lines {
+        let mut command = if is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&tool);
+            command
+        } else {
+            Command::new(&tool)
+        };
+        command.env("HOME", "/nonexistent").env_remove("XDG_CACHE_HOME");
+        let ran = ran(command.args(words).output().unwrap());
+        assert_eq!(ran.code, Some(5), "{words:?}: {}", ran.stderr);
+        assert_eq!(ran.stderr.lines().count(), 1, "{words:?}: {}", ran.stderr);
+    }
+}
+
+/// Ctrl-C: what was measured is reported where there is something to report, and the code is that of
+/// the signal, or of the command that got it too.
+#[test]
+fn interruptions_are_130() {
+    let setting = Setting::new();
+    let started_file = PathBuf::from(setting.path("begun"));
+    let script = format!("touch {}; sleep 100", started_file.display());
+    let trace = setting.path("other");
+    let pid = setting.program.pid();
+    let lines: [(&[&str], i32); 4] = [
+        (&["run", "--", "sh", "-c", &script], 130),
+        (&["compare", "-q", "-a", "glibc", "-r", "3", "--", "sh", "-c", &script], 130),
+        (&["record", "-q", "-o", &trace, "--", "sh", "-c", &script], 130),
+        (&["verify", "--after", "50s", "--", "sh", "-c", &script], 130),
+    ];
+    for (words, code) in lines {
+        let _ = std::fs::remove_file(&started_file);
+        let found = interrupted(words, &|| started_file.exists());
+        assert_eq!(found, code, "mallow {}", words.join(" "));
+    }
+    // A watch of a process that goes on ends by Ctrl-C as it should.
+    let saved = setting.path("saved");
+    let words = ["watch", "-q", "-i", "20ms", "--json", "-o", &saved, &pid];
+    let begun = Instant::now();
+    assert_eq!(interrupted(&words, &|| begun.elapsed() > Duration::from_secs(1)), 0);
+    assert!(std::fs::read_to_string(saved).unwrap().contains("interrupted"));
+}
+
+/// The code as a shell shows it, after SIGINT to the tool and all that it started in its group.
+fn interrupted(words: &[&str], has_begun: &dyn Fn() -> bool) -> i32 {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    let mut child =
+        mallow(words).process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !has_begun() {
+        assert!(Instant::now() < deadline, "mallow {} does not begin", words.join(" "));
+        assert!(child.try_wait().unwrap().is_none(), "mallow {} ended", words.join(" "));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill(Pid::from_raw(-child.id().cast_signed()), Signal::SIGINT).unwrap();
+    let status = child.wait().unwrap();
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
+}

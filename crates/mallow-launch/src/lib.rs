@@ -1,0 +1,27 @@
+//! The allocators of this machine, and how a program is started under one of them.
+//!
+//! `allocator` finds what is installed (`ldcache`, `packages`) and what the command carries inside
+//! (`embedded`). `target` says what a command really is, `preload` writes the environment that puts
+//! an allocator in front of it, `preflight` asks the loader whether that will work. `prepare` does
+//! all of it in the one order that is right; `contender` does it for several allocators.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod allocator;
+pub mod contender;
+pub mod embedded;
+mod error;
+mod ldcache;
+pub mod options;
+mod packages;
+pub mod preflight;
+pub mod preload;
+mod prepare;
+pub mod target;
+pub mod words;
+
+pub use allocator::Allocator;
+pub use error::{Error, Result};
+pub use prepare::{Prepared, prepare};
+pub use target::Target;

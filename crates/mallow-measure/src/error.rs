@@ -1,0 +1,33 @@
+//! Why a program could not be measured, as sentences with the remedy.
+
+use thiserror::Error;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, Error)]
+pub enum Error {
+    #[error("The command {command} could not be started: {reason}.")]
+    NotStarted { command: String, reason: String },
+
+    #[error(
+        "The server {server} {reason}. Check --ready against what it prints, and that its port is \
+         free."
+    )]
+    NotReady { server: String, reason: &'static str },
+
+    #[error("The expression of --ready cannot be understood: {0}.")]
+    BadPattern(String),
+
+    #[error("A service needs a load: give --load CMD, or a command behind --.")]
+    NoLoad,
+
+    #[error("The command's processes cannot be waited for: {0}")]
+    Wait(std::io::Error),
+}
+
+impl Error {
+    pub(crate) fn not_started(command: &str) -> impl Fn(std::io::Error) -> Error + use<> {
+        let command = command.to_owned();
+        move |error| Error::NotStarted { command: command.clone(), reason: error.to_string() }
+    }
+}

@@ -1,0 +1,20 @@
+//! Measured runs of programs, and what they prove.
+//!
+//! `run` measures one run of a command, `service` one of a server under load; `observe` looks at who
+//! serves malloc in a command's processes. `rounds` has everything run in random order; `statistics`
+//! and `verdict` say what the runs mean. `timeline` is values over time, `machine` where it was.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod error;
+pub mod machine;
+pub mod observe;
+pub mod rounds;
+pub mod run;
+pub mod service;
+pub mod statistics;
+pub mod timeline;
+pub mod verdict;
+
+pub use error::{Error, Result};

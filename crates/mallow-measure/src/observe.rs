@@ -1,0 +1,289 @@
+//! Starts a command and looks at each of its processes just before it ends, or at a deadline: the
+//! moment when everything that it would load is loaded. Uses ptrace; where that is not allowed it
+//! looks again and again instead.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use mallow_os::{ChildSetup, Ending};
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::error::{Error, Result};
+use mallow_process::binding::{Failure, Inspector, Report};
+
+/// A build starts thousands of processes; this many of them are looked at.
+const MAX_OBSERVED: usize = 200;
+
+/// Without ptrace.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub struct Observation {
+    pub pid: u32,
+    pub program: PathBuf,
+    pub is_main: bool,
+    pub outcome: std::result::Result<Report, Failure>,
+}
+
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// The main process first.
+    pub processes: Vec<Observation>,
+    /// How the command ended by itself; `None` if it was ended.
+    pub ending: Option<Ending>,
+    pub timed_out: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// When to look at processes that are still running.
+    pub look_after: Duration,
+    /// When to end the command; `None`: let it run.
+    pub kill_after: Option<Duration>,
+}
+
+/// Runs the command, traced if that is allowed.
+pub fn observe(
+    command: Command,
+    cpu_count: Option<usize>,
+    limits: Limits,
+    interrupted: &AtomicBool,
+) -> Result<Observed> {
+    let mut command = command;
+    if let Some(observed) = observe_traced(&mut command, cpu_count, limits, interrupted)? {
+        return Ok(observed);
+    }
+    let mut untraced = Command::new(command.get_program());
+    untraced.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => untraced.env(name, value),
+            None => untraced.env_remove(name),
+        };
+    }
+    untraced.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    observe_untraced(untraced, cpu_count, limits, interrupted)
+}
+
+/// `None` where the kernel forbids tracing.
+fn observe_traced(
+    command: &mut Command,
+    cpu_count: Option<usize>,
+    limits: Limits,
+    interrupted: &AtomicBool,
+) -> Result<Option<Observed>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let setup = ChildSetup { traced: true, dies_with_parent: true, cpu_count };
+    mallow_os::configure(command, setup).map_err(Error::not_started(&name))?;
+    let child = match command.spawn() {
+        Ok(child) => child,
+        // A file that may not be executed gives EACCES, a sandbox without ptrace EPERM.
+        Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => return Ok(None),
+        Err(error) => return Err(Error::not_started(&name)(error)),
+    };
+    let main = Pid::from_raw(child.id().cast_signed());
+    let (finished, alarm) = channel::<()>();
+    std::thread::scope(|scope| {
+        let timer = scope.spawn(move || watch_clock(main, limits, interrupted, &alarm));
+        let mut tracer = Tracer::new(main);
+        let outcome = tracer.run();
+        drop(finished);
+        let timed_out = timer.join().unwrap_or(false);
+        let _ = killpg(main, Signal::SIGKILL);
+        outcome.map(|ending| {
+            Some(Observed {
+                processes: tracer.observations(),
+                ending: if timed_out { None } else { ending },
+                timed_out,
+            })
+        })
+    })
+}
+
+/// Looks at the main process again and again; a short one may be gone before it can be seen.
+fn observe_untraced(
+    mut command: Command,
+    cpu_count: Option<usize>,
+    limits: Limits,
+    interrupted: &AtomicBool,
+) -> Result<Observed> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count };
+    mallow_os::configure(&mut command, setup).map_err(Error::not_started(&name))?;
+    let pid = command.spawn().map_err(Error::not_started(&name))?.id();
+    let group = Pid::from_raw(pid.cast_signed());
+    let pidfd = mallow_os::pidfd_open(pid).map_err(Error::not_started(&name))?;
+    let start = Instant::now();
+    let mut inspector = Inspector::default();
+    let mut observed = Observed::default();
+    while !mallow_os::wait_readable(&pidfd, LOOK_EVERY).map_err(Error::not_started(&name))? {
+        let elapsed = start.elapsed();
+        if elapsed <= limits.look_after + LOOK_EVERY {
+            let outcome = inspector.inspect(pid);
+            // Before the libraries are mapped nobody serves malloc.
+            if outcome.as_ref().is_ok_and(|report| report.summary() != "none") {
+                let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+                observed.processes = vec![Observation { pid, program, is_main: true, outcome }];
+            }
+        }
+        let over = limits.kill_after.is_some_and(|limit| elapsed >= limit);
+        if over || interrupted.load(Ordering::Relaxed) {
+            observed.timed_out = over;
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+    let (ending, _) = mallow_os::wait4(pid).map_err(Error::not_started(&name))?;
+    let _ = killpg(group, Signal::SIGKILL);
+    observed.ending = (!observed.timed_out).then_some(ending);
+    Ok(observed)
+}
+
+/// Stops the main process when it is time to look, which wakes the tracer, and kills the group when
+/// its time is up. Returns whether it did.
+fn watch_clock(main: Pid, limits: Limits, interrupted: &AtomicBool, alarm: &Receiver<()>) -> bool {
+    let start = Instant::now();
+    let mut looked = false;
+    loop {
+        match alarm.recv_timeout(Duration::from_millis(20)) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return false,
+        }
+        let elapsed = start.elapsed();
+        if !looked && elapsed >= limits.look_after {
+            looked = true;
+            // It may have ended just now.
+            let _ = mallow_os::stop_main_thread(main.as_raw().cast_unsigned());
+        }
+        let over = limits.kill_after.is_some_and(|limit| elapsed >= limit);
+        if over || interrupted.load(Ordering::Relaxed) {
+            let _ = killpg(main, Signal::SIGKILL);
+            return over;
+        }
+    }
+}
+
+struct Tracer {
+    main: Pid,
+    inspector: Inspector,
+    /// Traced and alive.
+    alive: BTreeSet<i32>,
+    /// Reported by the kernel before or after its parent's fork event.
+    begun: BTreeSet<i32>,
+    observed: Vec<Observation>,
+}
+
+impl Tracer {
+    fn new(main: Pid) -> Tracer {
+        Tracer {
+            main,
+            inspector: Inspector::default(),
+            alive: BTreeSet::from([main.as_raw()]),
+            begun: BTreeSet::new(),
+            observed: Vec::new(),
+        }
+    }
+
+    /// Follows the processes until the main one is gone.
+    fn run(&mut self) -> Result<Option<Ending>> {
+        loop {
+            let status = match waitpid(None, Some(WaitPidFlag::__WALL)) {
+                Ok(status) => status,
+                Err(Errno::EINTR) => continue,
+                Err(Errno::ECHILD) => return Ok(None),
+                Err(error) => return Err(Error::Wait(error.into())),
+            };
+            if let Some(ending) = self.handle(status) {
+                self.release_the_rest();
+                return Ok(Some(ending));
+            }
+        }
+    }
+
+    /// The main process's end, if the event is that.
+    fn handle(&mut self, status: WaitStatus) -> Option<Ending> {
+        match status {
+            WaitStatus::Exited(pid, code) => {
+                self.alive.remove(&pid.as_raw());
+                return (pid == self.main).then_some(Ending::Code(code));
+            }
+            WaitStatus::Signaled(pid, signal, _) => {
+                self.alive.remove(&pid.as_raw());
+                return (pid == self.main).then_some(Ending::Signal(signal as i32));
+            }
+            WaitStatus::PtraceEvent(pid, _, event) => {
+                if event == ptrace::Event::PTRACE_EVENT_EXIT as i32 {
+                    self.look_at(pid);
+                }
+                resume(pid, None);
+            }
+            WaitStatus::Stopped(pid, signal) => self.stopped(pid, signal),
+            _ => {}
+        }
+        None
+    }
+
+    fn stopped(&mut self, pid: Pid, signal: Signal) {
+        self.alive.insert(pid.as_raw());
+        if self.begun.insert(pid.as_raw()) {
+            // The first stop: of the main process after exec, of others after fork.
+            let wanted = Options::PTRACE_O_TRACEEXIT
+                | Options::PTRACE_O_TRACEFORK
+                | Options::PTRACE_O_TRACEVFORK
+                | Options::PTRACE_O_TRACEEXEC
+                | Options::PTRACE_O_EXITKILL;
+            let _ = ptrace::setoptions(pid, wanted);
+            resume(pid, None);
+        } else if pid == self.main && signal == Signal::SIGSTOP {
+            // The clock's sign to look, or the program's own wish to stop, which would end nothing.
+            for pid in self.alive.clone() {
+                self.look_at(Pid::from_raw(pid));
+            }
+            resume(pid, None);
+        } else {
+            resume(pid, Some(signal));
+        }
+    }
+
+    fn look_at(&mut self, pid: Pid) {
+        let id = pid.as_raw().cast_unsigned();
+        if self.observed.len() >= MAX_OBSERVED && pid != self.main {
+            return;
+        }
+        let program = std::fs::read_link(format!("/proc/{id}/exe")).unwrap_or_default();
+        let outcome = self.inspector.inspect(id);
+        // A later look at the same process tells more: it may have run another program since.
+        self.observed.retain(|observation| observation.pid != id || outcome.is_err());
+        if outcome.is_ok() || !self.observed.iter().any(|observation| observation.pid == id) {
+            let is_main = pid == self.main;
+            self.observed.push(Observation { pid: id, program, is_main, outcome });
+        }
+    }
+
+    /// Children that outlive the main process are looked at now, and ended.
+    fn release_the_rest(&mut self) {
+        for pid in std::mem::take(&mut self.alive) {
+            self.look_at(Pid::from_raw(pid));
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::__WALL));
+        }
+    }
+
+    fn observations(&mut self) -> Vec<Observation> {
+        let mut observed = std::mem::take(&mut self.observed);
+        observed.sort_by_key(|observation| (!observation.is_main, observation.pid));
+        observed
+    }
+}
+
+fn resume(pid: Pid, signal: Option<Signal>) {
+    // A process that was killed meanwhile cannot be resumed, and need not be.
+    let _ = ptrace::cont(pid, signal);
+}

@@ -1,0 +1,317 @@
+//! One timed run of a command.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mallow_os::{ChildSetup, Ending, Usage};
+use mallow_process::descendants;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::timeline::{Figures, Tally, Thinning, higher};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    Finished,
+    Failed { code: i32 },
+    Killed { signal: i32 },
+    TimedOut,
+    OverMemory,
+    Interrupted,
+}
+
+impl Outcome {
+    pub fn describe(self) -> String {
+        match self {
+            Outcome::Finished => "finished".into(),
+            Outcome::Failed { code } => format!("ended with exit code {code}"),
+            Outcome::Killed { signal } => {
+                format!("was killed by {}", mallow_os::signal_name(signal))
+            }
+            Outcome::TimedOut => "did not end in time".into(),
+            Outcome::OverMemory => "passed the memory limit".into(),
+            Outcome::Interrupted => "was interrupted".into(),
+        }
+    }
+
+    /// The exit code that stands for it.
+    pub fn code(self) -> u8 {
+        match self {
+            Outcome::Finished => 0,
+            Outcome::Failed { code } => u8::try_from(code).unwrap_or(255),
+            Outcome::Killed { signal } => 128u8.saturating_add(u8::try_from(signal).unwrap_or(127)),
+            // Both are ended by SIGKILL.
+            Outcome::TimedOut | Outcome::OverMemory => 137,
+            Outcome::Interrupted => 130,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    pub outcome: Outcome,
+    pub wall_s: f64,
+    pub user_s: f64,
+    pub system_s: f64,
+    /// Of the largest process; less than about 1 MiB, a copy of this tool, cannot be told.
+    pub peak_rss: f64,
+    /// Of all processes together over time; `None` if the run was too short to sample.
+    pub average_rss: Option<f64>,
+    pub minor_faults: f64,
+    pub major_faults: f64,
+    /// Where there is an average.
+    #[serde(skip)]
+    pub timeline: Option<Timeline>,
+}
+
+/// RSS of all processes together during a run.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    pub figures: Figures,
+    /// Seconds and bytes.
+    pub points: Vec<(f64, f64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    pub timeout: Option<Duration>,
+    pub memory: Option<u64>,
+    pub cpu_count: Option<usize>,
+}
+
+/// Runs the command to its end, alone in a process group that is gone afterwards.
+pub fn run(command: Command, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
+    run_sampled(command, limits, interrupted, Sampler::new(0))
+}
+
+/// The same, with the memory of another process sampled, or of the command's for root 0.
+pub fn run_sampled(
+    mut command: Command,
+    limits: Limits,
+    interrupted: &AtomicBool,
+    mut sampler: Sampler,
+) -> Result<Sample> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = Error::not_started(&name);
+    let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
+    mallow_os::configure(&mut command, setup).map_err(&failed)?;
+    command.stdin(Stdio::null());
+    let start = Instant::now();
+    let child = command.spawn().map_err(&failed)?;
+    sampler.start(child.id());
+    let cut = watch(child.id(), start, limits, interrupted, &mut sampler).map_err(&failed)?;
+    let wall = start.elapsed();
+    let (ending, usage) = mallow_os::wait4(child.id()).map_err(&failed)?;
+    // What the command left running would disturb the next run.
+    let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+    let outcome = cut.unwrap_or(match ending {
+        Ending::Code(0) => Outcome::Finished,
+        Ending::Code(code) => Outcome::Failed { code },
+        Ending::Signal(signal) => Outcome::Killed { signal },
+    });
+    Ok(sample(outcome, wall, usage, sampler.timeline()))
+}
+
+fn sample(outcome: Outcome, wall: Duration, usage: Usage, timeline: Option<Timeline>) -> Sample {
+    Sample {
+        outcome,
+        wall_s: wall.as_secs_f64(),
+        user_s: usage.user.as_secs_f64(),
+        system_s: usage.system.as_secs_f64(),
+        peak_rss: usage.peak_rss_bytes as f64,
+        average_rss: timeline.as_ref().map(|timeline| timeline.figures.average),
+        minor_faults: usage.minor_faults as f64,
+        major_faults: usage.major_faults as f64,
+        timeline,
+    }
+}
+
+/// Returns when the process has ended; says why if it was ended from here.
+fn watch(
+    pid: u32,
+    start: Instant,
+    limits: Limits,
+    interrupted: &AtomicBool,
+    sampler: &mut Sampler,
+) -> std::io::Result<Option<Outcome>> {
+    let pidfd = mallow_os::pidfd_open(pid)?;
+    let group = Pid::from_raw(pid.cast_signed());
+    let mut cut = None;
+    loop {
+        let wait = sampling_interval(start.elapsed());
+        if mallow_os::wait_readable(&pidfd, wait)? {
+            return Ok(cut);
+        }
+        sampler.take();
+        let elapsed = start.elapsed();
+        let over = if interrupted.load(Ordering::Relaxed) {
+            Some(Outcome::Interrupted)
+        } else if limits.timeout.is_some_and(|timeout| elapsed >= timeout) {
+            Some(Outcome::TimedOut)
+        } else if limits.memory.is_some_and(|limit| sampler.latest > limit) {
+            Some(Outcome::OverMemory)
+        } else {
+            None
+        };
+        if let (Some(outcome), None) = (over, cut) {
+            cut = Some(outcome);
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+/// Often at first, so that short commands are seen too; a sample costs some 20 microseconds.
+fn sampling_interval(elapsed: Duration) -> Duration {
+    match elapsed.as_millis() {
+        0..20 => Duration::from_millis(1),
+        20..2000 => Duration::from_millis(5),
+        _ => Duration::from_millis(10),
+    }
+}
+
+/// Adds up the resident memory of a process and its descendants over time.
+pub struct Sampler {
+    root: u32,
+    page_size: u64,
+    /// Open `statm` files, by process.
+    files: BTreeMap<u32, File>,
+    rounds: u32,
+    start: Instant,
+    latest: u64,
+    tally: Tally,
+    points: Vec<(f64, f64)>,
+    thinning: Thinning,
+}
+
+/// The tree is walked once in this many samples.
+const TREE_EVERY: u32 = 4;
+/// Fewer say more about the start of a program than about its average.
+const FEWEST_SAMPLES: u32 = 5;
+/// Enough for a picture; a comparison may have a thousand runs.
+const MOST_POINTS: usize = 400;
+
+impl Sampler {
+    pub fn new(root: u32) -> Sampler {
+        Sampler {
+            root,
+            page_size: mallow_process::page_size(),
+            files: BTreeMap::new(),
+            rounds: 0,
+            start: Instant::now(),
+            latest: 0,
+            tally: Tally::default(),
+            points: Vec::new(),
+            thinning: Thinning::new(MOST_POINTS),
+        }
+    }
+
+    fn start(&mut self, child: u32) {
+        if self.root == 0 {
+            self.root = child;
+        }
+        self.start = Instant::now();
+    }
+
+    fn take(&mut self) {
+        if self.rounds.is_multiple_of(TREE_EVERY) {
+            let mut found = Vec::new();
+            descendants(self.root, &mut found);
+            self.files.retain(|pid, _| found.contains(pid));
+            for pid in found {
+                if let Ok(file) = File::open(format!("/proc/{pid}/statm")) {
+                    self.files.entry(pid).or_insert(file);
+                }
+            }
+        }
+        self.rounds += 1;
+        let mut pages = 0;
+        self.files.retain(|_, file| match resident_pages(file) {
+            Some(resident) => {
+                pages += resident;
+                true
+            }
+            None => false,
+        });
+        if pages == 0 {
+            return;
+        }
+        self.latest = pages * self.page_size;
+        let point = (self.start.elapsed().as_secs_f64(), self.latest as f64);
+        self.tally.add(point.0, point.1);
+        self.thinning.add(&mut self.points, point, higher);
+    }
+
+    fn timeline(self) -> Option<Timeline> {
+        let figures = self.tally.figures().filter(|_| self.tally.count >= FEWEST_SAMPLES)?;
+        Some(Timeline { figures, points: self.points })
+    }
+}
+
+fn resident_pages(statm: &File) -> Option<u64> {
+    let mut text = [0u8; 128];
+    let length = statm.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..length]).ok()?.split(' ').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limits: Limits) -> Sample {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        run(command, limits, &AtomicBool::new(false)).expect("sh starts")
+    }
+
+    #[test]
+    fn outcomes() {
+        assert_eq!(shell("exit 0", Limits::default()).outcome, Outcome::Finished);
+        assert_eq!(shell("exit 3", Limits::default()).outcome, Outcome::Failed { code: 3 });
+        let killed = shell("kill -ABRT $$", Limits::default());
+        assert_eq!(killed.outcome, Outcome::Killed { signal: 6 });
+        assert_eq!(killed.outcome.code(), 134);
+    }
+
+    #[test]
+    fn timeout_ends_the_whole_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
+        let limits = Limits { timeout: Some(Duration::from_millis(300)), ..Limits::default() };
+        assert_eq!(shell(&script, limits).outcome, Outcome::TimedOut);
+        let pid: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        let gone = |state: String| state.contains(") Z ") || state.is_empty();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !gone(std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()) {
+            assert!(Instant::now() < deadline, "the sleeper is still there");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn memory_is_measured_and_limited() {
+        let script = "x=$(head -c 60000000 /dev/zero | tr '\\0' a); sleep 0.2; echo ${#x}";
+        let sample = shell(script, Limits::default());
+        assert_eq!(sample.outcome, Outcome::Finished);
+        assert!(sample.peak_rss > 60e6, "{}", sample.peak_rss);
+        let average = sample.average_rss.expect("long enough to sample");
+        assert!(average > 1e6 && average < 2.0 * sample.peak_rss, "{average}");
+        let limits = Limits { memory: Some(20_000_000), ..Limits::default() };
+        assert_eq!(shell(script, limits).outcome, Outcome::OverMemory);
+    }
+
+    #[test]
+    fn interruption_ends_the_run() {
+        let mut command = Command::new("/bin/sleep");
+        command.arg("1000");
+        let sample = run(command, Limits::default(), &AtomicBool::new(true)).unwrap();
+        assert_eq!(sample.outcome, Outcome::Interrupted);
+    }
+}

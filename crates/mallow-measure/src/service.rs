@@ -1,0 +1,121 @@
+//! A service under measurement: started, waited for, put under load, stopped.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use mallow_os::{ChildSetup, Ending};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use regex_lite::Regex;
+
+use crate::error::{Error, Result};
+use crate::run::{self, Limits, Outcome, Sample, Sampler};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const STOPS_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub struct Service {
+    ready: Regex,
+    load: Vec<OsString>,
+}
+
+impl Service {
+    /// Ready when a line of its output matches the expression; `load` is the client.
+    pub fn new(ready: &str, load: Vec<OsString>) -> Result<Service> {
+        let ready = Regex::new(ready).map_err(|error| Error::BadPattern(error.to_string()))?;
+        if load.is_empty() {
+            return Err(Error::NoLoad);
+        }
+        Ok(Service { ready, load })
+    }
+
+    /// One run: the time is that of the load, CPU and memory are the server's.
+    pub fn run(
+        &self,
+        mut server: Command,
+        limits: Limits,
+        interrupted: &AtomicBool,
+    ) -> Result<Sample> {
+        let name = server.get_program().to_string_lossy().into_owned();
+        let setup =
+            ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
+        mallow_os::configure(&mut server, setup).map_err(Error::not_started(&name))?;
+        let (reader, writer) = std::io::pipe().map_err(Error::not_started(&name))?;
+        let second = writer.try_clone().map_err(Error::not_started(&name))?;
+        server.stdout(writer).stderr(second);
+        let pid = server.spawn().map_err(Error::not_started(&name))?.id();
+        // The command holds the pipe's writing end; without it the pipe closes with the server.
+        drop(server);
+        let readiness = read_lines(reader, self.ready.clone());
+        let served = match wait_until_ready(&readiness) {
+            Ok(()) => self.load_once(pid, limits, interrupted),
+            Err(reason) => Err(Error::NotReady { server: name.clone(), reason }),
+        };
+        let stopped = stop(pid);
+        let mut sample = served?;
+        let (ending, usage) = stopped.map_err(Error::not_started(&name))?;
+        // We end it by SIGTERM; any other signal means that it crashed under load.
+        if let (Outcome::Finished, Ending::Signal(signal)) = (sample.outcome, ending)
+            && signal != Signal::SIGTERM as i32
+        {
+            sample.outcome = Outcome::Killed { signal };
+        }
+        sample.user_s = usage.user.as_secs_f64();
+        sample.system_s = usage.system.as_secs_f64();
+        sample.peak_rss = usage.peak_rss_bytes as f64;
+        sample.minor_faults = usage.minor_faults as f64;
+        sample.major_faults = usage.major_faults as f64;
+        Ok(sample)
+    }
+
+    fn load_once(&self, server: u32, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
+        let (program, arguments) = self.load.split_first().ok_or(Error::NoLoad)?;
+        let mut load = Command::new(program);
+        load.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        // The load may be any client; the limits on memory are the server's.
+        let limits = Limits { cpu_count: None, ..limits };
+        run::run_sampled(load, limits, interrupted, Sampler::new(server))
+    }
+}
+
+/// Reports the first line that matches; reads on so that the server never waits for us.
+fn read_lines(reader: std::io::PipeReader, ready: Regex) -> Receiver<()> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut sender = Some(sender);
+        for line in BufReader::new(reader).split(b'\n').map_while(std::result::Result::ok) {
+            if ready.is_match(&String::from_utf8_lossy(&line))
+                && let Some(sender) = sender.take()
+            {
+                let _ = sender.send(());
+            }
+        }
+    });
+    receiver
+}
+
+fn wait_until_ready(readiness: &Receiver<()>) -> std::result::Result<(), &'static str> {
+    match readiness.recv_timeout(READY_WITHIN) {
+        Ok(()) => Ok(()),
+        Err(RecvTimeoutError::Timeout) => Err("was not ready within a minute"),
+        Err(RecvTimeoutError::Disconnected) => Err("ended before it was ready"),
+    }
+}
+
+fn stop(pid: u32) -> std::io::Result<(Ending, mallow_os::Usage)> {
+    let group = Pid::from_raw(pid.cast_signed());
+    let pidfd = mallow_os::pidfd_open(pid)?;
+    let _ = killpg(group, Signal::SIGTERM);
+    let start = Instant::now();
+    if !mallow_os::wait_readable(&pidfd, STOPS_WITHIN.saturating_sub(start.elapsed()))? {
+        let _ = killpg(group, Signal::SIGKILL);
+    }
+    let ended = mallow_os::wait4(pid);
+    let _ = killpg(group, Signal::SIGKILL);
+    ended
+}

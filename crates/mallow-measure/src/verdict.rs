@@ -1,0 +1,148 @@
+//! What the runs of a measurement prove: figures with their spread, and verdicts against a baseline.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::statistics::{self, Comparison, Interval, Verdict};
+
+/// All claims of a report together are wrong with at most this probability.
+const FAMILY_ALPHA: f64 = 0.05;
+/// Of the intervals that are only shown.
+const SHOWN_CONFIDENCE: f64 = 0.95;
+/// Rounds of something that comes out the same each time differ by no more.
+const SAME: f64 = 0.005;
+
+/// A figure over all runs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Metric {
+    pub median: f64,
+    /// 95 % for the median; `null` with fewer than 6 runs.
+    pub interval: Option<Interval>,
+    pub mean: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Metric {
+    /// `None` of nothing.
+    pub fn of(values: &[f64]) -> Option<Metric> {
+        Some(Metric {
+            median: statistics::median(values)?,
+            interval: statistics::median_interval(values, SHOWN_CONFIDENCE),
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+}
+
+/// A figure against that of the baseline.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Versus {
+    pub verdict: Verdict,
+    #[serde(flatten)]
+    pub comparison: Comparison,
+}
+
+/// The values of the rounds in which both ran. What is not positive has no ratio.
+pub fn pairs(
+    baseline: impl Iterator<Item = (u32, f64)>,
+    other: impl Iterator<Item = (u32, f64)>,
+) -> Vec<(f64, f64)> {
+    let by_round: BTreeMap<u32, f64> = baseline.collect();
+    let pair = |(round, value): (u32, f64)| Some((*by_round.get(&round)?, value));
+    other.filter_map(pair).filter(|(base, other)| *base > 0.0 && *other > 0.0).collect()
+}
+
+/// Says which differences are proven.
+#[derive(Clone, Copy, Debug)]
+pub struct Judge {
+    confidence: f64,
+    /// A part: 0.02 for 2 %.
+    margin: f64,
+}
+
+impl Judge {
+    /// `claims` share the error probability; smaller differences than the margin do not matter.
+    pub fn new(claims: usize, margin_percent: f64) -> Judge {
+        let confidence = 1.0 - FAMILY_ALPHA / claims.max(1) as f64;
+        Judge { confidence, margin: margin_percent / 100.0 }
+    }
+
+    /// Of each interval of a comparison.
+    pub fn confidence(self) -> f64 {
+        self.confidence
+    }
+
+    /// With fewer there is no verdict, whatever comes out.
+    pub fn fewest_rounds(self) -> u32 {
+        statistics::fewest_pairs(self.confidence) as u32
+    }
+
+    pub fn compare(self, pairs: &[(f64, f64)]) -> Option<Comparison> {
+        statistics::compare_pairs(pairs, self.confidence)
+    }
+
+    pub fn versus(self, pairs: &[(f64, f64)]) -> Option<Versus> {
+        Some(self.of(self.compare(pairs)?))
+    }
+
+    /// The same for what comes out the same each time. Where two rounds show that, no test is needed:
+    /// the ratio lies between the extremes.
+    pub fn versus_exact(self, pairs: &[(f64, f64)]) -> Option<Versus> {
+        let mut comparison = self.compare(pairs)?;
+        comparison.interval = comparison.interval.or_else(|| exact_interval(pairs));
+        Some(self.of(comparison))
+    }
+
+    fn of(self, comparison: Comparison) -> Versus {
+        Versus { verdict: statistics::verdict(&comparison, self.margin), comparison }
+    }
+
+    /// Whether a comparison is as exact as the margin asks for. Looks at the width only, not at the
+    /// result, so that stopping here favours no verdict.
+    pub fn is_narrow(self, comparison: &Comparison) -> bool {
+        comparison
+            .interval
+            .is_some_and(|interval| interval.high / interval.low <= 1.0 + self.margin)
+    }
+}
+
+fn exact_interval(pairs: &[(f64, f64)]) -> Option<Interval> {
+    let ratios = || pairs.iter().map(|(base, other)| other / base);
+    let low = ratios().fold(f64::INFINITY, f64::min);
+    let high = ratios().fold(0.0, f64::max);
+    (pairs.len() >= 2 && high <= low * (1.0 + SAME)).then_some(Interval { low, high })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_rounds_need_no_test() {
+        let interval = exact_interval(&[(100.0, 90.0), (100.1, 90.0)]).unwrap();
+        assert!(interval.low > 0.899 && interval.high <= 0.9);
+        assert_eq!(exact_interval(&[(100.0, 90.0)]), None);
+        assert_eq!(exact_interval(&[(100.0, 90.0), (100.0, 92.0)]), None);
+    }
+
+    #[test]
+    fn rounds_that_one_of_two_missed_are_left_out() {
+        let base = [(0, 1.0), (1, 2.0), (3, 0.0)];
+        let other = [(0, 5.0), (2, 6.0), (1, 7.0), (3, 8.0)];
+        assert_eq!(pairs(base.into_iter(), other.into_iter()), [(1.0, 5.0), (2.0, 7.0)]);
+    }
+
+    #[test]
+    fn more_claims_ask_for_more() {
+        let (few, many) = (Judge::new(1, 2.0), Judge::new(30, 2.0));
+        assert!(many.confidence() > few.confidence());
+        assert!(many.fewest_rounds() > few.fewest_rounds());
+        let alike: Vec<(f64, f64)> = (0..20).map(|_| (1.0, 1.0)).collect();
+        let versus = few.versus(&alike).unwrap();
+        assert_eq!(versus.verdict, Verdict::NoDifference);
+        assert!(few.is_narrow(&versus.comparison));
+    }
+}

@@ -1,0 +1,279 @@
+//! The table of allocators: their names, the files and symbols that betray them, and the packages that
+//! bring them. Everything that the command says of an allocator starts here.
+
+use std::path::Path;
+
+/// How an allocator is given its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    System,
+    Mallow,
+    Jemalloc,
+    Mimalloc,
+    Tcmalloc,
+    Scudo,
+    Other,
+}
+
+/// Where its library comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Inside the command itself.
+    Embedded,
+    /// Installed, if it is.
+    Library,
+    /// Linked into programs; it cannot be preloaded.
+    Linked,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub name: &'static str,
+    pub family: Family,
+    pub origin: Origin,
+    /// What sets it apart from others of the family.
+    pub variant: &'static str,
+    /// File names without what follows `.so`; the first that is found wins.
+    pub stems: &'static [&'static str],
+    /// What it alone defines. Those of a whole family stand in its first line.
+    pub symbols: &'static [&'static str],
+    pub debian: Option<&'static str>,
+    pub alpine: Option<&'static str>,
+    /// The name of its hardened build.
+    pub secure: Option<&'static str>,
+}
+
+/// What the lines below leave out.
+const PLAIN: Known = Known {
+    name: "",
+    family: Family::Other,
+    origin: Origin::Library,
+    variant: "",
+    stems: &[],
+    symbols: &[],
+    debian: None,
+    alpine: None,
+    secure: None,
+};
+
+pub const KNOWN: [Known; 16] = [
+    Known {
+        name: "mallow",
+        family: Family::Mallow,
+        origin: Origin::Embedded,
+        variant: "fast",
+        stems: &["libmallow"],
+        symbols: &["mw_version"],
+        secure: Some("mallow-secure"),
+        ..PLAIN
+    },
+    Known {
+        name: "mallow-secure",
+        family: Family::Mallow,
+        origin: Origin::Embedded,
+        variant: "secure",
+        stems: &["libmallow-secure"],
+        ..PLAIN
+    },
+    Known {
+        name: "mallow-debug",
+        family: Family::Mallow,
+        origin: Origin::Embedded,
+        variant: "debug",
+        stems: &["libmallow-debug"],
+        ..PLAIN
+    },
+    Known {
+        name: "jemalloc",
+        family: Family::Jemalloc,
+        stems: &["libjemalloc"],
+        symbols: &[
+            "mallctl",
+            "mallocx",
+            "je_malloc",
+            "je_mallctl",
+            "_rjem_malloc",
+            "_rjem_mallocx",
+        ],
+        debian: Some("libjemalloc2"),
+        alpine: Some("jemalloc"),
+        ..PLAIN
+    },
+    Known {
+        name: "mimalloc",
+        family: Family::Mimalloc,
+        stems: &["libmimalloc-insecure", "libmimalloc"],
+        symbols: &["mi_malloc", "mi_version"],
+        debian: Some("libmimalloc2.0"),
+        alpine: Some("mimalloc2-insecure"),
+        secure: Some("mimalloc-secure"),
+        ..PLAIN
+    },
+    Known {
+        name: "mimalloc-secure",
+        family: Family::Mimalloc,
+        variant: "secure",
+        stems: &["libmimalloc-secure"],
+        alpine: Some("mimalloc2"),
+        ..PLAIN
+    },
+    Known {
+        name: "tcmalloc",
+        family: Family::Tcmalloc,
+        variant: "minimal",
+        stems: &["libtcmalloc_minimal"],
+        symbols: &["tc_version", "tc_malloc", "MallocExtension_Internal_GetNumericProperty"],
+        debian: Some("libtcmalloc-minimal4"),
+        alpine: Some("gperftools"),
+        ..PLAIN
+    },
+    Known {
+        name: "tcmalloc-full",
+        family: Family::Tcmalloc,
+        variant: "with profiler",
+        stems: &["libtcmalloc"],
+        debian: Some("libgoogle-perftools4"),
+        alpine: Some("gperftools"),
+        ..PLAIN
+    },
+    Known {
+        name: "tbbmalloc",
+        stems: &["libtbbmalloc_proxy"],
+        symbols: &["scalable_malloc", "__TBB_malloc_proxy"],
+        debian: Some("libtbbmalloc2"),
+        alpine: Some("onetbb"),
+        ..PLAIN
+    },
+    Known {
+        name: "scudo",
+        family: Family::Scudo,
+        variant: "secure",
+        stems: &[
+            "libscudo",
+            "libclang_rt.scudo_standalone-x86_64",
+            "libclang_rt.scudo_standalone-aarch64",
+        ],
+        symbols: &["__scudo_print_stats"],
+        debian: Some("libclang-rt-14-dev"),
+        alpine: Some("scudo-malloc"),
+        secure: Some("scudo"),
+        ..PLAIN
+    },
+    Known {
+        name: "hardened_malloc",
+        variant: "secure",
+        stems: &["libhardened_malloc"],
+        alpine: Some("hardened-malloc"),
+        secure: Some("hardened_malloc"),
+        ..PLAIN
+    },
+    Known {
+        name: "hardened_malloc-light",
+        variant: "secure, light",
+        stems: &["libhardened_malloc-light"],
+        secure: Some("hardened_malloc"),
+        ..PLAIN
+    },
+    Known {
+        name: "rpmalloc",
+        stems: &["librpmalloc", "librpmallocwrap"],
+        symbols: &["rpmalloc", "rpmalloc_initialize"],
+        ..PLAIN
+    },
+    Known {
+        name: "snmalloc",
+        stems: &["libsnmallocshim"],
+        symbols: &["sn_rust_alloc"],
+        secure: Some("snmalloc-checks"),
+        ..PLAIN
+    },
+    Known {
+        name: "snmalloc-checks",
+        variant: "secure",
+        stems: &["libsnmallocshim-checks", "libsnmallocshim-checks-memcpy-only"],
+        ..PLAIN
+    },
+    Known { name: "asan", origin: Origin::Linked, symbols: &["__asan_init"], ..PLAIN },
+];
+
+pub fn by_name(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+/// The allocator that defines a symbol, if only one does.
+pub fn by_symbol(symbol: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.symbols.contains(&symbol))
+}
+
+/// The first of the table that one of these symbols betrays.
+pub fn by_symbols<'a>(
+    symbols: impl IntoIterator<Item = &'a &'static str>,
+) -> Option<&'static Known> {
+    let place = |symbol: &str| KNOWN.iter().position(|known| known.symbols.contains(&symbol));
+    let first = symbols.into_iter().filter_map(|symbol| place(symbol)).min()?;
+    Some(&KNOWN[first])
+}
+
+/// The family of a name, or of the name before its first dash.
+pub fn family_of(name: &str) -> Family {
+    let base = name.split('-').next().unwrap_or(name);
+    by_name(base).map_or(Family::Other, |known| known.family)
+}
+
+/// Whether a name says "no preload", whichever C library the target has.
+pub fn is_system_name(name: &str) -> bool {
+    matches!(name, "glibc" | "musl" | "libc" | "system")
+}
+
+/// `libjemalloc.so.2` → `libjemalloc`.
+pub fn stem(path: &Path) -> Option<&str> {
+    let (stem, rest) = path.file_name()?.to_str()?.split_once(".so")?;
+    (rest.is_empty() || rest.starts_with('.')).then_some(stem)
+}
+
+/// The allocator that a library file is, by its name alone.
+pub fn by_file(path: &Path) -> Option<&'static Known> {
+    let stem = stem(path)?;
+    KNOWN.iter().find(|known| known.stems.contains(&stem))
+}
+
+pub fn name_from_file(path: &Path) -> Option<String> {
+    by_file(path).map(|known| known.name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn files_are_recognised_by_name() {
+        let name = |path: &str| name_from_file(Path::new(path));
+        assert_eq!(name("/usr/lib/libjemalloc.so.2").as_deref(), Some("jemalloc"));
+        assert_eq!(name("libtcmalloc_minimal.so.4.5.9").as_deref(), Some("tcmalloc"));
+        assert_eq!(name("/x/libmallow-secure.so").as_deref(), Some("mallow-secure"));
+        assert_eq!(name("/lib/x86_64-linux-gnu/libc.so.6"), None);
+        assert_eq!(name("/lib/libz.so.1"), None);
+    }
+
+    #[test]
+    fn nothing_stands_for_two_allocators() {
+        let mut seen = BTreeSet::new();
+        for known in &KNOWN {
+            assert!(seen.insert(known.name), "{} twice", known.name);
+            for word in known.stems.iter().chain(known.symbols) {
+                // A library may be called as a symbol of it is.
+                assert!(seen.insert(word) || *word == known.name, "{word} twice");
+            }
+            let secure = known.secure.map(|name| by_name(name).expect("a name of the table"));
+            assert!(secure.is_none_or(|secure| secure.variant.starts_with("secure")));
+        }
+    }
+
+    #[test]
+    fn families_include_builds_that_are_not_known() {
+        assert_eq!(family_of("mallow-debug"), Family::Mallow);
+        assert_eq!(family_of("jemalloc-prof"), Family::Jemalloc);
+        assert_eq!(family_of("something"), Family::Other);
+    }
+}

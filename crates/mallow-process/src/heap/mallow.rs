@@ -1,0 +1,347 @@
+//! Mallow's heap, read from outside through its statistics page: counters of the arenas, and every
+//! descriptor of an extent for what only the threads know exactly.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::stats_page::Page;
+use crate::memory::Memory;
+
+const TRIES: u32 = 50;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+/// Where structures of the process lead us is not to be trusted blindly.
+const MOST: u64 = 1 << 24;
+const LONGEST_LIST: u64 = 1 << 17;
+const ADDRESS_BITS: u64 = 48;
+
+/// Sizes in bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Heap {
+    pub build: String,
+    pub arenas: Vec<Arena>,
+    /// By slot size.
+    pub classes: Vec<Class>,
+    /// Of the threads, those that have ended included, whose heaps wait for another.
+    pub heaps: u64,
+    pub metadata: u64,
+    /// In lists of threads, ready to be handed out.
+    pub listed: u64,
+    /// Of that, freed and on the way to the slab's owner.
+    pub outgoing: u64,
+    /// Regions, and very large blocks, as far as they were met; the leaves of the page map; where other
+    /// metadata lies.
+    pub regions: Vec<(u64, u64)>,
+    #[serde(default)]
+    pub leaves: Vec<(u64, u64)>,
+    pub metadata_at: Vec<u64>,
+    /// Arenas that were never at rest while we looked.
+    pub incomplete: u32,
+    pub tries: u32,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Arena {
+    /// Address space: regions, and blocks that are mappings of their own.
+    pub mapped: u64,
+    /// In slabs and large blocks.
+    pub active: u64,
+    /// Slots that are out of their slabs.
+    pub slots_used: u64,
+    pub slots_bytes: u64,
+    pub large: u64,
+    pub large_count: u64,
+    pub huge: u64,
+    pub huge_count: u64,
+    /// Large blocks that threads keep for their next use.
+    pub cached: u64,
+    /// Free and resident, free and perhaps resident, free and not resident.
+    pub dirty: u64,
+    pub muzzy: u64,
+    pub retained: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Class {
+    pub slot_size: u64,
+    pub slabs: u64,
+    pub bytes: u64,
+    pub used: u64,
+    pub capacity: u64,
+}
+
+impl Heap {
+    pub fn sum(&self, of: impl Fn(&Arena) -> u64) -> u64 {
+        self.arenas.iter().map(of).sum()
+    }
+
+    /// With the program.
+    pub fn allocated(&self) -> u64 {
+        let out = self.sum(|arena| arena.slots_used + arena.large + arena.huge);
+        out.saturating_sub(self.listed)
+    }
+
+    /// Free slots of slabs that are in use.
+    pub fn free_slots(&self) -> u64 {
+        self.sum(|arena| arena.slots_bytes.saturating_sub(arena.slots_used)) + self.listed
+    }
+}
+
+/// Descriptors by page, as the process's own look-up does it.
+struct Reader<'a> {
+    memory: &'a dyn Memory,
+    page: &'a Page,
+    shift: u64,
+}
+
+pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
+    let shift = memory.number(page.root("page_shift")?, 4)?;
+    let count = memory.number(page.root("arenas_used")?, 4)?;
+    let arenas = page.root("arenas")?;
+    let (_, arena_size) = page.field("sizeof.arena")?;
+    let reader = Reader { memory, page, shift };
+    let mut heap = Heap { build: page.build.clone(), ..Heap::default() };
+    heap.metadata = memory.word(page.root("meta_bytes")?)?;
+    let mut classes: BTreeMap<u64, Class> = BTreeMap::new();
+    for index in 0..count.min(MOST) {
+        let address = arenas + index * arena_size;
+        let mut met = Met::default();
+        memory.refresh();
+        for attempt in 1..=TRIES {
+            met = Met::default();
+            heap.tries = heap.tries.max(attempt);
+            if reader.arena(address, &mut met).is_some() {
+                met.is_whole = true;
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        heap.incomplete += u32::from(!met.is_whole);
+        heap.arenas.push(met.arena);
+        heap.regions.extend(met.regions);
+        heap.metadata_at.extend(met.metadata_at);
+        for (size, class) in met.classes {
+            classes.entry(size).or_default().add(&class);
+        }
+    }
+    memory.refresh(); // lists are walked in the memory that they are in, as it is now
+    reader.threads(&mut heap);
+    heap.leaves = reader.leaves().unwrap_or_default();
+    heap.classes = classes.into_values().collect();
+    Some(heap)
+}
+
+#[derive(Default)]
+struct Met {
+    arena: Arena,
+    classes: BTreeMap<u64, Class>,
+    regions: Vec<(u64, u64)>,
+    metadata_at: BTreeSet<u64>,
+    is_whole: bool,
+}
+
+impl Class {
+    fn add(&mut self, other: &Class) {
+        self.slot_size = other.slot_size;
+        self.slabs += other.slabs;
+        self.bytes += other.bytes;
+        self.used += other.used;
+        self.capacity += other.capacity;
+    }
+}
+
+impl Reader<'_> {
+    fn get(&self, structure: u64, name: &str) -> Option<u64> {
+        self.page.get(self.memory, structure, name)
+    }
+
+    /// `None` if somebody changed the arena meanwhile. A busy arena rests for microseconds only: what
+    /// earlier tries met is copied in one go and walked afterwards, so that the arena has to rest for
+    /// the copy, not for the walk.
+    fn arena(&self, address: u64, met: &mut Met) -> Option<()> {
+        let before = self.lock(address)?;
+        self.memory.reload();
+        let copied = (self.lock(address)?, self.memory.loads());
+        self.walk(address, met)?;
+        let is_copy = self.memory.loads() == copied.1;
+        let after = if is_copy { copied.0 } else { self.lock(address)? };
+        (before.0 == 0 && after == before).then_some(())
+    }
+
+    /// Whether the arena is locked at this moment, and how often it was.
+    fn lock(&self, arena: u64) -> Option<(u64, u64)> {
+        let now = |name: &str| {
+            self.get(arena, name)?; // nothing is asked of a page that is swapped out
+            let (offset, size) = self.page.field(name)?;
+            self.memory.number_now(arena.checked_add(offset)?, size)
+        };
+        Some((now("arena.lock_state")?, now("arena.lock_turns")?))
+    }
+
+    fn walk(&self, address: u64, met: &mut Met) -> Option<()> {
+        let mut region = self.get(address, "arena.regions")?;
+        for _ in 0..MOST {
+            if region == 0 {
+                break;
+            }
+            met.metadata_at.insert(region);
+            self.region(region, met)?;
+            region = self.get(region, "region.next")?;
+        }
+        let pages = |name: &str| Some(self.get(address, name)? << self.shift);
+        let arena = &mut met.arena;
+        arena.huge = pages("arena.huge_active_pages")?;
+        arena.huge_count = self.get(address, "arena.huge_active_count")?;
+        arena.active = pages("arena.active_pages")? + arena.huge;
+        let huge_dirty = pages("arena.huge_pages")?;
+        arena.dirty = pages("arena.dirty_pages")? + huge_dirty;
+        arena.muzzy = pages("arena.muzzy_pages")?;
+        arena.retained = pages("arena.retained_pages")?;
+        arena.mapped = self.get(address, "arena.region_bytes")? + arena.huge + huge_dirty;
+        Some(())
+    }
+
+    fn region(&self, region: u64, met: &mut Met) -> Option<()> {
+        let start = self.get(region, "region.start")?;
+        let end = start.checked_add(self.get(region, "region.size")?)?;
+        met.regions.push((start, end));
+        let mut at = start;
+        while at < end {
+            let extent = self.descriptor(at)?;
+            let bytes = self.get(extent, "extent.pages")? << self.shift;
+            if bytes == 0 || self.get(extent, "extent.start")? != at {
+                return None;
+            }
+            // Descriptors lie together: one for each 64 KiB tells where metadata is.
+            met.metadata_at.insert(extent & !0xffff);
+            self.extent(extent, bytes, met)?;
+            at += bytes;
+        }
+        Some(())
+    }
+
+    pub fn descriptor(&self, address: u64) -> Option<u64> {
+        let number = |name: &str| self.page.number(name);
+        let map = self.page.root("pagemap")?;
+        let root = map + number("pagemap_root_at")?;
+        let leaf = self.memory.word(root + 8 * (address >> number("root_shift")?))?;
+        if leaf == 0 {
+            return None;
+        }
+        let index = (address >> number("granule_shift")?) & number("leaf_mask")?;
+        let distance = self.memory.word(map.wrapping_add(leaf).wrapping_add(8 * index))?;
+        (distance != 0).then(|| map.wrapping_add(distance))
+    }
+
+    /// Where the page map's leaves lie: an address of eight bytes for each granule.
+    fn leaves(&self) -> Option<Vec<(u64, u64)>> {
+        let map = self.page.root("pagemap")?;
+        let count = 1u64 << ADDRESS_BITS.checked_sub(self.page.number("root_shift")?)?;
+        let root = self.memory.words(map + self.page.number("pagemap_root_at")?, count as usize)?;
+        let size = 8 * (self.page.number("leaf_mask")? + 1);
+        let starts = root.into_iter().filter(|at| *at != 0).map(|at| map.wrapping_add(at));
+        Some(starts.map(|start| (start, start.saturating_add(size))).collect())
+    }
+
+    fn extent(&self, extent: u64, bytes: u64, met: &mut Met) -> Option<()> {
+        let state = self.get(extent, "extent.state")?;
+        let slot_size = self.get(extent, "extent.slot_size")?;
+        if Some(state) == self.page.number("state_cached") {
+            met.arena.cached += bytes;
+        } else if Some(state) == self.page.number("state_active") && slot_size != 0 {
+            let capacity = self.get(extent, "extent.capacity")?;
+            let out = self.get(extent, "extent.left")? + self.get(extent, "extent.bias")?;
+            let shift = self.page.number("remote_count_shift")?;
+            let remote = self.get(extent, "extent.remote")? >> shift;
+            let used = out.saturating_sub(remote).min(capacity);
+            met.arena.slots_used += used * slot_size;
+            met.arena.slots_bytes += bytes;
+            let class = Class { slot_size, slabs: 1, bytes, used, capacity };
+            met.classes.entry(slot_size).or_default().add(&class);
+        } else if Some(state) == self.page.number("state_active") {
+            met.arena.large += bytes;
+            met.arena.large_count += 1;
+        }
+        Some(())
+    }
+
+    /// What the threads hold: lists to allocate from, frees on their way, kept large blocks.
+    fn threads(&self, heap: &mut Heap) {
+        let mut next = self.page.root("heaps").and_then(|at| self.memory.word(at)).unwrap_or(0);
+        for _ in 0..MOST {
+            if next == 0 {
+                break;
+            }
+            heap.heaps += 1;
+            heap.metadata_at.push(next);
+            self.thread(next, heap);
+            next = self.get(next, "heap.next").unwrap_or(0);
+        }
+        if let Some(shared) = self.page.root("heap_shared") {
+            self.thread(shared, heap);
+        }
+    }
+
+    fn thread(&self, address: u64, heap: &mut Heap) -> Option<()> {
+        let (free, step) = self.page.field("heap.free")?;
+        let (bins, bin_size) = self.page.field("heap.bins")?;
+        for class in 0..self.page.number("classes")? {
+            let slot = self.memory.word(address + free + class * step)?;
+            let bin = address + bins + class * bin_size;
+            let current = self.get(bin, "bin.current")?;
+            if slot != 0 && current != 0 {
+                let size = self.get(current, "extent.slot_size")?;
+                let most =
+                    self.get(current, "extent.capacity")? + self.page.number("kept_slots")?;
+                heap.listed += size * self.list_length(slot).min(most);
+            }
+        }
+        let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
+        for index in 0..self.page.number("outboxes")? {
+            let outbox = address + outboxes + index * outbox_size;
+            let slab = self.get(outbox, "outbox.slab")?;
+            if slab != 0 {
+                let count = self.get(outbox, "outbox.count")?.min(LONGEST_LIST);
+                let bytes = count * self.get(slab, "extent.slot_size")?;
+                heap.outgoing += bytes;
+                heap.listed += bytes;
+            }
+        }
+        let (cache, block_size) = self.page.field("heap.cache")?;
+        for index in 0..self.page.number("cache_blocks")? {
+            let block = self.get(address + cache + index * block_size, "cache.extent")?;
+            if block != 0 && self.get(block, "extent.is_huge")? != 0 {
+                self.huge_is_cached(heap, self.get(block, "extent.pages")? << self.shift);
+            }
+        }
+        Some(())
+    }
+
+    /// The arena counts it as active; which arena it is does not matter for the sums.
+    fn huge_is_cached(&self, heap: &mut Heap, bytes: u64) {
+        if let Some(arena) = heap.arenas.iter_mut().find(|arena| arena.huge >= bytes) {
+            arena.huge -= bytes;
+            arena.huge_count = arena.huge_count.saturating_sub(1);
+            arena.cached += bytes;
+        }
+    }
+
+    fn list_length(&self, head: u64) -> u64 {
+        let (mut at, mut length) = (head, 0);
+        while at != 0 && length < LONGEST_LIST {
+            length += 1;
+            at = self.memory.word(at).unwrap_or(0);
+        }
+        length
+    }
+}
+
+/// Whether an address is the start of a block that is a mapping of its own, and its size.
+pub fn huge_at(memory: &dyn Memory, page: &Page, address: u64) -> Option<u64> {
+    let shift = memory.number(page.root("page_shift")?, 4)?;
+    let reader = Reader { memory, page, shift };
+    let extent = reader.descriptor(address)?;
+    let is_huge = reader.get(extent, "extent.is_huge")? != 0;
+    let starts = reader.get(extent, "extent.start")? == address;
+    (is_huge && starts).then_some(reader.get(extent, "extent.pages")? << shift)
+}

@@ -1,0 +1,163 @@
+//! Heaps, read from outside: `glibc` (with `chunks`) and `mallow` (with `stats_page`); what the others
+//! hold is known by their mappings alone.
+
+mod chunks;
+pub mod glibc;
+pub mod mallow;
+pub mod stats_page;
+
+use serde::{Deserialize, Serialize};
+
+use crate::binding::{Inspector, Report as Served};
+use crate::memory::{Memory, ProcessMemory};
+use crate::page_size;
+use crate::process::Process;
+use glibc::Heaps;
+use stats_page::Page;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Heap {
+    Glibc(Heaps),
+    Mallow(mallow::Heap),
+    /// Known by its mappings alone.
+    Other(Other),
+    /// Nothing could be read of it.
+    #[default]
+    Unknown,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Other {
+    pub name: String,
+    pub size: u64,
+    pub rss: u64,
+    /// What it counts itself as taken from the system, where a counter can be read.
+    pub taken: Option<u64>,
+}
+
+impl Heap {
+    /// Arenas of which not everything could be read.
+    pub fn incomplete(&self) -> u32 {
+        match self {
+            Heap::Glibc(heaps) => heaps.incomplete,
+            Heap::Mallow(heap) => heap.incomplete,
+            _ => 0,
+        }
+    }
+
+    /// In a large heap: how much of it was visited, and of how much.
+    pub fn looked_at(&self) -> Option<(u64, u64)> {
+        match self {
+            Heap::Glibc(heaps) => heaps.looked_at(),
+            _ => None,
+        }
+    }
+
+    /// Bytes with the program, and free ones that the allocator keeps resident.
+    pub fn used_and_free(&self) -> Option<(u64, u64)> {
+        match self {
+            Heap::Glibc(heaps) => {
+                let top = heaps.sum(|arena| arena.chunks.top_resident);
+                Some((heaps.used(), heaps.free() + top))
+            }
+            Heap::Mallow(heap) => {
+                let kept = heap.sum(|arena| arena.dirty + arena.cached);
+                Some((heap.allocated(), heap.free_slots() + kept))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What could be found of the heap of a process.
+pub struct Found {
+    /// Who serves malloc in the main program.
+    pub allocator: String,
+    pub heap: Heap,
+    pub page: Option<Page>,
+    /// `None` where it may not be read.
+    pub memory: Option<ProcessMemory>,
+}
+
+pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
+    let pid = process.pid;
+    let served = inspector.inspect(pid);
+    let allocator = served.as_ref().map_or_else(|_| String::new(), Served::summary);
+    let is_static = matches!(served, Ok(Served::Static { .. }));
+    let memory = ProcessMemory::open(pid, &process.vmas).ok();
+    let memory = memory.filter(|memory| can_read(memory, process));
+    let (mut heap, mut page, mut counter) = (Heap::Unknown, None, None);
+    if let Some(memory) = &memory {
+        let symbol = inspector.symbol(pid, "mw_stats_page");
+        page = symbol.and_then(|address| Page::read(memory, address));
+        if page.is_none() && is_static {
+            page = stats_page::search(memory, &read_only_data(process));
+        }
+        heap = read_heap(memory, process, &allocator, is_static, page.as_ref());
+        counter = taken(memory, inspector, pid);
+    }
+    let mut allocator = name_of(&heap, allocator);
+    if matches!(heap, Heap::Unknown) && !matches!(allocator.as_str(), "" | "none" | "glibc") {
+        let name = allocator.clone();
+        heap = Heap::Other(Other { name, taken: counter, ..Other::default() });
+    }
+    if allocator.is_empty() {
+        allocator = "unknown".into();
+    }
+    Found { allocator, heap, page, memory }
+}
+
+/// Opening succeeds where reading does not.
+fn can_read(memory: &ProcessMemory, process: &Process) -> bool {
+    let plain = process.vmas.iter().find(|vma| vma.is_writable() && vma.rss > 0);
+    plain.is_none_or(|vma| {
+        (vma.start..vma.end)
+            .step_by(page_size() as usize)
+            .take(4096)
+            .any(|at| memory.word(at).is_some())
+    })
+}
+
+fn read_heap(
+    memory: &dyn Memory,
+    process: &Process,
+    allocator: &str,
+    is_static: bool,
+    page: Option<&Page>,
+) -> Heap {
+    if let Some(page) = page {
+        return mallow::read(memory, page).map_or(Heap::Unknown, Heap::Mallow);
+    }
+    let is_glibc = |name: &str| {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        file.starts_with("libc.so.6") || file.starts_with("libc-2.")
+    };
+    if allocator == "glibc" || is_static {
+        let is_libc = |name: &str| if is_static { name == process.exe } else { is_glibc(name) };
+        let data = glibc::data_ranges(&process.vmas, is_libc);
+        if let Some(heaps) = glibc::read(memory, &data, &process.vmas) {
+            return Heap::Glibc(heaps);
+        }
+    }
+    Heap::Unknown
+}
+
+fn name_of(heap: &Heap, served: String) -> String {
+    match heap {
+        Heap::Glibc(_) => "glibc".into(),
+        Heap::Mallow(_) if !served.starts_with("mallow") => "mallow".into(),
+        _ => served,
+    }
+}
+
+fn read_only_data(process: &Process) -> Vec<(u64, u64)> {
+    let of_program = process.vmas.iter().filter(|vma| vma.name == process.exe);
+    let data = of_program.filter(|vma| vma.perms.starts_with('r') && !vma.is_executable());
+    data.map(|vma| (vma.start, vma.end)).collect()
+}
+
+/// gperftools counts what it took from the system in an exported variable.
+fn taken(memory: &dyn Memory, inspector: &mut Inspector, pid: u32) -> Option<u64> {
+    memory.word(inspector.symbol(pid, "TCMalloc_SystemTaken")?)
+}

@@ -1,0 +1,103 @@
+//! Mallow's statistics page: where the allocator of another process keeps its counters and
+//! descriptors, by name. The layout is never known here; `core/src/insight/stats_page.h` says what the
+//! names mean.
+
+use std::collections::HashMap;
+
+use crate::memory::Memory;
+
+const MAGIC: &[u8; 16] = b"mallow:stats:1\n\0";
+const NAME: usize = 24;
+const VERSION: u32 = 1;
+/// Tables of a page have a few dozen lines.
+const MOST_LINES: u32 = 1000;
+
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Such as `0.1.0 fast`.
+    pub build: String,
+    roots: HashMap<String, u64>,
+    numbers: HashMap<String, u64>,
+    /// Offset and size.
+    fields: HashMap<String, (u64, u64)>,
+}
+
+impl Page {
+    /// The page at an address; `None` if there is none, or one of another version.
+    pub fn read(memory: &dyn Memory, address: u64) -> Option<Page> {
+        let mut head = [0u8; 96];
+        memory.read(address, &mut head)?;
+        let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
+        let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().unwrap_or_default());
+        if &head[..16] != MAGIC || half(16) != VERSION || word(24) != address {
+            return None;
+        }
+        let fields = table(memory, word(72), half(88))?;
+        Some(Page {
+            build: name(&head[32..32 + NAME]),
+            roots: table(memory, word(56), half(80))?,
+            numbers: table(memory, word(64), half(84))?,
+            fields: fields.into_iter().map(|(k, v)| (k, (v & 0xffff_ffff, v >> 32))).collect(),
+        })
+    }
+
+    pub fn root(&self, name: &str) -> Option<u64> {
+        self.roots.get(name).copied()
+    }
+
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.numbers.get(name).copied()
+    }
+
+    /// Offset and size of a field.
+    pub fn field(&self, name: &str) -> Option<(u64, u64)> {
+        self.fields.get(name).copied()
+    }
+
+    /// The value of a field of the structure at an address.
+    pub fn get(&self, memory: &dyn Memory, structure: u64, name: &str) -> Option<u64> {
+        let (offset, size) = self.field(name)?;
+        memory.number(structure.checked_add(offset)?, size)
+    }
+}
+
+/// Lines of a name and a word each.
+fn table(memory: &dyn Memory, address: u64, lines: u32) -> Option<HashMap<String, u64>> {
+    if lines > MOST_LINES {
+        return None;
+    }
+    let mut bytes = vec![0; lines as usize * (NAME + 8)];
+    memory.read(address, &mut bytes)?;
+    let line = |line: &[u8]| {
+        let value = u64::from_le_bytes(line[NAME..].try_into().unwrap_or_default());
+        (name(&line[..NAME]), value)
+    };
+    Some(bytes.chunks_exact(NAME + 8).map(line).collect())
+}
+
+fn name(bytes: &[u8]) -> String {
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// Looks for a page in data of a program whose symbols were taken away.
+pub fn search(memory: &dyn Memory, ranges: &[(u64, u64)]) -> Option<Page> {
+    const STEP: usize = 64 * 1024;
+    for &(start, end) in ranges {
+        let mut at = start;
+        while at < end {
+            let length = STEP.min((end - at) as usize);
+            let mut bytes = vec![0; length];
+            if memory.read(at, &mut bytes).is_some() {
+                let places = bytes.chunks_exact(16).enumerate().filter(|(_, c)| *c == MAGIC);
+                for (index, _) in places {
+                    if let Some(page) = Page::read(memory, at + 16 * index as u64) {
+                        return Some(page);
+                    }
+                }
+            }
+            at += length as u64;
+        }
+    }
+    None
+}

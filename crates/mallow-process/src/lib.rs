@@ -1,0 +1,26 @@
+//! One process, live or saved: what its program is, what it has mapped, who serves its malloc, and
+//! what its heaps hold. Nothing of the process is changed, and it is not stopped.
+//!
+//! `allocators` is the one table of allocators. `elf`, `maps`, `smaps`, `linkmap` and `memory` read one
+//! source each; `process` and `binding` put them together; `heap` walks heaps; `mappings` says what
+//! each mapping is; `picture` takes all of it at one moment.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod allocators;
+pub mod binding;
+pub mod elf;
+pub mod heap;
+mod linkmap;
+pub mod mappings;
+pub mod maps;
+pub mod memory;
+mod page;
+pub mod picture;
+pub mod process;
+pub mod smaps;
+mod tree;
+
+pub use page::page_size;
+pub use tree::descendants;

@@ -1,0 +1,454 @@
+//! Names every mapping of a process: what the heaps told, where threads have their stacks, and what
+//! files and permissions say. What is a guess is called one.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::heap::glibc::{self, HEAP_MAX};
+use crate::heap::stats_page::Page;
+use crate::heap::{Heap, mallow};
+use crate::memory::Memory;
+use crate::page_size;
+use crate::process::{Process, Thread};
+use crate::smaps::Vma;
+
+/// Space without access up to this size is a guard, above it a reserve.
+const GUARD_MAX: u64 = 1 << 20;
+/// Python's small objects lie in pieces of this size before 3.10, and of 1 MiB since.
+const PYTHON_ARENA: u64 = 256 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    GlibcHeap,
+    GlibcArena,
+    GlibcReserve,
+    GlibcBlock,
+    MallowRegion,
+    MallowHuge,
+    MallowMetadata,
+    Allocator,
+    RuntimeHeap,
+    Jit,
+    Stack,
+    ThreadStack,
+    Program,
+    Library,
+    File,
+    Shared,
+    Anonymous,
+    Reserved,
+    Guard,
+    Kernel,
+}
+
+impl Kind {
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::GlibcHeap => "glibc heap (brk)",
+            Kind::GlibcArena => "glibc arenas of threads",
+            Kind::GlibcReserve => "glibc arenas, reserved",
+            Kind::GlibcBlock => "glibc large blocks (mmap)",
+            Kind::MallowRegion => "Mallow regions",
+            Kind::MallowHuge => "Mallow very large blocks",
+            Kind::MallowMetadata => "Mallow metadata",
+            Kind::Allocator => "allocator",
+            Kind::RuntimeHeap => "heap of the runtime",
+            Kind::Jit => "generated code",
+            Kind::Stack => "main stack",
+            Kind::ThreadStack => "thread stacks",
+            Kind::Program => "program file",
+            Kind::Library => "libraries",
+            Kind::File => "other files",
+            Kind::Shared => "shared memory",
+            Kind::Anonymous => "anonymous, unexplained",
+            Kind::Reserved => "reserved, no access",
+            Kind::Guard => "guard pages",
+            Kind::Kernel => "from the kernel",
+        }
+    }
+
+    /// Memory that malloc hands out.
+    pub fn is_heap(self) -> bool {
+        matches!(
+            self,
+            Kind::GlibcHeap
+                | Kind::GlibcArena
+                | Kind::GlibcBlock
+                | Kind::MallowRegion
+                | Kind::MallowHuge
+                | Kind::MallowMetadata
+                | Kind::Allocator
+        )
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Group {
+    pub kind: Option<Kind>,
+    pub title: String,
+    pub mappings: u64,
+    pub size: u64,
+    pub rss: u64,
+    pub pss: u64,
+    pub swap: u64,
+    pub huge: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    pub perms: String,
+    pub kind: Kind,
+    /// What it is, in a few words.
+    pub label: String,
+    pub rss: u64,
+    pub pss: u64,
+    pub swap: u64,
+    pub huge: u64,
+}
+
+pub struct Context<'a> {
+    pub process: &'a Process,
+    pub heap: &'a Heap,
+    pub allocator: &'a str,
+    pub memory: Option<&'a dyn Memory>,
+    pub page: Option<&'a Page>,
+}
+
+pub fn name(context: &Context) -> Vec<Mapping> {
+    let process = context.process;
+    let runtime = runtime(process);
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for (index, whole) in process.vmas.iter().enumerate() {
+        for part in parts(context, index) {
+            let is_whole = part.size() == whole.size();
+            let begins = part.start == whole.start;
+            let (kind, label) = begins
+                .then(|| by_file(context, index))
+                .flatten()
+                .or_else(|| by_heap(context, &part))
+                .or_else(|| is_whole.then(|| by_stack(process, index)).flatten())
+                .or_else(|| by_access(context, index))
+                .unwrap_or_else(|| rest(context, &part, runtime));
+            let Vma { start, end, perms, rss, pss, swap, huge, .. } = part;
+            mappings.push(Mapping { start, end, perms, kind, label, rss, pss, swap, huge });
+        }
+    }
+    mappings
+}
+
+/// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf of its
+/// page map and what a runtime mapped may be one mapping. Cuts it where one of these is known to begin or end; what is
+/// resident in each part is counted, the other figures are shared out by that.
+fn parts(context: &Context, index: usize) -> Vec<Vma> {
+    let vma = &context.process.vmas[index];
+    let (regions, leaves) = match context.heap {
+        Heap::Mallow(heap) => (heap.regions.as_slice(), heap.leaves.as_slice()),
+        _ => Default::default(),
+    };
+    let data_end = vma.zeroed_data.map(|size| (vma.start + size).next_multiple_of(page_size()));
+    let known = regions.iter().chain(leaves);
+    let ends = known.flat_map(|&(start, end)| [start, end]).chain(data_end);
+    let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();
+    cuts.extend([vma.start, vma.end]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    if cuts.len() == 2 || vma.rss == 0 {
+        return vec![vma.clone()];
+    }
+    let pieces = cuts.windows(2).map(|cut| (cut[0], cut[1]));
+    let resident: Option<Vec<u64>> =
+        pieces.clone().map(|(start, end)| context.memory?.resident(start, end)).collect();
+    let Some(resident) = resident else { return vec![vma.clone()] };
+    let sum: u64 = resident.iter().sum();
+    if sum == 0 {
+        return vec![vma.clone()];
+    }
+    // By what lies before each end, so that the parts sum up to the whole.
+    let mut before = 0;
+    let part = |((start, end), rss): ((u64, u64), u64)| {
+        let upto = |bytes: u64, pages: u64| {
+            (u128::from(bytes) * u128::from(pages) / u128::from(sum)) as u64
+        };
+        let share = |bytes: u64| upto(bytes, before + rss) - upto(bytes, before);
+        let (pss, swap, huge) = (share(vma.pss), share(vma.swap), share(vma.huge));
+        let part = Vma { start, end, rss: share(vma.rss), pss, swap, huge, ..vma.clone() };
+        before += rss;
+        part
+    };
+    pieces.zip(resident).map(part).collect()
+}
+
+/// Sums by kind, the largest resident first.
+pub fn groups(mappings: &[Mapping], allocator: &str) -> Vec<Group> {
+    let mut groups: BTreeMap<Kind, Group> = BTreeMap::new();
+    for mapping in mappings {
+        let group = groups.entry(mapping.kind).or_default();
+        group.kind = Some(mapping.kind);
+        group.mappings += 1;
+        group.size += mapping.end - mapping.start;
+        group.rss += mapping.rss;
+        group.pss += mapping.pss;
+        group.swap += mapping.swap;
+        group.huge += mapping.huge;
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    for group in &mut groups {
+        group.title = match group.kind {
+            Some(Kind::Allocator) => format!("{allocator} heap"),
+            Some(kind) => kind.title().into(),
+            None => String::new(),
+        };
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse((group.rss, group.size)));
+    groups
+}
+
+fn file_name(path: &str) -> &str {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn is_library(name: &str) -> bool {
+    let file = file_name(name);
+    file.ends_with(".so") || file.contains(".so.") || file.starts_with("ld-")
+}
+
+fn by_file(context: &Context, index: usize) -> Option<(Kind, String)> {
+    let process = context.process;
+    let vma = &process.vmas[index];
+    let name = vma.name.as_str();
+    if name.starts_with("[v") {
+        return Some((Kind::Kernel, name.trim_matches(['[', ']']).to_owned()));
+    }
+    if name == "[stack]" {
+        return Some((Kind::Stack, "stack of the main thread".into()));
+    }
+    if vma.inode != 0 || name.starts_with('/') {
+        return Some(named_file(process, vma));
+    }
+    // Zeroed data right behind the file's own data; not the heap, which has a name.
+    let (kind, label) = named_file(process, process.file_before(index)?);
+    let has_some = vma.zeroed_data != Some(0);
+    (has_some && matches!(kind, Kind::Program | Kind::Library)).then_some((kind, label))
+}
+
+fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
+    let name = vma.name.as_str();
+    let shared_names = ["/memfd:", "/dev/shm/", "/SYSV", "/dev/zero"];
+    if vma.is_executable() && name.starts_with("/memfd:") {
+        return (Kind::Jit, format!("generated code ({name})"));
+    }
+    if shared_names.iter().any(|start| name.starts_with(start)) {
+        return (Kind::Shared, format!("shared memory ({name})"));
+    }
+    if name == process.exe {
+        return (Kind::Program, file_name(name).to_owned());
+    }
+    if is_library(name) {
+        return (Kind::Library, file_name(name).to_owned());
+    }
+    (Kind::File, name.to_owned())
+}
+
+fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
+    let overlaps = |range: &(u64, u64)| range.0 < vma.end && vma.start < range.1;
+    match context.heap {
+        Heap::Glibc(heaps) => {
+            for (index, arena) in heaps.arenas.iter().enumerate() {
+                if arena.ranges.iter().any(overlaps) {
+                    let threads = arena.threads.map_or(String::new(), |n| format!(", {n} threads"));
+                    return Some(if arena.is_main {
+                        (Kind::GlibcHeap, format!("main arena{threads}"))
+                    } else {
+                        (Kind::GlibcArena, format!("arena {index}{threads}"))
+                    });
+                }
+            }
+            // The rest of the 64 MiB that a heap of an arena reserves.
+            let ranges = || heaps.arenas.iter().filter(|a| !a.is_main).flat_map(|a| &a.ranges);
+            let is_reserve = ranges().any(|&(start, _)| {
+                vma.start > start && vma.end <= start + HEAP_MAX && vma.is_without_access()
+            });
+            if is_reserve {
+                return Some((Kind::GlibcReserve, "reserved for an arena".into()));
+            }
+            let memory = context.memory.filter(|_| is_plain(vma))?;
+            let count = glibc::mapped_chunk_sizes(memory, vma).len();
+            (count > 0).then(|| (Kind::GlibcBlock, format!("{count} large blocks")))
+        }
+        Heap::Mallow(heap) => {
+            if heap.regions.iter().any(overlaps) {
+                return Some((Kind::MallowRegion, "regions of arenas".into()));
+            }
+            if heap.leaves.iter().any(overlaps) {
+                return Some((Kind::MallowMetadata, "page map".into()));
+            }
+            if heap.metadata_at.iter().any(|&at| vma.contains(at)) {
+                return Some((Kind::MallowMetadata, "descriptors and heaps".into()));
+            }
+            let (memory, page) = (context.memory?, context.page?);
+            let is_huge = is_plain(vma) && mallow::huge_at(memory, page, vma.start).is_some();
+            is_huge.then(|| (Kind::MallowHuge, "very large blocks".into()))
+        }
+        _ => None,
+    }
+}
+
+/// Private, writable, without a name: what allocators map.
+fn is_plain(vma: &Vma) -> bool {
+    vma.is_anonymous() && vma.is_private() && vma.is_writable() && vma.name.is_empty()
+}
+
+fn by_stack(process: &Process, index: usize) -> Option<(Kind, String)> {
+    let vma = &process.vmas[index];
+    if !is_plain(vma) || vma.is_executable() {
+        return None;
+    }
+    let inside =
+        |thread: &&Thread| thread.stack_pointer.is_some_and(|pointer| vma.contains(pointer));
+    let mut owners = process.threads.iter().filter(inside);
+    if let Some(thread) = owners.next() {
+        let more = owners.count();
+        let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return Some((Kind::ThreadStack, format!("thread {} {}{others}", thread.id, thread.name)));
+    }
+    // Of a thread that runs just now, or has ended: behind a guard, as large as stacks are.
+    let guard = index.checked_sub(1).map(|index| &process.vmas[index])?;
+    let is_guard = guard.end == vma.start && guard.is_without_access() && guard.size() <= GUARD_MAX;
+    let usual = process.stack_limit.unwrap_or(8 << 20);
+    let sizes = [usual, 8 << 20, 2 << 20, 1 << 20];
+    let is_usual =
+        sizes.iter().any(|size| vma.size() == *size || vma.size() + guard.size() == *size);
+    (is_guard && is_usual && process.thread_count() > 1)
+        .then(|| (Kind::ThreadStack, "stack of a running or ended thread".into()))
+}
+
+fn by_access(context: &Context, index: usize) -> Option<(Kind, String)> {
+    let vma = &context.process.vmas[index];
+    if vma.is_without_access() {
+        return Some(if vma.size() <= GUARD_MAX {
+            (Kind::Guard, "guard".into())
+        } else {
+            (Kind::Reserved, "address space only".into())
+        });
+    }
+    if vma.is_anonymous() && vma.is_executable() {
+        return Some((Kind::Jit, "generated code".into()));
+    }
+    if vma.is_anonymous() && !vma.is_private() {
+        return Some((Kind::Shared, "shared memory without a file".into()));
+    }
+    None
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Runtime {
+    Java,
+    Node,
+    Python,
+    Go,
+    None,
+}
+
+fn runtime(process: &Process) -> Runtime {
+    let program = file_name(&process.exe).to_owned();
+    if process.has_library("libjvm.so") {
+        Runtime::Java
+    } else if program.starts_with("node") || process.has_library("libnode.so") {
+        Runtime::Node
+    } else if program.starts_with("python") || process.has_library("libpython") {
+        Runtime::Python
+    } else if process.vmas.iter().any(|vma| vma.name.starts_with("[anon: Go:")) {
+        Runtime::Go
+    } else {
+        Runtime::None
+    }
+}
+
+/// Anonymous memory that neither heap nor stack explains.
+fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
+    if vma.name == "[heap]" {
+        return (Kind::Allocator, "heap by brk".into());
+    }
+    if let Some(name) = vma.name.strip_prefix("[anon:") {
+        return (Kind::Anonymous, name.trim_end_matches(']').trim().to_owned());
+    }
+    let python = vma.size() >= PYTHON_ARENA;
+    match runtime {
+        Runtime::Java => (Kind::RuntimeHeap, "Java: objects, classes or the VM's own".into()),
+        Runtime::Node => (Kind::RuntimeHeap, "V8: heap pages or the VM's own".into()),
+        Runtime::Go => (Kind::RuntimeHeap, "Go: heap or the runtime's own".into()),
+        Runtime::Python if python => {
+            (Kind::RuntimeHeap, "Python: objects up to 512 bytes, by elimination".into())
+        }
+        _ if matches!(context.heap, Heap::Other(_)) => {
+            (Kind::Allocator, format!("{}, by elimination", context.allocator))
+        }
+        _ => (Kind::Anonymous, "no name and no owner that could be told".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every second page is resident.
+    struct Half;
+
+    impl Memory for Half {
+        fn read(&self, _address: u64, _buffer: &mut [u8]) -> Option<()> {
+            None
+        }
+
+        fn resident(&self, start: u64, end: u64) -> Option<u64> {
+            Some((end - start) / 2)
+        }
+
+        fn reload(&self) {}
+
+        fn loads(&self) -> u64 {
+            0
+        }
+
+        fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn joined_mappings_are_told_apart() {
+        let text = "10000-11000 rw-p 0 08:01 7 /lib/libone.so\nRss: 4 kB\n\
+                    11000-51000 rw-p 0 00:00 0 \nRss: 128 kB\nPss: 64 kB\n";
+        let mut vmas = crate::smaps::parse(text).unwrap();
+        vmas[1].zeroed_data = Some(0xf80);
+        let process = Process { vmas, ..Process::default() };
+        let heap = mallow::Heap {
+            regions: vec![(0x20000, 0x30000)],
+            leaves: vec![(0x40000, 0x50000)],
+            ..mallow::Heap::default()
+        };
+        let context = Context {
+            process: &process,
+            heap: &Heap::Mallow(heap),
+            allocator: "mallow",
+            memory: Some(&Half),
+            page: None,
+        };
+        let seen: Vec<_> =
+            name(&context).iter().map(|m| (m.start, m.end, m.kind, m.rss, m.pss)).collect();
+        let expected = [
+            (0x10000, 0x11000, Kind::Library, 4 << 10, 0),
+            (0x11000, 0x12000, Kind::Library, 2 << 10, 1 << 10),
+            (0x12000, 0x20000, Kind::Anonymous, 28 << 10, 14 << 10),
+            (0x20000, 0x30000, Kind::MallowRegion, 32 << 10, 16 << 10),
+            (0x30000, 0x40000, Kind::Anonymous, 32 << 10, 16 << 10),
+            (0x40000, 0x50000, Kind::MallowMetadata, 32 << 10, 16 << 10),
+            (0x50000, 0x51000, Kind::Anonymous, 2 << 10, 1 << 10),
+        ];
+        assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,98 @@
+//! A living process at one moment: its mappings, each with a name, and its heap.
+
+use crate::binding::{Failure, Inspector};
+use crate::heap::{self, Heap};
+use crate::mappings::{self, Context, Kind, Mapping};
+use crate::memory::Memory;
+use crate::process::{Keep, Process};
+
+/// Reads the heap again if the process changed so much meanwhile that heap and mappings do not fit
+/// together.
+const TRIES: u32 = 3;
+const LARGEST_CHANGE: f64 = 0.02;
+
+#[derive(Debug)]
+pub struct Picture {
+    pub process: Process,
+    /// Who serves malloc in the main program.
+    pub allocator: String,
+    pub heap: Heap,
+    pub mappings: Vec<Mapping>,
+    pub gaps: Vec<Gap>,
+}
+
+/// What the picture does not show, and why.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gap {
+    /// The memory of the process may not be read.
+    NoMemory,
+    /// Parts of the heap are swapped out.
+    Swapped,
+    /// RSS in bytes, before and after the heap was read.
+    Moved { before: f64, after: f64 },
+    /// The mappings changed all the time while they were read.
+    Torn,
+    /// Bytes of the heap that were visited, and of how many: the figures of its blocks are estimates.
+    Sampled { part: u64, whole: u64 },
+    /// What is resident was estimated in places.
+    Estimated,
+}
+
+pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
+    let mut process = Process::live(pid, Keep::Figures)?;
+    let mut inspector = Inspector::default();
+    let mut gaps = Vec::new();
+    let mut attempt = 1;
+    let mut found = loop {
+        let mut found = heap::find(&process, &mut inspector);
+        let before = process.rss() as f64;
+        process = Process::live(pid, keep)?;
+        let after = process.rss() as f64;
+        if let Some(memory) = &mut found.memory {
+            memory.remap(&process.vmas);
+        }
+        if before.max(after) - before.min(after) <= LARGEST_CHANGE * before.max(after) {
+            break found;
+        }
+        if attempt == TRIES {
+            gaps.push(Gap::Moved { before, after });
+            break found;
+        }
+        attempt += 1;
+    };
+    let memory = found.memory.as_ref();
+    match memory {
+        None => gaps.push(Gap::NoMemory),
+        Some(memory) if memory.met_swap() => gaps.push(Gap::Swapped),
+        Some(_) => {}
+    }
+    if process.is_torn {
+        gaps.push(Gap::Torn);
+    }
+    if let Some((part, whole)) = found.heap.looked_at() {
+        gaps.push(Gap::Sampled { part, whole });
+    }
+    let mappings = mappings::name(&Context {
+        process: &process,
+        heap: &found.heap,
+        allocator: &found.allocator,
+        memory: memory.map(|memory| memory as &dyn Memory),
+        page: found.page.as_ref(),
+    });
+    if memory.is_some_and(|memory| memory.has_sampled()) {
+        gaps.push(Gap::Estimated);
+    }
+    if let Heap::Other(other) = &mut found.heap {
+        let served = mappings.iter().filter(|mapping| mapping.kind == Kind::Allocator);
+        let sizes = served.map(|mapping| (mapping.end - mapping.start, mapping.rss));
+        (other.size, other.rss) = sizes.fold((0, 0), |(a, b), (size, rss)| (a + size, b + rss));
+    }
+    let heap::Found { allocator, heap, .. } = found;
+    Ok(Picture { process, allocator, heap, mappings, gaps })
+}
+
+/// The allocator's name and its heap alone.
+pub fn heap_of(pid: u32, inspector: &mut Inspector) -> Option<(String, Heap)> {
+    let found = heap::find(&Process::live(pid, Keep::Figures).ok()?, inspector);
+    Some((found.allocator, found.heap))
+}
