@@ -49,6 +49,7 @@
 #include "slots/large.c"
 
 /* layer 6: thread */
+#include "thread/heap_state.h"
 #include "thread/stack.c"
 #include "thread/remote.c"
 #include "thread/heap_common.c"

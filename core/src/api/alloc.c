@@ -234,11 +234,14 @@ ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
     return slot;
 }
 
-/* A slot of one of the class's own slabs, when the list had a block of a common one. */
-static NOINLINE void *alloc_aligned_slot(unsigned class)
+/* A slot of one of the class's own slabs, when the list is empty or has a block of a common one. */
+static void *alloc_aligned_slot(unsigned class)
 {
     struct heap *heap = thread_enter();
-    heap_return_list(heap, class);
+    heap_tick_if_due(heap);
+    if (heap->free[class] != NULL) {
+        heap_return_list(heap, class);
+    }
     void *block = alloc_slot(heap, class, true);
     thread_leave(heap);
     return block != NULL ? block : alloc_failed();
@@ -249,13 +252,7 @@ static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
 {
     process_init(); /* for the page size */
     if (alignment <= os_page_size && size <= SLOT_MAX && align_up(size, alignment) <= SLOT_MAX) {
-        unsigned class = class_of_aligned(alignment, size);
-        void *block = mw_malloc(class_size(class));
-        if (likely(((uintptr_t)block & (alignment - 1)) == 0)) {
-            return block;
-        }
-        mw_free(block);
-        return alloc_aligned_slot(class);
+        return alloc_aligned_slot(class_of_aligned(alignment, size));
     }
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);

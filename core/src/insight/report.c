@@ -161,7 +161,7 @@ static void print_stats(struct sink *sink)
         {"allocated in large blocks", usage.large_bytes},
         {"allocated in huge blocks", usage.huge_bytes},
         {"free slots", usage.slab_bytes - usage.slab_used_bytes},
-        {"kept large blocks", usage.cached_bytes},
+        {"free pages in stacks", usage.cached_bytes},
         {"dirty", usage.dirty_bytes},
         {"muzzy", usage.muzzy_bytes},
         {"retained", usage.retained_bytes},

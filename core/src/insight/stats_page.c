@@ -50,7 +50,6 @@ static const struct stats_number stats_numbers[] = {
     {"remote_count_shift", REMOTE_HEAD_BITS},
     {"classes", CLASSES},
     {"outboxes", OUTBOXES},
-    {"small_classes", SMALL_CLASSES},
     {"state_active", EXTENT_ACTIVE},
     {"state_cached", EXTENT_CACHED},
     {"state_dirty", EXTENT_DIRTY},
@@ -88,9 +87,7 @@ static const struct stats_field stats_fields[] = {
     SIZE_OF(heap),
     FIELD(heap, next),
     ARRAY(heap, free),
-    ARRAY(heap, bins),
     ARRAY(heap, outboxes),
-    FIELD(bin, current),
     FIELD(outbox, slab),
     FIELD(outbox, count),
 };

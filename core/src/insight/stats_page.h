@@ -20,10 +20,9 @@
  *               with the index (address >> granule_shift) & leaf_mask to the descriptor
  *   slab        an active extent whose `slot_size` is not 0. `left` + `bias` slots are out, of which
  *               `remote` >> remote_count_shift are freed by other threads and not yet collected
- *   heap        `heaps` is the first of a list. The slots in `free`[class] are out of the slab
- *               bins[class].current but not with the program; so are those of an outbox
- *   cache       a large block that a heap keeps is in state `cached`; a huge one, which the arena
- *               counts as active, is to be found in the heap's `cache`
+ *   heap        `heaps` is the first of a list. The slots in `free`[class] are out of their slabs but
+ *               not with the program; so are those of an outbox
+ *   cached      pages in the stacks of heaps: free, though the arena counts them as active
  */
 #ifndef MALLOW_STATS_PAGE_H
 #define MALLOW_STATS_PAGE_H

@@ -6,7 +6,7 @@
 #ifndef MALLOW_HEAP_COMMON_H
 #define MALLOW_HEAP_COMMON_H
 
-#include "heap.h"
+#include "heap_state.h"
 
 /* A block of a small class from common slabs, more of them in the heap's list; NULL if there is none. */
 static struct slot *heap_take_common(struct heap *heap, unsigned class);

@@ -12,7 +12,7 @@
 #define MALLOW_MAGAZINE_H
 
 #include "../slots/harden.h"
-#include "heap.h"
+#include "heap_state.h"
 
 ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
 {

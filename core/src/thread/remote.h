@@ -6,7 +6,7 @@
 #ifndef MALLOW_REMOTE_H
 #define MALLOW_REMOTE_H
 
-#include "heap.h"
+#include "heap_state.h"
 
 /* The outbox that a slab uses. */
 ALWAYS_INLINE struct outbox *heap_outbox(struct heap *heap, struct extent *extent)

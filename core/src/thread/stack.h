@@ -20,7 +20,7 @@
 #ifndef MALLOW_STACK_H
 #define MALLOW_STACK_H
 
-#include "heap.h"
+#include "heap_state.h"
 
 /* Pages for a slab or a block of at most LARGE_MAX, rounded up to a class: an active extent. NULL if
  * out of memory. */

@@ -53,7 +53,7 @@ pub struct Arena {
     pub large_count: u64,
     pub huge: u64,
     pub huge_count: u64,
-    /// Large blocks that threads keep for their next use.
+    /// Free pages in the stacks of threads.
     pub cached: u64,
     /// Free and resident, free and perhaps resident, free and not resident.
     pub dirty: u64,
@@ -265,7 +265,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// What the threads hold: lists to allocate from, frees on their way, kept large blocks.
+    /// What the threads hold: lists to allocate from, frees on their way.
     fn threads(&self, heap: &mut Heap) {
         let mut next = self.page.root("heaps").and_then(|at| self.memory.word(at)).unwrap_or(0);
         for _ in 0..MOST {
@@ -284,16 +284,12 @@ impl Reader<'_> {
 
     fn thread(&self, address: u64, heap: &mut Heap) -> Option<()> {
         let (free, step) = self.page.field("heap.free")?;
-        let (bins, bin_size) = self.page.field("heap.bins")?;
         for class in 0..self.page.number("classes")? {
             let slot = self.memory.word(address + free + class * step)?;
-            let bin = address + bins + class * bin_size;
-            let current = self.get(bin, "bin.current")?;
-            if slot != 0 && current != 0 {
-                let size = self.get(current, "extent.slot_size")?;
-                let most =
-                    self.get(current, "extent.capacity")? + self.page.number("kept_slots")?;
-                heap.listed += size * self.list_length(slot).min(most);
+            // Slots of one list are of one class, whichever slab they are of.
+            let slab = if slot != 0 { self.descriptor(slot) } else { None };
+            if let Some(slab) = slab {
+                heap.listed += self.get(slab, "extent.slot_size")? * self.list_length(slot);
             }
         }
         let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
@@ -307,23 +303,7 @@ impl Reader<'_> {
                 heap.listed += bytes;
             }
         }
-        let (cache, block_size) = self.page.field("heap.cache")?;
-        for index in 0..self.page.number("cache_blocks")? {
-            let block = self.get(address + cache + index * block_size, "cache.extent")?;
-            if block != 0 && self.get(block, "extent.is_huge")? != 0 {
-                self.huge_is_cached(heap, self.get(block, "extent.pages")? << self.shift);
-            }
-        }
         Some(())
-    }
-
-    /// The arena counts it as active; which arena it is does not matter for the sums.
-    fn huge_is_cached(&self, heap: &mut Heap, bytes: u64) {
-        if let Some(arena) = heap.arenas.iter_mut().find(|arena| arena.huge >= bytes) {
-            arena.huge -= bytes;
-            arena.huge_count = arena.huge_count.saturating_sub(1);
-            arena.cached += bytes;
-        }
     }
 
     fn list_length(&self, head: u64) -> u64 {
