@@ -220,7 +220,7 @@ static NOINLINE void free_slow(void *block, struct extent *extent)
         free_large(heap, extent);
     } else if (owner >= OWNER_DEPOT || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
-    } else if (owner == NULL && heap->bins[extent->slab.class].current != NULL) {
+    } else if (owner == NULL && heap_allocates(heap, extent->slab.class)) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
         heap_tick_if_due(heap);
     } else {

@@ -486,6 +486,7 @@ static void bin_abandon(struct heap *heap, struct bin *bin)
         }
     }
     bin->made = 0;
+    bin->is_draining = false;
     bin->common_bytes = 0;
 }
 

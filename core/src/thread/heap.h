@@ -20,12 +20,17 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent);
 /* The countdown of a slab that the heap owns has ended. */
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent);
 
+/* Whether the thread allocates of a small class, or did until it began to free. */
+ALWAYS_INLINE bool heap_allocates(struct heap *heap, unsigned class)
+{
+    return heap->bins[class].current != NULL || heap->bins[class].is_draining;
+}
+
 /* Whether a heap takes over a slab that it frees into. One that does not allocate such slots does
  * not, nor one that has plenty: memory must not gather where nobody needs it. */
 ALWAYS_INLINE bool heap_wants_slab(struct heap *heap, unsigned class)
 {
-    struct bin *bin = &heap->bins[class];
-    return bin->current != NULL && bin->ready_count < READY_MAX;
+    return heap_allocates(heap, class) && heap->bins[class].ready_count < READY_MAX;
 }
 
 /* Puts a slab that the heap has just become the owner of where it belongs. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "stack.h"
 
-/* What a heap's stacks may hold: this share of what the arena has in use, and at least so much. */
+/* What the stacks of all heaps together may hold: this share of what an arena has in use, and at least
+ * so much; but those of one heap at least what a full-grown slab and some blocks need. */
 #define STACK_SHARE 4u
 #define STACK_MIN (1 * MiB)
+#define STACK_MIN_EACH (128 * KiB)
 
 /* Blocks that are hardly resident cost nothing: so many times as much may lie in the stacks. */
 #define STACK_SPARSE_FACTOR 16u
@@ -158,8 +160,10 @@ static NOINLINE void stack_overflow(struct heap *heap)
         stack_flush(heap); /* nothing that is free stays */
         return;
     }
-    size_t limit = size_max(STACK_MIN >> os_page_shift,
-                            atomic_get(&heap->arena->active_pages) / STACK_SHARE);
+    size_t in_use = atomic_get(&heap->arena->active_pages);
+    size_t of_all = size_max(in_use / STACK_SHARE, STACK_MIN >> os_page_shift);
+    size_t limit = size_max(of_all / size_max(atomic_get(&heaps.in_use), 1),
+                            STACK_MIN_EACH >> os_page_shift);
     if (atomic_get(&heap->stack_pages) > limit && stack_is_sparse(heap)) {
         limit *= STACK_SPARSE_FACTOR;
     }

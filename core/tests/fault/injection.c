@@ -335,11 +335,20 @@ static void in_child(void (*body)(void), const char *what)
               fails_all ? " and all after it" : "", WTERMSIG(status), WEXITSTATUS(status));
 }
 
+static const char *settings_now;
+
+/* The environment is read when the program is loaded, long before this. */
+static void run_with_settings(void)
+{
+    CHECK(parse_settings(settings_now, "injection"));
+    run_workload();
+}
+
 static long run_settings(const char *settings)
 {
-    setenv("MALLOW_CONF", settings, 1);
+    settings_now = settings;
     fail_at = 0;
-    in_child(run_workload, settings);
+    in_child(run_with_settings, settings);
     long calls = results->calls, unaccounted = results->unaccounted, most = 0;
     size_t in_use = results->in_use;
     CHECK_MSG(calls > 0 && results->refused == 0, "%ld calls", calls);
@@ -348,7 +357,7 @@ static long run_settings(const char *settings)
         fails_all = all;
         /* A failure changes what comes after, so the number of calls is asked of each run. */
         for (fail_at = 1; fail_at == 1 || results->calls >= fail_at - 1; fail_at++) {
-            in_child(run_workload, settings);
+            in_child(run_with_settings, settings);
             runs++;
             refused += results->refused;
             CHECK_MSG(results->in_use <= in_use,
