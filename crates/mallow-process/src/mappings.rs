@@ -149,7 +149,10 @@ fn parts(context: &Context, index: usize) -> Vec<Vma> {
         Heap::Mallow(heap) => (heap.regions.as_slice(), heap.leaves.as_slice()),
         _ => Default::default(),
     };
-    let data_end = vma.zeroed_data.map(|size| (vma.start + size).next_multiple_of(page_size()));
+    let data_end = vma.zeroed_data.map(|size| {
+        let end = vma.start + size.min(vma.size());
+        end.checked_next_multiple_of(page_size()).unwrap_or(vma.end)
+    });
     let known = regions.iter().chain(leaves);
     let ends = known.flat_map(|&(start, end)| [start, end]).chain(data_end);
     let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();

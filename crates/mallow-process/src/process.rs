@@ -169,7 +169,8 @@ impl Process {
         let Some(smaps) = files.get("smaps") else {
             return Err(Failure::Damaged("the file smaps is missing".into()));
         };
-        let vmas = smaps::parse(smaps).ok_or_else(unreadable)?;
+        let mut vmas = smaps::parse(smaps).ok_or_else(unreadable)?;
+        smaps::drop_overlaps(&mut vmas);
         Process::from_files(0, vmas, files)
     }
 
@@ -216,7 +217,7 @@ impl Process {
             let range = format!("map_files/{:x}-{:x}", first.start, first.end);
             let inside = proc.join("root").join(file.name.trim_start_matches('/'));
             let size = [proc.join(range), inside].iter().find_map(|path| elf::loaded_size(path));
-            let end = size.map(|size| first.start + size);
+            let end = size.map(|size| first.start.saturating_add(size));
             self.vmas[index].zeroed_data =
                 end.map(|end| end.saturating_sub(self.vmas[index].start));
         }

@@ -85,6 +85,8 @@ fn add_line(vmas: &mut Vec<Vma>, line: &str) -> Option<()> {
     let (key, value) = line.split_once(':')?;
     let vma = vmas.last_mut()?;
     let Some(bytes) = kilobytes(value) else { return Some(()) };
+    // Nothing of a mapping is larger than itself.
+    let bytes = bytes.min(vma.size());
     match key {
         "Rss" => vma.rss = bytes,
         "Pss" => vma.pss = bytes,

@@ -275,7 +275,7 @@ impl<'a> Walk<'a> {
     /// The rest of the heap, behind the last chunk.
     pub fn top(&mut self, at: u64, end: u64) -> Option<()> {
         let size = self.memory.word(at + 8)? & !FLAGS;
-        if at + size > end {
+        if at.checked_add(size)? > end {
             return None;
         }
         self.chunks.top_bytes += size;

@@ -253,7 +253,8 @@ fn follow_list(memory: &dyn Memory, layout: Layout, main: u64) -> Option<Vec<u64
             return Some(addresses);
         }
         // The others lie in the first page of a heap.
-        if next % HEAP_MAX > 0x1000 || next % 16 != 0 || addresses.len() > MOST_ARENAS {
+        let is_heap = next >= HEAP_MAX && next % HEAP_MAX <= 0x1000 && next % 16 == 0;
+        if !is_heap || addresses.len() > MOST_ARENAS {
             return None;
         }
         addresses.push(next);
