@@ -348,16 +348,20 @@ fn by_access(context: &Context, index: usize) -> Option<(Kind, String)> {
     None
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Runtime {
+/// The language runtime of a process, which has memory of its own beside malloc's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
     Java,
     Node,
     Python,
     Go,
+    #[default]
     None,
 }
 
-fn runtime(process: &Process) -> Runtime {
+/// By the program's name, its libraries and the names of its mappings.
+pub fn runtime(process: &Process) -> Runtime {
     let program = file_name(&process.exe).to_owned();
     if process.has_library("libjvm.so") {
         Runtime::Java
