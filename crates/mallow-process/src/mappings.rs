@@ -140,9 +140,10 @@ pub fn name(context: &Context) -> Vec<Mapping> {
     mappings
 }
 
-/// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf of its
-/// page map and what a runtime mapped may be one mapping. Cuts it where one of these is known to begin or end; what is
-/// resident in each part is counted, the other figures are shared out by that.
+/// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf
+/// of its page map and what a runtime mapped may be one mapping. Cuts it where one of these is
+/// known to begin or end; what is resident in each part is counted, the other figures are shared
+/// out by that.
 fn parts(context: &Context, index: usize) -> Vec<Vma> {
     let vma = &context.process.vmas[index];
     let (regions, leaves) = match context.heap {

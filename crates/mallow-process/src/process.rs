@@ -54,8 +54,8 @@ struct Mappings {
 }
 
 impl Mappings {
-    /// Reads again what was torn: mappings that lie over each other, or whose sum the process did not
-    /// have before, nor after.
+    /// Reads again what was torn: mappings that lie over each other, or whose sum the process did
+    /// not have before, nor after.
     fn read(proc: &Path, keep: Keep) -> Result<Mappings, Failure> {
         let mut before = counted(proc);
         for attempt in 1.. {

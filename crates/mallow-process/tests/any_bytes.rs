@@ -1,5 +1,5 @@
-//! What a process and its files say is not to be trusted: any bytes in the place of maps, smaps, status,
-//! ELF files or heaps give a result or a refusal, never a panic.
+//! What a process and its files say is not to be trusted: any bytes in the place of maps, smaps,
+//! status, ELF files or heaps give a result or a refusal, never a panic.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
@@ -122,7 +122,7 @@ fn arena_word(address: u64) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn any_maps_and_smaps(edits in any_edits(200)) {

@@ -208,7 +208,7 @@ fn find_arenas(memory: &dyn Memory, data: &[(u64, u64)]) -> Option<(Layout, Vec<
         // Data of a C library is small; a program's own may be anything.
         let end = end.min(start.saturating_add(64 << 20));
         for piece in (start..end).step_by(PIECE as usize) {
-            let count = (end.min(piece + PIECE + OVERLAP) - piece) / 8;
+            let count = (end.min(piece.saturating_add(PIECE + OVERLAP)) - piece) / 8;
             let Some(words) = memory.words(piece, count as usize) else { continue };
             if let Some(found) = arenas_in(memory, piece, &words) {
                 return Some(found);
