@@ -1,5 +1,5 @@
-//! Builds what the command carries inside: the three Mallow libraries, the recorder, and the table of Mallow's
-//! options, which comes from the same file as the allocator's own parser.
+//! Builds what the command carries inside: the three Mallow libraries, the recorder, and the table
+//! of Mallow's options, which comes from the same file as the allocator's own parser.
 
 use std::fmt::Write as _;
 use std::fs;

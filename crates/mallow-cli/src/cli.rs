@@ -16,9 +16,10 @@ use crate::verbs::run::RunArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::watch::WatchArgs;
 
-const EXIT_CODES: &str = "Exit codes: 0 or the command's own; 2 usage or a missing file; 3 expectation not met; \
-4 the target cannot be served; 5 no permission or no space; 6 inconclusive; 7 damaged input or no such process; 70 internal error; \
-125, 126, 127 as env; 128+n after signal n.";
+const EXIT_CODES: &str = "Exit codes: 0 or the command's own; 2 usage or a missing file; \
+3 expectation not met; 4 the target cannot be served; 5 no permission or no space; 6 inconclusive; \
+7 damaged input or no such process; 70 internal error; 125, 126, 127 as env; \
+128+n after signal n.";
 
 /// Run, compare and verify memory allocators.
 #[derive(Parser, Debug)]

@@ -144,9 +144,11 @@ mallow compare -- COMMAND shows what it is worth.",
     Entry {
         id: "MLW2501",
         title: "most memory is the runtime's own heap",
-        text: "The heap of Java, Node.js or Go is not malloc's, and no allocator changes it. Java: -Xmx, \
+        text: "The heap of Java, Node.js or Go is not malloc's, nor are small objects of Python, and no \
+allocator changes that. Java: -Xmx, \
 -XX:+UseSerialGC for small heaps, jcmd PID VM.native_memory (started with \
--XX:NativeMemoryTracking=summary) for the rest; Node.js: --max-old-space-size; Go: GOGC, GOMEMLIMIT.",
+-XX:NativeMemoryTracking=summary) for the rest; Node.js: --max-old-space-size; Go: GOGC, GOMEMLIMIT; Python: tracemalloc \
+shows which lines hold the objects.",
     },
     Entry {
         id: "MLW2502",

@@ -1,8 +1,9 @@
 //! The `mallow` command, a library so that its parts can be tested.
 //!
-//! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and its
-//! report, and knows no other verb. What they share stands beside them: `output` (tables, pages,
-//! words), `error` (exit codes), `findings`, `recording` (reading traces), `signals`, `parse`.
+//! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
+//! its report, and knows no other verb. What they share stands beside them: `output` (tables,
+//! pages, words), `error` (exit codes), `findings`, `recording` (reading traces), `signals`,
+//! `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -214,8 +214,8 @@ fn missing_rights_are_5() {
     }
 }
 
-/// Ctrl-C: what was measured is reported where there is something to report, and the code is that of
-/// the signal, or of the command that got it too.
+/// Ctrl-C: what was measured is reported where there is something to report, and the code is that
+/// of the signal, or of the command that got it too.
 #[test]
 fn interruptions_are_130() {
     let setting = Setting::new();

@@ -294,6 +294,25 @@ fn what_cannot_be_read_is_said() {
 }
 
 #[test]
+fn python_is_told_what_helps_python() {
+    let script = "x = [(i, i) for i in range(600000)]\nprint('{}', flush=True)\n\
+                  import signal; signal.pause()";
+    let mut command = Command::new("python3");
+    if command.arg("--version").output().is_err() {
+        eprintln!("skipped: python3 is not installed");
+        return;
+    }
+    let program = Program::at_rest(Command::new("python3").args(["-c", script]));
+    let report = program.explain();
+    assert_eq!(report["runtime"], "python");
+    let found = report["findings"].as_array().unwrap();
+    let own =
+        found.iter().find(|finding| finding["id"] == "MLW2501").expect("most is Python's own");
+    let remedy = own["remedy"].as_str().unwrap();
+    assert!(remedy.contains("tracemalloc") && !remedy.contains("-Xmx"), "{remedy}");
+}
+
+#[test]
 fn findings_are_explained() {
     let ran = run(&["help", "MLW2101"]);
     assert_eq!(ran.code, Some(0));

@@ -16,7 +16,8 @@ fn built(folder: &Path) -> PathBuf {
     common::compile("cc", folder, include_str!("programs/huge.c"), &flags).unwrap()
 }
 
-/// Explains the process with 256 MiB of address space for the tool, programs and libraries included.
+/// Explains the process with 256 MiB of address space for the tool, programs and libraries
+/// included.
 #[track_caller]
 fn explain_within_bounds(pid: &str) -> Value {
     let tool = mallow(&[]).get_program().to_owned();

@@ -85,7 +85,8 @@ pub fn choose(args: Choice, target: &Target, note: &dyn Fn(&str)) -> Result<Vec<
     Ok(contenders)
 }
 
-/// Everything that is installed and can serve the target; Mallow's other builds only when asked for.
+/// Everything that is installed and can serve the target; Mallow's other builds only when asked
+/// for.
 fn installed(args: Choice, target: &Target, note: &dyn Fn(&str)) -> Result<Vec<Allocator>> {
     let (usable, _) = allocator::discover()?;
     let mut chosen = Vec::new();

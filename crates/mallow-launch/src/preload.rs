@@ -61,7 +61,8 @@ pub fn apply(command: &mut Command, changes: &Changes) {
     }
 }
 
-/// The same with libraries that come last; for the system's own allocator, without other allocators.
+/// The same with libraries that come last; for the system's own allocator, without other
+/// allocators.
 pub fn with_libraries(changes: &Changes, is_system: bool, libraries: &[PathBuf]) -> Changes {
     let mut changes = changes.clone();
     let kept = libraries.iter().filter(|path| !is_system || !is_an_allocator(path));

@@ -1,8 +1,9 @@
 //! Measured runs of programs, and what they prove.
 //!
-//! `run` measures one run of a command, `service` one of a server under load; `observe` looks at who
-//! serves malloc in a command's processes. `rounds` has everything run in random order; `statistics`
-//! and `verdict` say what the runs mean. `timeline` is values over time, `machine` where it was.
+//! `run` measures one run of a command, `service` one of a server under load; `observe` looks at
+//! who serves malloc in a command's processes. `rounds` has everything run in random order;
+//! `statistics` and `verdict` say what the runs mean. `timeline` is values over time, `machine`
+//! where it was.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

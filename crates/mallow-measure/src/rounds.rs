@@ -1,5 +1,5 @@
-//! Rounds: in each of them everything that is compared runs once, in an order drawn anew. Runs of one
-//! round see the machine in the same mood, so that they can be compared in pairs.
+//! Rounds: in each of them everything that is compared runs once, in an order drawn anew. Runs of
+//! one round see the machine in the same mood, so that they can be compared in pairs.
 
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;

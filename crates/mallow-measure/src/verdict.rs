@@ -1,4 +1,5 @@
-//! What the runs of a measurement prove: figures with their spread, and verdicts against a baseline.
+//! What the runs of a measurement prove: figures with their spread, and verdicts against a
+//! baseline.
 
 use std::collections::BTreeMap;
 
@@ -88,8 +89,8 @@ impl Judge {
         Some(self.of(self.compare(pairs)?))
     }
 
-    /// The same for what comes out the same each time. Where two rounds show that, no test is needed:
-    /// the ratio lies between the extremes.
+    /// The same for what comes out the same each time. Where two rounds show that, no test is
+    /// needed: the ratio lies between the extremes.
     pub fn versus_exact(self, pairs: &[(f64, f64)]) -> Option<Versus> {
         let mut comparison = self.compare(pairs)?;
         comparison.interval = comparison.interval.or_else(|| exact_interval(pairs));

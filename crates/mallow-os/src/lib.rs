@@ -112,9 +112,9 @@ pub fn has_file_capabilities(path: &std::path::Path) -> bool {
     size > 0
 }
 
-/// How many bytes from `start` to `end`, both at page boundaries, are present in memory, by the open
-/// `/proc/PID/pagemap`. The kernel passes over what was never touched, however large it is. An error
-/// where it cannot do that (before Linux 6.7) or the process has gone.
+/// How many bytes from `start` to `end`, both at page boundaries, are present in memory, by the
+/// open `/proc/PID/pagemap`. The kernel passes over what was never touched, however large it is. An
+/// error where it cannot do that (before Linux 6.7) or the process has gone.
 pub fn present_bytes(pagemap: &std::fs::File, start: u64, end: u64) -> io::Result<u64> {
     /// `struct page_region` and `struct pm_scan_arg` of linux/fs.h.
     #[repr(C)]
@@ -155,7 +155,8 @@ pub fn present_bytes(pagemap: &std::fs::File, start: u64, end: u64) -> io::Resul
             return_mask: PAGE_IS_PRESENT,
             ..Scan::default()
         };
-        // SAFETY: the kernel writes to `scan` and to as many regions as it says, both of which live.
+        // SAFETY: the kernel writes to `scan` and to as many regions as it says, both of which
+        // live.
         let found = unsafe {
             libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, std::ptr::from_mut(&mut scan))
         };

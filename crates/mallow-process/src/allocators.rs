@@ -1,5 +1,5 @@
-//! The table of allocators: their names, the files and symbols that betray them, and the packages that
-//! bring them. Everything that the command says of an allocator starts here.
+//! The table of allocators: their names, the files and symbols that betray them, and the packages
+//! that bring them. Everything that the command says of an allocator starts here.
 
 use std::path::Path;
 

@@ -183,8 +183,10 @@ pub fn loaded_size(path: &Path) -> Option<u64> {
         |segment: &&elf::ProgramHeader64<Endianness>| segment.p_type(endian) == elf::PT_LOAD;
     let segments = || header.program_headers(endian, &data).into_iter().flatten().filter(loaded);
     let start = segments().map(|segment| segment.p_vaddr(endian)).min()?;
-    let end = segments().map(|segment| segment.p_vaddr(endian) + segment.p_memsz(endian)).max()?;
-    Some(end - start)
+    let end = segments()
+        .map(|segment| segment.p_vaddr(endian).saturating_add(segment.p_memsz(endian)))
+        .max()?;
+    end.checked_sub(start)
 }
 
 fn parse<'data, Elf, R>(data: R) -> object::read::Result<ElfInfo>

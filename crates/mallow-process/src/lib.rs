@@ -1,9 +1,9 @@
 //! One process, live or saved: what its program is, what it has mapped, who serves its malloc, and
 //! what its heaps hold. Nothing of the process is changed, and it is not stopped.
 //!
-//! `allocators` is the one table of allocators. `elf`, `maps`, `smaps`, `linkmap` and `memory` read one
-//! source each; `process` and `binding` put them together; `heap` walks heaps; `mappings` says what
-//! each mapping is; `picture` takes all of it at one moment.
+//! `allocators` is the one table of allocators. `elf`, `maps`, `smaps`, `linkmap` and `memory` read
+//! one source each; `process` and `binding` put them together; `heap` walks heaps; `mappings` says
+//! what each mapping is; `picture` takes all of it at one moment.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

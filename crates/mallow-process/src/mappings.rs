@@ -140,16 +140,20 @@ pub fn name(context: &Context) -> Vec<Mapping> {
     mappings
 }
 
-/// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf of its
-/// page map and what a runtime mapped may be one mapping. Cuts it where one of these is known to begin or end; what is
-/// resident in each part is counted, the other figures are shared out by that.
+/// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf
+/// of its page map and what a runtime mapped may be one mapping. Cuts it where one of these is
+/// known to begin or end; what is resident in each part is counted, the other figures are shared
+/// out by that.
 fn parts(context: &Context, index: usize) -> Vec<Vma> {
     let vma = &context.process.vmas[index];
     let (regions, leaves) = match context.heap {
         Heap::Mallow(heap) => (heap.regions.as_slice(), heap.leaves.as_slice()),
         _ => Default::default(),
     };
-    let data_end = vma.zeroed_data.map(|size| (vma.start + size).next_multiple_of(page_size()));
+    let data_end = vma.zeroed_data.map(|size| {
+        let end = vma.start + size.min(vma.size());
+        end.checked_next_multiple_of(page_size()).unwrap_or(vma.end)
+    });
     let known = regions.iter().chain(leaves);
     let ends = known.flat_map(|&(start, end)| [start, end]).chain(data_end);
     let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();
@@ -345,16 +349,20 @@ fn by_access(context: &Context, index: usize) -> Option<(Kind, String)> {
     None
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Runtime {
+/// The language runtime of a process, which has memory of its own beside malloc's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
     Java,
     Node,
     Python,
     Go,
+    #[default]
     None,
 }
 
-fn runtime(process: &Process) -> Runtime {
+/// By the program's name, its libraries and the names of its mappings.
+pub fn runtime(process: &Process) -> Runtime {
     let program = file_name(&process.exe).to_owned();
     if process.has_library("libjvm.so") {
         Runtime::Java

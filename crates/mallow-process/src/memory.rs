@@ -16,8 +16,8 @@ const BLOCK: u64 = 64 * 1024;
 const MOST_BYTES: u64 = 16 << 20;
 /// Entries of the pagemap that are held at a time.
 const MOST_ENTRIES: u64 = 1 << 16;
-/// Where the kernel cannot pass over what was never touched, ranges of more pages are sampled: their
-/// entries alone would take seconds to read.
+/// Where the kernel cannot pass over what was never touched, ranges of more pages are sampled:
+/// their entries alone would take seconds to read.
 const MOST_COUNTED: u64 = 1 << 24;
 const SAMPLES: u64 = 1 << 10;
 

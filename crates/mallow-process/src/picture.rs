@@ -32,7 +32,8 @@ pub enum Gap {
     Moved { before: f64, after: f64 },
     /// The mappings changed all the time while they were read.
     Torn,
-    /// Bytes of the heap that were visited, and of how many: the figures of its blocks are estimates.
+    /// Bytes of the heap that were visited, and of how many: the figures of its blocks are
+    /// estimates.
     Sampled { part: u64, whole: u64 },
     /// What is resident was estimated in places.
     Estimated,

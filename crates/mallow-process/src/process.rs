@@ -54,8 +54,8 @@ struct Mappings {
 }
 
 impl Mappings {
-    /// Reads again what was torn: mappings that lie over each other, or whose sum the process did not
-    /// have before, nor after.
+    /// Reads again what was torn: mappings that lie over each other, or whose sum the process did
+    /// not have before, nor after.
     fn read(proc: &Path, keep: Keep) -> Result<Mappings, Failure> {
         let mut before = counted(proc);
         for attempt in 1.. {
@@ -169,7 +169,8 @@ impl Process {
         let Some(smaps) = files.get("smaps") else {
             return Err(Failure::Damaged("the file smaps is missing".into()));
         };
-        let vmas = smaps::parse(smaps).ok_or_else(unreadable)?;
+        let mut vmas = smaps::parse(smaps).ok_or_else(unreadable)?;
+        smaps::drop_overlaps(&mut vmas);
         Process::from_files(0, vmas, files)
     }
 
@@ -216,7 +217,7 @@ impl Process {
             let range = format!("map_files/{:x}-{:x}", first.start, first.end);
             let inside = proc.join("root").join(file.name.trim_start_matches('/'));
             let size = [proc.join(range), inside].iter().find_map(|path| elf::loaded_size(path));
-            let end = size.map(|size| first.start + size);
+            let end = size.map(|size| first.start.saturating_add(size));
             self.vmas[index].zeroed_data =
                 end.map(|end| end.saturating_sub(self.vmas[index].start));
         }

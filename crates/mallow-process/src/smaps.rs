@@ -85,6 +85,8 @@ fn add_line(vmas: &mut Vec<Vma>, line: &str) -> Option<()> {
     let (key, value) = line.split_once(':')?;
     let vma = vmas.last_mut()?;
     let Some(bytes) = kilobytes(value) else { return Some(()) };
+    // Nothing of a mapping is larger than itself.
+    let bytes = bytes.min(vma.size());
     match key {
         "Rss" => vma.rss = bytes,
         "Pss" => vma.pss = bytes,
@@ -98,8 +100,8 @@ fn add_line(vmas: &mut Vec<Vma>, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Whether the mappings are in order and none lies over another. The kernel gives them out some at a
-/// time, and a process may join or split them in between.
+/// Whether the mappings are in order and none lies over another. The kernel gives them out some at
+/// a time, and a process may join or split them in between.
 pub fn is_whole(vmas: &[Vma]) -> bool {
     vmas.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }
@@ -140,7 +142,7 @@ pub fn parse_fields(text: &str) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "7f00-7f10 r-xp 00001000 fe:01 42     /opt/a b/lib.so (deleted)\n\
+    const TEXT: &str = "7f000-83000 r-xp 00001000 fe:01 42     /opt/a b/lib.so (deleted)\n\
         Size:                 16 kB\nRss:                  8 kB\nPss:                  2 kB\n\
         AnonHugePages:         0 kB\nSwap:                  4 kB\nVmFlags: rd ex mr\n\
         ffff0000-ffff1000 ---p 00000000 00:00 0 \nRss:                  0 kB\n";

@@ -30,8 +30,9 @@ impl Fidelity {
     /// Compares the recorded measurements with the player's samples at the same moments.
     ///
     /// Where the trace says which mappings the memory lay in, those that held blocks are the heap.
-    /// Else the process's other memory is taken to be what it had more than the replay at the moment
-    /// when the replay had least, so that whatever grows differently from then on counts as error.
+    /// Else the process's other memory is taken to be what it had more than the replay at the
+    /// moment when the replay had least, so that whatever grows differently from then on counts as
+    /// error.
     pub fn of(summary: &Summary, allocator: &str, replay: Option<&Run>) -> Fidelity {
         let samples = replay.map_or(&[][..], |run| &run.samples);
         let moments: Vec<(&RecordedSample, f64)> = summary

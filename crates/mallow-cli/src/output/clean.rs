@@ -1,5 +1,5 @@
-//! Text from elsewhere: names of processes, files and functions may hold anything, also what tells a
-//! terminal to change its colours, its title, or the line above.
+//! Text from elsewhere: names of processes, files and functions may hold anything, also what tells
+//! a terminal to change its colours, its title, or the line above.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Everything that is shown: results to stdout or a file, notes and progress to stderr.
 //!
-//! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart`), or JSON.
-//! `figures` writes quantities, `wording` verdicts.
+//! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart`), or
+//! JSON. `figures` writes quantities, `wording` verdicts.
 
 mod args;
 pub mod chart;

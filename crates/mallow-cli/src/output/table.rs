@@ -32,8 +32,8 @@ impl Table {
         }
     }
 
-    /// As wide as the screen at the most: columns of text are wrapped where that is enough, else every
-    /// row is a list of its cells.
+    /// As wide as the screen at the most: columns of text are wrapped where that is enough, else
+    /// every row is a list of its cells.
     fn draw(&self, screen: Screen) -> String {
         let widths = self.widths();
         let gaps = 2 * widths.len();

@@ -25,8 +25,8 @@ const LONGEST_LIST: u64 = 1 << 28;
 const FIRST_WITHIN: u64 = 1 << 20;
 /// How far to look for the next chunk where one made no sense.
 const RESUME_WITHIN: u64 = 4 << 20;
-/// The same for the first chunk in a window, which a block may cover whole: larger ones are mappings
-/// of their own, unless the program asked for something else.
+/// The same for the first chunk in a window, which a block may cover whole: larger ones are
+/// mappings of their own, unless the program asked for something else.
 const COVERED_WITHIN: u64 = 33 << 20;
 /// So many sizes in a row that fit are no accident.
 const CONVINCING: u32 = 64;
@@ -95,7 +95,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Heaps of this size together. Up to half a GiB all of it is visited, some seconds at the most.
+    /// Heaps of this size together. Up to half a GiB all of it is visited, some seconds at the
+    /// most.
     pub fn of(bytes: u64) -> Sampling {
         Sampling::within(bytes, 512 << 20, 1 << 20)
     }
@@ -275,7 +276,7 @@ impl<'a> Walk<'a> {
     /// The rest of the heap, behind the last chunk.
     pub fn top(&mut self, at: u64, end: u64) -> Option<()> {
         let size = self.memory.word(at + 8)? & !FLAGS;
-        if at + size > end {
+        if at.checked_add(size)? > end {
             return None;
         }
         self.chunks.top_bytes += size;

@@ -208,7 +208,7 @@ fn find_arenas(memory: &dyn Memory, data: &[(u64, u64)]) -> Option<(Layout, Vec<
         // Data of a C library is small; a program's own may be anything.
         let end = end.min(start.saturating_add(64 << 20));
         for piece in (start..end).step_by(PIECE as usize) {
-            let count = (end.min(piece + PIECE + OVERLAP) - piece) / 8;
+            let count = (end.min(piece.saturating_add(PIECE + OVERLAP)) - piece) / 8;
             let Some(words) = memory.words(piece, count as usize) else { continue };
             if let Some(found) = arenas_in(memory, piece, &words) {
                 return Some(found);
@@ -253,7 +253,8 @@ fn follow_list(memory: &dyn Memory, layout: Layout, main: u64) -> Option<Vec<u64
             return Some(addresses);
         }
         // The others lie in the first page of a heap.
-        if next % HEAP_MAX > 0x1000 || next % 16 != 0 || addresses.len() > MOST_ARENAS {
+        let is_heap = next >= HEAP_MAX && next % HEAP_MAX <= 0x1000 && next % 16 == 0;
+        if !is_heap || addresses.len() > MOST_ARENAS {
             return None;
         }
         addresses.push(next);

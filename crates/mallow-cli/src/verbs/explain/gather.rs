@@ -91,6 +91,7 @@ pub fn assemble(process: &Process, mappings: Vec<Mapping>, allocator: String) ->
         taken_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         pid: process.pid,
         command: process.command.clone(),
+        runtime: mappings::runtime(process),
         program: process.exe.clone(),
         totals,
         groups: mappings::groups(&mappings, &allocator),

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use mallow_process::heap::Heap;
-use mallow_process::mappings::{Group, Kind, Mapping};
+use mallow_process::mappings::{Group, Kind, Mapping, Runtime};
 
 pub const SCHEMA: &str = "mallow.explain/1";
 
@@ -20,6 +20,8 @@ pub struct Report {
     pub program: String,
     /// Who serves malloc in the main program.
     pub allocator: String,
+    #[serde(default)]
+    pub runtime: Runtime,
     pub totals: Totals,
     /// The sentence that answers "why so much".
     pub answer: String,

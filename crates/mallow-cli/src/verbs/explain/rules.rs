@@ -7,7 +7,7 @@ use super::report::{Finding, Report};
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::Heaps;
 use mallow_process::heap::mallow;
-use mallow_process::mappings::{Group, Kind};
+use mallow_process::mappings::{Group, Kind, Runtime};
 
 const MIB: u64 = 1 << 20;
 /// Below this nothing is worth a finding.
@@ -240,7 +240,10 @@ fn kinds(report: &Report, found: &mut Findings) {
                 stacks.mappings,
                 size(stacks.rss)
             ),
-            "a smaller stack: ulimit -s, -Xss; harmless unless address space is bounded",
+            match report.runtime {
+                Runtime::Java => "a smaller stack: -Xss; harmless unless address space is bounded",
+                _ => "a smaller stack: ulimit -s; harmless unless address space is bounded",
+            },
             "VIRT falls, RSS does not".into(),
         );
     }
@@ -249,7 +252,7 @@ fn kinds(report: &Report, found: &mut Findings) {
         found.add(
             "MLW2501",
             format!("{} of {} resident is not malloc's", size(runtime), size(totals.rss)),
-            "the runtime's own limits: -Xmx, --max-old-space-size, GOMEMLIMIT",
+            runtime_remedy(report.runtime),
             "another allocator changes nothing here".into(),
         );
     }
@@ -270,6 +273,17 @@ fn kinds(report: &Report, found: &mut Findings) {
             "add up PSS, not RSS",
             "the same memory is counted once".into(),
         );
+    }
+}
+
+/// What bounds, or shows, the memory that a runtime takes for itself.
+fn runtime_remedy(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Java => "-Xmx bounds the heap; jcmd PID VM.native_memory shows the rest",
+        Runtime::Node => "--max-old-space-size bounds the heap",
+        Runtime::Go => "GOMEMLIMIT bounds the heap, GOGC says how much of it may be garbage",
+        Runtime::Python => "tracemalloc shows which lines hold the objects",
+        Runtime::None => "the runtime's own limits",
     }
 }
 
@@ -338,4 +352,44 @@ fn rss_sentence(report: &Report) -> String {
         "the program holds nearly all of it"
     };
     format!("{start}: {} in use, {} free but kept; {verdict}.", size(used), size(free))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_runtime_gets_the_remedy_of_another() {
+        let words = [
+            (Runtime::Java, vec!["-X", "jcmd"]),
+            (Runtime::Node, vec!["old-space"]),
+            (Runtime::Go, vec!["GO"]),
+            (Runtime::Python, vec!["tracemalloc"]),
+            (Runtime::None, vec![]),
+        ];
+        let group = |kind, size, rss| Group { kind: Some(kind), size, rss, ..Group::default() };
+        for (runtime, own) in &words {
+            let mut report = Report {
+                runtime: *runtime,
+                groups: vec![
+                    group(Kind::RuntimeHeap, 200 * MIB, 200 * MIB),
+                    group(Kind::ThreadStack, 800 * MIB, MIB),
+                ],
+                ..Report::default()
+            };
+            report.totals.rss = 201 * MIB;
+            report.totals.virt = 1000 * MIB;
+            report.totals.pss = 201 * MIB;
+            let found = findings(&report);
+            let remedies: String = found.iter().map(|finding| finding.remedy.as_str()).collect();
+            assert_eq!(found.len(), 2, "{remedies}");
+            for (other, words) in &words {
+                for word in words {
+                    let is_there = remedies.contains(word);
+                    assert_eq!(is_there, other == runtime, "{runtime:?}: {word} in {remedies}");
+                }
+            }
+            assert_eq!(own.is_empty(), *runtime == Runtime::None);
+        }
+    }
 }

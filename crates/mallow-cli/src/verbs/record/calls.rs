@@ -1,4 +1,5 @@
-//! Calls from what probes see: the arguments when a function is entered, the result when it returns.
+//! Calls from what probes see: the arguments when a function is entered, the result when it
+//! returns.
 
 use mallow_trace::{Call, Op};
 

@@ -1,5 +1,6 @@
-//! `mallow replay`: a recorded run on every allocator. `input` turns the trace into a plan, `rounds`
-//! carries it out, `analysis` says what that means and whether it may be believed, `report` shows it.
+//! `mallow replay`: a recorded run on every allocator. `input` turns the trace into a plan,
+//! `rounds` carries it out, `analysis` says what that means and whether it may be believed,
+//! `report` shows it.
 
 mod analysis;
 mod args;

@@ -60,8 +60,8 @@ pub struct Measured {
 }
 
 /// Libraries that the recorded program is linked with and an allocator brings along too: the C++
-/// runtime, or another allocator. The player loads them each time, so that they count for nobody. None
-/// where the program is not on this machine.
+/// runtime, or another allocator. The player loads them each time, so that they count for nobody.
+/// None where the program is not on this machine.
 fn shared_libraries(summary: &Summary, target: &Target, contenders: &[Contender]) -> Vec<PathBuf> {
     let objects = |target: &Target, changes: &Changes| {
         preflight::list_objects(target, changes).map_or(Vec::new(), |(objects, _)| objects)
@@ -171,8 +171,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The calls into the kernel are counted in the first round. An allocator whose threads block all
-    /// signals dies of that, and is then played without.
+    /// The calls into the kernel are counted in the first round. An allocator whose threads block
+    /// all signals dies of that, and is then played without.
     fn play_lockstep(
         &self,
         contender: &Contender,

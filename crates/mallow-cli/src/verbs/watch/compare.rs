@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::output::{self, Format, Screen, Table};
+use crate::output::{self, Table};
 use mallow_measure::timeline::Figures;
 
 use super::run::Run;
@@ -109,15 +109,14 @@ pub fn table(a: &str, b: &str, differences: &[Difference]) -> Table {
     table
 }
 
-/// Bytes and numbers without units.
+/// Bytes and numbers without units; the names are always quoted.
 pub fn csv(differences: &[Difference]) -> String {
-    let columns = [("figure", false), ("a", true), ("b", true), ("percent", true)];
-    let mut table = Table::new(&columns);
+    let mut text = String::from("figure,a,b,percent\n");
     for Difference { name, a, b, percent, .. } in differences {
         let percent = percent.map_or(String::new(), |percent| format!("{percent:.3}"));
-        table.rows.push(vec![(*name).into(), format!("{a:.0}"), format!("{b:.0}"), percent]);
+        text += &format!("\"{name}\",{a:.0},{b:.0},{percent}\n");
     }
-    table.render(Format::Csv, Screen::PLAIN)
+    text
 }
 
 pub fn json(a: &str, b: &str, differences: &[Difference]) -> Result<String> {

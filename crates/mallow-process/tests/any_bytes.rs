@@ -1,0 +1,218 @@
+//! What a process and its files say is not to be trusted: any bytes in the place of maps, smaps,
+//! status, ELF files or heaps give a result or a refusal, never a panic.
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell;
+
+use mallow_process::elf::{self, ElfInfo};
+use mallow_process::heap::{Heap, glibc, mallow, stats_page::Page};
+use mallow_process::mappings::{self, Context};
+use mallow_process::memory::Memory;
+use mallow_process::process::{Process, SAVED};
+use mallow_process::smaps::Vma;
+use mallow_process::{maps, smaps};
+use proptest::prelude::*;
+
+type Edit = (usize, u8, bool);
+
+/// Keeps most of the form, so that what lies behind a check is reached.
+fn edited(text: &[u8], edits: &[Edit]) -> Vec<u8> {
+    let mut bytes = text.to_vec();
+    for &(at, byte, insert) in edits {
+        let at = at % (bytes.len() + 1);
+        if insert || at == bytes.len() {
+            bytes.insert(at, byte);
+        } else {
+            bytes[at] = byte;
+        }
+    }
+    bytes
+}
+
+/// Digits and signs matter more than other bytes.
+fn any_edits(most: usize) -> impl Strategy<Value = Vec<Edit>> {
+    let known = proptest::sample::select(b"f09- \n:k".to_vec());
+    let byte = prop_oneof![known, any::<u8>()];
+    proptest::collection::vec((any::<usize>(), byte, any::<bool>()), 0..most)
+}
+
+fn any_number() -> impl Strategy<Value = u64> {
+    let near_the_end = (0..0x1_0000u64).prop_map(|n| u64::MAX - n);
+    let powers = (0..64u32).prop_map(|bit| 1 << bit);
+    prop_oneof![any::<u64>(), 0..0x1_0000u64, near_the_end, powers]
+}
+
+fn any_vma() -> impl Strategy<Value = Vma> {
+    let names = proptest::sample::select(vec!["", "[heap]", "[stack]", "/lib/libc.so.6"]);
+    let perms = proptest::sample::select(vec!["rw-p", "---p", "r-xp", "rw-s", ""]);
+    let sizes = (any_number(), any_number(), any_number(), any_number());
+    let zeroed_data = proptest::option::of(any_number());
+    (sizes, names, perms, any::<bool>(), zeroed_data).prop_map(
+        |((a, b, rss, pss), name, perms, has_file, zeroed_data)| {
+            // As the reader of smaps makes them.
+            let (start, end) = (a.min(b).min(u64::MAX - 1), a.max(b).max(1));
+            let end = end.max(start + 1);
+            let (rss, pss) = (rss.min(end - start), pss.min(end - start));
+            let (perms, name) = (perms.into(), name.into());
+            let inode = u64::from(has_file);
+            Vma { start, end, perms, inode, name, rss, pss, zeroed_data, ..Vma::default() }
+        },
+    )
+}
+
+/// Memory in which any word may be anything.
+struct Words<F: Fn(u64) -> u64> {
+    word: F,
+    resident: u64,
+    /// Reads until nothing more can be read.
+    left: Cell<u32>,
+}
+
+impl<F: Fn(u64) -> u64> Memory for Words<F> {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+        self.left.set(self.left.get().checked_sub(1)?);
+        for (index, part) in buffer.chunks_mut(8).enumerate() {
+            let word = (self.word)(address.wrapping_add(8 * index as u64));
+            part.copy_from_slice(&word.to_le_bytes()[..part.len()]);
+        }
+        Some(())
+    }
+
+    fn reload(&self) {}
+
+    fn loads(&self) -> u64 {
+        0
+    }
+
+    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
+        self.number(address, size)
+    }
+
+    fn resident(&self, start: u64, end: u64) -> Option<u64> {
+        assert!(start <= end, "{start:x} {end:x}");
+        Some(self.resident.min(end - start))
+    }
+}
+
+fn name_all(process: &Process, heap: &Heap, memory: Option<&dyn Memory>) -> usize {
+    let context = Context { process, heap, allocator: "glibc", memory, page: None };
+    let named = mappings::name(&context);
+    mappings::groups(&named, "glibc");
+    named.len()
+}
+
+const DATA: u64 = 0x7f00_0000_0000;
+const HEAP: u64 = 0x5500_0000_0000;
+const HEAP_SIZE: u64 = 0x21000;
+
+/// A word of a main arena since glibc 2.27 whose bins are all empty.
+fn arena_word(address: u64) -> u64 {
+    let arena = DATA + 0x100;
+    let bins = arena + 112;
+    let behind = bins + 254 * 8;
+    match address {
+        _ if (bins..behind).contains(&address) => bins - 16 + (address - bins) / 16 * 16,
+        _ if address == bins - 16 => HEAP + 0x1000,
+        // The only arena of its list, with one thread.
+        _ if address == behind + 16 => arena,
+        _ if address == behind + 32 => 1,
+        _ if address == behind + 40 => HEAP_SIZE,
+        _ => 0,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn any_maps_and_smaps(edits in any_edits(200)) {
+        let text = std::fs::read("/proc/self/smaps").unwrap();
+        let bytes = edited(&text[..text.len().min(8000)], &edits);
+        let text = String::from_utf8_lossy(&bytes);
+        maps::parse(&text);
+        smaps::parse_fields(&text);
+        if let Some(mut vmas) = smaps::parse(&text) {
+            smaps::drop_overlaps(&mut vmas);
+            prop_assert!(smaps::is_whole(&vmas));
+            prop_assert!(vmas.iter().all(|vma| vma.size() > 0));
+        }
+    }
+
+    #[test]
+    fn any_saved_process(edits in any_edits(60), changed in 0..SAVED.len()) {
+        let folder = tempfile::tempdir().unwrap();
+        for (index, file) in SAVED.iter().enumerate() {
+            let bytes = std::fs::read(format!("/proc/self/{file}")).unwrap();
+            let bytes = if index == changed { edited(&bytes, &edits) } else { bytes };
+            std::fs::write(folder.path().join(file), bytes).unwrap();
+        }
+        if let Ok(process) = Process::saved(folder.path()) {
+            prop_assert_eq!(name_all(&process, &Heap::Unknown, None), process.vmas.len());
+            process.peak_rss();
+        }
+    }
+
+    #[test]
+    fn any_elf_file(edits in any_edits(60), near_the_start in any::<bool>()) {
+        let shell = std::fs::read("/bin/sh").unwrap();
+        let part = if near_the_start { shell.len().min(1200) } else { shell.len() };
+        // Bytes that move would only make it no ELF file.
+        let edits: Vec<Edit> = edits.iter().map(|edit| (edit.0 % part, edit.1, false)).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, edited(&shell, &edits)).unwrap();
+        if let Ok(Some(info)) = ElfInfo::read(&path) {
+            info.libc();
+            info.machine_name();
+            elf::identify(&path, &info);
+        }
+        elf::loaded_size(&path);
+    }
+
+    /// Words that are the same few everywhere, or point to where they stand.
+    #[test]
+    fn any_memory(
+        words in proptest::collection::vec(any_number(), 1..40),
+        mut vmas in proptest::collection::vec(any_vma(), 1..8),
+        at in any_number(),
+    ) {
+        vmas.sort_by_key(|vma| vma.start);
+        smaps::drop_overlaps(&mut vmas);
+        let word = |address: u64| {
+            words.get(address as usize / 8 % (words.len() + 1)).copied().unwrap_or(address)
+        };
+        let memory = Words { word, resident: words[0], left: Cell::new(20_000) };
+        let data = glibc::data_ranges(&vmas, |name| name.ends_with("libc.so.6"));
+        let found = glibc::read(&memory, &data, &vmas);
+        let heap = found.map_or(Heap::Unknown, Heap::Glibc);
+        heap.used_and_free();
+        if let Some(page) = Page::read(&memory, at) {
+            mallow::read(&memory, &page);
+        }
+        name_all(&Process { vmas, ..Process::default() }, &heap, Some(&memory));
+    }
+
+    /// An arena that looks right, and any chunks in its heap.
+    #[test]
+    fn any_chunks(words in proptest::collection::vec(any_number(), 1..60)) {
+        let word = |address: u64| match address.wrapping_sub(HEAP) {
+            at @ 0..HEAP_SIZE => words[at as usize / 8 % words.len()],
+            _ => arena_word(address),
+        };
+        let memory = Words { word, resident: 4096, left: Cell::new(400_000) };
+        let heap = Vma {
+            start: HEAP,
+            end: HEAP + HEAP_SIZE,
+            perms: "rw-p".into(),
+            name: "[heap]".into(),
+            rss: HEAP_SIZE,
+            ..Vma::default()
+        };
+        let vmas = vec![heap];
+        let heaps = glibc::read(&memory, &[(DATA, DATA + 0x2000)], &vmas).expect("empty bins");
+        prop_assert_eq!(heaps.arenas.len(), 1);
+        let heap = Heap::Glibc(heaps);
+        heap.used_and_free();
+        name_all(&Process { vmas, ..Process::default() }, &heap, Some(&memory));
+    }
+}
