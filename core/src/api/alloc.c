@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- *   mw_malloc  pops the heap's list                         hit
- *     alloc_refill     takes over the slab's local list     every few dozen calls
- *       alloc_slow     all the rest: first call of a thread, carving, other slabs, large blocks
+ *   mw_malloc  small: pops the heap's list                            hit
+ *     alloc_refill     takes over the current slab's local list       every few dozen calls
+ *     alloc_medium     above SMALL_MAX: pops a magazine               hit
+ *     alloc_large_hit  above SLOT_MAX: pops a stack                   hit
+ *       alloc_slow     all the rest: a thread's first call, ticks, carving, other slabs, depots,
+ *                      arenas, huge blocks
  */
 #include "alloc.h"
 
@@ -73,7 +76,7 @@ static COLD void *alloc_failed(void)
     return NULL;
 }
 
-/* --- Slow path --------------------------------------------------------------------------------- */
+/* --- Slow path -------------------------------------------------------------------------------- */
 
 /* With the fill options every block comes through here. */
 static void *alloc_filled(void *block, size_t size, bool is_zero)
@@ -203,14 +206,15 @@ void *mw_calloc(size_t count, size_t size)
     return alloc_zeroed(bytes);
 }
 
-/* --- Alignment --------------------------------------------------------------------------------- */
+/* --- Alignment -------------------------------------------------------------------------------- */
 
 /* The smallest page size: all slabs begin at multiples of it. */
 #define ALIGNED_HIT_MAX 4096u
 
-/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at multiples
- * of `alignment`. Between two powers of two the classes lie equally far apart: if the alignment
- * divides that distance, all are multiples of it, else all multiples of it are classes. */
+/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at
+ * multiples of `alignment`. Between two powers of two the classes lie equally far apart: if the
+ * alignment divides that distance, all are multiples of it, else all multiples of it are
+ * classes. */
 ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
 {
     return class_of(align_up(size + (size == 0), alignment));

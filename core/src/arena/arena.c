@@ -9,7 +9,7 @@
 /* Free extents that are looked at for one that can be extended. */
 #define EXTEND_TRIES 8u
 
-/* Requests from this size on may be cut out of a free mapping of its own that realloc left. */
+/* Requests from this size on may be cut out of the free mapping of a huge block. */
 #define LEFT_BY_REALLOC_MIN (1 * MiB)
 
 /* While the process grows, free and resident memory of this share of what is in use may stay. */
@@ -182,9 +182,10 @@ static struct extent *arena_extend_locked(struct arena *arena, struct extent *ex
     return extent;
 }
 
-/* Free and resident memory that has at least half of `pages`, with as much as is missing of what is
- * free behind it, so that not all is faulted in elsewhere; also what is large enough just where it
- * is. Writes how many pages were missing. NULL if none of the youngest serves. */
+/* An extent that begins in a dirty one, of which it has at least half its pages; the rest comes
+ * from the free extent behind it, so that less has to be faulted in. A dirty extent may also be
+ * large enough by itself, where the search by size did not count on its alignment. Writes how many
+ * pages were missing. NULL if none of the youngest dirty extents serves. */
 static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size_t alignment,
                                          size_t *grown)
 {
@@ -399,8 +400,8 @@ static void arena_free_place(struct arena *arena, struct extent *place, const st
     lock_release(&arena->lock);
 }
 
-/* Moves the pages of an extent into a mapping of `size`, in two steps: first out of the region, then
- * larger. NULL if the kernel cannot; then they are where they were. */
+/* Moves the pages of an extent into a mapping of `size`, in two steps: first out of the region,
+ * then larger. NULL if the kernel cannot; then they are where they were. */
 static char *pages_move_out(struct extent *extent, size_t size)
 {
     size_t old_size = extent_size(extent);

@@ -20,8 +20,8 @@
 #define FILL_NEW 0xa5
 #define FILL_FREE 0x5a
 
-/* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is not
- * one that the program holds. */
+/* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is
+ * not one that the program holds. */
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,
                                             const void *block);
 
@@ -91,7 +91,8 @@ ALWAYS_INLINE void harden_slot_taken(struct slot *slot)
     }
 }
 
-/* The program gives the slot back, which begins at `block`. Ends it if it does not hold the slot. */
+/* The program gives the slot back, which begins at `block`. Ends it if it does not hold the
+ * slot. */
 ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
 {
     if (MW_SLOT_BITMAP) {

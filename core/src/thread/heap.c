@@ -8,7 +8,7 @@
 #include "remote.h"
 #include "stack.h"
 
-/* Lists are made so long; slots up to this size are cheap enough to use many of them by turns. */
+/* A local list that is shorter than this gets slots that were never used, unless they are large. */
 #define LENGTHEN_SLOTS 32u
 #define LENGTHEN_SLOT_MAX 1024u
 
@@ -127,8 +127,8 @@ static NOINLINE void heap_expect_rest(struct heap *heap)
     heap_return_lists(heap);
 }
 
-/* The current slab has no slot out: it goes if the program frees more than it allocates, else the next
- * malloc will want it. */
+/* Gives back the current slab if it is empty and the program frees more than it allocates; else the
+ * next malloc will want it. */
 static void bin_release_current(struct heap *heap, struct bin *bin)
 {
     struct extent *extent = bin->current;
@@ -187,8 +187,9 @@ static void heap_place(struct heap *heap, struct extent *extent)
     }
 }
 
-/* Collects what others freed into the slab that has been in a list for the longest time. A heap that
- * takes over slabs without allocating would else never learn that they are empty. */
+/* Collects what others freed into the slab that has been in a list for the longest time, and places
+ * it anew. A heap that takes over slabs and allocates little would else not learn that they are
+ * empty. */
 static void heap_look_at_oldest(struct heap *heap, struct link *list)
 {
     if (!list_is_empty(list)) {
@@ -363,7 +364,7 @@ static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
     heap_note_release(heap);
 }
 
-/* Others may have freed the last slots of ready slabs. */
+/* Gives back ready slabs whose last slots were freed by others, which nobody told us. */
 static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
 {
     struct link *next;
@@ -393,8 +394,8 @@ static void bin_look_at_all_waiting(struct heap *heap, struct bin *bin)
     }
 }
 
-/* Brings a class in order: its list goes back, and so do slabs that have become empty, the current one
- * too. */
+/* Brings a small class in order: its list goes back to the slabs, and empty slabs go, the current
+ * one too. */
 static void heap_settle_small(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];

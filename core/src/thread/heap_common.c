@@ -13,12 +13,12 @@
 #define FIRST_BATCH_BYTES 256u
 #define FIRST_BATCH 8u
 
-/* What a first block counts that a thread frees and gets again: a thread that does so often has a slab
- * of its own soon. */
+/* A first block that a thread frees and keeps for itself counts so much towards FIRST_BYTES: a
+ * thread that does this often has a slab of its own soon. */
 #define FIRST_AGAIN_BYTES 16u
 
-/* Blocks that are served from holes, the slots that these may consist of, and how many blocks are
- * taken at a time. */
+/* The sizes of blocks that are served from holes, the smallest class whose slots these may consist
+ * of, and how many blocks are taken at a time. */
 #define HOLE_BLOCK_MIN 64u
 #define HOLE_BLOCK_MAX (4 * KiB)
 #define HOLE_CLASS_MIN 2u
@@ -100,8 +100,8 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     return true;
 }
 
-/* The largest slots first: with fewer of them per block it is likelier that their neighbours are free
- * too. */
+/* The largest slots first: with fewer of them per block it is likelier that their neighbours are
+ * free too. */
 static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t want,
                                     uint32_t *count)
 {

@@ -5,15 +5,16 @@
 #define STACK_SHARE 4u
 #define STACK_MIN (1 * MiB)
 
-/* Blocks that are hardly resident cost nothing: so many times as much may lie in the stacks. */
+/* If less than one page in so many is resident, so many times as much may lie in the stacks. */
 #define STACK_SPARSE_FACTOR 16u
 
-/* With less than this in the stacks nobody asks what is resident. */
+/* What is resident is asked only if there is more than this in the stacks; of so many blocks, of so
+ * many pages of each at its end and in its middle. */
 #define PROBE_MIN (4 * MiB)
 #define PROBE_BLOCKS 8u
 #define PROBE_PAGES 32u
 
-/* Growth between two probes. */
+/* How often a probe's answer is used before the next probe. */
 #define PROBE_PAUSE 64u
 
 /* --- Put and take ----------------------------------------------------------------------------- */
@@ -30,7 +31,8 @@ ALWAYS_INLINE struct extent *stack_take_all(struct heap *heap, unsigned class)
     return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with stack_put */
 }
 
-/* Blocks that are on their way to an arena are active, as the arena expects. Returns their pages. */
+/* Blocks that are on their way to an arena are active, as the arena expects. Returns their
+ * pages. */
 static size_t chain_activate(struct extent *chain)
 {
     size_t pages = 0;
@@ -51,7 +53,7 @@ static void stack_release(struct heap *heap, struct extent *chain)
     }
 }
 
-/* Takes what others have robbed out of the sum. */
+/* Takes what others have robbed out of stack_pages. */
 static void stack_recount(struct heap *heap)
 {
     if (atomic_get(&heap->robbed_pages) != 0) {
@@ -61,7 +63,8 @@ static void stack_recount(struct heap *heap)
 
 /* --- What is resident ------------------------------------------------------------------------- */
 
-/* Of how many pages of a block how many are resident; looks at a few in its middle and at its end. */
+/* Adds how many pages of a block were looked at, in its middle and at its end, and how many of them
+ * are resident. */
 static void block_probe(struct extent *extent, size_t *looked, size_t *resident)
 {
     size_t pages = extent_pages(extent);
@@ -150,7 +153,8 @@ static void stack_halve(struct heap *heap)
     }
 }
 
-/* The stacks have more than their limit: finds a new limit, and keeps to it. */
+/* The stacks have more than their limit: computes it anew, and halves the stacks until they keep
+ * it. */
 static NOINLINE void stack_overflow(struct heap *heap)
 {
     stack_recount(heap);
@@ -164,7 +168,7 @@ static NOINLINE void stack_overflow(struct heap *heap)
         limit *= STACK_SPARSE_FACTOR;
     }
     heap->stack_limit = limit;
-    /* A bound, for a robber may be about to tell what it has taken. */
+    /* Not for ever: the sum stays too large while a robber has not told yet what it took. */
     for (unsigned round = 0; round < 8 && atomic_get(&heap->stack_pages) > limit; round++) {
         stack_halve(heap);
     }
@@ -204,7 +208,7 @@ static void stack_rob(struct heap *heap)
     }
 }
 
-/* --- Pages for slabs and large blocks ---------------------------------------------------------- */
+/* --- Pages for slabs and large blocks --------------------------------------------------------- */
 
 static void heap_put_pages(struct heap *heap, struct extent *extent)
 {
@@ -237,7 +241,8 @@ static NOINLINE struct extent *heap_take_from_arenas(struct heap *heap, size_t p
     if (extent != NULL) {
         return extent;
     }
-    /* The process does not grow beside much free memory of other sizes. */
+    /* The process does not grow beside much free memory of other sizes: what is in the stacks goes
+     * to the arenas, which join neighbours and cut to size. */
     stack_recount(heap);
     if (atomic_get(&heap->stack_pages) >= pages && atomic_get(&heap->stack_pages) > arena_slack_pages(heap->arena) &&
         !stack_is_sparse(heap)) {
