@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- *   mw_malloc  pops the heap's list                         hit
- *     alloc_refill     takes over the slab's local list     every few dozen calls
- *       alloc_slow     all the rest: first call of a thread, carving, other slabs, large blocks
+ *   mw_malloc  small: pops the heap's list                            hit
+ *     alloc_refill     takes over the current slab's local list       every few dozen calls
+ *     alloc_medium     above SMALL_MAX: pops a magazine               hit
+ *     alloc_large_hit  above SLOT_MAX: pops a stack                   hit
+ *       alloc_slow     all the rest: a thread's first call, ticks, carving, other slabs, depots,
+ *                      arenas, huge blocks
  */
 #include "alloc.h"
 
@@ -73,7 +76,7 @@ static COLD void *alloc_failed(void)
     return NULL;
 }
 
-/* --- Slow path --------------------------------------------------------------------------------- */
+/* --- Slow path -------------------------------------------------------------------------------- */
 
 /* With the fill options every block comes through here. */
 static void *alloc_filled(void *block, size_t size, bool is_zero)
@@ -112,24 +115,16 @@ static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
     return alloc_filled(slot, class_size(class), false);
 }
 
-/* Pages that no stack serves: huge blocks, and large alignments. */
-static struct extent *alloc_from_arenas(struct heap *heap, size_t pages, size_t alignment)
-{
-    struct extent *extent = NULL;
-    unsigned count = arena_count();
-    for (unsigned i = 0; i < count && extent == NULL; i++) {
-        struct arena *arena = arena_at((heap->arena->index + i) % count);
-        extent = arena_alloc(arena, pages, alignment);
-    }
-    return extent;
-}
-
+/* Huge blocks and large alignments come from the arenas, past the stacks. */
 static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignment)
 {
     if (size <= LARGE_MAX && alignment <= os_page_size) {
         return heap_take_pages(heap, size_max(large_pages(size), 1));
     }
-    return alloc_from_arenas(heap, large_rounded_pages(size), size_max(alignment, os_page_size));
+    size_t pages = large_rounded_pages(size);
+    alignment = size_max(alignment, os_page_size);
+    struct extent *extent = arenas_alloc_dirty(heap->arena, pages, alignment);
+    return extent != NULL ? extent : arenas_alloc(heap->arena, pages, alignment);
 }
 
 /* A block with an extent of its own. *is_zero says whether it reads as zero. */
@@ -203,14 +198,15 @@ void *mw_calloc(size_t count, size_t size)
     return alloc_zeroed(bytes);
 }
 
-/* --- Alignment --------------------------------------------------------------------------------- */
+/* --- Alignment -------------------------------------------------------------------------------- */
 
 /* The smallest page size: all slabs begin at multiples of it. */
 #define ALIGNED_HIT_MAX 4096u
 
-/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at multiples
- * of `alignment`. Between two powers of two the classes lie equally far apart: if the alignment
- * divides that distance, all are multiples of it, else all multiples of it are classes. */
+/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at
+ * multiples of `alignment`. Between two powers of two the classes lie equally far apart: if the
+ * alignment divides that distance, all are multiples of it, else all multiples of it are
+ * classes. */
 ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
 {
     return class_of(align_up(size + (size == 0), alignment));
@@ -251,7 +247,8 @@ static void *alloc_aligned_slot(unsigned class)
 static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
 {
     process_init(); /* for the page size */
-    if (alignment <= os_page_size && size <= SLOT_MAX && align_up(size, alignment) <= SLOT_MAX) {
+    if (alignment <= os_page_size && size <= SLOT_MAX &&
+        align_up(size_max(size, 1), alignment) <= SLOT_MAX) {
         return alloc_aligned_slot(class_of_aligned(alignment, size));
     }
     struct heap *heap = thread_enter();

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- *   mw_free    finds the slab, pushes to its local list     hit: the slab is this thread's
+ *   mw_free    finds the slab, pushes to its local list     hit: the slab is this heap's
  *     heap_slab_event   the slab's countdown ended
- *     free_slow         slabs of other threads or of nobody
- *       free_rare       NULL, large blocks, common slabs, threads without a heap, misuse
+ *     free_slow         told apart by the owner: medium slots (to a magazine), large blocks (to a
+ *                       stack), slots of other threads' slabs (to an outbox) and of nobody's
+ *       free_slot       what needs more than that
+ *       free_rare       NULL, common slabs, threads without a heap, foreign pointers, misuse
  */
 #include "alloc.h"
 
@@ -32,7 +34,7 @@ HIT_PATH void mw_free(void *block)
     }
 }
 
-/* --- Pointers that are not what free expects ---------------------------------------------------- */
+/* --- Pointers that are not what free expects -------------------------------------------------- */
 
 /* Ends the program unless the option `foreign` says otherwise. Returns the next allocator's
  * function of that name, or NULL if the call is to be ignored. */
@@ -123,7 +125,7 @@ ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct ext
     return false;
 }
 
-/* --- Slow path --------------------------------------------------------------------------------- */
+/* --- Slow path -------------------------------------------------------------------------------- */
 
 ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
 {
@@ -173,7 +175,10 @@ static void free_large(struct heap *heap, struct extent *extent)
 {
     if (extent->is_huge) {
         arena_free(arena_of(extent), extent);
-        heap_expect_rest(heap);
+        heap->until_tick--;
+        if (heap->list_max == LIST_MAX_BUSY) {
+            heap_expect_rest(heap);
+        }
     } else {
         heap_put_pages(heap, extent);
         heap_note_release(heap);
@@ -203,7 +208,7 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
     thread_leave(heap);
 }
 
-/* What is no slot of this thread's slabs is told apart with what the hit path has read. */
+/* Tells apart what is no slot of this heap's slabs, with what the hit path has read. */
 static NOINLINE void free_slow(void *block, struct extent *extent)
 {
     struct heap *heap = heap_self;
@@ -263,7 +268,7 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
     mw_free(block);
 }
 
-/* --- Sizes -------------------------------------------------------------------------------------- */
+/* --- Sizes ------------------------------------------------------------------------------------ */
 
 size_t mw_malloc_usable_size(const void *block)
 {
@@ -280,7 +285,7 @@ size_t mw_malloc_good_size(size_t size)
     return size <= PTRDIFF_MAX ? large_rounded_pages(size) << os_page_shift : size;
 }
 
-/* --- Realloc ------------------------------------------------------------------------------------ */
+/* --- Realloc ---------------------------------------------------------------------------------- */
 
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
 static bool slot_still_fits(size_t usable, size_t size)

@@ -9,7 +9,7 @@
 /* Free extents that are looked at for one that can be extended. */
 #define EXTEND_TRIES 8u
 
-/* Requests from this size on may be cut out of a free mapping of its own that realloc left. */
+/* Requests from this size on may be cut out of the free mapping of a huge block. */
 #define LEFT_BY_REALLOC_MIN (1 * MiB)
 
 /* While the process grows, free and resident memory of this share of what is in use may stay. */
@@ -152,6 +152,7 @@ static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_
     if (extent == NULL && pages << os_page_shift >= LEFT_BY_REALLOC_MIN) {
         extent = arena_take_locked(arena, &arena->huge, pages, alignment);
     }
+    atomic_set(&arena->has_dirty, arena->dirty.count + arena->huge.count != 0);
     lock_release(&arena->lock);
     return extent;
 }
@@ -182,9 +183,10 @@ static struct extent *arena_extend_locked(struct arena *arena, struct extent *ex
     return extent;
 }
 
-/* Free and resident memory that has at least half of `pages`, with as much as is missing of what is
- * free behind it, so that not all is faulted in elsewhere; also what is large enough just where it
- * is. Writes how many pages were missing. NULL if none of the youngest serves. */
+/* An extent that begins in a dirty one, of which it has at least half its pages; the rest comes
+ * from the free extent behind it, so that less has to be faulted in. A dirty extent may also be
+ * large enough by itself, where the search by size did not count on its alignment. Writes how many
+ * pages were missing. NULL if none of the youngest dirty extents serves. */
 static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size_t alignment,
                                          size_t *grown)
 {
@@ -277,6 +279,29 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
     }
 }
 
+static struct extent *arenas_alloc_dirty(struct arena *first, size_t pages, size_t alignment)
+{
+    struct extent *extent = NULL;
+    unsigned count = arena_count();
+    for (unsigned i = 0; i < count && extent == NULL; i++) {
+        struct arena *arena = arena_at((first->index + i) % count);
+        if (i == 0 || atomic_get(&arena->has_dirty)) {
+            extent = arena_alloc_dirty(arena, pages, alignment);
+        }
+    }
+    return extent;
+}
+
+static struct extent *arenas_alloc(struct arena *first, size_t pages, size_t alignment)
+{
+    struct extent *extent = NULL;
+    unsigned count = arena_count();
+    for (unsigned i = 0; i < count && extent == NULL; i++) {
+        extent = arena_alloc(arena_at((first->index + i) % count), pages, alignment);
+    }
+    return extent;
+}
+
 /* --- Return ---------------------------------------------------------------------------------- */
 
 static void arena_free_locked(struct arena *arena, struct extent *extent)
@@ -285,6 +310,7 @@ static void arena_free_locked(struct arena *arena, struct extent *extent)
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent->is_zero = false;
     arena_insert_locked(arena, extent, EXTENT_DIRTY);
+    atomic_set(&arena->has_dirty, true);
     check_slow(arena_is_valid(arena));
 }
 
@@ -350,10 +376,9 @@ static void arena_shrink(struct arena *arena, struct extent *extent, size_t page
 }
 
 /* Makes an active extent describe other pages, which it owns alone and which are huge. */
-static void arena_relocate(struct arena *arena, struct extent *extent, uintptr_t start,
-                           size_t pages)
+static void arena_relocate_locked(struct arena *arena, struct extent *extent, uintptr_t start,
+                                  size_t pages)
 {
-    lock_take(&arena->lock);
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent->start = start;
     extent->is_huge = true;
@@ -361,7 +386,6 @@ static void arena_relocate(struct arena *arena, struct extent *extent, uintptr_t
     atomic_set(&extent->pages, (uint32_t)pages);
     extent_map_ends(extent);
     arena_count_active_locked(arena, true, pages);
-    lock_release(&arena->lock);
 }
 
 static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages)
@@ -383,24 +407,14 @@ static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t p
     }
     pagemap_cover_reserved((uintptr_t)moved, size, &reserve);
     pagemap_reserve_drop(&reserve);
-    arena_relocate(arena, extent, (uintptr_t)moved, pages);
+    lock_take(&arena->lock);
+    arena_relocate_locked(arena, extent, (uintptr_t)moved, pages);
+    lock_release(&arena->lock);
     return true;
 }
 
-/* Gives the place that a block has moved out of back, as memory that is free and not resident. */
-static void arena_free_place(struct arena *arena, struct extent *place, const struct extent *like,
-                             size_t pages)
-{
-    struct extent left = {.region = like->region, .is_zero = true, .slab.stamp = clock_stamp()};
-    lock_take(&arena->lock);
-    descriptor_set(place, like->start, pages, EXTENT_RETAINED, &left);
-    arena_insert_locked(arena, place, EXTENT_RETAINED);
-    check_slow(arena_is_valid(arena));
-    lock_release(&arena->lock);
-}
-
-/* Moves the pages of an extent into a mapping of `size`, in two steps: first out of the region, then
- * larger. NULL if the kernel cannot; then they are where they were. */
+/* Moves the pages of an extent into a mapping of `size`, in two steps: first out of the region,
+ * then larger. NULL if the kernel cannot; then they are where they were. */
 static char *pages_move_out(struct extent *extent, size_t size)
 {
     size_t old_size = extent_size(extent);
@@ -440,7 +454,13 @@ static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_
     size_t old_pages = extent_pages(extent);
     pagemap_cover_reserved((uintptr_t)moved, size, &reserve);
     pagemap_reserve_drop(&reserve);
-    arena_relocate(arena, extent, (uintptr_t)moved, pages);
-    arena_free_place(arena, place, &old, old_pages);
+    /* Both at once: whoever walks the region must never find a place that nothing describes. */
+    struct extent left = {.region = old.region, .is_zero = true, .slab.stamp = clock_stamp()};
+    lock_take(&arena->lock);
+    arena_relocate_locked(arena, extent, (uintptr_t)moved, pages);
+    descriptor_set(place, old.start, old_pages, EXTENT_RETAINED, &left);
+    arena_insert_locked(arena, place, EXTENT_RETAINED);
+    check_slow(arena_is_valid(arena));
+    lock_release(&arena->lock);
     return true;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Arenas: each has regions of address space and the free extents in them, under one lock. Heaps
- * take extents for slabs and large blocks here and bring them back.
+ * take extents for slabs and large blocks here when their stacks have none, and bring back what the
+ * stacks do not hold.
  *
  *   new region -> RETAINED -> ACTIVE -> DIRTY -> (MUZZY ->) RETAINED
  *
  * Reuse prefers dirty to muzzy to retained to new; what is missing of a dirty extent may come from
  * the one behind it. Blocks above HUGE_ABOVE, and those that realloc made large, are mappings of
- * their own, so that growing them is a matter of page tables; a freed one waits among the dirty
- * extents and is unmapped when its time is over.
+ * their own, so that growing them is a matter of page tables; a freed one is dirty too, in a set of
+ * its own, and is unmapped when its time is over.
  */
 #ifndef MALLOW_ARENA_H
 #define MALLOW_ARENA_H
@@ -32,7 +33,11 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
 /* The same from free memory that is still resident only. */
 static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_t alignment);
 
-/* Takes back an active extent; its first and last granule are in the page map, no others are. */
+/* The same two from any arena, `first` before the others. */
+static struct extent *arenas_alloc_dirty(struct arena *first, size_t pages, size_t alignment);
+static struct extent *arenas_alloc(struct arena *first, size_t pages, size_t alignment);
+
+/* Takes back an active extent that is no slab; it becomes dirty. */
 static void arena_free(struct arena *arena, struct extent *extent);
 
 /* Takes back a chain of extents, linked by `below`, of any arenas. */

@@ -6,11 +6,12 @@
 /* Extents given back to the kernel between two looks at the lock. */
 #define PURGE_BATCH 16u
 
-/* What grows by less than this at a time may do so beside free memory. */
+/* Nothing is given back because of growth until the arena has grown by so much beside free
+ * memory. */
 #define GROWTH_MIN (128 * KiB)
 
-/* What is given back because the arena grows has to be faulted in again: at most as much as is in use
- * within the time of a decay, and at least this much. */
+/* What is given back because the arena grows may have to be faulted in again: so within one decay
+ * time at most a quarter of what is in use is, or this much if that is more. */
 #define OUTGROWN_MIN (1 * MiB)
 
 /* The dirty extent that has been free for the longest time. */
@@ -21,7 +22,7 @@ static struct extent *arena_oldest_dirty_locked(struct arena *arena)
     if (small == NULL || huge == NULL) {
         return small != NULL ? small : huge;
     }
-    return huge->slab.stamp < small->slab.stamp ? huge : small;
+    return (int32_t)(huge->slab.stamp - small->slab.stamp) < 0 ? huge : small;
 }
 
 static struct extent *arena_oldest_muzzy_locked(struct arena *arena)
@@ -44,7 +45,8 @@ static enum extent_state extent_give_back(struct extent *extent, bool may_be_laz
         if (os_unmap(start, extent_size(extent))) {
             return EXTENT_UNUSED;
         }
-        /* No room for one more mapping: the block stays, without its memory, until the next time. */
+        /* No room for one more mapping: the block stays, without its memory, until the next
+         * time. */
         extent_map_ends(extent);
         extent->is_zero = os_purge(start, extent_size(extent));
         extent->slab.stamp = clock_stamp();
@@ -118,7 +120,8 @@ static bool arena_may_outgrow_locked(struct arena *arena, long decay_ms)
     return arena->outgrown_pages < size_max(in_use / 4, OUTGROWN_MIN >> os_page_shift);
 }
 
-/* The oldest dirty extent if it is to go, because as much as it has grew beside it. */
+/* The oldest dirty extent if it is to go: the arena has grown by at least its size beside it, and
+ * more than `slack_pages` are dirty. */
 static struct extent *arena_outgrown_locked(struct arena *arena, size_t slack_pages)
 {
     struct extent *oldest = arena_oldest_dirty_locked(arena);
@@ -129,8 +132,8 @@ static struct extent *arena_outgrown_locked(struct arena *arena, size_t slack_pa
     return arena_dirty_pages_locked(arena) > slack_pages ? oldest : NULL;
 }
 
-/* As much as grows, the oldest first, is given back, so that the process does not grow beside memory
- * that it does not use. */
+/* Gives back as much as has grown, the oldest first, so that the process does not grow beside
+ * memory that it does not use. */
 static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pages)
 {
     long decay_ms = option(OPTION_dirty_decay_ms);

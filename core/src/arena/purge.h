@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Giving free memory back to the kernel: when its time is over, when the process grows beside it, or
- * when somebody asks for it.
+ * Giving free memory back to the kernel: when its time is over, when the process grows beside it,
+ * or when somebody asks for it.
  */
 #ifndef MALLOW_PURGE_H
 #define MALLOW_PURGE_H
 
 #include "split.h"
 
-/* `pages` that are not resident are about to be used, because nothing that is resident and free has
- * their shape. */
+/* `pages` that are not resident are about to be used, because no dirty extent has their shape. If
+ * more than `slack_pages` are dirty, the oldest of these are given back in exchange. */
 static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pages);
 
 /* Lets decay run. Returns how many dirty pages are left. */

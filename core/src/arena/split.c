@@ -100,7 +100,9 @@ static void extent_merge_locked(struct arena *arena, struct extent *low, struct 
     pagemap_set(high->start - GRANULE, NULL);
     pagemap_set(high->start, NULL);
     low->is_zero &= high->is_zero;
-    low->slab.stamp = low->slab.stamp > high->slab.stamp ? low->slab.stamp : high->slab.stamp;
+    if ((int32_t)(high->slab.stamp - low->slab.stamp) > 0) {
+        low->slab.stamp = high->slab.stamp;
+    }
     descriptor_free_locked(arena, high);
     atomic_set(&low->pages, (uint32_t)pages);
     extent_map_ends(low);

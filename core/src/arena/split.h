@@ -27,7 +27,7 @@ struct arena {
     bool is_ready;          /* const after arena_init */
 
     struct extent_set dirty;    /* lock */
-    struct extent_set huge;     /* lock: dirty, and mappings of their own */
+    struct extent_set huge;     /* lock: the dirty ones that are mappings of their own */
     struct extent_set muzzy;    /* lock */
     struct extent_set retained; /* lock */
 
@@ -42,13 +42,15 @@ struct arena {
     struct link descriptors;       /* lock: unused descriptors */
     struct extent first_extents[FIRST_EXTENTS]; /* lock: what these are at first */
 
-    size_t grown_pages;       /* lock: see arena_note_growth */
-    size_t outgrown_pages;    /* lock: given back because the arena grew, since outgrown_ms */
-    uint64_t outgrown_ms;     /* lock */
-    size_t region_bytes;      /* lock: in regions */
-    size_t huge_active_pages; /* lock: of huge blocks in use */
-    size_t huge_active_count; /* lock */
-    _Atomic size_t active_pages; /* lock: of other extents in use; atomic for who only looks */
+    _Atomic bool has_dirty;      /* lock: something dirty may be free; atomic for who only looks */
+    size_t grown_pages;          /* lock: growth for which nothing has been given back yet */
+    size_t outgrown_pages;       /* lock: given back because the arena grew, since outgrown_ms */
+    uint64_t outgrown_ms;        /* lock: when that count began */
+    size_t region_bytes;         /* lock: in regions */
+    size_t huge_active_pages;    /* lock: of huge blocks in use */
+    size_t huge_active_count;    /* lock */
+    _Atomic size_t active_pages; /* lock: of other extents that heaps have, in use or in stacks;
+                                    atomic for who only looks */
 };
 
 static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));
@@ -77,7 +79,8 @@ static struct extent_set *arena_set_of(struct arena *arena, struct extent *exten
 static struct extent *extent_split_locked(struct arena *arena, struct extent *extent, size_t pages);
 
 /* Puts an extent among the free ones of a state, joined with its neighbours. */
-static void arena_insert_locked(struct arena *arena, struct extent *extent, enum extent_state state);
+static void arena_insert_locked(struct arena *arena, struct extent *extent,
+                                enum extent_state state);
 
 static void arena_count_active_locked(struct arena *arena, bool is_huge, size_t pages);
 static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_t pages);
@@ -85,8 +88,8 @@ static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_
 /* Pages before the first multiple of `alignment`. */
 static size_t extent_lead(struct extent *extent, size_t alignment);
 
-/* Cuts `pages` out of a free extent of `set`, behind its first `lead`; the rest stays in its set, and
- * what is cut is active. NULL if there is no descriptor for what is left over. */
+/* Cuts `pages` out of a free extent of `set`, behind its first `lead`; the rest stays in its set,
+ * and what is cut is active. NULL if there is no descriptor for what is left over. */
 static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *set,
                                        struct extent *extent, size_t lead, size_t pages);
 
@@ -99,8 +102,8 @@ static struct extent *arena_take_locked(struct arena *arena, struct extent_set *
 static struct extent *arena_room_behind_locked(struct arena *arena, struct extent *extent,
                                                size_t pages);
 
-/* Makes an active extent larger at the expense of `next`, which lies behind it. False if there is no
- * descriptor for what is left over. */
+/* Makes an active extent larger at the expense of `next`, which lies behind it. False if there is
+ * no descriptor for what is left over. */
 static bool arena_expand_locked(struct arena *arena, struct extent *extent, struct extent *next,
                                 size_t pages);
 

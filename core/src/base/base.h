@@ -48,8 +48,8 @@
 /* Thread-local data at a fixed offset from the thread pointer: one load, no call. */
 #define THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 
-/* For a large object of zeros: in a section of its own it lies behind the small ones, which so share
- * a page with each other and with initialised data. */
+/* For a large object of zeros: in a section of its own it lies behind the small ones, which so
+ * share a page with each other and with initialised data. */
 #define IN_SECTION(name) __attribute__((section(".bss." #name)))
 
 /* Two threads that write to one line of this size slow each other down. */

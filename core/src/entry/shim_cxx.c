@@ -4,10 +4,10 @@
  * throwing forms call the program's new-handler and throw std::bad_alloc through the C++ library
  * that the program itself brought.
  *
- * In the shared object that library may be there from the start, or come with dlopen, or never; it is
- * looked for when it is needed. In an archive this file is a member of its own, so that the linker
- * takes it, and with it the C++ library's functions, into programs that use operator new and into no
- * others.
+ * In the shared object that library may be there from the start, or come with dlopen, or never; it
+ * is looked for when it is needed. In an archive this file is a member of its own, so that the
+ * linker takes it, and with it the C++ library's functions, into programs that use operator new and
+ * into no others.
  */
 #if MW_SHARED_OBJECT
 #include "../insight/report.h"
@@ -131,9 +131,9 @@ MW_PUBLIC void *_ZnwmSt11align_val_t(size_t size, size_t alignment)
 void *_Znam(size_t size) CXX_ALIAS(_Znwm);
 void *_ZnamSt11align_val_t(size_t size, size_t alignment) CXX_ALIAS(_ZnwmSt11align_val_t);
 
-/* The nothrow forms answer NULL if the new-handler throws, and only C++ can catch what it throws: with
- * a handler the C++ library's own form takes over, which calls the throwing form above. In an archive
- * that one is all there is. */
+/* The nothrow forms answer NULL if the new-handler throws, and only C++ can catch what it throws:
+ * with a handler the C++ library's own form takes over, which calls the throwing form above. In an
+ * archive that one is all there is. */
 #if MW_SHARED_OBJECT
 
 /* The definition behind ours, or the one that the caller's C++ library brought. */

@@ -24,8 +24,8 @@ void *pvalloc(size_t size) PUBLIC_ALIAS(mw_pvalloc);
 size_t malloc_usable_size(void *block) PUBLIC_ALIAS(mw_malloc_usable_size);
 size_t malloc_good_size(size_t size) PUBLIC_ALIAS(mw_malloc_good_size);
 
-/* Through realloc by its public name, as glibc's: the blocks of an allocator in front of this one that
- * has no reallocarray are its own. */
+/* Through realloc by its public name, as glibc's: the blocks of an allocator in front of this one
+ * that has no reallocarray are its own. */
 __attribute__((visibility("default"))) void *reallocarray(void *block, size_t count, size_t size)
 {
     size_t bytes;

@@ -70,7 +70,7 @@ static struct usage usage_now(void)
     return usage;
 }
 
-/* --- glibc's functions --------------------------------------------------------------------------- */
+/* --- glibc's functions ------------------------------------------------------------------------ */
 
 struct mw_mallinfo2 mw_mallinfo2(void)
 {

@@ -12,7 +12,7 @@
 struct usage {
     size_t region_bytes;    /* address space in regions */
     size_t slab_bytes;      /* in slabs */
-    size_t slab_used_bytes; /* in slots that the program or another thread's list holds */
+    size_t slab_used_bytes; /* in slots that the program, or another thread's list, holds */
     size_t free_slots;      /* count */
     size_t large_bytes;     /* in large blocks, without huge ones */
     size_t large_count;

@@ -18,10 +18,10 @@
  *               where the next one begins. A word of the page map is a distance from `pagemap`, 0
  *               means nothing: root[address >> root_shift] leads to a leaf, and the word there
  *               with the index (address >> granule_shift) & leaf_mask to the descriptor
- *   slab        an active extent whose `slot_size` is not 0. `left` + `bias` slots are out, of which
- *               `remote` >> remote_count_shift are freed by other threads and not yet collected
- *   heap        `heaps` is the first of a list. The slots in `free`[class] are out of their slabs but
- *               not with the program; so are those of an outbox
+ *   slab        an active extent whose `slot_size` is not 0. `left` + `bias` slots are out, of
+ *               which `remote` >> remote_count_shift are freed by others and not yet collected
+ *   heap        `heaps` is the first of a list. The slots in `free`[class] are out of their slabs
+ *               but not with the program; so are those of an outbox
  *   cached      pages in the stacks of heaps: free, though the arena counts them as active
  */
 #ifndef MALLOW_STATS_PAGE_H

@@ -5,7 +5,7 @@
  * Pages that become free may stay for a given time. The time is cut into steps; `backlog` says how
  * many pages came in each of the last steps, and a smooth curve (Perlin's 6x^5 - 15x^4 + 10x^3, as
  * in jemalloc's decay) how many of them may still be there. So a burst is given back in many small
- * portions, the later the larger the delay, and all of it when the time is over.
+ * portions, and all of it when the time is over.
  */
 #ifndef MALLOW_DECAY_H
 #define MALLOW_DECAY_H
@@ -13,11 +13,14 @@
 #include "../base/atomic.h"
 #include "../base/check.h"
 
-/* The one clock: milliseconds, as of when somebody looked last. Any thread. */
+/* The one clock, in milliseconds: what it showed when some thread looked last. Costs a load. */
 static uint64_t clock_ms(void);
+
+/* The same in 32 bits, for descriptors: it wraps after 49 days, so stamps are compared by
+ * difference. */
 static uint32_t clock_stamp(void);
 
-/* Looks at the system's clock. */
+/* Looks at the system's clock, for all threads. */
 static uint64_t clock_look(void);
 
 #define DECAY_STEPS 32u

@@ -2,11 +2,11 @@
  *
  * Extents: runs of pages, each with a descriptor that lies in metadata. An extent is in one state:
  *
- *   ACTIVE    the program's (a slab or a large block)
- *   CACHED    free pages that lie in a heap's stacks; counted as active
- *   DIRTY     free, content left over, resident
- *   MUZZY     free, given to the kernel by MADV_FREE, perhaps still resident
- *   RETAINED  free, no memory behind it: reads as zero
+ *   ACTIVE    a slab or a large block, or on its way to become one or to leave
+ *   CACHED    free, in a stack of some heap (thread/stack.h); its arena counts it as active
+ *   DIRTY     free, in its arena, content left over, resident
+ *   MUZZY     free, in its arena, given to the kernel by MADV_FREE, perhaps still resident
+ *   RETAINED  free, in its arena, no memory behind it; is_zero says whether it reads as zero
  *   MOVING    taken out of its set by a purge that runs without the lock
  *   UNUSED    the descriptor describes nothing and waits in its arena's list
  *
@@ -32,13 +32,14 @@ enum extent_state {
     EXTENT_MOVING,
 };
 
-/* Whose list a slab is in, and who may touch its fields. */
+/* Whose list a slab is in, and who may touch its fields. The transitions, and who may make them,
+ * stand in docs/architecture.md. */
 enum slab_place {
-    SLAB_NONE,    /* full: in no list, no owner */
+    SLAB_NONE,    /* in no list: no owner and (almost) full, or in its owner's hands for a moment */
     SLAB_CURRENT, /* owner: its heap allocates from it */
     SLAB_READY,   /* owner: in its heap's list of slabs with free slots */
     SLAB_WAITING, /* owner: full not long ago; joins the ready ones after some more frees */
-    SLAB_SHARED,  /* no owner: in its arena's list; lock: pool */
+    SLAB_SHARED,  /* no owner, or one that will take it out: in its pool's list; lock: pool */
     SLAB_COMMON,  /* OWNER_COMMON: several heaps take blocks from it, see common.h; lock: pool */
     SLAB_DEPOT,   /* OWNER_DEPOT: heaps fill their magazines from it, see depot.h; lock: pool */
 };
@@ -57,49 +58,52 @@ struct slot {
     struct slot *next;
 };
 
-/* The side of a descriptor that malloc and free use, most of it while the extent is a slab; one cache
- * line.
+/* The side of a descriptor that malloc and free use, most of it while the extent is a slab; one
+ * cache line. "Owner" is the thread whose heap is the slab's owner; slabs of the depot and common
+ * slabs have none, and what is the owner's in others is under their pool's lock.
  *
- *   used == left + bias == slots handed out: to the program, to the list that a heap allocates
- *           from, or freed by other threads and not yet collected
- *   carved - used == length of `local`        used <= carved <= capacity
- */
+ *   used == left + bias == slots that are out: with the program, in a heap's list, magazine or
+ *           outbox, or freed by other threads and not yet collected
+ *   used <= carved <= capacity
+ *   carved - used == length of `local`, but in a common slab, whose table has the free
+ * slots */
 struct slab {
     _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
     union {
         struct slot *local;   /* owner thread */
-        struct extent *below; /* of pages in a stack, or on their way: who holds the stack */
+        struct extent *below; /* of free pages in a chain, see stack.h: who holds the chain */
     };
-    uint64_t reciprocal;          /* const while a slab: 2^64 / slot_size, rounded up */
+    uint64_t reciprocal; /* const while a slab: 2^64 / slot_size, rounded up */
     union {
         uint32_t left;  /* owner thread: frees until something has to be done */
         uint32_t stamp; /* of free pages: when they became free, by clock_stamp(); who holds them */
     };
-    uint32_t bias;                /* owner thread */
-    uint32_t carved;              /* owner thread: slots that have been made */
-    uint32_t capacity;            /* const while a slab */
-    uint32_t slot_size;           /* const while a slab; 0: the extent is no slab */
-    uint8_t class;                /* const while a slab */
-    uint8_t place;                /* owner thread, or lock: arena */
-    bool was_touched;             /* const while a slab: its pages have been written before */
+    uint32_t bias;      /* owner thread: used slots beyond `left` */
+    uint32_t carved;    /* owner thread: slots that have been made */
+    uint32_t capacity;  /* const while a slab */
+    uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
+    uint8_t class;      /* const while a slab */
+    uint8_t place;      /* enum slab_place; owner thread, or lock: pool */
+    bool was_touched;   /* const while a slab: its pages were in use before */
 };
 
 struct extent {
     struct slab slab; /* first: the hit path reaches it without an offset */
 
-    uintptr_t start;         /* const while active */
-    _Atomic uint32_t pages;  /* owner of the block; readers verify */
-    _Atomic uint8_t state;   /* lock: arena, or the owner of the block */
-    uint8_t arena;           /* const while active */
-    bool is_huge;            /* a mapping of its own, in no region; const while active */
-    bool is_zero;            /* lock: arena: the pages read as zero */
-    struct region *region;   /* const while active; NULL if huge */
-    struct link link;        /* lock: arena, or owner thread: LRU, heap's or arena's list */
+    uintptr_t start;        /* const while active */
+    _Atomic uint32_t pages; /* lock: arena, or who holds the extent */
+    _Atomic uint8_t state;  /* lock: arena, or who holds the extent */
+    uint8_t arena;          /* const while active */
+    bool is_huge;           /* a mapping of its own, in no region; const while active */
+    bool is_zero;           /* lock: arena: the pages read as zero */
+    struct region *region;  /* const while active; NULL if huge */
+    struct link link;       /* lock: arena, pool, or owner thread: the list of its state or place */
     struct extent *bin_next; /* lock: arena: in a set's bin */
     struct extent *bin_prev; /* lock: arena */
 
     _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
-    _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner */
+    _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner; in a common
+                                      slab the blocks that are out */
     struct common *common;         /* lock: pool: the table of a common slab */
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */
@@ -110,7 +114,8 @@ static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line
 static_assert(offsetof(struct extent, start) < CACHE_LINE, "free reads no second line");
 static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
 
-/* A block of address space from the OS that is cut into extents: 2 MiB aligned. */
+/* Address space from the OS that is cut into extents; aligned to 2 MiB unless the OS had little
+ * left. */
 struct region {
     struct region *next;
     uintptr_t start;
@@ -146,8 +151,9 @@ ALWAYS_INLINE bool extent_is_slab(struct extent *extent)
 static void extent_map_ends(struct extent *extent);
 static void extent_unmap_ends(struct extent *extent);
 
-/* Free extents of one state: by size in bins, which are lists, and a list from the oldest to the
- * youngest. A bin per size up to 8 pages, then four per doubling; the last has all larger ones.
+/* Free extents of one state, each in two lists: that of its size (`bins`), and one from the oldest
+ * to the youngest (`lru`). A bin per size up to 8 pages, then four per doubling; the last has all
+ * larger ones.
  *
  *     bin     0   1  ...  7      8      9     10     11     12  ...
  *     pages   1   2  ...  8   9-10  11-12  13-14  15-16  17-20  ...

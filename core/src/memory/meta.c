@@ -22,7 +22,7 @@ static void meta_count_bytes(size_t size)
     atomic_add(&meta.bytes, size);
 }
 
-/* What is left of the old chunk is lost: less than one descriptor in practice. */
+/* What is left of the old chunk is lost: it is less than the object that did not fit. */
 static bool meta_add_chunk_locked(size_t size)
 {
     size_t guard = MW_META_GUARD ? os_page_size : 0;

@@ -12,8 +12,8 @@
  * unknown pointers leave the hit path at its one test of the owner.
  *
  * The granule is fixed, although pages may have 16 or 64 KiB, so that the hit path shifts by
- * constants. Words of a page: the first granule and the last granule of every extent, all granules
- * of a slab, and nothing else.
+ * constants. Words that are set: those of the first and of the last granule of every extent, and of
+ * all granules of a slab.
  */
 #ifndef MALLOW_PAGEMAP_H
 #define MALLOW_PAGEMAP_H

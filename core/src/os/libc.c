@@ -80,8 +80,8 @@ static void libc_watch_threads(void (*at_exit)(void *))
 }
 
 #if !MW_SHARED_OBJECT
-/* An archive may be part of a module that is unloaded, and then nothing may lead into it. The shared
- * object is never unloaded. */
+/* An archive may be part of a module that is unloaded, and then nothing may lead into it. The
+ * shared object is never unloaded. */
 DESTRUCTOR static void libc_forget_threads(void)
 {
     if (atomic_exchange_explicit(&have_thread_key, false, memory_order_acquire)) {

@@ -241,7 +241,8 @@ static uint64_t parse_decimal(const char **text)
     return value;
 }
 
-/* CPUs that a quota of `quota` microseconds in each `period` amounts to, rounded up; 0: no quota. */
+/* CPUs that a quota of `quota` microseconds in each `period` amounts to, rounded up; 0: no
+ * quota. */
 static unsigned quota_cpus(uint64_t quota, uint64_t period)
 {
     return quota == 0 || period == 0 ? 0 : (unsigned)((quota + period - 1) / period);
@@ -270,8 +271,8 @@ static unsigned cgroup_cpus(void)
     return 0;
 }
 
-/* With so few CPUs a quota changes little, and its files, which cost more to read than all else at the
- * start of a program, are left alone. */
+/* With so few CPUs a quota changes little, and its files, which cost more to read than all else at
+ * the start of a program, are left alone. */
 #define QUOTA_CPUS_MIN 8u
 
 static unsigned os_cpu_count(void)

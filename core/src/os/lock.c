@@ -8,7 +8,7 @@
 #define LOCK_WAITED ((uintptr_t)1)
 
 #if MW_CHECK_LEVEL >= 3
-/* A bit per rank that this thread holds, and how many arenas (fork holds them all). */
+/* A bit per rank of which this thread holds a lock. */
 static THREAD_LOCAL uint32_t locks_held;
 #endif
 
@@ -86,8 +86,8 @@ static bool lock_try_take(struct lock *lock)
 }
 
 /* Who has slept takes the lock as one that is waited for: there may be other sleepers. The kernel
- * compares the lower half of the state, which tells whether somebody waits; that two holders may have
- * it in common does no harm. */
+ * compares the lower half of the state, which tells whether somebody waits; that two holders may
+ * have it in common does no harm. */
 static NOINLINE void lock_wait(struct lock *lock)
 {
     for (int spin = 0; spin < LOCK_SPINS; spin++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Locks on futexes that know which thread holds them. A lock has a rank; at check level 3 a thread
- * that takes a lock whose rank is not above every rank that it holds ends the program, so a deadlock
- * cannot be written.
+ * that takes a lock whose rank is not above every rank that it holds ends the program, so a
+ * deadlock cannot be written.
  */
 #ifndef MALLOW_LOCK_H
 #define MALLOW_LOCK_H
@@ -16,7 +16,8 @@ enum lock_rank {
     LOCK_PROCESS, /* start of the process, its options */
     LOCK_HEAPS,   /* the list of heaps */
     LOCK_SHARED,  /* the heap of threads that have none of their own */
-    LOCK_POOL,    /* the shared slabs of an arena; fork takes several, by index */
+    LOCK_POOL,    /* an arena's shared, common and depot slabs; fork takes several, by index */
+    LOCK_ROB,     /* pages between the stacks of a heap and the arenas */
     LOCK_PURGE,   /* the purge of an arena; fork takes several, by index */
     LOCK_ARENA,   /* one arena; fork takes several, by index */
     LOCK_META,    /* metadata pages */
@@ -26,8 +27,8 @@ enum lock_rank {
 struct lock {
     _Atomic uintptr_t state; /* 0: free, else os_thread_id() of the holder, + 1 if others wait */
     uint16_t rank;
-    _Atomic uint16_t turns; /* lock: how often it was released, for readers from outside: what they
-                               see is whole if the lock is free and this the same before and after */
+    _Atomic uint16_t turns; /* lock: how often it was released. What another process reads is whole
+                               if the lock is free, and this is the same, before and after */
 };
 
 #define LOCK_INITIALIZER(lock_rank) \
@@ -47,7 +48,6 @@ static bool lock_is_mine(struct lock *lock);
  * effect for it: what other handlers of fork allocate meanwhile must not deadlock. */
 static void lock_gate_close(void);
 static void lock_gate_open(void);
-static bool lock_gate_is_mine(void);
 static bool lock_gate_is_mine(void);
 
 /* In the child of a fork: frees a lock, whoever held it. Who waited for it does not exist here. */

@@ -18,8 +18,8 @@ static unsigned os_page_shift; /* log2 of it */
 
 static void os_init(void);
 
-/* CPUs that this process may use: its affinity or, where that has many, its cgroup's quota if that is
- * less. */
+/* CPUs that this process may use: its affinity or, where that has many, its cgroup's quota if that
+ * is less. */
 static unsigned os_cpu_count(void);
 
 /* Tells threads apart: the thread pointer, which is even. */
@@ -33,7 +33,7 @@ static void *os_map(void *hint, size_t size);
 /* As os_map, at a multiple of `alignment` (a power of two). */
 static void *os_map_aligned(void *hint, size_t size, size_t alignment);
 
-/* Address space without access, for guard pages. */
+/* Takes all access away, for guard pages. False if the kernel refused. */
 static bool os_protect(void *start, size_t size);
 
 /* False if the kernel refused: it has no room for one more mapping. Then nothing has changed. */
@@ -48,11 +48,12 @@ static bool os_purge_lazy(void *start, size_t size);
 /* Grows or shrinks a mapping, moving it if need be: page tables move, bytes do not. */
 static void *os_remap(void *start, size_t old_size, size_t new_size);
 
-/* Moves the pages of a part of a mapping into a new mapping; the old place stays mapped and reads as
- * zero. NULL if the kernel cannot (before Linux 5.7). */
+/* Moves the pages of a part of a mapping into a new mapping; the old place stays mapped and reads
+ * as zero. NULL if the kernel cannot (before Linux 5.7). */
 static void *os_move_pages(void *start, size_t size);
 
-/* How many of at most OS_RESIDENT_MAX pages are resident; all of them if the kernel does not say. */
+/* How many of at most OS_RESIDENT_MAX pages are resident; all of them if the kernel does not
+ * say. */
 #define OS_RESIDENT_MAX 64u
 static size_t os_resident_pages(void *start, size_t pages);
 
@@ -67,7 +68,8 @@ static void os_wake_one(void *word);
 
 static void os_write(int fd, const char *text, size_t size);
 
-/* What a descriptor stands for: equal for two only if they are the same file. All zeros if closed. */
+/* What a descriptor stands for: equal for two only if they are the same file. All zeros if
+ * closed. */
 struct os_file {
     uint64_t device;
     uint64_t inode;
@@ -96,13 +98,13 @@ static void libc_watch_threads(void (*at_exit)(void *));
 /* Calls `at_exit` with the argument when the calling thread ends. False if that is impossible. */
 static bool libc_watch_this_thread(void *argument);
 
-/* Calls the three functions around each fork() of this process. May allocate, and must not be called
- * from within an allocation: the libc allocates while it holds the lock that this takes. */
+/* Calls the three functions around each fork() of this process. May allocate, and must not be
+ * called from within an allocation: the libc allocates while it holds the lock that this takes. */
 static void libc_watch_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 
 /* What guards the libc's list of streams: fork takes it before it takes the allocator's locks, as a
- * thread that holds it may wait for a stream whose user waits for malloc. Nothing where the libc does
- * not export it. */
+ * thread that holds it may wait for a stream whose user waits for malloc. Nothing where the libc
+ * does not export it. */
 static void libc_lock_streams(void);
 static void libc_unlock_streams(void);
 static void libc_reset_streams_in_child(void);
@@ -113,8 +115,8 @@ static bool libc_start_thread(void *(*run)(void *));
 /* The next definition of a function behind this library's own; NULL if there is none. */
 static void *libc_next_symbol(const char *name);
 
-/* A function that the object with `address` in it sees, itself and its dependencies; NULL if there is
- * none. Objects that dlopen loaded are not seen by all. */
+/* A function that the object with `address` in it sees, itself and its dependencies; NULL if there
+ * is none. Objects that dlopen loaded are not seen by all. */
 static void *libc_symbol_near(const void *address, const char *name);
 
 /* Writes text to a FILE * of the libc. */

@@ -42,7 +42,7 @@ static void table_free_locked(struct slab_pool *pool, struct common *table, uint
     pool->unused_tables[log2] = table;
 }
 
-/* --- Slots in the table ------------------------------------------------------------------------- */
+/* --- Slots in the table ----------------------------------------------------------------------- */
 
 /* A free slot has its fill again, where there is one: its link goes. */
 static void common_slot_becomes_free(struct extent *extent, uint32_t index, uint32_t span)

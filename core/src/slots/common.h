@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Common slabs: slabs without an owner from which heaps take blocks a few at a time, under the lock
- * of the arena's pool. There are two kinds.
+ * Common slabs: slabs that no heap owns (their owner is OWNER_COMMON), from which heaps take blocks
+ * of small classes, and of some medium ones, a few at a time, under the lock of the arena's pool.
+ * There are two kinds.
  *
- *   COMMON_FIRST   A thread's first blocks of a class come from a slab that it shares with the other
+ *   COMMON_FIRST   A thread's first blocks of a class come from a slab that it shares with other
  *                  threads: a thousand threads with a handful of blocks each need no page each.
  *   COMMON_HOLES   A slab most of whose slots have become free serves blocks of larger classes, in
  *                  runs of neighbouring free slots, before fresh memory is taken: so new data goes
@@ -44,8 +45,8 @@ ALWAYS_INLINE bool slab_is_common(struct extent *extent)
 /* Whether a common slab is for first blocks: then each of its blocks is one slot of its class. */
 static bool common_is_first(struct extent *extent);
 
-/* Makes a slab that the caller owns, that is in no list and some slots of which are used, a common one
- * of its arena. False if there is no memory for the table; then nothing has changed. */
+/* Makes a slab that the caller owns, that is in no list and some slots of which are used, a common
+ * one of its arena. False if there is no memory for the table; then nothing has changed. */
 static bool common_create(struct extent *extent, enum common_kind kind, struct heap *owner);
 
 /* Makes a slab without used slots one for first blocks, and takes up to `want` of these, which it
@@ -55,21 +56,22 @@ static bool common_create(struct extent *extent, enum common_kind kind, struct h
 static struct slot *common_create_first(struct extent *extent, struct heap *owner, uint32_t want,
                                         uint32_t *count);
 
-/* Takes up to `want` blocks of `span` slots each from the common slabs of a kind and class. Returns them as a
- * list and their number in *count; NULL if there are none. */
+/* Takes up to `want` blocks of `span` slots each from the common slabs of a kind and class. Returns
+ * them as a list and their number in *count; NULL if there are none. */
 static struct slot *common_take(struct arena *arena, enum common_kind kind, unsigned class,
                                 uint32_t span, uint32_t want, uint32_t *count);
 
-/* Takes a shared slab of a class out of the pool that has so many free slots that runs of `span` are
- * likely; NULL if there is none. */
+/* Takes a shared slab of a class out of the pool that has so many free slots that runs of `span`
+ * are likely; NULL if there is none. */
 static struct extent *common_take_sparse(struct arena *arena, unsigned class, uint32_t span,
                                          struct heap *heap);
 
-/* `count` blocks were pushed to the slab's remote list, where there are `total` now: collects them if
- * it is time. True if the slab became empty: then it is the caller's, as plain pages. */
+/* `count` blocks were pushed to the slab's remote list, where there are `total` now: collects them
+ * if it is time. True if the slab became empty: then it is the caller's, as plain pages. */
 static bool common_pushed(struct extent *extent, uint32_t count, uint32_t total);
 
-/* Collects them now. The slab may have become another or none since the caller looked. True as above. */
+/* Collects them now. The slab may have become another or none since the caller looked. True as
+ * above. */
 static bool common_collect(struct extent *extent);
 
 /* Ends the program with a sentence about a call on something that is not a block of the slab. */

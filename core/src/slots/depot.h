@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The depot of an arena: slabs of medium classes, which no heap owns. Heaps hold a few free slots of
- * these classes in magazines (magazine.h) and come here to fill and to empty them, some slots at a
- * time, under the lock of the arena's pool.
+ * The depot of an arena: slabs of medium classes, which no heap owns. Heaps hold a few free slots
+ * of these classes in magazines (magazine.h) and come here to fill and to empty them, some slots at
+ * a time, under the lock of the arena's pool.
  *
- *   In a slab of the depot slab_used() counts the slots that are with the program or in a magazine.
- *   A slab with a free slot is in the pool's list of its class; a full one in none; an empty one
- *   leaves the depot. `local` holds the free slots that have been handed out before.
+ *   In a slab of the depot slab_used() counts the slots that are with the program, in a magazine or
+ *   in an outbox. A slab with a free slot is in the pool's list of its class; a full one in none;
+ *   an empty one leaves the depot. `local` holds the free slots that were handed out before.
  *
  * Source of the idea: magazines and depot, Bonwick and Adams, USENIX 2001.
  */
@@ -25,8 +25,8 @@ ALWAYS_INLINE bool slab_is_of_depot(struct extent *extent)
     return atomic_get(&extent->slab.owner) == OWNER_DEPOT;
 }
 
-/* Takes up to `want` slots of a class. Returns them as a list and their number in *count; NULL if the
- * depot has none. */
+/* Takes up to `want` slots of a class. Returns them as a list and their number in *count; NULL if
+ * the depot has none. */
 static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t want, uint32_t *count);
 
 /* The pages of the next slab of a class, and how it is added: an active extent becomes one of free

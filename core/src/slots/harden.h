@@ -20,8 +20,8 @@
 #define FILL_NEW 0xa5
 #define FILL_FREE 0x5a
 
-/* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is not
- * one that the program holds. */
+/* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is
+ * not one that the program holds. */
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,
                                             const void *block);
 
@@ -70,6 +70,10 @@ ALWAYS_INLINE void harden_slot_taken(struct slot *slot)
     struct extent *extent = MW_SLOT_BITMAP ? pagemap_find(slot) : NULL;
     if (MW_SLOT_BITMAP) {
         uint32_t index = slab_index(extent, slot);
+        if (unlikely(index >= extent->slab.capacity)) {
+            log_fatal("free list of %u-byte blocks is damaged: it names %p, which is none",
+                      extent->slab.slot_size, (void *)slot);
+        }
         uint64_t bit = (uint64_t)1 << (index % 64);
         uint64_t old =
             atomic_fetch_or_explicit(live_word(extent, index), bit, memory_order_acquire);
@@ -91,11 +95,15 @@ ALWAYS_INLINE void harden_slot_taken(struct slot *slot)
     }
 }
 
-/* The program gives the slot back, which begins at `block`. Ends it if it does not hold the slot. */
+/* The program gives the slot back, which begins at `block`. Ends it if it does not hold the
+ * slot. */
 ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
 {
     if (MW_SLOT_BITMAP) {
         uint32_t index = slab_index(extent, block);
+        if (unlikely(index >= extent->slab.capacity)) {
+            harden_bad_block("free", extent, block); /* behind the last slot */
+        }
         uint64_t bit = (uint64_t)1 << (index % 64);
         uint64_t old =
             atomic_fetch_and_explicit(live_word(extent, index), ~bit, memory_order_release);
@@ -113,7 +121,8 @@ ALWAYS_INLINE void harden_slot_resized(struct extent *extent, const void *block)
 {
     if (MW_SLOT_BITMAP) {
         uint32_t index = slab_index(extent, block);
-        if (unlikely((atomic_get(live_word(extent, index)) >> (index % 64) & 1) == 0)) {
+        if (unlikely(index >= extent->slab.capacity ||
+                     (atomic_get(live_word(extent, index)) >> (index % 64) & 1) == 0)) {
             harden_bad_block("realloc", extent, block);
         }
     }

@@ -6,7 +6,7 @@
 #define MOVE_MIN (1 * MiB)
 
 /* Blocks below this size are cleared by memset: a system call costs as much. */
-#define SPARSE_MIN (256 * KiB)
+#define SPARSE_MIN (1 * MiB)
 
 /* Where a block is looked at, and how many pages each time. */
 #define SPARSE_PROBES 4u
@@ -50,14 +50,15 @@ static bool large_try_resize(struct extent *extent, size_t size)
 static bool large_is_sparse(struct extent *extent)
 {
     size_t pages = extent_pages(extent);
-    if (extent_size(extent) < SPARSE_MIN || pages < SPARSE_PROBES * SPARSE_PROBE_PAGES) {
+    if (!option(OPTION_ask_resident) || extent_size(extent) < SPARSE_MIN ||
+        pages < SPARSE_PROBES * SPARSE_PROBE_PAGES) {
         return false;
     }
     size_t resident = 0;
     for (size_t i = 0; i < SPARSE_PROBES; i++) {
         size_t first = i * ((pages - SPARSE_PROBE_PAGES) / (SPARSE_PROBES - 1));
-        resident += os_resident_pages((char *)extent->start + (first << os_page_shift),
-                                      SPARSE_PROBE_PAGES);
+        resident +=
+            os_resident_pages((char *)extent->start + (first << os_page_shift), SPARSE_PROBE_PAGES);
     }
     return resident < SPARSE_PROBES * SPARSE_PROBE_PAGES / 4;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Classes: the sizes that slots come in. Multiples of 16 up to 128, then four per doubling up to
- * SMALL_MAX and eight up to SLOT_MAX: above 128 bytes a slot is at most 25 %, above SMALL_MAX at most
- * 12.5 % larger than what was asked for.
+ * SMALL_MAX and eight up to SLOT_MAX: above 128 bytes a slot is at most 25 %, above SMALL_MAX at
+ * most 12.5 % larger than what was asked for.
  *
  *     class   1   2   3  ...   8    9   10   11   12   13 ...   20    21    22 ...    60
  *     size   16  32  48  ... 128  160  192  224  256  320 ... 1024  1152  1280 ... 32768
  *
- * No request is served by class 0, slots of 8 bytes: glibc's loader takes the thread-local variables of
- * a library from malloc and counts on 16-byte alignment, however small they are. In real programs (git,
- * python, perl, g++, node, sqlite) that costs 0 to 1.6 % of what they hold.
+ * No request is served by class 0, slots of 8 bytes: glibc's loader takes the thread-local
+ * variables of a library from malloc and counts on 16-byte alignment, however small they are. In
+ * real programs (git, python, perl, g++, node, sqlite) that costs 0 to 1.6 % of what they hold.
  */
 #ifndef MALLOW_SIZECLASS_H
 #define MALLOW_SIZECLASS_H
@@ -78,9 +78,9 @@ ALWAYS_INLINE uint32_t class_size(unsigned class)
     return (9 + class % 8) << (7 + class / 8);
 }
 
-/* Pages of the slab that a heap makes when it has made `made` of this class: small at first, so
- * that a thread with a handful of objects costs little, doubling up to what makes the slow path
- * rare. */
+/* Pages of the slab that a heap, or the depot of an arena, makes when it has made `made` of this
+ * class: few at first, so that a thread with a handful of objects costs little, doubling up to what
+ * makes the slow path rare. */
 static size_t class_slab_pages(unsigned class, unsigned made);
 
 #endif

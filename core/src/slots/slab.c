@@ -11,8 +11,9 @@
 
 static struct slab_pool slab_pools[ARENAS_MAX] IN_SECTION(pools);
 
-/* Whether a slab was ever in a pool: a program where none was has no use for the pages of the pools. Only
- * ever becomes true. Who reads it too early misses a slab, as if it had come before the slab. */
+/* Whether a slab was ever in a pool: a program where none was has no use for the pages of the
+ * pools. Only ever becomes true. Who reads it too early misses a slab, as if it had come before the
+ * slab. */
 static _Atomic bool slab_pools_used;
 
 static bool slab_pools_are_used(void)

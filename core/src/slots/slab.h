@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slabs: extents cut into equal slots. A slab belongs to one heap, whose thread alone allocates
- * from it, or to none. What each place means stands at enum slab_place.
+ * Slabs: extents cut into equal slots. A slab of a small class belongs to one heap, whose thread
+ * alone allocates from it, or to none. What each place means stands at enum slab_place.
  *
  *                 heap_refill                all slots out
  *     (new) ----> CURRENT --------------------------------> NONE (no owner)
- *                   ^                                          |  first free, by any thread,
- *        picked by  |                                          |  makes that thread's heap owner
+ *                   ^                                          |  a free by a thread that allocates
+ *        picked by  |                                          |  the class: its heap owns the slab
  *        the heap   |        enough frees                      v
  *                 READY <---------------------------------- WAITING
  *                  |  ^
- *   thread exits   v  |  another heap takes it, or a free makes its thread's heap the owner
+ *   handed on, or  |  |  another heap takes it, or a free makes its thread's heap the owner
+ *   thread exits   v  |
  *                 SHARED (no owner)
  *
- * A slab without a used slot goes back to its arena. A shared slab that is almost empty may also
- * become a common one, see common.h, and stays one.
+ * The pages of a slab without a used slot go to a stack of the heap that noticed (thread/stack.h).
+ * A shared slab that is almost empty may also become a common one, see common.h, and stays one.
+ * Slabs of medium classes are in the depot of their arena, see depot.h, from their first day to
+ * their last.
  */
 #ifndef MALLOW_SLAB_H
 #define MALLOW_SLAB_H
@@ -22,18 +25,18 @@
 #include "../arena/arena.h"
 #include "sizeclass.h"
 
-/* Makes an active extent a slab that `owner` owns; its place is NONE. */
+/* Makes an active extent a slab that `owner` (a heap or OWNER_DEPOT) owns; its place is NONE. */
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner);
 
 /* Makes an empty slab, which the caller owns and which is in no list, an extent of plain pages. */
 static void slab_retire(struct extent *extent);
 
-/* Cuts the next slots, at most `most`, into a list: up to a page of them, for slots are made late so that
- * memory that nobody asked for stays untouched, or more if all have been touched before. The slab is not
- * yet fully carved. */
+/* Cuts the next slots, at most `most`, into a list: up to a page of them, for slots are made late
+ * so that memory that nobody asked for stays untouched, or more if all have been touched before.
+ * The slab is not yet fully carved. */
 static struct slot *slab_carve(struct extent *extent, uint32_t most);
 
-/* Slots that are with the program, with the heap's list, or freed elsewhere and not collected. */
+/* Slots that are out, see struct slab. */
 ALWAYS_INLINE uint32_t slab_used(struct extent *extent)
 {
     return extent->slab.left + extent->slab.bias;
@@ -44,9 +47,9 @@ ALWAYS_INLINE bool slab_is_full(struct extent *extent)
     return slab_used(extent) == extent->slab.capacity;
 }
 
-/* Whether a slot begins at `address`, which lies in the slab: whether the distance from the start is
- * a multiple of the slot size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder by
- * direct computation", 2019). */
+/* Whether a slot begins at `address`, which lies in the slab: whether the distance from the start
+ * is a multiple of the slot size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder
+ * by direct computation", 2019). */
 ALWAYS_INLINE bool slab_has_slot_at(struct extent *extent, const void *address)
 {
     return ((uintptr_t)address - extent->start) * extent->slab.reciprocal < extent->slab.reciprocal;
@@ -70,7 +73,7 @@ static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struc
 /* Takes them all; NULL if there are none. */
 static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count);
 
-/* Moves them to the local list. For a slab that is not current; owner thread. */
+/* Moves them to the local list. For a slab of which the hit path has no list; owner thread. */
 static void slab_absorb_remote(struct extent *extent);
 
 /* Makes the slab's owner NULL, so that the next thread to free into it can take it; it is in no
@@ -105,11 +108,15 @@ struct slab_pool {
     uint8_t depot_made[MEDIUM_CLASSES];        /* lock: slabs made: the next one is larger */
 };
 
+/* The pool of an arena, and of the arena that a slab is of. */
 static struct slab_pool *slab_pool_at(struct arena *arena);
 static bool slab_pools_are_used(void);
 static void slab_pools_note_use(void);
 static struct slab_pool *slab_pool_of(struct extent *extent);
 
+/* Puts a slab that `owner` still owns, and that is in no list, among the shared ones of its pool;
+ * takes it out again. Who shares a slab disowns it next, who takes it out has just become its
+ * owner. */
 static void slab_share(struct extent *extent, struct heap *owner);
 static void slab_unshare(struct extent *extent);
 

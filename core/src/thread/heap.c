@@ -8,7 +8,9 @@
 #include "remote.h"
 #include "stack.h"
 
-/* Lists are made so long; slots up to this size are cheap enough to use many of them by turns. */
+#include <string.h>
+
+/* A local list that is shorter than this gets slots that were never used, unless they are large. */
 #define LENGTHEN_SLOTS 32u
 #define LENGTHEN_SLOT_MAX 1024u
 
@@ -127,8 +129,8 @@ static NOINLINE void heap_expect_rest(struct heap *heap)
     heap_return_lists(heap);
 }
 
-/* The current slab has no slot out: it goes if the program frees more than it allocates, else the next
- * malloc will want it. */
+/* Gives back the current slab if it is empty and the program frees more than it allocates; else the
+ * next malloc will want it. */
 static void bin_release_current(struct heap *heap, struct bin *bin)
 {
     struct extent *extent = bin->current;
@@ -187,8 +189,9 @@ static void heap_place(struct heap *heap, struct extent *extent)
     }
 }
 
-/* Collects what others freed into the slab that has been in a list for the longest time. A heap that
- * takes over slabs without allocating would else never learn that they are empty. */
+/* Collects what others freed into the slab that has been in a list for the longest time, and places
+ * it anew. A heap that takes over slabs and allocates little would else not learn that they are
+ * empty. */
 static void heap_look_at_oldest(struct heap *heap, struct link *list)
 {
     if (!list_is_empty(list)) {
@@ -333,15 +336,14 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             heap_lengthen_local(heap, extent);
             return heap_take_local(heap, extent);
         }
-        uint32_t count = 0;
-        struct slot *list = slab_collect_remote(extent, &count);
-        if (list == NULL && extent->slab.carved < extent->slab.capacity) {
-            count = extent->slab.carved;
-            list = slab_carve(extent, heap->list_max);
-            count = extent->slab.carved - count;
+        if (atomic_get(&extent->remote) != 0) {
+            slab_absorb_remote(extent);
+            continue;
         }
-        if (list != NULL) {
-            heap->until_tick -= (int32_t)count;
+        if (extent->slab.carved < extent->slab.capacity) {
+            uint32_t carved_before = extent->slab.carved;
+            struct slot *list = slab_carve(extent, heap->list_max);
+            heap->until_tick -= (int32_t)(extent->slab.carved - carved_before);
             heap->free[class] = list->next;
             return list;
         }
@@ -363,7 +365,7 @@ static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
     heap_note_release(heap);
 }
 
-/* Others may have freed the last slots of ready slabs. */
+/* Gives back ready slabs whose last slots were freed by others, which nobody told us. */
 static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
 {
     struct link *next;
@@ -393,8 +395,8 @@ static void bin_look_at_all_waiting(struct heap *heap, struct bin *bin)
     }
 }
 
-/* Brings a class in order: its list goes back, and so do slabs that have become empty, the current one
- * too. */
+/* Brings a small class in order: its list goes back to the slabs, and empty slabs go, the current
+ * one too. */
 static void heap_settle_small(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
@@ -501,6 +503,8 @@ static void heap_abandon(struct heap *heap)
         }
     }
     stack_flush(heap);
+    memset(heap->magazines, 0, sizeof heap->magazines);
+    heap->magazine_bytes = 0;
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);
     heap->until_tick = -1;

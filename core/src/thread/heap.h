@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A heap's small classes: slabs that it owns, one of each class to allocate from. And what is done to a
- * heap as a whole: its start, its end, what it gives back in between.
+ * A heap's small classes: slabs that it owns, one of each class to allocate from. And what is done
+ * to a heap as a whole: its start, its end, what it gives back in between.
  */
 #ifndef MALLOW_HEAP_H
 #define MALLOW_HEAP_H
@@ -40,14 +40,15 @@ static void heap_adopt(struct heap *heap, struct extent *extent);
 static void heap_return_list(struct heap *heap, unsigned class);
 static void heap_return_lists(struct heap *heap);
 
-/* Gives everything back that the program does not hold: slabs, stacks, frees on their way. The heap
- * can be used on. */
+/* Gives back what the program does not hold: lists, magazines, empty slabs, stacks, frees on their
+ * way. The heap can be used on. */
 static void heap_collect(struct heap *heap);
 
-/* Much memory became free, and the program may rest from now on: the clock is read soon. */
+/* Much memory became free, and the program may make no call for long from now on: makes the lists
+ * short and lets the next slow call read the clock. */
 static NOINLINE void heap_expect_rest(struct heap *heap);
 
-/* Memory became free. */
+/* Memory became free: if a busy heap's stacks have much, a rest may follow. */
 ALWAYS_INLINE void heap_note_release(struct heap *heap)
 {
     if (unlikely(heap->list_max == LIST_MAX_BUSY &&
@@ -59,8 +60,9 @@ ALWAYS_INLINE void heap_note_release(struct heap *heap)
 /* Takes everything out of the way when the kernel gives no more memory. */
 static void heap_reclaim(struct heap *heap);
 
-/* The owner's part of housekeeping: what only it can hand on. What has been in the stacks since
- * before `stamp` goes to the arenas. */
+/* The owner's part of housekeeping, what only it can hand on: lists, magazines, outboxes, empty
+ * slabs, and all but a few ready ones. What has been in the stacks since before `stamp` goes to the
+ * arenas. */
 static void heap_settle(struct heap *heap, uint32_t stamp);
 
 /* Gives up all slabs, for the thread ends. */

@@ -13,12 +13,12 @@
 #define FIRST_BATCH_BYTES 256u
 #define FIRST_BATCH 8u
 
-/* What a first block counts that a thread frees and gets again: a thread that does so often has a slab
- * of its own soon. */
+/* A first block that a thread frees and keeps for itself counts so much towards FIRST_BYTES: a
+ * thread that does this often has a slab of its own soon. */
 #define FIRST_AGAIN_BYTES 16u
 
-/* Blocks that are served from holes, the slots that these may consist of, and how many blocks are
- * taken at a time. */
+/* The sizes of blocks that are served from holes, the smallest class whose slots these may consist
+ * of, and how many blocks are taken at a time. */
 #define HOLE_BLOCK_MIN 64u
 #define HOLE_BLOCK_MAX (4 * KiB)
 #define HOLE_CLASS_MIN 2u
@@ -55,7 +55,8 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
 {
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
-    bool will_allocate = bin->current == NULL && bin->common_bytes != 0 && heap->list_max != LIST_MAX_IDLE;
+    bool will_allocate =
+        bin->current == NULL && bin->common_bytes != 0 && heap->list_max != LIST_MAX_IDLE;
     if (!will_allocate || !common_is_first(extent) ||
         bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
         return false;
@@ -100,8 +101,8 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     return true;
 }
 
-/* The largest slots first: with fewer of them per block it is likelier that their neighbours are free
- * too. */
+/* The largest slots first: with fewer of them per block it is likelier that their neighbours are
+ * free too. */
 static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t want,
                                     uint32_t *count)
 {

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a heap takes from common slabs: its first blocks of a class where there are many threads, and
- * blocks in the holes of slabs of smaller classes.
+ * What a heap takes from common slabs: its first blocks of a class where there are many threads,
+ * and blocks in the holes of slabs of smaller classes.
  */
 #ifndef MALLOW_HEAP_COMMON_H
 #define MALLOW_HEAP_COMMON_H
 
 #include "heap_state.h"
 
-/* A block of a small class from common slabs, more of them in the heap's list; NULL if there is none. */
+/* A block of a small class from common slabs, and more of them into the heap's list; NULL if there
+ * is none. */
 static struct slot *heap_take_common(struct heap *heap, unsigned class);
 
-/* Up to `want` blocks of a class in the holes of slabs of smaller classes, as a list, and their number
- * in *count; NULL if there are none. */
+/* Up to `want` blocks of a class in the holes of slabs of smaller classes, as a list, and their
+ * number in *count; NULL if there are none. */
 static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t want,
                                     uint32_t *count);
 
-/* Keeps a block of a common slab that the program freed for the heap's next request of its class. False
- * if the heap does not need it. */
+/* Keeps a block of a common slab that the program freed for the heap's next request of its class.
+ * False if the heap does not need it. */
 static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slot *slot);
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * Heaps: what a thread allocates from. A heap belongs to one thread at a time; only that thread
- * touches it, except `stacks`, which anybody may rob.
+ * touches it, except `stacks`, which anybody may rob, and robbed_pages, by which the robber tells.
  *
  *   small (up to SMALL_MAX)   malloc pops free[class], slots of bins[class].current
  *                             free pushes to the slab's own list, if the heap owns the slab
- *   medium (up to SLOT_MAX)   malloc pops free[class], free pushes there: a magazine, filled from and
- *                             emptied to slabs of the arena (magazine.h)
+ *   medium (up to SLOT_MAX)   malloc pops free[class], free pushes there: a magazine, filled from
+ *                             and emptied to the depot of the arena (magazine.h)
  *   pages                     large blocks and the pages of slabs: stacks by page class (stack.h)
  *
- * free[class] of a small class also holds blocks of common slabs, if there is no current slab.
+ * free[class] holds blocks of common slabs instead where a small class has no current slab, and a
+ * magazine may hold blocks from holes.
  */
 #ifndef MALLOW_HEAP_STATE_H
 #define MALLOW_HEAP_STATE_H
@@ -19,24 +20,28 @@
 #include "../slots/large.h"
 
 /* Slots that the hit path gets at a time while the program is busy, while free memory waits to go
- * back to the kernel, and while it calls rarely. Where the list ends, the clock may be read (tick.c):
- * a program that falls asleep and calls now and then must come there soon. */
+ * back to the kernel, and while it calls rarely. Where the list ends, the clock may be read
+ * (tick.c): a program that falls asleep and calls now and then must come there soon. */
 #define LIST_MAX_BUSY 128u
 #define LIST_MAX_WAITING 32u
 #define LIST_MAX_IDLE 1u
 
-/* So much free memory that is still resident makes the lists short. */
+/* So much free memory that is still resident, in the arenas or in the heap's stacks, makes the
+ * lists short. */
 #define WAITING_BYTES (1 * MiB)
 
 /* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
  * what it owns nobody else can use. */
 #define READY_MAX MW_LIMIT(64u, 6u)
 
-/* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on. */
+/* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on the
+ *
+ * rest. */
 #define READY_TRIES 4u
 
 #define OUTBOXES 8u
 
+/* The slabs of a small class that a heap owns. */
 struct bin {
     struct extent *current; /* allocated from; NULL at first */
     struct link ready;      /* slabs with free slots, none of them empty */
@@ -50,10 +55,10 @@ struct bin {
 /* The free slots of a medium class that a heap holds: the list is heap->free[class]. */
 struct magazine {
     uint16_t count; /* length of the list */
-    uint16_t limit; /* it is emptied by half above this; 0: not used yet */
+    uint16_t limit; /* slots at most; 0: the thread does not allocate this class */
 };
 
-/* Slots of one slab of another heap, on their way there. */
+/* Slots of one slab that the heap does not own, on their way there. */
 struct outbox {
     struct extent *slab; /* NULL: empty */
     struct slot *head;
@@ -64,29 +69,30 @@ struct outbox {
 
 static_assert(CLASSES <= 64, "a bit per class");
 
-/* What every call of the slow path looks at comes first, so that a thread with a few blocks touches one
- * page of its heap. */
+/* What every call of the slow path looks at comes first, so that a thread with a few blocks touches
+ * one page of its heap. */
 struct heap {
     struct slot *free[CLASSES]; /* the hit path's lists */
     int32_t until_tick;         /* slots and blocks to hand out or take until the clock is read */
     uint32_t list_max;          /* slots that are handed out at a time: one of LIST_MAX_* */
     struct magazine magazines[MEDIUM_CLASSES];
     struct arena *arena;
-    size_t magazine_bytes;     /* what the limits of the magazines amount to */
-    uint64_t classes_used;     /* a bit per class that may have slabs or a magazine */
-    uint64_t stacks_used[2];   /* a bit per page class that may have blocks */
+    size_t magazine_bytes;      /* what the limits of the magazines amount to */
+    uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
+    uint64_t stacks_used[2];    /* a bit per page class that may have blocks */
     _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
-    size_t stack_limit;        /* pages; what is more goes to the arenas */
-    uint8_t stack_resident;    /* of 64 pages in stacks, so many were resident at the last probe */
-    uint8_t probe_pause;       /* growth that has to come before the next probe */
-    uint16_t busy_calls;       /* calls close together since the last rest */
-    _Atomic uint64_t tick_ms;  /* when the thread read the clock last; written by the owner */
-    uint64_t settled_ms;       /* when heap_settle was called last */
-    uint64_t released_ms;      /* heaps.kept_house_ms when much memory became free last */
-    _Atomic size_t robbed_pages; /* taken out of stacks by others */
-    unsigned exit_rounds;      /* how often the end of the thread was put off */
-    struct heap *next;         /* const: all heaps ever made */
-    struct heap *next_idle;    /* lock: heaps */
+    size_t stack_limit;       /* pages; above it the older half of each stack goes to the arenas */
+    uint8_t stack_resident;   /* of 64 pages in stacks, so many were resident at the last probe */
+    uint8_t probe_pause;      /* how often the last probe may still be believed */
+    uint16_t busy_calls;      /* calls close together since the heap became idle */
+    _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
+    uint64_t settled_ms;      /* when heap_settle was called last */
+    uint64_t released_ms;     /* heaps.kept_house_ms when memory became free last: as long as it is
+                                  the same, nobody has looked at that memory */
+    _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */
+    unsigned exit_rounds;        /* how often the end of the thread was put off */
+    struct heap *next;           /* const: all heaps ever made */
+    struct heap *next_idle;      /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
     struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];
@@ -94,11 +100,11 @@ struct heap {
 
 /* What all heaps share. */
 struct heaps {
-    _Atomic(struct heap *) all;    /* every heap ever made; they are never freed */
+    _Atomic(struct heap *) all;     /* every heap ever made; they are never freed */
     _Atomic uint64_t kept_house_ms; /* when housekeeping for all threads was done last */
-    _Atomic uint64_t robbed_ms;    /* when stacks of heaps at rest were looked at last */
-    _Atomic bool is_waiting;       /* much free memory was resident then */
-    _Atomic uint32_t in_use;       /* heaps that threads have now */
+    _Atomic uint64_t robbed_ms;     /* when heaps at rest were looked for last */
+    _Atomic bool is_waiting;        /* much was dirty in the arenas after the last housekeeping */
+    _Atomic uint32_t in_use;        /* heaps that threads have now */
 };
 
 static struct heaps heaps;

@@ -5,16 +5,18 @@
 #include "remote.h"
 #include "stack.h"
 
-/* The limit of one magazine: bytes, but not more slots than the one and not fewer than the other. It
- * grows by LIMIT_STEP with each visit to the depot. */
+/* The most that the limit of one magazine may be: so many bytes, but at least MAGAZINE_LEAST and at
+ * most MAGAZINE_MOST slots. It grows by LIMIT_STEP slots with each visit to the depot. */
 #define MAGAZINE_BYTES (256 * KiB)
 #define MAGAZINE_MOST 64u
 #define MAGAZINE_LEAST 4u
 #define LIMIT_STEP 2u
 
-/* What the limits of a heap add up to at most: bytes of all heaps together while no more threads than
- * arenas (one per CPU) have a heap, and of one. Threads beyond that number sleep for most of the time:
- * they get less by the square of how many there are for each CPU. */
+/* The limits of a heap's magazines add up to at most its part of HEAP_MAGAZINES_TOTAL bytes, and
+ * may always add up to HEAP_MAGAZINES_LEAST. The part is an equal one while there are no more heaps
+ * than arenas (one per CPU). Threads beyond that number sleep for most of the time: with n heaps
+ * for each arena the part is smaller by n squared. A lower bound stops growth; what was granted
+ * before is taken back when the heap settles. */
 #define HEAP_MAGAZINES_TOTAL (16 * MiB)
 #define HEAP_MAGAZINES_LEAST (64 * KiB)
 
@@ -32,8 +34,7 @@ static void magazine_grow(struct heap *heap, unsigned class)
     uint32_t most = MAGAZINE_BYTES / slot_size;
     most = most < MAGAZINE_LEAST ? MAGAZINE_LEAST : most < MAGAZINE_MOST ? most : MAGAZINE_MOST;
     size_t more = LIMIT_STEP * slot_size;
-    if (magazine->limit + LIMIT_STEP <= most &&
-        heap->magazine_bytes + more <= magazines_budget()) {
+    if (magazine->limit + LIMIT_STEP <= most && heap->magazine_bytes + more <= magazines_budget()) {
         magazine->limit += LIMIT_STEP;
         heap->magazine_bytes += more;
     }
@@ -47,7 +48,8 @@ static void magazine_shrink(struct heap *heap, unsigned class)
     magazine->limit = limit;
 }
 
-/* Slots from a depot, the heap's own arena's first; if none has any, there is a new slab. */
+/* Slots from a depot, that of the heap's own arena first; if none has any, from holes or a new
+ * slab. */
 static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t want,
                                   bool may_be_in_hole, uint32_t *count)
 {
@@ -61,6 +63,9 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
     }
     while (list == NULL) {
         struct extent *extent = heap_take_pages(heap, depot_slab_pages(heap->arena, class));
+        if (extent == NULL) {
+            extent = heap_take_pages(heap, class_slab_pages(class, 0));
+        }
         if (extent == NULL) {
             return NULL;
         }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Magazines: the few free slots of a medium class that a heap holds. malloc pops the list, whoever
- * allocated the slot; free pushes to it, whichever slab the slot is of. An empty magazine is filled
- * to half its limit from the arena's depot, one that is full emptied to half.
+ * Magazines: the few free slots of a medium class that a heap holds. malloc pops the list; free
+ * pushes to it, whichever slab the slot is of and whoever allocated it. An empty magazine is filled
+ * to half its limit from an arena's depot, a full one is emptied to half.
  *
- * The limit begins low and grows with each of these visits, because what is in a magazine nobody else
- * can use: a thread that uses a class now and then holds a slot or two of it, one that only frees holds none, and all that a thread
- * may hold is the less the more threads there are.
+ * What is in a magazine nobody else can use, so the limit begins low, grows with each visit to the
+ * depot and is halved when the heap settles: a thread that uses a class now and then holds a slot
+ * or two of it, one that only frees holds none. The limits of a heap have a common bound, which is
+ * the lower the more threads there are.
  */
 #ifndef MALLOW_MAGAZINE_H
 #define MALLOW_MAGAZINE_H
@@ -54,8 +55,8 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, st
     return true;
 }
 
-/* Takes it in any case: half of what a full magazine holds goes back to the depot, and so does what a
- * thread frees that does not allocate such slots. */
+/* Takes it in any case. A full magazine is emptied to half first; where the thread does not
+ * allocate such slots, the slot goes to an outbox, and from there to the depot. */
 static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot);
 
 /* Empties a magazine, and halves its limit. */

@@ -74,8 +74,8 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
     }
     uint32_t total = slab_push_remote(extent, head, tail, count);
     /* An owner will find the slots when it looks for some. Without one it is up to us to notice
-     * that the slab has become empty, or worth sharing. By now it may also be another slab, or
-     * none; then it has an owner that is not NULL, or is as good to look after as any. */
+     * that the slab has become empty, or worth sharing. Since the push others may have emptied it,
+     * and the descriptor may be that of another slab: to look after that one does no harm. */
     struct heap *owner = atomic_get_ordered(&extent->slab.owner); /* pairs with slab_disown */
     if (owner == NULL) {
         if (slab_needs_care(extent, count, total) && slab_try_own(extent, heap)) {

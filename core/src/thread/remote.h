@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slabs that the heap does not own: frees into them, and giving up one's own. Frees are collected by
- * slab in a few outboxes, and go out as one list with one atomic operation.
+ * Slabs that the heap does not own: frees into them, and giving up one's own. Frees are collected
+ * by slab in a few outboxes; each goes out as one list, to the slab's remote list with one atomic
+ * operation, or to the depot under its lock.
  */
 #ifndef MALLOW_REMOTE_H
 #define MALLOW_REMOTE_H
@@ -14,7 +15,8 @@ ALWAYS_INLINE struct outbox *heap_outbox(struct heap *heap, struct extent *exten
     return &heap->outboxes[((uintptr_t)extent / sizeof *extent) % OUTBOXES];
 }
 
-/* Frees a slot into a slab of another heap, or of none. */
+/* Frees a slot into a slab of another heap, or of none, when its outbox is full or another
+ * slab's. */
 static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *extent,
                                            struct slot *slot);
 
@@ -40,10 +42,13 @@ static void heap_flush_outboxes(struct heap *heap);
 /* What the heap freed into a slab before it became the owner becomes local. */
 static void heap_empty_own_outbox(struct heap *heap, struct extent *extent);
 
-/* Gives up one slab that the heap owns and that is in no list of its. */
+/* Gives up one slab that the heap owns and that is in none of its lists: it is shared if it has
+ * enough free slots, its pages go to a stack if it is empty, and else the next free finds it
+ * without owner. */
 static void heap_abandon_slab(struct heap *heap, struct extent *extent);
 
-/* Gives back an empty slab that the heap owns and that is in no list. */
+/* Makes plain pages of an empty slab that the heap owns and that is in no list; they go to a
+ * stack. */
 static void heap_release_slab(struct heap *heap, struct extent *extent);
 
 #endif

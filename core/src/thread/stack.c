@@ -7,16 +7,21 @@
 #define STACK_MIN (1 * MiB)
 #define STACK_MIN_EACH (128 * KiB)
 
-/* Blocks that are hardly resident cost nothing: so many times as much may lie in the stacks. */
+/* If less than one page in so many is resident, so many times as much may lie in the stacks. */
 #define STACK_SPARSE_FACTOR 16u
 
-/* With less than this in the stacks nobody asks what is resident. */
+/* What is resident is asked only if there is more than this in the stacks; of so many blocks, of so
+ * many pages of each at its end and in its middle. */
 #define PROBE_MIN (4 * MiB)
 #define PROBE_BLOCKS 8u
 #define PROBE_PAGES 32u
 
-/* Growth between two probes. */
+/* How often a probe's answer is used before the next probe. */
 #define PROBE_PAUSE 64u
+
+/* Held while a chain is on its way from a stack to the arenas in a robber's hands: fork takes it, so that
+ * a child has every page in one place. */
+static struct lock rob_lock = LOCK_INITIALIZER(LOCK_ROB);
 
 /* --- Put and take ----------------------------------------------------------------------------- */
 
@@ -32,13 +37,12 @@ ALWAYS_INLINE struct extent *stack_take_all(struct heap *heap, unsigned class)
     return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with stack_put */
 }
 
-/* Blocks that are on their way to an arena are active, as the arena expects. Returns their pages. */
-static size_t chain_activate(struct extent *chain)
+/* They stay CACHED until the arena has them, so that a second free of one is noticed. */
+static size_t chain_pages(struct extent *chain)
 {
     size_t pages = 0;
     for (struct extent *at = chain; at != NULL; at = at->slab.below) {
         check(extent_state(at) == EXTENT_CACHED);
-        atomic_set(&at->state, EXTENT_ACTIVE);
         pages += extent_pages(at);
     }
     return pages;
@@ -47,13 +51,13 @@ static size_t chain_activate(struct extent *chain)
 static void stack_release(struct heap *heap, struct extent *chain)
 {
     if (chain != NULL) {
-        heap_count_stack(heap, -chain_activate(chain));
+        heap_count_stack(heap, -chain_pages(chain));
         arena_free_chain(chain);
         heap->released_ms = atomic_get(&heaps.kept_house_ms);
     }
 }
 
-/* Takes what others have robbed out of the sum. */
+/* Takes what others have robbed out of stack_pages. */
 static void stack_recount(struct heap *heap)
 {
     if (atomic_get(&heap->robbed_pages) != 0) {
@@ -63,7 +67,8 @@ static void stack_recount(struct heap *heap)
 
 /* --- What is resident ------------------------------------------------------------------------- */
 
-/* Of how many pages of a block how many are resident; looks at a few in its middle and at its end. */
+/* Adds how many pages of a block were looked at, in its middle and at its end, and how many of them
+ * are resident. */
 static void block_probe(struct extent *extent, size_t *looked, size_t *resident)
 {
     size_t pages = extent_pages(extent);
@@ -82,7 +87,7 @@ static void stack_probe(struct heap *heap)
     size_t looked = 0;
     size_t resident = 0;
     unsigned blocks = 0;
-    for (unsigned class = PAGE_CLASSES; class-- > 8 && blocks < PROBE_BLOCKS;) {
+    for (unsigned class = PAGE_CLASSES; class -- > 8 && blocks < PROBE_BLOCKS;) {
         struct extent *chain = stack_take_all(heap, class);
         if (chain != NULL) {
             block_probe(chain, &looked, &resident);
@@ -96,7 +101,8 @@ static void stack_probe(struct heap *heap)
 /* Whether what lies in the stacks is mostly address space. */
 static bool stack_is_sparse(struct heap *heap)
 {
-    if (atomic_get(&heap->stack_pages) << os_page_shift < PROBE_MIN) {
+    if (!option(OPTION_ask_resident) ||
+        atomic_get(&heap->stack_pages) << os_page_shift < PROBE_MIN) {
         return false;
     }
     if (heap->probe_pause == 0) {
@@ -132,8 +138,9 @@ static struct extent *chain_cut(struct extent **chain, size_t keep)
     return rest;
 }
 
-/* Gives the lower half of each stack to the arenas: what has been there for the longest time. */
-static void stack_halve(struct heap *heap)
+/* Gives the lower half of each stack to the arenas: what has been there for the longest time. Of the
+ * class `latest` at least the block on top stays. */
+static void stack_halve(struct heap *heap, unsigned latest)
 {
     for (unsigned word = 0; word < array_count(heap->stacks_used); word++) {
         for (uint64_t left = heap->stacks_used[word]; left != 0; left &= left - 1) {
@@ -143,7 +150,7 @@ static void stack_halve(struct heap *heap)
             for (struct extent *at = chain; at != NULL; at = at->slab.below) {
                 count++;
             }
-            struct extent *rest = chain_cut(&chain, count / 2);
+            struct extent *rest = chain_cut(&chain, size_max(count / 2, class == latest));
             if (chain != NULL) {
                 stack_put(heap, class, chain);
             }
@@ -152,25 +159,33 @@ static void stack_halve(struct heap *heap)
     }
 }
 
-/* The stacks have more than their limit: finds a new limit, and keeps to it. */
-static NOINLINE void stack_overflow(struct heap *heap)
+/* What the stacks of the heap may hold, in pages. */
+static size_t stack_limit_now(struct heap *heap)
+{
+    size_t in_use = atomic_get(&heap->arena->active_pages);
+    size_t of_all = size_max(in_use / STACK_SHARE, STACK_MIN >> os_page_shift);
+    size_t limit =
+        size_max(of_all / size_max(atomic_get(&heaps.in_use), 1), STACK_MIN_EACH >> os_page_shift);
+    bool is_sparse = atomic_get(&heap->stack_pages) > limit && stack_is_sparse(heap);
+    return is_sparse ? limit * STACK_SPARSE_FACTOR : limit;
+}
+
+/* With a block of the class `latest` the stacks have more than their limit: computes it anew, and
+ * halves the stacks until they keep it. A block that is above the limit alone may stay alone. */
+static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
 {
     stack_recount(heap);
     if (option(OPTION_dirty_decay_ms) == 0) {
         stack_flush(heap); /* nothing that is free stays */
         return;
     }
-    size_t in_use = atomic_get(&heap->arena->active_pages);
-    size_t of_all = size_max(in_use / STACK_SHARE, STACK_MIN >> os_page_shift);
-    size_t limit = size_max(of_all / size_max(atomic_get(&heaps.in_use), 1),
-                            STACK_MIN_EACH >> os_page_shift);
-    if (atomic_get(&heap->stack_pages) > limit && stack_is_sparse(heap)) {
-        limit *= STACK_SPARSE_FACTOR;
-    }
-    heap->stack_limit = limit;
-    /* A bound, for a robber may be about to tell what it has taken. */
-    for (unsigned round = 0; round < 8 && atomic_get(&heap->stack_pages) > limit; round++) {
-        stack_halve(heap);
+    heap->stack_limit = size_max(stack_limit_now(heap), page_class_pages(latest));
+    /* Not for ever: the sum stays too large while a robber has not told yet what it took. */
+    for (unsigned round = 0; round < 8; round++) {
+        if (atomic_get(&heap->stack_pages) <= heap->stack_limit) {
+            return;
+        }
+        stack_halve(heap, latest);
     }
 }
 
@@ -199,16 +214,18 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
 
 static void stack_rob(struct heap *heap)
 {
-    for (unsigned class = 0; class < PAGE_CLASSES; class++) {
+    lock_take(&rob_lock);
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         struct extent *chain = stack_take_all(heap, class);
         if (chain != NULL) {
-            atomic_add(&heap->robbed_pages, chain_activate(chain)); /* pairs with stack_recount */
+            atomic_add(&heap->robbed_pages, chain_pages(chain)); /* pairs with stack_recount */
             arena_free_chain(chain);
         }
     }
+    lock_release(&rob_lock);
 }
 
-/* --- Pages for slabs and large blocks ---------------------------------------------------------- */
+/* --- Pages for slabs and large blocks --------------------------------------------------------- */
 
 static void heap_put_pages(struct heap *heap, struct extent *extent)
 {
@@ -230,29 +247,26 @@ static void heap_put_pages(struct heap *heap, struct extent *extent)
     heap_count_stack(heap, pages);
     heap->until_tick--;
     if (unlikely(atomic_get(&heap->stack_pages) > heap->stack_limit)) {
-        stack_overflow(heap);
+        stack_overflow(heap, class);
     }
 }
 
 /* Pages that the arenas have, when no stack has them. */
 static NOINLINE struct extent *heap_take_from_arenas(struct heap *heap, size_t pages)
 {
-    struct extent *extent = arena_alloc_dirty(heap->arena, pages, os_page_size);
+    struct extent *extent = arenas_alloc_dirty(heap->arena, pages, os_page_size);
     if (extent != NULL) {
         return extent;
     }
-    /* The process does not grow beside much free memory of other sizes. */
+    /* The process does not grow beside much free memory of other sizes: what is in the stacks goes
+     * to the arenas, which join neighbours and cut to size. */
     stack_recount(heap);
-    if (atomic_get(&heap->stack_pages) >= pages && atomic_get(&heap->stack_pages) > arena_slack_pages(heap->arena) &&
+    size_t in_stacks = atomic_get(&heap->stack_pages);
+    if (in_stacks >= pages && in_stacks > arena_slack_pages(heap->arena) &&
         !stack_is_sparse(heap)) {
         stack_flush(heap);
     }
-    unsigned count = arena_count();
-    for (unsigned i = 0; i < count && extent == NULL; i++) {
-        struct arena *arena = arena_at((heap->arena->index + i) % count);
-        extent = arena_alloc(arena, pages, os_page_size);
-    }
-    return extent;
+    return arenas_alloc(heap->arena, pages, os_page_size);
 }
 
 static struct extent *heap_take_pages(struct heap *heap, size_t pages)

@@ -1,32 +1,39 @@
 /* SPDX-License-Identifier: MIT
  *
- * The free pages of a heap: a stack for each page class, the block that was freed last on top, so that
- * warm pages come back first. Large blocks and slabs take their pages here before they ask an arena.
+ * The free pages of a heap: a stack for each page class, the block that was freed last on top, so
+ * that warm pages come back first. Large blocks and slabs take their pages here before they ask an
+ * arena.
  *
  * A stack is a chain of extents whose top lies in a cell, stacks[class]:
  *
  *     cell -> extent -> extent -> NULL          linked by `below`
  *
- * Anybody may take what lies in a cell, with an exchange for NULL: he then has the whole chain. Only
- * the owner puts a chain there, and only when the cell is empty: so a store is enough for that, and
- * what the owner sees in the cell is either what it has put there or NULL. A robber gives the chain
- * to the arenas; he can not put a part of it back.
+ * Anybody may take what lies in a cell, with an exchange for NULL, and then holds the whole chain.
+ * Only the heap's thread puts a chain there, and only while it finds or has made the cell empty: so
+ * a store is enough for that. A chain is never in two hands; and as nothing is compared, it does no
+ * harm if the same block is on top again (ABA). A robber gives the chain to the arenas, and puts
+ * nothing back.
  *
- *     owner                                   robber
- *     chain = swap(cell, NULL)                chain = swap(cell, NULL)
- *       NULL: somebody robbed it                NULL: empty, or in the owner's hands
- *     cell = chain->slab.below, or block, chain
+ *     owner, pop                  owner, push                  robber
+ *     top = swap(cell, NULL)      chain = swap(cell, NULL)     chain = swap(cell, NULL)
+ *       NULL: empty or robbed       NULL: empty or robbed        NULL: empty, or the owner has it
+ *     cell = top->below           block->below = chain         each of the chain: arena_free_chain
+ *                                 cell = block
+ *
+ * The owner alone writes stack_pages. A robber adds what it took to robbed_pages, and the owner
+ * takes that out of the sum when the sum matters: so stack_pages may be too large, never too small.
  */
 #ifndef MALLOW_STACK_H
 #define MALLOW_STACK_H
 
 #include "heap_state.h"
 
-/* Pages for a slab or a block of at most LARGE_MAX, rounded up to a class: an active extent. NULL if
- * out of memory. */
+/* Pages for a slab or a block of at most LARGE_MAX, rounded up to a class or the one above it: an
+ * active extent. NULL if out of memory. */
 static struct extent *heap_take_pages(struct heap *heap, size_t pages);
 
-/* Takes back an active extent that is not huge, which nobody uses. */
+/* Takes back an active extent that is not huge and no slab: it becomes the top of its class's
+ * stack. */
 static void heap_put_pages(struct heap *heap, struct extent *extent);
 
 /* Adds to the pages in stacks, or takes away as an unsigned number wraps. */

@@ -80,7 +80,7 @@ static void process_init(void)
     }
 }
 
-/* --- A thread's heap --------------------------------------------------------------------------- */
+/* --- A thread's heap -------------------------------------------------------------------------- */
 
 static void arenas_count_locked(void)
 {
@@ -224,7 +224,7 @@ static void thread_stay_slow(void)
     heap_self = HEAP_NONE;
 }
 
-/* --- The purge thread -------------------------------------------------------------------------- */
+/* --- The purge thread ------------------------------------------------------------------------- */
 
 static void *purge_thread_run(void *argument)
 {
@@ -255,17 +255,18 @@ static void purge_thread_want(void)
     }
 }
 
-/* --- Fork -------------------------------------------------------------------------------------- */
+/* --- Fork ------------------------------------------------------------------------------------- */
 
 /* The child has only the thread that forked. That thread holds every lock meanwhile, so all that
  * locks protect is whole in the child. The heaps of the other threads may be in the middle of
- * something and are left alone for ever: what the child frees into their slabs is taken in but not
- * used again, nor are the slots in their lists.
+ * something and are left alone for ever, but for their stacks, which are robbed like those of any
+ * heap at rest: what the child frees into their slabs is taken in but not used again, nor are the
+ * slots in their lists and magazines.
  *
  * A signal handler may fork while its thread is in the middle of malloc or free, with locks in its
- * hands. Then it takes none: it cannot wait for another thread, which may wait for what it holds. The
- * call goes on when the handler returns, in the parent and in the child; until then the child of a
- * program with several threads may call only what POSIX allows it, which malloc is not. */
+ * hands. Then it takes none: it cannot wait for another thread, which may wait for what it holds.
+ * The call goes on when the handler returns, in the parent and in the child; until then the child
+ * of a program with several threads may call only what POSIX allows it, which malloc is not. */
 
 /* Calls a function with every lock; whether it said true of one of them. */
 static bool fork_visit_locks(bool (*visit)(struct lock *))
@@ -273,6 +274,7 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
     bool any = visit(&process.lock);
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
+    any |= visit(&rob_lock);
     for (unsigned i = 0; i < arena_count(); i++) {
         any |= visit(&slab_pool_at(arena_at(i))->lock);
         any |= visit(&arena_at(i)->purge_lock);
@@ -298,6 +300,7 @@ static void fork_take(void)
     for (unsigned i = 0; i < arena_count(); i++) {
         slab_pools_lock(i);
     }
+    lock_take(&rob_lock);
     for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->purge_lock);
     }
@@ -319,6 +322,7 @@ static void fork_release(bool in_child)
     for (unsigned i = arena_count(); i-- > 0;) {
         release(&arena_at(i)->purge_lock);
     }
+    release(&rob_lock);
     for (unsigned i = arena_count(); i-- > 0;) {
         slab_pools_unlock(i, in_child);
     }
@@ -371,7 +375,7 @@ static void fork_in_parent(void)
 static void fork_in_child(void)
 {
     bool was_nested = lock_gate_is_mine() && process.fork_depth > 0;
-    atomic_set(&heaps.in_use, 1);
+    atomic_set(&heaps.in_use, heap_own > HEAP_FREES(FREES_WITHOUT_HEAP));
     atomic_set(&process.purge_thread_started, false);
     if (fork_took_locks()) {
         if (process.fork_has_streams) {
@@ -385,11 +389,11 @@ static void fork_in_child(void)
     }
 }
 
-/* --- When the program is loaded ---------------------------------------------------------------- */
+/* --- When the program is loaded --------------------------------------------------------------- */
 
-/* What asks the kernel or the C library for something is done here, before main: later the program may
- * have locked itself in, used up the thread-specific keys, or come to its first malloc from within
- * pthread_atfork, which cannot be called again from there. */
+/* What asks the kernel or the C library for something is done here, before main: later the program
+ * may have locked itself in, used up the thread-specific keys, or come to its first malloc from
+ * within pthread_atfork, which cannot be called again from there. */
 CONSTRUCTOR static void process_loaded(void)
 {
     process_init();

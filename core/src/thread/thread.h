@@ -3,16 +3,18 @@
  * Which heap a thread uses, from its first call to its end, and what fork does to all of them.
  *
  * A thread gets a heap at its first call that needs one. When it ends, its slabs are handed on and
- * the heap waits for another thread. Calls that come even later, from destructors of the libc, and
- * calls of a thread for which there is no memory for a heap, use the one shared heap under a lock.
+ * the heap waits for another thread. Calls that come even later, from destructors of the libc, the
+ * first few frees of a thread that has not allocated, and calls of a thread for which there is no
+ * memory for a heap, use the one shared heap under a lock.
  */
 #ifndef MALLOW_THREAD_H
 #define MALLOW_THREAD_H
 
 #include "heap.h"
 
-/* The heap of a thread that has none: its lists are empty and its clock is due, so the hit paths leave
- * for the slow one, and nothing is ever written to it. Constant, so that it lies in a page of the file. */
+/* The heap of a thread that has none: its lists are empty and its clock is due, so the hit paths
+ * leave for the slow one, and nothing is ever written to it. Constant, so that it lies in a page of
+ * the file. */
 static const struct heap heap_none = {.until_tick = -1};
 #define HEAP_NONE ((struct heap *)&heap_none)
 
@@ -21,7 +23,8 @@ static const struct heap heap_none = {.until_tick = -1};
 static THREAD_LOCAL struct heap *heap_self = HEAP_NONE;
 static THREAD_LOCAL struct heap *heap_own;
 
-/* The calling thread's heap, or the shared one, locked. Never NULL. */
+/* The calling thread's heap, or the shared one, locked. Never NULL. A thread that only frees gets a
+ * heap of its own by the second function after some frees. */
 static struct heap *thread_enter(void);
 static struct heap *thread_enter_to_free(void);
 static void thread_leave(struct heap *heap);

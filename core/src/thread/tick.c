@@ -4,41 +4,50 @@
 #include "../arena/purge.h"
 #include "stack.h"
 
-/* A heap whose thread calls after a pause of IDLE_MS counts as idle, until BUSY_CALLS calls have come
- * within BUSY_MS of each other. */
+/* A heap whose thread calls after a pause of IDLE_MS or more is idle, until BUSY_CALLS of its ticks
+ * came less than BUSY_MS after the tick before. */
 #define IDLE_MS 50
 #define BUSY_MS 5
 #define BUSY_CALLS 32u
 
-/* Slots that are handed out between two looks at the clock: while free memory waits to go back, and
- * else. */
+/* What until_tick begins with: while free memory waits to go back, and else. */
 #define UNTIL_TICK_WAITING 32
 #define UNTIL_TICK_BUSY 128
 
-/* How long (ms) free pages lie in a heap's stacks at the most, and how often housekeeping is done. */
+/* Free pages leave a heap's stacks at the first look after so long (ms), and looks are as far
+ * apart; how often (ms) housekeeping is done. */
 #define STACK_AGE_MS 500
 #define HOUSE_MS 10
 
 /* Initialised data, so that the start writes to a page that the loader has written to already. */
 static struct heaps heaps __attribute__((section(".data.heaps"))) = {.kept_house_ms = 0};
 
-/* A share of the time that free memory may stay resident at all. */
+/* STACK_AGE_MS, or a sixteenth of the time that free memory may stay resident at all if that is
+ * less. */
 static uint64_t stack_age_ms(void)
 {
     long decay_ms = option(OPTION_dirty_decay_ms);
     return decay_ms < 0 ? STACK_AGE_MS : size_min(STACK_AGE_MS, (size_t)decay_ms / 16 + 1);
 }
 
-/* Heaps whose threads have not looked at the clock for long: they sleep, or need nothing. */
+/* Takes the free pages of heaps whose threads have not looked at the clock for long: they sleep, or
+ * need nothing. */
+static bool heap_is_at_rest(struct heap *heap, uint64_t now_ms, uint64_t age_ms)
+{
+    /* It may have looked after we did. */
+    uint64_t tick_ms = atomic_get(&heap->tick_ms);
+    return tick_ms <= now_ms && now_ms - tick_ms >= age_ms;
+}
+
 static void rob_heaps_at_rest(uint64_t now_ms)
 {
     uint64_t age_ms = stack_age_ms();
-    if (now_ms - atomic_get(&heaps.robbed_ms) < age_ms / 4) {
+    if (now_ms < atomic_get(&heaps.robbed_ms) + age_ms / 4) {
         return;
     }
     atomic_set(&heaps.robbed_ms, now_ms);
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        if (now_ms - atomic_get(&at->tick_ms) >= age_ms &&
+        if (heap_is_at_rest(at, now_ms, age_ms) &&
             atomic_get(&at->stack_pages) > atomic_get(&at->robbed_pages)) {
             stack_rob(at);
         }
@@ -87,10 +96,10 @@ static NOINLINE void heap_tick(struct heap *heap)
     uint64_t now_ms = clock_look();
     atomic_set(&heap->tick_ms, now_ms);
     uint64_t elapsed_ms = before_ms != 0 ? now_ms - before_ms : 0;
-    /* A thread that lives for a short time may not come here again. */
     if (before_ms == 0) {
         heap->settled_ms = now_ms;
     }
+    /* At the first tick too: a thread that lives for a short time may have no other. */
     if (elapsed_ms != 0 || before_ms == 0) {
         uint64_t age_ms = stack_age_ms();
         if (now_ms - heap->settled_ms >= age_ms) {

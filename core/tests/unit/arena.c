@@ -191,8 +191,7 @@ TEST(arena_gives_back_because_of_growth_in_bounds)
         arena_free(arena, second);
         arena_free(arena, wall);
     }
-    CHECK_LE(arena->outgrown_pages,
-             size_max(in_use, OUTGROWN_MIN >> os_page_shift) + 4 * PAGES);
+    CHECK_LE(arena->outgrown_pages, size_max(in_use, OUTGROWN_MIN >> os_page_shift) + 4 * PAGES);
     arena_free(arena, held);
     CHECK(arena_is_valid(arena));
 }

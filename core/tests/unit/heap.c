@@ -51,7 +51,8 @@ TEST(heap_that_drains_keeps_no_empty_slab)
         struct bin *bin = &heap_own->bins[class_of(SIZE)];
         CHECK(list_is_empty(&bin->ready) && list_is_empty(&bin->waiting));
         CHECK(bin->current == NULL || extent_size(bin->current) <= 16 * KiB);
-        CHECK_MSG(usage_now().slab_bytes <= 16 * KiB, "%zu order %d", usage_now().slab_bytes, order);
+        CHECK_MSG(usage_now().slab_bytes <= 16 * KiB, "%zu order %d", usage_now().slab_bytes,
+                  order);
         CHECK(mw_heap_is_valid());
         mw_collect(true);
     }
@@ -87,4 +88,3 @@ TEST(heap_grows_a_free_huge_block)
     mw_free(zeros);
     CHECK(mw_heap_is_valid());
 }
-

@@ -92,6 +92,43 @@ TEST(magazine_finds_a_double_free_of_its_last_slot)
     check_aborts(free_slot_twice, "double free");
 }
 
+static void *warm_up(void *argument)
+{
+    (void)argument;
+    fill(SIZE);
+    release();
+    return NULL;
+}
+
+static void *free_a_few(void *argument)
+{
+    mw_malloc(16);
+    for (size_t i = 0; i < 6; i++) {
+        mw_free(((char **)argument)[i]);
+    }
+    return NULL;
+}
+
+/* A heap that waits for another thread holds nothing, whoever had it before. */
+TEST(magazine_of_a_thread_that_ended_is_empty)
+{
+    char *held[6];
+    for (size_t i = 0; i < 6; i++) {
+        held[i] = mw_malloc(SIZE);
+    }
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, warm_up, NULL), 0);
+    pthread_join(thread, NULL);
+    CHECK_EQ(pthread_create(&thread, NULL, free_a_few, held), 0);
+    pthread_join(thread, NULL);
+    for (struct heap *at = atomic_get(&heaps.all); at != NULL; at = at->next) {
+        if (at != heap_own) {
+            CHECK(at->free[class_of(SIZE)] == NULL);
+            CHECK_EQ(heap_magazine(at, class_of(SIZE))->count, 0);
+        }
+    }
+}
+
 /* --- Depot ------------------------------------------------------------------------------------- */
 
 static void *free_all(void *argument)

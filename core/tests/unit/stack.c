@@ -158,3 +158,74 @@ TEST(stack_keeps_its_blocks_when_the_impossible_is_asked_for)
     }
     CHECK(extent_state(extent) == EXTENT_CACHED);
 }
+
+/* A block above the limit stays alone: a program that frees and allocates it again and again does not
+ * go to the arena each time. */
+TEST(stack_keeps_the_block_freed_last_whatever_its_size)
+{
+    struct extent *small = free_block(malloc_pages(20));
+    char *large = malloc_pages(LARGE_MAX >> os_page_shift);
+    struct extent *extent = free_block(large);
+    CHECK(extent_state(small) != EXTENT_CACHED);
+    CHECK(malloc_pages(LARGE_MAX >> os_page_shift) == large);
+    free_block(large);
+    CHECK(extent_state(extent) == EXTENT_CACHED);
+}
+
+static void free_block_on_its_way(void)
+{
+    char *block = malloc_pages(20);
+    struct extent *extent = free_block(block);
+    CHECK(stack_take_all(heap_own, page_class_of(20)) == extent);
+    mw_free(block);
+}
+
+TEST(stack_finds_a_double_free_of_a_block_on_its_way)
+{
+    check_aborts(free_block_on_its_way, "double free");
+}
+
+static void *burst_elsewhere(void *argument)
+{
+    (void)argument;
+    static char *blocks[400];
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        blocks[i] = memset(mw_malloc(100 * KiB), 1, 100 * KiB);
+    }
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        mw_free(blocks[i]);
+    }
+    return NULL;
+}
+
+/* What a thread of another arena has freed serves before the process grows. */
+TEST(stack_takes_free_pages_of_any_arena)
+{
+    mw_free(malloc_pages(20));
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, burst_elsewhere, NULL), 0);
+    pthread_join(thread, NULL);
+    size_t before = 0;
+    size_t after = 0;
+    for (unsigned i = 0; i < arena_count(); i++) {
+        before += arena_at(i)->region_bytes;
+    }
+    burst_elsewhere(NULL);
+    for (unsigned i = 0; i < arena_count(); i++) {
+        after += arena_at(i)->region_bytes;
+    }
+    CHECK_LE(after, before + 4 * MiB);
+    CHECK(mw_heap_is_valid());
+}
+
+/* Huge blocks come and go without a slot being handed out: time passes all the same. */
+TEST(stack_huge_blocks_count_for_the_clock)
+{
+    mw_free(malloc_pages(20));
+    int32_t before = heap_own->until_tick;
+    uint64_t ticked = atomic_get(&heap_own->tick_ms);
+    for (int i = 0; i < 200; i++) {
+        mw_free(mw_malloc(12 * MiB));
+    }
+    CHECK(heap_own->until_tick != before || atomic_get(&heap_own->tick_ms) != ticked);
+}
