@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A common slab whose blocks are freed at once, or while others are taken, is given back by one thread
- * and no more; and one that becomes common while blocks are freed is not lost.
+ * and no more.
  */
 #include "protocol.h"
 
@@ -58,8 +58,19 @@ static void take_and_free(void)
     program_uses_free_pages(&heaps_of[0]);
 }
 
+static void collect(void)
+{
+    if (common_collect(extent)) {
+        heap_put_pages(&heaps_of[0], extent);
+    }
+    program_uses_free_pages(&heaps_of[0]);
+}
+
 static const struct scenario free_both_at_once = {
     "common: free, free", first_blocks, {NULL, free_first, free_second},
+    slab_is_empty_and_released};
+static const struct scenario collect_while_freed = {
+    "common: collect, free and free", first_blocks, {collect, free_both},
     slab_is_empty_and_released};
 static const struct scenario take_while_freed = {
     "common: take, free and free", first_blocks, {take_and_free, free_both},
@@ -71,6 +82,7 @@ static const struct scenario take_among_three = {
 TEST(a_common_slab_is_released_once)
 {
     explore(&free_both_at_once);
+    explore(&collect_while_freed);
 }
 
 TEST(a_common_slab_is_released_once_while_blocks_are_taken)
@@ -80,73 +92,31 @@ TEST(a_common_slab_is_released_once_while_blocks_are_taken)
 
 TEST(a_common_slab_is_released_once_among_three)
 {
-    explore(&take_among_three);
-}
-
-/* --- A shared slab becomes common ------------------------------------------------------------------- */
-
-static void sparse_slab(void)
-{
-    heaps_reset();
-    extent = slab_with_slots(&heaps_of[0], 8, 2, slots);
-    heap_abandon_slab(&heaps_of[0], extent);
-    PROPERTY(extent->slab.place == SLAB_SHARED, "the slab is not shared");
-    slab_watch(extent);
-}
-
-static void open_sparse(void)
-{
-    if (heap_open_sparse(&heaps_of[0], class_of(SLOT_SIZE), 2)) {
-        uint32_t count;
-        struct slot *block =
-            common_take(heaps_of[0].arena, COMMON_HOLES, class_of(SLOT_SIZE), 2, 1, &count);
-        if (block != NULL) {
-            memset(block, 4, 2 * SLOT_SIZE);
-            heap_send(&heaps_of[0], extent, block, block, 1);
-        }
-    }
-    program_uses_free_pages(&heaps_of[0]);
-}
-
-static const struct scenario open_while_freed = {
-    "common: open, free and free", sparse_slab, {open_sparse, free_both},
-    slab_is_empty_and_released};
-
-TEST(a_slab_that_becomes_common_is_not_lost)
-{
-    explore(&open_while_freed);
+    explore_large(&take_among_three);
 }
 
 /* --- Mistakes that must be found ---------------------------------------------------------------------- */
 
-/* heap_open_sparse without the last look at what was freed before others could see the slab is common. */
-static void open_without_look(void)
+/* common_pushed that looks how many blocks are out before it pushes. */
+static void look_before_push(void)
 {
-    struct extent *taken =
-        common_take_sparse(heaps_of[0].arena, class_of(SLOT_SIZE), 2, &heaps_of[0]);
-    if (taken == NULL) {
-        return;
+    for (unsigned i = 0; i < 2; i++) {
+        uint32_t out = atomic_get_ordered(&extent->used_at_last);
+        memset(slots[i], 1, SLOT_SIZE);
+        uint32_t total = slab_push_remote(extent, slots[i], slots[i], 1);
+        if (total >= out && common_collect(extent)) {
+            heap_put_pages(&heaps_of[1], extent);
+        }
     }
-    slab_absorb_remote(taken);
-    if (slab_used(taken) == 0) {
-        heap_release_slab(&heaps_of[0], taken);
-        return;
-    }
-    PROPERTY(common_create(taken, COMMON_HOLES, &heaps_of[0]), "no memory for the table");
 }
 
-static void slab_is_not_lost(void)
-{
-    slab_must_be_released_once(extent);
-}
-
-static const struct scenario no_look = {
-    "mistake: no look after create", sparse_slab, {open_without_look, free_both},
-    slab_is_not_lost};
+static const struct scenario look_is_early = {
+    "mistake: look before push", first_blocks, {collect, look_before_push},
+    slab_is_empty_and_released};
 
 TEST(mistakes_with_common_slabs_are_found)
 {
-    explore_finds(&no_look, MEMORY_ORDERED, MISTAKE_NONE, "the empty slab is lost");
-    explore_finds(&free_both_at_once, MEMORY_C11, MISTAKE_NO_SEQ_CST, "free, free");
-    explore_finds(&free_both_at_once, MEMORY_C11, MISTAKE_NO_RELEASE, "race");
+    explore_finds(&look_is_early, MEMORY_ORDERED, MISTAKE_NONE, "lists a slab that is gone");
+    explore_finds(&collect_while_freed, MEMORY_C11, MISTAKE_NO_SEQ_CST, "lists a slab that is gone");
+    explore_finds(&collect_while_freed, MEMORY_C11, MISTAKE_NO_RELEASE, "race");
 }
