@@ -6,13 +6,11 @@
 #include "protocol.h"
 
 static size_t active_before;
-static size_t out_pages; /* in the owner's hands */
 
 static void stack_of_two(void)
 {
     heaps_reset();
     struct heap *owner = &heaps_of[0];
-    out_pages = 0;
     active_before = atomic_get(&owner->arena->active_pages);
     struct extent *extents[2];
     for (unsigned i = 0; i < 2; i++) {
@@ -39,9 +37,7 @@ static void pop_and_put(void)
     }
     if (second != NULL) {
         memset((void *)second->start, 2, os_page_size);
-        out_pages += extent_pages(second);
         arena_free(arena_of(second), second);
-        out_pages = 0;
     }
     stack_recount(owner);
 }
