@@ -97,7 +97,10 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
         return false;
     }
     /* What others freed before they could see that it is common now. */
-    common_collect(extent);
+    if (common_collect(extent)) {
+        heap_put_pages(heap, extent);
+        return false;
+    }
     return true;
 }
 
