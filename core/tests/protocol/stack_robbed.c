@@ -44,7 +44,7 @@ static void pop_and_put(void)
 
 static void halve(void)
 {
-    stack_halve(&heaps_of[0]);
+    stack_halve(&heaps_of[0], PAGE_CLASSES);
     stack_recount(&heaps_of[0]);
 }
 
