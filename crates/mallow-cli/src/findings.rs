@@ -87,9 +87,9 @@ The remedy is in the program: allocate what lives long apart from what does not.
     Entry {
         id: "MLW2203",
         title: "Mallow's threads keep large blocks",
-        text: "Each thread keeps the last few large blocks that it freed, because programs tend to ask \
-for the same size again. They go back within a second or two while any thread allocates. mw_collect() \
-gives them back at once.",
+        text: "Each thread keeps some of the pages that it freed last, because programs tend to ask for \
+the same size again. Half a second later they are free for all threads, while any of them allocates, and \
+then go back to the system like other free memory. mw_collect() gives them back at once.",
     },
     Entry {
         id: "MLW2301",
