@@ -176,7 +176,7 @@ static void free_large(struct heap *heap, struct extent *extent)
     if (extent->is_huge) {
         arena_free(arena_of(extent), extent);
         heap->until_tick--;
-        if (heap->list_max == LIST_MAX_BUSY) {
+        if (heap->list_max > LIST_MAX_WAITING) {
             heap_expect_rest(heap);
         }
     } else {

@@ -17,7 +17,7 @@
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
-    heap->list_max = LIST_MAX_BUSY;
+    heap->list_max = LIST_MAX_WAITING;
     heap->until_tick = -1; /* the first call looks at the clock */
 }
 
@@ -356,7 +356,11 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
 {
     if (extent->slab.place == SLAB_CURRENT) {
-        bin_release_current(heap, &heap->bins[extent->slab.class]);
+        struct bin *bin = &heap->bins[extent->slab.class];
+        if (likely(!bin->is_draining)) {
+            return; /* the next malloc will want it */
+        }
+        bin_release_current(heap, bin);
     } else {
         check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
         heap_unlist(heap, extent);
@@ -508,7 +512,7 @@ static void heap_abandon(struct heap *heap)
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);
     heap->until_tick = -1;
-    heap->list_max = LIST_MAX_BUSY;
+    heap->list_max = LIST_MAX_WAITING;
 }
 
 /* --- Validity --------------------------------------------------------------------------------- */

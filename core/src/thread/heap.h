@@ -51,7 +51,7 @@ static NOINLINE void heap_expect_rest(struct heap *heap);
 /* Memory became free: if a busy heap's stacks have much, a rest may follow. */
 ALWAYS_INLINE void heap_note_release(struct heap *heap)
 {
-    if (unlikely(heap->list_max == LIST_MAX_BUSY &&
+    if (unlikely(heap->list_max > LIST_MAX_WAITING &&
                  atomic_get(&heap->stack_pages) > WAITING_BYTES >> os_page_shift)) {
         heap_expect_rest(heap);
     }

@@ -19,10 +19,11 @@
 #include "../slots/depot.h"
 #include "../slots/large.h"
 
-/* Slots that the hit path gets at a time while the program is busy, while free memory waits to go
- * back to the kernel, and while it calls rarely. Where the list ends, the clock may be read
- * (tick.c): a program that falls asleep and calls now and then must come there soon. */
-#define LIST_MAX_BUSY 128u
+/* Slots that the hit path gets at a time: while the program calls rarely, while free memory waits to go
+ * back to the kernel or the heap is new, and at most. Where the list ends, the clock may be read (tick.c):
+ * a program that falls asleep and calls now and then must come there soon. So lists become longer only
+ * step by step, while ticks follow each other quickly. */
+#define LIST_MAX_BUSY 1024u
 #define LIST_MAX_WAITING 32u
 #define LIST_MAX_IDLE 1u
 

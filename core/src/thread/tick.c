@@ -10,9 +10,11 @@
 #define BUSY_MS 5
 #define BUSY_CALLS 32u
 
-/* What until_tick begins with: while free memory waits to go back, and else. */
-#define UNTIL_TICK_WAITING 32
-#define UNTIL_TICK_BUSY 128
+/* Ticks of a busy thread after which its lists become twice as long. */
+#define LENGTHEN_TICKS 4u
+
+/* Slots that are handed out between two looks at the clock, at most; as many as a list has, else. */
+#define UNTIL_TICK_MOST 512u
 
 /* Free pages leave a heap's stacks at the first look after so long (ms), and looks are as far
  * apart; how often (ms) housekeeping is done. */
@@ -30,8 +32,6 @@ static uint64_t stack_age_ms(void)
     return decay_ms < 0 ? STACK_AGE_MS : size_min(STACK_AGE_MS, (size_t)decay_ms / 16 + 1);
 }
 
-/* Takes the free pages of heaps whose threads have not looked at the clock for long: they sleep, or
- * need nothing. */
 static bool heap_is_at_rest(struct heap *heap, uint64_t now_ms, uint64_t age_ms)
 {
     /* It may have looked after we did. */
@@ -39,6 +39,8 @@ static bool heap_is_at_rest(struct heap *heap, uint64_t now_ms, uint64_t age_ms)
     return tick_ms <= now_ms && now_ms - tick_ms >= age_ms;
 }
 
+/* Takes the free pages of heaps whose threads have not looked at the clock for long: they sleep, or
+ * need nothing. */
 static void rob_heaps_at_rest(uint64_t now_ms)
 {
     uint64_t age_ms = stack_age_ms();
@@ -69,25 +71,47 @@ static void keep_house(uint64_t now_ms)
     atomic_set(&heaps.is_waiting, dirty << os_page_shift > WAITING_BYTES);
 }
 
-/* How long the lists are, and how soon the clock is read again. */
-static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms, bool was_seen_before)
+/* Whether the thread calls rarely. */
+static bool heap_is_idle(struct heap *heap, uint64_t elapsed_ms)
 {
-    bool was_idle = heap->list_max == LIST_MAX_IDLE;
-    bool is_idle = elapsed_ms >= IDLE_MS;
-    if (is_idle) {
+    if (elapsed_ms >= IDLE_MS) {
         heap->busy_calls = 0;
-    } else if (was_idle) {
-        heap->busy_calls = (uint16_t)(heap->busy_calls + (elapsed_ms < BUSY_MS));
-        is_idle = heap->busy_calls < BUSY_CALLS;
+        return true;
     }
-    bool is_waiting = !was_seen_before || atomic_get(&heaps.is_waiting) ||
-                      heap->released_ms == atomic_get(&heaps.kept_house_ms) ||
-                      atomic_get(&heap->stack_pages) << os_page_shift > WAITING_BYTES;
-    if (is_idle && !was_idle) {
-        heap_return_lists(heap);
+    if (heap->list_max != LIST_MAX_IDLE) {
+        return false;
     }
-    heap->list_max = is_idle ? LIST_MAX_IDLE : is_waiting ? LIST_MAX_WAITING : LIST_MAX_BUSY;
-    heap->until_tick = is_idle ? 0 : is_waiting ? UNTIL_TICK_WAITING : UNTIL_TICK_BUSY;
+    heap->busy_calls = (uint16_t)(heap->busy_calls + (elapsed_ms < BUSY_MS));
+    return heap->busy_calls < BUSY_CALLS;
+}
+
+/* Whether much free memory waits to go back to the kernel, somewhere. */
+static bool heap_is_waiting(struct heap *heap)
+{
+    return atomic_get(&heaps.is_waiting) || heap->released_ms == atomic_get(&heaps.kept_house_ms) ||
+           atomic_get(&heap->stack_pages) << os_page_shift > WAITING_BYTES;
+}
+
+/* How long the lists are, and how soon the clock is read again. */
+static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
+{
+    if (heap_is_idle(heap, elapsed_ms)) {
+        if (heap->list_max != LIST_MAX_IDLE) {
+            heap_return_lists(heap);
+        }
+        heap->list_max = LIST_MAX_IDLE;
+        heap->until_tick = 0;
+        return;
+    }
+    bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
+    if (!is_busy || heap_is_waiting(heap)) {
+        heap->list_max = LIST_MAX_WAITING;
+        heap->busy_calls = 0;
+    } else if (++heap->busy_calls >= LENGTHEN_TICKS) {
+        heap->list_max = (uint32_t)size_min(2 * heap->list_max, LIST_MAX_BUSY);
+        heap->busy_calls = 0;
+    }
+    heap->until_tick = (int32_t)size_min(heap->list_max, UNTIL_TICK_MOST);
 }
 
 static NOINLINE void heap_tick(struct heap *heap)
@@ -108,5 +132,5 @@ static NOINLINE void heap_tick(struct heap *heap)
         }
         keep_house(now_ms);
     }
-    heap_set_pace(heap, elapsed_ms, before_ms != 0);
+    heap_set_pace(heap, elapsed_ms);
 }
