@@ -116,7 +116,8 @@ static void *os_move_pages(void *start, size_t size)
 static size_t os_resident_pages(void *start, size_t pages)
 {
     check(pages <= OS_RESIDENT_MAX);
-    unsigned char is_resident[OS_RESIDENT_MAX];
+    /* An emulator of larger pages answers for each of the host's 4 KiB. */
+    unsigned char is_resident[OS_RESIDENT_MAX * (64 * KiB / (4 * KiB))];
     if (is_error(system_call(SYS_mincore, (long)start, (long)(pages << os_page_shift),
                              (long)is_resident, 0, 0, 0))) {
         return pages;
