@@ -80,12 +80,12 @@ struct heap {
     struct arena *arena;
     size_t magazine_bytes;      /* what the limits of the magazines amount to */
     uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
-    uint64_t stacks_used[2];    /* a bit per page class that may have blocks */
     _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
     size_t stack_limit;       /* pages; above it the older half of each stack goes to the arenas */
     uint8_t stack_resident;   /* of 64 pages in stacks, so many were resident at the last probe */
     uint8_t probe_pause;      /* how often the last probe may still be believed */
-    uint16_t busy_calls;      /* calls close together since the heap became idle */
+    uint16_t busy_calls;      /* ticks close together since the heap became idle,
+                                 or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;      /* when heap_settle was called last */
     uint64_t released_ms;     /* heaps.kept_house_ms when memory became free last: as long as it is

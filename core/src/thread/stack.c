@@ -117,11 +117,8 @@ static bool stack_is_sparse(struct heap *heap)
 
 static void stack_flush(struct heap *heap)
 {
-    for (unsigned word = 0; word < array_count(heap->stacks_used); word++) {
-        for (uint64_t left = heap->stacks_used[word]; left != 0; left &= left - 1) {
-            stack_release(heap, stack_take_all(heap, word * 64 + (unsigned)__builtin_ctzl(left)));
-        }
-        heap->stacks_used[word] = 0;
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        stack_release(heap, stack_take_all(heap, class));
     }
     stack_recount(heap);
 }
@@ -138,24 +135,28 @@ static struct extent *chain_cut(struct extent **chain, size_t keep)
     return rest;
 }
 
+/* Leaves the first `keep` blocks of a chain in the stack that it was taken from, and gives the rest to
+ * the arenas. */
+static void stack_keep(struct heap *heap, unsigned class, struct extent *chain, size_t keep)
+{
+    struct extent *rest = chain_cut(&chain, keep);
+    if (chain != NULL) {
+        stack_put(heap, class, chain);
+    }
+    stack_release(heap, rest);
+}
+
 /* Gives the lower half of each stack to the arenas: what has been there for the longest time. Of the
  * class `latest` at least the block on top stays. */
 static void stack_halve(struct heap *heap, unsigned latest)
 {
-    for (unsigned word = 0; word < array_count(heap->stacks_used); word++) {
-        for (uint64_t left = heap->stacks_used[word]; left != 0; left &= left - 1) {
-            unsigned class = word * 64 + (unsigned)__builtin_ctzl(left);
-            struct extent *chain = stack_take_all(heap, class);
-            size_t count = 0;
-            for (struct extent *at = chain; at != NULL; at = at->slab.below) {
-                count++;
-            }
-            struct extent *rest = chain_cut(&chain, size_max(count / 2, class == latest));
-            if (chain != NULL) {
-                stack_put(heap, class, chain);
-            }
-            stack_release(heap, rest);
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        struct extent *chain = stack_take_all(heap, class);
+        size_t count = 0;
+        for (struct extent *at = chain; at != NULL; at = at->slab.below) {
+            count++;
         }
+        stack_keep(heap, class, chain, size_max(count / 2, class == latest));
     }
 }
 
@@ -191,23 +192,14 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
 
 static void stack_trim(struct heap *heap, uint32_t stamp)
 {
-    for (unsigned word = 0; word < array_count(heap->stacks_used); word++) {
-        for (uint64_t left = heap->stacks_used[word]; left != 0; left &= left - 1) {
-            unsigned class = word * 64 + (unsigned)__builtin_ctzl(left);
-            struct extent *chain = stack_take_all(heap, class);
-            size_t young = 0;
-            for (struct extent *at = chain; at != NULL && (int32_t)(at->slab.stamp - stamp) >= 0;
-                 at = at->slab.below) {
-                young++;
-            }
-            struct extent *rest = chain_cut(&chain, young);
-            if (chain != NULL) {
-                stack_put(heap, class, chain);
-            } else {
-                heap->stacks_used[word] &= ~((uint64_t)1 << (class % 64));
-            }
-            stack_release(heap, rest);
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        struct extent *chain = stack_take_all(heap, class);
+        size_t young = 0;
+        for (struct extent *at = chain; at != NULL && (int32_t)(at->slab.stamp - stamp) >= 0;
+             at = at->slab.below) {
+            young++;
         }
+        stack_keep(heap, class, chain, young);
     }
     stack_recount(heap);
 }
@@ -239,9 +231,6 @@ static void heap_put_pages(struct heap *heap, struct extent *extent)
     extent->is_zero = false;
     extent->slab.stamp = clock_stamp();
     extent->slab.below = stack_take_all(heap, class);
-    if (extent->slab.below == NULL) {
-        heap->stacks_used[class / 64] |= (uint64_t)1 << (class % 64);
-    }
     atomic_set(&extent->state, EXTENT_CACHED);
     stack_put(heap, class, extent);
     heap_count_stack(heap, pages);
