@@ -155,8 +155,7 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
         heap_adopt(heap, extent);
         owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
     }
-    if (owner == OWNER_COMMON && !class_is_medium(slab->class) &&
-        heap_keep_first(heap, extent, slot)) {
+    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
         return;
     }
     if (owner != heap) {

@@ -10,9 +10,8 @@
 
 #include <string.h>
 
-/* A local list that is shorter than this gets slots that were never used, unless they are large. */
+/* A local list that is shorter than this gets slots that were never used. */
 #define LENGTHEN_SLOTS 32u
-#define LENGTHEN_SLOT_MAX 1024u
 
 static void heap_init(struct heap *heap, struct arena *arena)
 {
@@ -294,7 +293,7 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
 {
     struct slab *slab = &extent->slab;
     if (slab->carved - slab->left >= LENGTHEN_SLOTS || slab->carved == slab->capacity ||
-        slab->slot_size > LENGTHEN_SLOT_MAX || heap->list_max == LIST_MAX_IDLE) {
+        heap->list_max == LIST_MAX_IDLE) {
         return;
     }
     uint32_t carved_before = slab->carved;
