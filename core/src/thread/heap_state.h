@@ -36,7 +36,6 @@
 #define READY_MAX MW_LIMIT(64u, 6u)
 
 /* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on the
- *
  * rest. */
 #define READY_TRIES 4u
 

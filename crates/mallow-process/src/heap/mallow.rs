@@ -12,7 +12,10 @@ const TRIES: u32 = 50;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Where structures of the process lead us is not to be trusted blindly.
 const MOST: u64 = 1 << 24;
-const LONGEST_LIST: u64 = 1 << 17;
+/// A list that a thread allocates from has the free slots of one slab, or fewer.
+const LONGEST_LIST: u64 = 1 << 13;
+/// How often a list is read that its thread changes meanwhile.
+const LIST_TRIES: u32 = 5;
 const ADDRESS_BITS: u64 = 48;
 
 /// Sizes in bytes.
@@ -285,11 +288,12 @@ impl Reader<'_> {
     fn thread(&self, address: u64, heap: &mut Heap) -> Option<()> {
         let (free, step) = self.page.field("heap.free")?;
         for class in 0..self.page.number("classes")? {
-            let slot = self.memory.word(address + free + class * step)?;
+            let list = address + free + class * step;
+            let slot = self.memory.word(list)?;
             // Slots of one list are of one class, whichever slab they are of.
             let slab = if slot != 0 { self.descriptor(slot) } else { None };
             if let Some(slab) = slab {
-                heap.listed += self.get(slab, "extent.slot_size")? * self.list_length(slot);
+                heap.listed += self.get(slab, "extent.slot_size")? * list_length(self.memory, list);
             }
         }
         let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
@@ -305,15 +309,25 @@ impl Reader<'_> {
         }
         Some(())
     }
+}
 
-    fn list_length(&self, head: u64) -> u64 {
-        let (mut at, mut length) = (head, 0);
-        while at != 0 && length < LONGEST_LIST {
+/// The length of the list whose head lies at `head`. One that is longer than can be was changed
+/// while we read it (a slot that comes back closes a circle of old and new links); if it never
+/// rests, it counts as empty, since its thread is using it up.
+fn list_length(memory: &dyn Memory, head: u64) -> u64 {
+    for _ in 0..LIST_TRIES {
+        let mut at = memory.word(head).unwrap_or(0);
+        let mut length = 0;
+        while at != 0 && length <= LONGEST_LIST {
             length += 1;
-            at = self.memory.word(at).unwrap_or(0);
+            at = memory.word(at).unwrap_or(0);
         }
-        length
+        if length <= LONGEST_LIST {
+            return length;
+        }
+        memory.refresh();
     }
+    0
 }
 
 /// Whether an address is the start of a block that is a mapping of its own, and its size.
@@ -324,4 +338,49 @@ pub fn huge_at(memory: &dyn Memory, page: &Page, address: u64) -> Option<u64> {
     let is_huge = reader.get(extent, "extent.is_huge")? != 0;
     let starts = reader.get(extent, "extent.start")? == address;
     (is_huge && starts).then_some(reader.get(extent, "extent.pages")? << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A list of three slots, whose last one leads back to the first until it is read anew.
+    struct Circle {
+        refreshes: Cell<u32>,
+        closed: u32,
+    }
+
+    impl Memory for Circle {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+            let next = match address {
+                8 | 16 | 24 => address + 8,
+                _ if self.refreshes.get() < self.closed => 16,
+                _ => 0,
+            };
+            buffer.copy_from_slice(&u64::to_le_bytes(next));
+            Some(())
+        }
+
+        fn refresh(&self) {
+            self.refreshes.set(self.refreshes.get() + 1);
+        }
+
+        fn reload(&self) {}
+
+        fn loads(&self) -> u64 {
+            0
+        }
+
+        fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_circle_is_read_again() {
+        let length = |closed| list_length(&Circle { refreshes: Cell::new(0), closed }, 8);
+        assert_eq!((length(0), length(2), length(u32::MAX)), (3, 3, 0));
+    }
 }
