@@ -7,7 +7,7 @@
 
 /* The most that the limit of one magazine may be: so many bytes, but at least MAGAZINE_LEAST and at
  * most MAGAZINE_MOST slots. It grows by LIMIT_STEP slots with each visit to the depot. */
-#define MAGAZINE_BYTES (256 * KiB)
+#define MAGAZINE_BYTES (1 * MiB)
 #define MAGAZINE_MOST 64u
 #define MAGAZINE_LEAST 4u
 #define LIMIT_STEP 2u
