@@ -1,4 +1,4 @@
-//! The report as one HTML file that needs nothing else: styles, script and data are in it.
+//! The report as one HTML file that needs nothing else: its script draws from the data in it.
 
 use mallow_report::Profile;
 use mallow_report::flame::{self, Node};
@@ -6,33 +6,24 @@ use serde::Serialize;
 
 use super::Report;
 use crate::error::{Error, Result};
-use crate::output::html::escape;
+use crate::output::html::{Page, Script};
 
-const PAGE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
-const FLAME_SCRIPT: &str = include_str!("flame.js");
+const SCRIPTS: [&str; 2] = [include_str!("page.js"), include_str!("flame.js")];
+const BODY: &str = "<div id=\"report\"><noscript>This report is drawn by a script inside this \
+    file; please allow it.</noscript></div>";
 
 #[derive(Serialize)]
 struct Data<'a> {
     #[serde(flatten)]
     report: &'a Report<'a>,
     flame: Node,
-    version: &'static str,
 }
 
 pub fn page(report: &Report, profile: &Profile, other: Option<&Profile>) -> Result<String> {
-    let data =
-        Data { report, flame: flame::tree(profile, other), version: env!("CARGO_PKG_VERSION") };
-    let data = serde_json::to_string(&data).map_err(|error| Error::Internal(error.to_string()))?;
-    // Nothing in a name may end the script element that holds the data.
-    let data = data.replace('<', "\\u003c");
-    let title = report.summary.recording.command.join(" ");
-    // The title comes first in the page and is put in last, so that no text of the trace can be
-    // taken for a place to fill.
-    Ok(PAGE
-        .replacen("@STYLE@", STYLE, 1)
-        .replacen("@SCRIPT@", &[SCRIPT, FLAME_SCRIPT].concat(), 1)
-        .replacen("@DATA@", &data, 1)
-        .replacen("@TITLE@", &escape(&title), 1))
+    let data = Data { report, flame: flame::tree(profile, other) };
+    let data = serde_json::to_value(&data).map_err(|error| Error::Internal(error.to_string()))?;
+    let title = format!("mallow report: {}", report.summary.recording.command.join(" "));
+    let script = Script { name: "mallow report", code: &SCRIPTS, data: &data };
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(Page { title: &title, body: BODY, version, script: Some(script) }.render())
 }

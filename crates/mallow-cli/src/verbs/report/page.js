@@ -49,9 +49,9 @@ function costOf(stack, metric) {
 /** Columns are [heading, class]; cells are text, or elements. */
 function table(columns, rows) {
   const head = element("tr", {}, ...columns.map(([name, kind]) =>
-    element("th", { scope: "col", class: kind }, name)));
+    element("th", { scope: "col", class: kind || "number" }, name)));
   const body = rows.map((cells) => element("tr", {}, ...cells.map((cell, index) =>
-    element("td", { class: columns[index][1] }, cell))));
+    element("td", { class: columns[index][1] || "number" }, cell))));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" },
     element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
 }
@@ -90,7 +90,7 @@ function choice(label, names, titles, changed) {
   return element("label", {}, `${label} `, select);
 }
 
-const main = document.getElementById("main");
+const main = document.getElementById("report");
 const nav = document.getElementById("nav");
 main.replaceChildren();
 
@@ -99,25 +99,6 @@ function section(id, title, ...children) {
   main.append(element("section", { id, "aria-label": title }, heading, ...children));
   nav.append(element("a", { href: `#${id}` }, title));
 }
-
-// The theme: that of the system, until somebody chooses.
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const switchButton = document.getElementById("theme");
-let chosen = null;
-try { chosen = localStorage.getItem("mallow-theme"); } catch { /* files may have no storage */ }
-function applyTheme() {
-  const theme = chosen ?? (dark.matches ? "dark" : "light");
-  document.documentElement.dataset.theme = theme;
-  switchButton.textContent = theme === "dark" ? "Light" : "Dark";
-  switchButton.setAttribute("aria-label", `Switch to the ${theme === "dark" ? "light" : "dark"} theme`);
-}
-switchButton.addEventListener("click", () => {
-  chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  try { localStorage.setItem("mallow-theme", chosen); } catch { /* it lasts as long as the page */ }
-  applyTheme();
-});
-dark.addEventListener("change", applyTheme);
-applyTheme();
 
 // Summary
 function figure(name, value, more) {
@@ -130,7 +111,7 @@ function drawSummary() {
   const started = recording.started_unix_ns
     ? new Date(recording.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC, " : "";
   const where = [recording.allocator.split("/").pop(), recording.libc, recording.cpu].filter(Boolean).join(" · ");
-  main.append(element("h1", {}, recording.command.join(" ")),
+  main.append(element("h1", { class: "code" }, recording.command.join(" ")),
     element("p", { class: "quiet" }, `${started}recorded for ${time(recording.duration_ns)}${where ? " · " + where : ""}`),
     element("dl", { class: "figures" },
       figure("Allocations", count(totals.allocated.blocks), `${bytes(totals.allocated.bytes)} in all`),
@@ -207,7 +188,7 @@ function drawTimeline() {
     const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -1e9, End: 1e9 }[event.key];
     if (move !== undefined) { show(Math.max(at, 0) + move); event.preventDefault(); }
   });
-  section("timeline", "Over time", legend, element("figure", {}, caption, chart));
+  section("timeline", "Over time", legend, element("figure", { class: "timeline" }, caption, chart));
 }
 
 function drawFunctions() {
@@ -323,7 +304,7 @@ function stackEntry(stack, metric, total) {
   const value = costOf(stack, metric);
   const where = stack.frames.map((frame) => frame.function).join(" ‹ ") || "(no stack)";
   const mean = stack.freed ? `, mean lifetime ${time(stack.lifetime_ns / stack.freed)}` : "";
-  return element("details", {},
+  return element("details", { class: "stack" },
     element("summary", {}, element("span", { class: "value" }, amount(metric, value)),
       element("span", { class: "share" }, percent(value, total)), element("span", { class: "where" }, where)),
     element("p", {}, `${count(stack.allocated.blocks)} allocations of ${bytes(stack.allocated.bytes)}; at the peak ` +
