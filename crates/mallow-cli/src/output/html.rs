@@ -83,7 +83,7 @@ fn end(script: &Script) -> maud::Markup {
     html! {
         script #data type="application/json" { (PreEscaped(data)) }
         script {
-            "\"use strict\";\n" (PreEscaped(THEME_SCRIPT))
+            (PreEscaped("\"use strict\";\n")) (PreEscaped(THEME_SCRIPT))
             @for code in script.code { (PreEscaped(code)) }
         }
     }
@@ -159,6 +159,7 @@ mod tests {
         let script = Script { name: "x", code: &["draw();"], data: &data };
         let page = Page { title: "t", body: "", version: "1", script: Some(script) }.render();
         assert_eq!(page.matches("</script>").count(), 2, "{page}");
+        assert!(page.contains("<script>\"use strict\";\n"), "{page}");
         assert!(page.contains("draw();") && page.contains("\\u003c/script>"));
     }
 }
