@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use super::Report;
 use crate::error::{Error, Result};
+use crate::output::chart::{Chart, Line};
 use crate::output::html::{Page, Script};
 
 const SCRIPTS: [&str; 2] = [include_str!("page.js"), include_str!("flame.js")];
 const BODY: &str = "<div id=\"report\"><noscript>This report is drawn by a script inside this \
-    file; please allow it.</noscript></div>";
+    file; please allow it.</noscript></div>\n";
 
 #[derive(Serialize)]
 struct Data<'a> {
@@ -25,5 +26,42 @@ pub fn page(report: &Report, profile: &Profile, other: Option<&Profile>) -> Resu
     let title = format!("mallow report: {}", report.summary.recording.command.join(" "));
     let script = Script { name: "mallow report", code: &SCRIPTS, data: &data };
     let version = env!("CARGO_PKG_VERSION");
-    Ok(Page { title: &title, body: BODY, version, script: Some(script) }.render())
+    let body = format!("{BODY}{}", over_time(report));
+    Ok(Page { title: &title, body: &body, version, script: Some(script) }.render())
+}
+
+/// The chart, for the script to put into its place; nothing where nothing happened.
+fn over_time(report: &Report) -> String {
+    let timeline = &report.summary.timeline;
+    if timeline.steps.is_empty() || report.summary.totals.calls == 0 {
+        return String::new();
+    }
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let step = seconds(timeline.step_ns);
+    let middle = |index: usize| (index as f64 + 0.5) * step;
+    let steps = || timeline.steps.iter().enumerate();
+    let live = steps().map(|(index, step)| (middle(index), step.live_bytes as f64)).collect();
+    let rss = |(index, step): (usize, &mallow_report::Step)| {
+        Some((middle(index), step.rss_bytes? as f64))
+    };
+    let rss: Vec<(f64, f64)> = steps().filter_map(rss).collect();
+    let mut lines = vec![Line { name: "live bytes".into(), points: live }];
+    if !rss.is_empty() {
+        lines.push(Line { name: "resident memory (RSS)".into(), points: rss });
+    }
+    let rates: Vec<f64> = steps().map(|(_, s)| s.allocations as f64 / step).collect();
+    let marks = report.summary.markers.iter();
+    let mut marks: Vec<(f64, String)> =
+        marks.map(|mark| (seconds(mark.time_ns), mark.text.clone())).collect();
+    // The time of all steps, which the bars share.
+    marks.retain(|mark| mark.0 <= middle(timeline.steps.len()));
+    let chart = Chart {
+        title: "Live bytes, resident memory and allocations over time",
+        lines: &lines,
+        is_filled: true,
+        rates: Some(("allocations a second", &rates)),
+        marks: &marks,
+        end: Some(step * timeline.steps.len() as f64),
+    };
+    format!("<template id=\"over-time\">{}</template>\n", chart.figure())
 }
