@@ -9,7 +9,8 @@
 #   make peers      the allocators that Mallow is measured against (build/peers)
 #   make bench      the whole benchmark beside them, up to two hours; after an interruption it goes on
 #                   where it was; bench/run --short takes five minutes
-#   make install    PREFIX=/usr/local, DESTDIR for packagers
+#   make fuzz-tool  any bytes for each parser of the command, a minute each
+#   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
 #   make clean
 
 PREFIX ?= /usr/local
@@ -20,9 +21,14 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # tools/setup had to install for this checkout comes first.
 export PATH := $(CURDIR)/.rust/bin:$(HOME)/.cargo/bin:$(PATH)
 
+# Where the shells look below any prefix.
+BASH_COMPLETIONS = $(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS = $(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS = $(PREFIX)/share/fish/vendor_completions.d
+
 MALLOW = target/release/mallow
 
-.PHONY: build run test test-bare peers bench install clean libraries command
+.PHONY: build run test test-bare fuzz-tool peers bench install clean libraries command
 
 build: libraries command
 
@@ -49,6 +55,10 @@ test-bare:
 	@tools/setup test
 	@tools/bare-root run test
 
+fuzz-tool:
+	@tools/setup test
+	@tools/fuzz
+
 # A peer that cannot be built is named and left out.
 peers:
 	@tools/setup bench
@@ -71,6 +81,11 @@ install: build
 	DESTDIR='$(DESTDIR)' cmake --install build
 	install -d '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(MALLOW) '$(DESTDIR)$(PREFIX)/bin/mallow'
+	$(MALLOW) man --all '$(DESTDIR)$(PREFIX)/share/man/man1'
+	install -d '$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
+	$(MALLOW) completions bash -o '$(DESTDIR)$(BASH_COMPLETIONS)/mallow'
+	$(MALLOW) completions zsh -o '$(DESTDIR)$(ZSH_COMPLETIONS)/_mallow'
+	$(MALLOW) completions fish -o '$(DESTDIR)$(FISH_COMPLETIONS)/mallow.fish'
 	@# The loader has to learn of new libraries; packagers do that by their own means.
 	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 

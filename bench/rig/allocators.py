@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Which allocators are measured, and where their libraries are."""
+"""Which allocators are measured, and where their libraries are. What they are called, and by which
+files they are known, comes from the table that the command uses."""
 
 import dataclasses
 import glob
@@ -9,24 +10,25 @@ import os
 import platform
 import re
 import shutil
+import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 BASELINE = "glibc"
 
 OURS = {"mallow": "libmallow.so", "mallow-secure": "libmallow-secure.so"}
+# The table of the command, of its recorder, and of this.
+TABLE = os.path.join(ROOT, "crates", "mallow-process", "allocators.toml")
+with open(TABLE, "rb") as _file:
+    KNOWN = tomllib.load(_file)["allocator"]
 # What `make peers` builds (crates/peers/build), in the order of the columns.
-BUILT = ["snmalloc", "mimalloc2", "mimalloc3", "rpmalloc", "jemalloc", "tcmalloc",
-         "snmalloc-checks", "mimalloc3-secure", "hardened-light", "hardened"]
+BUILT = [peer["name"] for peer in sorted((peer for entry in KNOWN for peer in entry.get("peers", [])),
+                                         key=lambda peer: peer["column"])]
 PEERS_FOLDER = os.path.join(ROOT, "build", "peers")
-# The system's, with what a user should know of them. Those whose name is also in BUILT stand in
-# where that is not built. tbbmalloc is preloaded through its proxy, which is what exports malloc.
-INSTALLED = {
-    "mimalloc2": ("libmimalloc.so.2", "mimalloc of the system"),
-    "jemalloc": ("libjemalloc.so.2", "jemalloc of the system"),
-    "gperftools": ("libtcmalloc_minimal.so.4", "gperftools tcmalloc of the system"),
-    "tbbmalloc": ("libtbbmalloc_proxy.so.2", "tbbmalloc of the system"),
-}
+# The system's: their file. Those whose name is also in BUILT stand in where that is not built.
+# tbbmalloc is preloaded through its proxy, which is what exports malloc.
+INSTALLED = {entry["installed"]["name"]: entry["installed"]["file"]
+             for entry in KNOWN if "installed" in entry}
 SCUDO = "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-*.so"
 # musl's allocator cannot be preloaded into a glibc program: the workloads are linked with musl.
 MUSL = "mallocng"
@@ -39,8 +41,8 @@ LIBRARY_FOLDERS = ["/usr/local/lib", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr
 
 
 # Far from the front, or slow: measured in few rounds.
-SELDOM = ["hardened", "hardened-light", "snmalloc-checks", "mimalloc3-secure", "scudo", "tbbmalloc",
-          MUSL]
+SELDOM = [MUSL] + [name for entry in KNOWN if entry.get("slow")
+                   for name in [entry["name"], *(peer["name"] for peer in entry.get("peers", []))]]
 
 
 class Unusable(Exception):
@@ -124,10 +126,10 @@ def known(build):
         if os.path.exists(path):
             found.append(Allocator(name, path, is_ours=True, version="this"))
     found += built_peers()
-    for name, (soname, version) in INSTALLED.items():
+    for name, soname in INSTALLED.items():
         path = find_library(soname)
         if path and name not in [a.name for a in found]:
-            found.append(Allocator(name, path, version=version))
+            found.append(Allocator(name, path, version=f"{name} of the system"))
     found += [a for a in [scudo()] if a]
     if shutil.which("musl-gcc"):
         found.append(Allocator(MUSL, "", version="musl of the system", is_musl=True))

@@ -1,14 +1,23 @@
-//! The command line: the one definition that help, and later man page and completions, come from.
+//! The command line: the one definition that help, manual, completions and configuration come from.
 
-use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::config::{Config, Source};
 use crate::error::Result;
+use crate::guide;
 use crate::output::Notes;
+use crate::output::colour::When;
 use crate::verbs;
 use crate::verbs::compare::CompareArgs;
+use crate::verbs::completions::CompletionsArgs;
+use crate::verbs::config::ConfigArgs;
 use crate::verbs::explain::ExplainArgs;
 use crate::verbs::help::HelpArgs;
 use crate::verbs::list::ListArgs;
+use crate::verbs::man::ManArgs;
 use crate::verbs::record::RecordArgs;
 use crate::verbs::replay::ReplayArgs;
 use crate::verbs::report::ReportArgs;
@@ -31,8 +40,13 @@ pub struct Cli {
     /// Print no progress and no notes
     #[arg(short, long, global = true)]
     pub quiet: bool,
+
+    /// When to use colours; auto is on a terminal, unless NO_COLOR is set
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
+    pub color: When,
 }
 
+/// In the order in which one needs them.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Show the allocators that can be used here, and how to install the others
@@ -43,37 +57,81 @@ pub enum Verb {
     Compare(Box<CompareArgs>),
     /// Say who serves malloc, free and operator new in a process
     Verify(VerifyArgs),
-    /// Record every allocation of a command, or of a running process
-    Record(RecordArgs),
     /// Say where the memory of a process is, and why, without stopping it
     Explain(ExplainArgs),
     /// Show memory and faults of a process over time, and the difference between two runs
     Watch(WatchArgs),
-    /// Explain a verb, or a finding such as MLW2101
-    #[command(name = "help")]
-    Help(HelpArgs),
-    /// Carry out the calls of a recorded run on several allocators
-    Replay(Box<ReplayArgs>),
+    /// Record every allocation of a command, or of a running process
+    Record(RecordArgs),
     /// Say what a recorded trace holds: calls, sizes, threads, stacks, peak, leaks, over time
     Report(Box<ReportArgs>),
+    /// Carry out the calls of a recorded run on several allocators
+    Replay(Box<ReplayArgs>),
+    /// Show which settings hold, and where each comes from
+    Config(ConfigArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Print a page of the manual
+    Man(ManArgs),
+    /// Explain a verb, or a finding such as MLW2101
+    Help(HelpArgs),
 }
 
+/// The command line as it is without configuration.
+pub fn definition() -> Command {
+    guide::add(Cli::command())
+}
+
+/// What clap says instead of a result: help, or what is wrong.
+pub type Answer = clap::Error;
+
 impl Cli {
+    pub fn parse(
+        command: Command,
+        words: &[OsString],
+    ) -> std::result::Result<(Cli, ArgMatches), Answer> {
+        let matches = command.try_get_matches_from(words)?;
+        Ok((Cli::from_arg_matches(&matches)?, matches))
+    }
+
+    pub fn notes(&self) -> Notes {
+        Notes { quiet: self.quiet }
+    }
+
+    /// Whether the configuration matters: it must not keep anybody from reading the help.
+    pub fn is_configured(&self) -> bool {
+        !matches!(self.verb, Verb::Completions(_) | Verb::Man(_) | Verb::Help(_))
+    }
+
     /// Carries the command out and says the exit code.
-    pub fn run(self) -> Result<u8> {
-        let notes = Notes { quiet: self.quiet };
+    pub fn run(self, config: &Config) -> Result<u8> {
+        let notes = self.notes();
         match self.verb {
             Verb::List(args) => verbs::list::main(&args),
             Verb::Run(args) => verbs::run::main(&args, notes),
             Verb::Compare(args) => verbs::compare::main(&args, notes),
             Verb::Verify(args) => verbs::verify::main(&args, notes),
-            Verb::Record(args) => verbs::record::main(&args, notes),
             Verb::Explain(args) => verbs::explain::main(&args, notes),
             Verb::Watch(args) => verbs::watch::main(&args, notes),
-            Verb::Help(args) => verbs::help::main(&args, Cli::command()),
-            Verb::Replay(args) => verbs::replay::main(&args, notes),
+            Verb::Record(args) => verbs::record::main(&args, notes),
             Verb::Report(args) => verbs::report::main(&args, notes),
+            Verb::Replay(args) => verbs::replay::main(&args, notes),
+            Verb::Config(args) => verbs::config::main(&args, config),
+            Verb::Completions(args) => verbs::completions::main(&args, definition()),
+            Verb::Man(args) => verbs::man::main(&args, definition()),
+            Verb::Help(args) => verbs::help::main(&args, definition()),
         }
+    }
+}
+
+/// What the command line itself sets, for `mallow config`.
+pub fn note_flags(matches: &ArgMatches, cli: &Cli, config: &mut Config) {
+    let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+    if is_given("color") {
+        config.set("color", cli.color.name(), Source::CommandLine);
+    }
+    if is_given("quiet") {
+        config.set("quiet", "true", Source::CommandLine);
     }
 }
 
@@ -83,6 +141,6 @@ mod tests {
 
     #[test]
     fn definition_is_consistent() {
-        Cli::command().debug_assert();
+        definition().debug_assert();
     }
 }

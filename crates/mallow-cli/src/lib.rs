@@ -2,17 +2,22 @@
 //!
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
-//! pages, words), `error` (exit codes), `findings`, `recording` (reading traces), `signals`,
-//! `parse`.
+//! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
+//! `recording` (reading traces), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-use clap::Parser;
+use std::ffi::OsString;
+
+use cli::Cli;
+use config::{Config, Places};
 
 mod cli;
+mod config;
 mod error;
 mod findings;
+mod guide;
 mod output;
 mod parse;
 mod recording;
@@ -21,14 +26,38 @@ mod verbs;
 
 /// Runs the command line of this process and says the exit code.
 pub fn main() -> u8 {
-    let cli = match cli::Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { 2 } else { 0 };
-        }
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let definition = cli::definition().color(output::colour::of_words(&words));
+    // Once without the configuration, so that nothing in it can hide the help or a mistake here.
+    let cli = match Cli::parse(definition.clone(), &words) {
+        Ok((cli, _)) => cli,
+        Err(answer) => return say(&answer),
     };
-    match cli.run() {
+    if !cli.is_configured() {
+        return outcome(cli.run(&Config::default()));
+    }
+    let places = Places::of_this_process();
+    let mut config = match Config::load(&definition, &places, std::env::vars_os(), cli.notes()) {
+        Ok(config) => config,
+        Err(error) => return outcome(Err(error)),
+    };
+    match Cli::parse(config.apply(definition), &words) {
+        Ok((cli, matches)) => {
+            output::colour::choose(cli.color);
+            cli::note_flags(&matches, &cli, &mut config);
+            outcome(cli.run(&config))
+        }
+        Err(answer) => say(&answer),
+    }
+}
+
+fn say(answer: &cli::Answer) -> u8 {
+    let _ = answer.print();
+    if answer.use_stderr() { 2 } else { 0 }
+}
+
+fn outcome(result: error::Result<u8>) -> u8 {
+    match result {
         Ok(code) => code,
         Err(error) => {
             output::tell(&error.to_string());

@@ -15,8 +15,21 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 10] =
-    ["list", "run", "compare", "verify", "record", "explain", "watch", "help", "replay", "report"];
+const VERBS: [&str; 13] = [
+    "list",
+    "run",
+    "compare",
+    "verify",
+    "explain",
+    "watch",
+    "record",
+    "report",
+    "replay",
+    "config",
+    "completions",
+    "man",
+    "help",
+];
 /// Larger than any process number.
 const NOBODY: &str = "4194304";
 
@@ -43,8 +56,9 @@ impl Setting {
     /// Each verb that writes a result, so that it succeeds.
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
-        let lines: [&[&str]; 9] = [
+        let lines: [&[&str]; 10] = [
             &["list"],
+            &["config"],
             &["verify", &pid],
             &["verify", "--after", "100ms", "--", "sleep", "5"],
             &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
@@ -64,8 +78,13 @@ impl Setting {
             line.splice(1..1, ["-o".to_owned(), file.to_owned()]);
         }
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        for line in &self.successes() {
+            let page = ["--html".to_owned(), file.to_owned()];
+            lines.push([&line[..1], &page, &line[1..]].concat());
+        }
         lines.push(words(&["record", "-o", file, "--", "true"]));
-        lines.push(words(&["report", "--html", file, &self.trace]));
+        lines.push(words(&["record", "-o", "/dev/null", "--html", file, "--", "true"]));
+        lines.push(words(&["completions", "bash", "-o", file]));
         lines.push(words(&["report", "--pprof", file, &self.trace]));
         let pid = self.program.pid();
         lines.push(words(&["watch", "-q", "-d", "100ms", "--save", file, &pid]));
@@ -146,6 +165,8 @@ fn full_disks_are_5() {
     lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
     lines.push(vec!["help".into(), "MLW2101".into()]);
     lines.push(vec!["help".into(), "run".into()]);
+    lines.push(vec!["man".into(), "run".into()]);
+    lines.push(vec!["completions".into(), "zsh".into()]);
     for words in lines {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let output = started(&words).stdout(full).stderr(Stdio::piped()).output().unwrap();
@@ -162,6 +183,8 @@ fn broken_pipes_are_0() {
     lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
     lines.push(vec!["help".into(), "MLW2101".into()]);
     lines.push(vec!["help".into(), "run".into()]);
+    lines.push(vec!["man".into(), "run".into()]);
+    lines.push(vec!["completions".into(), "zsh".into()]);
     lines.push(vec!["help".into()]);
     for words in lines {
         let (reader, writer) = std::io::pipe().unwrap();

@@ -257,7 +257,7 @@ fn saved_picture_is_read_back() {
     drop(program);
     let again = run(&["explain", saved]);
     assert_eq!((again.code, &again.stdout), (Some(0), &live.stdout));
-    let page = run(&["explain", saved, "--html"]);
+    let page = run(&["explain", saved, "--format", "html"]);
     assert!(page.stdout.contains("Map of the address space") && page.stdout.contains("MLW2101"));
     assert!(!page.stdout.contains("http://") && !page.stdout.contains("<script"));
     // The kernel's files alone still name the mappings.

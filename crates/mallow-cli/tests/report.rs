@@ -287,7 +287,7 @@ window.addEventListener("load", () => {
     check("a slash goes to the search", document.activeElement.id === "flame-search");
     const chart = document.querySelector("#timeline svg");
     key(chart, "End");
-    check("the chart says what is at its end", document.querySelector("#timeline figcaption").textContent.includes("RSS 9.00 MiB"));
+    check("the chart says what is at its end", document.getElementById("cursor-line").textContent.includes("RSS 9.00 MiB"));
     const before = document.documentElement.dataset.theme;
     document.getElementById("theme").click();
     check("the theme can be switched", document.documentElement.dataset.theme !== before);
@@ -304,7 +304,7 @@ window.addEventListener("load", () => {
   document.body.append(result);
 });
 </script>
-<script type="application/json""##;
+<script id="data""##;
 
 #[test]
 fn the_page_works_in_a_browser_without_a_network() {
@@ -328,7 +328,7 @@ fn the_page_works_in_a_browser_without_a_network() {
         return;
     };
     let asked = fixture.path("asked.html");
-    let questions = text.replacen("<script type=\"application/json\"", QUESTIONS, 1);
+    let questions = text.replacen("<script id=\"data\"", QUESTIONS, 1);
     std::fs::write(&asked, questions).unwrap();
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"])

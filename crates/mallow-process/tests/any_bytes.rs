@@ -215,4 +215,31 @@ proptest! {
         heap.used_and_free();
         name_all(&Process { vmas, ..Process::default() }, &heap, Some(&memory));
     }
+
+    /// The same with any word of the arena wrong, such as how much it has from the system.
+    #[test]
+    fn any_arena(wrong in 0..300u64, value in any_number()) {
+        let word = |address: u64| match address.wrapping_sub(DATA + 0x100) {
+            at if at / 8 == wrong => value,
+            _ => arena_word(address),
+        };
+        let memory = Words { word, resident: 4096, left: Cell::new(100_000) };
+        let heap = Vma { start: HEAP, end: HEAP + HEAP_SIZE, perms: "rw-p".into(),
+            name: "[heap]".into(), rss: HEAP_SIZE, ..Vma::default() };
+        if let Some(heaps) = glibc::read(&memory, &[(DATA, DATA + 0x2000)], &[heap]) {
+            Heap::Glibc(heaps).used_and_free();
+        }
+    }
+}
+
+/// More than an address space from the system.
+#[test]
+fn an_arena_of_any_size_is_no_overflow() {
+    let system = DATA + 0x100 + 112 + 254 * 8 + 40;
+    let word = |address: u64| if address == system { u64::MAX } else { arena_word(address) };
+    let memory = Words { word, resident: 4096, left: Cell::new(100_000) };
+    let (start, end) = (HEAP, HEAP + HEAP_SIZE);
+    let (perms, name) = ("rw-p".into(), "[heap]".into());
+    let heap = Vma { start, end, perms, name, rss: HEAP_SIZE, ..Vma::default() };
+    glibc::read(&memory, &[(DATA, DATA + 0x2000)], &[heap]);
 }

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::{Screen, check_writable, clean, write_file, write_result};
+use crate::error::Result;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Table,
@@ -26,10 +29,44 @@ pub struct OutputArgs {
     /// Write the result to FILE instead of standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub file: Option<PathBuf>,
+
+    /// Also write the result to PAGE, as one HTML file that needs nothing else
+    #[arg(long, value_name = "PAGE")]
+    pub html: Option<PathBuf>,
 }
 
 impl OutputArgs {
     pub fn chosen_format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
+    }
+
+    /// Fails before any work is done if a result could not be written.
+    pub fn check(&self) -> Result<()> {
+        self.file.iter().chain(&self.html).try_for_each(|path| check_writable(path))
+    }
+
+    /// Writes the result in the form that is asked for, and as a page too where that is wanted.
+    pub fn write(
+        &self,
+        json: impl FnOnce() -> Result<String>,
+        page: impl Fn() -> Result<String>,
+        text: impl FnOnce(Format, Screen) -> Result<String>,
+    ) -> Result<()> {
+        let result = match self.chosen_format() {
+            Format::Json => json()?,
+            Format::Html => page()?,
+            Format::Csv => text(Format::Csv, Screen::PLAIN)?,
+            format => text(format, Screen::of(self))?,
+        };
+        write_result(self, &result)?;
+        self.write_page(page)
+    }
+
+    /// The part of `--html`.
+    pub fn write_page(&self, page: impl FnOnce() -> Result<String>) -> Result<()> {
+        match &self.html {
+            Some(path) => write_file(path, &clean::text(&page()?)),
+            None => Ok(()),
+        }
     }
 }

@@ -11,6 +11,9 @@ const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 260.0;
 const BOTTOM: f64 = 30.0;
 const TICKS: u32 = 5;
+/// The highest bar.
+const RATES: f64 = 60.0;
+const RATES_GAP: f64 = 24.0;
 /// Classes of the style.
 const COLOURS: usize = 8;
 /// More points than this would not be seen.
@@ -23,58 +26,168 @@ pub struct Line {
 
 /// Bytes over seconds.
 pub fn svg(title: &str, lines: &[Line]) -> String {
-    let all = || lines.iter().flat_map(|line| &line.points);
-    let end = all().map(|point| point.0).fold(0.0, f64::max).max(1e-3);
-    let top = nice(all().map(|point| point.1).fold(0.0, f64::max).max(1024.0));
-    let x = |time: f64| LEFT + WIDTH * time / end;
-    let y = |value: f64| 8.0 + HEIGHT * (1.0 - value / top);
+    Chart { title, lines, ..Chart::default() }.figure()
+}
+
+/// Bytes over seconds, and what else happened in that time.
+#[derive(Default)]
+pub struct Chart<'a> {
+    pub title: &'a str,
+    pub lines: &'a [Line],
+    /// Whether the first line is filled below.
+    pub is_filled: bool,
+    /// Bars below the lines: what they count, and how many a second there were, at equal steps.
+    pub rates: Option<(&'a str, &'a [f64])>,
+    /// Moments with what is said of them.
+    pub marks: &'a [(f64, String)],
+    /// When the time ends; else with the last point.
+    pub end: Option<f64>,
+}
+
+/// From values to places in the picture.
+struct Scale {
+    end: f64,
+    top: f64,
+}
+
+impl Scale {
+    fn x(&self, time: f64) -> f64 {
+        LEFT + WIDTH * time / self.end
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        8.0 + HEIGHT * (1.0 - value / self.top)
+    }
+}
+
+impl Chart<'_> {
+    /// A script may put a cursor into the picture: its data say where the time begins and ends.
+    pub fn figure(&self) -> String {
+        let all = || self.lines.iter().flat_map(|line| &line.points);
+        let end = self.end.unwrap_or_else(|| all().map(|point| point.0).fold(0.0, f64::max));
+        let top = nice(all().map(|point| point.1).fold(0.0, f64::max).max(1024.0));
+        let scale = Scale { end: end.max(1e-3), top };
+        let bottom = HEIGHT + self.rates.map_or(0.0, |_| RATES + RATES_GAP);
+        let title = escape(self.title);
+        let mut text = format!(
+            "<figure><figcaption>{title}</figcaption>\n<svg viewBox=\"0 0 {:.0} {:.0}\" \
+             role=\"img\" aria-label=\"{title}\" data-left=\"{LEFT}\" data-width=\"{WIDTH}\" \
+             data-bottom=\"{bottom}\" data-end=\"{}\">\n",
+            LEFT + WIDTH + 20.0,
+            bottom + BOTTOM + 8.0,
+            scale.end
+        );
+        text += &self.axes(&scale, bottom);
+        text += &self.drawn_lines(&scale);
+        if let Some((name, rates)) = self.rates {
+            text += &bars(name, rates, bottom);
+        }
+        for (time, mark) in self.marks {
+            let x = scale.x(*time);
+            let _ = writeln!(
+                text,
+                "<line class=\"marker\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom}\">\
+                 <title>{}</title></line>",
+                escape(mark)
+            );
+        }
+        text + "</svg>\n" + &self.legend() + "</figure>\n"
+    }
+
+    fn axes(&self, scale: &Scale, bottom: f64) -> String {
+        let mut text = String::new();
+        for tick in 0..=TICKS {
+            let part = f64::from(tick) / f64::from(TICKS);
+            let (at, label) = (scale.y(scale.top * part), output::bytes(scale.top * part));
+            let _ = writeln!(
+                text,
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+                 <text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                LEFT + WIDTH,
+                LEFT - 8.0,
+                at + 4.0,
+                scale.x(scale.end * part),
+                bottom + BOTTOM,
+                output::seconds(scale.end * part)
+            );
+        }
+        text
+    }
+
+    fn drawn_lines(&self, scale: &Scale) -> String {
+        let mut text = String::new();
+        for (index, line) in self.lines.iter().enumerate() {
+            let points = thinned(&line.points);
+            let places: Vec<String> = points
+                .iter()
+                .map(|point| format!("{:.1},{:.1}", scale.x(point.0), scale.y(point.1)))
+                .collect();
+            let (places, colour) = (places.join(" "), index % COLOURS);
+            if let (0, true, Some(first), Some(last)) =
+                (index, self.is_filled, points.first(), points.last())
+            {
+                let ground = scale.y(0.0);
+                let _ = writeln!(
+                    text,
+                    "<polygon class=\"area\" points=\"{:.1},{ground:.1} {places} {:.1},{ground:.1}\"/>",
+                    scale.x(first.0),
+                    scale.x(last.0)
+                );
+            }
+            let _ = writeln!(
+                text,
+                "<polyline class=\"line c{colour}\" points=\"{places}\"><title>{}</title></polyline>",
+                escape(&line.name)
+            );
+        }
+        text
+    }
+
+    fn legend(&self) -> String {
+        let mut text = String::from("<p class=\"legend\">");
+        for (index, line) in self.lines.iter().enumerate() {
+            let (colour, name) = (index % COLOURS, escape(&line.name));
+            let _ = write!(text, "<span><i class=\"c{colour}\"></i>{name}</span> ");
+        }
+        if let Some((name, _)) = self.rates {
+            let _ = write!(text, "<span><i class=\"rates\"></i>below: {}</span> ", escape(name));
+        }
+        text + "</p>"
+    }
+}
+
+fn bars(name: &str, rates: &[f64], bottom: f64) -> String {
+    let most = rates.iter().copied().fold(0.0, f64::max).max(1e-9);
+    let width = WIDTH / rates.len().max(1) as f64;
     let mut text = format!(
-        "<figure><figcaption>{}</figcaption>\n<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" \
-         aria-label=\"{}\">\n",
-        escape(title),
-        LEFT + WIDTH + 20.0,
-        HEIGHT + BOTTOM + 8.0,
-        escape(title)
+        "<g><title>{}: at most {most:.0}</title>\
+         <text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\">{}/s</text>\n",
+        escape(name),
+        LEFT - 8.0,
+        bottom - RATES + 10.0,
+        thousands(most)
     );
-    for tick in 0..=TICKS {
-        let part = f64::from(tick) / f64::from(TICKS);
-        let (at, label) = (y(top * part), output::bytes(top * part));
+    for (index, rate) in rates.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
+        let height = RATES * rate / most;
         let _ = writeln!(
             text,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            LEFT + WIDTH,
-            LEFT - 8.0,
-            at + 4.0,
-            x(end * part),
-            HEIGHT + BOTTOM,
-            output::seconds(end * part)
+            "<rect class=\"rate\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{height:.1}\"/>",
+            LEFT + width * index as f64,
+            bottom - height,
+            (width - 0.3).max(0.8)
         );
     }
-    for (index, line) in lines.iter().enumerate() {
-        let points: Vec<String> = thinned(&line.points)
-            .iter()
-            .map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1)))
-            .collect();
-        let _ = writeln!(
-            text,
-            "<polyline class=\"line c{}\" points=\"{}\"><title>{}</title></polyline>",
-            index % COLOURS,
-            points.join(" "),
-            escape(&line.name)
-        );
+    text + "</g>\n"
+}
+
+/// `640 k`, `1.25 M`.
+fn thousands(value: f64) -> String {
+    match value {
+        _ if value >= 999.5e3 => format!("{:.2} M", value / 1e6),
+        _ if value >= 999.5 => format!("{:.0} k", value / 1e3),
+        _ => format!("{value:.0}"),
     }
-    text += "</svg>\n<p class=\"legend\">";
-    for (index, line) in lines.iter().enumerate() {
-        let _ = write!(
-            text,
-            "<span><i class=\"c{}\"></i>{}</span> ",
-            index % COLOURS,
-            escape(&line.name)
-        );
-    }
-    text + "</p></figure>\n"
 }
 
 /// Not less than the value, and a round number of KiB, MiB or GiB in each of the parts.
@@ -133,5 +246,30 @@ mod tests {
         assert!(
             drawn.contains("a&lt;b") && drawn.contains("x&amp;y") && drawn.contains("polyline")
         );
+        assert!(!drawn.contains("class=\"area\"") && !drawn.contains("class=\"rate\""));
+    }
+
+    #[test]
+    fn bars_and_marks_stand_below_their_time() {
+        let lines = [Line { name: "live".into(), points: vec![(0.5, 1e6), (1.5, 2e6)] }];
+        let marks = [(2.0, "a<b".to_owned())];
+        let rates = Some(("calls a second", &[0.0, 10.0, 5.0, 0.0][..]));
+        let drawn = Chart {
+            title: "t",
+            lines: &lines,
+            is_filled: true,
+            rates,
+            marks: &marks,
+            end: Some(2.0),
+        };
+        let drawn = drawn.figure();
+        assert_eq!(drawn.matches("class=\"rate\"").count(), 2, "{drawn}");
+        // Half of the highest, on the same ground.
+        assert!(drawn.contains("height=\"60.0\"") && drawn.contains("height=\"30.0\""), "{drawn}");
+        assert!(
+            drawn.contains("<title>a&lt;b</title>") && drawn.contains("x1=\"960.0\""),
+            "{drawn}"
+        );
+        assert!(drawn.contains("data-end=\"2\"") && drawn.contains("class=\"area\""), "{drawn}");
     }
 }

@@ -3,9 +3,11 @@
 
 use std::borrow::Cow;
 
-/// Of several lines.
+use super::colour;
+
+/// Of several lines; the marks of colours stay.
 pub fn text(text: &str) -> Cow<'_, str> {
-    visible(text, |character| matches!(character, '\n' | '\t'))
+    visible(text, |character| matches!(character, '\n' | '\t') || colour::is_mark(character))
 }
 
 /// Of one line.
@@ -30,9 +32,10 @@ fn visible(text: &str, may_stay: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(visible)
 }
 
-/// Controls, and marks that turn the direction of what follows.
+/// Controls, marks of colours, and marks that turn the direction of what follows.
 fn acts(character: char) -> bool {
     character.is_control()
+        || colour::is_mark(character)
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

@@ -1,11 +1,12 @@
 //! Everything that is shown: results to stdout or a file, notes and progress to stderr.
 //!
 //! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart`), or
-//! JSON. `figures` writes quantities, `wording` verdicts.
+//! JSON. `figures` writes quantities, `wording` verdicts, `colour` says when there is colour.
 
 mod args;
 pub mod chart;
 pub mod clean;
+pub mod colour;
 mod figures;
 pub mod html;
 mod table;
@@ -23,6 +24,7 @@ use crate::error::{Error, Result};
 
 pub use args::{Format, OutputArgs};
 pub use figures::{bytes, duration, percent_change, seconds};
+pub use html::Page;
 pub use table::Table;
 
 /// Sentences for the user, on stderr unless `--quiet`.
@@ -47,7 +49,7 @@ impl Notes {
             || !std::io::stderr().is_terminal();
         let target =
             if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let template = if colour_wanted() {
+        let template = if colour::is_wanted(&std::io::stderr()) {
             "{bar:30.cyan} {pos}/{len} {msg}"
         } else {
             "{bar:30} {pos}/{len} {msg}"
@@ -56,10 +58,6 @@ impl Notes {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         ProgressBar::with_draw_target(Some(length), target).with_style(style)
     }
-}
-
-fn colour_wanted() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// What a result is drawn for.
@@ -101,8 +99,8 @@ pub fn tell(sentence: &str) {
 pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
     let text = clean::text(text);
     match &output.file {
-        Some(path) => write_file(path, &text),
-        None => print(&text),
+        Some(path) => write_file(path, &colour::resolved(&text, false)),
+        None => print(&colour::resolved(&text, colour::is_wanted(&std::io::stdout()))),
     }
 }
 

@@ -1,11 +1,13 @@
 //! A table of text: drawn for a terminal, or written as CSV or Markdown.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets,
 };
 
+use super::colour::{self, Tone};
 use super::{Format, Screen, clean};
 
 /// A column of text that is narrower is not worth having.
@@ -17,11 +19,19 @@ pub struct Table {
     /// The heading, and whether the column holds numbers.
     pub columns: Vec<(&'static str, bool)>,
     pub rows: Vec<Vec<String>>,
+    /// What some cells say by their colour, by row and column.
+    tones: BTreeMap<(usize, usize), Tone>,
 }
 
 impl Table {
     pub fn new(columns: &[(&'static str, bool)]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
+        Table { columns: columns.to_vec(), rows: Vec::new(), tones: BTreeMap::new() }
+    }
+
+    /// The tone of a cell of the last row.
+    pub fn set_tone(&mut self, column: usize, tone: Option<Tone>) {
+        let row = self.rows.len().saturating_sub(1);
+        self.tones.extend(tone.map(|tone| ((row, column), tone)));
     }
 
     pub fn render(&self, format: Format, screen: Screen) -> String {
@@ -83,8 +93,10 @@ impl Table {
         table.load_preset(presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(self.columns.iter().map(|(name, _)| *name));
-        for row in &self.rows {
-            table.add_row(row.iter().map(|cell| clean::line(cell)));
+        for (place, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().enumerate();
+            table
+                .add_row(cells.map(|(column, cell)| self.toned(place, column, &clean::line(cell))));
         }
         if let (Some(width), false) = (screen.width, limits.is_empty()) {
             table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -104,10 +116,18 @@ impl Table {
         let drawn = table.to_string();
         let mut lines: Vec<String> = drawn.lines().map(|line| line.trim_end().to_owned()).collect();
         if screen.unicode {
-            let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+            let visible = |line: &String| line.chars().filter(|c| !colour::is_mark(*c)).count();
+            let longest = lines.iter().map(visible).max().unwrap_or(0);
             lines.insert(1, format!(" {}", "─".repeat(longest.saturating_sub(1))));
         }
         lines.join("\n") + "\n"
+    }
+
+    fn toned(&self, row: usize, column: usize, text: &str) -> String {
+        match self.tones.get(&(row, column)) {
+            Some(tone) => colour::painted(*tone, text),
+            None => text.to_owned(),
+        }
     }
 
     /// A line for each cell, with the name of its column.
@@ -116,15 +136,15 @@ impl Table {
         let indent = names.max().unwrap_or(0) + 3;
         let room = width.saturating_sub(indent).max(4);
         let mut text = String::new();
-        for row in &self.rows {
-            for ((name, _), cell) in
-                self.columns.iter().zip(row).filter(|(_, cell)| !cell.is_empty())
-            {
+        for (place, row) in self.rows.iter().enumerate() {
+            let cells = self.columns.iter().zip(row).enumerate();
+            for (column, ((name, _), cell)) in cells.filter(|(_, (_, cell))| !cell.is_empty()) {
                 let cell: Vec<char> = clean::line(cell).chars().collect();
                 for (part, piece) in cell.chunks(room).enumerate() {
                     let name = if part == 0 { name } else { "" };
+                    let piece: String = piece.iter().collect();
                     text += &format!(" {name:<0$}", indent - 1);
-                    text.extend(piece);
+                    text += &self.toned(place, column, &piece);
                     text.push('\n');
                 }
             }
@@ -194,6 +214,26 @@ mod tests {
                 assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
             }
         }
+    }
+
+    #[test]
+    fn tones_change_no_width() {
+        let plain = wide();
+        let mut toned = wide();
+        toned.set_tone(2, Some(Tone::Better));
+        toned.set_tone(1, Some(Tone::Worse));
+        toned.set_tone(0, None);
+        for width in [None, Some(20), Some(60), Some(200)] {
+            let screen = Screen { unicode: true, width };
+            let drawn = toned.render(Format::Table, screen);
+            assert_eq!(colour::resolved(&drawn, false), plain.render(Format::Table, screen));
+            let coloured = colour::resolved(&drawn, true);
+            assert!(coloured.contains("\u{1b}[32mshort\u{1b}[39m"), "{coloured:?}");
+            assert!(coloured.lines().all(|line| {
+                line.matches("\u{1b}[3").count() == 2 * line.matches("\u{1b}[39m").count()
+            }));
+        }
+        assert_eq!(toned.render(Format::Csv, Screen::PLAIN), wide().csv());
     }
 
     #[test]

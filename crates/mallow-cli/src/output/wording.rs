@@ -5,6 +5,7 @@ use mallow_measure::statistics::{Interval, Verdict};
 use mallow_measure::verdict::{Metric, Versus};
 
 use crate::output;
+use crate::output::colour::Tone;
 
 /// The verdict and the size of the difference, such as "faster -6.1 %".
 pub fn verdict(versus: &Versus, metric: &str) -> String {
@@ -17,6 +18,16 @@ pub fn verdict(versus: &Versus, metric: &str) -> String {
         (Verdict::Inconclusive, _) => "inconclusive",
     };
     format!("{word} {}", output::percent_change(versus.comparison.ratio))
+}
+
+/// How good the verdict is, as a colour; nothing for what is no news.
+pub fn tone(versus: &Option<Versus>) -> Option<Tone> {
+    match versus.as_ref()?.verdict {
+        Verdict::Less => Some(Tone::Better),
+        Verdict::More => Some(Tone::Worse),
+        Verdict::Inconclusive => Some(Tone::Unsure),
+        Verdict::NoDifference => None,
+    }
 }
 
 /// The difference with its interval, such as "-6.1 %, interval -7.0 % to -5.2 %".

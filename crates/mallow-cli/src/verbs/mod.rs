@@ -1,9 +1,12 @@
 //! The verbs. None of them imports another; `tools/crates` checks that.
 
 pub mod compare;
+pub mod completions;
+pub mod config;
 pub mod explain;
 pub mod help;
 pub mod list;
+pub mod man;
 pub mod record;
 pub mod replay;
 pub mod report;

@@ -10,6 +10,8 @@ use std::process::{Command, Output};
 pub fn mallow(arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("mallow"));
     command.args(arguments).env_remove("LD_PRELOAD").env_remove("MALLOW_CONF");
+    // Nothing of the user's own settings.
+    command.env("XDG_CONFIG_HOME", "/nonexistent").env_remove("NO_COLOR");
     command
 }
 

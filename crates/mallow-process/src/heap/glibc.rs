@@ -305,7 +305,7 @@ fn walk_main(
         return Some(()); // nothing was allocated from it yet
     }
     // The heap may have grown since the mappings were read.
-    let now = brk.map(|(start, end)| (start, end.max(start + arena.system)));
+    let now = brk.map(|(start, end)| (start, end.max(start.saturating_add(arena.system))));
     let holds_top = |&(start, end): &(u64, u64)| (start..end).contains(&top);
     let range = now.filter(holds_top).or_else(|| {
         let vma = vmas.iter().find(|vma| vma.contains(top))?;

@@ -29,7 +29,7 @@ pub fn page(report: &Report) -> String {
     }
     body += &method(report);
     let title = format!("mallow compare: {}", report.command);
-    Page { title: &title, style: "", body: &body, version: report.version }.render()
+    Page { title: &title, body: &body, version: report.version, script: None }.render()
 }
 
 fn section(condition: &ConditionReport) -> String {

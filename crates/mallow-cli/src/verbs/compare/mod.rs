@@ -15,15 +15,14 @@ mod timeline;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Format, Notes, Screen};
+use crate::output::{self, Notes};
 use crate::signals;
 pub use args::CompareArgs;
 use plan::Plan;
 
 pub fn main(args: &CompareArgs, notes: Notes) -> Result<u8> {
-    for path in [&args.output.file, &args.export_json].into_iter().flatten() {
-        output::check_writable(path)?;
-    }
+    args.output.check()?;
+    args.export_json.iter().try_for_each(|path| output::check_writable(path))?;
     let plan = Plan::new(args, notes)?;
     let interrupted = signals::watch()?;
     plan.run_shell("setup", args.setup.as_deref())?;
@@ -36,13 +35,11 @@ pub fn main(args: &CompareArgs, notes: Notes) -> Result<u8> {
 }
 
 fn publish(args: &CompareArgs, report: &report::Report) -> Result<()> {
-    let format = args.output.chosen_format();
-    let text = match format {
-        Format::Json => output::json(report)?,
-        Format::Html => html::page(report),
-        _ => report.text(format, Screen::of(&args.output)),
-    };
-    output::write_result(&args.output, &text)?;
+    args.output.write(
+        || output::json(report),
+        || Ok(html::page(report)),
+        |format, screen| Ok(report.text(format, screen)),
+    )?;
     if let Some(path) = &args.export_json {
         output::write_file(path, &output::json(report)?)?;
     }

@@ -84,6 +84,9 @@ impl ConditionReport {
         ]);
         for entry in &self.entries {
             table.rows.push(entry.row());
+            for (column, versus) in [(7, &entry.time), (8, &entry.cpu), (9, &entry.memory)] {
+                table.set_tone(column, wording::tone(versus));
+            }
         }
         table
     }

@@ -20,10 +20,6 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
 
-    /// The same as --format html: a page with a map of the address space
-    #[arg(long, conflicts_with_all = ["format", "json"])]
-    pub html: bool,
-
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -12,8 +12,6 @@ use super::text::{self, size};
 use mallow_process::heap::Heap;
 use mallow_process::mappings::{Group, Kind, Mapping};
 
-const STYLE: &str = include_str!("explain.css");
-
 // The map, in SVG units.
 const WIDTH: f64 = 1100.0;
 const ROW: f64 = 46.0;
@@ -44,7 +42,7 @@ pub fn page(report: &Report) -> String {
         &text::mapping_table(report),
         false,
     );
-    Page { title: &title, style: STYLE, body: &body, version: &report.version }.render()
+    Page { title: &title, body: &body, version: &report.version, script: None }.render()
 }
 
 fn totals(report: &Report) -> String {
@@ -115,7 +113,7 @@ fn shares(report: &Report) -> String {
             x += width;
         }
     }
-    text += "</svg>\n<p class=\"legend\">";
+    text += "</svg>\n<p class=\"parts legend\">";
     for group in &report.groups {
         let _ = write!(
             text,

@@ -15,16 +15,14 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::output::Format;
-use crate::output::{self, Notes, Screen};
+use crate::output::{self, Notes};
 pub use args::ExplainArgs;
 use mallow_process::picture;
 use mallow_process::process::Keep;
 use report::Report;
 
 pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
-    if let Some(path) = &args.output.file {
-        output::check_writable(path)?;
-    }
+    args.output.check()?;
     let keep = if args.save.is_some() { Keep::Files } else { Keep::Figures };
     let (report, process) = match args.target.parse::<u32>() {
         Ok(pid) => {
@@ -35,14 +33,16 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
         }
         Err(_) => (save::load(Path::new(&args.target))?, None),
     };
-    let format = if args.html { Format::Html } else { args.output.chosen_format() };
-    let text = match format {
-        Format::Json => output::json(&report)?,
-        Format::Html => html::page(&report),
-        Format::Csv => text::mapping_table(&report).render(Format::Csv, Screen::PLAIN),
-        _ => text::text(&report, format, args.all, Screen::of(&args.output)),
-    };
-    output::write_result(&args.output, &text)?;
+    args.output.write(
+        || output::json(&report),
+        || Ok(html::page(&report)),
+        |format, screen| {
+            Ok(match format {
+                Format::Csv => text::mapping_table(&report).render(format, screen),
+                _ => text::text(&report, format, args.all, screen),
+            })
+        },
+    )?;
     if let Some(folder) = &args.save {
         save::store(folder, &report, process.as_ref())?;
         notes.note(&format!("Saved in {0}; mallow explain {0} reads it.", folder.display()));

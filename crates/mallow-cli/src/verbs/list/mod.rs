@@ -4,9 +4,8 @@ mod args;
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
-use crate::output::Format;
-use crate::output::{self, Screen, Table};
+use crate::error::Result;
+use crate::output::{self, Page, Table};
 pub use args::ListArgs;
 use mallow_launch::allocator::{self, Allocator, Missing};
 
@@ -36,23 +35,24 @@ struct MissingEntry {
 }
 
 pub fn main(args: &ListArgs) -> Result<u8> {
+    args.output.check()?;
     let (usable, missing) = allocator::discover()?;
-    let format = args.output.chosen_format();
-    let text = match format {
-        Format::Json => {
-            let report = Report {
-                schema: "mallow.list/1",
-                allocators: usable.iter().map(entry).collect(),
-                missing: missing.into_iter().map(missing_entry).collect(),
-            };
-            output::json(&report)?
-        }
-        Format::Html => {
-            return Err(Error::Usage("list has no HTML form; use --format md or json.".into()));
-        }
-        _ => table(&usable, &missing).render(format, Screen::of(&args.output)),
+    let rows = table(&usable, &missing);
+    let sentence = format!(
+        "{} allocators can be used here, and {} could be installed.",
+        usable.len(),
+        missing.len()
+    );
+    let report = Report {
+        schema: "mallow.list/1",
+        allocators: usable.iter().map(entry).collect(),
+        missing: missing.into_iter().map(missing_entry).collect(),
     };
-    output::write_result(&args.output, &text)?;
+    args.output.write(
+        || output::json(&report),
+        || Ok(Page::of_table("mallow list", &sentence, &rows)),
+        |format, screen| Ok(rows.render(format, screen)),
+    )?;
     Ok(0)
 }
 

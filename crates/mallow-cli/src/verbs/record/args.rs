@@ -32,6 +32,14 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE", default_value = "mallow.trace")]
     pub output: PathBuf,
 
+    /// Print the summary as JSON; what the command prints then goes to standard error
+    #[arg(long)]
+    pub json: bool,
+
+    /// Also write the summary to PAGE, as one HTML file that needs nothing else
+    #[arg(long, value_name = "PAGE")]
+    pub html: Option<PathBuf>,
+
     /// Stacks of allocations
     #[arg(long, value_enum, default_value = "none")]
     pub stacks: StackKind,

@@ -74,7 +74,7 @@ pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
     let mut session = Session::new(pid, writer, probes, what, &library);
     let outcome = session.run(args.duration, &stop).and_then(|()| session.finish());
     let outcome = outcome.map_err(cannot_write)?;
-    notes.note(&outcome.sentence(&args.output));
+    outcome.publish(args, notes)?;
     Ok(0)
 }
 

@@ -49,6 +49,9 @@ pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
 
     let mut command = prepared.command();
     command.env("MALLOW_RECORD", channel.path());
+    if args.json {
+        command.stdout(std::io::stderr());
+    }
     let signals = Signals::catch()?;
     let child = command.spawn().map_err(|error| Error::NotStarted {
         command: target.command.clone(),
@@ -207,7 +210,7 @@ fn finish(
             target.describe()
         )));
     }
-    notes.note(&outcome.sentence(&args.output));
+    outcome.publish(args, notes)?;
     if collected.ended.is_none() {
         notes.note(&format!("The command goes on as process {pid}."));
     }

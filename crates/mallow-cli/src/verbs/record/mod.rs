@@ -24,7 +24,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::output::Notes;
+use crate::output::{self, Notes};
 pub use args::RecordArgs;
 use args::StackKind;
 
@@ -32,6 +32,7 @@ use args::StackKind;
 const FULL_DISTANCE: u64 = 64 << 10;
 
 pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
+    args.html.iter().try_for_each(|path| output::check_writable(path))?;
     if let Some(pid) = args.pid {
         return attach::record(pid, args, notes);
     }

@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 
 use mallow_recorder::Clock;
 use mallow_trace::{Header, Source, Stacks};
+use serde::Serialize;
 
 use super::args::{RecordArgs, StackKind};
+use crate::error::Result;
+use crate::output::{self, Notes, Page, Table};
 use mallow_process::allocators;
 use mallow_process::elf::Libc;
 
@@ -47,6 +50,7 @@ pub fn header(
 }
 
 /// What a recording came to.
+#[derive(Serialize)]
 pub struct Outcome {
     pub calls: u64,
     pub dropped: u64,
@@ -57,8 +61,57 @@ pub struct Outcome {
     pub still_running: usize,
 }
 
+/// The same for programs.
+#[derive(Serialize)]
+struct Summary<'a> {
+    schema: &'static str,
+    version: &'static str,
+    trace: &'a Path,
+    trace_bytes: u64,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+}
+
 impl Outcome {
-    pub fn sentence(&self, file: &Path) -> String {
+    /// As a sentence, and in the forms that are asked for.
+    pub fn publish(&self, args: &RecordArgs, notes: Notes) -> Result<()> {
+        let sentence = self.sentence(&args.output);
+        notes.note(&sentence);
+        let summary = Summary {
+            schema: "mallow.record/1",
+            version: env!("CARGO_PKG_VERSION"),
+            trace: &args.output,
+            trace_bytes: std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len()),
+            outcome: self,
+        };
+        if args.json {
+            output::print(&output::json(&summary)?)?;
+        }
+        match &args.html {
+            Some(path) => {
+                let page = Page::of_table("mallow record", &sentence, &self.table());
+                output::write_file(path, &page)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(&[("", false), ("number", true)]);
+        for (name, number) in [
+            ("calls", self.calls),
+            ("calls dropped", self.dropped),
+            ("threads", self.threads.into()),
+            ("threads not recorded", self.lost_threads.into()),
+            ("processes", self.processes as u64),
+            ("processes that still run", self.still_running as u64),
+        ] {
+            table.rows.push(vec![name.into(), number.to_string()]);
+        }
+        table
+    }
+
+    fn sentence(&self, file: &Path) -> String {
         let size = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
         let mut text = format!(
             "{} of {} in {} recorded in {} ({})",

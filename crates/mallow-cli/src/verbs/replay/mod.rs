@@ -10,21 +10,13 @@ mod rounds;
 mod text;
 
 use crate::error::{Error, Result};
-use crate::output::Format;
-use crate::output::{self, Notes, Screen};
+use crate::output::{self, Notes};
 pub use args::ReplayArgs;
 use mallow_launch::contender::{self, Choice};
 use mallow_launch::target::Target;
 
 pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
-    if let Some(path) = &args.output.file {
-        output::check_writable(path)?;
-    }
-    if args.output.chosen_format() == Format::Html {
-        return Err(Error::Usage(
-            "A replay has no HTML page. Choose table, json, csv or md.".into(),
-        ));
-    }
+    args.output.check()?;
     let input = input::read(args, notes)?;
     let player = rounds::player()?;
     let target = Target::resolve(player.as_os_str())?;
@@ -38,11 +30,11 @@ pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
     let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
     let measured = rounds::measure(args, &input, &player, &target, contenders, notes)?;
     let report = analysis::analyse(args, &input, &measured);
-    let text = match args.output.chosen_format() {
-        Format::Json => output::json(&report)?,
-        format => report.text(format, Screen::of(&args.output)),
-    };
-    output::write_result(&args.output, &text)?;
+    args.output.write(
+        || output::json(&report),
+        || Ok(report.page()),
+        |format, screen| Ok(report.text(format, screen)),
+    )?;
     match (input.damage, report.objection) {
         (Some(damage), _) => Err(Error::Damaged(damage)),
         (None, Some(objection)) => Err(Error::Inconclusive(objection)),

@@ -5,6 +5,7 @@ use mallow_measure::verdict::{Metric, Versus};
 use mallow_replay::fidelity::Fidelity;
 
 use super::report::{Entry, Latencies, Report};
+use crate::output::html::{self, Page};
 use crate::output::wording;
 use crate::output::{self, Format, Screen, Table};
 
@@ -44,6 +45,30 @@ impl Report {
         text
     }
 
+    /// The same tables as a page.
+    pub fn page(&self) -> String {
+        let title = format!("mallow replay: {}", words::line(&self.command));
+        let verdict = self.verdict.as_deref().unwrap_or("Nothing can be said of the others.");
+        let mut body = html::head("mallow replay", Some(&words::line(&self.command)), verdict);
+        let fidelity = fidelity_line(&self.fidelity);
+        body += &format!("<p class=\"quiet\">Fidelity: {}.</p>\n", html::escape(&fidelity));
+        if self.settings.mode != "free" {
+            body += &format!("<h2>Memory</h2>\n{}", html::table(&self.memory_table()));
+        }
+        if self.settings.mode != "lockstep" {
+            body += &format!("<h2>Speed</h2>\n{}", html::table(&self.speed_table()));
+        }
+        for entry in &self.entries {
+            if let Some(failure) = &entry.failure {
+                let line = format!("{}: {failure}.", entry.allocator);
+                body += &format!("<p class=\"worse\">{}</p>\n", html::escape(&line));
+            }
+        }
+        body +=
+            &format!("<p class=\"quiet\">{}</p>\n", html::escape(&wording::machine(&self.machine)));
+        Page { title: &title, body: &body, version: self.version, script: None }.render()
+    }
+
     fn memory_table(&self) -> Table {
         let mut table = Table::new(&[
             ("allocator", false),
@@ -64,6 +89,7 @@ impl Report {
                 entry.memory_calls.map_or("-".into(), |count| count.to_string()),
                 entry.versus(&entry.memory, "memory"),
             ]);
+            table.set_tone(6, wording::tone(&entry.memory));
         }
         table
     }
@@ -97,6 +123,7 @@ impl Report {
             }
             row.push(entry.versus(&entry.time, "time"));
             table.rows.push(row);
+            table.set_tone(9, wording::tone(&entry.time));
         }
         table
     }

@@ -34,10 +34,6 @@ pub struct ReportArgs {
     #[arg(long, value_name = "DIR")]
     pub symbols: Vec<PathBuf>,
 
-    /// Also write the report as one HTML file that needs nothing else
-    #[arg(long, value_name = "PAGE")]
-    pub html: Option<PathBuf>,
-
     /// Also write the stacks for pprof, compressed
     #[arg(long, value_name = "PROFILE")]
     pub pprof: Option<PathBuf>,

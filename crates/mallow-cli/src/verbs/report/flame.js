@@ -163,4 +163,3 @@ drawLifetimes();
 drawStacks();
 drawFlame();
 drawDifference();
-main.append(element("p", { class: "quiet" }, `mallow ${data.version}, ${data.schema}`));

@@ -92,10 +92,8 @@ pub fn analyse(
 }
 
 pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
-    let written = [&args.html, &args.pprof, &args.output.file];
-    for path in written.into_iter().flatten() {
-        output::check_writable(path)?;
-    }
+    args.output.check()?;
+    args.pprof.iter().try_for_each(|path| output::check_writable(path))?;
     let limits = Limits {
         stacks: (args.top as usize).max(Limits::default().stacks),
         sizes: (args.top as usize).max(Limits::default().sizes),
@@ -114,10 +112,8 @@ pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
         write_pprof(path, &this)?;
     }
     let other_profile = other.as_ref().map(|(_, other)| &other.profile);
-    if let Some(path) = &args.html {
-        output::write_file(path, &html::page(&report, &this.profile, other_profile)?)?;
-    }
     output::write_result(&args.output, &print(args, &report, &this.profile, other_profile)?)?;
+    args.output.write_page(|| html::page(&report, &this.profile, other_profile))?;
     let damage = [Some(&this), other.as_ref().map(|(_, other)| other)];
     match damage.into_iter().flatten().find_map(|analysed| analysed.damage.clone()) {
         Some(damage) => Err(Error::Damaged(damage)),

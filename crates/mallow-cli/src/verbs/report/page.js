@@ -49,9 +49,9 @@ function costOf(stack, metric) {
 /** Columns are [heading, class]; cells are text, or elements. */
 function table(columns, rows) {
   const head = element("tr", {}, ...columns.map(([name, kind]) =>
-    element("th", { scope: "col", class: kind }, name)));
+    element("th", { scope: "col", class: kind || "number" }, name)));
   const body = rows.map((cells) => element("tr", {}, ...cells.map((cell, index) =>
-    element("td", { class: columns[index][1] }, cell))));
+    element("td", { class: columns[index][1] || "number" }, cell))));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" },
     element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
 }
@@ -90,7 +90,7 @@ function choice(label, names, titles, changed) {
   return element("label", {}, `${label} `, select);
 }
 
-const main = document.getElementById("main");
+const main = document.getElementById("report");
 const nav = document.getElementById("nav");
 main.replaceChildren();
 
@@ -99,25 +99,6 @@ function section(id, title, ...children) {
   main.append(element("section", { id, "aria-label": title }, heading, ...children));
   nav.append(element("a", { href: `#${id}` }, title));
 }
-
-// The theme: that of the system, until somebody chooses.
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const switchButton = document.getElementById("theme");
-let chosen = null;
-try { chosen = localStorage.getItem("mallow-theme"); } catch { /* files may have no storage */ }
-function applyTheme() {
-  const theme = chosen ?? (dark.matches ? "dark" : "light");
-  document.documentElement.dataset.theme = theme;
-  switchButton.textContent = theme === "dark" ? "Light" : "Dark";
-  switchButton.setAttribute("aria-label", `Switch to the ${theme === "dark" ? "light" : "dark"} theme`);
-}
-switchButton.addEventListener("click", () => {
-  chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  try { localStorage.setItem("mallow-theme", chosen); } catch { /* it lasts as long as the page */ }
-  applyTheme();
-});
-dark.addEventListener("change", applyTheme);
-applyTheme();
 
 // Summary
 function figure(name, value, more) {
@@ -130,7 +111,7 @@ function drawSummary() {
   const started = recording.started_unix_ns
     ? new Date(recording.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC, " : "";
   const where = [recording.allocator.split("/").pop(), recording.libc, recording.cpu].filter(Boolean).join(" · ");
-  main.append(element("h1", {}, recording.command.join(" ")),
+  main.append(element("h1", { class: "code" }, recording.command.join(" ")),
     element("p", { class: "quiet" }, `${started}recorded for ${time(recording.duration_ns)}${where ? " · " + where : ""}`),
     element("dl", { class: "figures" },
       figure("Allocations", count(totals.allocated.blocks), `${bytes(totals.allocated.bytes)} in all`),
@@ -145,69 +126,40 @@ function drawSummary() {
   }
 }
 
+/** The chart comes drawn; here it gets a cursor, for the mouse and for the keyboard. */
 function drawTimeline() {
   const { steps, step_ns: width } = data.timeline;
-  if (!steps.length || !data.totals.calls) return;
-  const caption = element("figcaption", { "aria-live": "polite" });
-  // As many units as pixels, so that the text has its size on a narrow screen too.
-  const W = Math.max(320, Math.min(1200, main.clientWidth - 28)), H = 230, LEFT = 62, RATE = 60, x = (index) => LEFT + (W - LEFT) * index / steps.length;
-  const most = Math.max(1, ...steps.map((step) => Math.max(step.live_bytes, step.rss_bytes ?? 0)));
-  const busiest = Math.max(1, ...steps.map((step) => step.allocations));
-  const y = (value) => H - 6 - (H - 20) * value / most;
-  const chart = drawing("svg", { viewBox: `0 0 ${W} ${H + RATE + 34}`, role: "img", tabindex: 0,
-    "aria-label": "Live bytes, resident memory and allocations over time; arrow keys move the cursor" });
-  for (let tick = 0; tick <= 4; tick += 1) {
-    const value = most * tick / 4;
-    chart.append(drawing("line", { class: "grid", x1: LEFT, x2: W, y1: y(value), y2: y(value) }),
-      drawing("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, bytes(value)));
-  }
-  const line = (value) => steps.map((step, index) => `${x(index + 0.5).toFixed(1)},${y(value(step)).toFixed(1)}`).join(" ");
-  const live = line((step) => step.live_bytes);
-  chart.append(drawing("polygon", { class: "live-area", points: `${x(0.5)},${y(0)} ${live} ${x(steps.length - 0.5)},${y(0)}` }),
-    drawing("polyline", { class: "live", points: live }));
-  const sampled = steps.some((step) => step.rss_bytes !== null);
-  if (sampled) chart.append(drawing("polyline", { class: "rss", points: line((step) => step.rss_bytes ?? 0) }));
-  const bottom = H + RATE + 8;
-  steps.forEach((step, index) => {
-    const height = RATE * step.allocations / busiest;
-    if (height > 0) chart.append(drawing("rect", { class: "rate", x: x(index), y: bottom - height,
-      width: Math.max(0.8, (W - LEFT) / steps.length - 0.3), height }));
-  });
-  chart.append(drawing("text", { x: LEFT - 6, y: bottom - RATE + 10, "text-anchor": "end" }, `${scaled(busiest * 1e9 / width, ["", "k", "M", "G"], 1000)}/s`));
-  const ticks = W < 600 ? 2 : 5;
-  for (let tick = 0; tick <= ticks; tick += 1) {
-    chart.append(drawing("text", { x: LEFT + (W - LEFT) * tick / ticks, y: bottom + 18,
-      "text-anchor": tick === ticks ? "end" : tick ? "middle" : "start" }, time(width * steps.length * tick / ticks)));
-  }
-  for (const marker of data.markers) {
-    const at = x(marker.time_ns / width);
-    chart.append(drawing("line", { class: "marker", x1: at, x2: at, y1: 0, y2: bottom },
-      drawing("title", {}, `${time(marker.time_ns)}: ${marker.text}`)));
-  }
+  const drawn = document.getElementById("over-time");
+  if (!drawn) return;
+  const figure = drawn.content.firstElementChild.cloneNode(true);
+  const chart = figure.querySelector("svg");
+  const [left, across, bottom] = ["left", "width", "bottom"].map((name) => Number(chart.dataset[name]));
+  chart.setAttribute("tabindex", "0");
+  chart.setAttribute("aria-label", `${chart.getAttribute("aria-label")}; arrow keys move the cursor`);
   const cursor = drawing("line", { class: "cursor", y1: 0, y2: bottom, x1: 0, x2: 0 });
   chart.append(cursor);
-  const key = (color, text) => element("span", {}, element("span", { class: "key", style: `background: var(${color})` }), text);
-  const legend = element("p", { class: "controls quiet" }, key("--accent", "live bytes"),
-    sampled ? key("--second", "resident memory (RSS)") : undefined, key("--accent", "below: allocations per second"));
+  const line = element("p", { id: "cursor-line", "aria-live": "polite" });
   let at = -1;
   const show = (index) => {
     at = Math.max(0, Math.min(steps.length - 1, index));
     const step = steps[at];
-    cursor.setAttribute("x1", x(at + 0.5)); cursor.setAttribute("x2", x(at + 0.5));
+    const x = left + across * (at + 0.5) / steps.length;
+    cursor.setAttribute("x1", x); cursor.setAttribute("x2", x);
     cursor.style.visibility = "visible";
-    caption.textContent = `at ${time(at * width)}: ${bytes(step.live_bytes)} live` +
+    line.textContent = `at ${time(at * width)}: ${bytes(step.live_bytes)} live` +
       (step.rss_bytes === null ? "" : `, RSS ${bytes(step.rss_bytes)}`) +
       `, ${count(step.allocations * 1e9 / width)} allocations/s, ${count(step.frees * 1e9 / width)} frees/s`;
   };
   chart.addEventListener("mousemove", (event) => {
     const box = chart.getBoundingClientRect();
-    show(Math.floor(((event.clientX - box.left) / box.width * W - LEFT) / (W - LEFT) * steps.length));
+    const place = (event.clientX - box.left) / box.width * chart.viewBox.baseVal.width;
+    show(Math.floor((place - left) / across * steps.length));
   });
   chart.addEventListener("keydown", (event) => {
     const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -1e9, End: 1e9 }[event.key];
     if (move !== undefined) { show(Math.max(at, 0) + move); event.preventDefault(); }
   });
-  section("timeline", "Over time", legend, element("figure", {}, caption, chart));
+  section("timeline", "Over time", figure, line);
 }
 
 function drawFunctions() {
@@ -323,7 +275,7 @@ function stackEntry(stack, metric, total) {
   const value = costOf(stack, metric);
   const where = stack.frames.map((frame) => frame.function).join(" ‹ ") || "(no stack)";
   const mean = stack.freed ? `, mean lifetime ${time(stack.lifetime_ns / stack.freed)}` : "";
-  return element("details", {},
+  return element("details", { class: "stack" },
     element("summary", {}, element("span", { class: "value" }, amount(metric, value)),
       element("span", { class: "share" }, percent(value, total)), element("span", { class: "where" }, where)),
     element("p", {}, `${count(stack.allocated.blocks)} allocations of ${bytes(stack.allocated.bytes)}; at the peak ` +

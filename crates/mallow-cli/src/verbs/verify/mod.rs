@@ -10,8 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::output::Format;
-use crate::output::{self, Notes, Screen, Table};
+use crate::output::{self, Notes, Page, Table};
 pub use args::VerifyArgs;
 use mallow_measure::observe::{self, Limits, Observation};
 use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
@@ -40,6 +39,7 @@ struct ProcessOutput<'a> {
 }
 
 pub fn main(args: &VerifyArgs, notes: Notes) -> Result<u8> {
+    args.output.check()?;
     let mut processes = match args.pid {
         Some(pid) => look_at(pid, !args.no_children)?,
         None => start_and_look(args, notes)?,
@@ -48,18 +48,15 @@ pub fn main(args: &VerifyArgs, notes: Notes) -> Result<u8> {
         processes.retain(|process| process.is_main);
     }
     let unmet = args.expect.as_deref().map(|name| unmet(name, &processes));
-    let format = args.output.chosen_format();
-    let text = match format {
-        Format::Html => {
-            return Err(Error::Usage("verify has no HTML form; use --format md or json.".into()));
-        }
-        Format::Json => json(args, unmet.as_deref(), &processes)?,
-        _ => table(&processes).render(format, Screen::of(&args.output)),
-    };
-    output::write_result(&args.output, &text)?;
+    let rows = table(&processes);
+    args.output.write(
+        || json(args, unmet.as_deref(), &processes),
+        || Ok(Page::of_table("mallow verify", &sentence(args, unmet.as_deref()), &rows)),
+        |format, screen| Ok(rows.render(format, screen)),
+    )?;
     match (&args.expect, unmet) {
-        (Some(name), Some(unmet)) if !unmet.is_empty() => {
-            Err(Error::Unmet(format!("Not everything is served by {name}: {}.", summarise(&unmet))))
+        (Some(_), Some(unmet)) if !unmet.is_empty() => {
+            Err(Error::Unmet(sentence(args, Some(&unmet))))
         }
         _ => Ok(0),
     }
@@ -129,6 +126,17 @@ fn unmet(name: &str, processes: &[Observation]) -> Vec<String> {
         }
     }
     unmet
+}
+
+/// What the page says first.
+fn sentence(args: &VerifyArgs, unmet: Option<&[String]>) -> String {
+    match (&args.expect, unmet) {
+        (Some(name), Some([])) => format!("Everything is served by {name}."),
+        (Some(name), Some(unmet)) => {
+            format!("Not everything is served by {name}: {}.", summarise(unmet))
+        }
+        _ => "Who serves malloc, free and operator new.".into(),
+    }
 }
 
 fn summarise(unmet: &[String]) -> String {

@@ -46,7 +46,7 @@ pub fn comparison_page(a: (&str, &Run), b: (&str, &Run), differences: &[Differen
 }
 
 fn whole(title: &str, body: &str) -> String {
-    Page { title, style: "", body, version: env!("CARGO_PKG_VERSION") }.render()
+    Page { title, body, version: env!("CARGO_PKG_VERSION"), script: None }.render()
 }
 
 /// What there is to say in one line.

@@ -14,6 +14,7 @@ use ratatui::{DefaultTerminal, Frame};
 
 use crate::output;
 use crate::output::chart;
+use crate::output::colour::is_wanted;
 use mallow_os::wait_readable;
 
 use super::run::{Run, Sample, Summary};
@@ -147,8 +148,7 @@ fn chart(lines: &[chart::Line]) -> Chart<'_> {
 }
 
 fn colour_style(colour: Color) -> Style {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if plain { Style::default() } else { Style::default().fg(colour) }
+    if is_wanted(&std::io::stderr()) { Style::default().fg(colour) } else { Style::default() }
 }
 
 fn summary_lines(run: &Run) -> Vec<Line<'static>> {

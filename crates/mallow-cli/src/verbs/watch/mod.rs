@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 
 use crate::error::{Error, Result};
-use crate::output::{self, Format, Notes, Screen, Table};
+use crate::output::{self, Format, Notes, Table};
 use crate::signals;
 pub use args::WatchArgs;
 use live::Live;
@@ -24,9 +24,8 @@ use run::{Run, Summary};
 use session::Session;
 
 pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
-    for path in [&args.output.file, &args.save].into_iter().flatten() {
-        output::check_writable(path)?;
-    }
+    args.output.check()?;
+    args.save.iter().try_for_each(|path| output::check_writable(path))?;
     if let [a, b] = args.compare.as_slice() {
         return compare_files(args, a, b);
     }
@@ -83,18 +82,17 @@ fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
 }
 
 fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
-    let format = args.output.chosen_format();
-    let text = match format {
-        Format::Json => output::json(run)?,
-        Format::Csv => run::csv(run),
-        Format::Html => html::page(run),
-        _ => {
-            let table = summary_table(&run.summary);
-            let screen = Screen::of(&args.output);
-            format!("\n{}\n\n{}", html::sentence(run), table.render(format, screen))
-        }
-    };
-    output::write_result(&args.output, &text)?;
+    args.output.write(
+        || output::json(run),
+        || Ok(html::page(run)),
+        |format, screen| {
+            let table = || summary_table(&run.summary).render(format, screen);
+            Ok(match format {
+                Format::Csv => run::csv(run),
+                _ => format!("\n{}\n\n{}", html::sentence(run), table()),
+            })
+        },
+    )?;
     match &args.save {
         Some(path) => output::write_file(path, &output::json(run)?),
         None => Ok(()),
@@ -127,17 +125,16 @@ fn compare_files(args: &WatchArgs, a: &Path, b: &Path) -> Result<u8> {
     let file = |path: &Path| path.display().to_string();
     let [a, b] = compare::names(&first, &second, [file(a), file(b)]);
     let differences = compare::differences(&first, &second);
-    let format = args.output.chosen_format();
-    let text = match format {
-        Format::Json => compare::json(&a, &b, &differences)?,
-        Format::Html => html::comparison_page((&a, &first), (&b, &second), &differences),
-        Format::Csv => compare::csv(&differences),
-        _ => {
-            let table = compare::table(&a, &b, &differences);
-            let drawn = table.render(format, Screen::of(&args.output));
-            format!("{}\n\n{drawn}", compare::sentence(&a, &b, &differences))
-        }
-    };
-    output::write_result(&args.output, &text)?;
+    args.output.write(
+        || compare::json(&a, &b, &differences),
+        || Ok(html::comparison_page((&a, &first), (&b, &second), &differences)),
+        |format, screen| {
+            let table = || compare::table(&a, &b, &differences).render(format, screen);
+            Ok(match format {
+                Format::Csv => compare::csv(&differences),
+                _ => format!("{}\n\n{}", compare::sentence(&a, &b, &differences), table()),
+            })
+        },
+    )?;
     Ok(0)
 }

@@ -1,0 +1,15 @@
+//! The command line of `mallow man`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The verb; the page of mallow itself without one
+    pub verb: Option<String>,
+
+    /// Write every page into DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "verb")]
+    pub all: Option<PathBuf>,
+}
