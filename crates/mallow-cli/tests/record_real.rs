@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::recording::{Trace, lives, record};
 use common::{compile, is_root, mallow, ran, refuses, run};
-use mallow_trace::{Op, Reader};
+use mallow_trace::{Event, Op, Reader, Record};
 
 #[test]
 fn exit_codes_and_signals_are_passed_on() {
@@ -54,6 +54,42 @@ fn full_disk_is_said_and_does_not_stop_the_command() {
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);
 }
 
+/// What is said to be in the trace is in it.
+#[test]
+fn disk_that_fills_while_recording_leaves_the_count_that_is_true() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\nint main(void) { srand(1); for (int i = 0; i < 1000000; i++) { \
+        void *volatile p = malloc(rand() % 4000); free(p); } return 0; }\n";
+    let program = compile("cc", folder.path(), source, &["-O1"]).unwrap();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    // A small disk of its own, and a copy of what it held in the end.
+    let script = "mount -t tmpfs -o size=2m none $DISK || exit 99; $MALLOW record --stacks none -o \
+        $DISK/t -- $PROGRAM; code=$?; cp $DISK/t $DISK.t; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).env("MALLOW", mallow(&[]).get_program());
+    let output = command.env("DISK", &disk).env("PROGRAM", &program).output();
+    let Ok(output) = output else {
+        eprintln!("skipped: no unshare");
+        return;
+    };
+    let ran = ran(output);
+    if !is_root() || ran.code == Some(99) || ran.stderr.starts_with("unshare:") {
+        eprintln!("skipped: a disk cannot be mounted here: {}", ran.stderr);
+        return;
+    }
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
+    let said = ran.stderr.split("cut off: ").nth(1).unwrap();
+    let said: usize = said.split(' ').next().unwrap().parse().unwrap();
+    let file = std::fs::File::open(disk.with_extension("t")).unwrap();
+    let records = Reader::new(std::io::BufReader::new(file)).unwrap().merged();
+    let is_call = |record: &Record| matches!(record.event, Event::Call(_));
+    let found = records.filter_map(Result::ok).filter(is_call).count();
+    assert_eq!(said, found);
+    assert!((100_000..2_000_000).contains(&said), "{said}");
+}
+
 #[test]
 fn refusals() {
     let folder = tempfile::tempdir().unwrap();
@@ -62,7 +98,7 @@ fn refusals() {
     let fixed = fixed.to_str().unwrap();
     refuses(&["record", "-o", "/tmp/x", "--", fixed], 4, &["statically linked"]);
     refuses(&["record", "-o", "/nonexistent/x", "--", "ls"], 2, &["cannot be written", "-o"]);
-    refuses(&["record", "--sample", "1M", "--", "ls"], 2, &["--stacks"]);
+    refuses(&["record", "--stacks", "none", "--sample", "1M", "--", "ls"], 2, &["--stacks"]);
     refuses(&["record", "--", "no-such-command"], 127, &["not found"]);
     if is_root() {
         refuses(&["record", "-p", "4000000"], 7, &["There is no process 4000000"]);

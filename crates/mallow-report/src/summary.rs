@@ -321,6 +321,12 @@ impl Findings {
                 self.header.stack_distance
             ));
         }
+        if self.pools.blocks > 0 {
+            notes.push(format!(
+                "The C++ library's own pool for exceptions ({} bytes) does not count as never freed.",
+                self.pools.bytes
+            ));
+        }
         let inherited: u64 = self
             .processes
             .iter()

@@ -14,7 +14,7 @@ pub enum StackKind {
     None,
     /// By frame pointers: quick, and whole where programs and libraries are built with them
     Fp,
-    /// By unwind tables, from copies of the stack: whole, and sampled unless told otherwise
+    /// By unwind tables, from copies of the stack: whole, and sampled
     Full,
 }
 
@@ -32,12 +32,12 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE", default_value = "mallow.trace")]
     pub output: PathBuf,
 
-    /// Stacks of allocations
-    #[arg(long, value_enum, default_value = "none")]
-    pub stacks: StackKind,
+    /// Stacks of allocations [default: full; none with -p]
+    #[arg(long, value_enum)]
+    pub stacks: Option<StackKind>,
 
-    /// Mean number of bytes between allocations with a stack, or `all` [default: all for fp, 64K
-    /// for full]
+    /// Mean number of bytes between allocations with a stack, or `all` [default: all for fp; for
+    /// full 64K, and more while unwinding takes more than a twelfth of the time]
     #[arg(long, value_name = "SIZE", value_parser = parse_sample)]
     pub sample: Option<u64>,
 
@@ -60,6 +60,13 @@ pub struct RecordArgs {
     /// The command and its arguments
     #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    pub fn stack_kind(&self) -> StackKind {
+        let default = if self.pid.is_some() { StackKind::None } else { StackKind::Full };
+        self.stacks.unwrap_or(default)
+    }
 }
 
 /// 0 stands for all.

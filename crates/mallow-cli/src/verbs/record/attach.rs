@@ -19,7 +19,7 @@ use super::calls::Calls;
 use super::images::{Images, Introduction};
 use super::memory::Samples;
 use super::summary::{self, Outcome};
-use super::{cannot_write, site};
+use super::{cannot_write, cut_off, site};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_process::binding::{Failure, Inspector, Report};
@@ -47,7 +47,7 @@ const FUNCTIONS: [(&str, Op); 13] = [
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
-    if args.stacks != StackKind::None {
+    if args.stack_kind() != StackKind::None {
         return Err(Error::Usage(
             "A running process is recorded without stacks. Leave --stacks out, or start the command \
              with mallow record -- COMMAND."
@@ -73,7 +73,13 @@ pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
     probes.enable().map_err(refusal)?;
     let mut session = Session::new(pid, writer, probes, what, &library);
     let outcome = session.run(args.duration, &stop).and_then(|()| session.finish());
-    let outcome = outcome.map_err(cannot_write)?;
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            drop(session);
+            return Err(cut_off(&args.output, 0, error));
+        }
+    };
     notes.note(&outcome.sentence(&args.output));
     Ok(0)
 }
