@@ -40,7 +40,8 @@ fn build_id(path: &Path) -> Vec<u8> {
 fn write_trace(path: &Path, module: Module, address: u64) {
     let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
     let process = Process { id: 1, pid: 77, ..Process::default() };
-    let stack = Stack { id: 1, frames: vec![Frame { module: module.id, address }] };
+    let stack =
+        Stack { id: 1, frames: vec![Frame { module: module.id, address }], ..Stack::default() };
     let call = Call { op: Op::Malloc, size: 10, address: 16, stack: 1, ..Call::default() };
     let events = [
         (0, Event::Process(Box::new(process))),
