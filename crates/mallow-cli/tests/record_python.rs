@@ -67,7 +67,8 @@ fn stacks(python: &Path, folder: &Path, options: &[&str]) -> (Vec<String>, serde
     let [script, trace] = [&script, &trace].map(|path| path.to_str().unwrap());
     let mut words = vec!["record", "-o", trace];
     words.extend(options);
-    words.extend(["--", python.to_str().unwrap(), script]);
+    // Isolated and without site, so that little else is recorded.
+    words.extend(["--", python.to_str().unwrap(), "-IS", script]);
     let recorded = run(&words);
     assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
     let report = json(&run(&["report", trace, "--json", "-n", "10000"]));

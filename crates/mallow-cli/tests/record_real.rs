@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::recording::{Trace, lives, record};
 use common::{compile, is_root, mallow, ran, refuses, run};
-use mallow_trace::{Event, Op, Reader, Record};
+use mallow_trace::{Event, Op, Reader, Record, Start};
 
 #[test]
 fn exit_codes_and_signals_are_passed_on() {
@@ -97,7 +97,9 @@ fn refusals() {
     let fixed = compile("cc", folder.path(), source, &["-static"]).unwrap();
     let fixed = fixed.to_str().unwrap();
     refuses(&["record", "-o", "/tmp/x", "--", fixed], 4, &["statically linked"]);
-    refuses(&["record", "-o", "/nonexistent/x", "--", "ls"], 2, &["cannot be written", "-o"]);
+    let nowhere = folder.path().join("none/x");
+    let nowhere = nowhere.to_str().unwrap();
+    refuses(&["record", "-o", nowhere, "--", "ls"], 2, &["cannot be written", "-o"]);
     refuses(&["record", "--stacks", "none", "--sample", "1M", "--", "ls"], 2, &["--stacks"]);
     refuses(&["record", "--", "no-such-command"], 127, &["not found"]);
     if is_root() {
@@ -176,10 +178,8 @@ fn running_process_is_recorded_by_probes() {
     output.read_line(&mut line).unwrap();
     let file = folder.path().join("t.trace");
     let pid = target.id().to_string();
-    let mut recorder = mallow(&["record", "-o", file.to_str().unwrap(), "-p", &pid])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let options = ["record", "-o", file.to_str().unwrap(), "-p", &pid];
+    let mut recorder = mallow(&options).stderr(Stdio::piped()).spawn().unwrap();
     // It says when it has begun.
     let mut notes = BufReader::new(recorder.stderr.take().unwrap());
     let mut note = String::new();
@@ -208,4 +208,31 @@ fn running_process_is_recorded_by_probes() {
     assert_eq!((of(Op::Calloc).size, of(Op::Realloc).size), (7011, 7012));
     assert_eq!(of(Op::Realloc).old, of(Op::Calloc).address);
     assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+
+    // A child, and what it becomes.
+    let starts: Vec<_> = trace.processes().iter().map(|process| process.start).collect();
+    assert_eq!(starts, [Start::First, Start::Fork, Start::Exec]);
+    assert_eq!((trace.count(7004), trace.count(7006)), (100, 77));
+    trace.check_stories();
+
+    // One allocation in 64 has a stack, which begins in the program and goes on to where it began.
+    let of_threads = trace.calls().filter(|(_, call)| call.size == 7001);
+    let stacks: Vec<u32> = of_threads.map(|(_, call)| call.stack).filter(|id| *id != 0).collect();
+    assert!((16..=40).contains(&stacks.len()), "{}", stacks.len());
+    let wanted = stacks[0];
+    let stack = trace.records.iter().find_map(|record| match &record.event {
+        Event::Stack(stack) if stack.id == wanted => Some(stack.clone()),
+        _ => None,
+    });
+    let frames = stack.unwrap().frames;
+    let path = |id: u32| {
+        let paths = trace.records.iter().filter_map(|record| match &record.event {
+            Event::Module(module) => Some((module.id, module.path.clone())),
+            _ => None,
+        });
+        paths.filter(|(module, _)| *module == id).map(|(_, path)| path).next().unwrap()
+    };
+    assert_eq!(path(frames[0].module), program.to_str().unwrap());
+    assert!(frames.len() >= 3, "{frames:?}");
+    assert!(frames.iter().any(|frame| path(frame.module).contains("libc.so.6")), "{frames:?}");
 }

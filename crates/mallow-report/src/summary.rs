@@ -314,7 +314,12 @@ impl Findings {
                     .into(),
             );
         }
-        if self.header.stack_distance > 0 {
+        if self.header.stack_distance > 0 && self.header.source == Source::Uprobes {
+            notes.push(
+                "Stacks were sampled, so their numbers are estimates; all other numbers are exact."
+                    .into(),
+            );
+        } else if self.header.stack_distance > 0 {
             notes.push(format!(
                 "Stacks were sampled about every {} bytes, so their numbers are estimates; all \
                  other numbers are exact.",

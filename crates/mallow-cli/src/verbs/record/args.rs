@@ -32,12 +32,12 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE", default_value = "mallow.trace")]
     pub output: PathBuf,
 
-    /// Stacks of allocations [default: full; none with -p]
+    /// Stacks of allocations [default: full]
     #[arg(long, value_enum)]
     pub stacks: Option<StackKind>,
 
     /// Mean number of bytes between allocations with a stack, or `all` [default: all for fp; for
-    /// full 64K, and more while unwinding takes more than a twelfth of the time]
+    /// full 64K, and more while stacks take more than a sixteenth of the time]
     #[arg(long, value_name = "SIZE", value_parser = parse_sample)]
     pub sample: Option<u64>,
 
@@ -64,8 +64,7 @@ pub struct RecordArgs {
 
 impl RecordArgs {
     pub fn stack_kind(&self) -> StackKind {
-        let default = if self.pid.is_some() { StackKind::None } else { StackKind::Full };
-        self.stacks.unwrap_or(default)
+        self.stacks.unwrap_or(StackKind::Full)
     }
 }
 

@@ -222,6 +222,8 @@ impl<W: Write> Collector<W> {
             }
             Message::Stack { fresh, common } => self.take_stack(slot, fresh, common)?,
             Message::StackCopy { ip, sp, fp, distance, stack } => {
+                let begin = Instant::now();
+                let reading = self.images.reading;
                 if let Some(Some(lane)) = self.lanes.get_mut(slot) {
                     let copy = Copy { ip, sp, fp, distance, stack };
                     let frames = &lane.python;
@@ -230,6 +232,9 @@ impl<W: Write> Collector<W> {
                     lane.python.clear();
                     self.write_definitions()?;
                 }
+                // Files are read once.
+                let reading = self.images.reading - reading;
+                self.pace.took(begin.elapsed().saturating_sub(reading));
                 self.keep_pace();
             }
             Message::PythonCode { key, part, width, first_line, bytes } => {
@@ -263,8 +268,7 @@ impl<W: Write> Collector<W> {
     }
 
     fn keep_pace(&mut self) {
-        let spent = std::mem::take(&mut self.stacks.busy);
-        if let Some(distance) = self.pace.spent(spent) {
+        if let Some(distance) = self.pace.look() {
             self.channel.set_stack_distance(distance);
         }
     }

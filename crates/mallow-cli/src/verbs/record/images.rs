@@ -59,6 +59,8 @@ pub struct Images {
     modules: BTreeMap<(String, Vec<u8>), u32>,
     module_count: u32,
     unwinds: bool,
+    /// What the reading of maps and files has taken.
+    pub reading: Duration,
     /// Definitions to be written before the next record.
     pub definitions: Vec<Event>,
 }
@@ -168,11 +170,13 @@ impl Images {
         if !image.is_alive || is_recent {
             return;
         }
-        image.maps_read = Some(Instant::now());
-        let Ok(text) = std::fs::read(format!("/proc/{}/maps", image.pid)) else { return };
+        let begin = Instant::now();
+        image.maps_read = Some(begin);
+        let text = std::fs::read(format!("/proc/{}/maps", image.pid)).unwrap_or_default();
         for line in text.split(|&byte| byte == b'\n') {
             self.add_line(index, line);
         }
+        self.reading += begin.elapsed();
     }
 
     fn add_code(&mut self, index: usize, mapping: &Mapping) {

@@ -50,6 +50,10 @@ pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
 
 /// Mean number of bytes between allocations that have a stack; 0 for all.
 fn stack_distance(args: &RecordArgs) -> u64 {
+    if args.pid.is_some() {
+        // Each stack says for how many calls it stands.
+        return u64::from(args.stack_kind() != StackKind::None);
+    }
     match (args.stack_kind(), args.sample) {
         (StackKind::None, _) | (StackKind::Fp, None) => 0,
         (StackKind::Full, None) => FULL_DISTANCE,

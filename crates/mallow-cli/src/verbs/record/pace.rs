@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// Parts of the time that unwinding may take: above the first there will be fewer stacks, below the
+/// Parts of the time that stacks may take: above the first there will be fewer of them, below the
 /// second more again.
-const MOST: f64 = 0.08;
+const MOST: f64 = 0.06;
 const LEAST: f64 = 0.02;
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// What a thread takes to copy its stack, about.
+const COPYING: Duration = Duration::from_micros(4);
 /// A distance of more bytes than this is not needed.
 const FARTHEST: u64 = 1 << 40;
 
@@ -24,9 +26,13 @@ impl Pace {
         Pace { nearest, distance: nearest, busy: Duration::ZERO, since: Instant::now() }
     }
 
-    /// Unwinding took this long. The distance to be kept from now on, if it is another one.
-    pub fn spent(&mut self, time: Duration) -> Option<u64> {
-        self.busy += time;
+    /// A stack was unwound in this time.
+    pub fn took(&mut self, time: Duration) {
+        self.busy += time + COPYING;
+    }
+
+    /// The distance to be kept from now on, if it is another one.
+    pub fn look(&mut self) -> Option<u64> {
         let elapsed = self.since.elapsed();
         if self.nearest == 0 || elapsed < LOOK_EVERY {
             return None;
@@ -66,8 +72,8 @@ mod tests {
     fn what_costs_too_much_becomes_rarer_and_comes_back() {
         let mut pace = Pace::new(1 << 16);
         assert_eq!(after(&mut pace, 5), None);
-        assert_eq!(after(&mut pace, 9), Some(1 << 17));
-        assert_eq!(after(&mut pace, 20), Some((1 << 17) * 3));
+        assert_eq!(after(&mut pace, 7), Some(1 << 17));
+        assert_eq!(after(&mut pace, 18), Some((1 << 17) * 3));
         assert_eq!(after(&mut pace, 100), Some((1 << 17) * 24));
         assert_eq!(after(&mut pace, 4), None);
         assert_eq!(after(&mut pace, 0), Some((1 << 16) * 24));
@@ -82,6 +88,7 @@ mod tests {
     fn all_stays_all() {
         let mut pace = Pace::new(0);
         pace.since = Instant::now() - Duration::from_secs(1);
-        assert_eq!(pace.spent(Duration::from_secs(9)), None);
+        pace.took(Duration::from_secs(9));
+        assert_eq!(pace.look(), None);
     }
 }

@@ -1,7 +1,5 @@
 //! Stacks of return addresses, as numbers that the trace defines once.
 
-use std::time::{Duration, Instant};
-
 use mallow_trace::{Event, Frame, Stack};
 use rustc_hash::FxHashMap;
 
@@ -24,8 +22,6 @@ pub struct Stacks {
     numbers: FxHashMap<(Box<[Frame]>, u64), u32>,
     unwinder: Unwinder,
     addresses: Vec<u64>,
-    /// What unwinding took since this was asked for last, without the reading of files.
-    pub busy: Duration,
 }
 
 impl Stacks {
@@ -64,9 +60,7 @@ impl Stacks {
         python: PythonFrames,
     ) -> u32 {
         let mut addresses = std::mem::take(&mut self.addresses);
-        let begin = Instant::now();
         self.unwinder.unwind(&images.get_mut(image).tables, copy, &mut addresses);
-        self.busy += begin.elapsed();
         if !images.knows_all(image, &addresses) {
             // A library that was loaded since is known now.
             self.unwinder.unwind(&images.get_mut(image).tables, copy, &mut addresses);

@@ -92,9 +92,8 @@ struct Session<'a> {
     cells: Vec<Cell>,
     start: Instant,
     budget: Duration,
-    /// When the last round began, and what the one before it took.
+    /// When the last round began.
     round_begin: Instant,
-    round_took: Duration,
     bar: ProgressBar,
 }
 
@@ -124,18 +123,19 @@ pub fn measure(
     let most = most_rounds(args);
     let bar = notes.progress(u64::from(most) * contenders.len() as u64);
     let recorded = Duration::from_nanos(input.summary.duration_ns);
+    let allowed = allowance(recorded, contenders.len());
+    let compiling = Duration::from_secs_f64(input.compile_s);
     let mut session = Session {
         args,
         player,
         plan: &input.plan.file,
         no_huge_pages: input.summary.no_huge_pages,
         shared: shared_libraries(&input.summary, target, &contenders),
-        budget: args.budget.unwrap_or_else(|| allowance(recorded, contenders.len())),
+        budget: args.budget.unwrap_or_else(|| allowed.saturating_sub(compiling)),
         contenders,
         cells,
         start,
         round_begin: start,
-        round_took: Duration::ZERO,
         bar,
     };
     let rounds = rounds::carry_out(&mut session, seed)?;
@@ -158,15 +158,13 @@ impl rounds::Session for Session<'_> {
     }
 
     fn wants(&self, round: u32) -> bool {
-        let is_over = round > 0 && self.start.elapsed() + self.round_took > self.budget;
+        // The first round plays each allocator twice, in lockstep and free; the others once.
+        let next = self.round_begin.elapsed() / if round == 1 { 2 } else { 1 };
+        let is_over = round > 0 && self.start.elapsed() + next > self.budget;
         round < most_rounds(self.args) && (self.args.runs.is_some() || !is_over)
     }
 
-    fn begin(&mut self, round: u32) {
-        // The first round has more to do than the others.
-        if round != 1 {
-            self.round_took = self.round_begin.elapsed();
-        }
+    fn begin(&mut self, _round: u32) {
         self.round_begin = Instant::now();
     }
 
