@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::recording::{Trace, lives, record};
 use common::{compile, is_root, mallow, ran, refuses, run};
-use mallow_trace::{Op, Reader};
+use mallow_trace::{Event, Op, Reader, Record, Start};
 
 #[test]
 fn exit_codes_and_signals_are_passed_on() {
@@ -54,6 +54,42 @@ fn full_disk_is_said_and_does_not_stop_the_command() {
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);
 }
 
+/// What is said to be in the trace is in it.
+#[test]
+fn disk_that_fills_while_recording_leaves_the_count_that_is_true() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\nint main(void) { srand(1); for (int i = 0; i < 1000000; i++) { \
+        void *volatile p = malloc(rand() % 4000); free(p); } return 0; }\n";
+    let program = compile("cc", folder.path(), source, &["-O1"]).unwrap();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    // A small disk of its own, and a copy of what it held in the end.
+    let script = "mount -t tmpfs -o size=2m none $DISK || exit 99; $MALLOW record --stacks none -o \
+        $DISK/t -- $PROGRAM; code=$?; cp $DISK/t $DISK.t; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).env("MALLOW", mallow(&[]).get_program());
+    let output = command.env("DISK", &disk).env("PROGRAM", &program).output();
+    let Ok(output) = output else {
+        eprintln!("skipped: no unshare");
+        return;
+    };
+    let ran = ran(output);
+    if !is_root() || ran.code == Some(99) || ran.stderr.starts_with("unshare:") {
+        eprintln!("skipped: a disk cannot be mounted here: {}", ran.stderr);
+        return;
+    }
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
+    let said = ran.stderr.split("cut off: ").nth(1).unwrap();
+    let said: usize = said.split(' ').next().unwrap().parse().unwrap();
+    let file = std::fs::File::open(disk.with_extension("t")).unwrap();
+    let records = Reader::new(std::io::BufReader::new(file)).unwrap().merged();
+    let is_call = |record: &Record| matches!(record.event, Event::Call(_));
+    let found = records.filter_map(Result::ok).filter(is_call).count();
+    assert_eq!(said, found);
+    assert!((100_000..2_000_000).contains(&said), "{said}");
+}
+
 #[test]
 fn refusals() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,8 +97,10 @@ fn refusals() {
     let fixed = compile("cc", folder.path(), source, &["-static"]).unwrap();
     let fixed = fixed.to_str().unwrap();
     refuses(&["record", "-o", "/tmp/x", "--", fixed], 4, &["statically linked"]);
-    refuses(&["record", "-o", "/nonexistent/x", "--", "ls"], 2, &["cannot be written", "-o"]);
-    refuses(&["record", "--sample", "1M", "--", "ls"], 2, &["--stacks"]);
+    let nowhere = folder.path().join("none/x");
+    let nowhere = nowhere.to_str().unwrap();
+    refuses(&["record", "-o", nowhere, "--", "ls"], 2, &["cannot be written", "-o"]);
+    refuses(&["record", "--stacks", "none", "--sample", "1M", "--", "ls"], 2, &["--stacks"]);
     refuses(&["record", "--", "no-such-command"], 127, &["not found"]);
     if is_root() {
         refuses(&["record", "-p", "4000000"], 7, &["There is no process 4000000"]);
@@ -140,10 +178,8 @@ fn running_process_is_recorded_by_probes() {
     output.read_line(&mut line).unwrap();
     let file = folder.path().join("t.trace");
     let pid = target.id().to_string();
-    let mut recorder = mallow(&["record", "-o", file.to_str().unwrap(), "-p", &pid])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let options = ["record", "-o", file.to_str().unwrap(), "-p", &pid];
+    let mut recorder = mallow(&options).stderr(Stdio::piped()).spawn().unwrap();
     // It says when it has begun.
     let mut notes = BufReader::new(recorder.stderr.take().unwrap());
     let mut note = String::new();
@@ -172,4 +208,31 @@ fn running_process_is_recorded_by_probes() {
     assert_eq!((of(Op::Calloc).size, of(Op::Realloc).size), (7011, 7012));
     assert_eq!(of(Op::Realloc).old, of(Op::Calloc).address);
     assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+
+    // A child, and what it becomes.
+    let starts: Vec<_> = trace.processes().iter().map(|process| process.start).collect();
+    assert_eq!(starts, [Start::First, Start::Fork, Start::Exec]);
+    assert_eq!((trace.count(7004), trace.count(7006)), (100, 77));
+    trace.check_stories();
+
+    // One allocation in 64 has a stack, which begins in the program and goes on to where it began.
+    let of_threads = trace.calls().filter(|(_, call)| call.size == 7001);
+    let stacks: Vec<u32> = of_threads.map(|(_, call)| call.stack).filter(|id| *id != 0).collect();
+    assert!((16..=40).contains(&stacks.len()), "{}", stacks.len());
+    let wanted = stacks[0];
+    let stack = trace.records.iter().find_map(|record| match &record.event {
+        Event::Stack(stack) if stack.id == wanted => Some(stack.clone()),
+        _ => None,
+    });
+    let frames = stack.unwrap().frames;
+    let path = |id: u32| {
+        let paths = trace.records.iter().filter_map(|record| match &record.event {
+            Event::Module(module) => Some((module.id, module.path.clone())),
+            _ => None,
+        });
+        paths.filter(|(module, _)| *module == id).map(|(_, path)| path).next().unwrap()
+    };
+    assert_eq!(path(frames[0].module), program.to_str().unwrap());
+    assert!(frames.len() >= 3, "{frames:?}");
+    assert!(frames.iter().any(|frame| path(frame.module).contains("libc.so.6")), "{frames:?}");
 }

@@ -155,6 +155,21 @@ fn musl_target_with_a_glibc_library() {
 }
 
 #[test]
+fn an_allocator_inside_another_c_library() {
+    let words = ["part of the C library musl", "glibc program", "-a glibc"];
+    for verb in ["run", "verify", "record"] {
+        refuses(&[verb, "-a", "musl", "--", "true"], 4, &words);
+    }
+    refuses(&["compare", "-a", "musl,mallow", "--", "true"], 4, &words);
+    refuses(&["compare", "-a", "mallow", "--baseline", "musl", "--", "true"], 4, &words);
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("musl-gcc", folder.path(), HELLO, &[]) else { return };
+    let program = program.to_str().unwrap();
+    refuses(&["run", "-a", "glibc", "--", program], 4, &["musl program", "-a musl"]);
+    assert_eq!(run(&["run", "-a", "musl", "--", program]).stdout, "hello\n");
+}
+
+#[test]
 fn target_with_a_malloc_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let source = "#include <stddef.h>\nstatic char heap[1 << 20]; static size_t top;\n\

@@ -128,6 +128,29 @@ fn tables_are_printed() {
     assert!(stdout.starts_with("allocator,wall_s,"), "{stdout}");
 }
 
+/// Lockstep comes out the same each time, so one run says who needs less; of time it says nothing.
+#[test]
+fn one_run_ranks_by_memory_and_not_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, &Program::new().grow(|heap| heap).bytes());
+    let report = |more: &[&str]| -> serde_json::Value {
+        let words = ["replay", path.to_str().unwrap(), "-a", "glibc,mallow", "--json"];
+        let output = mallow(&[&words[..], more].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let lockstep = report(&["--mode", "lockstep"]);
+    assert_eq!(lockstep["settings"]["rounds"], 1);
+    let memory = &lockstep["entries"][1]["memory"];
+    assert_ne!(memory["verdict"], "inconclusive", "{memory}");
+    assert_eq!(memory["pairs"], 1);
+    let both = report(&["--runs", "1"]);
+    assert_ne!(both["entries"][1]["memory"]["verdict"], "inconclusive");
+    let verdict = both["verdict"].as_str().unwrap();
+    assert!(verdict.contains("No verdict on time: it needs at least 7 rounds"), "{verdict}");
+    assert!(verdict.contains("memory"), "{verdict}");
+}
+
 /// The recorded program had far more memory than its calls explain.
 #[test]
 fn poor_fidelity_is_not_ranked() {

@@ -43,8 +43,18 @@ fn write_trace(path: &Path, kept: u64) {
             .map(|(module, address)| Frame { module: *module, address: *address })
             .collect()
     };
-    write(COLLECTOR, Event::Stack(Stack { id: 1, frames: frames(&[(2, 0x51), (1, 0x110)]) }));
-    write(COLLECTOR, Event::Stack(Stack { id: 2, frames: frames(&[(1, 0x210), (1, 0x110)]) }));
+    write(
+        COLLECTOR,
+        Event::Stack(Stack { id: 1, frames: frames(&[(2, 0x51), (1, 0x110)]), ..Stack::default() }),
+    );
+    write(
+        COLLECTOR,
+        Event::Stack(Stack {
+            id: 2,
+            frames: frames(&[(1, 0x210), (1, 0x110)]),
+            ..Stack::default()
+        }),
+    );
     let malloc = |size, address, stack| {
         Event::Call(Call { op: Op::Malloc, size, address, stack, ..Call::default() })
     };

@@ -7,7 +7,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{json, run};
+use common::recording::record_to;
+use common::{json, mallow, ran, run};
 use mallow_trace::*;
 use object::Object;
 
@@ -40,7 +41,8 @@ fn build_id(path: &Path) -> Vec<u8> {
 fn write_trace(path: &Path, module: Module, address: u64) {
     let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
     let process = Process { id: 1, pid: 77, ..Process::default() };
-    let stack = Stack { id: 1, frames: vec![Frame { module: module.id, address }] };
+    let stack =
+        Stack { id: 1, frames: vec![Frame { module: module.id, address }], ..Stack::default() };
     let call = Call { op: Op::Malloc, size: 10, address: 16, stack: 1, ..Call::default() };
     let events = [
         (0, Event::Process(Box::new(process))),
@@ -142,6 +144,16 @@ fn names_come_from_another_folder_and_only_from_the_same_build() {
     std::fs::rename(&debug, place.join(format!("{}.debug", &id[2..]))).unwrap();
     built.is_named(&built.report(&["--symbols", folder]));
 
+    // And as debuginfod's clients keep what they have fetched.
+    let cache = elsewhere.join("cache");
+    std::fs::create_dir_all(cache.join(&id)).unwrap();
+    std::fs::rename(place.join(format!("{}.debug", &id[2..])), cache.join(&id).join("debuginfo"))
+        .unwrap();
+    let words = ["report", built.trace.to_str().unwrap(), "--json", "--frames", "inlined"];
+    let output = mallow(&words).env("DEBUGINFOD_CACHE_PATH", &cache).output().unwrap();
+    built.is_named(&json(&ran(output)));
+    std::fs::rename(cache.join(&id).join("debuginfo"), elsewhere.join("program.debug")).unwrap();
+
     // Another build in its place is not believed.
     std::fs::copy("/bin/sh", &built.program).unwrap();
     let changed = built.report(&[]);
@@ -163,4 +175,58 @@ fn run_time_compiled_code_is_named_by_a_perf_map() {
     let frame = &report["stacks"][0]["frames"][0];
     assert_eq!(frame["function"], "parse");
     assert_eq!((&frame["file"], &frame["line"]), (&"/srv/a.js".into(), &12.into()));
+}
+
+/// The runtime keeps a pool for itself, and the vector grows through three functions of std.
+const VECTOR: &str = "#include <vector>\n\
+    __attribute__((noinline)) void fill(std::vector<long> &list) {\n\
+      for (long i = 0; i < 100000; i++) list.push_back(i);\n\
+    }\n\
+    int main() { std::vector<long> list; fill(list); return list.size() != 100000; }\n";
+
+#[test]
+fn stacks_begin_with_the_users_function_and_the_runtimes_pool_is_no_leak() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-x", "c++", "-g", "-O1", "-Wl,--no-as-needed", "-lstdc++"];
+    let Some(program) = common::compile("c++", folder.path(), VECTOR, &flags) else { return };
+    let trace = folder.path().join("t.trace");
+    record_to(&trace, &["--sample", "all"], &[program.to_str().unwrap()]);
+    let of = |frames: &str| {
+        json(&run(&["report", trace.to_str().unwrap(), "--json", "--frames", frames]))
+    };
+    let first = |report: &serde_json::Value| -> Vec<String> {
+        let frames = report["stacks"][0]["frames"].as_array().unwrap();
+        frames.iter().map(|frame| frame["function"].as_str().unwrap().to_owned()).collect()
+    };
+    let (user, all) = (of("user"), of("all"));
+    assert!(first(&user)[0].starts_with("fill(std::vector"), "{:?}", first(&user));
+    assert_eq!(first(&user)[1], "main");
+    assert!(first(&all)[0].contains("operator new") || first(&all)[0].starts_with("std::"));
+    assert!(first(&all).len() > first(&user).len());
+    assert_eq!(user["totals"]["leaked"]["blocks"], 0, "{}", user["totals"]);
+    assert!(user["notes"].to_string().contains("own pool for exceptions"), "{}", user["notes"]);
+    assert!(!user["notes"].to_string().contains("callers"), "{}", user["notes"]);
+}
+
+/// Without frame pointers only the caller is seen, which the report says with the remedy.
+#[test]
+fn callers_that_are_missing_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\n\
+        __attribute__((noinline)) void *grow(void) { void *volatile p = malloc(9); return p; }\n\
+        int main(void) { for (int i = 0; i < 100; i++) free(grow()); return 0; }\n";
+    let flags = ["-O2", "-fomit-frame-pointer", "-fno-builtin"];
+    let program = common::compile("cc", folder.path(), source, &flags).unwrap();
+    let trace = folder.path().join("t.trace");
+    let program = program.to_str().unwrap();
+    let notes = |options: &[&str]| {
+        record_to(&trace, options, &[program]);
+        json(&run(&["report", trace.to_str().unwrap(), "--json"]))["notes"].to_string()
+    };
+    let full = notes(&["--stacks", "full", "--sample", "all"]);
+    assert!(!full.contains("allers"), "{full}");
+    let fp = notes(&["--stacks", "fp"]);
+    assert!(fp.contains("Callers are missing in") && fp.contains("--stacks full"), "{fp}");
+    let none = notes(&["--stacks", "none"]);
+    assert!(!none.contains("allers"), "{none}");
 }

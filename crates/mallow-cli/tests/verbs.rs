@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{json, mallow, other_allocator, ran, run};
+use common::{compile, json, mallow, other_allocator, ran, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -359,12 +359,65 @@ fn interruption_reports_what_is_finished() {
 }
 
 #[test]
+fn interruption_gives_no_verdict_on_what_was_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let [count, waits] = ["count", "waits"].map(|name| folder.path().join(name));
+    // The fourth run after two probes waits to be interrupted.
+    let script = format!(
+        "echo x >> {0}; [ $(wc -l < {0}) = 5 ] && {{ : > {1}; exec sleep 100; }}; true",
+        count.display(),
+        waits.display()
+    );
+    let arguments =
+        ["compare", "-a", "glibc,mallow", "--matrix", "A=1,2", "-r", "9", "-w", "0", "--seed", "1"];
+    let child = mallow(&[&arguments[..], &["--", "sh", "-c", &script]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !waits.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    let ran = ran(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{}", ran.stderr);
+    let verdict = ran.stdout.lines().last().unwrap();
+    assert!(verdict.contains("Not run"), "{}", ran.stdout);
+    assert!(!verdict.contains("did not finish") && !verdict.contains("finished"), "{verdict}");
+    let each: Vec<&str> = verdict.split("With A=").skip(1).collect();
+    assert!(each.len() == 2 && each.iter().all(|text| text.contains("verdict")), "{verdict}");
+}
+
+#[test]
+fn memory_is_limited_from_the_first_run_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+        int main(void) { for (int i = 0; i < 100; i++) { memset(malloc(4 << 20), 1, 4 << 20); \
+        usleep(10000); } return 0; }\n";
+    let Some(program) = compile("cc", folder.path(), source, &["-w"]) else { return };
+    let program = program.to_str().unwrap();
+    // It would end by itself, with 400 MiB, in a second; each run is ended long before.
+    let ran = run(&["compare", "-a", "glibc,mallow", "--mem-limit", "80M", "--", program]);
+    assert_eq!(ran.code, Some(137), "{}", ran.stderr);
+    assert!(ran.stderr.contains("passed the memory limit, so there is nothing"), "{}", ran.stderr);
+    let server = format!("sh -c 'echo begin; exec {program}'");
+    let arguments = ["--server", &server, "--ready", "never", "--load", "true"];
+    let refused =
+        run(&[&["compare", "-a", "glibc", "--mem-limit", "80M"][..], &arguments].concat());
+    assert_eq!(refused.code, Some(137), "{}", refused.stderr);
+    assert!(refused.stderr.contains("Raise --mem-limit"), "{}", refused.stderr);
+}
+
+#[test]
 fn strict_wants_a_verdict() {
-    // Three runs cannot show anything.
+    // Three runs cannot show anything, which is known before and after.
     let arguments = ["compare", "-a", "glibc,mallow", "-r", "3", "--strict", "--", "true"];
     let ran = run(&arguments);
     assert_eq!(ran.code, Some(6), "{}", ran.stderr);
-    assert!(ran.stdout.contains("Inconclusive"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("at least 7 runs of each, and --runs says 3"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("No verdict: it needs at least 7 runs of each"), "{}", ran.stdout);
+    let enough = run(&["compare", "-a", "glibc,mallow", "-r", "8", "--", "true"]);
+    assert!(!enough.stderr.contains("verdict") && !enough.stdout.contains("No verdict"));
 }
 
 #[test]

@@ -282,6 +282,12 @@ pub fn find(name: &str, libc: Option<Libc>) -> Result<Allocator> {
     }
     if is_system_name(name) {
         let system = Allocator::system();
+        if let Some(libc) = libc
+            && matches!(name, "glibc" | "musl")
+            && name != libc.name()
+        {
+            return Err(of_another_libc(name, libc));
+        }
         return Ok(match libc {
             Some(libc) if system.libc != Some(libc) => {
                 Allocator { name: libc.name().into(), version: None, libc: Some(libc), ..system }
@@ -304,6 +310,15 @@ pub fn find(name: &str, libc: Option<Libc>) -> Result<Allocator> {
             remedy: format!("It is not installed; {}.", install_sentence(known)),
         }),
     }
+}
+
+/// An allocator that is a part of one C library is not to be had in programs of another.
+fn of_another_libc(name: &str, libc: Libc) -> Error {
+    let own = libc.name();
+    Error::Unsupported(format!(
+        "The allocator {name} is a part of the C library {name}, and this is a {own} program. Use -a \
+         {own} for its own allocator, or build the program for {name}."
+    ))
 }
 
 fn install_sentence(known: &Known) -> String {
@@ -351,6 +366,15 @@ mod tests {
         let error = find("x=/nonexistent/lib.so", None).expect_err("no file");
         assert!(error.to_string().contains("no such file"));
         assert!(matches!(error, Error::Library { .. }));
+    }
+
+    #[test]
+    fn allocators_of_another_c_library_are_refused() {
+        let refused = |name, libc| matches!(find(name, Some(libc)), Err(Error::Unsupported(_)));
+        assert!(refused("musl", Libc::Glibc) && refused("glibc", Libc::Musl));
+        let found = |name, libc| find(name, Some(libc)).expect("its own").name;
+        assert_eq!((found("musl", Libc::Musl), found("libc", Libc::Musl)).0, "musl");
+        assert_eq!((found("glibc", Libc::Glibc), found("system", Libc::Musl)).1, "musl");
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub fn choose(args: Choice, target: &Target, note: &dyn Fn(&str)) -> Result<Vec<
         args.allocators.iter().map(find).collect::<Result<Vec<_>>>()?
     };
     if let Some(name) = args.baseline {
+        if allocators::is_system_name(name) {
+            allocator::find(name, target.libc())?;
+        }
         let wanted = |allocator: &Allocator| {
             allocator.name == name
                 || (allocators::is_system_name(name) && allocator.family == Family::System)

@@ -17,11 +17,14 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
+use crate::run::{Outcome, Sampler};
 use mallow_process::binding::{Failure, Inspector, Report};
 
 /// A build starts thousands of processes; this many of them are looked at.
 const MAX_OBSERVED: usize = 200;
 
+/// How often the limits are looked at.
+const WATCH_EVERY: Duration = Duration::from_millis(10);
 /// Without ptrace.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -39,7 +42,8 @@ pub struct Observed {
     pub processes: Vec<Observation>,
     /// How the command ended by itself; `None` if it was ended.
     pub ending: Option<Ending>,
-    pub timed_out: bool,
+    /// Why the command was ended.
+    pub cut: Option<Outcome>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,36 @@ pub struct Limits {
     pub look_after: Duration,
     /// When to end the command; `None`: let it run.
     pub kill_after: Option<Duration>,
+    /// Of all processes together; `None`: as much as they want.
+    pub memory: Option<u64>,
+}
+
+/// Says when a command has to be ended, and why.
+struct Bounds<'a> {
+    limits: Limits,
+    interrupted: &'a AtomicBool,
+    start: Instant,
+    sampler: Option<Sampler>,
+}
+
+impl Bounds<'_> {
+    fn new(pid: u32, limits: Limits, interrupted: &AtomicBool) -> Bounds<'_> {
+        let sampler = limits.memory.map(|_| Sampler::new(pid));
+        Bounds { limits, interrupted, start: Instant::now(), sampler }
+    }
+
+    fn passed(&mut self) -> Option<Outcome> {
+        let resident = self.sampler.as_mut().map_or(0, Sampler::take);
+        if self.interrupted.load(Ordering::Relaxed) {
+            Some(Outcome::Interrupted)
+        } else if self.limits.kill_after.is_some_and(|limit| self.start.elapsed() >= limit) {
+            Some(Outcome::TimedOut)
+        } else if self.limits.memory.is_some_and(|limit| resident > limit) {
+            Some(Outcome::OverMemory)
+        } else {
+            None
+        }
+    }
 }
 
 /// Runs the command, traced if that is allowed.
@@ -96,13 +130,13 @@ fn observe_traced(
         let mut tracer = Tracer::new(main);
         let outcome = tracer.run();
         drop(finished);
-        let timed_out = timer.join().unwrap_or(false);
+        let cut = timer.join().unwrap_or(None);
         let _ = killpg(main, Signal::SIGKILL);
         outcome.map(|ending| {
             Some(Observed {
                 processes: tracer.observations(),
-                ending: if timed_out { None } else { ending },
-                timed_out,
+                ending: ending.filter(|_| cut.is_none()),
+                cut,
             })
         })
     })
@@ -121,12 +155,11 @@ fn observe_untraced(
     let pid = command.spawn().map_err(Error::not_started(&name))?.id();
     let group = Pid::from_raw(pid.cast_signed());
     let pidfd = mallow_os::pidfd_open(pid).map_err(Error::not_started(&name))?;
-    let start = Instant::now();
+    let mut bounds = Bounds::new(pid, limits, interrupted);
     let mut inspector = Inspector::default();
     let mut observed = Observed::default();
     while !mallow_os::wait_readable(&pidfd, LOOK_EVERY).map_err(Error::not_started(&name))? {
-        let elapsed = start.elapsed();
-        if elapsed <= limits.look_after + LOOK_EVERY {
+        if bounds.start.elapsed() <= limits.look_after + LOOK_EVERY {
             let outcome = inspector.inspect(pid);
             // Before the libraries are mapped nobody serves malloc.
             if outcome.as_ref().is_ok_and(|report| report.summary() != "none") {
@@ -134,38 +167,42 @@ fn observe_untraced(
                 observed.processes = vec![Observation { pid, program, is_main: true, outcome }];
             }
         }
-        let over = limits.kill_after.is_some_and(|limit| elapsed >= limit);
-        if over || interrupted.load(Ordering::Relaxed) {
-            observed.timed_out = over;
+        if observed.cut.is_none() {
+            observed.cut = bounds.passed();
+        }
+        if observed.cut.is_some() {
             let _ = killpg(group, Signal::SIGKILL);
         }
     }
     let (ending, _) = mallow_os::wait4(pid).map_err(Error::not_started(&name))?;
     let _ = killpg(group, Signal::SIGKILL);
-    observed.ending = (!observed.timed_out).then_some(ending);
+    observed.ending = observed.cut.is_none().then_some(ending);
     Ok(observed)
 }
 
 /// Stops the main process when it is time to look, which wakes the tracer, and kills the group when
-/// its time is up. Returns whether it did.
-fn watch_clock(main: Pid, limits: Limits, interrupted: &AtomicBool, alarm: &Receiver<()>) -> bool {
-    let start = Instant::now();
+/// it passes a limit. Returns which.
+fn watch_clock(
+    main: Pid,
+    limits: Limits,
+    interrupted: &AtomicBool,
+    alarm: &Receiver<()>,
+) -> Option<Outcome> {
+    let mut bounds = Bounds::new(main.as_raw().cast_unsigned(), limits, interrupted);
     let mut looked = false;
     loop {
-        match alarm.recv_timeout(Duration::from_millis(20)) {
+        match alarm.recv_timeout(WATCH_EVERY) {
             Err(RecvTimeoutError::Timeout) => {}
-            _ => return false,
+            _ => return None,
         }
-        let elapsed = start.elapsed();
-        if !looked && elapsed >= limits.look_after {
+        if !looked && bounds.start.elapsed() >= limits.look_after {
             looked = true;
             // It may have ended just now.
             let _ = mallow_os::stop_main_thread(main.as_raw().cast_unsigned());
         }
-        let over = limits.kill_after.is_some_and(|limit| elapsed >= limit);
-        if over || interrupted.load(Ordering::Relaxed) {
+        if let Some(outcome) = bounds.passed() {
             let _ = killpg(main, Signal::SIGKILL);
-            return over;
+            return Some(outcome);
         }
     }
 }

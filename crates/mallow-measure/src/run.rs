@@ -71,6 +71,13 @@ pub struct Sample {
     pub timeline: Option<Timeline>,
 }
 
+impl Sample {
+    /// Of what was ended before there was anything to measure.
+    pub(crate) fn cut(outcome: Outcome) -> Sample {
+        sample(outcome, Duration::ZERO, Usage::default(), None)
+    }
+}
+
 /// RSS of all processes together during a run.
 #[derive(Clone, Debug)]
 pub struct Timeline {
@@ -111,6 +118,10 @@ pub fn run_sampled(
     let (ending, usage) = mallow_os::wait4(child.id()).map_err(&failed)?;
     // What the command left running would disturb the next run.
     let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+    // It may have passed the limit between two looks.
+    let is_over = sampler.root == child.id()
+        && limits.memory.is_some_and(|limit| usage.peak_rss_bytes > limit);
+    let cut = cut.or(is_over.then_some(Outcome::OverMemory));
     let outcome = cut.unwrap_or(match ending {
         Ending::Code(0) => Outcome::Finished,
         Ending::Code(code) => Outcome::Failed { code },
@@ -149,13 +160,13 @@ fn watch(
         if mallow_os::wait_readable(&pidfd, wait)? {
             return Ok(cut);
         }
-        sampler.take();
+        let resident = sampler.take();
         let elapsed = start.elapsed();
         let over = if interrupted.load(Ordering::Relaxed) {
             Some(Outcome::Interrupted)
         } else if limits.timeout.is_some_and(|timeout| elapsed >= timeout) {
             Some(Outcome::TimedOut)
-        } else if limits.memory.is_some_and(|limit| sampler.latest > limit) {
+        } else if limits.memory.is_some_and(|limit| resident > limit) {
             Some(Outcome::OverMemory)
         } else {
             None
@@ -184,7 +195,6 @@ pub struct Sampler {
     files: BTreeMap<u32, File>,
     rounds: u32,
     start: Instant,
-    latest: u64,
     tally: Tally,
     points: Vec<(f64, f64)>,
     thinning: Thinning,
@@ -205,7 +215,6 @@ impl Sampler {
             files: BTreeMap::new(),
             rounds: 0,
             start: Instant::now(),
-            latest: 0,
             tally: Tally::default(),
             points: Vec::new(),
             thinning: Thinning::new(MOST_POINTS),
@@ -219,7 +228,8 @@ impl Sampler {
         self.start = Instant::now();
     }
 
-    fn take(&mut self) {
+    /// What is resident now, in bytes.
+    pub(crate) fn take(&mut self) -> u64 {
         if self.rounds.is_multiple_of(TREE_EVERY) {
             let mut found = Vec::new();
             descendants(self.root, &mut found);
@@ -239,13 +249,13 @@ impl Sampler {
             }
             None => false,
         });
-        if pages == 0 {
-            return;
+        let resident = pages * self.page_size;
+        if resident > 0 {
+            let point = (self.start.elapsed().as_secs_f64(), resident as f64);
+            self.tally.add(point.0, point.1);
+            self.thinning.add(&mut self.points, point, higher);
         }
-        self.latest = pages * self.page_size;
-        let point = (self.start.elapsed().as_secs_f64(), self.latest as f64);
-        self.tally.add(point.0, point.1);
-        self.thinning.add(&mut self.points, point, higher);
+        resident
     }
 
     fn timeline(self) -> Option<Timeline> {

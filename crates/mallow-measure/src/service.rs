@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use crate::error::{Error, Result};
 use crate::run::{self, Limits, Outcome, Sample, Sampler};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How often the limits are looked at while a server begins.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -52,9 +54,10 @@ impl Service {
         // The command holds the pipe's writing end; without it the pipe closes with the server.
         drop(server);
         let readiness = read_lines(reader, self.ready.clone());
-        let served = match wait_until_ready(&readiness) {
-            Ok(()) => self.load_once(pid, limits, interrupted),
-            Err(reason) => Err(Error::NotReady { server: name.clone(), reason }),
+        let served = match wait_until_ready(&readiness, pid, limits, interrupted) {
+            Begun::Ready => self.load_once(pid, limits, interrupted),
+            Begun::Cut(outcome) => Ok(Sample::cut(outcome)),
+            Begun::Failed(reason) => Err(Error::NotReady { server: name.clone(), reason }),
         };
         let stopped = stop(pid);
         let mut sample = served?;
@@ -99,11 +102,37 @@ fn read_lines(reader: std::io::PipeReader, ready: Regex) -> Receiver<()> {
     receiver
 }
 
-fn wait_until_ready(readiness: &Receiver<()>) -> std::result::Result<(), &'static str> {
-    match readiness.recv_timeout(READY_WITHIN) {
-        Ok(()) => Ok(()),
-        Err(RecvTimeoutError::Timeout) => Err("was not ready within a minute"),
-        Err(RecvTimeoutError::Disconnected) => Err("ended before it was ready"),
+/// How a server began.
+enum Begun {
+    Ready,
+    Failed(&'static str),
+    Cut(Outcome),
+}
+
+fn wait_until_ready(
+    readiness: &Receiver<()>,
+    server: u32,
+    limits: Limits,
+    interrupted: &AtomicBool,
+) -> Begun {
+    let mut sampler = Sampler::new(server);
+    let start = Instant::now();
+    loop {
+        match readiness.recv_timeout(LOOK_EVERY) {
+            Ok(()) => return Begun::Ready,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Begun::Failed("ended before it was ready");
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let resident = sampler.take();
+        if interrupted.load(Ordering::Relaxed) {
+            return Begun::Cut(Outcome::Interrupted);
+        } else if limits.memory.is_some_and(|limit| resident > limit) {
+            return Begun::Cut(Outcome::OverMemory);
+        } else if start.elapsed() >= READY_WITHIN {
+            return Begun::Failed("was not ready within a minute");
+        }
     }
 }
 

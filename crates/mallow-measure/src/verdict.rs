@@ -89,8 +89,8 @@ impl Judge {
         Some(self.of(self.compare(pairs)?))
     }
 
-    /// The same for what comes out the same each time. Where two rounds show that, no test is
-    /// needed: the ratio lies between the extremes.
+    /// The same for what comes out the same each time. No test is needed then, and one round will do:
+    /// the ratio lies between the extremes, or this near to the only one.
     pub fn versus_exact(self, pairs: &[(f64, f64)]) -> Option<Versus> {
         let mut comparison = self.compare(pairs)?;
         comparison.interval = comparison.interval.or_else(|| exact_interval(pairs));
@@ -114,7 +114,11 @@ fn exact_interval(pairs: &[(f64, f64)]) -> Option<Interval> {
     let ratios = || pairs.iter().map(|(base, other)| other / base);
     let low = ratios().fold(f64::INFINITY, f64::min);
     let high = ratios().fold(0.0, f64::max);
-    (pairs.len() >= 2 && high <= low * (1.0 + SAME)).then_some(Interval { low, high })
+    match pairs.len() {
+        0 => None,
+        1 => Some(Interval { low: low / (1.0 + SAME), high: high * (1.0 + SAME) }),
+        _ => (high <= low * (1.0 + SAME)).then_some(Interval { low, high }),
+    }
 }
 
 #[cfg(test)]
@@ -125,7 +129,13 @@ mod tests {
     fn equal_rounds_need_no_test() {
         let interval = exact_interval(&[(100.0, 90.0), (100.1, 90.0)]).unwrap();
         assert!(interval.low > 0.899 && interval.high <= 0.9);
-        assert_eq!(exact_interval(&[(100.0, 90.0)]), None);
+        let one = exact_interval(&[(100.0, 90.0)]).unwrap();
+        assert!(one.low < 0.9 && one.high > 0.9 && one.high < 0.905, "{one:?}");
+        assert_eq!(exact_interval(&[]), None);
+        let judge = Judge::new(10, 2.0);
+        let verdict = |other| judge.versus_exact(&[(100.0, other)]).map(|versus| versus.verdict);
+        assert_eq!(verdict(90.0), Some(Verdict::Less));
+        assert_eq!(verdict(100.5), Some(Verdict::NoDifference));
         assert_eq!(exact_interval(&[(100.0, 90.0), (100.0, 92.0)]), None);
     }
 

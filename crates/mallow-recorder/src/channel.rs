@@ -236,6 +236,11 @@ impl Channel {
         self.control().states.0[slot].store(SLOT_FREE, Ordering::Release);
     }
 
+    /// From the next stack of each thread on, the mean distance in bytes between two.
+    pub fn set_stack_distance(&self, distance: u64) {
+        self.control().stack_distance.store(distance, Ordering::Relaxed);
+    }
+
     /// Says that the collector lives.
     pub fn beat(&self) {
         self.control().shared.0.beat.fetch_add(1, Ordering::Relaxed);

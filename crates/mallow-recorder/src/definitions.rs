@@ -17,6 +17,8 @@ pub struct Point {
     pub offset: u64,
     /// Hit when the function that is being entered there returns.
     pub at_return: bool,
+    /// Some hits come with a copy of the stack.
+    pub has_stack: bool,
 }
 
 /// Removes its probes when dropped; by then nobody may use them any more.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub const MAGIC: u32 = 0x314d_524d;
 pub const SLOT_COUNT: usize = 4096;
-pub const RING_HEADER: usize = 4096;
+pub const RING_HEADER: usize = 8192;
 pub const SLOT_FREE: u32 = 0;
 pub const SLOT_READY: u32 = 2;
 
@@ -62,7 +62,19 @@ pub mod message {
     pub const STACK_COPY: u8 = 68;
     pub const MARKER: u8 = 69;
     pub const MAPS_CHANGED: u8 = 70;
+    pub const PYTHON_CODE: u8 = 71;
+    pub const PYTHON: u8 = 72;
 }
+
+/// What a `PYTHON_CODE` says of a code object.
+pub mod python_part {
+    pub const FILE: u8 = 0;
+    pub const NAME: u8 = 1;
+    pub const TABLE: u8 = 2;
+}
+
+/// The outermost frame of those that one call of the evaluating function runs.
+pub const PYTHON_ENTRY: u64 = 1 << 32;
 
 pub const SIZE_FOLLOWS: u64 = 0xffff;
 
@@ -83,7 +95,7 @@ mod tests {
              stack_distance), offsetof(struct control, first_slot), offsetof(struct control, bell), \
              offsetof(struct control, is_closed), offsetof(struct control, programs), offsetof(struct \
              control, states), offsetof(struct ring, head), offsetof(struct ring, dropped), \
-             offsetof(struct ring, tail), (size_t)MESSAGE_MAPS_CHANGED, OP_DELETE_ARRAY_ALIGNED_NOTHROW); \
+             offsetof(struct ring, tail), (size_t)MESSAGE_PYTHON, OP_DELETE_ARRAY_ALIGNED_NOTHROW); \
              return 0; }}\n",
             crate_dir.display()
         );
@@ -114,7 +126,7 @@ mod tests {
             offset_of!(RingHeader, head),
             offset_of!(RingHeader, dropped),
             offset_of!(RingHeader, tail),
-            usize::from(message::MAPS_CHANGED),
+            usize::from(message::PYTHON),
             32,
         ];
         assert_eq!(numbers, expected);

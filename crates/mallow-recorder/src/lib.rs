@@ -13,4 +13,4 @@ mod probe;
 pub use channel::{Channel, Settings, StackMode};
 pub use clock::{Clock, Timeline, system_ns};
 pub use definitions::Point;
-pub use probe::{Hit, Probes};
+pub use probe::{Hit, Probes, StackCopy};

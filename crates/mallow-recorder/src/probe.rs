@@ -11,35 +11,71 @@ use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
 /// Of a ring's data.
 const RING_BYTES: usize = 4 << 20;
 
-/// The registers that hold a result and the first three arguments, as bits: ax, dx, si, di. Their
-/// values come in this order.
+/// The registers of a result, the first three arguments, the frame pointer, where a call returns to
+/// and the stack, as bits: ax, dx, si, di, bp, sp. Their values come in this order.
 #[cfg(target_arch = "x86_64")]
-const REGISTERS: u64 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
+const REGISTERS: u64 = 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
+/// x0 to x2, x29, x30, sp.
 #[cfg(not(target_arch = "x86_64"))]
-const REGISTERS: u64 = 0b111;
+const REGISTERS: u64 = 0b111 | 1 << 29 | 1 << 30 | 1 << 31;
+const REGISTER_COUNT: usize = 6;
+/// Of the stack, at most.
+const COPY_BYTES: u32 = 16 << 10;
 
+/// Times are of CLOCK_MONOTONIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hit {
-    /// Times are of CLOCK_MONOTONIC.
     Call {
         point: usize,
+        pid: u32,
         tid: u32,
         time: u64,
         result: u64,
         arguments: [u64; 3],
     },
-    ThreadEnd {
+    /// The stack of a call that is under way, or about to be.
+    Stack {
+        point: usize,
+        pid: u32,
         tid: u32,
+        time: u64,
+        arguments: [u64; 3],
+        copy: StackCopy,
+    },
+    /// A thread of a process that another thread, perhaps of another process, has started.
+    ThreadStart {
+        pid: u32,
+        tid: u32,
+        parent: u32,
+        time: u64,
+    },
+    ThreadEnd {
+        pid: u32,
+        tid: u32,
+        time: u64,
+    },
+    /// The process runs another program now.
+    Exec {
+        pid: u32,
         time: u64,
     },
     /// So many hits found no room.
     Lost(u64),
 }
 
+/// A thread as it will be when the function returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackCopy {
+    pub ip: u64,
+    pub sp: u64,
+    pub fp: u64,
+    pub words: Vec<u64>,
+}
+
 pub struct Probes {
     rings: Vec<Ring>,
-    /// The hits of a probe carry its id.
-    ids: Vec<(u64, usize)>,
+    /// The hits of a probe carry its id: its number, and whether they come with a stack.
+    ids: Vec<(u64, usize, bool)>,
     // In this order: the kernel keeps definitions that are in use.
     events: Vec<OwnedFd>,
     definitions: Definitions,
@@ -51,8 +87,14 @@ impl Probes {
         Definitions::are_possible()
     }
 
-    /// Sets the probes for these threads and all that they start, not yet enabled.
-    pub fn open(tids: &[u32], cpus: &[u32], points: &[Point]) -> io::Result<Probes> {
+    /// Sets the probes for these threads and all that they start, not yet enabled. Each of so many
+    /// hits at a point with stacks has one.
+    pub fn open(
+        tids: &[u32],
+        cpus: &[u32],
+        points: &[Point],
+        stack_period: Option<u64>,
+    ) -> io::Result<Probes> {
         let definitions = Definitions::new(points)?;
         let mut probes =
             Probes { rings: Vec::new(), ids: Vec::new(), events: Vec::new(), definitions };
@@ -69,8 +111,13 @@ impl Probes {
                 for number in 0..points.len() {
                     let definition = probes.definitions.ids[number];
                     let event = open_event(&probe_attributes(definition), tid, cpu)?;
-                    probes.ids.push((event_id(&event)?, number));
+                    probes.ids.push((event_id(&event)?, number, false));
                     probes.add(event, &mut first)?;
+                    if let Some(period) = stack_period.filter(|_| points[number].has_stack) {
+                        let event = open_event(&stack_attributes(definition, period), tid, cpu)?;
+                        probes.ids.push((event_id(&event)?, number, true));
+                        probes.add(event, &mut first)?;
+                    }
                 }
             }
         }
@@ -111,14 +158,14 @@ impl Probes {
     pub fn read(&mut self, hits: &mut Vec<Hit>) {
         let ids = &self.ids;
         let point = |id: u64| {
-            let at = ids.binary_search_by_key(&id, |&(known, _)| known).ok()?;
-            Some(ids[at].1)
+            let at = ids.binary_search_by_key(&id, |&(known, _, _)| known).ok()?;
+            Some((ids[at].1, ids[at].2))
         };
         for ring in &self.rings {
             let bytes = ring.take();
             let mut rest = bytes.as_slice();
-            while let Some((kind, body, tail)) = split_record(rest) {
-                hits.extend(parse(kind, body, &point));
+            while let Some((kind, misc, body, tail)) = split_record(rest) {
+                hits.extend(parse(kind, misc, body, &point));
                 rest = tail;
             }
         }
@@ -136,18 +183,19 @@ fn new_attributes() -> sys::perf_event_attr {
     };
     attributes.set_disabled(1);
     attributes.set_inherit(1);
-    attributes.set_inherit_thread(1);
     attributes.set_sample_id_all(1);
     attributes.set_use_clockid(1);
     attributes
 }
 
-/// Counts nothing, and says when threads end.
+/// Counts nothing, and says when threads begin and end, and when a process runs another program.
 fn task_attributes() -> sys::perf_event_attr {
     let mut attributes = new_attributes();
     attributes.type_ = sys::PERF_TYPE_SOFTWARE;
     attributes.config = sys::PERF_COUNT_SW_DUMMY.into();
     attributes.set_task(1);
+    attributes.set_comm(1);
+    attributes.set_comm_exec(1);
     attributes
 }
 
@@ -158,6 +206,14 @@ fn probe_attributes(definition: u64) -> sys::perf_event_attr {
     attributes.__bindgen_anon_1.sample_period = 1;
     attributes.sample_type |= u64::from(sys::PERF_SAMPLE_REGS_USER);
     attributes.sample_regs_user = REGISTERS;
+    attributes
+}
+
+fn stack_attributes(definition: u64, period: u64) -> sys::perf_event_attr {
+    let mut attributes = probe_attributes(definition);
+    attributes.__bindgen_anon_1.sample_period = period;
+    attributes.sample_type |= u64::from(sys::PERF_SAMPLE_STACK_USER);
+    attributes.sample_stack_user = COPY_BYTES;
     attributes
 }
 
@@ -239,36 +295,80 @@ impl Drop for Ring {
     }
 }
 
-/// Kind, body and what follows of the first record.
-fn split_record(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
+/// Kind, flags, body and what follows of the first record.
+fn split_record(bytes: &[u8]) -> Option<(u32, u16, &[u8], &[u8])> {
     let (header, _) = bytes.split_at_checked(8)?;
     let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    let misc = u16::from_le_bytes([header[4], header[5]]);
     let size = usize::from(u16::from_le_bytes([header[6], header[7]]));
     let (record, rest) = bytes.split_at_checked(size.max(8))?;
-    Some((kind, &record[8..], rest))
+    Some((kind, misc, &record[8..], rest))
 }
 
-fn parse(kind: u32, body: &[u8], point: &dyn Fn(u64) -> Option<usize>) -> Option<Hit> {
-    let word = |at: usize| -> Option<u64> {
-        Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?))
-    };
+fn word(body: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// `point` finds the number of a probe and whether there are stacks, by the id of its event.
+fn parse(
+    kind: u32,
+    misc: u16,
+    body: &[u8],
+    point: &dyn Fn(u64) -> Option<(usize, bool)>,
+) -> Option<Hit> {
+    let both = |at: usize| word(body, at).map(|word| (word as u32, (word >> 32) as u32));
     match kind {
         sys::PERF_RECORD_SAMPLE => {
-            let point = point(word(0)?)?;
-            let (tid, time) = ((word(8)? >> 32) as u32, word(16)?);
-            if word(24)? == 0 {
-                return None; // no registers: a thread of the kernel
-            }
-            let (a, b, c) = (word(32)?, word(40)?, word(48)?);
-            let (result, arguments) =
-                if cfg!(target_arch = "x86_64") { (a, [word(56)?, c, b]) } else { (a, [a, b, c]) };
-            Some(Hit::Call { point, tid, time, result, arguments })
+            let (point, has_stack) = point(word(body, 0)?)?;
+            sample(body, point, has_stack)
+        }
+        sys::PERF_RECORD_FORK => {
+            let ((pid, parent), (tid, _)) = (both(0)?, both(8)?);
+            Some(Hit::ThreadStart { pid, tid, parent, time: word(body, 16)? })
         }
         sys::PERF_RECORD_EXIT => {
-            let (tid, time) = (word(8)? as u32, word(16)?);
-            Some(Hit::ThreadEnd { tid, time })
+            let ((pid, _), (tid, _)) = (both(0)?, both(8)?);
+            Some(Hit::ThreadEnd { pid, tid, time: word(body, 16)? })
         }
-        sys::PERF_RECORD_LOST => Some(Hit::Lost(word(8)?)),
+        sys::PERF_RECORD_COMM if u32::from(misc) & sys::PERF_RECORD_MISC_COMM_EXEC != 0 => {
+            // Behind the name come thread, time and id.
+            let time = word(body, body.len().checked_sub(16)?)?;
+            Some(Hit::Exec { pid: both(0)?.0, time })
+        }
+        sys::PERF_RECORD_LOST => Some(Hit::Lost(word(body, 8)?)),
         _ => None,
     }
+}
+
+fn sample(body: &[u8], point: usize, has_stack: bool) -> Option<Hit> {
+    let ids = word(body, 8)?;
+    let (pid, tid, time) = (ids as u32, (ids >> 32) as u32, word(body, 16)?);
+    if word(body, 24)? == 0 {
+        return None; // no registers: a thread of the kernel
+    }
+    let mut registers = [0; REGISTER_COUNT];
+    for (at, register) in registers.iter_mut().enumerate() {
+        *register = word(body, 32 + 8 * at)?;
+    }
+    let [a, b, c, d, e, sp] = registers;
+    let is_x86 = cfg!(target_arch = "x86_64");
+    let (result, arguments) = if is_x86 { (a, [d, c, b]) } else { (a, [a, b, c]) };
+    if !has_stack {
+        return Some(Hit::Call { point, pid, tid, time, result, arguments });
+    }
+    let begin = 32 + 8 * REGISTER_COUNT;
+    let size = usize::try_from(word(body, begin)?).ok()?;
+    let bytes = body.get(begin + 8..begin + 8 + size)?;
+    let used = usize::try_from(word(body, begin + 8 + size)?).ok()?.min(size);
+    let words = bytes[..used].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    let mut words: Vec<u64> = words.collect();
+    let copy = if is_x86 {
+        // The place of return lies on top of the stack.
+        let ip = *words.first()?;
+        words.remove(0);
+        StackCopy { ip, sp: sp + 8, fp: e, words }
+    } else {
+        StackCopy { ip: e, sp, fp: d, words }
+    };
+    Some(Hit::Stack { point, pid, tid, time, arguments, copy })
 }

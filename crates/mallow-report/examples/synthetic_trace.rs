@@ -85,7 +85,10 @@ fn define(writer: &mut Writer<impl Write>, threads: u64) -> Result<()> {
             let jitter = if depth > 12 { random.below(3) } else { 0 };
             Frame { module: 1, address: (place + jitter) % FUNCTIONS * 256 + 16 }
         });
-        define(COLLECTOR, Event::Stack(Stack { id, frames: frames.collect() }))?;
+        define(
+            COLLECTOR,
+            Event::Stack(Stack { id, frames: frames.collect(), ..Stack::default() }),
+        )?;
     }
     Ok(())
 }

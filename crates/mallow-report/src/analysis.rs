@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use mallow_trace::{Call, Ending, Event, Header, Memory, Module, Process, Record, Start, Thread};
+use mallow_trace::{
+    Call, Ending, Event, Header, Mapping, Memory, Module, Process, Record, Start, Thread,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::buckets::Buckets;
@@ -15,6 +17,9 @@ use crate::timeline::Timeline;
 /// Different sizes of all threads together that are counted exactly: at least this many.
 const SIZES_IN_ALL: usize = 1 << 16;
 const MOST_MARKERS: usize = 10_000;
+/// Bytes of libstdc++'s emergency pool: up to GCC 12, and from 13 on. It is among the first blocks of
+/// a process, before the program's own.
+const LIBSTDCXX_POOLS: [u64; 2] = [72_704, 73_728];
 
 /// What has been found so far. Feed it the merged records, then [`finish`](Analysis::finish).
 #[derive(Debug)]
@@ -45,6 +50,8 @@ pub struct Findings {
     pub(crate) lifetimes: Buckets,
     pub(crate) temporary: Amount,
     pub(crate) leaked: Amount,
+    /// What libstdc++ keeps for itself until the end.
+    pub(crate) pools: Amount,
     pub(crate) markers: Vec<(u64, String)>,
     /// Blocks in whose place another appeared without a free in between.
     pub(crate) lost_frees: u64,
@@ -68,6 +75,7 @@ impl Analysis {
             lifetimes: Buckets::default(),
             temporary: Amount::default(),
             leaked: Amount::default(),
+            pools: Amount::default(),
             markers: Vec::new(),
             lost_frees: 0,
             end_ns: 0,
@@ -94,9 +102,9 @@ impl Analysis {
             Event::Module(module) => {
                 self.findings.modules.insert(module.id, module.clone());
             }
-            // Frames come with the module that they are in.
-            Event::Mapping(_) | Event::Regions(_) => {}
-            Event::Stack(stack) => self.findings.stacks.define(stack.id, &stack.frames),
+            Event::Mapping(mapping) => self.mapping(time, mapping),
+            Event::Regions(_) => {}
+            Event::Stack(stack) => self.findings.stacks.define(stack),
             Event::Symbol(symbol) => {
                 let of_module = self.findings.symbols.entry(symbol.module).or_default();
                 of_module.insert(symbol.start, (symbol.size, symbol.name.clone()));
@@ -125,6 +133,15 @@ impl Analysis {
                 let thread = &mut self.findings.threads[thread];
                 thread.dropped = thread.dropped.saturating_add(*count);
             }
+        }
+    }
+
+    /// Frames come with the module that they are in; this says what a process has loaded.
+    fn mapping(&mut self, time: u64, mapping: &Mapping) {
+        let module = self.findings.modules.get(&mapping.module);
+        if module.is_some_and(|module| module.path.contains("/libstdc++.so")) {
+            let process = self.process_of(mapping.process, time);
+            self.findings.processes[process].has_libstdcxx = true;
         }
     }
 
@@ -171,7 +188,11 @@ impl Analysis {
             findings.resized.add(call.size);
         }
         findings.stacks.take(call.stack, call.address, call.size, &findings.peak);
-        findings.processes[process].take(call.size, time);
+        let state = &mut findings.processes[process];
+        if state.has_libstdcxx && state.pool.is_none() && LIBSTDCXX_POOLS.contains(&call.size) {
+            state.pool = Some(call.address);
+        }
+        state.take(call.size, time);
         findings.peak.take(call.size, time);
         findings.timeline.allocated(time, call.size, findings.peak.live.bytes);
     }
@@ -308,8 +329,13 @@ impl Analysis {
         let findings = &mut self.findings;
         let state = &mut findings.processes[process];
         self.rss = self.rss.saturating_sub(std::mem::take(&mut state.rss));
-        let blocks = state.heap.drain();
+        let (blocks, pool) = (state.heap.drain(), state.pool);
         for (address, block) in blocks {
+            if pool == Some(address) && LIBSTDCXX_POOLS.contains(&block.size) {
+                findings.pools.add(block.size);
+                findings.release(process, address, &block, BlockEnd::OfRuntime);
+                continue;
+            }
             findings.processes[process].leaked.add(block.size);
             findings.threads[block.thread as usize].leaked.add(block.size);
             findings.leaked.add(block.size);

@@ -14,12 +14,15 @@ pub fn perf_map_frame(name: &str) -> Frame {
         .unwrap_or_else(|| Frame { function: java(name), ..Frame::default() })
 }
 
-/// `py::function:/path/file.py`
+/// `py::function:/path/file.py`, or with `:line` where the recorder has read the frame itself.
 fn python(name: &str) -> Option<Frame> {
-    let (function, file) = name.strip_prefix("py::")?.split_once(':')?;
+    let (function, place) = name.strip_prefix("py::")?.split_once(':')?;
+    let numbered = place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
+    let (file, line) = numbered.map_or((place, None), |(file, line)| (file, Some(line)));
     Some(Frame {
         function: function.into(),
         file: (!file.is_empty()).then(|| file.into()),
+        line,
         ..Frame::default()
     })
 }
@@ -70,6 +73,7 @@ mod tests {
     #[test]
     fn the_source_is_found_in_the_names() {
         is("py::read_lines:/srv/app.py", "read_lines", Some("/srv/app.py"), None);
+        is("py::A.<locals>.f:/srv/app.py:12", "A.<locals>.f", Some("/srv/app.py"), Some(12));
         is("JS:*parse file:///srv/a.js:12:34", "parse", Some("/srv/a.js"), Some(12));
         is("LazyCompile:~ /srv/a.js:1:1", "(anonymous a.js:1)", Some("/srv/a.js"), Some(1));
         is("Function:^next node:internal/util:5:7", "next", Some("node:internal/util"), Some(5));

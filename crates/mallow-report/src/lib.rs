@@ -11,8 +11,10 @@
 
 mod analysis;
 mod buckets;
+mod detail;
 pub mod flame;
 mod frequent;
+mod gaps;
 mod heap;
 mod held;
 mod jit;
@@ -26,6 +28,8 @@ mod timeline;
 
 pub use analysis::{Analysis, Findings};
 pub use buckets::{Bucket, Buckets};
+pub use detail::Detail;
+pub use gaps::gaps;
 pub use held::Amount;
 pub use jit::perf_map_frame;
 pub use names::{Names, name_stacks};

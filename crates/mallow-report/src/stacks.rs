@@ -1,6 +1,6 @@
 //! Costs by stack.
 
-use mallow_trace::Frame;
+use mallow_trace::{Frame, Stack};
 use rustc_hash::FxHashMap;
 
 use crate::held::{Amount, Held, Peak};
@@ -11,6 +11,8 @@ use crate::profile::Costs;
 pub struct Stacks {
     costs: FxHashMap<u32, StackCosts>,
     pub frames: FxHashMap<u32, Box<[Frame]>>,
+    /// Of stacks that say themselves how many allocations they stand for.
+    own_weights: FxHashMap<u32, Weights>,
     weights: Weights,
 }
 
@@ -57,11 +59,23 @@ impl Weights {
 
 impl Stacks {
     pub fn new(weights: Weights) -> Stacks {
-        Stacks { costs: FxHashMap::default(), frames: FxHashMap::default(), weights }
+        Stacks {
+            costs: FxHashMap::default(),
+            frames: FxHashMap::default(),
+            own_weights: FxHashMap::default(),
+            weights,
+        }
     }
 
-    pub fn define(&mut self, stack: u32, frames: &[Frame]) {
-        self.frames.insert(stack, frames.into());
+    pub fn define(&mut self, stack: &Stack) {
+        self.frames.insert(stack.id, stack.frames.as_slice().into());
+        if stack.distance > 0 {
+            self.own_weights.insert(stack.id, Weights::new(stack.distance));
+        }
+    }
+
+    fn amount(&self, stack: u32, address: u64, size: u64) -> Amount {
+        self.own_weights.get(&stack).unwrap_or(&self.weights).amount(address, size)
     }
 
     /// `None` for a call that was not sampled: another one stands for it.
@@ -73,7 +87,7 @@ impl Stacks {
     }
 
     pub fn take(&mut self, stack: u32, address: u64, size: u64, peak: &Peak) {
-        let amount = self.weights.amount(address, size);
+        let amount = self.amount(stack, address, size);
         if let Some(costs) = self.of(stack) {
             costs.allocated.merge(amount);
             costs.held.take(amount, peak);
@@ -82,11 +96,11 @@ impl Stacks {
 
     /// A block is gone; `lifetime_ns` unless a realloc lets it live on elsewhere.
     pub fn give(&mut self, stack: u32, address: u64, size: u64, end: BlockEnd, peak: &Peak) {
-        let amount = self.weights.amount(address, size);
+        let amount = self.amount(stack, address, size);
         let Some(costs) = self.of(stack) else { return };
         costs.held.give(amount, peak);
         match end {
-            BlockEnd::Resized => {}
+            BlockEnd::Resized | BlockEnd::OfRuntime => {}
             BlockEnd::Freed { lifetime_ns, temporary } => {
                 costs.freed = costs.freed.saturating_add(amount.blocks);
                 let lifetime_ns = lifetime_ns.saturating_mul(amount.blocks);
@@ -118,9 +132,14 @@ impl Stacks {
 /// How a block ended.
 #[derive(Clone, Copy, Debug)]
 pub enum BlockEnd {
-    Freed { lifetime_ns: u64, temporary: bool },
+    Freed {
+        lifetime_ns: u64,
+        temporary: bool,
+    },
     Resized,
     Leaked,
+    /// Never freed, as a language's own library means it.
+    OfRuntime,
 }
 
 #[cfg(test)]
@@ -137,5 +156,9 @@ mod tests {
             assert!((mean * chance - 1.0).abs() < 0.02, "{size}: {mean}");
         }
         assert_eq!(Weights::new(0).amount(7, 100), Amount { blocks: 1, bytes: 100 });
+        let mut stacks = Stacks::new(weights);
+        stacks.define(&Stack { id: 2, distance: 1 << 30, frames: Vec::new() });
+        let blocks = [1, 2].map(|stack| stacks.amount(stack, 0, 4096).blocks);
+        assert!(blocks[0] < 3 && blocks[1] > 200_000, "{blocks:?}");
     }
 }

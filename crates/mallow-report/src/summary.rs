@@ -314,11 +314,22 @@ impl Findings {
                     .into(),
             );
         }
-        if self.header.stack_distance > 0 {
+        if self.header.stack_distance > 0 && self.header.source == Source::Uprobes {
+            notes.push(
+                "Stacks were sampled, so their numbers are estimates; all other numbers are exact."
+                    .into(),
+            );
+        } else if self.header.stack_distance > 0 {
             notes.push(format!(
                 "Stacks were sampled about every {} bytes, so their numbers are estimates; all \
                  other numbers are exact.",
                 self.header.stack_distance
+            ));
+        }
+        if self.pools.blocks > 0 {
+            notes.push(format!(
+                "The C++ library's own pool for exceptions ({} bytes) does not count as never freed.",
+                self.pools.bytes
             ));
         }
         let inherited: u64 = self

@@ -140,6 +140,10 @@ pub struct ProcessState {
     pub peak_rss: u64,
     /// Frees of blocks that were not seen allocated.
     pub unknown_frees: u64,
+    /// libstdc++ is mapped in it,
+    pub has_libstdcxx: bool,
+    /// and has a pool for exceptions that are thrown when memory is out. Never freed, on purpose.
+    pub pool: Option<u64>,
 }
 
 impl ProcessState {

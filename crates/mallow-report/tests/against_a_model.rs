@@ -49,7 +49,7 @@ fn random_trace(seed: u64, calls: u64) -> Vec<Record> {
     for id in 1..=STACKS {
         let frame = |address: u32| mallow_trace::Frame { module: 1, address: u64::from(address) };
         let frames = vec![frame(id), frame(100 + id % 2)];
-        records.push(record(0, 0, Event::Stack(Stack { id, frames })));
+        records.push(record(0, 0, Event::Stack(Stack { id, frames, ..Stack::default() })));
     }
     let mut live: HashMap<u32, Vec<u64>> = HashMap::new();
     for n in 0..calls {
@@ -301,7 +301,11 @@ fn records_of_any_kind_in_any_order_are_taken() {
                 1 => Event::ProcessEnd(ProcessEnd { process: id, ..ProcessEnd::default() }),
                 2 => Event::Process(Box::new(Process { id, parent: id, ..Process::default() })),
                 3 => Event::Thread(Thread { process: id, ..Thread::default() }),
-                4 => Event::Stack(Stack { id, frames: vec![Default::default(); 3] }),
+                4 => Event::Stack(Stack {
+                    id,
+                    frames: vec![Default::default(); 3],
+                    ..Stack::default()
+                }),
                 5 => Event::Dropped(any(100)),
                 6 => Event::Memory(mallow_trace::Memory {
                     process: id,

@@ -198,7 +198,12 @@ fn put_process_end(out: &mut Vec<u8>, end: &ProcessEnd) {
 
 fn put_stack(out: &mut Vec<u8>, stack: &Stack) {
     put32(out, &[stack.id]);
-    put(out, stack.frames.len() as u64);
+    put(out, stack.frames.len() as u64 + u64::from(stack.distance > 0));
+    if stack.distance > 0 {
+        // A frame of no module stands for it.
+        put32(out, &[0]);
+        put(out, stack.distance);
+    }
     for frame in &stack.frames {
         put32(out, &[frame.module]);
         put(out, frame.address);
@@ -418,11 +423,15 @@ fn decode_process(input: &mut Input) -> std::result::Result<Process, Fault> {
 }
 
 fn decode_stack(input: &mut Input) -> std::result::Result<Stack, Fault> {
-    let mut stack = Stack { id: input.number32()?, frames: Vec::new() };
+    let mut stack = Stack { id: input.number32()?, ..Stack::default() };
     let count = input.count()?;
     stack.frames.reserve_exact(count);
-    for _ in 0..count {
-        stack.frames.push(Frame { module: input.number32()?, address: input.number()? });
+    for at in 0..count {
+        let frame = Frame { module: input.number32()?, address: input.number()? };
+        match frame.module {
+            0 if at == 0 => stack.distance = frame.address,
+            _ => stack.frames.push(frame),
+        }
     }
     Ok(stack)
 }

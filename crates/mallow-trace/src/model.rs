@@ -365,6 +365,8 @@ pub struct Mapping {
 pub struct Stack {
     /// From 1.
     pub id: u32,
+    /// Mean number of bytes between allocations with such a stack; 0: as the header says.
+    pub distance: u64,
     /// The caller of the allocation function first. All are return addresses: look up one less.
     pub frames: Vec<Frame>,
 }

@@ -13,7 +13,7 @@ fn sample() -> Vec<u8> {
         writer.write(&Record { time: i, thread, event: Event::Call(call) }).unwrap();
         if i % 100 == 0 {
             let frames = vec![Frame { module: 1, address: i }; 20];
-            let event = Event::Stack(Stack { id: i as u32 + 1, frames });
+            let event = Event::Stack(Stack { id: i as u32 + 1, distance: i, frames });
             writer.write(&Record { time: 0, thread: 0, event }).unwrap();
             writer.flush().unwrap();
         }

@@ -46,7 +46,7 @@ fn one_of_each() -> Vec<Record> {
                 bias: 5u64.wrapping_neg(),
             }),
         ),
-        at(0, Event::Stack(Stack { id: 1, frames })),
+        at(0, Event::Stack(Stack { id: 1, distance: 1 << 20, frames })),
         at(0, Event::Symbol(Symbol { module: 2, start: 1, size: 2, name: "py::f".into() })),
         at(
             0,

@@ -78,14 +78,18 @@ impl Trace {
 
 pub fn record(options: &[&str], command: &[&str]) -> Trace {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("t.trace");
+    record_to(&folder.path().join("t.trace"), options, command)
+}
+
+/// The same, with the trace left in a file.
+pub fn record_to(file: &Path, options: &[&str], command: &[&str]) -> Trace {
     let mut arguments = vec!["record", "-o", file.to_str().unwrap()];
     arguments.extend(options);
     arguments.push("--");
     arguments.extend(command);
     let ran = run(&arguments);
     assert!(file.exists(), "{}", ran.stderr);
-    Trace { code: ran.code, stderr: ran.stderr, records: Trace::read(&file) }
+    Trace { code: ran.code, stderr: ran.stderr, records: Trace::read(file) }
 }
 
 pub const LIVES: &str = include_str!("../programs/lives.c");

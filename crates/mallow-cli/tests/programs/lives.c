@@ -122,6 +122,13 @@ int main(int argc, char **argv)
             block = realloc(block, 7012);
             free(block);
             threads(2);
+            pid_t child = fork();
+            if (child == 0) {
+                calls(7004, 100);
+                execl(argv[0], argv[0], "_exit", NULL);
+                _exit(9);
+            }
+            waitpid(child, NULL, 0);
         }
         puts("done");
         fflush(stdout);

@@ -21,7 +21,7 @@
 
 #define LAYOUT_MAGIC 0x314d524du /* "MRM1" */
 #define SLOT_COUNT 4096
-#define RING_HEADER 4096
+#define RING_HEADER 8192
 
 enum stack_mode { STACKS_NONE, STACKS_FP, STACKS_COPY };
 enum when_full { FULL_WAIT, FULL_DROP };
@@ -36,7 +36,7 @@ struct control {
     uint32_t when_full;
     uint32_t clock;
     uint32_t copy_bytes; /* of stack, at most, in STACKS_COPY */
-    uint64_t stack_distance;
+    _Atomic uint64_t stack_distance; /* raised by the collector while unwinding takes too long */
     uint64_t first_slot; /* offset in the file */
     uint64_t slot_size;
 
@@ -58,6 +58,8 @@ struct ring {
     _Alignas(CACHE_LINE) _Atomic uint64_t tail;  /* words read; collector */
     _Alignas(CACHE_LINE) uint64_t previous[256]; /* the last stack sent, outermost first; owner */
     uint64_t previous_count;
+    uint64_t has_codes;
+    uint64_t codes[512]; /* Python's, that the collector has been told of; owner */
 };
 
 static_assert(sizeof(struct ring) <= RING_HEADER, "the words begin behind the header");
@@ -111,10 +113,21 @@ enum message {
     MESSAGE_STACK,        /* fresh | common << 16, then the fresh frames, innermost first. The
                              `common` outermost ones are those of the thread's stack before. It
                              belongs to the call that follows */
-    MESSAGE_STACK_COPY,   /* length, ip, sp, fp, then the bytes from sp on. Belongs likewise */
+    MESSAGE_STACK_COPY,   /* length, ip, sp, fp, the mean distance in bytes between such copies,
+                            then the bytes from sp on. Belongs likewise */
     MESSAGE_MARKER,       /* length, text */
     MESSAGE_MAPS_CHANGED, /* a library was unloaded */
+    MESSAGE_PYTHON_CODE,  /* length, key, python_part | bytes of a character << 8, first line, then
+                            the bytes */
+    MESSAGE_PYTHON,       /* count, address of the function that evaluates, then two words a frame,
+                            innermost first: key, instruction and perhaps PYTHON_ENTRY. It belongs
+                            to the stack that follows */
 };
+
+enum python_part { PYTHON_FILE, PYTHON_NAME, PYTHON_TABLE };
+
+/* The outermost frame of those that one call of the evaluating function runs. */
+#define PYTHON_ENTRY ((uint64_t)1 << 32)
 
 #define SIZE_FOLLOWS 0xffffu
 #define CALL_WORDS 6 /* at most */

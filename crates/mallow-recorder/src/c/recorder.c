@@ -12,6 +12,7 @@
 #include "thread.h"
 
 #include "start.c"
+#include "python.c"
 #include "stack.c"
 #include "next.c"
 #include "entry.c"

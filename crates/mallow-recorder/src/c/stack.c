@@ -39,7 +39,9 @@ static double log2_of(uint32_t number)
 static COLD void thread_draw_gap(struct thread *thread)
 {
     uint32_t uniform = (uint32_t)(thread_random(thread) >> 32) | 1;
-    double gap = (32 - log2_of(uniform)) * 0.6931471805599453 * (double)control->stack_distance;
+    uint64_t distance = atomic_load_explicit(&control->stack_distance, memory_order_relaxed);
+    double gap = (32 - log2_of(uniform)) * 0.6931471805599453 * (double)distance;
+    thread->distance = distance;
     thread->until_stack = 1 + (int64_t)gap;
 }
 
@@ -48,18 +50,14 @@ ALWAYS_INLINE bool stack_is_due(struct thread *thread, size_t size)
     if (likely(control->stacks == STACKS_NONE)) {
         return false;
     }
-    if (control->stack_distance == 0) {
+    if (atomic_load_explicit(&control->stack_distance, memory_order_relaxed) == 0) {
         return true;
     }
     if (unlikely(thread->until_stack == 0)) {
         thread_draw_gap(thread);
     }
     thread->until_stack -= (int64_t)size_min(size, (size_t)1 << 60);
-    if (likely(thread->until_stack > 0)) {
-        return false;
-    }
-    thread_draw_gap(thread);
-    return true;
+    return unlikely(thread->until_stack <= 0);
 }
 
 /* --- By frame pointers ------------------------------------------------------------------------ */
@@ -121,23 +119,38 @@ static NOINLINE struct thread *stack_send_copy(struct thread *thread, uintptr_t 
     if (thread->stack_low <= stack && stack < thread->stack_top) {
         size = size_min(thread->stack_top - stack, control->copy_bytes) & ~(size_t)7;
     }
-    uint64_t words[] = {size, own->return_address, stack, own->caller_frame};
+    uint64_t words[] = {size, own->return_address, stack, own->caller_frame, thread->distance};
     return thread_send(thread, MESSAGE_STACK_COPY, words, array_count(words), (void *)stack, size);
 }
 
 static NOINLINE struct thread *stack_send(struct thread *thread, uintptr_t frame)
 {
-    /* First of all, since a forked child has no ring before it asks for room; and with the call, so
-     * that no other call gets its stack. */
-    bool is_copy = control->stacks == STACKS_COPY;
-    uint64_t most = is_copy ? 5 + control->copy_bytes / 8 : 2 + STACK_LIMIT;
-    thread = thread_room(thread, most + CALL_WORDS);
+    uint64_t frames[2 * PYTHON_FRAMES];
+    uint64_t frame_count;
+    /* First of all, since a forked child has no ring before it asks for room. */
+    thread = thread_room(thread, CALL_WORDS);
     if (unlikely(thread == NULL)) {
         return NULL;
     }
-    if (is_copy) {
-        return stack_send_copy(thread, frame);
+    thread = python_walk(thread, frames, &frame_count);
+    if (unlikely(thread == NULL)) {
+        return NULL;
     }
-    stack_send_frames(thread, frame);
+    /* Room for all of it and the call, so that no other call gets its stack. */
+    bool is_copy = control->stacks == STACKS_COPY;
+    uint64_t most = is_copy ? 6 + control->copy_bytes / 8 : 2 + STACK_LIMIT;
+    thread = thread_room(thread, most + 3 + 2 * frame_count + CALL_WORDS);
+    if (unlikely(thread == NULL)) {
+        return NULL;
+    }
+    python_send(thread, frames, frame_count);
+    if (is_copy) {
+        thread = stack_send_copy(thread, frame);
+    } else {
+        stack_send_frames(thread, frame);
+    }
+    if (thread != NULL && thread->distance != 0) {
+        thread_draw_gap(thread);
+    }
     return thread;
 }

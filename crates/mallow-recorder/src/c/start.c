@@ -300,6 +300,10 @@ static struct thread *thread_open(uint32_t *slot)
         .random = now() ^ (uintptr_t)ring,
     };
     ring->previous_count = 0;
+    if (ring->has_codes != 0) {
+        memset(ring->codes, 0, sizeof(ring->codes));
+        ring->has_codes = 0;
+    }
     atomic_store_explicit(&ring->head, 0, memory_order_relaxed);
     atomic_store_explicit(&ring->tail, 0, memory_order_relaxed);
     atomic_store_explicit(&ring->dropped, 0, memory_order_relaxed);

@@ -22,6 +22,7 @@ struct thread {
     uintptr_t inside;
     struct ring *ring; /* NULL: the slot is not mapped in this process */
     int64_t until_stack;
+    uint64_t distance; /* that `until_stack` was drawn with */
     uint64_t random;
     uintptr_t stack_low, stack_top;
     uint64_t leaving_size; /* of an operator new that may be left by an exception */

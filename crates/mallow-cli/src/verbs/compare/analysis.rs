@@ -26,6 +26,7 @@ pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
         settings: Settings {
             runs: args.runs,
             rounds_made: measured.rounds,
+            runs_needed: judge.fewest_rounds(),
             warmup: args.warmup,
             margin_percent: args.margin,
             confidence: judge.confidence(),
@@ -34,7 +35,7 @@ pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
         },
         verdict: conditions
             .iter()
-            .map(|condition| sentence(condition, args.margin))
+            .map(|condition| sentence(condition, args.margin, judge.fewest_rounds()))
             .collect::<Vec<_>>()
             .join(" "),
         conditions,
@@ -143,19 +144,23 @@ fn failures(cell: &Cell) -> Vec<Failure> {
 }
 
 /// The result of one condition in words.
-fn sentence(condition: &ConditionReport, margin: f64) -> String {
+fn sentence(condition: &ConditionReport, margin: f64, needed: u32) -> String {
     let prefix = if condition.name.is_empty() {
         String::new()
     } else {
         format!("With {}: ", condition.name)
     };
-    prefix + &judgement(&condition.entries, margin)
+    prefix + &judgement(&condition.entries, margin, needed)
 }
 
-fn judgement(entries: &[Entry], margin: f64) -> String {
+fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     let Some((baseline, others)) = entries.split_first() else { return "Nothing ran.".into() };
     let base = &baseline.allocator;
-    if baseline.runs_finished == 0 {
+    if entries.iter().all(|entry| entry.runs.is_empty()) {
+        return "Not run, so there is no verdict.".into();
+    }
+    let has_run = |entry: &&&Entry| !entry.runs.is_empty();
+    if baseline.runs_finished == 0 && has_run(&&baseline) {
         return format!("No run under {base} finished, so there is nothing to compare with.");
     }
     if others.is_empty() {
@@ -170,15 +175,16 @@ fn judgement(entries: &[Entry], margin: f64) -> String {
         found.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
         found
     };
-    let failed: Vec<&str> = others
-        .iter()
-        .filter(|entry| entry.runs_finished == 0)
-        .map(|entry| entry.allocator.as_str())
-        .collect();
-    let failed = match failed.as_slice() {
-        [] => String::new(),
-        names => format!(" The command did not finish under {}.", names.join(", ")),
-    };
+    let failed = gaps(entries);
+    let pairs = |entry: &Entry| entry.time.as_ref().map_or(0, |versus| versus.comparison.pairs);
+    let most_pairs = others.iter().map(pairs).max().unwrap_or(0);
+    let may_be_judged = |entry: &Entry| entry.runs_finished > 0 || entry.runs.is_empty();
+    if most_pairs < needed as usize && others.iter().any(may_be_judged) {
+        return format!(
+            "No verdict: it needs at least {needed} runs of each, and there are {most_pairs}. Make \
+             more with --runs {needed}.{failed}"
+        );
+    }
     let faster = judged(|entry| &entry.time, Verdict::Less);
     if !faster.is_empty() {
         return faster_sentence(&faster, base) + &failed;
@@ -211,13 +217,30 @@ fn judgement(entries: &[Entry], margin: f64) -> String {
     no_change_sentence(unclear, compared, base, margin) + &failed
 }
 
+/// Under which allocators the command did not finish, or was not run at all.
+fn gaps(entries: &[Entry]) -> String {
+    let names = |is_wanted: fn(&&Entry) -> bool| -> Vec<&str> {
+        entries.iter().filter(is_wanted).map(|entry| entry.allocator.as_str()).collect()
+    };
+    let failed = names(|entry| entry.runs_finished == 0 && !entry.runs.is_empty());
+    let missed = names(|entry| entry.runs.is_empty());
+    let mut text = String::new();
+    if !failed.is_empty() {
+        text += &format!(" The command did not finish under {}.", failed.join(", "));
+    }
+    if !missed.is_empty() {
+        text += &format!(" Not run: {}.", missed.join(", "));
+    }
+    text
+}
+
 fn no_change_sentence(unclear: usize, compared: usize, base: &str, margin: f64) -> String {
     if unclear == 0 {
         format!("No change needed: nothing is faster than {base} by {margin} % or more.")
     } else if unclear == compared {
         format!(
-            "Inconclusive: the runs vary too much, or are too few, to tell the allocators from \
-             {base} by {margin} %. Make more runs (--runs, --budget), or quiet the machine."
+            "Inconclusive: the runs vary too much to tell the allocators from {base} by {margin} %. \
+             Make more runs (--runs, --budget), or quiet the machine."
         )
     } else {
         format!(

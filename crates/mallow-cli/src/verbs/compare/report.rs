@@ -25,6 +25,8 @@ pub struct Settings {
     /// `null`: as many as it took.
     pub runs: Option<u32>,
     pub rounds_made: u32,
+    /// With fewer runs of each there is no verdict.
+    pub runs_needed: u32,
     pub warmup: u32,
     pub margin_percent: f64,
     /// Of each interval of a comparison, so that all of them together hold with 95 %.

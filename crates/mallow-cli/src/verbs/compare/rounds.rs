@@ -44,6 +44,7 @@ pub fn measure(
         cells: empty(plan),
         bar: notes.progress(0),
     };
+    session.announce_too_few();
     session.probe()?;
     session.warm_up()?;
     mallow_os::trim_heap();
@@ -108,15 +109,17 @@ impl Session<'_> {
             None => self.args.timeout,
         };
         let look_after = kill_after.map_or(PROBE_AFTER, |limit| PROBE_AFTER.min(limit / 2));
-        let limits = observe::Limits { look_after, kill_after };
+        let memory = self.limits.memory;
+        let limits = observe::Limits { look_after, kill_after, memory };
         let observed = observe::observe(command, condition.cpu_count, limits, self.interrupted)?;
         match &contender.allocator.path {
             Some(path) => self.check_effect(&contender.allocator.name, path, &observed)?,
             None => self.note_linked_allocator(&contender.allocator.name, &observed),
         }
         Ok(match observed.ending {
+            None if observed.cut == Some(Outcome::OverMemory) => Outcome::OverMemory,
             _ if self.plan.service.is_some() => Outcome::Finished,
-            None if observed.timed_out => Outcome::TimedOut,
+            None if observed.cut == Some(Outcome::TimedOut) => Outcome::TimedOut,
             None | Some(Ending::Code(0)) => Outcome::Finished,
             Some(Ending::Code(_)) if self.args.ignore_failure => Outcome::Finished,
             Some(Ending::Code(code)) => Outcome::Failed { code },
@@ -197,6 +200,7 @@ impl Session<'_> {
         }
         let remedy = match first {
             Outcome::TimedOut => "Raise --timeout.",
+            Outcome::OverMemory => "Raise --mem-limit.",
             Outcome::Failed { .. } => "Run it alone to see why, or use --ignore-failure.",
             _ => "Run it alone to see why.",
         };
@@ -264,6 +268,20 @@ impl Session<'_> {
         rounds >= MOST_ROUNDS
             || elapsed >= self.args.budget
             || cells::is_narrow(&self.cells, self.judge)
+    }
+
+    /// Fewer runs than a verdict takes may be what is wanted, but not without knowing it.
+    fn announce_too_few(&self) {
+        let needed = self.judge.fewest_rounds();
+        if let Some(runs) = self.args.runs
+            && runs < needed
+            && self.plan.contenders.len() > 1
+        {
+            self.notes.note(&format!(
+                "There will be no verdict: it needs at least {needed} runs of each, and --runs says \
+                 {runs}."
+            ));
+        }
     }
 
     /// A long measurement is announced; it can be cut short without losing what is done.

@@ -105,6 +105,7 @@ impl Entry {
         let verdict = |versus: &Option<Versus>, metric: &str| match versus {
             _ if self.is_baseline => "baseline".to_owned(),
             Some(versus) => wording::verdict(versus, metric),
+            None if self.runs.is_empty() => "not run".into(),
             None if self.runs_finished == 0 => "no finished run".into(),
             None => "not compared".into(),
         };

@@ -14,7 +14,7 @@ pub enum StackKind {
     None,
     /// By frame pointers: quick, and whole where programs and libraries are built with them
     Fp,
-    /// By unwind tables, from copies of the stack: whole, and sampled unless told otherwise
+    /// By unwind tables, from copies of the stack: whole, and sampled
     Full,
 }
 
@@ -40,12 +40,12 @@ pub struct RecordArgs {
     #[arg(long, value_name = "PAGE")]
     pub html: Option<PathBuf>,
 
-    /// Stacks of allocations
-    #[arg(long, value_enum, default_value = "none")]
-    pub stacks: StackKind,
+    /// Stacks of allocations [default: full]
+    #[arg(long, value_enum)]
+    pub stacks: Option<StackKind>,
 
-    /// Mean number of bytes between allocations with a stack, or `all` [default: all for fp, 64K
-    /// for full]
+    /// Mean number of bytes between allocations with a stack, or `all` [default: all for fp; for
+    /// full 64K, and more while stacks take more than a sixteenth of the time]
     #[arg(long, value_name = "SIZE", value_parser = parse_sample)]
     pub sample: Option<u64>,
 
@@ -68,6 +68,12 @@ pub struct RecordArgs {
     /// The command and its arguments
     #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    pub fn stack_kind(&self) -> StackKind {
+        self.stacks.unwrap_or(StackKind::Full)
+    }
 }
 
 /// 0 stands for all.

@@ -1,11 +1,11 @@
 //! `mallow record -p PID`: a running process, by probes of the kernel on the functions of whichever
 //! library serves its malloc. The process is neither stopped nor changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write as _};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,9 @@ use super::args::{RecordArgs, StackKind};
 use super::calls::Calls;
 use super::images::{Images, Introduction};
 use super::memory::Samples;
+use super::stacks::{PythonFrames, Stacks};
 use super::summary::{self, Outcome};
-use super::{cannot_write, site};
+use super::{cannot_write, cut_off, site, unwind};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_process::binding::{Failure, Inspector, Report};
@@ -44,19 +45,16 @@ const FUNCTIONS: [(&str, Op); 13] = [
     ("_ZdaPvm", Op::DeleteArraySized),
 ];
 
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// One allocation in so many has a stack. Each costs the process some microseconds more.
+const STACK_PERIOD: u64 = 64;
+
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
-    if args.stacks != StackKind::None {
-        return Err(Error::Usage(
-            "A running process is recorded without stacks. Leave --stacks out, or start the command \
-             with mallow record -- COMMAND."
-                .into(),
-        ));
-    }
+    let period = stack_period(args)?;
     let library = serving_library(pid)?;
     let (points, what) = points(pid, &library)?;
-    let probes = open(pid, &points)?;
+    let probes = open(pid, &points, period)?;
     let file = super::create(&args.output)?;
     let name = ElfInfo::read(&in_its_root(pid, &library)).ok().flatten();
     let name = name.map_or("unknown".to_owned(), |info| identify(&library, &info));
@@ -71,11 +69,50 @@ pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
     let writer = Writer::new(BufWriter::new(file), &header).map_err(cannot_write)?;
     let stop = stop_flag()?;
     probes.enable().map_err(refusal)?;
-    let mut session = Session::new(pid, writer, probes, what, &library);
+    let mut session = Session::new(pid, writer, probes, what, period.is_some());
     let outcome = session.run(args.duration, &stop).and_then(|()| session.finish());
-    let outcome = outcome.map_err(cannot_write)?;
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            drop(session);
+            return Err(cut_off(&args.output, 0, error));
+        }
+    };
     outcome.publish(args, notes)?;
     Ok(0)
+}
+
+/// One allocation in so many has a stack; `None` without stacks.
+fn stack_period(args: &RecordArgs) -> Result<Option<u64>> {
+    match (args.stack_kind(), args.sample) {
+        (StackKind::None, None) => Ok(None),
+        (StackKind::Full, None) => Ok(Some(STACK_PERIOD)),
+        (StackKind::Fp, None) => Err(Error::Usage(
+            "Of a running process there are no stacks by frame pointers. Use --stacks full or none."
+                .into(),
+        )),
+        (_, Some(_)) => Err(Error::Usage(format!(
+            "Of a running process one allocation in {STACK_PERIOD} has a stack. Leave --sample out."
+        ))),
+    }
+}
+
+/// The mean number of bytes between stacks for which one of a block of this size stands for
+/// `STACK_PERIOD` calls.
+fn distance(size: u64) -> u64 {
+    let missed = (-1.0 / STACK_PERIOD as f64).ln_1p();
+    (size.max(1) as f64 / -missed).ceil() as u64
+}
+
+/// What serves the malloc of a process, its program and its command, as the recorder says it.
+fn introduction(pid: u32) -> Option<Vec<u8>> {
+    let executable = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let mut text = serving_library(pid).unwrap_or_default().into_os_string().into_vec();
+    text.push(0);
+    text.extend(executable.as_os_str().as_bytes());
+    text.push(0);
+    text.extend(std::fs::read(format!("/proc/{pid}/cmdline")).ok()?);
+    Some(text)
 }
 
 fn command_line(pid: u32) -> Vec<String> {
@@ -144,14 +181,15 @@ fn points(pid: u32, library: &Path) -> Result<(Vec<Point>, Vec<Meaning>)> {
         let Some(&(_, op)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else { continue };
         let returns: &[bool] = if op.is_free() { &[false] } else { &[false, true] };
         for &at_return in returns {
-            points.push(Point { path: c_path.clone(), offset: site.offset, at_return });
+            let has_stack = !at_return && !op.is_free();
+            points.push(Point { path: c_path.clone(), offset: site.offset, at_return, has_stack });
             meanings.push(Meaning { op, at_return });
         }
     }
     Ok((points, meanings))
 }
 
-fn open(pid: u32, points: &[Point]) -> Result<Probes> {
+fn open(pid: u32, points: &[Point], period: Option<u64>) -> Result<Probes> {
     if !Probes::are_possible() {
         return Err(Error::Unsupported(
             "This kernel has no uprobes or no tracefs, so a running process cannot be recorded. Start \
@@ -159,11 +197,14 @@ fn open(pid: u32, points: &[Point]) -> Result<Probes> {
                 .into(),
         ));
     }
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .map_err(Error::io("The threads cannot be listed"))?;
-    let tids: Vec<u32> =
-        threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    Probes::open(&tids, &online_cpus(), points).map_err(refusal)
+    Probes::open(&threads(pid), &online_cpus(), points, period).map_err(refusal)
+}
+
+/// None where the process is gone.
+fn threads(pid: u32) -> Vec<u32> {
+    let folder = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let entries = folder.into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn refusal(error: std::io::Error) -> Error {
@@ -200,9 +241,21 @@ fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+#[derive(Default)]
 struct Lane {
     thread: u32,
     calls: Calls,
+    /// The stack of the call under way: its number, by the size that it was taken for.
+    stack: u32,
+}
+
+/// A process that is recorded.
+struct Target {
+    image: usize,
+    threads: BTreeSet<u32>,
+    memory: Option<File>,
+    /// Allocator, executable and command.
+    text: Vec<u8>,
 }
 
 struct Session {
@@ -211,14 +264,15 @@ struct Session {
     writer: Writer<BufWriter<File>>,
     probes: Probes,
     meanings: Vec<Meaning>,
+    targets: BTreeMap<u32, Target>,
     lanes: BTreeMap<u32, Lane>,
     thread_count: u32,
     samples: Samples,
     images: Images,
+    stacks: Stacks,
     /// Hits that others, on another processor, may still come before.
     held: Vec<Hit>,
     lost: u64,
-    memory: Option<File>,
 }
 
 impl Session {
@@ -227,37 +281,55 @@ impl Session {
         writer: Writer<BufWriter<File>>,
         probes: Probes,
         meanings: Vec<Meaning>,
-        library: &Path,
+        has_stacks: bool,
     ) -> Session {
-        let mut images = Images::default();
-        let mut text = library.as_os_str().as_bytes().to_vec();
-        text.push(0);
-        let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        text.extend(executable.as_os_str().as_bytes());
-        text.push(0);
-        text.extend(std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
-        images.define(&Introduction { id: 1, parent_id: 0, pid, parent_pid: 0, text });
-        Session {
+        let mut session = Session {
             pid,
             start_ns: system_ns(),
             writer,
             probes,
             meanings,
+            targets: BTreeMap::new(),
             lanes: BTreeMap::new(),
             thread_count: 0,
             samples: Samples::default(),
-            images,
+            images: Images::new(has_stacks),
+            stacks: Stacks::default(),
             held: Vec::new(),
             lost: 0,
-            memory: File::open(format!("/proc/{pid}/mem")).ok(),
+        };
+        session.begin(pid, 0, None);
+        session
+    }
+
+    /// A process, from now on: the first, one that a known one has forked, or what one became by an
+    /// exec. It may be gone already; then it is what the process before it was.
+    fn begin(&mut self, pid: u32, parent: u32, before: Option<Target>) -> usize {
+        let own = introduction(pid).filter(|_| parent == 0);
+        let known = self.targets.get(&parent).or(before.as_ref());
+        let text = own.or_else(|| Some(known?.text.clone())).unwrap_or_default();
+        let parent_id = self.targets.get(&parent).map_or(0, |target| target.image as u64 + 1);
+        let id = self.images.len() as u64 + 1;
+        let parent_pid = parent;
+        let introduction = Introduction { id, parent_id, pid, parent_pid, text: text.clone() };
+        let (image, _) = self.images.define(&introduction);
+        let threads = threads(pid).into_iter().collect();
+        let memory = File::open(format!("/proc/{pid}/mem")).ok();
+        self.targets.insert(pid, Target { image, threads, memory, text });
+        image
+    }
+
+    fn image(&mut self, pid: u32) -> usize {
+        match self.targets.get(&pid) {
+            Some(target) => target.image,
+            // Its beginning was lost.
+            None => self.begin(pid, 0, None),
         }
     }
 
     fn run(&mut self, duration: Option<Duration>, stop: &AtomicBool) -> mallow_trace::Result<()> {
         let start = Instant::now();
-        for event in std::mem::take(&mut self.images.definitions) {
-            self.writer.write(&Record { time: 0, thread: COLLECTOR, event })?;
-        }
+        self.write_definitions(0)?;
         let process = format!("/proc/{}", self.pid);
         loop {
             self.round(false)?;
@@ -290,7 +362,15 @@ impl Session {
         self.writer.promise(time.saturating_sub(1_000_000))
     }
 
+    fn write_definitions(&mut self, time: u64) -> mallow_trace::Result<()> {
+        for event in std::mem::take(&mut self.images.definitions) {
+            self.writer.write(&Record { time, thread: COLLECTOR, event })?;
+        }
+        Ok(())
+    }
+
     fn take(&mut self, hit: Hit) -> mallow_trace::Result<()> {
+        let time = time_of(&hit).saturating_sub(self.start_ns);
         match hit {
             Hit::Lost(count) => {
                 self.lost += count;
@@ -298,48 +378,126 @@ impl Session {
                 let (time, event) = (self.writer.totals().end, Event::Dropped(count));
                 self.writer.write(&Record { time, thread: COLLECTOR, event })
             }
-            Hit::ThreadEnd { tid, time } => {
-                let Some(lane) = self.lanes.remove(&tid) else { return Ok(()) };
-                let time = time.saturating_sub(self.start_ns);
-                let event = Event::ThreadEnd;
-                self.writer.write(&Record { time, thread: lane.thread, event })
+            Hit::ThreadStart { pid, tid, parent, .. } => self.start_thread(pid, tid, parent, time),
+            Hit::ThreadEnd { pid, tid, .. } => self.end_thread(pid, tid, time),
+            Hit::Exec { pid, .. } => self.exec(pid, time),
+            Hit::Stack { point, pid, tid, arguments, copy, .. } => {
+                let size = size_of_call(self.meanings[point].op, arguments);
+                let image = self.image(pid);
+                let copy = unwind::Copy {
+                    ip: copy.ip,
+                    sp: copy.sp,
+                    fp: copy.fp,
+                    distance: distance(size),
+                    stack: &copy.words,
+                };
+                let python = PythonFrames::default();
+                let stack = self.stacks.unwind(&mut self.images, image, &copy, python);
+                self.write_definitions(time)?;
+                self.lane(pid, tid, time)?.stack = stack;
+                Ok(())
             }
-            Hit::Call { point, tid, time, result, arguments } => {
-                let time = time.saturating_sub(self.start_ns);
+            Hit::Call { point, pid, tid, result, arguments, .. } => {
                 let meaning = self.meanings[point];
-                let lane = self.lane(tid, time)?;
+                let lane = self.lane(pid, tid, time)?;
                 let call = match meaning.at_return {
                     false => lane.calls.enter(meaning.op, arguments, time),
                     true => lane.calls.leave(meaning.op, result, time),
                 };
                 let thread = lane.thread;
-                let Some(call) = call else { return Ok(()) };
-                let call = self.with_block(call);
+                let Some(mut call) = call else { return Ok(()) };
+                if !call.op.is_free() {
+                    call.stack = std::mem::take(&mut lane.stack);
+                }
+                let call = self.with_block(pid, call);
                 self.writer.write(&Record { time, thread, event: Event::Call(call) })
             }
         }
     }
 
-    fn lane(&mut self, tid: u32, time: u64) -> mallow_trace::Result<&mut Lane> {
-        if !self.lanes.contains_key(&tid) {
-            self.thread_count += 1;
-            let comm = std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", self.pid));
-            let name = comm.unwrap_or_default().trim_end().to_owned();
-            let (thread, event) =
-                (self.thread_count, Event::Thread(Thread { process: 1, tid, name }));
-            self.writer.write(&Record { time, thread, event })?;
+    fn start_thread(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        parent: u32,
+        time: u64,
+    ) -> mallow_trace::Result<()> {
+        if pid != parent && !self.targets.contains_key(&pid) {
+            self.begin(pid, parent, None);
+            self.write_definitions(time)?;
         }
-        let thread = self.thread_count;
-        Ok(self.lanes.entry(tid).or_insert_with(|| Lane { thread, calls: Calls::default() }))
+        if let Some(target) = self.targets.get_mut(&pid) {
+            target.threads.insert(tid);
+        }
+        Ok(())
+    }
+
+    fn end_thread(&mut self, pid: u32, tid: u32, time: u64) -> mallow_trace::Result<()> {
+        if let Some(lane) = self.lanes.remove(&tid) {
+            let event = Event::ThreadEnd;
+            self.writer.write(&Record { time, thread: lane.thread, event })?;
+        }
+        let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
+        target.threads.remove(&tid);
+        if target.threads.is_empty() {
+            self.end_process(pid, Ending::Unknown, time)?;
+        }
+        Ok(())
+    }
+
+    fn end_process(&mut self, pid: u32, ending: Ending, time: u64) -> mallow_trace::Result<()> {
+        let Some(target) = self.targets.remove(&pid) else { return Ok(()) };
+        let process = self.images.get_mut(target.image).number;
+        self.images.end(target.image);
+        self.write_definitions(time)?;
+        let event = Event::ProcessEnd(ProcessEnd { process, ending });
+        self.writer.write(&Record { time, thread: COLLECTOR, event })
+    }
+
+    fn exec(&mut self, pid: u32, time: u64) -> mallow_trace::Result<()> {
+        if !self.targets.contains_key(&pid) {
+            return Ok(());
+        }
+        let of_it: Vec<u32> = self.targets[&pid].threads.iter().copied().collect();
+        for tid in of_it {
+            if let Some(lane) = self.lanes.remove(&tid) {
+                let event = Event::ThreadEnd;
+                self.writer.write(&Record { time, thread: lane.thread, event })?;
+            }
+        }
+        // Defined before the end is written, so that it is known as what the process was.
+        let Some(before) = self.targets.remove(&pid) else { return Ok(()) };
+        let process = self.images.get_mut(before.image).number;
+        self.begin(pid, 0, Some(before));
+        self.write_definitions(time)?;
+        let event = Event::ProcessEnd(ProcessEnd { process, ending: Ending::Exec });
+        self.writer.write(&Record { time, thread: COLLECTOR, event })
+    }
+
+    fn lane(&mut self, pid: u32, tid: u32, time: u64) -> mallow_trace::Result<&mut Lane> {
+        if !self.lanes.contains_key(&tid) {
+            let image = self.image(pid);
+            self.write_definitions(time)?;
+            self.thread_count += 1;
+            let thread = self.thread_count;
+            let comm = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+            let name = comm.unwrap_or_default().trim_end().to_owned();
+            let process = self.images.get_mut(image).number;
+            let event = Event::Thread(Thread { process, tid, name });
+            self.writer.write(&Record { time, thread, event })?;
+            self.lanes.insert(tid, Lane { thread, ..Lane::default() });
+        }
+        Ok(self.lanes.entry(tid).or_default())
     }
 
     /// posix_memalign stores the block's address in the caller's memory.
-    fn with_block(&self, mut call: Call) -> Call {
+    fn with_block(&self, pid: u32, mut call: Call) -> Call {
         use std::os::unix::fs::FileExt;
         if call.op == Op::PosixMemalign && !call.failed {
             let mut word = [0; 8];
             let place = call.old;
-            let read = self.memory.as_ref().map(|memory| memory.read_exact_at(&mut word, place));
+            let memory = self.targets.get(&pid).and_then(|target| target.memory.as_ref());
+            let read = memory.map(|memory| memory.read_exact_at(&mut word, place));
             call.address = if matches!(read, Some(Ok(()))) { u64::from_le_bytes(word) } else { 0 };
         }
         if !call.op.is_realloc() {
@@ -351,9 +509,9 @@ impl Session {
     fn finish(&mut self) -> mallow_trace::Result<Outcome> {
         self.round(true)?;
         let time = system_ns().saturating_sub(self.start_ns);
-        if !Path::new(&format!("/proc/{}", self.pid)).exists() {
-            let event = Event::ProcessEnd(ProcessEnd { process: 1, ending: Ending::Unknown });
-            self.writer.write(&Record { time, thread: COLLECTOR, event })?;
+        let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
+        for pid in self.targets.keys().copied().filter(gone).collect::<Vec<_>>() {
+            self.end_process(pid, Ending::Unknown, time)?;
         }
         let calls = self.writer.totals().calls;
         let header = mallow_trace::Header::default();
@@ -363,10 +521,10 @@ impl Session {
             calls,
             dropped: self.lost,
             threads: self.thread_count,
-            processes: 1,
+            processes: self.images.len(),
             lost_threads: 0,
             damaged_rings: 0,
-            still_running: 0,
+            still_running: self.targets.keys().filter(|pid| **pid != self.pid).count(),
         })
     }
 }
@@ -377,7 +535,35 @@ fn sink() -> std::io::Result<BufWriter<File>> {
 
 fn time_of(hit: &Hit) -> u64 {
     match hit {
-        Hit::Call { time, .. } | Hit::ThreadEnd { time, .. } => *time,
+        Hit::Call { time, .. }
+        | Hit::Stack { time, .. }
+        | Hit::ThreadStart { time, .. }
+        | Hit::ThreadEnd { time, .. }
+        | Hit::Exec { time, .. } => *time,
         Hit::Lost(_) => 0,
+    }
+}
+
+/// What a call asks for, by its arguments.
+fn size_of_call(op: Op, [first, second, third]: [u64; 3]) -> u64 {
+    match op {
+        Op::Calloc => first.saturating_mul(second),
+        Op::Realloc | Op::AlignedAlloc | Op::Memalign => second,
+        Op::PosixMemalign => third,
+        _ => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_stands_for_the_calls_between_two() {
+        for size in [1, 100, 1 << 20] {
+            let distance = distance(size) as f64;
+            let calls = 1.0 / -(-(size as f64) / distance).exp_m1();
+            assert!((calls - 64.0).abs() < 1.5, "{size}: {calls}");
+        }
     }
 }

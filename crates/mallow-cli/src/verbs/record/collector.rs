@@ -10,8 +10,10 @@ use mallow_trace::{
 
 use super::images::{Images, Introduction};
 use super::memory::{Found, Samples};
+use super::pace::Pace;
 use super::parse::{self, Message, RawCall};
-use super::stacks::Stacks;
+use super::python::Part;
+use super::stacks::{PythonFrames, Stacks};
 use super::unwind::Copy;
 
 /// A record whose thread was interrupted for longer than this while writing it gets a later time.
@@ -32,6 +34,9 @@ struct Lane {
     last_time: u64,
     /// Of the call that comes next.
     stack: u32,
+    /// Python's frames of the stack that comes next.
+    python: Vec<u64>,
+    evaluation: u64,
     /// The return addresses of the stack before, outermost first.
     addresses: Vec<u64>,
 }
@@ -45,6 +50,7 @@ pub struct Collector<W: Write> {
     lanes: Vec<Option<Lane>>,
     images: Images,
     stacks: Stacks,
+    pace: Pace,
     samples: Samples,
     thread_count: u32,
     words: Vec<u64>,
@@ -55,13 +61,13 @@ pub struct Collector<W: Write> {
 }
 
 impl<W: Write> Collector<W> {
-    /// `unwinds`: stacks come as copies.
+    /// `unwound`: the mean distance in bytes between the stacks that come as copies, if they do.
     pub fn new(
         channel: Channel,
         timeline: Timeline,
         writer: Writer<W>,
         root_pid: u32,
-        unwinds: bool,
+        unwound: Option<u64>,
     ) -> Self {
         Collector {
             channel,
@@ -69,7 +75,8 @@ impl<W: Write> Collector<W> {
             writer,
             root_pid,
             lanes: Vec::new(),
-            images: Images::new(unwinds),
+            images: Images::new(unwound.is_some()),
+            pace: Pace::new(unwound.unwrap_or(0)),
             stacks: Stacks::default(),
             samples: Samples::default(),
             thread_count: 0,
@@ -103,6 +110,7 @@ impl<W: Write> Collector<W> {
     pub fn round(&mut self) -> Result<usize> {
         self.timeline.correct();
         self.channel.beat();
+        self.keep_pace();
         let start = self.timeline.now();
         let mut count = 0;
         for slot in self.fresh_slots() {
@@ -213,11 +221,33 @@ impl<W: Write> Collector<W> {
                 }
             }
             Message::Stack { fresh, common } => self.take_stack(slot, fresh, common)?,
-            Message::StackCopy { ip, sp, fp, stack } => {
+            Message::StackCopy { ip, sp, fp, distance, stack } => {
+                let begin = Instant::now();
+                let reading = self.images.reading;
                 if let Some(Some(lane)) = self.lanes.get_mut(slot) {
-                    let copy = Copy { ip, sp, fp, stack };
-                    lane.stack = self.stacks.unwind(&mut self.images, lane.image, &copy);
+                    let copy = Copy { ip, sp, fp, distance, stack };
+                    let frames = &lane.python;
+                    let python = PythonFrames { evaluation: lane.evaluation, frames };
+                    lane.stack = self.stacks.unwind(&mut self.images, lane.image, &copy, python);
+                    lane.python.clear();
                     self.write_definitions()?;
+                }
+                // Files are read once.
+                let reading = self.images.reading - reading;
+                self.pace.took(begin.elapsed().saturating_sub(reading));
+                self.keep_pace();
+            }
+            Message::PythonCode { key, part, width, first_line, bytes } => {
+                if let Some(image) = self.image_of(slot) {
+                    let part = Part { key, part, width, first_line, bytes: &bytes };
+                    self.images.get_mut(image).python.learn(&part);
+                }
+            }
+            Message::Python { evaluation, frames } => {
+                if let Some(Some(lane)) = self.lanes.get_mut(slot) {
+                    lane.evaluation = evaluation;
+                    lane.python.clear();
+                    lane.python.extend(frames);
                 }
             }
             Message::Marker { stamp, text } => {
@@ -237,6 +267,12 @@ impl<W: Write> Collector<W> {
         Ok(())
     }
 
+    fn keep_pace(&mut self) {
+        if let Some(distance) = self.pace.look() {
+            self.channel.set_stack_distance(distance);
+        }
+    }
+
     fn image_of(&self, slot: usize) -> Option<usize> {
         Some(self.lanes.get(slot)?.as_ref()?.image)
     }
@@ -248,7 +284,9 @@ impl<W: Write> Collector<W> {
         let mut addresses = std::mem::take(&mut self.scratch);
         addresses.clear();
         addresses.extend(lane.addresses.iter().rev());
-        lane.stack = self.stacks.number(&mut self.images, lane.image, &addresses);
+        let python = PythonFrames { evaluation: lane.evaluation, frames: &lane.python };
+        lane.stack = self.stacks.number(&mut self.images, lane.image, &addresses, python);
+        lane.python.clear();
         self.scratch = addresses;
         self.write_definitions()
     }
@@ -319,6 +357,8 @@ impl<W: Write> Collector<W> {
             is_silent: false,
             last_time: time,
             stack: 0,
+            python: Vec::new(),
+            evaluation: 0,
             addresses: Vec::new(),
         });
         Ok(())

@@ -7,6 +7,7 @@ use mallow_trace::{Event, Frame, Module, ModuleKind, Process, Start, Symbol};
 use rustc_hash::FxHashMap;
 
 use super::modules::Files;
+use super::python::Python;
 use super::unwind::Tables;
 use mallow_process::maps::{self, Mapping};
 
@@ -28,6 +29,7 @@ pub struct Image {
     pub tables: Tables,
     /// Numbers of stacks by their return addresses.
     pub known_stacks: FxHashMap<Box<[u64]>, u32>,
+    pub python: Python,
 }
 
 #[derive(Clone, Copy)]
@@ -57,6 +59,8 @@ pub struct Images {
     modules: BTreeMap<(String, Vec<u8>), u32>,
     module_count: u32,
     unwinds: bool,
+    /// What the reading of maps and files has taken.
+    pub reading: Duration,
     /// Definitions to be written before the next record.
     pub definitions: Vec<Event>,
 }
@@ -113,6 +117,7 @@ impl Images {
             jit_addresses: BTreeSet::new(),
             tables,
             known_stacks: FxHashMap::default(),
+            python: Python::default(),
         });
         self.by_id.insert(introduction.id, index);
         self.by_pid.insert(introduction.pid, index);
@@ -129,6 +134,7 @@ impl Images {
         let image = &mut self.list[index];
         image.is_alive = false;
         image.known_stacks = FxHashMap::default();
+        image.python = Python::default();
         image.tables = Tables::default();
         if self.by_pid.get(&image.pid) == Some(&index) {
             self.by_pid.remove(&image.pid);
@@ -164,11 +170,13 @@ impl Images {
         if !image.is_alive || is_recent {
             return;
         }
-        image.maps_read = Some(Instant::now());
-        let Ok(text) = std::fs::read(format!("/proc/{}/maps", image.pid)) else { return };
+        let begin = Instant::now();
+        image.maps_read = Some(begin);
+        let text = std::fs::read(format!("/proc/{}/maps", image.pid)).unwrap_or_default();
         for line in text.split(|&byte| byte == b'\n') {
             self.add_line(index, line);
         }
+        self.reading += begin.elapsed();
     }
 
     fn add_code(&mut self, index: usize, mapping: &Mapping) {
@@ -281,6 +289,39 @@ impl Images {
             image.jit_addresses.insert(address);
         }
         Some(Frame { module: code.module, address: address.wrapping_sub(code.bias) })
+    }
+
+    /// The frame of a place in Python code.
+    pub fn python_frame(&mut self, index: usize, key: u64, place: u64) -> Frame {
+        let Images { list, module_count, definitions, .. } = self;
+        let image = &mut list[index];
+        let next_module = || {
+            *module_count += 1;
+            *module_count
+        };
+        image.python.frame(image.number, (key, place), next_module, definitions)
+    }
+
+    /// Whether a return address is in the function that begins at `begin` and runs Python's.
+    pub fn is_evaluation(&mut self, index: usize, address: u64, begin: u64) -> bool {
+        let mut python = std::mem::take(&mut self.list[index].python);
+        let is_it = python.is_evaluation(address, begin, || self.function(index, begin));
+        self.list[index].python = python;
+        is_it
+    }
+
+    /// Whether code that was made at run time lies before a return address.
+    pub fn is_jit(&self, index: usize, frame: Frame) -> bool {
+        self.list[index].jit == Some(frame.module)
+    }
+
+    /// Begin and end of the function that begins here, by its symbol.
+    fn function(&mut self, index: usize, begin: u64) -> Option<(u64, u64)> {
+        let frame = self.frame(index, begin + 1)?;
+        let named = self.modules.iter().find(|(_, id)| **id == frame.module);
+        let (path, _) = named?.0;
+        let size = super::modules::symbol_size(path.as_ref(), frame.address - 1)?;
+        Some((begin, begin + size))
     }
 
     /// Takes from the perf map file of a process the names of the code that stacks have met.

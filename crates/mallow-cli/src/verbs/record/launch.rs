@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,17 +11,16 @@ use mallow_launch::preload::Changes;
 use mallow_launch::{Allocator, Prepared, Target, embedded, preflight};
 use mallow_os::{Ending as Ended, pidfd_open, wait4};
 use mallow_recorder::{Channel, Clock, Settings, StackMode, Timeline};
-use mallow_trace::{Ending, Event, Record, Writer};
+use mallow_trace::{Ending, Writer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::args::{RecordArgs, StackKind, WhenFull};
-use super::cannot_write;
 use super::collector::Collector;
 use super::summary::{self, Outcome};
+use super::{cannot_write, cut_off};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use crate::recording::Recording;
 use mallow_os::wait_readable;
 use mallow_process::allocators::Family;
 
@@ -57,8 +56,8 @@ pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
         command: target.command.clone(),
         reason: error.to_string(),
     })?;
-    let mut collector =
-        Collector::new(channel, timeline, writer, child.id(), args.stacks == StackKind::Full);
+    let unwound = (args.stack_kind() == StackKind::Full).then(|| super::stack_distance(args));
+    let mut collector = Collector::new(channel, timeline, writer, child.id(), unwound);
     let collected = collect(&mut collector, child.id(), args.duration, &signals)?;
     finish(args, notes, target, collector, child.id(), collected)
 }
@@ -111,7 +110,7 @@ fn recorder() -> Result<Allocator> {
 
 fn settings(args: &RecordArgs, clock: Clock) -> Settings {
     Settings {
-        stacks: match args.stacks {
+        stacks: match args.stack_kind() {
             StackKind::None => StackMode::None,
             StackKind::Fp => StackMode::FramePointers,
             StackKind::Full => StackMode::Copies(COPY_BYTES),
@@ -190,7 +189,9 @@ fn finish(
         None => 0,
     };
     if let Some(error) = collected.failure {
-        return Err(cut_off(args, code, error));
+        // What it still holds is written now, or never.
+        drop(collector);
+        return Err(cut_off(&args.output, code, error));
     }
     let ending = collected.ended.map(|ended| match ended {
         Ended::Code(code) => Ending::Code(code),
@@ -200,9 +201,12 @@ fn finish(
     let was_found = collector.channel.was_found();
     let (totals, mut output) = match collector.finish(ending) {
         Ok(finished) => finished,
-        Err(error) => return Err(cut_off(args, code, error)),
+        Err(error) => return Err(cut_off(&args.output, code, error)),
     };
-    output.flush().map_err(Error::io("The trace cannot be written"))?;
+    if let Err(error) = output.flush() {
+        drop(output);
+        return Err(cut_off(&args.output, code, error.into()));
+    }
     (outcome.calls, outcome.dropped) = (totals.calls, totals.dropped);
     if !was_found {
         return Err(Error::Unsupported(format!(
@@ -215,28 +219,6 @@ fn finish(
         notes.note(&format!("The command goes on as process {pid}."));
     }
     Ok(code)
-}
-
-/// The trace ends too early. The command's own code says more, unless it is that all went well.
-fn cut_off(args: &RecordArgs, code: u8, error: mallow_trace::Error) -> Error {
-    let error = cannot_write(error);
-    let code = if code == 0 { error.exit_code() } else { code };
-    let kept = match calls_in(&args.output) {
-        Some(calls) => format!("{calls} calls are in {}", args.output.display()),
-        None => "nothing can be read of it".into(),
-    };
-    Error::Child { message: format!("{error}. The trace is cut off: {kept}."), code }
-}
-
-/// As many as can be read again.
-fn calls_in(trace: &Path) -> Option<u64> {
-    let mut calls = 0;
-    let count = |record: &Record| {
-        calls += u64::from(matches!(record.event, Event::Call(_)));
-        Ok(())
-    };
-    Recording::open(trace).ok()?.read(Notes { quiet: true }, count).ok()?;
-    Some(calls)
 }
 
 /// Signals to this process are meant for the command. Those of the terminal reach it by themselves.

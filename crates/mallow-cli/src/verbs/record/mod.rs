@@ -12,7 +12,9 @@ mod images;
 mod launch;
 mod memory;
 mod modules;
+mod pace;
 mod parse;
+mod python;
 mod regions;
 mod site;
 mod stacks;
@@ -23,12 +25,15 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use mallow_trace::{Event, Record};
+
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
+use crate::recording::Recording;
 pub use args::RecordArgs;
 use args::StackKind;
 
-/// With `--stacks full` and nothing else said.
+/// With `--stacks full` and nothing else said. Where that costs too much, there will be fewer.
 const FULL_DISTANCE: u64 = 64 << 10;
 
 pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
@@ -36,10 +41,9 @@ pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
     if let Some(pid) = args.pid {
         return attach::record(pid, args, notes);
     }
-    if args.sample.is_some() && args.stacks == StackKind::None {
+    if args.sample.is_some() && args.stack_kind() == StackKind::None {
         return Err(Error::Usage(
-            "--sample says which allocations have a stack. Add --stacks fp or --stacks full."
-                .into(),
+            "--sample says which allocations have a stack. Leave --stacks none out.".into(),
         ));
     }
     launch::record(args, notes)
@@ -47,7 +51,11 @@ pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
 
 /// Mean number of bytes between allocations that have a stack; 0 for all.
 fn stack_distance(args: &RecordArgs) -> u64 {
-    match (args.stacks, args.sample) {
+    if args.pid.is_some() {
+        // Each stack says for how many calls it stands.
+        return u64::from(args.stack_kind() != StackKind::None);
+    }
+    match (args.stack_kind(), args.sample) {
         (StackKind::None, _) | (StackKind::Fp, None) => 0,
         (StackKind::Full, None) => FULL_DISTANCE,
         (_, Some(distance)) => distance,
@@ -62,6 +70,28 @@ fn create(path: &Path) -> Result<File> {
         "The trace {} cannot be written (give another file with -o)",
         path.display()
     )))
+}
+
+/// The trace ends too early. The command's own code says more, unless it is that all went well.
+fn cut_off(trace: &Path, code: u8, error: mallow_trace::Error) -> Error {
+    let error = cannot_write(error);
+    let code = if code == 0 { error.exit_code() } else { code };
+    let kept = match calls_in(trace) {
+        Some(calls) => format!("{calls} calls are in {}", trace.display()),
+        None => "nothing can be read of it".into(),
+    };
+    Error::Child { message: format!("{error}. The trace is cut off: {kept}."), code }
+}
+
+/// As many as can be read again.
+fn calls_in(trace: &Path) -> Option<u64> {
+    let mut calls = 0;
+    let count = |record: &Record| {
+        calls += u64::from(matches!(record.event, Event::Call(_)));
+        Ok(())
+    };
+    Recording::open(trace).ok()?.read(Notes { quiet: true }, count).ok()?;
+    Some(calls)
 }
 
 fn cannot_write(error: mallow_trace::Error) -> Error {

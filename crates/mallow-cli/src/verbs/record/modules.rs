@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
-use object::{Endianness, Object, ObjectSection, ReadCache, elf};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, elf};
 
 use super::unwind::Sections;
 use mallow_process::maps::Mapping;
@@ -71,6 +71,14 @@ fn read_sections(path: &Path) -> Option<Sections> {
         eh_frame_hdr: data(".eh_frame_hdr"),
         ..Sections::default()
     })
+}
+
+/// The size of the exported function at an address of a file.
+pub fn symbol_size(path: &Path, address: u64) -> Option<u64> {
+    let cache = ReadCache::new(std::fs::File::open(path).ok()?);
+    let file = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
+    let symbol = file.dynamic_symbols().find(|symbol| symbol.address() == address)?;
+    Some(symbol.size())
 }
 
 /// What was read of files, by path and inode.

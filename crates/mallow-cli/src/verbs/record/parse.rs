@@ -19,12 +19,52 @@ pub struct RawCall {
 /// What is not a call. Times are stamps of the recorder's clock.
 #[derive(Debug, PartialEq)]
 pub enum Message<'a> {
-    Thread { stamp: u64, pid: u32, tid: u32, image: u64, name: String },
-    Process { stamp: u64, image: u64, parent_image: u64, pid: u32, parent_pid: u32, text: Vec<u8> },
-    Map { text: Vec<u8> },
-    Stack { fresh: &'a [u64], common: usize },
-    StackCopy { ip: u64, sp: u64, fp: u64, stack: &'a [u64] },
-    Marker { stamp: u64, text: Vec<u8> },
+    Thread {
+        stamp: u64,
+        pid: u32,
+        tid: u32,
+        image: u64,
+        name: String,
+    },
+    Process {
+        stamp: u64,
+        image: u64,
+        parent_image: u64,
+        pid: u32,
+        parent_pid: u32,
+        text: Vec<u8>,
+    },
+    Map {
+        text: Vec<u8>,
+    },
+    Stack {
+        fresh: &'a [u64],
+        common: usize,
+    },
+    StackCopy {
+        ip: u64,
+        sp: u64,
+        fp: u64,
+        distance: u64,
+        stack: &'a [u64],
+    },
+    /// A part of a code object, whose bytes lie in these words.
+    PythonCode {
+        key: u64,
+        part: u8,
+        width: u8,
+        first_line: u32,
+        bytes: Vec<u8>,
+    },
+    /// The frames, two words each, of the stack that follows.
+    Python {
+        evaluation: u64,
+        frames: &'a [u64],
+    },
+    Marker {
+        stamp: u64,
+        text: Vec<u8>,
+    },
     MapsChanged,
 }
 
@@ -123,15 +163,26 @@ pub fn message(words: &[u64]) -> Option<(Message<'_>, usize)> {
         }
         message::STACK_COPY => {
             let count = usize::try_from(word(1)? / 8).ok()?;
-            let stack = words.get(5..count.checked_add(5)?)?;
-            let message = Message::StackCopy { ip: word(2)?, sp: word(3)?, fp: word(4)?, stack };
-            Some((message, 5 + count))
+            let stack = words.get(6..count.checked_add(6)?)?;
+            let (ip, sp, fp, distance) = (word(2)?, word(3)?, word(4)?, word(5)?);
+            Some((Message::StackCopy { ip, sp, fp, distance, stack }, 6 + count))
         }
         message::MARKER => {
             let (text, end) = bytes(words, 2, word(1)?)?;
             Some((Message::Marker { stamp, text }, end))
         }
         message::MAPS_CHANGED => Some((Message::MapsChanged, 1)),
+        message::PYTHON_CODE => {
+            let (bytes, end) = bytes(words, 5, word(1)?)?;
+            let (key, what, first_line) = (word(2)?, word(3)?, word(4)? as u32);
+            let (part, width) = (what as u8, (what >> 8) as u8);
+            Some((Message::PythonCode { key, part, width, first_line, bytes }, end))
+        }
+        message::PYTHON => {
+            let count = usize::try_from(word(1)?).ok()?.checked_mul(2)?;
+            let frames = words.get(3..count.checked_add(3)?)?;
+            Some((Message::Python { evaluation: word(2)?, frames }, 3 + count))
+        }
         _ => None,
     }
 }

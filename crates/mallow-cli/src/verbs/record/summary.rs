@@ -39,7 +39,7 @@ pub fn header(
         started_unix_ns: started.map_or(0, |time| time.as_nanos() as u64),
         clock: clock.name().into(),
         source: if args.pid.is_some() { Source::Uprobes } else { Source::Preload },
-        stacks: match args.stacks {
+        stacks: match args.stack_kind() {
             StackKind::None => Stacks::None,
             StackKind::Fp => Stacks::Fp,
             StackKind::Full => Stacks::Full,

@@ -34,6 +34,8 @@ pub struct Copy<'a> {
     pub ip: u64,
     pub sp: u64,
     pub fp: u64,
+    /// Mean number of bytes between two such copies.
+    pub distance: u64,
     /// What lies at `sp`.
     pub stack: &'a [u64],
 }

@@ -29,11 +29,12 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
     // Without a ranking there is nothing to judge.
     let judge = objection.is_none().then(|| Judge::new(claims, args.margin));
     let confidence = Judge::new(claims, args.margin).confidence();
+    let needed = Judge::new(claims, args.margin).fewest_rounds();
     let entries: Vec<Entry> =
         measured.cells.iter().map(|cell| entry(judge, &measured.cells[0], cell)).collect();
     let verdict = match &objection {
         Some(_) => None,
-        None => Some(sentence(&entries)),
+        None => Some(sentence(&entries, needed)),
     };
     let objection = objection.map(|reason| {
         format!("The allocators are not ranked, because {reason}. {}", reason.remedy())
@@ -50,6 +51,7 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
             mode: format!("{:?}", args.mode).to_lowercase(),
             touch: format!("{:?}", args.touch).to_lowercase(),
             rounds: measured.rounds,
+            rounds_needed: needed,
             margin_percent: args.margin,
             confidence,
             seed: measured.seed,
@@ -99,8 +101,9 @@ fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
     }
 }
 
-/// The result in words: who needs least memory, who is fastest.
-fn sentence(entries: &[Entry]) -> String {
+/// The result in words: who needs least memory, who is fastest. Below so many rounds nothing is
+/// known of time.
+fn sentence(entries: &[Entry], needed: u32) -> String {
     let Some(baseline) = entries.iter().find(|entry| entry.is_baseline) else {
         return String::new();
     };
@@ -113,6 +116,15 @@ fn sentence(entries: &[Entry]) -> String {
         [("memory", |entry| &entry.memory), ("time", |entry| &entry.time)];
     for (what, side) in sides {
         if entries.iter().all(|entry| side(entry).is_none()) {
+            continue;
+        }
+        let pairs = |entry: &Entry| side(entry).as_ref().map_or(0, |v| v.comparison.pairs);
+        let rounds = entries.iter().map(pairs).max().unwrap_or(0);
+        if what == "time" && rounds < needed as usize {
+            parts.push(format!(
+                "No verdict on time: it needs at least {needed} rounds, and there are {rounds} \
+                 (--runs {needed})."
+            ));
             continue;
         }
         let mut less: Vec<&Entry> = entries

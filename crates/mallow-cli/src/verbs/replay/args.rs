@@ -60,13 +60,14 @@ pub struct ReplayArgs {
     #[arg(short, long, value_name = "PID|NAME")]
     pub process: Option<String>,
 
-    /// Exactly this many rounds [default: 10, fewer when the budget is used up]
+    /// Exactly this many rounds [default: 10, fewer when the budget is used up; 1 for lockstep]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
 
-    /// Time after which no new round begins
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse::duration)]
-    pub budget: Duration,
+    /// Time after which no new round begins [default: a tenth of a run under each allocator; up to
+    /// 10s if that is less, but no more than those runs take]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    pub budget: Option<Duration>,
 
     /// Smallest difference that matters, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse::margin)]

@@ -34,6 +34,8 @@ pub struct Settings {
     pub mode: String,
     pub touch: String,
     pub rounds: u32,
+    /// With fewer there is no verdict on time.
+    pub rounds_needed: u32,
     pub margin_percent: f64,
     /// Of each interval of a comparison, so that all of them together hold with 95 %.
     pub confidence: f64,

@@ -24,9 +24,11 @@ use mallow_launch::preload::{self, Changes};
 use mallow_launch::target::Target;
 use mallow_launch::words;
 use mallow_os::signal_name;
-use mallow_process::allocators::{self, Family};
+use mallow_process::allocators::Family;
 
 const MOST_ROUNDS: u32 = 10;
+/// Nobody minds waiting this long.
+const SHORT: Duration = Duration::from_secs(10);
 
 static PLAYER: Library = Library {
     name: "player",
@@ -89,7 +91,16 @@ struct Session<'a> {
     contenders: Vec<Contender>,
     cells: Vec<Cell>,
     start: Instant,
+    budget: Duration,
+    /// When the last round began.
+    round_begin: Instant,
     bar: ProgressBar,
+}
+
+/// A replay is worth its time if it is much shorter than the runs that it stands for.
+fn allowance(recorded: Duration, allocators: usize) -> Duration {
+    let runs = recorded * u32::try_from(allocators).unwrap_or(u32::MAX);
+    (runs / 10).max(runs.min(SHORT))
 }
 
 pub fn measure(
@@ -109,22 +120,34 @@ pub fn measure(
         failures: Vec::new(),
     };
     let cells = contenders.iter().map(cell).collect();
-    let bar = notes.progress(u64::from(args.runs.unwrap_or(MOST_ROUNDS)) * contenders.len() as u64);
+    let most = most_rounds(args);
+    let bar = notes.progress(u64::from(most) * contenders.len() as u64);
+    let recorded = Duration::from_nanos(input.summary.duration_ns);
+    let allowed = allowance(recorded, contenders.len());
+    let compiling = Duration::from_secs_f64(input.compile_s);
     let mut session = Session {
         args,
         player,
         plan: &input.plan.file,
         no_huge_pages: input.summary.no_huge_pages,
         shared: shared_libraries(&input.summary, target, &contenders),
+        budget: args.budget.unwrap_or_else(|| allowed.saturating_sub(compiling)),
         contenders,
         cells,
         start,
+        round_begin: start,
         bar,
     };
     let rounds = rounds::carry_out(&mut session, seed)?;
     let reference = session.reference(input, target)?;
     session.bar.finish_and_clear();
     Ok(Measured { cells: session.cells, reference, rounds, seed, took: start.elapsed() })
+}
+
+/// Lockstep comes out the same each time.
+fn most_rounds(args: &ReplayArgs) -> u32 {
+    let default = if args.mode == ReplayMode::Lockstep { 1 } else { MOST_ROUNDS };
+    args.runs.unwrap_or(default)
 }
 
 impl rounds::Session for Session<'_> {
@@ -135,11 +158,14 @@ impl rounds::Session for Session<'_> {
     }
 
     fn wants(&self, round: u32) -> bool {
-        let is_over = round > 0 && self.start.elapsed() >= self.args.budget;
-        match self.args.runs {
-            Some(runs) => round < runs,
-            None => round < MOST_ROUNDS && !is_over,
-        }
+        // The first round plays each allocator twice, in lockstep and free; the others once.
+        let next = self.round_begin.elapsed() / if round == 1 { 2 } else { 1 };
+        let is_over = round > 0 && self.start.elapsed() + next > self.budget;
+        round < most_rounds(self.args) && (self.args.runs.is_some() || !is_over)
+    }
+
+    fn begin(&mut self, _round: u32) {
+        self.round_begin = Instant::now();
     }
 
     fn take(&mut self, turn: Turn) -> Result<()> {
@@ -156,7 +182,8 @@ impl Session<'_> {
         if !self.cells[index].failures.is_empty() {
             return Ok(());
         }
-        if self.args.mode != ReplayMode::Free {
+        let is_wanted = round == 0 || self.args.runs.is_some();
+        if self.args.mode != ReplayMode::Free && is_wanted {
             match self.play_lockstep(&self.contenders[index], round == 0)? {
                 Ok(run) => self.cells[index].lockstep.push((round, run)),
                 Err(failure) => self.cells[index].failures.push(failure),
@@ -194,7 +221,8 @@ impl Session<'_> {
         let name = input.recorded_allocator();
         let is_it = |cell: &&Cell| {
             cell.allocator.name == name
-                || allocators::is_system_name(&name) && cell.allocator.family == Family::System
+                || matches!(name.as_str(), "libc" | "system")
+                    && cell.allocator.family == Family::System
         };
         let replayed = self.cells.iter().find(is_it).and_then(|cell| cell.lockstep.first());
         if let Some((_, run)) = replayed {

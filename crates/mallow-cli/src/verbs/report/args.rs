@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use mallow_report::Metric;
+use mallow_report::{Detail, Metric};
 
 use crate::output::OutputArgs;
 
@@ -29,6 +29,10 @@ pub struct ReportArgs {
     /// So many frames of each stack
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub depth: u32,
+
+    /// Which frames of each stack are shown
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "user")]
+    pub frames: Frames,
 
     /// Also look for programs, debug files and perf-PID.map files in DIR; may be repeated
     #[arg(long, value_name = "DIR")]
@@ -74,6 +78,26 @@ impl By {
             By::Peak => Metric::Peak,
             By::Leaked => Metric::Leaked,
             By::Temporary => Metric::Temporary,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Frames {
+    /// From the first that is not of a standard library (std, alloc, core, libstdc++) on
+    User,
+    /// The same, and functions that were inlined into their callers
+    Inlined,
+    /// Every one
+    All,
+}
+
+impl Frames {
+    pub fn detail(self) -> Detail {
+        match self {
+            Frames::User => Detail::User,
+            Frames::Inlined => Detail::Inlined,
+            Frames::All => Detail::All,
         }
     }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::{Compression, write::GzEncoder};
 use mallow_report::flame::{self, Change};
-use mallow_report::{Analysis, Limits, Metric, Profile, Summary};
+use mallow_report::{Analysis, Detail, Limits, Metric, Profile, Summary};
 use serde::Serialize;
 
 pub use args::ReportArgs;
@@ -70,6 +70,7 @@ struct ChangedStacks {
 pub fn analyse(
     trace: &Path,
     folders: &[PathBuf],
+    detail: Detail,
     limits: Limits,
     notes: Notes,
 ) -> Result<Analysed> {
@@ -85,7 +86,10 @@ pub fn analyse(
     bar.set_message("places named");
     let profile = mallow_report::name_stacks(&findings, &mut names, &mut |count| bar.inc(count));
     bar.finish_and_clear();
+    let gaps = mallow_report::gaps(&findings, &profile);
+    let profile = profile.with(detail);
     let mut summary = findings.summary(&profile, limits);
+    summary.notes.extend(gaps);
     summary.notes.extend(names.complaints());
     summary.notes.extend(damage.clone());
     Ok(Analysed { summary, profile, damage })
@@ -99,9 +103,10 @@ pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
         sizes: (args.top as usize).max(Limits::default().sizes),
         ..Limits::default()
     };
-    let this = analyse(&args.trace, &args.symbols, limits, notes)?;
+    let detail = args.frames.detail();
+    let this = analyse(&args.trace, &args.symbols, detail, limits, notes)?;
     let other = match &args.diff {
-        Some(path) => Some((path, analyse(path, &args.symbols, limits, notes)?)),
+        Some(path) => Some((path, analyse(path, &args.symbols, detail, limits, notes)?)),
         None => None,
     };
     let report = Report {

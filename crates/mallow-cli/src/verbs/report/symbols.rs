@@ -125,6 +125,8 @@ impl<'a> Symbols<'a> {
             let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
             let name = format!(".build-id/{first:02x}/{rest}.debug");
             found.extend(self.folders.iter().chain([&debug_folder]).map(|dir| dir.join(&name)));
+            let fetched = format!("{first:02x}{rest}/debuginfo");
+            found.extend(debuginfod_folders().map(|dir| dir.join(&fetched)));
         }
         let path = Path::new(&module.path);
         if let Some(file) = path.file_name() {
@@ -224,6 +226,21 @@ impl ModuleFile {
         }
         frames
     }
+}
+
+/// Where debuginfod's clients keep what they have fetched (debuginfod_find_debuginfo(3)).
+fn debuginfod_folders() -> impl Iterator<Item = PathBuf> {
+    let of = |name: &str, below: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        Some(PathBuf::from(value).join(below))
+    };
+    let places = [
+        of("DEBUGINFOD_CACHE_PATH", ""),
+        of("XDG_CACHE_HOME", "debuginfod_client"),
+        of("HOME", ".cache/debuginfod_client"),
+        of("HOME", ".debuginfod_client_cache"),
+    ];
+    places.into_iter().flatten()
 }
 
 fn containing(symbols: &BTreeMap<u64, (u64, String)>, address: u64) -> Option<&str> {

@@ -93,7 +93,8 @@ fn start_and_look(args: &VerifyArgs, notes: Notes) -> Result<Vec<Observation>> {
     let mut command =
         mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let limits = Limits { look_after: args.after, kill_after: Some(args.after + GRACE) };
+    let limits =
+        Limits { look_after: args.after, kill_after: Some(args.after + GRACE), memory: None };
     let observed = observe::observe(command, None, limits, &AtomicBool::new(false))?;
     let mut processes = observed.processes;
     match processes.first() {

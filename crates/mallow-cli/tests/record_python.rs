@@ -1,0 +1,157 @@
+//! Stacks of Python: functions and lines of an interpreter that was not prepared for it.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{json, run};
+
+/// Large enough for malloc, from a line, a generator, a class and a callback of C.
+const SCRIPT: &str = "\
+import threading
+
+def rd(n):
+    return bytearray(n)
+
+def gen(n):
+    yield bytearray(n)
+
+class Box:
+    def fill(self, n):
+        self.data = bytearray(n)
+
+def by_key(n):
+    return len(bytearray(n))
+
+def main():
+    keep = [rd(3000001) for _ in range(10)]
+    keep.append(next(gen(3000002)))
+    box = Box()
+    box.fill(3000003)
+    sorted([3000004], key=by_key)
+    thread = threading.Thread(target=lambda: keep.append(rd(3000005)))
+    thread.start()
+    thread.join()
+    return keep
+
+main()
+";
+
+/// The interpreters here, by version.
+fn interpreters() -> Vec<(String, PathBuf)> {
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    let mut places: Vec<PathBuf> = vec!["/usr/bin".into(), "/usr/local/bin".into()];
+    let home = std::env::var("HOME").unwrap_or_default();
+    let managed = std::fs::read_dir(Path::new(&home).join(".pyenv/versions"));
+    places.extend(managed.into_iter().flatten().flatten().map(|entry| entry.path().join("bin")));
+    for place in places {
+        for minor in 8..20 {
+            let path = place.join(format!("python3.{minor}"));
+            // Under the same name may stand a script that starts another one.
+            let starts = Command::new(&path).args(["-c", ""]).output();
+            if starts.is_ok_and(|output| output.status.success()) {
+                found.push((format!("3.{minor}"), path));
+            }
+        }
+    }
+    found
+}
+
+/// Functions and lines of the stacks of a script's own allocations, innermost first.
+fn stacks(python: &Path, folder: &Path, options: &[&str]) -> (Vec<String>, serde_json::Value) {
+    let script = folder.join("script.py");
+    std::fs::write(&script, SCRIPT).unwrap();
+    let trace = folder.join("t.trace");
+    let [script, trace] = [&script, &trace].map(|path| path.to_str().unwrap());
+    let mut words = vec!["record", "-o", trace];
+    words.extend(options);
+    // Isolated and without site, so that little else is recorded.
+    words.extend(["--", python.to_str().unwrap(), "-IS", script]);
+    let recorded = run(&words);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    let report = json(&run(&["report", trace, "--json", "-n", "10000"]));
+    let line = |frame: &serde_json::Value| {
+        let line = frame["line"].as_u64().unwrap_or(0);
+        let file = frame["file"].as_str().unwrap_or_default();
+        let is_ours = file.ends_with("script.py");
+        is_ours.then(|| format!("{}:{line}", frame["function"].as_str().unwrap()))
+    };
+    let stacks = report["stacks"].as_array().unwrap().iter().map(|stack| {
+        let frames = stack["frames"].as_array().unwrap();
+        frames.iter().filter_map(line).collect::<Vec<_>>().join(" ")
+    });
+    let stacks = stacks.filter(|stack| !stack.is_empty()).collect();
+    (stacks, report)
+}
+
+#[test]
+fn functions_and_lines_of_every_known_version() {
+    let known = ["3.11", "3.12", "3.13"];
+    let found = interpreters();
+    let usable: Vec<_> = found.iter().filter(|(name, _)| known.contains(&name.as_str())).collect();
+    if usable.is_empty() {
+        eprintln!("skipped: no python3.11, 3.12 or 3.13");
+    }
+    for (version, python) in usable {
+        for options in [&["--sample", "all"][..], &["--stacks", "fp"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let (stacks, report) = stacks(python, folder.path(), options);
+            // Comprehensions are functions of their own until 3.12.
+            let comprehension = if version == "3.11" { "main.<locals>.<listcomp>:17 " } else { "" };
+            let expected = [
+                format!("rd:4 {comprehension}main:17 <module>:27"),
+                "gen:7 main:18 <module>:27".into(),
+                "Box.fill:11 main:20 <module>:27".into(),
+                "by_key:14 main:21 <module>:27".into(),
+                "rd:4 main.<locals>.<lambda>:22".into(),
+            ];
+            for stack in &expected {
+                assert!(stacks.contains(stack), "{version} {options:?}: {stack} in {stacks:#?}");
+            }
+            assert!(!report["notes"].to_string().contains("Python"), "{}", report["notes"]);
+        }
+    }
+}
+
+/// Between `by_key` and `main` runs the sorting of C, and outermost is the program's begin.
+#[test]
+fn python_stands_among_the_frames_of_c() {
+    let python = Path::new("/usr/bin/python3.11");
+    if !python.exists() {
+        eprintln!("skipped: no {}", python.display());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (_, report) = stacks(python, folder.path(), &["--sample", "all"]);
+    let names = |stack: &serde_json::Value| -> Vec<String> {
+        let frames = stack["frames"].as_array().unwrap();
+        frames.iter().map(|frame| frame["function"].as_str().unwrap().to_owned()).collect()
+    };
+    let all: Vec<Vec<String>> = report["stacks"].as_array().unwrap().iter().map(names).collect();
+    let stack = all
+        .iter()
+        .find(|names| names.contains(&"by_key".to_owned()))
+        .unwrap_or_else(|| panic!("{all:#?}"));
+    let at = |name: &str| stack.iter().position(|found| found == name).unwrap();
+    assert!(at("by_key") + 1 < at("main"), "{stack:#?}");
+    assert!(at("<module>") < at("Py_BytesMain"), "{stack:#?}");
+    assert!(!stack.iter().any(|name| name == "_PyEval_EvalFrameDefault"), "{stack:#?}");
+}
+
+#[test]
+fn unknown_versions_are_said() {
+    let known = ["3.11", "3.12", "3.13"];
+    let found = interpreters();
+    let other = found.iter().find(|(name, _)| !known.contains(&name.as_str()));
+    let Some((_, python)) = other else {
+        eprintln!("skipped: no other Python");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (stacks, report) = stacks(python, folder.path(), &["--sample", "all"]);
+    assert_eq!(stacks, [""; 0]);
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("Python 3.11 to 3.13"), "{notes}");
+}
