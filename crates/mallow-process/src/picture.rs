@@ -79,6 +79,7 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
         allocator: &found.allocator,
         memory: memory.map(|memory| memory as &dyn Memory),
         page: found.page.as_ref(),
+        spaces: &[],
     });
     if memory.is_some_and(|memory| memory.has_sampled()) {
         gaps.push(Gap::Estimated);

@@ -198,8 +198,8 @@ fn heap(report: &Report) -> String {
                 heaps.used_count(),
                 size(heaps.free()),
                 size(heaps.sum(|arena| arena.chunks.top_bytes)),
-                heaps.mapped.chunks,
-                size(heaps.mapped.bytes)
+                heaps.mapped.count(),
+                size(heaps.mapped.in_use())
             );
             line + &table("Arenas of glibc", &text::arena_table(heaps, true), true)
         }

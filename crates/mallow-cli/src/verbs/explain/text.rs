@@ -144,9 +144,12 @@ fn glibc(
         size(free),
         size(heaps.sum(|arena| arena.chunks.free_resident)),
         size(heaps.sum(|arena| arena.chunks.top_bytes)),
-        heaps.mapped.chunks,
-        size(heaps.mapped.bytes)
+        heaps.mapped.count(),
+        size(heaps.mapped.in_use())
     );
+    if let Some(missing) = missing_blocks(heaps) {
+        let _ = writeln!(text, "{missing}");
+    }
     if format == Format::Md {
         text.push('\n');
     }
@@ -161,6 +164,20 @@ fn glibc(
         table.rows.push(vec![chunk.to_string(), count.to_string(), size(chunk * count)]);
     }
     text + &table.render(format, screen)
+}
+
+/// What glibc counts and was not found, in a sentence.
+pub fn missing_blocks(heaps: &Heaps) -> Option<String> {
+    let mapped = &heaps.mapped;
+    let missing = mapped.missing();
+    (missing > 0).then(|| {
+        format!(
+            "Of the blocks with mappings of their own {} were not found, {}: what they lie in is \
+             named as something else.",
+            mapped.count().saturating_sub(mapped.chunks),
+            size(missing)
+        )
+    })
 }
 
 pub fn arena_table(heaps: &Heaps, all: bool) -> Table {
