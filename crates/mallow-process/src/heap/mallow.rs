@@ -13,6 +13,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Where structures of the process lead us is not to be trusted blindly.
 const MOST: u64 = 1 << 24;
 const LONGEST_LIST: u64 = 1 << 17;
+const LIST_TRIES: u32 = 5;
 const ADDRESS_BITS: u64 = 48;
 
 /// Sizes in bytes.
@@ -286,11 +287,8 @@ impl Reader<'_> {
         let (free, step) = self.page.field("heap.free")?;
         for class in 0..self.page.number("classes")? {
             let slot = self.memory.word(address + free + class * step)?;
-            // Slots of one list are of one class, whichever slab they are of.
-            let slab = if slot != 0 { self.descriptor(slot) } else { None };
-            if let Some(slab) = slab {
-                heap.listed += self.get(slab, "extent.slot_size")? * self.list_length(slot);
-            }
+            let place = address + free + class * step;
+            heap.listed += self.listed(place, slot).unwrap_or(0);
         }
         let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
         for index in 0..self.page.number("outboxes")? {
@@ -306,13 +304,35 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn list_length(&self, head: u64) -> u64 {
-        let (mut at, mut length) = (head, 0);
-        while at != 0 && length < LONGEST_LIST {
-            length += 1;
-            at = self.memory.word(at).unwrap_or(0);
+    /// Bytes in a list, whose head is at a place. A thread that takes slots and gives them back
+    /// meanwhile leads astray: the list is walked again as it is then.
+    fn listed(&self, place: u64, mut head: u64) -> Option<u64> {
+        for _ in 0..LIST_TRIES {
+            if head == 0 {
+                return Some(0);
+            }
+            if let Some(bytes) = self.list_bytes(head) {
+                return Some(bytes);
+            }
+            self.memory.refresh();
+            head = self.memory.word(place)?;
         }
-        length
+        None
+    }
+
+    /// Slots of one list are of one class, whichever slab they are of.
+    fn list_bytes(&self, head: u64) -> Option<u64> {
+        let slot_size = |slot| self.get(self.descriptor(slot)?, "extent.slot_size");
+        let size = slot_size(head).filter(|&size| size != 0)?;
+        let (mut at, mut length) = (head, 0);
+        while at != 0 {
+            if length >= LONGEST_LIST || slot_size(at) != Some(size) {
+                return None;
+            }
+            length += 1;
+            at = self.memory.word(at)?;
+        }
+        Some(length * size)
     }
 }
 
