@@ -152,19 +152,31 @@ pub fn name(context: &Context) -> Vec<Mapping> {
     mappings
 }
 
-/// What the heap and the runtime know of addresses, in order, without overlaps. Who comes first in
-/// the list of owners is believed.
+/// What the heap and the runtime know of addresses, in order, without overlaps. The heap is
+/// believed where both know something.
 fn known(context: &Context) -> Vec<Space> {
     let mut owned = of_heap(context.heap);
     owned.extend_from_slice(context.spaces);
     let mut known: BTreeMap<u64, Space> = BTreeMap::new();
     for space in owned {
-        let before = known.range(..space.end).next_back();
-        if space.start < space.end && before.is_none_or(|(_, before)| before.end <= space.start) {
-            known.insert(space.start, space);
+        for (start, end) in gaps(&known, space.start, space.end) {
+            known.insert(start, Space { start, end, ..space.clone() });
         }
     }
     known.into_values().collect()
+}
+
+/// The parts of a range that nothing is known of yet.
+fn gaps(known: &BTreeMap<u64, Space>, start: u64, end: u64) -> Vec<(u64, u64)> {
+    let before = known.range(..start).next_back().map(|(_, space)| space);
+    let others = before.into_iter().chain(known.range(start..end.max(start)).map(|(_, s)| s));
+    let (mut at, mut gaps) = (start, Vec::new());
+    for other in others {
+        gaps.extend((at < other.start).then_some((at, other.start)));
+        at = at.max(other.end);
+    }
+    gaps.extend((at < end).then_some((at, end)));
+    gaps
 }
 
 fn of_heap(heap: &Heap) -> Vec<Space> {
@@ -351,7 +363,9 @@ fn is_plain(vma: &Vma) -> bool {
 
 /// Of a part of a mapping; the whole of it is told by its size and its guard too.
 fn by_stack(process: &Process, index: usize, part: &Vma) -> Option<(Kind, String)> {
-    if !is_plain(part) || part.is_executable() {
+    // Go without C gives its threads stacks of its own heap.
+    let is_pure_go = process.is_go && !process.has_library("libc.");
+    if !is_plain(part) || part.is_executable() || is_pure_go {
         return None;
     }
     let vma = &process.vmas[index];
@@ -399,6 +413,7 @@ pub enum Runtime {
     Java,
     Node,
     Python,
+    Ruby,
     Go,
     #[default]
     None,
@@ -413,7 +428,9 @@ pub fn runtime(process: &Process) -> Runtime {
         Runtime::Node
     } else if program.starts_with("python") || process.has_library("libpython") {
         Runtime::Python
-    } else if process.vmas.iter().any(|vma| vma.name.starts_with("[anon: Go:")) {
+    } else if program.starts_with("ruby") || process.has_library("libruby") {
+        Runtime::Ruby
+    } else if process.is_go || process.vmas.iter().any(|vma| vma.name.starts_with("[anon: Go:")) {
         Runtime::Go
     } else {
         Runtime::None
@@ -426,13 +443,17 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
         return (Kind::Allocator, "heap by brk".into());
     }
     if let Some(name) = vma.name.strip_prefix("[anon:") {
-        return (Kind::Anonymous, name.trim_end_matches(']').trim().to_owned());
+        let name = name.trim_end_matches(']').trim();
+        let kind = if name.starts_with("Go:") { Kind::RuntimeHeap } else { Kind::Anonymous };
+        return (kind, name.to_owned());
     }
-    let python = vma.size() >= PYTHON_ARENA;
+    // What lies in arenas was found by their pools, if the memory could be read.
+    let python = vma.size() >= PYTHON_ARENA && context.memory.is_none();
     match runtime {
         Runtime::Java => (Kind::RuntimeHeap, "Java: objects, classes or the VM's own".into()),
         Runtime::Node => (Kind::RuntimeHeap, "V8: heap pages or the VM's own".into()),
-        Runtime::Go => (Kind::RuntimeHeap, "Go: heap or the runtime's own".into()),
+        Runtime::Go => (Kind::RuntimeHeap, "Go: the runtime's own".into()),
+        Runtime::Ruby => (Kind::RuntimeHeap, "Ruby: transient heap or the VM's own".into()),
         Runtime::Python if python => {
             (Kind::RuntimeHeap, "Python: objects up to 512 bytes, by elimination".into())
         }

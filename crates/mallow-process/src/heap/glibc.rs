@@ -190,7 +190,9 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
         heaps.arenas.push(arena);
     }
     let counted = large::counted(memory, data, brk);
-    heaps.mapped = large::find(memory, vmas, &heaps.arenas, counted, &mut sizes);
+    let ranges: Vec<(u64, u64)> =
+        heaps.arenas.iter().flat_map(|arena| arena.ranges.iter().copied()).collect();
+    heaps.mapped = large::find(memory, vmas, &ranges, counted, &mut sizes);
     heaps.sizes = sizes.most_bytes(12);
     Some(heaps)
 }

@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::chunks::{FLAGS, IS_MAPPED, Sizes};
-use super::glibc::Arena;
 use crate::memory::Memory;
 use crate::page_size;
 use crate::smaps::Vma;
@@ -82,17 +81,16 @@ struct Run<'a> {
     end: u64,
 }
 
+/// `arenas`: address ranges in which no such block lies.
 pub fn find(
     memory: &dyn Memory,
     vmas: &[Vma],
-    arenas: &[Arena],
+    arenas: &[(u64, u64)],
     counted: Option<Counted>,
     sizes: &mut Sizes,
 ) -> Mapped {
-    let in_arena = |vma: &Vma| {
-        let ranges = || arenas.iter().flat_map(|arena| &arena.ranges);
-        ranges().any(|&(start, end)| start <= vma.start && vma.end <= end)
-    };
+    let in_arena =
+        |vma: &Vma| arenas.iter().any(|&(start, end)| start <= vma.start && vma.end <= end);
     let runs = runs(vmas, in_arena);
     let mut found = Search { memory, blocks: BTreeMap::new(), bytes: 0, counted };
     if counted.is_none_or(|counted| counted.chunks > 0) {
@@ -127,7 +125,10 @@ fn may_hold_blocks(vma: &Vma) -> bool {
         || vma.name.starts_with("/anon_hugepage");
     // The sums below are safe where programs may have memory at all.
     let is_low = vma.end < 1 << 57;
-    vma.is_private() && is_low && of_glibc && (vma.is_anonymous() || vma.name.starts_with("/anon_hugepage"))
+    vma.is_private()
+        && is_low
+        && of_glibc
+        && (vma.is_anonymous() || vma.name.starts_with("/anon_hugepage"))
 }
 
 fn is_readable(vma: &Vma) -> bool {
@@ -372,12 +373,38 @@ mod tests {
     fn counters_are_recognised() {
         let brk = Some((0x3000_0000, 0x3010_0000));
         let new = [
-            131_072, 131_072, 8_392_704, 8, 0, 0, 0, 3 << 32, (9 << 32) | 65536, 0, 0x50_0000,
-            0x90_0000, 0x3000_0000, 64, 1032,
+            131_072,
+            131_072,
+            8_392_704,
+            8,
+            0,
+            0,
+            0,
+            3 << 32,
+            (9 << 32) | 65536,
+            0,
+            0x50_0000,
+            0x90_0000,
+            0x3000_0000,
+            64,
+            1032,
         ];
         let old = [
-            131_072, 131_072, 131_072, 8, 0, (65536 << 32) | 3, 9, 0x50_0000, 0x90_0000, 0, 64,
-            1032, 7, 0, 0,
+            131_072,
+            131_072,
+            131_072,
+            8,
+            0,
+            (65536 << 32) | 3,
+            9,
+            0x50_0000,
+            0x90_0000,
+            0,
+            64,
+            1032,
+            7,
+            0,
+            0,
         ];
         let expected = Some(Counted { chunks: 3, bytes: 0x50_0000 });
         assert_eq!(settings(&new, brk), expected);

@@ -39,6 +39,9 @@ pub fn page(report: &Report) -> String {
     body += &map(report);
     body += &table("By kind", &text::group_table(report), true);
     body += &heap(report);
+    if !report.runtime_spaces.is_empty() {
+        body += &table("What the runtime keeps", &text::runtime_table(report), true);
+    }
     body += &table(
         &format!("All {} mappings", report.mappings.len()),
         &text::mapping_table(report),

@@ -283,6 +283,9 @@ fn runtime_remedy(runtime: Runtime) -> &'static str {
         Runtime::Node => "--max-old-space-size bounds the heap",
         Runtime::Go => "GOMEMLIMIT bounds the heap, GOGC says how much of it may be garbage",
         Runtime::Python => "tracemalloc shows which lines hold the objects",
+        Runtime::Ruby => {
+            "GC.stat and ObjectSpace.count_objects show what is in it; GC.compact packs it"
+        }
         Runtime::None => "the runtime's own limits",
     }
 }
@@ -363,8 +366,9 @@ mod tests {
         let words = [
             (Runtime::Java, vec!["-X", "jcmd"]),
             (Runtime::Node, vec!["old-space"]),
-            (Runtime::Go, vec!["GO"]),
+            (Runtime::Go, vec!["GOMEMLIMIT"]),
             (Runtime::Python, vec!["tracemalloc"]),
+            (Runtime::Ruby, vec!["GC.stat"]),
             (Runtime::None, vec![]),
         ];
         let group = |kind, size, rss| Group { kind: Some(kind), size, rss, ..Group::default() };

@@ -50,6 +50,10 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
         }
         Heap::Unknown => {}
     }
+    if !report.runtime_spaces.is_empty() {
+        text += &heading("What the runtime keeps, by its own headers");
+        text += &runtime_table(report).render(format, screen);
+    }
     text += &findings(report, &heading, format);
     if all {
         text += &heading("Mappings");
@@ -306,6 +310,17 @@ pub fn class_table(heap: &mallow::Heap, all: bool) -> Table {
             format!("{part:.0}"),
             size(class.bytes),
         ]);
+    }
+    table
+}
+
+pub fn runtime_table(report: &Report) -> Table {
+    let mut table = Table::new(&[("what", false), ("VIRT", true), ("RSS", true), ("in use", true)]);
+    for kept in &report.runtime_spaces {
+        let mappings = report.mappings.iter().filter(|mapping| mapping.label == kept.what);
+        let rss = mappings.map(|mapping| mapping.rss).sum();
+        let used = kept.used.map_or("-".into(), size);
+        table.rows.push(vec![kept.what.clone(), size(kept.size), size(rss), used]);
     }
     table
 }
