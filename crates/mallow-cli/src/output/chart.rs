@@ -13,6 +13,8 @@ const BOTTOM: f64 = 30.0;
 const TICKS: u32 = 5;
 /// Classes of the style.
 const COLOURS: usize = 8;
+/// Lines differ by these too: on paper, and for those who do not see the colours.
+const DASHES: [&str; 5] = ["none", "8 3", "2 3", "10 3 2 3", "5 5"];
 /// More points than this would not be seen.
 const MOST_POINTS: usize = 1500;
 
@@ -59,8 +61,10 @@ pub fn svg(title: &str, lines: &[Line]) -> String {
             .collect();
         let _ = writeln!(
             text,
-            "<polyline class=\"line c{}\" points=\"{}\"><title>{}</title></polyline>",
+            "<polyline class=\"line c{}\" stroke-dasharray=\"{}\" points=\"{}\"><title>{}</title>\
+             </polyline>",
             index % COLOURS,
+            DASHES[index % DASHES.len()],
             points.join(" "),
             escape(&line.name)
         );
@@ -69,8 +73,11 @@ pub fn svg(title: &str, lines: &[Line]) -> String {
     for (index, line) in lines.iter().enumerate() {
         let _ = write!(
             text,
-            "<span><i class=\"c{}\"></i>{}</span> ",
+            "<span class=\"c{0}\"><svg width=\"34\" height=\"8\" aria-hidden=\"true\"><line \
+             class=\"line c{0}\" stroke-dasharray=\"{1}\" x2=\"34\" y1=\"4\" y2=\"4\"/></svg> \
+             {2}</span> ",
             index % COLOURS,
+            DASHES[index % DASHES.len()],
             escape(&line.name)
         );
     }

@@ -9,6 +9,7 @@ mod live;
 mod run;
 mod sampler;
 mod session;
+mod trend;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
