@@ -32,3 +32,22 @@ fn blocks_are_found_in_split_and_joined_mappings() {
     let rest = group(&report, "anonymous") - program.own("own");
     assert!((0.0..256e3).contains(&rest), "{rest}");
 }
+
+/// One block in seven stays, in each page several.
+const PINNED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+    enum { COUNT = 700000 };\nstatic void *blocks[COUNT];\n\
+    int main(void) { for (int i = 0; i < COUNT; i++) blocks[i] = malloc(120); \
+    for (int i = 0; i < COUNT; i++) if (i % 7) free(blocks[i]); \
+    puts(\"{}\"); fflush(stdout); pause(); return 0; }\n";
+
+#[test]
+fn free_memory_that_cannot_be_trimmed_is_called_pinned() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = common::compile("cc", folder.path(), PINNED, &["-O1", "-fno-builtin"]).unwrap();
+    let program = Program::at_rest(&mut Command::new(program));
+    let report = program.explain();
+    let findings = report["findings"].as_array().unwrap();
+    let found = findings.iter().find(|finding| finding["id"] == "MLW2108").expect("it is pinned");
+    assert!(found["evidence"].as_str().unwrap().contains("(86 % of the heap is free)"), "{found}");
+    assert!(findings.iter().all(|finding| finding["id"] != "MLW2102"), "nothing to trim");
+}
