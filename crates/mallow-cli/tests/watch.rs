@@ -64,7 +64,11 @@ fn every_form_is_written_and_runs_are_compared() {
     let program = steps(folder.path());
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (a, b) = (file("a.json"), file("b.json"));
-    let first = run(&["watch", "-i", "50ms", "--save", &a, "--", &program]);
+    let table = file("samples.csv");
+    let arguments = ["watch", "-i", "50ms", "--save", &a, "--csv", &table, "--", &program];
+    let first = run(&arguments);
+    let samples = std::fs::read_to_string(&table).unwrap();
+    assert!(samples.starts_with("time_s,rss,") && samples.lines().count() > 10, "{samples}");
     assert!(first.stdout.contains("heap used") && first.stdout.contains("average"));
     let csv = run(&[
         "watch", "-a", "mallow", "-i", "50ms", "--save", &b, "--format", "csv", "--", &program,

@@ -25,7 +25,7 @@ use run::{Run, Summary};
 use session::Session;
 
 pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
-    for path in [&args.output.file, &args.save].into_iter().flatten() {
+    for path in [&args.output.file, &args.save, &args.csv].into_iter().flatten() {
         output::check_writable(path)?;
     }
     if let [a, b] = args.compare.as_slice() {
@@ -96,6 +96,9 @@ fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
         }
     };
     output::write_result(&args.output, &text)?;
+    if let Some(path) = &args.csv {
+        output::write_file(path, &run::csv(run))?;
+    }
     match &args.save {
         Some(path) => output::write_file(path, &output::json(run)?),
         None => Ok(()),
