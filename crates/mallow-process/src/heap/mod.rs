@@ -1,5 +1,5 @@
-//! Heaps, read from outside: `glibc` (with `chunks` and `large`) and `mallow` (with `stats_page`); what the
-//! others hold is known by their mappings alone.
+//! Heaps, read from outside: `glibc` (with `chunks` and `large`) and `mallow` (with `stats_page`);
+//! what the others hold is known by their mappings alone.
 
 mod chunks;
 pub mod glibc;

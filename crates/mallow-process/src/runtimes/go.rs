@@ -1,4 +1,4 @@
-//! Go's heap: arenas of 64 MiB at multiples of that, at a place that no other program uses. Stacks of
+//! Go's heap: arenas of 64 MiB at multiples of that, which no other program maps so. Stacks of
 //! goroutines lie in it, so a thread's stack pointer says nothing there.
 
 use super::{Found, Kept, space};

@@ -1,8 +1,9 @@
-//! Ruby's heap pages: 64 KiB at a multiple of that, 16 KiB before Ruby 3.2. Each begins with the address of its description
-//! (`struct heap_page` of gc.c), which tells where its first slot is:
+//! Ruby's heap pages: 64 KiB at a multiple of that, 16 KiB before Ruby 3.2. Each begins with the
+//! address of its description (`struct heap_page` of gc.c), which tells where its first slot is:
 //!
 //! ```text
-//!     page: description | slots ...        description: [slot size] slots free ... | ... | first slot
+//!     page:        description | slots ...
+//!     description: [slot size] slots free ... | ... | first slot
 //! ```
 
 use super::{Found, Kept, MOST_PLACES, joined, own_mappings, places, space, word};

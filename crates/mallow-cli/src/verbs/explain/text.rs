@@ -41,8 +41,8 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
             text += &heading("Heap");
             let _ = writeln!(
                 text,
-                "{}: {} mapped, {} resident{taken}. What is free inside cannot be seen from \
-                 outside.",
+                "{}: {} mapped, {} resident{taken}. It is opaque: what is free inside cannot be \
+                 seen from outside.",
                 other.name,
                 size(other.size),
                 size(other.rss)

@@ -37,7 +37,8 @@ pub struct WatchArgs {
     pub csv: Option<PathBuf>,
 
     /// The difference between two runs that --save (or --json) wrote
-    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["pid", "command", "save", "csv"])]
+    #[arg(long, value_names = ["A", "B"], num_args = 2,
+          conflicts_with_all = ["pid", "command", "save", "csv"])]
     pub compare: Vec<PathBuf>,
 
     #[command(flatten)]
