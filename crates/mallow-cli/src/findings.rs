@@ -10,7 +10,7 @@ pub struct Entry {
     pub text: &'static str,
 }
 
-pub const CATALOGUE: [Entry; 20] = [
+pub const CATALOGUE: [Entry; 24] = [
     Entry {
         id: "MLW2101",
         title: "arenas of glibc reserve address space",
@@ -66,6 +66,16 @@ The size is that of glibc's chunk: 8 bytes more than was asked for, rounded up t
         text: "Blocks from the mmap threshold on (128 KiB at first) each get a mapping. Every one costs a \
 call to the kernel at both ends and its first touch of each page. A program that allocates and frees such \
 blocks often gains by GLIBC_TUNABLES=glibc.malloc.mmap_threshold=N, or by another allocator.",
+    },
+    Entry {
+        id: "MLW2108",
+        title: "free memory of glibc is pinned by blocks in use",
+        text: "Much of the heap is free, but in pieces smaller than a page, between blocks that are \
+still in use. No page is free as a whole, so malloc_trim gives back next to nothing, and the memory serves \
+only new blocks of sizes that fit. It comes from a peak whose survivors are spread all over it, such as \
+entries of a cache among what was needed for a moment. No setting of glibc helps. Allocate what lives long \
+at another time or from another place than what does not; or an allocator that keeps sizes apart, which \
+pins less: mallow compare -- COMMAND. Check: in use against RSS of the heap in the next explain.",
     },
     Entry {
         id: "MLW2201",
@@ -128,6 +138,23 @@ at any time without writing. RSS is too large by that much. jemalloc: muzzy_deca
 GODEBUG=madvdontneed=1.",
     },
     Entry {
+        id: "MLW2306",
+        title: "thread stacks hold much resident memory",
+        text: "A stack grows with the deepest call and with large arrays on it, and what was touched \
+once stays resident until the thread ends. With many threads that adds up. Fewer threads, or threads that \
+end; arrays of hundreds of KiB from malloc instead of the stack; madvise(MADV_DONTNEED) below the stack \
+pointer after a deep recursion. Check: RSS of thread stacks in the next explain.",
+    },
+    Entry {
+        id: "MLW2307",
+        title: "thread stacks lie in huge pages",
+        text: "Where transparent huge pages are always on, a stack of 8 MiB may get a page of 2 MiB at \
+its first touch, although the thread needs some KiB. RSS grows by up to 2 MiB for each thread. \
+/sys/kernel/mm/transparent_hugepage/enabled = madvise, or \
+GLIBC_TUNABLES=glibc.pthread.stack_hugetlb=0 (glibc 2.39 and later), avoids it; so does a stack size that \
+is no multiple of 2 MiB. Check: THP of thread stacks in the next explain.",
+    },
+    Entry {
         id: "MLW2401",
         title: "malloc is served by an allocator that shows little",
         text: "The heap's size is known from its mappings, what is free inside is not. jemalloc: \
@@ -162,7 +189,25 @@ needs memory. They count in RSS, but freeing heap would not help.",
         text: "RSS counts a shared page in every process that maps it; PSS counts its share. To add up \
 processes, add PSS. Such as PostgreSQL's shared buffers, or workers that were forked from one parent.",
     },
+    Entry {
+        id: "MLW2504",
+        title: "much memory is shared memory",
+        text: "Memory that processes share by name (/dev/shm, memfd, System V) or by inheritance is no \
+heap: it lives as long as somebody has it open or mapped, /dev/shm and System V even longer, and it is \
+counted in RSS of everybody who touched it. PostgreSQL's shared_buffers, browsers' and databases' caches \
+lie in it. Bound it where it is configured; ls /dev/shm and ipcs -m show what is left over. Check: shared \
+memory in the next explain.",
+    },
 ];
+
+/// All of them, a line each.
+pub fn list() -> String {
+    let mut text = String::from("What mallow explain may find:\n\n");
+    for entry in &CATALOGUE {
+        text += &format!("{}  {}\n", entry.id, entry.title);
+    }
+    text + "\nmallow help ID explains one.\n"
+}
 
 pub fn find(id: &str) -> Option<&'static Entry> {
     CATALOGUE.iter().find(|entry| entry.id.eq_ignore_ascii_case(id))
@@ -175,8 +220,8 @@ pub fn explain(id: &str) -> Result<String> {
             Ok(format!("{}: {}\n\n{}\n", entry.id, entry.title, textwrap::fill(entry.text, 80)))
         }
         None => Err(Error::Usage(format!(
-            "There is no finding and no verb called {id}. Verbs: mallow --help; findings: MLW and \
-             four digits, as explain prints them."
+            "There is no finding and no verb called {id}. Verbs: mallow --help; findings: \
+             mallow help findings."
         ))),
     }
 }
@@ -191,6 +236,7 @@ mod tests {
             assert!(CATALOGUE[..index].iter().all(|other| other.id < entry.id), "{}", entry.id);
             assert!(explain(entry.id).unwrap().contains(entry.title));
         }
+        assert_eq!(list().lines().count(), CATALOGUE.len() + 4);
         assert!(explain("MLW9999").is_err());
         assert!(explain("mlw2101").unwrap().lines().all(|line| line.len() <= 80));
     }

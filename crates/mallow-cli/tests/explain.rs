@@ -319,5 +319,7 @@ fn findings_are_explained() {
     assert!(ran.stdout.contains("MALLOC_ARENA_MAX"));
     assert!(run(&["help", "explain"]).stdout.contains("PID"));
     assert!(run(&["help"]).stdout.contains("compare"));
+    let list = run(&["help", "findings"]).stdout;
+    assert!(list.contains("MLW2101  arenas of glibc") && list.contains("MLW2504"), "{list}");
     refuses(&["help", "MLW9999"], 2, &["MLW9999"]);
 }

@@ -64,13 +64,18 @@ fn every_form_is_written_and_runs_are_compared() {
     let program = steps(folder.path());
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (a, b) = (file("a.json"), file("b.json"));
-    let first = run(&["watch", "-i", "50ms", "--save", &a, "--", &program]);
+    let table = file("samples.csv");
+    let arguments = ["watch", "-i", "50ms", "--save", &a, "--csv", &table, "--", &program];
+    let first = run(&arguments);
+    let samples = std::fs::read_to_string(&table).unwrap();
+    assert!(samples.starts_with("time_s,rss,") && samples.lines().count() > 10, "{samples}");
     assert!(first.stdout.contains("heap used") && first.stdout.contains("average"));
     let csv = run(&[
         "watch", "-a", "mallow", "-i", "50ms", "--save", &b, "--format", "csv", "--", &program,
     ]);
     assert!(csv.stdout.starts_with("time_s,rss,pss,swap,") && csv.stdout.lines().count() > 10);
     let page = run(&["watch", "-i", "50ms", "--format", "html", "--", &program]);
+    assert!(page.stdout.contains("stroke-dasharray=\"8 3\""), "lines differ without colour");
     assert!(page.stdout.contains("<polyline") && !page.stdout.contains("<script"));
 
     let text = run(&["watch", "--compare", &a, &b]);
@@ -99,6 +104,29 @@ fn every_form_is_written_and_runs_are_compared() {
 fn is_gone(pid: &str) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     state.is_empty() || state.contains(") Z ")
+}
+
+/// 64 MiB, 2 MiB at a time.
+const GROWS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    int main(void) { for (int i = 0; i < 32; i++) { memset(malloc(2 << 20), 1, 2 << 20); \
+    usleep(50000); } return 0; }\n";
+
+#[test]
+fn growth_is_told_as_a_trend() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = common::compile("cc", folder.path(), GROWS, &["-O1", "-fno-builtin"]).unwrap();
+    let file = folder.path().join("run.json");
+    let saved = file.to_str().unwrap();
+    let text = run(&["watch", "-i", "50ms", "--save", saved, "--", program.to_str().unwrap()]);
+    assert!(
+        text.stdout.contains("trend of RSS") && text.stdout.contains("MiB/s for "),
+        "{}",
+        text.stdout
+    );
+    let run: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let trend = &run["summary"]["trend"];
+    let grown = trend["bytes_per_s"].as_f64().unwrap() * trend["duration_s"].as_f64().unwrap();
+    assert!(grown > 16e6 && grown < 80e6, "{trend}");
 }
 
 #[test]

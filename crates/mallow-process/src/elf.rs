@@ -19,8 +19,8 @@ use crate::allocators;
 pub const SERVED: [&str; 6] =
     ["malloc", "free", "calloc", "realloc", "operator new", "operator delete"];
 
-/// Variables that tell another process about the heap.
-const DATA_SYMBOLS: [&str; 2] = ["mw_stats_page", "TCMalloc_SystemTaken"];
+/// Variables that tell another process about the heap of malloc or of a runtime.
+const DATA_SYMBOLS: [&str; 3] = ["mw_stats_page", "TCMalloc_SystemTaken", "gHotSpotVMStructs"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libc {
@@ -174,6 +174,23 @@ pub fn own_machine() -> u16 {
     }
 }
 
+/// Whether a program was built by Go, with or without C in it.
+pub fn is_go(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let data = ReadCache::new(file);
+    let file = ElfFile::<elf::FileHeader64<Endianness>, _>::parse(&data);
+    file.is_ok_and(|file| has_go_sections(&file))
+}
+
+fn has_go_sections<'data, Elf, R>(file: &ElfFile<'data, Elf, R>) -> bool
+where
+    Elf: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let sections = [".go.buildinfo", ".note.go.buildid"];
+    sections.iter().any(|name| file.section_by_name(name).is_some())
+}
+
 /// How many bytes of address space a 64-bit file takes when it is loaded, zeroed data included.
 pub fn loaded_size(path: &Path) -> Option<u64> {
     let data = ReadCache::new(File::open(path).ok()?);
@@ -219,9 +236,7 @@ where
     read_dynamic(&file, &mut info)?;
     read_symbols(&file, &mut info);
     info.slots = read_slots(&file, info.machine);
-    info.is_go = [".go.buildinfo", ".note.go.buildid"]
-        .iter()
-        .any(|name| file.section_by_name(name).is_some());
+    info.is_go = has_go_sections(&file);
     Ok(info)
 }
 

@@ -2,8 +2,9 @@
 //! what its heaps hold. Nothing of the process is changed, and it is not stopped.
 //!
 //! `allocators` is the one table of allocators. `elf`, `maps`, `smaps`, `linkmap` and `memory` read
-//! one source each; `process` and `binding` put them together; `heap` walks heaps; `mappings` says
-//! what each mapping is; `picture` takes all of it at one moment.
+//! one source each; `process` and `binding` put them together; `heap` walks heaps, `runtimes` looks
+//! for what languages keep beside them; `mappings` says what each mapping is; `picture` takes all of
+//! it at one moment.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -19,6 +20,7 @@ pub mod memory;
 mod page;
 pub mod picture;
 pub mod process;
+pub mod runtimes;
 pub mod smaps;
 mod tree;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::heap::glibc::{self, HEAP_MAX};
+use crate::heap::glibc::HEAP_MAX;
 use crate::heap::stats_page::Page;
 use crate::heap::{Heap, mallow};
 use crate::memory::Memory;
@@ -116,21 +116,33 @@ pub struct Context<'a> {
     pub allocator: &'a str,
     pub memory: Option<&'a dyn Memory>,
     pub page: Option<&'a Page>,
+    /// What the runtime of a language keeps where.
+    pub spaces: &'a [Space],
+}
+
+/// A range of addresses whose owner is known, whatever mappings it lies in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    pub start: u64,
+    pub end: u64,
+    pub kind: Kind,
+    pub label: String,
 }
 
 pub fn name(context: &Context) -> Vec<Mapping> {
     let process = context.process;
     let runtime = runtime(process);
+    let known = known(context);
     let mut mappings: Vec<Mapping> = Vec::new();
     for (index, whole) in process.vmas.iter().enumerate() {
-        for part in parts(context, index) {
-            let is_whole = part.size() == whole.size();
+        for part in parts(context, index, overlapping(&known, whole)) {
             let begins = part.start == whole.start;
             let (kind, label) = begins
                 .then(|| by_file(context, index))
                 .flatten()
+                .or_else(|| by_owner(&known, &part))
                 .or_else(|| by_heap(context, &part))
-                .or_else(|| is_whole.then(|| by_stack(process, index)).flatten())
+                .or_else(|| by_stack(process, index, &part))
                 .or_else(|| by_access(context, index))
                 .unwrap_or_else(|| rest(context, &part, runtime));
             let Vma { start, end, perms, rss, pss, swap, huge, .. } = part;
@@ -140,22 +152,86 @@ pub fn name(context: &Context) -> Vec<Mapping> {
     mappings
 }
 
+/// What the heap and the runtime know of addresses, in order, without overlaps. The heap is
+/// believed where both know something.
+fn known(context: &Context) -> Vec<Space> {
+    let mut owned = of_heap(context.heap);
+    owned.extend_from_slice(context.spaces);
+    let mut known: BTreeMap<u64, Space> = BTreeMap::new();
+    for space in owned {
+        for (start, end) in gaps(&known, space.start, space.end) {
+            known.insert(start, Space { start, end, ..space.clone() });
+        }
+    }
+    known.into_values().collect()
+}
+
+/// The parts of a range that nothing is known of yet.
+fn gaps(known: &BTreeMap<u64, Space>, start: u64, end: u64) -> Vec<(u64, u64)> {
+    let before = known.range(..start).next_back().map(|(_, space)| space);
+    let others = before.into_iter().chain(known.range(start..end.max(start)).map(|(_, s)| s));
+    let (mut at, mut gaps) = (start, Vec::new());
+    for other in others {
+        gaps.extend((at < other.start).then_some((at, other.start)));
+        at = at.max(other.end);
+    }
+    gaps.extend((at < end).then_some((at, end)));
+    gaps
+}
+
+fn of_heap(heap: &Heap) -> Vec<Space> {
+    let space = |kind, label: &str, &(start, end): &(u64, u64)| {
+        let label = label.to_owned();
+        Space { start, end, kind, label }
+    };
+    match heap {
+        Heap::Glibc(heaps) => {
+            let mut spaces = Vec::new();
+            for (index, arena) in heaps.arenas.iter().enumerate() {
+                let threads = arena.threads.map_or(String::new(), |n| format!(", {n} threads"));
+                let (kind, label) = if arena.is_main {
+                    (Kind::GlibcHeap, format!("main arena{threads}"))
+                } else {
+                    (Kind::GlibcArena, format!("arena {index}{threads}"))
+                };
+                spaces.extend(arena.ranges.iter().map(|range| space(kind, &label, range)));
+            }
+            let blocks = heaps.mapped.ranges.iter();
+            spaces.extend(blocks.map(|range| space(Kind::GlibcBlock, "large blocks", range)));
+            spaces
+        }
+        Heap::Mallow(heap) => {
+            let region = |range| space(Kind::MallowRegion, "regions of arenas", range);
+            let leaf = |range| space(Kind::MallowMetadata, "page map", range);
+            heap.regions.iter().map(region).chain(heap.leaves.iter().map(leaf)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Those that have something in common with a mapping.
+fn overlapping<'a>(known: &'a [Space], vma: &Vma) -> &'a [Space] {
+    let first = known.partition_point(|space| space.end <= vma.start);
+    let last = known.partition_point(|space| space.start < vma.end);
+    &known[first.min(last)..last]
+}
+
+fn by_owner(known: &[Space], part: &Vma) -> Option<(Kind, String)> {
+    let space = overlapping(known, part).first()?;
+    Some((space.kind, space.label.clone()))
+}
+
 /// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf
 /// of its page map and what a runtime mapped may be one mapping. Cuts it where one of these is
 /// known to begin or end; what is resident in each part is counted, the other figures are shared
 /// out by that.
-fn parts(context: &Context, index: usize) -> Vec<Vma> {
+fn parts(context: &Context, index: usize, known: &[Space]) -> Vec<Vma> {
     let vma = &context.process.vmas[index];
-    let (regions, leaves) = match context.heap {
-        Heap::Mallow(heap) => (heap.regions.as_slice(), heap.leaves.as_slice()),
-        _ => Default::default(),
-    };
     let data_end = vma.zeroed_data.map(|size| {
         let end = vma.start + size.min(vma.size());
         end.checked_next_multiple_of(page_size()).unwrap_or(vma.end)
     });
-    let known = regions.iter().chain(leaves);
-    let ends = known.flat_map(|&(start, end)| [start, end]).chain(data_end);
+    let ends = known.iter().flat_map(|space| [space.start, space.end]).chain(data_end);
     let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();
     cuts.extend([vma.start, vma.end]);
     cuts.sort_unstable();
@@ -259,38 +335,16 @@ fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
 }
 
 fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
-    let overlaps = |range: &(u64, u64)| range.0 < vma.end && vma.start < range.1;
     match context.heap {
         Heap::Glibc(heaps) => {
-            for (index, arena) in heaps.arenas.iter().enumerate() {
-                if arena.ranges.iter().any(overlaps) {
-                    let threads = arena.threads.map_or(String::new(), |n| format!(", {n} threads"));
-                    return Some(if arena.is_main {
-                        (Kind::GlibcHeap, format!("main arena{threads}"))
-                    } else {
-                        (Kind::GlibcArena, format!("arena {index}{threads}"))
-                    });
-                }
-            }
             // The rest of the 64 MiB that a heap of an arena reserves.
             let ranges = || heaps.arenas.iter().filter(|a| !a.is_main).flat_map(|a| &a.ranges);
             let is_reserve = ranges().any(|&(start, _)| {
                 vma.start > start && vma.end <= start + HEAP_MAX && vma.is_without_access()
             });
-            if is_reserve {
-                return Some((Kind::GlibcReserve, "reserved for an arena".into()));
-            }
-            let memory = context.memory.filter(|_| is_plain(vma))?;
-            let count = glibc::mapped_chunk_sizes(memory, vma).len();
-            (count > 0).then(|| (Kind::GlibcBlock, format!("{count} large blocks")))
+            is_reserve.then(|| (Kind::GlibcReserve, "reserved for an arena".into()))
         }
         Heap::Mallow(heap) => {
-            if heap.regions.iter().any(overlaps) {
-                return Some((Kind::MallowRegion, "regions of arenas".into()));
-            }
-            if heap.leaves.iter().any(overlaps) {
-                return Some((Kind::MallowMetadata, "page map".into()));
-            }
             if heap.metadata_at.iter().any(|&at| vma.contains(at)) {
                 return Some((Kind::MallowMetadata, "descriptors and heaps".into()));
             }
@@ -307,13 +361,16 @@ fn is_plain(vma: &Vma) -> bool {
     vma.is_anonymous() && vma.is_private() && vma.is_writable() && vma.name.is_empty()
 }
 
-fn by_stack(process: &Process, index: usize) -> Option<(Kind, String)> {
-    let vma = &process.vmas[index];
-    if !is_plain(vma) || vma.is_executable() {
+/// Of a part of a mapping; the whole of it is told by its size and its guard too.
+fn by_stack(process: &Process, index: usize, part: &Vma) -> Option<(Kind, String)> {
+    // Go without C gives its threads stacks of its own heap.
+    let is_pure_go = process.is_go && !process.has_library("libc.");
+    if !is_plain(part) || part.is_executable() || is_pure_go {
         return None;
     }
+    let vma = &process.vmas[index];
     let inside =
-        |thread: &&Thread| thread.stack_pointer.is_some_and(|pointer| vma.contains(pointer));
+        |thread: &&Thread| thread.stack_pointer.is_some_and(|pointer| part.contains(pointer));
     let mut owners = process.threads.iter().filter(inside);
     if let Some(thread) = owners.next() {
         let more = owners.count();
@@ -327,7 +384,7 @@ fn by_stack(process: &Process, index: usize) -> Option<(Kind, String)> {
     let sizes = [usual, 8 << 20, 2 << 20, 1 << 20];
     let is_usual =
         sizes.iter().any(|size| vma.size() == *size || vma.size() + guard.size() == *size);
-    (is_guard && is_usual && process.thread_count() > 1)
+    (is_guard && is_usual && process.thread_count() > 1 && part.size() == vma.size())
         .then(|| (Kind::ThreadStack, "stack of a running or ended thread".into()))
 }
 
@@ -356,6 +413,7 @@ pub enum Runtime {
     Java,
     Node,
     Python,
+    Ruby,
     Go,
     #[default]
     None,
@@ -370,7 +428,9 @@ pub fn runtime(process: &Process) -> Runtime {
         Runtime::Node
     } else if program.starts_with("python") || process.has_library("libpython") {
         Runtime::Python
-    } else if process.vmas.iter().any(|vma| vma.name.starts_with("[anon: Go:")) {
+    } else if program.starts_with("ruby") || process.has_library("libruby") {
+        Runtime::Ruby
+    } else if process.is_go || process.vmas.iter().any(|vma| vma.name.starts_with("[anon: Go:")) {
         Runtime::Go
     } else {
         Runtime::None
@@ -383,13 +443,17 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
         return (Kind::Allocator, "heap by brk".into());
     }
     if let Some(name) = vma.name.strip_prefix("[anon:") {
-        return (Kind::Anonymous, name.trim_end_matches(']').trim().to_owned());
+        let name = name.trim_end_matches(']').trim();
+        let kind = if name.starts_with("Go:") { Kind::RuntimeHeap } else { Kind::Anonymous };
+        return (kind, name.to_owned());
     }
-    let python = vma.size() >= PYTHON_ARENA;
+    // What lies in arenas was found by their pools, if the memory could be read.
+    let python = vma.size() >= PYTHON_ARENA && context.memory.is_none();
     match runtime {
         Runtime::Java => (Kind::RuntimeHeap, "Java: objects, classes or the VM's own".into()),
         Runtime::Node => (Kind::RuntimeHeap, "V8: heap pages or the VM's own".into()),
-        Runtime::Go => (Kind::RuntimeHeap, "Go: heap or the runtime's own".into()),
+        Runtime::Go => (Kind::RuntimeHeap, "Go: the runtime's own".into()),
+        Runtime::Ruby => (Kind::RuntimeHeap, "Ruby: transient heap or the VM's own".into()),
         Runtime::Python if python => {
             (Kind::RuntimeHeap, "Python: objects up to 512 bytes, by elimination".into())
         }
@@ -445,6 +509,7 @@ mod tests {
             allocator: "mallow",
             memory: Some(&Half),
             page: None,
+            spaces: &[],
         };
         let seen: Vec<_> =
             name(&context).iter().map(|m| (m.start, m.end, m.kind, m.rss, m.pss)).collect();

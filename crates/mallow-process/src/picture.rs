@@ -5,6 +5,7 @@ use crate::heap::{self, Heap};
 use crate::mappings::{self, Context, Kind, Mapping};
 use crate::memory::Memory;
 use crate::process::{Keep, Process};
+use crate::runtimes::{self, Kept};
 
 /// Reads the heap again if the process changed so much meanwhile that heap and mappings do not fit
 /// together.
@@ -18,6 +19,8 @@ pub struct Picture {
     pub allocator: String,
     pub heap: Heap,
     pub mappings: Vec<Mapping>,
+    /// What the language's runtime keeps beside the heap.
+    pub kept: Vec<Kept>,
     pub gaps: Vec<Gap>,
 }
 
@@ -73,12 +76,15 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
     if let Some((part, whole)) = found.heap.looked_at() {
         gaps.push(Gap::Sampled { part, whole });
     }
+    let runtime = memory.map(|memory| runtimes::find(&process, memory, &mut inspector));
+    let runtimes::Found { spaces, kept } = runtime.unwrap_or_default();
     let mappings = mappings::name(&Context {
         process: &process,
         heap: &found.heap,
         allocator: &found.allocator,
         memory: memory.map(|memory| memory as &dyn Memory),
         page: found.page.as_ref(),
+        spaces: &spaces,
     });
     if memory.is_some_and(|memory| memory.has_sampled()) {
         gaps.push(Gap::Estimated);
@@ -89,7 +95,7 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
         (other.size, other.rss) = sizes.fold((0, 0), |(a, b), (size, rss)| (a + size, b + rss));
     }
     let heap::Found { allocator, heap, .. } = found;
-    Ok(Picture { process, allocator, heap, mappings, gaps })
+    Ok(Picture { process, allocator, heap, mappings, kept, gaps })
 }
 
 /// The allocator's name and its heap alone.

@@ -37,6 +37,8 @@ pub struct Process {
     pub files: BTreeMap<&'static str, String>,
     /// The mappings changed all the time while they were read.
     pub is_torn: bool,
+    /// Built by Go.
+    pub is_go: bool,
 }
 
 /// Whether the text of smaps is kept beside what it says.
@@ -143,6 +145,7 @@ impl Process {
         }
         let mut process = Process::from_files(pid, vmas, files)?;
         process.is_torn = is_torn;
+        process.is_go = elf::is_go(&proc.join("exe"));
         process.exe = std::fs::read_link(proc.join("exe"))
             .map(|path| path.to_string_lossy().into_owned())
             .unwrap_or_default();

@@ -4,11 +4,13 @@
 
 use std::cell::Cell;
 
+use mallow_process::binding::Inspector;
 use mallow_process::elf::{self, ElfInfo};
 use mallow_process::heap::{Heap, glibc, mallow, stats_page::Page};
 use mallow_process::mappings::{self, Context};
 use mallow_process::memory::Memory;
 use mallow_process::process::{Process, SAVED};
+use mallow_process::runtimes;
 use mallow_process::smaps::Vma;
 use mallow_process::{maps, smaps};
 use proptest::prelude::*;
@@ -95,7 +97,20 @@ impl<F: Fn(u64) -> u64> Memory for Words<F> {
 }
 
 fn name_all(process: &Process, heap: &Heap, memory: Option<&dyn Memory>) -> usize {
-    let context = Context { process, heap, allocator: "glibc", memory, page: None };
+    let mut spaces = Vec::new();
+    if let Some(memory) = memory {
+        for program in ["python3", "ruby", "node", "java", "go"] {
+            let process = Process {
+                exe: program.into(),
+                is_go: program == "go",
+                vmas: process.vmas.clone(),
+                ..Process::default()
+            };
+            spaces.extend(runtimes::find(&process, memory, &mut Inspector::default()).spaces);
+        }
+    }
+    let spaces = spaces.as_slice();
+    let context = Context { process, heap, allocator: "glibc", memory, page: None, spaces };
     let named = mappings::name(&context);
     mappings::groups(&named, "glibc");
     named.len()

@@ -16,6 +16,8 @@ const RATES: f64 = 60.0;
 const RATES_GAP: f64 = 24.0;
 /// Classes of the style.
 const COLOURS: usize = 8;
+/// Lines differ by these too: on paper, and for those who do not see the colours.
+const DASHES: [&str; 5] = ["none", "8 3", "2 3", "10 3 2 3", "5 5"];
 /// More points than this would not be seen.
 const MOST_POINTS: usize = 1500;
 
@@ -137,7 +139,9 @@ impl Chart<'_> {
             }
             let _ = writeln!(
                 text,
-                "<polyline class=\"line c{colour}\" points=\"{places}\"><title>{}</title></polyline>",
+                "<polyline class=\"line c{colour}\" stroke-dasharray=\"{}\" points=\"{places}\">\
+                 <title>{}</title></polyline>",
+                DASHES[index % DASHES.len()],
                 escape(&line.name)
             );
         }
@@ -148,7 +152,13 @@ impl Chart<'_> {
         let mut text = String::from("<p class=\"legend\">");
         for (index, line) in self.lines.iter().enumerate() {
             let (colour, name) = (index % COLOURS, escape(&line.name));
-            let _ = write!(text, "<span><i class=\"c{colour}\"></i>{name}</span> ");
+            let _ = write!(
+                text,
+                "<span class=\"c{colour}\"><svg width=\"34\" height=\"8\" aria-hidden=\"true\">\
+                 <line class=\"line c{colour}\" stroke-dasharray=\"{}\" x2=\"34\" y1=\"4\" y2=\"4\"/>\
+                 </svg> {name}</span> ",
+                DASHES[index % DASHES.len()]
+            );
         }
         if let Some((name, _)) = self.rates {
             let _ = write!(text, "<span><i class=\"rates\"></i>below: {}</span> ", escape(name));

@@ -10,8 +10,8 @@ use crate::memory::Memory;
 use crate::page_size;
 
 const PREVIOUS_USED: u64 = 1;
-const IS_MAPPED: u64 = 2;
-const FLAGS: u64 = 7;
+pub const IS_MAPPED: u64 = 2;
+pub const FLAGS: u64 = 7;
 const SMALLEST: u64 = 32;
 const FASTBINS: u64 = 10;
 /// A thread's cache is a chunk: its size, where the lists begin in it and how wide their counters
@@ -388,14 +388,6 @@ fn leads_on(memory: &dyn Memory, mut at: u64, end: u64) -> bool {
         }
     }
     true
-}
-
-/// The size of a chunk that is a mapping of its own and begins at a page.
-pub fn mapped_size(memory: &dyn Memory, at: u64) -> Option<u64> {
-    let (before, header) = (memory.word(at)?, memory.word(at + 8)?);
-    let size = header & !FLAGS;
-    (before == 0 && header & FLAGS == IS_MAPPED && size.is_multiple_of(page_size()) && size > 0)
-        .then_some(size)
 }
 
 #[cfg(test)]

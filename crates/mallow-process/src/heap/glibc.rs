@@ -13,6 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::chunks::{self, Chunks, Lists};
+use super::large::{self, Mapped};
 use crate::memory::Memory;
 use crate::page_size;
 use crate::smaps::Vma;
@@ -45,12 +46,6 @@ pub struct Heaps {
     /// Arenas of which not everything could be read.
     pub incomplete: u32,
     pub tries: u32,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Mapped {
-    pub chunks: u64,
-    pub bytes: u64,
 }
 
 /// Sizes in bytes, of whole chunks with their headers.
@@ -92,7 +87,7 @@ impl Arena {
 
 impl Heaps {
     pub fn used(&self) -> u64 {
-        self.arenas.iter().map(Arena::used).sum::<u64>() + self.mapped.bytes
+        self.arenas.iter().map(Arena::used).sum::<u64>() + self.mapped.in_use()
     }
 
     /// Free, without the tops of the heaps.
@@ -114,7 +109,7 @@ impl Heaps {
     }
 
     pub fn used_count(&self) -> u64 {
-        self.sum(Arena::used_count) + self.mapped.chunks
+        self.sum(Arena::used_count) + self.mapped.count()
     }
 }
 
@@ -194,7 +189,10 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
         sizes.add(&found_sizes);
         heaps.arenas.push(arena);
     }
-    heaps.mapped = mapped_chunks(memory, vmas, &heaps.arenas, &mut sizes);
+    let counted = large::counted(memory, data, brk);
+    let ranges: Vec<(u64, u64)> =
+        heaps.arenas.iter().flat_map(|arena| arena.ranges.iter().copied()).collect();
+    heaps.mapped = large::find(memory, vmas, &ranges, counted, &mut sizes);
     heaps.sizes = sizes.most_bytes(12);
     Some(heaps)
 }
@@ -355,43 +353,4 @@ fn walk_others(
         }
         heap = previous;
     }
-}
-
-/// Blocks from the mmap threshold on: a chunk at the start of a mapping, or several in a row, for
-/// the kernel merges neighbours.
-fn mapped_chunks(
-    memory: &dyn Memory,
-    vmas: &[Vma],
-    arenas: &[Arena],
-    sizes: &mut chunks::Sizes,
-) -> Mapped {
-    let mut mapped = Mapped::default();
-    let in_arena = |vma: &Vma| {
-        arenas.iter().flat_map(|arena| &arena.ranges).any(|range| vma.contains(range.0))
-    };
-    for vma in vmas {
-        let fits = vma.is_anonymous() && vma.name.is_empty() && vma.is_writable();
-        if fits && vma.is_private() && !in_arena(vma) {
-            for size in mapped_chunk_sizes(memory, vma) {
-                mapped.chunks += 1;
-                mapped.bytes += size;
-                sizes.count(size);
-            }
-        }
-    }
-    mapped
-}
-
-/// The sizes of the chunks that a mapping begins with.
-pub fn mapped_chunk_sizes(memory: &dyn Memory, vma: &Vma) -> Vec<u64> {
-    let mut found = Vec::new();
-    let mut at = vma.start;
-    while let Some(size) = chunks::mapped_size(memory, at).filter(|size| at + size <= vma.end) {
-        found.push(size);
-        at += size;
-        if at >= vma.end {
-            break;
-        }
-    }
-    found
 }

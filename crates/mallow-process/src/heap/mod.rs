@@ -1,8 +1,9 @@
-//! Heaps, read from outside: `glibc` (with `chunks`) and `mallow` (with `stats_page`); what the
-//! others hold is known by their mappings alone.
+//! Heaps, read from outside: `glibc` (with `chunks` and `large`) and `mallow` (with `stats_page`);
+//! what the others hold is known by their mappings alone.
 
 mod chunks;
 pub mod glibc;
+pub mod large;
 pub mod mallow;
 pub mod stats_page;
 

@@ -21,9 +21,10 @@ const ESTIMATED: &str = "What is resident of very large mappings is estimated fr
 
 /// The report on a picture, and the process that it shows.
 pub fn report(picture: Picture) -> (Process, Report) {
-    let Picture { process, allocator, heap, mappings, gaps } = picture;
+    let Picture { process, allocator, heap, mappings, kept, gaps } = picture;
     let mut report = assemble(&process, mappings, allocator);
     report.heap = heap;
+    report.runtime_spaces = kept;
     report.is_without_memory = gaps.contains(&Gap::NoMemory);
     report.notes = gaps.into_iter().map(sentence).collect();
     conclude(&mut report);

@@ -37,6 +37,9 @@ pub fn page(report: &Report) -> String {
     body += &map(report);
     body += &table("By kind", &text::group_table(report), true);
     body += &heap(report);
+    if !report.runtime_spaces.is_empty() {
+        body += &table("What the runtime keeps", &text::runtime_table(report), true);
+    }
     body += &table(
         &format!("All {} mappings", report.mappings.len()),
         &text::mapping_table(report),
@@ -196,8 +199,8 @@ fn heap(report: &Report) -> String {
                 heaps.used_count(),
                 size(heaps.free()),
                 size(heaps.sum(|arena| arena.chunks.top_bytes)),
-                heaps.mapped.chunks,
-                size(heaps.mapped.bytes)
+                heaps.mapped.count(),
+                size(heaps.mapped.in_use())
             );
             line + &table("Arenas of glibc", &text::arena_table(heaps, true), true)
         }

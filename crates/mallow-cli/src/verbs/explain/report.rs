@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use mallow_process::heap::Heap;
 use mallow_process::mappings::{Group, Kind, Mapping, Runtime};
+use mallow_process::runtimes::Kept;
 
 pub const SCHEMA: &str = "mallow.explain/1";
 
@@ -28,6 +29,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     pub groups: Vec<Group>,
     pub heap: Heap,
+    /// What the language's runtime keeps beside it, by its own headers.
+    #[serde(default)]
+    pub runtime_spaces: Vec<Kept>,
     pub threads: Vec<Thread>,
     pub system: System,
     /// What could not be read, and why.

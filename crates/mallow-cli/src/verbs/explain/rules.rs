@@ -1,11 +1,13 @@
 //! The rules behind the findings of `explain`, and the sentence that answers "why so much".
 
+use std::collections::BTreeMap;
+
 use crate::findings;
 use crate::output::bytes as show_bytes;
 
 use super::report::{Finding, Report};
 use mallow_process::heap::Heap;
-use mallow_process::heap::glibc::Heaps;
+use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
 use mallow_process::mappings::{Group, Kind, Runtime};
 
@@ -37,6 +39,7 @@ pub fn findings(report: &Report) -> Vec<Finding> {
         Heap::Glibc(heaps) => {
             glibc_arenas(report, heaps, &mut found);
             glibc_blocks(heaps, &mut found);
+            glibc_pinned(report, heaps, &mut found);
         }
         Heap::Mallow(heap) => mallow(heap, &mut found),
         Heap::Other(other) => {
@@ -61,6 +64,8 @@ pub fn findings(report: &Report) -> Vec<Finding> {
     }
     kernel(report, &mut found);
     kinds(report, &mut found);
+    shared(report, &mut found);
+    found.0.sort_by(|one, other| one.id.cmp(&other.id));
     found.0
 }
 
@@ -148,6 +153,34 @@ fn glibc_blocks(heaps: &Heaps, found: &mut Findings) {
     }
 }
 
+/// Resident and free, but in no whole page.
+fn glibc_pinned(report: &Report, heaps: &Heaps, found: &mut Findings) {
+    let resident = report.group(Kind::GlibcHeap).rss + report.group(Kind::GlibcArena).rss;
+    let used = heaps.sum(Arena::used);
+    let movable = heaps.sum(|arena| arena.chunks.free_resident + arena.chunks.top_resident);
+    let pinned = resident.saturating_sub(used + movable);
+    if pinned < NOTABLE || pinned < resident / 4 {
+        return;
+    }
+    found.add(
+        "MLW2108",
+        format!(
+            "{} of {} resident is free in pieces smaller than a page, beside {} in use ({:.0} % of \
+             the heap is free)",
+            size(pinned),
+            size(resident),
+            size(used),
+            percent(resident - used.min(resident), resident)
+        ),
+        "allocate what lives long apart from what does not, or mallow compare",
+        format!("malloc_trim would give back {} only", size(heaps.sum(trimmable))),
+    );
+}
+
+fn trimmable(arena: &Arena) -> u64 {
+    arena.chunks.free_resident
+}
+
 fn mallow(heap: &mallow::Heap, found: &mut Findings) {
     let used = heap.allocated();
     let dirty = heap.sum(|arena| arena.dirty);
@@ -195,7 +228,7 @@ fn kernel(report: &Report, found: &mut Findings) {
     if huge >= NOTABLE && free >= heap_rss / 4 {
         found.add(
             "MLW2302",
-            format!("{} of the heap in huge pages, {} of it free", size(huge), size(free)),
+            format!("{} of the heap in huge pages; {} of the heap is free", size(huge), size(free)),
             "transparent_hugepage=madvise, or an allocator that gives whole huge pages back",
             "up to the free part goes back; measure time as well".into(),
         );
@@ -247,6 +280,26 @@ fn kinds(report: &Report, found: &mut Findings) {
             "VIRT falls, RSS does not".into(),
         );
     }
+    if stacks.rss >= 2 * NOTABLE && stacks.rss >= totals.rss / 4 {
+        found.add(
+            "MLW2306",
+            format!("{} resident in {} stacks", size(stacks.rss), stacks.mappings),
+            "fewer threads, or no large arrays and deep recursion on their stacks",
+            "RSS falls by what the stacks no longer touch".into(),
+        );
+    }
+    if stacks.huge >= NOTABLE {
+        found.add(
+            "MLW2307",
+            format!(
+                "{} of {} resident stacks are huge pages",
+                size(stacks.huge),
+                size(stacks.rss.max(stacks.huge))
+            ),
+            "transparent_hugepage=madvise, or glibc.pthread.stack_hugetlb=0 from glibc 2.39 on",
+            "each stack takes only the pages that it touches".into(),
+        );
+    }
     let runtime = report.group(Kind::RuntimeHeap).rss;
     if runtime >= NOTABLE && 2 * runtime > totals.rss {
         found.add(
@@ -276,6 +329,29 @@ fn kinds(report: &Report, found: &mut Findings) {
     }
 }
 
+/// The largest first, by what they are called.
+fn shared(report: &Report, found: &mut Findings) {
+    const MOST_NAMES: usize = 3;
+    let rss = report.group(Kind::Shared).rss;
+    if rss < NOTABLE || rss < report.totals.rss / 4 {
+        return;
+    }
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    for mapping in report.mappings.iter().filter(|mapping| mapping.kind == Kind::Shared) {
+        *names.entry(&mapping.label).or_default() += mapping.rss;
+    }
+    let mut names: Vec<(&str, u64)> = names.into_iter().filter(|(_, rss)| *rss > 0).collect();
+    names.sort_by_key(|(_, rss)| std::cmp::Reverse(*rss));
+    let first = names.iter().take(MOST_NAMES);
+    let parts: Vec<String> = first.map(|(name, rss)| format!("{name} {}", size(*rss))).collect();
+    found.add(
+        "MLW2504",
+        format!("{} of {} resident: {}", size(rss), size(report.totals.rss), parts.join(", ")),
+        "bound it where it is configured; the other processes that map it hold it too",
+        "RSS of all of them falls".into(),
+    );
+}
+
 /// What bounds, or shows, the memory that a runtime takes for itself.
 fn runtime_remedy(runtime: Runtime) -> &'static str {
     match runtime {
@@ -283,6 +359,9 @@ fn runtime_remedy(runtime: Runtime) -> &'static str {
         Runtime::Node => "--max-old-space-size bounds the heap",
         Runtime::Go => "GOMEMLIMIT bounds the heap, GOGC says how much of it may be garbage",
         Runtime::Python => "tracemalloc shows which lines hold the objects",
+        Runtime::Ruby => {
+            "GC.stat and ObjectSpace.count_objects show what is in it; GC.compact packs it"
+        }
         Runtime::None => "the runtime's own limits",
     }
 }
@@ -344,6 +423,12 @@ fn rss_sentence(report: &Report) -> String {
     let Some((used, free)) = report.heap.used_and_free() else {
         return format!("{start}; what of that is free cannot be seen from outside.");
     };
+    if used > heap_rss {
+        let rest = size(used - heap_rss);
+        return format!("{start}: {} in use, of which {rest} or more is not resident.", size(used));
+    }
+    // Of what is free a part has been given back.
+    let free = free.min(heap_rss - used);
     let verdict = if free > used {
         "most of it is free and has not been given back"
     } else if free * 4 > used {
@@ -351,23 +436,98 @@ fn rss_sentence(report: &Report) -> String {
     } else {
         "the program holds nearly all of it"
     };
-    format!("{start}: {} in use, {} free but kept; {verdict}.", size(used), size(free))
+    format!("{start}: {} in use, {} free but resident; {verdict}.", size(used), size(free))
 }
 
 #[cfg(test)]
 mod tests {
+    use mallow_process::mappings::Mapping;
+
     use super::*;
+
+    fn group(kind: Kind, size: u64, rss: u64) -> Group {
+        Group { kind: Some(kind), size, rss, ..Group::default() }
+    }
+
+    fn ids(report: &Report) -> Vec<String> {
+        findings(report).into_iter().map(|finding| finding.id).collect()
+    }
+
+    /// A heap of 100 MiB resident, of which so much is in use, and so much is whole pages.
+    fn heap(used: u64, whole_pages: u64) -> Report {
+        let mut arena = Arena { is_main: true, ..Arena::default() };
+        arena.chunks.used_bytes = used;
+        arena.chunks.free_bytes = 100 * MIB - used;
+        arena.chunks.free_resident = whole_pages;
+        let heaps = Heaps { arenas: vec![arena], ..Heaps::default() };
+        let groups = vec![group(Kind::GlibcHeap, 100 * MIB, 100 * MIB)];
+        let mut report = Report { heap: Heap::Glibc(heaps), groups, ..Report::default() };
+        report.totals.rss = 100 * MIB;
+        report.totals.pss = 100 * MIB;
+        report
+    }
+
+    #[test]
+    fn what_is_free_is_either_pinned_or_trimmable() {
+        assert_eq!(ids(&heap(15 * MIB, MIB)), ["MLW2108"]);
+        assert_eq!(ids(&heap(15 * MIB, 80 * MIB)), ["MLW2102"]);
+        assert!(ids(&heap(95 * MIB, MIB)).is_empty());
+        let found = findings(&heap(15 * MIB, MIB)).remove(0);
+        assert!(found.evidence.contains("84.0 MiB of 100 MiB"), "{}", found.evidence);
+        assert!(found.evidence.contains("(85 % of the heap is free)"), "{}", found.evidence);
+        assert_eq!(found.effect, "malloc_trim would give back 1.00 MiB only");
+    }
+
+    #[test]
+    fn the_answer_does_not_count_more_than_is_resident() {
+        let mut report = heap(40 * MIB, 60 * MIB);
+        report.groups[0].rss = 50 * MIB;
+        assert!(answer(&report).contains("40.0 MiB in use, 10.0 MiB free but resident"));
+        report.groups[0].rss = 30 * MIB;
+        assert!(answer(&report).contains("40.0 MiB in use, of which 10.0 MiB or more is not"));
+    }
+
+    #[test]
+    fn stacks_and_shared_memory_are_told_when_they_are_resident() {
+        let mut report = Report::default();
+        report.totals.rss = 200 * MIB;
+        report.totals.pss = 200 * MIB;
+        let mut stacks = group(Kind::ThreadStack, 800 * MIB, 90 * MIB);
+        stacks.huge = 80 * MIB;
+        report.groups = vec![stacks, group(Kind::Shared, 90 * MIB, 80 * MIB)];
+        let mapping = |label: &str, rss| Mapping {
+            start: 0,
+            end: rss,
+            perms: "rw-s".into(),
+            kind: Kind::Shared,
+            label: label.into(),
+            rss,
+            pss: rss,
+            swap: 0,
+            huge: 0,
+        };
+        report.mappings =
+            vec![mapping("shared memory (/dev/shm/a)", 20 * MIB), mapping("memfd", 60 * MIB)];
+        assert_eq!(ids(&report), ["MLW2301", "MLW2306", "MLW2307", "MLW2504"]);
+        let shared = findings(&report).remove(3);
+        let expected =
+            "80.0 MiB of 200 MiB resident: memfd 60.0 MiB, shared memory (/dev/shm/a) 20.0 MiB";
+        assert_eq!(shared.evidence, expected);
+        report.groups =
+            vec![group(Kind::ThreadStack, 80 * MIB, MIB), group(Kind::Shared, 9 * MIB, MIB)];
+        assert!(ids(&report).is_empty());
+    }
 
     #[test]
     fn no_runtime_gets_the_remedy_of_another() {
         let words = [
             (Runtime::Java, vec!["-X", "jcmd"]),
             (Runtime::Node, vec!["old-space"]),
-            (Runtime::Go, vec!["GO"]),
+            (Runtime::Go, vec!["GOMEMLIMIT"]),
             (Runtime::Python, vec!["tracemalloc"]),
+            (Runtime::Ruby, vec!["GC.stat"]),
             (Runtime::None, vec![]),
         ];
-        let group = |kind, size, rss| Group { kind: Some(kind), size, rss, ..Group::default() };
         for (runtime, own) in &words {
             let mut report = Report {
                 runtime: *runtime,

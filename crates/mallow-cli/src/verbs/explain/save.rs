@@ -77,6 +77,7 @@ fn from_files(folder: &Path) -> Result<Report> {
         allocator: "",
         memory: None,
         page: None,
+        spaces: &[],
     };
     let mappings = mappings::name(&context);
     let mut report = gather::assemble(&process, mappings, "unknown".into());

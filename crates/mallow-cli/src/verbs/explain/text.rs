@@ -41,14 +41,18 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
             text += &heading("Heap");
             let _ = writeln!(
                 text,
-                "{}: {} mapped, {} resident{taken}. What is free inside cannot be seen from \
-                 outside.",
+                "{}: {} mapped, {} resident{taken}. It is opaque: what is free inside cannot be \
+                 seen from outside.",
                 other.name,
                 size(other.size),
                 size(other.rss)
             );
         }
         Heap::Unknown => {}
+    }
+    if !report.runtime_spaces.is_empty() {
+        text += &heading("What the runtime keeps, by its own headers");
+        text += &runtime_table(report).render(format, screen);
     }
     text += &findings(report, &heading, format);
     if all {
@@ -144,9 +148,12 @@ fn glibc(
         size(free),
         size(heaps.sum(|arena| arena.chunks.free_resident)),
         size(heaps.sum(|arena| arena.chunks.top_bytes)),
-        heaps.mapped.chunks,
-        size(heaps.mapped.bytes)
+        heaps.mapped.count(),
+        size(heaps.mapped.in_use())
     );
+    if let Some(missing) = missing_blocks(heaps) {
+        let _ = writeln!(text, "{missing}");
+    }
     if format == Format::Md {
         text.push('\n');
     }
@@ -161,6 +168,20 @@ fn glibc(
         table.rows.push(vec![chunk.to_string(), count.to_string(), size(chunk * count)]);
     }
     text + &table.render(format, screen)
+}
+
+/// What glibc counts and was not found, in a sentence.
+pub fn missing_blocks(heaps: &Heaps) -> Option<String> {
+    let mapped = &heaps.mapped;
+    let missing = mapped.missing();
+    (missing > 0).then(|| {
+        format!(
+            "Of the blocks with mappings of their own {} were not found, {}: what they lie in is \
+             named as something else.",
+            mapped.count().saturating_sub(mapped.chunks),
+            size(missing)
+        )
+    })
 }
 
 pub fn arena_table(heaps: &Heaps, all: bool) -> Table {
@@ -289,6 +310,17 @@ pub fn class_table(heap: &mallow::Heap, all: bool) -> Table {
             format!("{part:.0}"),
             size(class.bytes),
         ]);
+    }
+    table
+}
+
+pub fn runtime_table(report: &Report) -> Table {
+    let mut table = Table::new(&[("what", false), ("VIRT", true), ("RSS", true), ("in use", true)]);
+    for kept in &report.runtime_spaces {
+        let mappings = report.mappings.iter().filter(|mapping| mapping.label == kept.what);
+        let rss = mappings.map(|mapping| mapping.rss).sum();
+        let used = kept.used.map_or("-".into(), size);
+        table.rows.push(vec![kept.what.clone(), size(kept.size), size(rss), used]);
     }
     table
 }

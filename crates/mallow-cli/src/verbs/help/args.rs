@@ -4,6 +4,6 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub struct HelpArgs {
-    /// A verb, or the id of a finding
+    /// A verb, the id of a finding, or `findings` for a list of them
     pub topic: Option<String>,
 }

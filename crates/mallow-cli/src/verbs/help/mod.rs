@@ -18,6 +18,7 @@ pub fn main(args: &HelpArgs, mut command: Command) -> Result<u8> {
     command.build();
     match command.find_subcommand_mut(topic) {
         Some(verb) => output::printed(verb.print_long_help())?,
+        None if topic == "findings" => output::print(&findings::list())?,
         None => output::print(&findings::explain(topic)?)?,
     }
     Ok(0)

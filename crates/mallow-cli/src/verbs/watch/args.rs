@@ -32,8 +32,13 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
+    /// Also write all samples to FILE, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
     /// The difference between two runs that --save (or --json) wrote
-    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["pid", "command", "save"])]
+    #[arg(long, value_names = ["A", "B"], num_args = 2,
+          conflicts_with_all = ["pid", "command", "save", "csv"])]
     pub compare: Vec<PathBuf>,
 
     #[command(flatten)]

@@ -53,14 +53,15 @@ fn whole(title: &str, body: &str) -> String {
 pub fn sentence(run: &Run) -> String {
     let summary = &run.summary;
     format!(
-        "{} under {}: RSS {} on average over {}, {} at its peak, {} at the end; {} faults ({} from \
-         disk); it {}.",
+        "{} under {}: RSS {} on average over {}, {} at its peak, {} at the end{}; {} faults ({} \
+         from disk); it {}.",
         run.command,
         if run.allocator.is_empty() { "an unknown allocator" } else { &run.allocator },
         output::bytes(summary.rss.average),
         output::seconds(summary.duration_s),
         output::bytes(summary.rss.peak),
         output::bytes(summary.rss.end),
+        summary.trend.map_or(String::new(), |trend| format!(", {}", trend.text())),
         summary.minor_faults + summary.major_faults,
         summary.major_faults,
         run.ending

@@ -51,7 +51,7 @@ impl Live {
             Live::Lines { heading } => {
                 let is_first = std::mem::take(heading);
                 let head = !is_first || line(HEADING.map(str::to_owned));
-                head && line(cells(sample))
+                head && line(cells(run, sample))
             }
             Live::Nothing => true,
         }
@@ -88,7 +88,7 @@ fn ends(key: KeyEvent) -> bool {
     interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
 }
 
-fn cells(sample: &Sample) -> [String; 7] {
+fn cells(run: &Run, sample: &Sample) -> [String; 8] {
     let size = |value: u64| output::bytes(value as f64);
     let optional = |value: Option<u64>| value.map_or("-".into(), size);
     [
@@ -99,14 +99,32 @@ fn cells(sample: &Sample) -> [String; 7] {
         (sample.minor_faults + sample.major_faults).to_string(),
         optional(sample.heap_used),
         optional(sample.heap_free),
+        run.summary.trend.map_or(String::new(), |trend| trend.text()),
     ]
 }
 
-const HEADING: [&str; 7] = ["time", "RSS", "PSS", "swap", "faults", "heap used", "heap free"];
+const HEADING: [&str; 8] =
+    ["time", "RSS", "PSS", "swap", "faults", "heap used", "heap free", "trend of RSS"];
 
-fn line(cells: [String; 7]) -> bool {
-    let text: Vec<String> = cells.iter().map(|cell| format!("{cell:>10}")).collect();
-    writeln!(std::io::stdout(), "{}", text.join(" ")).is_ok()
+fn line(cells: [String; 8]) -> bool {
+    let [figures @ .., trend] = &cells;
+    let text: Vec<String> = figures.iter().map(|cell| format!("{cell:>10}")).collect();
+    writeln!(std::io::stdout(), "{}", format!("{}  {trend}", text.join(" ")).trim_end()).is_ok()
+}
+
+/// What a line is drawn with, so that it is told from the others without its colour.
+const MARKERS: [(Marker, &str); 5] = [
+    (Marker::Braille, "⠒⠒"),
+    (Marker::Custom('P'), "PP"),
+    (Marker::Custom('u'), "uu"),
+    (Marker::Custom('f'), "ff"),
+    (Marker::Custom('s'), "ss"),
+];
+
+/// By the name of the line: not all are there in each run.
+fn marker(name: &str) -> (Marker, &'static str) {
+    let place = ["RSS", "PSS", "heap in use", "heap free but kept", "swap"];
+    MARKERS[place.iter().position(|known| *known == name).unwrap_or(0)]
 }
 
 const COLOURS: [Color; 5] = [Color::Cyan, Color::Blue, Color::Red, Color::Yellow, Color::Magenta];
@@ -120,7 +138,8 @@ fn draw(frame: &mut Frame, run: &Run, ends: bool) {
     frame.render_widget(chart(&lines), middle);
     // A legend within the chart would hide the lines.
     let name = |(line, colour): (&chart::Line, Color)| {
-        Span::styled(format!("─ {}   ", line.name), colour_style(colour))
+        let (_, sign) = marker(&line.name);
+        Span::styled(format!("{sign} {}   ", line.name), colour_style(colour))
     };
     let mut legend: Vec<Span> = lines.iter().zip(COLOURS).map(name).collect();
     let what = if ends { "and the command" } else { "and not the process" };
@@ -134,7 +153,7 @@ fn chart(lines: &[chart::Line]) -> Chart<'_> {
     let end = points().map(|point| point.0).fold(0.1, f64::max);
     let sets = lines.iter().zip(COLOURS).map(|(line, colour)| {
         Dataset::default()
-            .marker(Marker::Braille)
+            .marker(marker(&line.name).0)
             .graph_type(GraphType::Line)
             .style(colour_style(colour))
             .data(&line.points)
@@ -152,11 +171,12 @@ fn colour_style(colour: Color) -> Style {
 }
 
 fn summary_lines(run: &Run) -> Vec<Line<'static>> {
-    let Summary { rss, duration_s, minor_faults, major_faults, .. } = run.summary;
+    let Summary { rss, duration_s, minor_faults, major_faults, trend, .. } = run.summary;
     let name = format!("{} {} ({})", run.pid, run.command, run.allocator);
     let figures = format!(
-        "RSS {} now, {} average, {} peak; {} faults in {}",
+        "RSS {} now{}, {} average, {} peak; {} faults in {}",
         output::bytes(rss.end),
+        trend.map_or(String::new(), |trend| format!(" ({})", trend.text())),
         output::bytes(rss.average),
         output::bytes(rss.peak),
         minor_faults + major_faults,
@@ -173,16 +193,29 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     #[test]
-    fn chart_is_drawn() {
-        let sample = |n: u64| Sample { time_s: n as f64, rss: n << 20, ..Sample::default() };
+    fn chart_is_drawn_and_its_lines_differ_without_colour() {
+        let sample = |n: u64| Sample {
+            time_s: n as f64,
+            rss: n << 20,
+            pss: Some(n << 19),
+            heap_used: Some(n << 18),
+            heap_free: Some(4 << 20),
+            ..Sample::default()
+        };
         let run = Run { pid: 7, command: "cat".into(), ..Run::default() };
         let mut history = History::new(run, true);
         (0..50).map(sample).for_each(|sample| history.add(sample));
+        history.find_trend();
         let mut terminal = Terminal::new(TestBackend::new(80, 20)).unwrap();
         terminal.draw(|frame| draw(frame, &history.run, false)).unwrap();
         let text = terminal.backend().to_string();
         assert!(text.contains("49.0 MiB now") && text.contains("49.0 MiB peak"), "{text}");
+        assert!(text.contains("(+1.00 MiB/s for 49.0 s)"), "{text}");
         assert!(text.contains("memory over time") && text.contains("RSS"), "{text}");
         assert!(text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "{text}");
+        for (letter, name) in [('P', "PP PSS"), ('u', "uu heap in use"), ('f', "ff heap free")] {
+            assert!(text.contains(name), "{text}");
+            assert!(text.matches(letter).count() > 20, "{letter}: {text}");
+        }
     }
 }

@@ -9,6 +9,7 @@ mod live;
 mod run;
 mod sampler;
 mod session;
+mod trend;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -25,7 +26,9 @@ use session::Session;
 
 pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
-    args.save.iter().try_for_each(|path| output::check_writable(path))?;
+    for path in [&args.save, &args.csv].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
     if let [a, b] = args.compare.as_slice() {
         return compare_files(args, a, b);
     }
@@ -93,6 +96,9 @@ fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
             })
         },
     )?;
+    if let Some(path) = &args.csv {
+        output::write_file(path, &run::csv(run))?;
+    }
     match &args.save {
         Some(path) => output::write_file(path, &output::json(run)?),
         None => Ok(()),

@@ -9,6 +9,8 @@ use crate::output::chart::Line;
 use crate::output::{Format, Screen, Table};
 use mallow_measure::timeline::{Figures, Tally, Thinning};
 
+use super::trend::{self, Trend};
+
 /// As many seconds are half a day; a longer run has a sample for each two seconds, then four ...
 const MOST_SAMPLES: usize = 40_000;
 
@@ -60,6 +62,9 @@ pub struct Summary {
     pub heap_free: Option<Figures>,
     pub minor_faults: u64,
     pub major_faults: u64,
+    /// Of RSS, up to the end.
+    #[serde(default)]
+    pub trend: Option<Trend>,
 }
 
 /// Samples as they come, added up; of a long run not all are kept.
@@ -96,8 +101,18 @@ impl History {
             // A child that has ended and was not waited for takes its faults along.
             minor_faults: sample.minor_faults.saturating_sub(first.0),
             major_faults: sample.major_faults.saturating_sub(first.1),
+            trend: self.run.summary.trend,
         };
         self.thinning.add(&mut self.run.samples, sample, Sample::join);
+    }
+}
+
+impl History {
+    /// Apart from `add`, for it looks at some hundred samples.
+    pub fn find_trend(&mut self) {
+        let samples = &self.run.samples;
+        let point = |index: usize| (samples[index].time_s, samples[index].rss as f64);
+        self.run.summary.trend = trend::of(samples.len(), point);
     }
 }
 

@@ -84,6 +84,7 @@ impl<'a> Session<'a> {
             if Instant::now() >= next {
                 let Some(sample) = sampler.take() else { return ENDED };
                 history.add(sample);
+                history.find_trend();
                 if !sampler.allocator.is_empty() {
                     history.run.allocator.clone_from(&sampler.allocator);
                 }

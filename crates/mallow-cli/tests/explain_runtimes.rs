@@ -1,0 +1,177 @@
+//! `mallow explain` on the runtimes of languages: what they keep beside malloc's heap, against what
+//! they say themselves.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::program::Program;
+use serde_json::Value;
+
+/// `None`, visibly, where the program is not installed.
+fn at_rest(command: &mut Command) -> Option<Program> {
+    if is_missing(command) {
+        return None;
+    }
+    Some(Program::at_rest(command))
+}
+
+fn is_missing(command: &Command) -> bool {
+    let program = command.get_program().to_owned();
+    let is_missing = Command::new(&program).arg("--version").output().is_err();
+    if is_missing {
+        eprintln!("skipped: {} is not installed", program.to_string_lossy());
+    }
+    is_missing
+}
+
+fn kept<'a>(report: &'a Value, what: &str) -> Option<&'a Value> {
+    let all = report["runtime_spaces"].as_array().unwrap();
+    all.iter().find(|kept| kept["what"].as_str().unwrap().contains(what))
+}
+
+fn group_size(report: &Value, kind: &str) -> f64 {
+    let groups = report["groups"].as_array().unwrap();
+    let group = groups.iter().find(|group| group["kind"] == kind);
+    group.map_or(0.0, |group| group["size"].as_f64().unwrap())
+}
+
+/// Resident bytes of the mappings with a label.
+fn resident(report: &Value, label: &str) -> f64 {
+    let mappings = report["mappings"].as_array().unwrap();
+    let named = mappings.iter().filter(|m| m["label"].as_str().unwrap().starts_with(label));
+    named.map(|mapping| mapping["rss"].as_f64().unwrap()).sum()
+}
+
+#[track_caller]
+fn near(found: f64, expected: f64) {
+    assert!((found - expected).abs() < 0.03 * expected, "{found} against {expected}");
+}
+
+const PYTHON: &str = "
+import json, os, re, sys, tempfile, time
+kept = [(n, str(n)) for n in range(200000)]
+del kept[::3]
+file, saved = tempfile.TemporaryFile(), os.dup(2)
+os.dup2(file.fileno(), 2); sys._debugmallocstats(); os.dup2(saved, 2)
+file.seek(0)
+text = file.read().decode()
+count = lambda name: int(re.search(name + r'\\s*=\\s*([\\d,]+)', text).group(1).replace(',', ''))
+print(json.dumps({'used': count('# bytes in allocated blocks'),
+                  'arenas': int(re.search(r'arenas? \\* (\\d+) bytes/arena\\s*=\\s*([\\d,]+)', text).group(2).replace(',', ''))}), flush=True)
+time.sleep(1000)";
+
+#[test]
+fn arenas_of_python_are_told_by_their_pools() {
+    let Some(program) = at_rest(Command::new("python3").args(["-c", PYTHON])) else { return };
+    let report = program.explain();
+    let arenas = kept(&report, "Python: arenas").expect("Python's arenas are found");
+    near(arenas["size"].as_f64().unwrap(), program.own("arenas"));
+    near(arenas["used"].as_f64().unwrap(), program.own("used"));
+}
+
+const RUBY: &str = "kept = (0...100_000).map { |n| { number: n, text: 'a text ' * 20 + n.to_s } }
+GC.start; stat = GC.stat
+puts '{\"pages\": %d, \"slots\": %d}' % [stat[:heap_allocated_pages], stat[:heap_live_slots]]
+$stdout.flush; sleep 1000";
+
+#[test]
+fn heap_pages_of_ruby_are_told_by_their_descriptions() {
+    let Some(program) = at_rest(Command::new("ruby").args(["-e", RUBY])) else { return };
+    let report = program.explain();
+    assert_eq!(report["runtime"], "ruby");
+    let pages = kept(&report, "Ruby: heap pages").expect("Ruby's pages are found");
+    let page = pages["size"].as_f64().unwrap() / program.own("pages");
+    let is_one = |size: f64| (page - size).abs() < 0.03 * size;
+    assert!(is_one(16384.0) || is_one(65536.0), "{page}");
+    let slot = pages["used"].as_f64().unwrap() / program.own("slots");
+    assert!((39.0..200.0).contains(&slot), "{slot}");
+}
+
+const GO: &str = "package main
+import (\"fmt\"; \"runtime\"; \"time\")
+func main() {
+    var kept [][]byte
+    for n := 0; n < 20000; n++ { block := make([]byte, 2048); block[7] = 1; kept = append(kept, block) }
+    for n := 0; n < 20; n++ { go func() { time.Sleep(time.Hour) }() }
+    var stats runtime.MemStats
+    runtime.ReadMemStats(&stats)
+    fmt.Printf(\"{\\\"system\\\": %d, \\\"live\\\": %d}\\n\", stats.HeapSys + stats.StackSys, stats.HeapAlloc)
+    time.Sleep(time.Hour)
+    fmt.Println(len(kept), kept[0][7])
+}";
+
+#[test]
+fn heap_of_go_is_no_stack() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("main.go"), GO).unwrap();
+    let program = folder.path().join("main");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg("main.go").current_dir(folder.path());
+    build.env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=mod");
+    match build.status() {
+        Ok(status) => assert!(status.success(), "go build failed"),
+        Err(error) => return eprintln!("skipped: go: {error}"),
+    }
+    let program = Program::at_rest(&mut Command::new(program));
+    let report = program.explain();
+    assert_eq!(report["runtime"], "go");
+    assert_eq!(group_size(&report, "thread_stack"), 0.0);
+    let heap = kept(&report, "Go: heap").expect("Go's heap is found");
+    near(heap["size"].as_f64().unwrap(), program.own("system"));
+    let resident = resident(&report, "Go: heap");
+    assert!(resident > 0.97 * program.own("live"), "{resident}");
+}
+
+const NODE: &str = "const kept = [];
+for (let n = 0; n < 200000; n++) kept.push({ number: n, text: 'text ' + n });
+setTimeout(() => {
+  gc(); gc();
+  const spaces = require('v8').getHeapSpaceStatistics();
+  const size = (name) => spaces.filter((s) => name.test(s.space_name))
+    .reduce((sum, s) => sum + s.physical_space_size, 0);
+  console.log(JSON.stringify({ old: size(/^old/), large: size(/^(new_)?large/) }));
+  setInterval(() => kept.length, 1000000);
+}, 300);";
+
+#[test]
+fn pages_of_v8_are_told_by_their_headers() {
+    let mut command = Command::new("node");
+    let Some(program) = at_rest(command.args(["--expose-gc", "-e", NODE])) else { return };
+    let report = program.explain();
+    assert_eq!(report["runtime"], "node");
+    // What happened since it counted is a few pages of 256 KiB.
+    for (space, own) in [("V8: old objects", "old"), ("V8: large objects", "large")] {
+        let (found, own) = (resident(&report, space), program.own(own));
+        assert!((found - own).abs() < 0.03 * own + 1e6, "{space}: {found} against {own}");
+    }
+    assert!(kept(&report, "V8: code space").is_some());
+}
+
+const JAVA: &str = "public class Rest { public static void main(String[] words) throws Exception {
+    Object[] kept = new Object[200000];
+    for (int n = 0; n < kept.length; n++) kept[n] = \"text \" + n;
+    System.out.println(\"{\\\"heap\\\": \" + Runtime.getRuntime().maxMemory() + \"}\");
+    Thread.sleep(1000000 + kept.length); } }";
+
+fn java(folder: &Path) -> Option<Program> {
+    let source = folder.join("Rest.java");
+    std::fs::write(&source, JAVA).unwrap();
+    let mut command = Command::new("java");
+    // G1 takes what -Xmx says whole; others keep a part back.
+    command.args(["-XX:+UseG1GC", "-Xmx192m"]).arg(source);
+    at_rest(&mut command)
+}
+
+#[test]
+fn spaces_of_java_are_told_by_its_own_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = java(folder.path()) else { return };
+    let report = program.explain();
+    assert_eq!(report["runtime"], "java");
+    let heap = kept(&report, "Java: heap of objects").expect("Java's heap is found");
+    assert_eq!(heap["size"].as_f64().unwrap(), program.own("heap"));
+    assert!(kept(&report, "Java: compiled code").is_some());
+}
