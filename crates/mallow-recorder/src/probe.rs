@@ -108,21 +108,32 @@ impl Probes {
                     Err(error) => return Err(error),
                 };
                 probes.add(leader, &mut first)?;
-                for number in 0..points.len() {
-                    let definition = probes.definitions.ids[number];
-                    let event = open_event(&probe_attributes(definition), tid, cpu)?;
-                    probes.ids.push((event_id(&event)?, number, false));
-                    probes.add(event, &mut first)?;
-                    if let Some(period) = stack_period.filter(|_| points[number].has_stack) {
-                        let event = open_event(&stack_attributes(definition, period), tid, cpu)?;
-                        probes.ids.push((event_id(&event)?, number, true));
-                        probes.add(event, &mut first)?;
-                    }
+                for (number, point) in points.iter().enumerate() {
+                    let period = stack_period.filter(|_| point.has_stack);
+                    probes.add_point(number, period, (tid, cpu), &mut first)?;
                 }
             }
         }
         probes.ids.sort_unstable();
         Ok(probes)
+    }
+
+    fn add_point(
+        &mut self,
+        number: usize,
+        stack_period: Option<u64>,
+        (tid, cpu): (u32, u32),
+        first: &mut Option<usize>,
+    ) -> io::Result<()> {
+        let definition = self.definitions.ids[number];
+        let with_stack = stack_period.map(|period| stack_attributes(definition, period));
+        for attributes in [Some(probe_attributes(definition)), with_stack].into_iter().flatten() {
+            let has_stack = attributes.sample_stack_user > 0;
+            let event = open_event(&attributes, tid, cpu)?;
+            self.ids.push((event_id(&event)?, number, has_stack));
+            self.add(event, first)?;
+        }
+        Ok(())
     }
 
     /// The first event of a processor has the ring, the others write into it.

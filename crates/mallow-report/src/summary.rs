@@ -321,8 +321,8 @@ impl Findings {
             );
         } else if self.header.stack_distance > 0 {
             notes.push(format!(
-                "Stacks were sampled about every {} bytes, so their numbers are estimates; all \
-                 other numbers are exact.",
+                "Stacks were sampled about every {} bytes, or more rarely where they would have cost \
+                 too much, so their numbers are estimates; all other numbers are exact.",
                 self.header.stack_distance
             ));
         }

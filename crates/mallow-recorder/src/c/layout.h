@@ -35,9 +35,9 @@ struct control {
     uint32_t stacks;
     uint32_t when_full;
     uint32_t clock;
-    uint32_t copy_bytes; /* of stack, at most, in STACKS_COPY */
+    uint32_t copy_bytes;             /* of stack, at most, in STACKS_COPY */
     _Atomic uint64_t stack_distance; /* raised by the collector while unwinding takes too long */
-    uint64_t first_slot; /* offset in the file */
+    uint64_t first_slot;             /* offset in the file */
     uint64_t slot_size;
 
     _Alignas(

@@ -13,11 +13,11 @@
 
 /* Offsets in bytes. */
 struct python_layout {
-    uint32_t version;    /* major << 8 | minor */
-    bool is_behind;      /* the thread state holds a place that holds the frame */
-    uint16_t state;      /* in the thread state: the frame, or that place */
-    uint16_t place;      /* in that place: the frame */
-    uint16_t code;       /* in a frame, as the next four */
+    uint32_t version; /* major << 8 | minor */
+    bool is_behind;   /* the thread state holds a place that holds the frame */
+    uint16_t state;   /* in the thread state: the frame, or that place */
+    uint16_t place;   /* in that place: the frame */
+    uint16_t code;    /* in a frame, as the next four */
     uint16_t previous;
     uint16_t instruction;
     uint16_t entry;
@@ -25,7 +25,7 @@ struct python_layout {
                             with this owner there is none of Python's, and stands for such a call */
     uint16_t first_line; /* in a code object, as the next two */
     uint16_t instructions;
-    uint16_t text;       /* behind the head of an ASCII string */
+    uint16_t text; /* behind the head of an ASCII string */
 };
 
 static const struct python_layout python_layouts[] = {
@@ -154,15 +154,13 @@ static struct thread *python_send_code(struct thread *thread, uintptr_t code, ui
     }
     uintptr_t lines = python_word(code, CODE_LINES);
     size_t size = size_min(python_word(lines, OBJECT_SIZE), PYTHON_LINES);
-    thread =
-        python_send_part(thread, code, key, PYTHON_TABLE, (const void *)(lines + BYTES_DATA), size, 1);
+    thread = python_send_part(thread, code, key, PYTHON_TABLE, (const void *)(lines + BYTES_DATA),
+                              size, 1);
     if (thread != NULL) {
-        thread =
-            python_send_text(thread, code, key, PYTHON_FILE, python_word(code, CODE_FILE));
+        thread = python_send_text(thread, code, key, PYTHON_FILE, python_word(code, CODE_FILE));
     }
     if (thread != NULL) {
-        thread =
-            python_send_text(thread, code, key, PYTHON_NAME, python_word(code, CODE_NAME));
+        thread = python_send_text(thread, code, key, PYTHON_NAME, python_word(code, CODE_NAME));
     }
     if (thread != NULL) {
         *sent = key;

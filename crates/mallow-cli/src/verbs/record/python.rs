@@ -151,7 +151,7 @@ fn line_of(code: &Code, instruction: u32) -> u32 {
                 varint(&mut bytes);
             }
         }
-        line += change;
+        line = line.wrapping_add(change);
         at = at.saturating_add(u32::from(head & 7) + 1);
         if instruction < at {
             return if kind == NO_LINE { 0 } else { u32::try_from(line).unwrap_or(0) };
