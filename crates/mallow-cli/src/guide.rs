@@ -49,7 +49,7 @@ const GUIDES: [Guide; 13] = [
         verb: "record",
         examples: [
             "record -o app.trace -- python3 app.py",
-            "record --stacks full -o app.trace --duration 30s -p 4711",
+            "record --duration 30s -o app.trace -p 4711",
         ],
         next: ("report", "says what the trace holds"),
     },

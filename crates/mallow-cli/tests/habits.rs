@@ -388,3 +388,31 @@ fn settings_of_another_user_are_not_read() {
     assert!(ran.stderr.contains("belongs to another user"), "{}", ran.stderr);
     assert!(Path::new(&file).exists());
 }
+
+/// A file that this user may not read, as in the home of somebody else, keeps nobody from working.
+#[test]
+fn settings_that_may_not_be_read_are_left_out() {
+    use std::os::unix::fs::PermissionsExt;
+    let settings = Settings::new("", "color = \"wrong\"\n");
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open(settings.folder.path(), 0o755);
+    let tool = settings.folder.path().join("mallow");
+    std::fs::copy(mallow(&[]).get_program(), &tool).unwrap();
+    let mut command = match common::is_root() {
+        true => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&tool);
+            command
+        }
+        false => Command::new(&tool),
+    };
+    open(&settings.folder.path().join("config"), 0o000);
+    command.env("XDG_CONFIG_HOME", settings.folder.path().join("config"));
+    command.env("XDG_CACHE_HOME", "/nonexistent");
+    let ran = ran(command.args(["config", "list"]).output().unwrap());
+    open(&settings.folder.path().join("config"), 0o755);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("may not be read and is left out"), "{}", ran.stderr);
+}

@@ -7,10 +7,9 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 29] = [
+const OF_ONE_CALL: [&str; 27] = [
     "all",
     "cleanup",
-    "command",
     "compare",
     "cpus",
     "csv",
@@ -35,7 +34,6 @@ const OF_ONE_CALL: [&str; 29] = [
     "secure",
     "server",
     "setup",
-    "summary",
     "version",
 ];
 /// Verbs that are about the command itself.
@@ -201,5 +199,36 @@ pub fn add_negation(command: Command, key: &Key) -> Command {
     match &key.verb {
         Some(verb) => command.mut_subcommand(verb, |verb| verb.arg(no)),
         None => command.arg(no),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_file_can_start_a_program_or_write_a_file() {
+        for key in all(&crate::cli::definition()) {
+            let values = key.arg.get_value_names().unwrap_or_default();
+            let acts = |name: &str| ["CMD", "FILE", "PAGE", "DIR"].contains(&name);
+            // Where debug files are looked for is a preference.
+            assert!(
+                key.name() == "report.symbols" || !values.iter().any(|name| acts(name)),
+                "{}",
+                key.name()
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_of_one_call_is_an_option_of_some_verb() {
+        let mut definition = crate::cli::definition();
+        definition.build();
+        let verbs = definition.get_subcommands();
+        let options = verbs.flat_map(|verb| verb.get_arguments()).chain(definition.get_arguments());
+        let longs: Vec<&str> = options.filter_map(Arg::get_long).collect();
+        for option in OF_ONE_CALL {
+            assert!(longs.contains(&option), "{option}");
+        }
     }
 }

@@ -85,6 +85,11 @@ impl Config {
                 }
                 Ok(text) => Some(text),
                 Err(error) if is_absent(&error) => None,
+                // As with a home that is not this user's, which some ways to become another leave.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    notes.note(&format!("{} may not be read and is left out.", path.display()));
+                    None
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                     return Err(Error::Usage(format!("{} is not text.", path.display())));
                 }
