@@ -58,6 +58,14 @@ struct slot {
     struct slot *next;
 };
 
+/* Puts a slot first in a list. Whoever finds it there finds its link. */
+ALWAYS_INLINE void slot_push(struct slot **list, struct slot *slot)
+{
+    slot->next = *list;
+    order_stores();
+    *list = slot;
+}
+
 /* The side of a descriptor that malloc and free use, most of it while the extent is a slab; one
  * cache line. "Owner" is the thread whose heap is the slab's owner; slabs of the depot and common
  * slabs have none, and what is the owner's in others is under their pool's lock.

@@ -67,8 +67,8 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
             depot_unlist_locked(pool, extent);
         }
     }
-    lock_release(&pool->lock);
     *tail = NULL;
+    lock_release(&pool->lock);
     return list;
 }
 

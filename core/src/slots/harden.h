@@ -116,13 +116,20 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
     }
 }
 
+/* Whether the program is known to hold the slot that begins at `block`; in the fast build of none. */
+ALWAYS_INLINE bool harden_slot_is_held(struct extent *extent, const void *block)
+{
+    uint32_t index = slab_index(extent, block);
+    return MW_SLOT_BITMAP && (index >= extent->slab.capacity ||
+                              (atomic_get(live_word(extent, index)) >> (index % 64) & 1) != 0);
+}
+
 /* The program resizes the slot. Ends it if it does not hold the slot. */
 ALWAYS_INLINE void harden_slot_resized(struct extent *extent, const void *block)
 {
     if (MW_SLOT_BITMAP) {
-        uint32_t index = slab_index(extent, block);
-        if (unlikely(index >= extent->slab.capacity ||
-                     (atomic_get(live_word(extent, index)) >> (index % 64) & 1) == 0)) {
+        if (unlikely(slab_index(extent, block) >= extent->slab.capacity ||
+                     !harden_slot_is_held(extent, block))) {
             harden_bad_block("realloc", extent, block);
         }
     }

@@ -54,7 +54,8 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->was_touched = !extent->is_zero;
     atomic_set(&extent->remote, 0);
     harden_slab_created(extent);
-    atomic_set(&slab->owner, owner);
+    atomic_set_release(&slab->owner,
+                       owner); /* pairs with nothing; the rest comes first, for a fork */
     pagemap_set_range(extent->start, extent_size(extent), extent);
 }
 
@@ -88,6 +89,7 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     slab->carved += (uint32_t)count;
     slab->left += (uint32_t)count;
     harden_slots_carved(extent, first, count);
+    order_stores();
     return (struct slot *)first;
 }
 

@@ -92,8 +92,7 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
     for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
         next = slot->next;
         if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
-            slot->next = current->slab.local;
-            current->slab.local = slot;
+            slot_push(&current->slab.local, slot);
             current->slab.left--;
         } else {
             slot->next = others;

@@ -70,8 +70,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
             return false;
         }
     }
-    slot->next = heap->free[class];
-    heap->free[class] = slot;
+    slot_push(&heap->free[class], slot);
     heap_note_class(heap, class);
     bin->common_bytes += FIRST_AGAIN_BYTES;
     heap->until_tick--;

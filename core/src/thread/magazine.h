@@ -48,8 +48,7 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, st
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
     }
-    slot->next = heap->free[class];
-    heap->free[class] = slot;
+    slot_push(&heap->free[class], slot);
     magazine->count++;
     heap->until_tick--;
     return true;

@@ -135,7 +135,9 @@ static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct e
     }
     uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
     most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
-    *outbox = (struct outbox){extent, slot, slot, 1, most};
+    *outbox = (struct outbox){NULL, slot, slot, 1, most};
+    order_stores();
+    outbox->slab = extent;
 }
 
 static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *extent,
@@ -145,8 +147,7 @@ static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *ext
     if (outbox->slab != extent) {
         heap_begin_outbox(heap, outbox, extent, slot);
     } else {
-        slot->next = outbox->head;
-        outbox->head = slot;
+        slot_push(&outbox->head, slot);
         outbox->count++;
     }
     if (outbox->count >= outbox->most) {

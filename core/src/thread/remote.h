@@ -27,8 +27,7 @@ ALWAYS_INLINE void heap_free_remote(struct heap *heap, struct extent *extent, st
         heap_free_remote_slow(heap, extent, slot);
         return;
     }
-    slot->next = outbox->head;
-    outbox->head = slot;
+    slot_push(&outbox->head, slot);
     outbox->count++;
     heap->until_tick--;
 }
