@@ -63,6 +63,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     }
     unsigned count = 0;
     for (struct slot *at = heap->free[class]; at != NULL; at = at->next) {
+        list_slot_check(at, class);
         if (unlikely(at == slot)) {
             harden_bad_block("free", extent, slot);
         }

@@ -20,11 +20,12 @@ ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
     return &heap->magazines[class - SMALL_CLASSES];
 }
 
-/* Takes the next slot off the hit path's list of a class; NULL if it is empty. */
+/* Takes the next slot off the hit path's list of a class, for the program; NULL if it is empty. */
 ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
 {
     struct slot *slot = heap->free[class];
     if (likely(slot != NULL)) {
+        harden_slot_leaves(slot, class);
         heap->free[class] = slot->next;
         if (class_is_medium(class)) {
             heap_magazine(heap, class)->count--;

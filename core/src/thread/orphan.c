@@ -25,7 +25,7 @@ static bool orphan_has_slot(struct extent *extent, struct slot *slot)
     bool begins = slab_is_common(extent) ? common_block_size(extent, slot) != 0
                                          : slab_has_slot_at(extent, slot) &&
                                                slab_index(extent, slot) < extent->slab.carved;
-    return begins && !harden_slot_is_held(extent, slot);
+    return begins && !slot_is_held(extent, slot);
 }
 
 /* Ends a list before its first member that is no such slot. NULL if it has no end. */
@@ -93,7 +93,10 @@ static void orphan_send_slots(struct heap *heap)
     }
     orphan_reset(heap);
     for (unsigned i = 0; i < array_count(lists); i++) {
-        heap_return_others(heap, lists[i]);
+        if (lists[i] != NULL) {
+            heap_return_others(heap, lists[i],
+                               i < CLASSES ? i : pagemap_find(lists[i])->slab.class);
+        }
     }
 }
 

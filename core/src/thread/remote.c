@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "remote.h"
 
+#include "../slots/harden.h"
 #include "stack.h"
 
 /* Slots that another heap's slab gets in one atomic operation, or fewer if they are large. */
@@ -93,10 +94,11 @@ static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
     heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
 }
 
-static void heap_return_others(struct heap *heap, struct slot *list)
+static void heap_return_others(struct heap *heap, struct slot *list, unsigned class)
 {
     struct slot *of_depots = NULL;
     while (list != NULL) {
+        list_slot_check(list, class);
         struct extent *extent = pagemap_find(list);
         if (slab_is_of_depot(extent)) {
             struct slot *slot = list;
@@ -109,6 +111,7 @@ static void heap_return_others(struct heap *heap, struct slot *list)
         uint32_t count = 1;
         while (tail->next != NULL && pagemap_find(tail->next) == extent) {
             tail = tail->next;
+            list_slot_check(tail, class);
             count++;
         }
         struct slot *rest = tail->next;
