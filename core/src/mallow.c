@@ -42,9 +42,10 @@
 
 /* layer 5: slots */
 #include "slots/sizeclass.c"
+#include "slots/slot.c"
 #include "slots/slab.c"
-#include "slots/harden.c"
 #include "slots/common.c"
+#include "slots/harden.h"
 #include "slots/depot.c"
 #include "slots/large.c"
 
@@ -55,6 +56,7 @@
 #include "thread/heap_common.c"
 #include "thread/magazine.c"
 #include "thread/heap.c"
+#include "thread/orphan.c"
 #include "thread/tick.c"
 #include "thread/thread.c"
 

@@ -26,6 +26,7 @@ HIT_PATH void *mw_malloc(size_t size)
     if (unlikely(slot == NULL)) {
         return alloc_refill(heap, class);
     }
+    harden_slot_leaves(slot, class);
     heap->free[class] = slot->next;
     harden_slot_taken(slot);
     return slot;
@@ -64,6 +65,7 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
     struct extent *extent = heap->bins[class].current;
     if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
         struct slot *slot = heap_take_local(heap, extent);
+        harden_slot_leaves(slot, class);
         harden_slot_taken(slot);
         return slot;
     }
@@ -95,8 +97,12 @@ static void *alloc_filled(void *block, size_t size, bool is_zero)
 
 static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_be_aligned)
 {
-    return class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
-                                  : heap_refill(heap, class, must_be_aligned);
+    struct slot *slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
+                                               : heap_refill(heap, class, must_be_aligned);
+    if (slot != NULL) {
+        harden_slot_leaves(slot, class);
+    }
+    return slot;
 }
 
 static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)

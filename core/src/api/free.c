@@ -27,8 +27,7 @@ HIT_PATH void mw_free(void *block)
         harden_bad_block("free", extent, slot);
     }
     harden_slot_freed(extent, slot);
-    slot->next = slab->local;
-    slab->local = slot;
+    slot_push(&slab->local, slot);
     if (unlikely(--slab->left == 0)) {
         heap_slab_event(heap, extent);
     }
@@ -162,8 +161,7 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
         heap_free_remote(heap, extent, slot);
         return;
     }
-    slot->next = slab->local;
-    slab->local = slot;
+    slot_push(&slab->local, slot);
     if (--slab->left == 0) {
         heap_slab_event(heap, extent);
     }

@@ -27,6 +27,10 @@
     atomic_compare_exchange_strong_explicit(p, expected, new, memory_order_seq_cst, \
                                             memory_order_acquire)
 
+/* The compiler moves no store across: who sees only what this thread had stored up to some moment, as
+ * a child of fork does, sees what stands before this before what stands behind. No instruction. */
+#define order_stores() atomic_signal_fence(memory_order_release)
+
 #if defined(__x86_64__)
 #define cpu_relax() __builtin_ia32_pause()
 #elif defined(__aarch64__)

@@ -43,7 +43,13 @@
 /* A limit that is low in debug builds, so that tests come to what is beyond it. */
 #define MW_LIMIT(limit, in_debug) (MW_MODE == MW_DEBUG ? (in_debug) : (limit))
 
-/* Slots per slab at most: with a bitmap it lies in the descriptor and must stay small. */
-#define SLAB_SLOTS_MAX (MW_SLOT_BITMAP ? 1024u : 65535u)
+/* Slots per slab at most. With a bitmap it lies in the descriptor and must stay small, but the smallest
+ * slab is a page: where that may have 64 KiB, as many slots of 16 bytes. */
+#if defined(__aarch64__)
+#define MW_BITMAP_SLOTS 4096u
+#else
+#define MW_BITMAP_SLOTS 1024u
+#endif
+#define SLAB_SLOTS_MAX (MW_SLOT_BITMAP ? MW_BITMAP_SLOTS : 65535u)
 
 #endif

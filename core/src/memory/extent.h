@@ -58,6 +58,14 @@ struct slot {
     struct slot *next;
 };
 
+/* Puts a slot first in a list. Whoever finds it there finds its link. */
+ALWAYS_INLINE void slot_push(struct slot **list, struct slot *slot)
+{
+    slot->next = *list;
+    order_stores();
+    *list = slot;
+}
+
 /* The side of a descriptor that malloc and free use, most of it while the extent is a slab; one
  * cache line. "Owner" is the thread whose heap is the slab's owner; slabs of the depot and common
  * slabs have none, and what is the owner's in others is under their pool's lock.
@@ -80,7 +88,7 @@ struct slab {
     };
     uint32_t bias;      /* owner thread: used slots beyond `left` */
     uint32_t carved;    /* owner thread: slots that have been made */
-    uint32_t capacity;  /* const while a slab */
+    uint32_t capacity;  /* const while a slab; 0: the extent is no slab */
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
     uint8_t class;      /* const while a slab */
     uint8_t place;      /* enum slab_place; owner thread, or lock: pool */

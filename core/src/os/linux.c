@@ -89,9 +89,37 @@ static bool os_unmap(void *start, size_t size)
     return !is_error(system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0));
 }
 
+/* Whether MADV_DONTNEED clears. qemu-user before 7.1 ignores it and reports success; container builds
+ * for other processors run there. */
+enum { PURGE_UNKNOWN, PURGE_CLEARS, PURGE_IS_IGNORED };
+static _Atomic uint8_t purge_answer;
+
+/* New pages in the place of old ones. */
+static bool os_map_over(void *start, size_t size)
+{
+    return !is_error(system_call(SYS_mmap, (long)start, (long)size, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+}
+
 static bool os_purge(void *start, size_t size)
 {
-    return !is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0));
+    uint8_t answer = atomic_get(&purge_answer);
+    if (unlikely(answer == PURGE_IS_IGNORED)) {
+        return os_map_over(start, size);
+    }
+    volatile char *byte = start;
+    if (unlikely(answer == PURGE_UNKNOWN)) {
+        *byte = 1;
+    }
+    if (is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0))) {
+        return false;
+    }
+    if (unlikely(answer == PURGE_UNKNOWN)) {
+        bool clears = *byte == 0;
+        atomic_set(&purge_answer, clears ? PURGE_CLEARS : PURGE_IS_IGNORED);
+        return clears || os_map_over(start, size);
+    }
+    return true;
 }
 
 static bool os_purge_lazy(void *start, size_t size)

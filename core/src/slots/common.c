@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "common.h"
 
-#include "harden.h"
 #include "../memory/meta.h"
 
 #define SLOT_FREE 0u
@@ -103,7 +102,7 @@ static void common_collect_locked(struct extent *extent)
         return;
     }
     while (block != NULL) {
-        struct slot *next = block->next;
+        struct slot *next = slab_next_slot(extent, block);
         uint32_t index = slab_index(extent, block);
         uint32_t span = extent->common->slots[index];
         if (unlikely(span == SLOT_FREE || span == SLOT_INSIDE)) {

@@ -82,6 +82,13 @@ _Noreturn static COLD void common_bad_block(const char *call, struct extent *ext
  * block may ask. */
 static size_t common_block_size(struct extent *extent, const void *block);
 
+/* Whether a block of at least a class's size begins at a slot. */
+ALWAYS_INLINE bool common_block_serves(struct extent *extent, uint32_t index, unsigned class)
+{
+    uint32_t span = extent->common->slots[index];
+    return span <= COMMON_SPAN_MAX && span * extent->slab.slot_size >= class_size(class);
+}
+
 static bool common_is_valid(struct extent *extent);
 
 #endif

@@ -10,7 +10,7 @@ static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, str
     uint32_t count = 0;
     while (count < want && slab->local != NULL) {
         struct slot *slot = slab->local;
-        slab->local = slot->next;
+        slab->local = slab_next_slot(extent, slot);
         **tail = slot;
         *tail = &slot->next;
         count++;
@@ -67,8 +67,8 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
             depot_unlist_locked(pool, extent);
         }
     }
-    lock_release(&pool->lock);
     *tail = NULL;
+    lock_release(&pool->lock);
     return list;
 }
 
@@ -119,11 +119,14 @@ static bool depot_put_locked(struct slab_pool *pool, struct extent *extent, stru
 static struct extent *depot_put(struct slot *list)
 {
     struct extent *empty = NULL;
+    unsigned class = list != NULL ? pagemap_find(list)->slab.class : 0;
     while (list != NULL) {
+        list_slot_check(list, class);
         struct slab_pool *pool = slab_pool_of(pagemap_find(list));
         lock_take(&pool->lock);
         while (list != NULL) {
             struct slot *slot = list;
+            list_slot_check(slot, class);
             struct extent *extent = pagemap_find(slot);
             if (slab_pool_of(extent) != pool) {
                 break;

@@ -34,7 +34,7 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
 static size_t depot_slab_pages(struct arena *arena, unsigned class);
 static void depot_add(struct extent *extent, unsigned class);
 
-/* Brings back a list of slots of slabs of any depot. Returns the slabs that became empty, as plain
+/* Brings back a list of slots of one class, of slabs of any depot. Returns the slabs that became empty, as plain
  * pages, linked by `below`. */
 static struct extent *depot_put(struct slot *list);
 

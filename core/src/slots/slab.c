@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab.h"
 
-#include "harden.h"
-
 /* Shared slabs that are tried before a new one is made. */
 #define SHARED_TRIES 8u
 
@@ -53,8 +51,9 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->place = SLAB_NONE;
     slab->was_touched = !extent->is_zero;
     atomic_set(&extent->remote, 0);
-    harden_slab_created(extent);
-    atomic_set(&slab->owner, owner);
+    slots_hold_none(extent);
+    atomic_set_release(&slab->owner,
+                       owner); /* pairs with nothing; the rest comes first, for a fork */
     pagemap_set_range(extent->start, extent_size(extent), extent);
 }
 
@@ -63,6 +62,7 @@ static void slab_retire(struct extent *extent)
     check(slab_used(extent) == 0 && atomic_get(&extent->remote) == 0);
     atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
     extent->slab.slot_size = 0;
+    extent->slab.capacity = 0;
     size_t size = extent_size(extent);
     if (size > 2 * GRANULE) {
         pagemap_set_range(extent->start + GRANULE, size - 2 * GRANULE, NULL);
@@ -87,7 +87,8 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     ((struct slot *)last)->next = NULL;
     slab->carved += (uint32_t)count;
     slab->left += (uint32_t)count;
-    harden_slots_carved(extent, first, count);
+    slots_fill_carved(extent, first, count);
+    order_stores();
     return (struct slot *)first;
 }
 
@@ -134,12 +135,13 @@ static void slab_absorb_remote(struct extent *extent)
         return;
     }
     check(slab_used(extent) >= count);
-    if (slab->local != NULL) {
+    if (slab->local != NULL || MW_SLOT_BITMAP) {
         struct slot *tail = list;
-        while (tail->next != NULL) {
-            tail = tail->next;
+        for (uint32_t i = 1; i < count; i++) {
+            tail = slab_next_slot_of_more(extent, tail);
         }
         tail->next = slab->local;
+        order_stores();
     }
     slab->local = list;
     uint32_t used = slab_used(extent) - count;

@@ -24,6 +24,7 @@
 
 #include "../arena/arena.h"
 #include "sizeclass.h"
+#include "slot.h"
 
 /* Makes an active extent a slab that `owner` (a heap or OWNER_DEPOT) owns; its place is NONE. */
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner);
@@ -45,21 +46,6 @@ ALWAYS_INLINE uint32_t slab_used(struct extent *extent)
 ALWAYS_INLINE bool slab_is_full(struct extent *extent)
 {
     return slab_used(extent) == extent->slab.capacity;
-}
-
-/* Whether a slot begins at `address`, which lies in the slab: whether the distance from the start
- * is a multiple of the slot size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder
- * by direct computation", 2019). */
-ALWAYS_INLINE bool slab_has_slot_at(struct extent *extent, const void *address)
-{
-    return ((uintptr_t)address - extent->start) * extent->slab.reciprocal < extent->slab.reciprocal;
-}
-
-/* The number of the slot that holds `address`; exact for slabs under 4 GiB. */
-ALWAYS_INLINE uint32_t slab_index(struct extent *extent, const void *address)
-{
-    uint64_t distance = (uintptr_t)address - extent->start;
-    return (uint32_t)(((unsigned __int128)distance * extent->slab.reciprocal) >> 64);
 }
 
 /* --- Frees from other threads ------------------------------------------------------------------

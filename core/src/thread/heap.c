@@ -27,9 +27,9 @@ static NOINLINE void heap_take_part(struct extent *extent, uint32_t count)
 {
     struct slot *last = extent->slab.local;
     for (uint32_t i = 1; i < count; i++) {
-        last = last->next;
+        last = slab_next_slot_of_more(extent, last);
     }
-    extent->slab.local = last->next;
+    extent->slab.local = slab_next_slot(extent, last);
     extent->slab.left += count;
     last->next = NULL;
 }
@@ -90,10 +90,10 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
     struct slot *others = NULL;
     struct slot *next;
     for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
+        list_slot_check(slot, class);
         next = slot->next;
         if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
-            slot->next = current->slab.local;
-            current->slab.local = slot;
+            slot_push(&current->slab.local, slot);
             current->slab.left--;
         } else {
             slot->next = others;
@@ -101,7 +101,7 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
         }
     }
     heap->free[class] = NULL;
-    heap_return_others(heap, others);
+    heap_return_others(heap, others, class);
 }
 
 static void heap_return_list(struct heap *heap, unsigned class)
@@ -297,12 +297,12 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
         return;
     }
     uint32_t carved_before = slab->carved;
+    struct slot *last = slab->local;
+    for (uint32_t i = 1; i < slab->carved - slab->left; i++) {
+        last = slab_next_slot_of_more(extent, last);
+    }
     struct slot *more = slab_carve(extent, heap->list_max);
     slab->left -= slab->carved - carved_before; /* not handed out, but free */
-    struct slot *last = slab->local;
-    while (last->next != NULL) {
-        last = last->next;
-    }
     last->next = more;
 }
 

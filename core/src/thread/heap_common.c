@@ -63,6 +63,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     }
     unsigned count = 0;
     for (struct slot *at = heap->free[class]; at != NULL; at = at->next) {
+        list_slot_check(at, class);
         if (unlikely(at == slot)) {
             harden_bad_block("free", extent, slot);
         }
@@ -70,8 +71,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
             return false;
         }
     }
-    slot->next = heap->free[class];
-    heap->free[class] = slot;
+    slot_push(&heap->free[class], slot);
     heap_note_class(heap, class);
     bin->common_bytes += FIRST_AGAIN_BYTES;
     heap->until_tick--;

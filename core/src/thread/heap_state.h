@@ -90,9 +90,12 @@ struct heap {
     uint64_t released_ms;     /* heaps.kept_house_ms when memory became free last: as long as it is
                                   the same, nobody has looked at that memory */
     _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */
-    unsigned exit_rounds;        /* how often the end of the thread was put off */
-    struct heap *next;           /* const: all heaps ever made */
-    struct heap *next_idle;      /* lock: heaps */
+    void *thread;         /* lock: heaps; whose it is, by os_thread_id(); NULL: it waits for one */
+    unsigned fork_depth;  /* lock: heaps; forks between the program's start and that thread's */
+    bool is_orphan;       /* that thread is not of this process, see orphan.h */
+    unsigned exit_rounds; /* how often the end of the thread was put off */
+    struct heap *next;    /* const: all heaps ever made */
+    struct heap *next_idle;                        /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
     struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];

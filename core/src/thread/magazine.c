@@ -109,12 +109,13 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         uint32_t keep = magazine->limit / 2;
         struct slot **at = &heap->free[class];
         for (uint32_t i = 0; i < keep; i++) {
+            list_slot_check(*at, class);
             at = &(*at)->next;
         }
         struct slot *rest = *at;
         *at = NULL;
         magazine->count = (uint16_t)keep;
-        heap_return_others(heap, rest);
+        heap_return_others(heap, rest, class);
     }
     bool is_put = magazine_try_put(heap, extent, slot);
     check(is_put);
@@ -129,7 +130,7 @@ static void magazine_return(struct heap *heap, unsigned class)
     heap->free[class] = NULL;
     magazine->count = 0;
     magazine_shrink(heap, class);
-    heap_return_others(heap, list);
+    heap_return_others(heap, list, class);
 }
 
 static bool magazine_is_valid(struct heap *heap, unsigned class)

@@ -20,11 +20,12 @@ ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
     return &heap->magazines[class - SMALL_CLASSES];
 }
 
-/* Takes the next slot off the hit path's list of a class; NULL if it is empty. */
+/* Takes the next slot off the hit path's list of a class, for the program; NULL if it is empty. */
 ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
 {
     struct slot *slot = heap->free[class];
     if (likely(slot != NULL)) {
+        harden_slot_leaves(slot, class);
         heap->free[class] = slot->next;
         if (class_is_medium(class)) {
             heap_magazine(heap, class)->count--;
@@ -48,8 +49,7 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, st
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
     }
-    slot->next = heap->free[class];
-    heap->free[class] = slot;
+    slot_push(&heap->free[class], slot);
     magazine->count++;
     heap->until_tick--;
     return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "remote.h"
 
+#include "../slots/harden.h"
 #include "stack.h"
 
 /* Slots that another heap's slab gets in one atomic operation, or fewer if they are large. */
@@ -93,10 +94,11 @@ static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
     heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
 }
 
-static void heap_return_others(struct heap *heap, struct slot *list)
+static void heap_return_others(struct heap *heap, struct slot *list, unsigned class)
 {
     struct slot *of_depots = NULL;
     while (list != NULL) {
+        list_slot_check(list, class);
         struct extent *extent = pagemap_find(list);
         if (slab_is_of_depot(extent)) {
             struct slot *slot = list;
@@ -109,6 +111,7 @@ static void heap_return_others(struct heap *heap, struct slot *list)
         uint32_t count = 1;
         while (tail->next != NULL && pagemap_find(tail->next) == extent) {
             tail = tail->next;
+            list_slot_check(tail, class);
             count++;
         }
         struct slot *rest = tail->next;
@@ -135,7 +138,9 @@ static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct e
     }
     uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
     most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
-    *outbox = (struct outbox){extent, slot, slot, 1, most};
+    *outbox = (struct outbox){NULL, slot, slot, 1, most};
+    order_stores();
+    outbox->slab = extent;
 }
 
 static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *extent,
@@ -145,8 +150,7 @@ static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *ext
     if (outbox->slab != extent) {
         heap_begin_outbox(heap, outbox, extent, slot);
     } else {
-        slot->next = outbox->head;
-        outbox->head = slot;
+        slot_push(&outbox->head, slot);
         outbox->count++;
     }
     if (outbox->count >= outbox->most) {

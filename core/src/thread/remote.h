@@ -27,14 +27,13 @@ ALWAYS_INLINE void heap_free_remote(struct heap *heap, struct extent *extent, st
         heap_free_remote_slow(heap, extent, slot);
         return;
     }
-    slot->next = outbox->head;
-    outbox->head = slot;
+    slot_push(&outbox->head, slot);
     outbox->count++;
     heap->until_tick--;
 }
 
-/* Gives slots of slabs that the heap does not own back to them. */
-static void heap_return_others(struct heap *heap, struct slot *list);
+/* Gives slots of slabs that the heap does not own, a list of one class, back to them. */
+static void heap_return_others(struct heap *heap, struct slot *list, unsigned class);
 
 /* Sends all frees that wait in outboxes. */
 static void heap_flush_outboxes(struct heap *heap);

@@ -2,6 +2,7 @@
 #include "thread.h"
 
 #include "../memory/meta.h"
+#include "orphan.h"
 #include "remote.h"
 #include "stack.h"
 #include "tick.h"
@@ -31,8 +32,11 @@ static struct {
     _Atomic bool stay_slow;
     _Atomic bool is_loaded; /* the constructor has run: threads may be started */
     _Atomic bool purge_thread_started;
-    bool fork_has_streams; /* owner of the gate: libc_lock_streams was called */
-    unsigned fork_depth;   /* owner of the gate: forks by signal handlers during this one */
+    _Atomic bool has_orphans; /* perhaps: this process is the child of one with several heaps */
+    unsigned fork_depth;      /* lock: heaps; forks between the program's start and this process */
+    void *survivor;           /* lock: heaps; the thread that made the last of them */
+    bool fork_has_streams;    /* owner of the gate: libc_lock_streams was called */
+    unsigned fork_nested;     /* owner of the gate: forks by signal handlers during this one */
 } process = {
     .lock = LOCK_INITIALIZER(LOCK_PROCESS),
     .heaps_lock = LOCK_INITIALIZER(LOCK_HEAPS),
@@ -128,11 +132,22 @@ static struct heap *heap_obtain(void)
             atomic_set_release(&heaps.all, heap); /* pairs with its readers' acquire */
         }
     }
+    if (heap != NULL) {
+        heap->thread = os_thread_id();
+        heap->fork_depth = process.fork_depth;
+    }
     lock_release(&process.heaps_lock);
     if (heap != NULL) {
         atomic_add(&heaps.in_use, 1);
     }
     return heap;
+}
+
+static void heap_make_idle_locked(struct heap *heap)
+{
+    heap->thread = NULL;
+    heap->next_idle = process.idle_heaps;
+    process.idle_heaps = heap;
 }
 
 static void thread_ended(void *argument)
@@ -150,8 +165,7 @@ static void thread_ended(void *argument)
     atomic_sub(&heaps.in_use, 1);
     heap->exit_rounds = 0;
     lock_take(&process.heaps_lock);
-    heap->next_idle = process.idle_heaps;
-    process.idle_heaps = heap;
+    heap_make_idle_locked(heap);
     lock_release(&process.heaps_lock);
 }
 
@@ -182,8 +196,48 @@ static NOINLINE struct heap *thread_enter_shared(void)
     return &heap_shared;
 }
 
+/* The orphans, linked by next_idle: no thread of this process has entered since the fork, but to
+ * come here. */
+static struct heap *orphans_find_locked(void)
+{
+    struct heap *orphans = NULL;
+    for (struct heap *heap = atomic_get(&heaps.all); heap != NULL; heap = heap->next) {
+        bool is_of_parent = heap->thread != NULL && heap->fork_depth != process.fork_depth;
+        if (is_of_parent && heap->thread != process.survivor) {
+            heap->is_orphan = true;
+            heap->next_idle = orphans;
+            orphans = heap;
+        }
+    }
+    return orphans;
+}
+
+/* Makes what a fork has left free, and the heaps, usable again. Not before the child needs memory:
+ * most children call exec. */
+static NOINLINE void orphans_adopt(void)
+{
+    lock_take(&process.lock); /* a fork waits for the end of this */
+    bool is_mine = atomic_exchange_explicit(&process.has_orphans, false, memory_order_relaxed);
+    lock_take(&process.heaps_lock);
+    struct heap *orphans = is_mine ? orphans_find_locked() : NULL;
+    lock_release(&process.heaps_lock);
+    orphans_empty(orphans);
+    lock_take(&process.heaps_lock);
+    while (orphans != NULL) {
+        struct heap *heap = orphans;
+        orphans = heap->next_idle;
+        heap->is_orphan = false;
+        heap_make_idle_locked(heap);
+    }
+    lock_release(&process.heaps_lock);
+    lock_release(&process.lock);
+}
+
 static struct heap *thread_enter(void)
 {
+    if (unlikely(atomic_get(&process.has_orphans))) {
+        orphans_adopt();
+    }
     struct heap *heap = heap_own;
     if (likely(heap > HEAP_FREES(FREES_WITHOUT_HEAP))) {
         return heap;
@@ -258,10 +312,8 @@ static void purge_thread_want(void)
 /* --- Fork ------------------------------------------------------------------------------------- */
 
 /* The child has only the thread that forked. That thread holds every lock meanwhile, so all that
- * locks protect is whole in the child. The heaps of the other threads may be in the middle of
- * something and are left alone for ever, but for their stacks, which are robbed like those of any
- * heap at rest: what the child frees into their slabs is taken in but not used again, nor are the
- * slots in their lists and magazines.
+ * locks protect is whole in the child. The heaps of the other threads are orphans, which may be in
+ * the middle of something: orphan.h says how they are used again.
  *
  * A signal handler may fork while its thread is in the middle of malloc or free, with locks in its
  * hands. Then it takes none: it cannot wait for another thread, which may wait for what it holds.
@@ -334,7 +386,7 @@ static void fork_release(bool in_child)
 static void fork_before(void)
 {
     if (lock_gate_is_mine()) {
-        process.fork_depth++; /* a signal handler between the handlers of a fork */
+        process.fork_nested++; /* a signal handler between the handlers of a fork */
         return;
     }
     if (fork_visit_locks(lock_is_mine)) {
@@ -354,8 +406,8 @@ static bool fork_took_locks(void)
     if (!lock_gate_is_mine()) {
         return false;
     }
-    if (process.fork_depth > 0) {
-        process.fork_depth--;
+    if (process.fork_nested > 0) {
+        process.fork_nested--;
         return false;
     }
     return true;
@@ -374,13 +426,16 @@ static void fork_in_parent(void)
 
 static void fork_in_child(void)
 {
-    bool was_nested = lock_gate_is_mine() && process.fork_depth > 0;
+    bool was_nested = lock_gate_is_mine() && process.fork_nested > 0;
     atomic_set(&heaps.in_use, heap_own > HEAP_FREES(FREES_WITHOUT_HEAP));
     atomic_set(&process.purge_thread_started, false);
     if (fork_took_locks()) {
         if (process.fork_has_streams) {
             libc_reset_streams_in_child();
         }
+        process.fork_depth++;
+        process.survivor = os_thread_id();
+        atomic_set(&process.has_orphans, atomic_get(&process.heaps_made) > 1);
         fork_release(true);
         purge_thread_want();
     } else if (!was_nested) {

@@ -2,7 +2,8 @@
  *
  * fork from a parent whose other threads are in the middle of malloc and free. Each child
  * allocates, frees blocks of its parent, starts a thread, forks again and exits; no child may hang
- * on a lock that a thread held which does not exist in it.
+ * on a lock that a thread held which does not exist in it. What such a thread left free the child
+ * uses: it allocates more than that, and none of its blocks may be a part of one that was in use.
  */
 #include <errno.h>
 #include <signal.h>
@@ -11,7 +12,7 @@
 
 #include "stress.h"
 
-enum { THREADS = 8, SLOTS = 512, KEPT = 64, CHILD_LIMIT_S = 60 };
+enum { THREADS = 8, SLOTS = 512, KEPT = 64, FRESH = 1500, CHILD_LIMIT_S = 60 };
 
 static struct stress_slot slots[SLOTS];
 static atomic_bool is_over;
@@ -46,9 +47,32 @@ static void *work_in_child(void *argument)
     return NULL;
 }
 
+/* Blocks of all sizes, which fill what the threads of the parent left; then all that was there
+ * before must be as it was, and so must they. */
+static void fill_what_is_left(struct stress_block *kept, uint64_t random)
+{
+    static struct stress_block fresh[FRESH];
+    for (size_t i = 0; i < FRESH; i++) {
+        fresh[i] = stress_allocate(stress_size(&random), i);
+    }
+    for (size_t i = 0; i < KEPT; i++) {
+        pattern_check(kept[i].bytes, kept[i].size, kept[i].owner);
+    }
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct stress_block *block = &slots[i].block;
+        if (!atomic_load(&slots[i].is_taken) && block->bytes != NULL) {
+            pattern_check(block->bytes, block->size, block->owner);
+        }
+    }
+    for (size_t i = 0; i < FRESH; i++) {
+        stress_free(&fresh[i]);
+    }
+}
+
 static void child(struct stress_block *kept, bool may_fork)
 {
     alarm(CHILD_LIMIT_S); /* a child that hangs ends by SIGALRM, which the parent reports */
+    fill_what_is_left(kept, (uint64_t)getpid());
     for (uint64_t i = 0; i < 200; i++) {
         struct stress_block block = stress_allocate(i * i % 50000, i);
         stress_free(&block);

@@ -149,7 +149,7 @@ TEST(common_slab_that_begins_is_not_taken_for_an_empty_one)
     CHECK_EQ(count, 2);
     CHECK(!common_collect(extent));
     CHECK(slab_is_common(extent));
-    heap_return_others(heap_own, list);
+    heap_return_others(heap_own, list, pagemap_find(list)->slab.class);
     CHECK(!slab_is_common(extent));
     CHECK(there_is_no_common_slab());
 }

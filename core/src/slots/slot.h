@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slots in their slab: where they begin, which of them the program holds, and lists of them.
+ *
+ * Bitmap (secure and debug): a bit per slot in the descriptor says whether the program holds the
+ * slot. It is set and cleared atomically, because any thread may free.
+ *
+ * Lists: a free slot's first word is the link to the next. The program may have overwritten it, so
+ * in secure and debug a link is looked at before anybody follows it: slab_next_slot does that in
+ * lists of one slab, list_slot_check (harden.h) in lists of one class.
+ */
+#ifndef MALLOW_SLOT_H
+#define MALLOW_SLOT_H
+
+#include "../memory/extent.h"
+#include "sizeclass.h"
+
+#include <string.h>
+
+#define FILL_NEW 0xa5
+#define FILL_FREE 0x5a
+
+/* Whether a slot begins at `address`, which lies in the slab: whether the distance from the start
+ * is a multiple of the slot size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder
+ * by direct computation", 2019). */
+ALWAYS_INLINE bool slab_has_slot_at(struct extent *extent, const void *address)
+{
+    return ((uintptr_t)address - extent->start) * extent->slab.reciprocal < extent->slab.reciprocal;
+}
+
+/* The number of the slot that holds `address`; exact for slabs under 4 GiB. */
+ALWAYS_INLINE uint32_t slab_index(struct extent *extent, const void *address)
+{
+    uint64_t distance = (uintptr_t)address - extent->start;
+    return (uint32_t)(((unsigned __int128)distance * extent->slab.reciprocal) >> 64);
+}
+
+/* The number of the slot that begins at any address at all; at least the capacity, which is 0 for
+ * what is no slab, if none does. */
+ALWAYS_INLINE uint64_t slab_slot_number(struct extent *extent, const void *address)
+{
+    uint64_t distance = (uintptr_t)address - extent->start;
+    unsigned __int128 product = (unsigned __int128)distance * extent->slab.reciprocal;
+    return (uint64_t)product < extent->slab.reciprocal ? (uint64_t)(product >> 64) : UINT64_MAX;
+}
+
+ALWAYS_INLINE bool slab_has_slot(struct extent *extent, const void *address)
+{
+    return slab_slot_number(extent, address) < extent->slab.capacity;
+}
+
+/* --- What the program holds ------------------------------------------------------------------- */
+
+#if MW_SLOT_BITMAP
+ALWAYS_INLINE _Atomic uint64_t *live_word(struct extent *extent, uint32_t index)
+{
+    return &extent->live[index / 64];
+}
+#else
+ALWAYS_INLINE _Atomic uint64_t *live_word(struct extent *extent, uint32_t index)
+{
+    (void)extent;
+    (void)index;
+    return NULL;
+}
+#endif
+
+/* Whether the program is known to hold a slot of the slab; in the fast build of none. */
+ALWAYS_INLINE bool slot_is_held(struct extent *extent, const void *slot)
+{
+    uint32_t index = slab_index(extent, slot);
+    return MW_SLOT_BITMAP && (atomic_get(live_word(extent, index)) >> (index % 64) & 1) != 0;
+}
+
+ALWAYS_INLINE void slots_hold_none(struct extent *extent)
+{
+    if (MW_SLOT_BITMAP) {
+        for (uint32_t i = 0; i < extent->slab.capacity; i += 64) {
+            atomic_set(live_word(extent, i), 0);
+        }
+    }
+}
+
+ALWAYS_INLINE void slots_fill_carved(struct extent *extent, char *first, size_t count)
+{
+    if (MW_FILL) {
+        for (size_t i = 0; i < count; i++) {
+            char *slot = first + i * extent->slab.slot_size;
+            memset(slot + sizeof(struct slot), FILL_FREE,
+                   extent->slab.slot_size - sizeof(struct slot));
+        }
+    }
+}
+
+/* --- Lists ------------------------------------------------------------------------------------ */
+
+/* Ends the program: a list of free slots of a class leads to `link`, which is none of them. */
+_Noreturn static COLD void slot_bad_link(unsigned class, const void *link);
+
+/* The slot behind `slot` in a list of free slots of one slab; NULL at its end. */
+ALWAYS_INLINE struct slot *slab_next_slot(struct extent *extent, struct slot *slot)
+{
+    struct slot *next = slot->next;
+    if (MW_SLOT_BITMAP &&
+        unlikely(next != NULL && (!slab_has_slot(extent, next) || slot_is_held(extent, next)))) {
+        slot_bad_link(extent->slab.class, next);
+    }
+    return next;
+}
+
+/* The same where the list is known to go on. */
+ALWAYS_INLINE struct slot *slab_next_slot_of_more(struct extent *extent, struct slot *slot)
+{
+    struct slot *next = slab_next_slot(extent, slot);
+    if (MW_SLOT_BITMAP && unlikely(next == NULL)) {
+        slot_bad_link(extent->slab.class, next);
+    }
+    return next;
+}
+
+/* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is
+ * not one that the program holds. */
+_Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,
+                                            const void *block);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+#include "orphan.h"
+
+#include "../slots/harden.h"
+#include "remote.h"
+#include "stack.h"
+
+#include <string.h>
+
+/* More slots than this are in no list. */
+#define LIST_LENGTH_MAX 65536u
+
+static_assert(SLAB_SLOTS_MAX < LIST_LENGTH_MAX, "a list of all slots of a slab is no circle");
+
+/* --- Lists of an orphan ----------------------------------------------------------------------- */
+
+/* Whether `slot` is a slot of the slab that may be free: not one that was never handed out, nor one
+ * that the program is known to hold. */
+static bool orphan_has_slot(struct extent *extent, struct slot *slot)
+{
+    if (extent_state(extent) != EXTENT_ACTIVE || !extent_is_slab(extent) ||
+        (uintptr_t)slot - extent->start >= extent_size(extent)) {
+        return false;
+    }
+    bool begins = slab_is_common(extent) ? common_block_size(extent, slot) != 0
+                                         : slab_has_slot_at(extent, slot) &&
+                                               slab_index(extent, slot) < extent->slab.carved;
+    return begins && !slot_is_held(extent, slot);
+}
+
+/* Ends a list before its first member that is no such slot. NULL if it has no end. */
+static struct slot *orphan_list_cut(struct slot *list)
+{
+    struct slot **at = &list;
+    for (uint32_t length = 0; length < LIST_LENGTH_MAX; length++) {
+        if (*at == NULL) {
+            return list;
+        }
+        if (!orphan_has_slot(pagemap_find(*at), *at)) {
+            *at = NULL;
+            return list;
+        }
+        at = &(*at)->next;
+    }
+    return NULL;
+}
+
+/* The slots of an outbox as a list. Its last slot has no link of its own. */
+static struct slot *orphan_outbox_list(struct outbox *outbox)
+{
+    if (outbox->slab == NULL) {
+        return NULL;
+    }
+    struct slot *at = outbox->head;
+    for (uint32_t count = 0; count < outbox->most && at != NULL && at != outbox->tail; count++) {
+        if (pagemap_find(at) != outbox->slab || !orphan_has_slot(outbox->slab, at)) {
+            return NULL;
+        }
+        at = at->next;
+    }
+    if (at != outbox->tail || pagemap_find(at) != outbox->slab) {
+        return NULL;
+    }
+    at->next = NULL;
+    return outbox->head;
+}
+
+/* Makes the heap what it is before its first use. */
+static void orphan_reset(struct heap *heap)
+{
+    struct heap *next = heap->next;
+    struct heap *next_idle = heap->next_idle;
+    struct arena *arena = heap->arena;
+    stack_rob(heap);
+    lock_take(&rob_lock); /* another robber may still be counting */
+    memset(heap, 0, sizeof *heap);
+    lock_release(&rob_lock);
+    heap->next = next;
+    heap->next_idle = next_idle;
+    heap->is_orphan = true;
+    heap_init(heap, arena);
+}
+
+/* Sends what lies in the heap's lists, magazines and outboxes to where it came from. */
+static void orphan_send_slots(struct heap *heap)
+{
+    struct slot *lists[CLASSES + OUTBOXES];
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        lists[class] = orphan_list_cut(heap->free[class]);
+    }
+    for (unsigned i = 0; i < OUTBOXES; i++) {
+        lists[CLASSES + i] = orphan_list_cut(orphan_outbox_list(&heap->outboxes[i]));
+    }
+    orphan_reset(heap);
+    for (unsigned i = 0; i < array_count(lists); i++) {
+        if (lists[i] != NULL) {
+            heap_return_others(heap, lists[i],
+                               i < CLASSES ? i : pagemap_find(lists[i])->slab.class);
+        }
+    }
+}
+
+/* --- Slabs of an orphan ----------------------------------------------------------------------- */
+
+/* A bit per slot that was found in a list of the slab at hand. */
+static uint64_t found_free[LIST_LENGTH_MAX / 64] IN_SECTION(orphan); /* who empties orphans */
+
+/* Ends a list of the slab before the first slot that cannot be free, or was found already. Adds the
+ * length to *count. Returns where the end is. */
+static struct slot **slab_list_cut(struct extent *extent, struct slot **list, uint32_t *count)
+{
+    struct slot **at = list;
+    for (; *at != NULL; at = &(*at)->next) {
+        uint32_t index = orphan_has_slot(extent, *at) ? slab_index(extent, *at) : LIST_LENGTH_MAX;
+        uint64_t bit = (uint64_t)1 << (index % 64);
+        if (index == LIST_LENGTH_MAX || (found_free[index / 64] & bit) != 0) {
+            *at = NULL;
+            break;
+        }
+        found_free[index / 64] |= bit;
+        ++*count;
+    }
+    return at;
+}
+
+/* Counts the free slots of a slab anew, and gives it up as the thread would have. */
+static void orphan_release_slab(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    memset(found_free, 0, (slab->capacity / 64 + 1) * sizeof found_free[0]);
+    uint32_t count = 0;
+    uint32_t unused;
+    struct slot *list = slab_collect_remote(extent, &unused);
+    struct slot **end = slab_list_cut(extent, &list, &count);
+    slab_list_cut(extent, &slab->local, &count);
+    *end = slab->local;
+    slab->local = list;
+    slab->left = slab->carved - count;
+    slab->bias = 0;
+    if (slab->place != SLAB_SHARED) {
+        extent->link = (struct link){NULL, NULL}; /* of a list that does not exist any more */
+        slab->place = SLAB_NONE;
+    }
+    pagemap_set_range(extent->start, extent_size(extent), extent);
+    heap_abandon_slab(heap, extent);
+}
+
+static bool slab_is_of_orphan(struct extent *extent)
+{
+    struct heap *owner = atomic_get(&extent->slab.owner);
+    return extent_state(extent) == EXTENT_ACTIVE && extent_is_slab(extent) && owner != NULL &&
+           owner < OWNER_DEPOT && owner->is_orphan;
+}
+
+/* The slabs that orphans own, linked by bin_next. They are found by a walk, for a list of the
+ * orphan's may have been in the middle of a change. */
+static struct extent *orphans_slabs_locked(struct arena *arena)
+{
+    struct extent *slabs = NULL;
+    for (struct region *region = arena->regions; region != NULL; region = region->next) {
+        uintptr_t at = region->start;
+        while (at < region->start + region->size) {
+            struct extent *extent = pagemap_find((void *)at);
+            require(extent != pagemap_nothing() && extent->start == at);
+            if (slab_is_of_orphan(extent)) {
+                extent->bin_next = slabs;
+                slabs = extent;
+            }
+            at = extent_end(extent);
+        }
+    }
+    return slabs;
+}
+
+static void orphans_release_slabs(struct arena *arena)
+{
+    lock_take(&arena->lock);
+    struct extent *slab = orphans_slabs_locked(arena);
+    lock_release(&arena->lock);
+    while (slab != NULL) {
+        struct extent *next = slab->bin_next;
+        orphan_release_slab(atomic_get(&slab->slab.owner), slab);
+        slab = next;
+    }
+}
+
+/* --- All -------------------------------------------------------------------------------------- */
+
+static void orphans_empty(struct heap *orphans)
+{
+    for (struct heap *heap = orphans; heap != NULL; heap = heap->next_idle) {
+        orphan_send_slots(heap);
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
+        orphans_release_slabs(arena_at(i));
+    }
+    for (struct heap *heap = orphans; heap != NULL; heap = heap->next_idle) {
+        stack_flush(heap);
+        check(heap_check(heap));
+    }
+}

@@ -1,0 +1,19 @@
+// expect: secure=abort "free list of 1024-byte blocks is damaged" fast=any debug=abort "free list of 1024-byte blocks is damaged"
+/* SPDX-License-Identifier: MIT
+ * The link of a free block leads to a free block that is too small. */
+#include <stdlib.h>
+
+int main(void)
+{
+    void *small = malloc(16);
+    void **first = malloc(1000);
+    void **block = malloc(1000);
+    free(small);
+    free(first);
+    free(block);
+    *block = small;
+    for (int i = 0; i < 10000; i++) {
+        malloc(1000);
+    }
+    return 0;
+}
