@@ -88,7 +88,7 @@ struct slab {
     };
     uint32_t bias;      /* owner thread: used slots beyond `left` */
     uint32_t carved;    /* owner thread: slots that have been made */
-    uint32_t capacity;  /* const while a slab; 0: the extent is no slab */
+    uint32_t capacity;  /* const while a slab */
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
     uint8_t class;      /* const while a slab */
     uint8_t place;      /* enum slab_place; owner thread, or lock: pool */

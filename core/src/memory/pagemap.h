@@ -3,8 +3,12 @@
  * Address to descriptor: the way in which free, realloc and malloc_usable_size learn what a pointer
  * is. A radix tree of two levels, lock-free to read, a word per granule of 4 KiB:
  *
- *     address  | 47 ........ 30 | 29 ............ 12 | 11 .. 0 |
+ *     address  | 46 ........ 29 | 28 ............ 12 | 11 .. 0 |
  *                root index        leaf index          (inside the granule)
+ *
+ * That is x86-64; where programs have 48 bits of address space the root has one bit more. Root, zero
+ * leaf and the first leaf count in full for who locks its memory or has a limit on data, so the two
+ * indices share the bits such that all three together are small.
  *
  * Every link is stored as a distance from `pagemap` itself, and the first thing in `pagemap` is a
  * leaf that stays all zero. So a missing root entry (distance 0) leads to that leaf, a missing word
@@ -23,8 +27,12 @@
 
 #define GRANULE_SHIFT 12
 #define GRANULE ((size_t)1 << GRANULE_SHIFT)
-#define PAGEMAP_LEAF_BITS 18
+#define PAGEMAP_LEAF_BITS 17
+#if defined(__x86_64__)
 #define PAGEMAP_ROOT_BITS 18
+#else
+#define PAGEMAP_ROOT_BITS 19
+#endif
 #define PAGEMAP_LEAF_WORDS ((size_t)1 << PAGEMAP_LEAF_BITS)
 #define PAGEMAP_ROOT_SHIFT (GRANULE_SHIFT + PAGEMAP_LEAF_BITS)
 #define ADDRESS_LIMIT ((uintptr_t)1 << (PAGEMAP_ROOT_SHIFT + PAGEMAP_ROOT_BITS))

@@ -41,7 +41,7 @@ ALWAYS_INLINE void harden_slot_leaves(struct slot *slot, unsigned class)
     if (MW_SLOT_BITMAP) {
         struct extent *extent = pagemap_find(slot);
         uint64_t index = slab_slot_number(extent, slot);
-        if (unlikely(index >= extent->slab.capacity)) {
+        if (unlikely(index >= extent->slab.capacity || !extent_is_slab(extent))) {
             slot_bad_link(class, slot);
         }
         bool is_of_class = likely(!slab_is_common(extent))

@@ -62,7 +62,6 @@ static void slab_retire(struct extent *extent)
     check(slab_used(extent) == 0 && atomic_get(&extent->remote) == 0);
     atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
     extent->slab.slot_size = 0;
-    extent->slab.capacity = 0;
     size_t size = extent_size(extent);
     if (size > 2 * GRANULE) {
         pagemap_set_range(extent->start + GRANULE, size - 2 * GRANULE, NULL);

@@ -35,8 +35,8 @@ ALWAYS_INLINE uint32_t slab_index(struct extent *extent, const void *address)
     return (uint32_t)(((unsigned __int128)distance * extent->slab.reciprocal) >> 64);
 }
 
-/* The number of the slot that begins at any address at all; at least the capacity, which is 0 for
- * what is no slab, if none does. */
+/* The number of the slab's slot that begins at any address at all; at least its capacity if none
+ * does. */
 ALWAYS_INLINE uint64_t slab_slot_number(struct extent *extent, const void *address)
 {
     uint64_t distance = (uintptr_t)address - extent->start;
@@ -46,7 +46,7 @@ ALWAYS_INLINE uint64_t slab_slot_number(struct extent *extent, const void *addre
 
 ALWAYS_INLINE bool slab_has_slot(struct extent *extent, const void *address)
 {
-    return slab_slot_number(extent, address) < extent->slab.capacity;
+    return extent_is_slab(extent) && slab_slot_number(extent, address) < extent->slab.capacity;
 }
 
 /* --- What the program holds ------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 
 #include "stress.h"
 
-enum { THREADS = 8, SLOTS = 512, KEPT = 64, FRESH = 1500, CHILD_LIMIT_S = 60 };
+enum { THREADS = 8, SLOTS = 512, KEPT = 64, FRESH = 600, CHILD_LIMIT_S = 240 };
 
 static struct stress_slot slots[SLOTS];
 static atomic_bool is_over;
