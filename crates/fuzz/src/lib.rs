@@ -1,24 +1,7 @@
 //! What several targets need.
 
-pub const DATA: u64 = 0x7f00_0000_0000;
-pub const HEAP: u64 = 0x5500_0000_0000;
-pub const HEAP_SIZE: u64 = 0x21000;
-
-/// A word of a main arena since glibc 2.27 whose bins are all empty.
-pub fn arena_word(address: u64) -> u64 {
-    let arena = DATA + 0x100;
-    let bins = arena + 112;
-    let behind = bins + 254 * 8;
-    match address {
-        _ if (bins..behind).contains(&address) => bins - 16 + (address - bins) / 16 * 16,
-        _ if address == bins - 16 => HEAP + 0x1000,
-        // The only arena of its list, with one thread.
-        _ if address == behind + 16 => arena,
-        _ if address == behind + 32 => 1,
-        _ if address == behind + 40 => HEAP_SIZE,
-        _ => 0,
-    }
-}
+#[path = "../../mallow-process/tests/words/mod.rs"]
+pub mod words;
 
 /// The word of this number, over and over.
 pub fn word_at(bytes: &[u8], index: u64) -> u64 {

@@ -51,7 +51,7 @@ fn trace() -> mallow_trace::Result<Vec<u8>> {
         writer.write(&Record { time: i, thread, event: Event::Call(call) })?;
         if i % 20 == 0 {
             let frames = vec![Frame { module: 1, address: i }; 20];
-            let event = Event::Stack(Stack { id: i as u32 + 1, frames });
+            let event = Event::Stack(Stack { id: i as u32 + 1, frames, distance: 0 });
             writer.write(&Record { time: 0, thread: 0, event })?;
             writer.flush()?;
         }

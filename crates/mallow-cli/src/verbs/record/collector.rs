@@ -17,7 +17,7 @@ use super::stacks::{PythonFrames, Stacks};
 use super::unwind::Copy;
 
 /// A record whose thread was interrupted for longer than this while writing it gets a later time.
-const LATENESS_NS: u64 = 20_000_000;
+const LATENESS_NS: u64 = 100_000_000;
 /// How often silent threads are looked for in /proc.
 const LIVENESS_EVERY: Duration = Duration::from_millis(50);
 
