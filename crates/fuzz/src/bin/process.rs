@@ -21,8 +21,14 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     let Ok(process) = Process::saved(FOLDER.path()) else { return };
     let heap = Heap::Unknown;
-    let context =
-        Context { process: &process, heap: &heap, allocator: "glibc", memory: None, page: None };
+    let context = Context {
+        process: &process,
+        heap: &heap,
+        allocator: "glibc",
+        memory: None,
+        page: None,
+        spaces: &[],
+    };
     let named = mappings::name(&context);
     assert_eq!(named.len(), process.vmas.len());
     mappings::groups(&named, "glibc");
