@@ -134,30 +134,30 @@ static void *os_remap(void *start, size_t old_size, size_t new_size)
     return is_error(address) ? NULL : (void *)address;
 }
 
-/* Whether what runs this program takes the place that os_move_pages left for unmapped. qemu-user 7
- * and 8 do: what it carries out itself there (a clearing by DC ZVA, a buffer of a system call)
+/* Whether what runs this program takes the place that os_move_pages leaves for unmapped. qemu-user
+ * 7.2 does: what it carries out itself there (a clearing by DC ZVA, a buffer of a system call)
  * faults. A write to no descriptor tells: the kernel looks at the descriptor first. */
-static bool is_forgotten(void *start)
+enum { MOVE_UNKNOWN, MOVE_LEAVES_PAGES, MOVE_IS_FORGOTTEN };
+static _Atomic uint8_t move_answer;
+
+static uint8_t move_ask(void *left)
 {
-    return system_call(SYS_write, -1, (long)start, 1, 0, 0, 0) == -EFAULT;
+    bool faults = system_call(SYS_write, -1, (long)left, 1, 0, 0, 0) == -EFAULT;
+    return faults ? MOVE_IS_FORGOTTEN : MOVE_LEAVES_PAGES;
 }
 
 static void *os_move_pages(void *start, size_t size)
 {
-    static _Atomic(uint8_t) forgets; /* 0: not known yet, 1: no, 2: yes */
     long address = system_call(SYS_mremap, (long)start, (long)size, (long)size,
                                MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0, 0);
     if (is_error(address)) {
         return NULL;
     }
-    uint8_t known = atomic_load_explicit(&forgets, memory_order_relaxed);
-    if (known == 0) {
-        known = is_forgotten(start) ? 2 : 1;
-        atomic_store_explicit(&forgets, known, memory_order_relaxed);
+    if (unlikely(atomic_get(&move_answer) == MOVE_UNKNOWN)) {
+        atomic_set(&move_answer, move_ask(start));
     }
-    if (known == 2) {
-        system_call(SYS_mmap, (long)start, (long)size, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (unlikely(atomic_get(&move_answer) == MOVE_IS_FORGOTTEN)) {
+        os_map_over(start, size);
     }
     return (void *)address;
 }

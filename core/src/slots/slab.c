@@ -52,8 +52,8 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->was_touched = !extent->is_zero;
     atomic_set(&extent->remote, 0);
     slots_hold_none(extent);
-    atomic_set_release(&slab->owner,
-                       owner); /* pairs with nothing; the rest comes first, for a fork */
+    /* pairs with nothing: the rest comes first for the child of a fork, see thread/orphan.h */
+    atomic_set_release(&slab->owner, owner);
     pagemap_set_range(extent->start, extent_size(extent), extent);
 }
 
