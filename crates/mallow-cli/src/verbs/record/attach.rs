@@ -313,6 +313,8 @@ impl Session {
         let parent_pid = parent;
         let introduction = Introduction { id, parent_id, pid, parent_pid, text: text.clone() };
         let (image, _) = self.images.define(&introduction);
+        // Now: by the time of its first stack it may have ended.
+        self.images.read_maps(image);
         let threads = threads(pid).into_iter().collect();
         let memory = File::open(format!("/proc/{pid}/mem")).ok();
         self.targets.insert(pid, Target { image, threads, memory, text });

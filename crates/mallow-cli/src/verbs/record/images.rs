@@ -164,7 +164,8 @@ impl Images {
         }
     }
 
-    fn read_maps(&mut self, index: usize) {
+    /// What code a living process has, unless that was read just before.
+    pub fn read_maps(&mut self, index: usize) {
         let image = &mut self.list[index];
         let is_recent = image.maps_read.is_some_and(|read| read.elapsed() < MAPS_EVERY);
         if !image.is_alive || is_recent {
