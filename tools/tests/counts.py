@@ -87,6 +87,18 @@ class TestCounts(unittest.TestCase):
             report.flush()
             self.assertEqual(tools_test.count_ctest(report.name), (1, 2, 2))
 
+    def test_what_passes_when_repeated_is_told_from_what_fails_again(self):
+        failed = tools_test.cargo_failed(CARGO.splitlines())
+        self.assertEqual(failed, ["fails"])
+        end = ["error: 1 target failed:", "    `-p mallow-cli --test verbs`"]
+        self.assertEqual(tools_test.cargo_targets_failed(end), [["-p", "mallow-cli", "--test", "verbs"]])
+        recovered = tools_test.cargo_recovered
+        self.assertEqual(recovered(failed, ["test fails ... ok"]), ["fails"])
+        self.assertEqual(recovered(failed, ["test fails ... FAILED"]), [])
+        self.assertEqual(recovered(failed, ["test fails ... ok", "test fails ... FAILED"]), [])
+        self.assertEqual(recovered(failed * 2, ["test fails ... ok"]), [])
+        self.assertEqual(recovered(failed, []), [])
+
     def test_style_must_be_checked_in_ci(self):
         with unittest.mock.patch.dict(tools_test.os.environ, CI="true"):
             self.assertEqual(tools_test.skip_style("style", "no tool"), tools_test.FAIL)
