@@ -38,6 +38,7 @@
 /* layer 4: arena */
 #include "arena/split.c"
 #include "arena/purge.c"
+#include "arena/limit.c"
 #include "arena/arena.c"
 
 /* layer 5: slots */

@@ -103,7 +103,7 @@ fn content_hash(file: &Path) -> u64 {
     hasher.finish()
 }
 
-/// Turns the lines `BOOL(...)`, `NUMBER(...)` and `CHOICE(...)` into a Rust table.
+/// Turns the lines `BOOL(...)`, `NUMBER(...)`, `SIZE(...)` and `CHOICE(...)` into a Rust table.
 fn option_table(definitions: &str) -> String {
     let mut table = String::from("pub static OPTIONS: &[MallowOption] = &[\n");
     for line in definitions.lines() {
@@ -118,6 +118,7 @@ fn option_table(definitions: &str) -> String {
                 format!("Kind::Number {{ low: {}, high: {} }}", fields[2], fields[3]),
                 last_string(help),
             ),
+            "SIZE" => ("Kind::Size".to_owned(), help.trim_end_matches('"')),
             "CHOICE" => {
                 let words = help.split('"').next().unwrap_or("");
                 (format!("Kind::Choice({words:?})"), last_string(help))

@@ -138,7 +138,7 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
 {
     /* Nothing is thrown away for what can never be. */
     if (size > PTRDIFF_MAX - REGION_MAX || alignment > PTRDIFF_MAX - size ||
-        size + alignment > ADDRESS_LIMIT) {
+        size + alignment > ADDRESS_LIMIT || !limit_allows(size)) {
         return NULL;
     }
     struct extent *extent = alloc_pages(heap, size, alignment);

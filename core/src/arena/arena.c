@@ -2,6 +2,7 @@
 #include "arena.h"
 
 #include "../memory/meta.h"
+#include "limit.h"
 #include "purge.h"
 
 #include <string.h>
@@ -14,19 +15,6 @@
 
 /* While the process grows, free and resident memory of this share of what is in use may stay. */
 #define SLACK_SHARE 8u
-
-static _Atomic unsigned arenas_used;
-
-static unsigned arena_count(void)
-{
-    return atomic_get_acquire(&arenas_used); /* pairs with arena_init */
-}
-
-static struct arena *arena_at(unsigned index)
-{
-    check(index < arena_count());
-    return &arenas[index];
-}
 
 static struct arena *arena_init(unsigned index)
 {
@@ -206,6 +194,8 @@ static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size
     return found;
 }
 
+static bool arena_remap(struct arena *arena, struct extent *extent, size_t pages);
+
 /* A free huge block of at least half the size, made larger by moving its mapping. Writes by how
  * much. NULL if there is none. */
 static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t *grown)
@@ -225,7 +215,7 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t
         return NULL;
     }
     size_t old_pages = extent_pages(extent);
-    if (!arena_try_remap(arena, extent, pages)) {
+    if (!arena_remap(arena, extent, pages)) {
         arena_free(arena, extent);
         return NULL;
     }
@@ -233,19 +223,13 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t
     return extent;
 }
 
-static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alignment)
+/* With memory that is not resident, wholly or in part. */
+static struct extent *arena_alloc_fresh(struct arena *arena, size_t pages, size_t alignment)
 {
-    check(pages > 0 && alignment >= os_page_size && is_power_of_two(alignment));
-    if (pages > UINT32_MAX) {
-        return NULL;
-    }
-    struct extent *extent = arena_alloc_dirty(arena, pages, alignment);
+    struct extent *extent = NULL;
     size_t grown = pages;
     /* A region for an alignment larger than its own would be mostly holes. */
     bool is_of_region = !is_huge(pages) && alignment <= REGION_ALIGNMENT;
-    if (extent != NULL) {
-        return extent;
-    }
     if (is_of_region) {
         extent = arena_extend_dirty(arena, pages, alignment, &grown);
     } else if (is_huge(pages) && alignment == os_page_size) {
@@ -277,6 +261,20 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
             return extent;
         }
     }
+}
+
+static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alignment)
+{
+    check(pages > 0 && alignment >= os_page_size && is_power_of_two(alignment));
+    if (pages > UINT32_MAX) {
+        return NULL;
+    }
+    struct extent *extent = arena_alloc_dirty(arena, pages, alignment);
+    if (extent == NULL && limit_enter(pages)) {
+        extent = arena_alloc_fresh(arena, pages, alignment);
+        limit_leave();
+    }
+    return extent;
 }
 
 static struct extent *arenas_alloc_dirty(struct arena *first, size_t pages, size_t alignment)
@@ -349,11 +347,15 @@ static void arena_free_chain(struct extent *chain)
 
 static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages)
 {
+    if (!limit_enter(pages - extent_pages(extent))) {
+        return false;
+    }
     lock_take(&arena->lock);
     struct extent *next = arena_room_behind_locked(arena, extent, pages);
     bool done = next != NULL && arena_expand_locked(arena, extent, next, pages);
     check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
+    limit_leave();
     return done;
 }
 
@@ -388,7 +390,7 @@ static void arena_relocate_locked(struct arena *arena, struct extent *extent, ui
     arena_count_active_locked(arena, true, pages);
 }
 
-static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages)
+static bool arena_remap(struct arena *arena, struct extent *extent, size_t pages)
 {
     check(extent->is_huge && pages > extent_pages(extent));
     size_t size = pages << os_page_shift;
@@ -413,6 +415,16 @@ static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t p
     return true;
 }
 
+static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages)
+{
+    if (!limit_enter(pages - extent_pages(extent))) {
+        return false;
+    }
+    bool done = arena_remap(arena, extent, pages);
+    limit_leave();
+    return done;
+}
+
 /* Moves the pages of an extent into a mapping of `size`, in two steps: first out of the region,
  * then larger. NULL if the kernel cannot; then they are where they were. */
 static char *pages_move_out(struct extent *extent, size_t size)
@@ -429,7 +441,7 @@ static char *pages_move_out(struct extent *extent, size_t size)
     return grown;
 }
 
-static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_t pages)
+static bool arena_move_out(struct arena *arena, struct extent *extent, size_t pages)
 {
     check(!extent->is_huge && pages > extent_pages(extent));
     size_t size = pages << os_page_shift;
@@ -463,4 +475,14 @@ static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_
     check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
     return true;
+}
+
+static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_t pages)
+{
+    if (!limit_enter(pages - extent_pages(extent))) {
+        return false;
+    }
+    bool done = arena_move_out(arena, extent, pages);
+    limit_leave();
+    return done;
 }

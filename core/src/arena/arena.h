@@ -57,8 +57,4 @@ static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_
 /* How much free and resident memory (pages) may stay unused while the process grows beside it. */
 static size_t arena_slack_pages(struct arena *arena);
 
-/* Arenas in use are 0 .. arena_count() - 1. */
-static unsigned arena_count(void);
-static struct arena *arena_at(unsigned index);
-
 #endif

@@ -18,6 +18,19 @@ static struct extent_set *arena_set_of(struct arena *arena, struct extent *exten
 
 /* --- Descriptors ----------------------------------------------------------------------------- */
 
+static _Atomic unsigned arenas_used;
+
+static unsigned arena_count(void)
+{
+    return atomic_get_acquire(&arenas_used); /* pairs with arena_init */
+}
+
+static struct arena *arena_at(unsigned index)
+{
+    check(index < arena_count());
+    return &arenas[index];
+}
+
 static void descriptor_init(struct arena *arena, struct extent *extent)
 {
     extent->arena = arena->index;

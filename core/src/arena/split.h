@@ -55,6 +55,10 @@ struct arena {
 
 static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));
 
+/* Arenas in use are 0 .. arena_count() - 1. */
+static unsigned arena_count(void);
+static struct arena *arena_at(unsigned index);
+
 ALWAYS_INLINE struct arena *arena_of(struct extent *extent)
 {
     return &arenas[extent->arena];

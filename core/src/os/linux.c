@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <string.h>
 #include <time.h>
 
 #ifndef MADV_FREE
@@ -319,6 +320,79 @@ static unsigned cgroup_cpus(void)
         }
     }
     return 0;
+}
+
+/* The number in FOLDER/FILE; SIZE_MAX if there is none, or if it means that there is no limit. */
+static size_t cgroup_number(const char *folder, size_t length, const char *file)
+{
+    char path[512], text[64];
+    size_t file_length = strlen(file);
+    if (length + file_length >= sizeof path) {
+        return SIZE_MAX;
+    }
+    memcpy(path, folder, length);
+    memcpy(path + length, file, file_length + 1);
+    const char *at = text;
+    if (os_read_file(path, text, sizeof text) <= 0 || *at < '0' || *at > '9') {
+        return SIZE_MAX; /* "max", in version 2 */
+    }
+    uint64_t number = parse_decimal(&at);
+    return number >> 60 == 0 ? (size_t)number : SIZE_MAX; /* version 1 writes nearly 2^63 */
+}
+
+/* The least limit of a cgroup and of all around it, up to where the hierarchy is mounted. */
+static size_t cgroup_memory_under(const char *mount, const char *path, size_t path_length)
+{
+    char folder[448];
+    size_t mount_length = strlen(mount);
+    if (mount_length + path_length >= sizeof folder) {
+        path_length = 0;
+    }
+    memcpy(folder, mount, mount_length);
+    memcpy(folder + mount_length, path, path_length);
+    size_t least = SIZE_MAX, length = mount_length + path_length;
+    for (;;) {
+        static const char *const files[] = {"/memory.max", "/memory.high",
+                                            "/memory.limit_in_bytes"};
+        for (size_t i = 0; i < array_count(files); i++) {
+            least = size_min(least, cgroup_number(folder, length, files[i]));
+        }
+        if (length <= mount_length) {
+            return least;
+        }
+        while (folder[--length] != '/' && length > mount_length) {
+        }
+    }
+}
+
+/* A line of /proc/self/cgroup is "NUMBER:CONTROLLER,CONTROLLER:PATH"; version 2 has no controllers. */
+static size_t os_cgroup_memory(void)
+{
+    char text[2048];
+    size_t least = SIZE_MAX;
+    if (os_read_file("/proc/self/cgroup", text, sizeof text) <= 0) {
+        return SIZE_MAX;
+    }
+    for (char *line = text; *line != 0;) {
+        char *end = line + strcspn(line, "\n");
+        char *controllers = memchr(line, ':', (size_t)(end - line));
+        char *path = controllers != NULL
+                         ? memchr(controllers + 1, ':', (size_t)(end - controllers - 1))
+                         : NULL;
+        line = end + (*end != 0);
+        if (path == NULL) {
+            continue;
+        }
+        *path++ = 0;
+        size_t length = (size_t)(end - path);
+        if (controllers[1] == 0) {
+            least = size_min(least, cgroup_memory_under("/sys/fs/cgroup", path, length));
+            least = size_min(least, cgroup_memory_under("/sys/fs/cgroup/unified", path, length));
+        } else if (strstr(controllers, "memory") != NULL) {
+            least = size_min(least, cgroup_memory_under("/sys/fs/cgroup/memory", path, length));
+        }
+    }
+    return least;
 }
 
 /* With so few CPUs a quota changes little, and its files, which cost more to read than all else at

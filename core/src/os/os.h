@@ -22,6 +22,10 @@ static void os_init(void);
  * is less. */
 static unsigned os_cpu_count(void);
 
+/* Bytes that the cgroups of this process may use: the least limit of its own and of those around it,
+ * of version 2 (memory.max, memory.high) or 1. SIZE_MAX if there is none. Reads several files. */
+static size_t os_cgroup_memory(void);
+
 /* Tells threads apart: the thread pointer, which is even. */
 static void *os_thread_id(void);
 

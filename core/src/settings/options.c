@@ -3,9 +3,10 @@
 
 #include "../base/atomic.h"
 
+#include <limits.h>
 #include <string.h>
 
-enum option_kind { KIND_BOOL, KIND_NUMBER, KIND_CHOICE };
+enum option_kind { KIND_BOOL, KIND_NUMBER, KIND_SIZE, KIND_CHOICE };
 
 struct option_info {
     const char *name;
@@ -19,20 +20,24 @@ static const struct option_info option_infos[OPTION_COUNT] = {
 #define BOOL(name, value, help) {#name, KIND_BOOL, 0, 1, "false|true"},
 #define NUMBER(name, value, minimum, maximum, unit, help) \
     {#name, KIND_NUMBER, minimum, maximum, unit},
+#define SIZE(name, value, help) {#name, KIND_SIZE, 0, LONG_MAX, "bytes, or N%"},
 #define CHOICE(name, value, words, help) {#name, KIND_CHOICE, 0, 9, words},
 #include "options.def"
 #undef BOOL
 #undef NUMBER
+#undef SIZE
 #undef CHOICE
 };
 
 static _Atomic long option_values[OPTION_COUNT] = {
 #define BOOL(name, value, help) value,
 #define NUMBER(name, value, minimum, maximum, unit, help) value,
+#define SIZE(name, value, help) value,
 #define CHOICE(name, value, words, help) value,
 #include "options.def"
 #undef BOOL
 #undef NUMBER
+#undef SIZE
 #undef CHOICE
 };
 
@@ -152,8 +157,25 @@ static long word_index(struct word word, const char *words)
     }
 }
 
+/* Bytes, or 1% to 100%, which is stored as -1 to -100. */
+static bool parse_size(struct word word, long *value)
+{
+    bool is_share = word.length > 1 && word.start[word.length - 1] == '%';
+    word.length -= is_share;
+    if (!parse_number(word, value) || *value < (is_share ? 1 : 0)) {
+        return false;
+    }
+    if (is_share) {
+        *value = -*value;
+    }
+    return *value >= -100;
+}
+
 static bool parse_value(const struct option_info *info, struct word word, long *value)
 {
+    if (info->kind == KIND_SIZE) {
+        return parse_size(word, value);
+    }
     if (info->kind == KIND_NUMBER) {
         return parse_number(word, value) && *value >= info->minimum && *value <= info->maximum;
     }
@@ -197,6 +219,11 @@ static void complain_of_value(const struct option_info *info, struct word word, 
     if (info->kind == KIND_NUMBER) {
         log_warn("%s: %s takes a number from %ld to %ld (%s), not '%s'", origin, info->name,
                  info->minimum, info->maximum, info->words, shown);
+    } else if (info->kind == KIND_SIZE) {
+        log_warn(
+            "%s: %s takes a number of bytes, such as 512M, or a share of the cgroup's limit, such "
+            "as 80%%, not '%s'",
+            origin, info->name, shown);
     } else {
         log_warn("%s: %s takes %s, not '%s'", origin, info->name, info->words, shown);
     }
@@ -283,6 +310,12 @@ static void print_settings(void)
         long value = option((enum option_id)i);
         if (info->kind == KIND_NUMBER) {
             log_warn("%s:%ld (%s, from %s)", info->name, value, info->words, origin);
+            continue;
+        }
+        if (info->kind == KIND_SIZE) {
+            bool is_share = value < 0;
+            log_warn("%s:%ld%s (from %s)", info->name, is_share ? -value : value,
+                     is_share ? "% of the cgroup's limit" : " bytes", origin);
             continue;
         }
         const char *word = info->words;

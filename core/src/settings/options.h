@@ -13,17 +13,19 @@
 enum option_id {
 #define BOOL(name, value, help) OPTION_##name,
 #define NUMBER(name, value, minimum, maximum, unit, help) OPTION_##name,
+#define SIZE(name, value, help) OPTION_##name,
 #define CHOICE(name, value, words, help) OPTION_##name,
 #include "options.def"
 #undef BOOL
 #undef NUMBER
+#undef SIZE
 #undef CHOICE
     OPTION_COUNT
 };
 
 enum { FOREIGN_ABORT, FOREIGN_IGNORE, FOREIGN_NEXT };
 
-/* The value of an option. */
+/* The value of an option. Sizes: bytes, or below 0 a percentage of the cgroup's limit. */
 static long option(enum option_id id);
 static void option_set(enum option_id id, long value);
 

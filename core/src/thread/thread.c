@@ -68,6 +68,7 @@ static NOINLINE void process_init_slow(void)
     if (atomic_get(&process.state) == 0) {
         os_init();
         options_load();
+        limit_look();
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&process.stay_slow, true);
         }
@@ -327,6 +328,7 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
     any |= visit(&rob_lock);
+    any |= visit(&memory_limit.lock);
     for (unsigned i = 0; i < arena_count(); i++) {
         any |= visit(&slab_pool_at(arena_at(i))->lock);
         any |= visit(&arena_at(i)->purge_lock);
@@ -353,6 +355,7 @@ static void fork_take(void)
         slab_pools_lock(i);
     }
     lock_take(&rob_lock);
+    lock_take(&memory_limit.lock);
     for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->purge_lock);
     }
@@ -374,6 +377,7 @@ static void fork_release(bool in_child)
     for (unsigned i = arena_count(); i-- > 0;) {
         release(&arena_at(i)->purge_lock);
     }
+    release(&memory_limit.lock);
     release(&rob_lock);
     for (unsigned i = arena_count(); i-- > 0;) {
         slab_pools_unlock(i, in_child);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tick.h"
 
+#include "../arena/limit.h"
 #include "../arena/purge.h"
 #include "stack.h"
 
@@ -64,6 +65,7 @@ static void keep_house(uint64_t now_ms)
         return; /* done, somebody else does it, or the program has just begun */
     }
     rob_heaps_at_rest(now_ms);
+    limit_tick(now_ms);
     size_t dirty = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
         dirty += arena_tick(arena_at(i), now_ms);

@@ -25,7 +25,7 @@ endfunction()
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
-        fork_chain locked_memory)
+        fork_chain locked_memory limit limit_cgroup)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -42,6 +42,9 @@ foreach(mode IN LISTS MALLOW_MODES)
   endforeach()
   mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
   mallow_promise(stats_print ${mode} "stats_print:true")
+  mallow_promise(limit ${mode} "memory_limit:64M")
+  mallow_promise(limit_cgroup ${mode} "") # which sets them itself
+  set_tests_properties(promise-limit_cgroup-${mode} PROPERTIES SKIP_RETURN_CODE 77)
   mallow_promise(foreign ${mode} "foreign:next")
   mallow_promise(foreign ${mode} "foreign:ignore")
   mallow_promise(idle ${mode} "dirty_decay_ms:500")

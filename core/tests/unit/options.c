@@ -20,7 +20,13 @@ TEST(options_take_values)
     CHECK_EQ(option(OPTION_purge_thread), 1);
     CHECK(parse("purge_thread:false"));
     CHECK_EQ(option(OPTION_purge_thread), 0);
-    CHECK(parse("foreign:next"));
+    CHECK(parse("memory_limit:64M,memory_soft_limit:80%"));
+    CHECK_EQ(option(OPTION_memory_limit), 64 * MiB);
+    CHECK_EQ(option(OPTION_memory_soft_limit), -80);
+    CHECK(parse("memory_limit:0,memory_soft_limit:100%"));
+    CHECK_EQ(option(OPTION_memory_limit), 0);
+    CHECK_EQ(option(OPTION_memory_soft_limit), -100);
+    CHECK(parse("memory_soft_limit:0,foreign:next"));
     CHECK_EQ(option(OPTION_foreign), FOREIGN_NEXT);
 }
 
@@ -48,6 +54,11 @@ TEST(options_refuse_and_keep_the_old_value)
         "dirty_decay_ms:18446744073709551716", /* 2^64 + 100 */
         "dirty_decay_ms:99999999999999999999999999999999999999",
         "dirty_decay_ms: ",
+        "memory_limit:-1",
+        "memory_limit:%",
+        "memory_limit:0%",
+        "memory_limit:101%",
+        "memory_limit:-5%",
         "arenas:-1",
         "arenas:65",
         "purge_thread:yes",

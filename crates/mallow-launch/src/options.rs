@@ -9,6 +9,8 @@ pub enum Kind {
         low: i64,
         high: i64,
     },
+    /// Bytes, or a percentage of the cgroup's limit.
+    Size,
     /// Words separated by `|`.
     Choice(&'static str),
 }
@@ -54,6 +56,8 @@ fn validate_one(key: &str, value: &str) -> Result<()> {
             Some(number) if (low..=high).contains(&number) => None,
             _ => Some(format!("a number from {low} to {high}")),
         },
+        Kind::Size if is_size(value) => None,
+        Kind::Size => Some("bytes such as 512M, or a share such as 80%".to_owned()),
     };
     match problem {
         None => Ok(()),
@@ -61,6 +65,13 @@ fn validate_one(key: &str, value: &str) -> Result<()> {
             "The option {key} takes {expected}, not {value} ({}).",
             option.help
         ))),
+    }
+}
+
+fn is_size(text: &str) -> bool {
+    match text.strip_suffix('%') {
+        Some(share) => share.parse().is_ok_and(|share: u8| (1..=100).contains(&share)),
+        None => parse_number(text).is_some_and(|bytes| bytes >= 0),
     }
 }
 
@@ -114,6 +125,10 @@ mod tests {
         assert!(message("foreign", "crash").contains("abort, ignore, next"));
         assert!(validate_one("dirty_decay_ms", "-1").is_ok());
         assert!(validate_one("dirty_decay_ms", "2K").is_ok());
+        assert!(message("memory_limit", "101%").contains("bytes such as 512M"));
+        for limit in ["0", "512M", "1%", "100%"] {
+            assert!(validate_one("memory_limit", limit).is_ok(), "{limit}");
+        }
     }
 
     #[test]

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+#include "limit.h"
+
+#include "../memory/meta.h"
+
+/* How often (ms) the cgroup's limit is read where a limit is a share of it. */
+#define LOOK_MS 1000u
+
+static struct {
+    struct lock lock;          /* held while an arena grows, where there is a limit */
+    _Atomic size_t hard_pages; /* SIZE_MAX: none */
+    _Atomic size_t soft_pages; /* SIZE_MAX: none */
+    _Atomic uint64_t looked_ms;
+} memory_limit = {LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, 0};
+
+static size_t limit_pages(enum option_id id)
+{
+    long value = option(id);
+    size_t bytes = value > 0 ? (size_t)value : SIZE_MAX;
+    if (value < 0) {
+        size_t of_group = os_cgroup_memory();
+        bytes = of_group != SIZE_MAX ? of_group / 100 * (size_t)-value : SIZE_MAX;
+    }
+    return bytes != SIZE_MAX ? bytes >> os_page_shift : SIZE_MAX;
+}
+
+static void limit_look(void)
+{
+    size_t hard = limit_pages(OPTION_memory_limit);
+    size_t soft = limit_pages(OPTION_memory_soft_limit);
+    if (hard != SIZE_MAX && option(OPTION_memory_soft_limit) == 0) {
+        soft = hard / 10 * 9;
+    }
+    atomic_set(&memory_limit.hard_pages, hard);
+    atomic_set(&memory_limit.soft_pages, size_min(soft, hard));
+}
+
+/* A hard limit is a soft one as well. */
+static bool limit_is_set(void)
+{
+    return atomic_get(&memory_limit.soft_pages) != SIZE_MAX;
+}
+
+/* --- What is held ----------------------------------------------------------------------------- */
+
+/* In pages. */
+struct holding {
+    size_t all;
+    size_t free; /* of them, what can go back to the kernel at once */
+};
+
+static struct holding holding_now(void)
+{
+    struct holding now = {.all = meta_bytes() >> os_page_shift};
+    for (unsigned i = 0; i < arena_count(); i++) {
+        struct arena *arena = arena_at(i);
+        lock_take(&arena->lock);
+        size_t free = arena->dirty.pages + arena->huge.pages + arena->muzzy.pages;
+        now.free += free;
+        now.all += (arena->region_bytes >> os_page_shift) - arena->retained.pages +
+                   arena->huge_active_pages + arena->huge.pages;
+        lock_release(&arena->lock);
+    }
+    return now;
+}
+
+/* Gives back `pages` of what is free, or all there is. Returns how many went. */
+static size_t give_back(size_t pages)
+{
+    size_t gone = 0;
+    for (unsigned i = 0; i < arena_count() && gone < pages; i++) {
+        struct arena *arena = arena_at(i);
+        lock_take(&arena->lock);
+        size_t dirty = arena->dirty.pages + arena->huge.pages;
+        lock_release(&arena->lock);
+        size_t wanted = pages - gone;
+        gone += arena_purge(arena, dirty > wanted ? dirty - wanted : 0);
+    }
+    return gone;
+}
+
+/* --- Growth ----------------------------------------------------------------------------------- */
+
+static bool limit_enter(size_t pages)
+{
+    if (likely(!limit_is_set())) {
+        return true;
+    }
+    lock_take(&memory_limit.lock);
+    size_t wanted = holding_now().all + pages;
+    size_t soft = atomic_get(&memory_limit.soft_pages);
+    if (wanted > soft) {
+        wanted -= size_min(give_back(wanted - soft), wanted);
+    }
+    bool fits = wanted <= atomic_get(&memory_limit.hard_pages);
+    if (!fits) {
+        lock_release(&memory_limit.lock);
+    }
+    return fits;
+}
+
+static void limit_leave(void)
+{
+    /* There may have been no limit yet at the time of limit_enter. */
+    if (unlikely(limit_is_set()) && lock_is_mine(&memory_limit.lock)) {
+        lock_release(&memory_limit.lock);
+    }
+}
+
+static bool limit_allows(size_t size)
+{
+    return size >> os_page_shift <= atomic_get(&memory_limit.hard_pages);
+}
+
+/* --- Time ------------------------------------------------------------------------------------- */
+
+/* Free memory may fill half of the room that what is in use leaves below the soft limit. */
+static void limit_tick(uint64_t now_ms)
+{
+    bool is_share = option(OPTION_memory_limit) < 0 || option(OPTION_memory_soft_limit) < 0;
+    if (is_share && now_ms >= atomic_get(&memory_limit.looked_ms) + LOOK_MS) {
+        atomic_set(&memory_limit.looked_ms, now_ms);
+        limit_look();
+    }
+    if (!limit_is_set()) {
+        return;
+    }
+    size_t soft = atomic_get(&memory_limit.soft_pages);
+    struct holding now = holding_now();
+    size_t in_use = now.all - size_min(now.free, now.all);
+    size_t may_stay = soft > in_use ? (soft - in_use) / 2 : 0;
+    if (now.free > may_stay) {
+        give_back(now.free - may_stay);
+    }
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Under memory_limit the allocator never holds more, and says NULL and ENOMEM where it would; what
+ * is free is used again, whatever sizes it was of and whichever thread freed it.
+ */
+#include <errno.h>
+#include <stdint.h>
+
+#include "promise.h"
+
+enum { LIMIT = 64 * MIB, BLOCKS_MAX = 1 << 20, THREADS = 8 };
+
+/* What is resident beside the blocks: the list of them, the program and its libc. */
+enum { OTHER = 14 * MIB };
+
+static void *blocks[BLOCKS_MAX];
+
+/* Allocates and writes until there is no more; returns the bytes. */
+static size_t fill(size_t size)
+{
+    size_t count = 0;
+    errno = 0;
+    for (; count < BLOCKS_MAX && (blocks[count] = malloc(size)) != NULL; count++) {
+        memset(blocks[count], 1, size);
+    }
+    CHECK(count < BLOCKS_MAX);
+    CHECK_EQ(errno, ENOMEM);
+    for (size_t i = 0; i < count; i++) {
+        free(blocks[i]);
+    }
+    return count * size;
+}
+
+static void *fill_in_thread(void *total)
+{
+    for (int i = 0; i < 200; i++) {
+        size_t size = (size_t)512 << (i % 12);
+        void *held[64];
+        size_t count = 0;
+        for (; count < 64 && (held[count] = malloc(size)) != NULL; count++) {
+            memset(held[count], 1, size);
+        }
+        for (size_t at = 0; at < count; at++) {
+            free(held[at]);
+        }
+        __atomic_fetch_add((size_t *)total, count, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+/* realloc of a block that would grow over the limit leaves it as it is. */
+static void grow(void)
+{
+    size_t size = MIB;
+    unsigned char *block = malloc(size);
+    CHECK(block != NULL);
+    memset(block, 7, size);
+    for (void *larger; (larger = realloc(block, size * 2)) != NULL; size *= 2) {
+        block = larger;
+        memset(block + size, 7, size);
+    }
+    CHECK_EQ(errno, ENOMEM);
+    CHECK_MSG(size >= LIMIT / 4 && size < LIMIT, "%zu", size);
+    for (size_t i = 0; i < size; i++) {
+        CHECK(block[i] == 7);
+    }
+    free(block);
+}
+
+int main(void)
+{
+    static const size_t sizes[] = {100, 3000, 20000, 100000, MIB, 9 * MIB, 80};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t got = fill(sizes[i]);
+        printf("blocks of %zu bytes: %zu KiB\n", sizes[i], got / KIB);
+        CHECK_MSG(got >= LIMIT / 8 * 5 && got <= LIMIT, "%zu of blocks of %zu", got, sizes[i]);
+    }
+    grow();
+    CHECK(malloc((size_t)LIMIT + 1) == NULL);
+    CHECK_EQ(errno, ENOMEM);
+
+    pthread_t threads[THREADS];
+    size_t total = 0;
+    for (int i = 0; i < THREADS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, fill_in_thread, &total), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    CHECK(total > 0);
+    promise_at_most("most that was ever resident", promise_field("status", "VmHWM:") / KIB,
+                    (LIMIT + OTHER) / KIB, "KiB");
+    return 0;
+}

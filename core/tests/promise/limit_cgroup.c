@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * In a memory cgroup, a program whose free memory lies in pieces that its next phase cannot use is
+ * killed if that memory stays; with memory_soft_limit it goes back in time, and the program lives.
+ * Needs the right to make a cgroup; else the test is skipped.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "promise.h"
+
+enum { GROUP_LIMIT = 184 * MIB, SKIPPED = 77 };
+enum { SMALL = 40 * KIB, LARGE = 120 * KIB, FIRST_BYTES = 160 * MIB, SECOND_BYTES = 80 * MIB };
+
+static char *first[FIRST_BYTES / SMALL], *second[SECOND_BYTES / LARGE];
+
+/* Half of the first blocks are freed, every second one, then larger ones are needed. */
+static int work(void)
+{
+    for (size_t i = 0; i < FIRST_BYTES / SMALL; i++) {
+        first[i] = malloc(SMALL);
+        memset(first[i], 1, SMALL);
+    }
+    for (size_t i = 0; i < FIRST_BYTES / SMALL; i += 2) {
+        free(first[i]);
+    }
+    for (size_t i = 0; i < SECOND_BYTES / LARGE; i++) {
+        second[i] = malloc(LARGE);
+        memset(second[i], 2, LARGE);
+    }
+    return 0;
+}
+
+static bool write_file(const char *folder, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int file = open(path, O_WRONLY);
+    if (file < 0) {
+        return false;
+    }
+    bool done = write(file, text, strlen(text)) == (ssize_t)strlen(text);
+    close(file);
+    return done;
+}
+
+/* The memory cgroup of this process, as a folder. */
+static bool find_group(char *folder, size_t size)
+{
+    static char text[4096];
+    promise_read("/proc/self/cgroup", text, sizeof text);
+    const char *version_1 = strstr(text, ":memory:"), *version_2 = strstr(text, "0::");
+    const char *path = version_1 != NULL ? version_1 + 8 : version_2 != NULL ? version_2 + 3 : NULL;
+    if (path == NULL) {
+        return false;
+    }
+    snprintf(folder, size, "/sys/fs/cgroup%s%.*s", version_1 != NULL ? "/memory" : "",
+             (int)strcspn(path, "\n"), path);
+    return true;
+}
+
+/* How the work ended in the group, with these settings: a status as of waitpid. */
+static int status_in(const char *group, const char *self, const char *settings)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        if (!write_file(group, "cgroup.procs", "0")) {
+            _exit(SKIPPED);
+        }
+        setenv("MALLOW_CONF", settings, 1);
+        execl(self, self, "work", NULL);
+        _exit(SKIPPED);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static int skip(const char *reason)
+{
+    fprintf(stderr, "skipped: %s: %s\n", reason, strerror(errno));
+    return SKIPPED;
+}
+
+int main(int count, char **words)
+{
+    if (count > 1) {
+        return work();
+    }
+    char parent[256], group[300], limit[32];
+    if (!find_group(parent, sizeof parent)) {
+        return skip("no memory cgroup");
+    }
+    snprintf(group, sizeof group, "%s/mallow-%d", parent, (int)getpid());
+    if (mkdir(group, 0755) != 0) {
+        return skip("no cgroup can be made here");
+    }
+    snprintf(limit, sizeof limit, "%d", GROUP_LIMIT);
+    bool is_limited =
+        write_file(group, "memory.max", limit) || write_file(group, "memory.limit_in_bytes", limit);
+    /* Swap would hide what the limit does; where it cannot be limited there is mostly none. */
+    bool has_no_swap = write_file(group, "memory.swap.max", "0") ||
+                       write_file(group, "memory.memsw.limit_in_bytes", limit);
+    (void)has_no_swap;
+    int without = is_limited ? status_in(group, words[0], "dirty_decay_ms:10000") : 0;
+    int with = is_limited ? status_in(group, words[0], "memory_soft_limit:90%") : 0;
+    rmdir(group);
+    if (!is_limited || (WIFEXITED(without) && WEXITSTATUS(without) == SKIPPED)) {
+        return skip("the cgroup cannot be limited or joined");
+    }
+    CHECK_MSG(WIFEXITED(with) && WEXITSTATUS(with) == 0, "with the soft limit: status %x", with);
+    CHECK_MSG(WIFSIGNALED(without) && WTERMSIG(without) == SIGKILL,
+              "the test does not need the limit: status %x", without);
+    return 0;
+}
