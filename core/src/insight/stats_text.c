@@ -93,8 +93,8 @@ static void print_lock(struct sink *sink, const char *name, const struct stats_l
 
 static void print_lock_titles(struct sink *sink)
 {
-    print_titles(sink, (const struct title[]){{12, "mutex"},
-                                              {12, "n_lock_ops"},
+    sink_print(sink, "%12s ", "mutex");
+    print_titles(sink, (const struct title[]){{12, "n_lock_ops"},
                                               {10, "n_waiting"},
                                               {10, "n_spin_acq"},
                                               {12, "n_owner_sw"},
@@ -170,12 +170,10 @@ static void print_extents(struct sink *sink, const struct stats_arena *arena)
 static void print_purges(struct sink *sink, const struct stats_arena *arena)
 {
     const struct stats_arena_figures *of = &arena->figures;
-    print_titles(sink, (const struct title[]){{8, "decaying"},
-                                              {14, "bytes"},
-                                              {10, "sweeps"},
-                                              {10, "madvises"},
-                                              {12, "pages"},
-                                              {0, NULL}});
+    sink_print(sink, "%8s ", "decaying");
+    print_titles(sink,
+                 (const struct title[]){
+                     {14, "bytes"}, {10, "sweeps"}, {10, "madvises"}, {12, "pages"}, {0, NULL}});
     sink_print(sink, "%8s %14lu %10lu %10lu %12lu\n", "dirty", of->dirty_bytes + of->stacked_bytes,
                of->dirty_purges, of->dirty_purge_calls, of->dirty_pages_purged);
     sink_print(sink, "%8s %14lu %10lu %10lu %12lu\n", "muzzy", of->muzzy_bytes, of->muzzy_purges,
@@ -189,12 +187,11 @@ static void print_arena(struct sink *sink, const struct stats *stats,
     sink_print(sink, "assigned threads: %lu\nuptime: %lu\n", arena->figures.threads,
                arena->figures.uptime);
     print_purges(sink, arena);
-    print_titles(sink, (const struct title[]){{8, ""},
-                                              {14, "allocated"},
-                                              {12, "nmalloc"},
-                                              {12, "ndalloc"},
-                                              {12, "nrequests"},
-                                              {0, NULL}});
+    sink_print(sink, "%8s ", "");
+    print_titles(
+        sink,
+        (const struct title[]){
+            {14, "allocated"}, {12, "nmalloc"}, {12, "ndalloc"}, {12, "nrequests"}, {0, NULL}});
     sink_print(sink, "%8s %14lu %12lu %12lu %12lu\n", "small", words.small_allocated,
                words.small_nmalloc, words.small_ndalloc, words.small_nrequests);
     sink_print(sink, "%8s %14lu %12lu %12lu %12lu\n", "large", arena->figures.large_bytes,
