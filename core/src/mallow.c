@@ -70,6 +70,7 @@
 #include "insight/stats_api.c"
 #include "insight/stats_json.c"
 #include "insight/stats_text.c"
+#include "insight/glibc.c"
 #include "insight/stats_page.c"
 #include "insight/verify.c"
 #include "insight/control.c"
