@@ -118,6 +118,41 @@ MW_PUBLIC int mw_malloc_info(int options, void *stream);
 /* Prints a summary to standard error. */
 MW_PUBLIC void mw_malloc_stats(void);
 
+/* jemalloc's malloc_stats_print: writes the state of the heap as text, or with 'J' in `options` as the
+ * JSON object that jemalloc's readers know. The other letters leave a part out: g general, m merged,
+ * d destroyed, a arenas, b bins, l large blocks, x mutexes, e extents, h huge pages. `write` gets
+ * pieces that end with 0; NULL: malloc_message if the program has set it, else standard error. It may
+ * allocate. docs/stats.md says what the figures mean. */
+MW_PUBLIC void mw_malloc_stats_print(void (*write)(void *context, const char *text), void *context,
+                                     const char *options);
+
+/* --- Statistics --------------------------------------------------------------------------------
+ * Figures have names, as docs/stats.md lists them: "allocated", "all.class.48.allocations",
+ * "arena.0.dirty_bytes", "lock.heaps.waits". All that mw_stats_each shows is of one moment; while
+ * other threads allocate, figures of it may not add up. Reading walks over the whole heap. */
+
+enum mw_stat_type {
+    MW_STAT_COUNTER, /* only grows */
+    MW_STAT_GAUGE,   /* what is so now */
+    MW_STAT_PEAK,    /* the most so far */
+    MW_STAT_FACT     /* never changes */
+};
+
+struct mw_stat {
+    const char *name; /* valid during the call */
+    uint64_t value;
+    enum mw_stat_type type;
+    const char *unit;
+    const char *help;
+};
+
+/* Calls `visit` with each figure. It may allocate. False if there is no memory to gather them in. */
+MW_PUBLIC bool mw_stats_each(void (*visit)(void *context, const struct mw_stat *stat),
+                             void *context);
+
+/* One figure by its name. False, and *value as it was, if there is none. */
+MW_PUBLIC bool mw_stats_read(const char *name, uint64_t *value);
+
 /* Gives the calling thread's cached memory back to the arenas and lets decay run at once; with
  * `force` all free memory of the process goes back to the kernel now. */
 MW_PUBLIC void mw_collect(bool force);

@@ -67,6 +67,11 @@
 
 /* layer 8: insight */
 #include "insight/report.c"
+#include "insight/stats.c"
+#include "insight/stats_api.c"
+#include "insight/stats_json.c"
+#include "insight/stats_text.c"
+#include "insight/glibc.c"
 #include "insight/stats_page.c"
 #include "insight/verify.c"
 #include "insight/control.c"

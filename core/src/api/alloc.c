@@ -52,11 +52,13 @@ static NOINLINE void *alloc_large_hit(size_t size)
     if (unlikely(size > LARGE_MAX || heap->until_tick < 0)) {
         return alloc_slow(size);
     }
-    struct extent *extent = stack_pop(heap, page_class_of(large_pages(size)));
+    unsigned class = page_class_of(large_pages(size));
+    struct extent *extent = stack_pop(heap, class);
     if (unlikely(extent == NULL)) {
         return alloc_slow(size);
     }
     heap->until_tick--;
+    heap->large_counts[class]++;
     return (void *)extent->start;
 }
 
@@ -149,6 +151,7 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     if (extent == NULL) {
         return NULL;
     }
+    heap->large_counts[large_class_of(extent_pages(extent), extent->is_huge)]++;
     *is_zero = extent->is_zero;
     return alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
 }

@@ -302,6 +302,22 @@ static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
     return moved;
 }
 
+/* A block that is counted in another class from now on counts as freed and allocated anew. */
+static bool realloc_pages(struct extent *extent, size_t size)
+{
+    unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
+    if (!large_try_resize(extent, size)) {
+        return false;
+    }
+    unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
+    if (class != before) {
+        struct heap *heap = thread_enter();
+        heap->large_counts[class]++;
+        thread_leave(heap);
+    }
+    return true;
+}
+
 void *mw_realloc(void *block, size_t size)
 {
     if (block == NULL) {
@@ -325,7 +341,7 @@ void *mw_realloc(void *block, size_t size)
         if (slot_still_fits(usable_size(extent, block), size)) {
             return block;
         }
-    } else if (size > SLOT_MAX && large_try_resize(extent, size)) {
+    } else if (size > SLOT_MAX && realloc_pages(extent, size)) {
         return (void *)extent->start;
     }
     return realloc_by_copy(block, extent, size);

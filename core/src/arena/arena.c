@@ -29,6 +29,7 @@ static struct arena *arena_init(unsigned index)
             descriptor_init(arena, &arena->first_extents[i]);
             list_push_front(&arena->descriptors, &arena->first_extents[i].link);
         }
+        arena->made_ms = os_now_ms();
         arena->is_ready = true;
         atomic_set_release(&arenas_used, index + 1); /* pairs with arena_count */
     }
@@ -92,6 +93,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
     *region = (struct region){arena->regions, (uintptr_t)start, wanted};
     arena->regions = region;
     arena->region_bytes += wanted;
+    arena->regions_made++;
     arena->region_next_size = size_min(2 * size_max(arena->region_next_size, wanted), REGION_MAX);
     arena->region_hint = (uintptr_t)start - arena->region_next_size;
     struct extent fresh = {.is_zero = true, .region = region, .slab.stamp = clock_stamp()};

@@ -67,6 +67,7 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
                                  struct extent *(*oldest)(struct arena *))
 {
     size_t purged = 0;
+    uint64_t calls = 0;
     while (purged < pages) {
         struct extent *batch[PURGE_BATCH];
         enum extent_state states[PURGE_BATCH];
@@ -84,6 +85,7 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
         if (count == 0) {
             break;
         }
+        calls += count;
         lock_release(&arena->lock);
         for (unsigned i = 0; i < count; i++) {
             states[i] = extent_give_back(batch[i], may_be_lazy);
@@ -97,6 +99,11 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
             }
         }
     }
+    struct purge_counts *counts =
+        oldest == arena_oldest_muzzy_locked ? &arena->muzzy_purges : &arena->dirty_purges;
+    counts->runs += purged != 0;
+    counts->calls += calls;
+    counts->pages += purged;
     return purged;
 }
 
@@ -216,6 +223,7 @@ static void arena_unmap_free_regions(struct arena *arena)
         extent_set_remove(&arena->retained, extent);
         descriptor_free_locked(arena, extent);
         arena->region_bytes -= region->size;
+        arena->regions_dropped++;
         region->next = arena->unused_regions;
         arena->unused_regions = region;
     }

@@ -143,6 +143,7 @@ static void arena_count_active_locked(struct arena *arena, bool is_huge, size_t 
     if (is_huge) {
         arena->huge_active_pages += pages;
         arena->huge_active_count++;
+        arena->huge_counts[huge_size_of(pages)]++;
     } else {
         atomic_set(&arena->active_pages, atomic_get(&arena->active_pages) + pages);
     }
@@ -154,6 +155,7 @@ static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_
         check(arena->huge_active_pages >= pages && arena->huge_active_count > 0);
         arena->huge_active_pages -= pages;
         arena->huge_active_count--;
+        arena->huge_counts[huge_size_of(pages)]--;
     } else {
         check(atomic_get(&arena->active_pages) >= pages);
         atomic_set(&arena->active_pages, atomic_get(&arena->active_pages) - pages);

@@ -20,6 +20,22 @@
  * has that one slab was cut from. Not used where metadata lies between guard pages. */
 #define FIRST_EXTENTS 2u
 
+/* Huge blocks are counted by their number of pages, rounded up to a power of two: this one. A block
+ * has less than 2^32 pages. */
+#define HUGE_SIZES 33u
+
+ALWAYS_INLINE unsigned huge_size_of(size_t pages)
+{
+    return pages <= 1 ? 0 : floor_log2(pages - 1) + 1;
+}
+
+/* What was given back to the kernel out of one state. */
+struct purge_counts {
+    uint64_t runs;  /* how often something was */
+    uint64_t calls; /* to the kernel, one for each extent */
+    uint64_t pages;
+};
+
 struct arena {
     struct lock lock;
     struct lock purge_lock; /* held while extents are on their way back to the kernel */
@@ -51,6 +67,13 @@ struct arena {
     size_t huge_active_count;    /* lock */
     _Atomic size_t active_pages; /* lock: of other extents that heaps have, in use or in stacks;
                                     atomic for who only looks */
+
+    uint64_t made_ms;                 /* const after arena_init: by os_now_ms() */
+    uint32_t huge_counts[HUGE_SIZES]; /* lock: huge blocks in use, by huge_size_of() */
+    struct purge_counts dirty_purges; /* lock */
+    struct purge_counts muzzy_purges; /* lock */
+    uint64_t regions_made;            /* lock */
+    uint64_t regions_dropped;         /* lock */
 };
 
 static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));

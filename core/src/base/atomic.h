@@ -19,6 +19,9 @@
 #define atomic_add(p, v) atomic_fetch_add_explicit(p, v, memory_order_relaxed)
 #define atomic_sub(p, v) atomic_fetch_sub_explicit(p, v, memory_order_relaxed)
 
+/* What another thread may be writing to a plain variable of its own: the value of some moment. */
+#define atomic_peek(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+
 /* Replaces the value and returns the old one. */
 #define atomic_swap(p, v) atomic_exchange_explicit(p, v, memory_order_acq_rel)
 

@@ -41,6 +41,10 @@ int mallopt(int param, int value) PUBLIC_ALIAS(mw_mallopt);
 int malloc_info(int options, FILE *stream) PUBLIC_ALIAS(mw_malloc_info);
 void malloc_stats(void) PUBLIC_ALIAS(mw_malloc_stats);
 
+/* jemalloc's, for programs that know it. */
+void malloc_stats_print(void (*write)(void *context, const char *text), void *context,
+                        const char *options) PUBLIC_ALIAS(mw_malloc_stats_print);
+
 /* The names under which glibc calls itself, and which programs call to get behind an interposer. */
 void *__libc_malloc(size_t size) PUBLIC_ALIAS(mw_malloc);
 void *__libc_calloc(size_t count, size_t size) PUBLIC_ALIAS(mw_calloc);

@@ -3,7 +3,6 @@
 
 #include "../memory/meta.h"
 
-#include <errno.h>
 #include <limits.h>
 
 /* These two read the counters of slabs that other threads may be using: at worst a number is a
@@ -108,96 +107,4 @@ struct mw_mallinfo mw_mallinfo(void)
         .fordblks = int_of(wide.fordblks),
         .keepcost = int_of(wide.keepcost),
     };
-}
-
-static void print_xml_totals(struct sink *sink, const struct usage *usage)
-{
-    size_t in_use = usage->slab_used_bytes + usage->large_bytes;
-    sink_print(sink, "<total type=\"fast\" count=\"%zu\" size=\"%zu\"/>\n", usage->free_slots,
-               usage->slab_bytes - usage->slab_used_bytes);
-    sink_print(sink, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", usage->free_extents,
-               usage->dirty_bytes + usage->muzzy_bytes + usage->retained_bytes);
-    sink_print(sink, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", usage->huge_count,
-               usage->huge_bytes);
-    sink_print(sink, "<system type=\"current\" size=\"%zu\"/>\n",
-               usage->region_bytes + usage->huge_bytes);
-    sink_print(sink, "<system type=\"max\" size=\"%zu\"/>\n",
-               usage->region_bytes + usage->huge_bytes);
-    sink_print(sink, "<aspace type=\"total\" size=\"%zu\"/>\n",
-               usage->region_bytes + usage->huge_bytes);
-    sink_print(sink, "<aspace type=\"mprotect\" size=\"%zu\"/>\n",
-               in_use + usage->huge_bytes + usage->dirty_bytes);
-}
-
-int mw_malloc_info(int options, void *stream)
-{
-    if (options != 0 || stream == NULL) {
-        return EINVAL;
-    }
-    struct sink sink = {libc_write_stream, stream};
-    process_init();
-    sink_print(&sink, "<malloc version=\"1\">\n");
-    for (unsigned i = 0; i < arena_count(); i++) {
-        struct usage usage = {0};
-        usage_add_arena(&usage, arena_at(i));
-        sink_print(&sink, "<heap nr=\"%u\">\n<sizes>\n</sizes>\n", i);
-        print_xml_totals(&sink, &usage);
-        sink_print(&sink, "</heap>\n");
-    }
-    struct usage usage = usage_now();
-    print_xml_totals(&sink, &usage);
-    sink_print(&sink, "</malloc>\n");
-    return 0;
-}
-
-static void print_stats(struct sink *sink)
-{
-    struct usage usage = usage_now();
-    struct {
-        const char *name;
-        size_t bytes;
-    } rows[] = {
-        {"allocated in slots", usage.slab_used_bytes},
-        {"allocated in large blocks", usage.large_bytes},
-        {"allocated in huge blocks", usage.huge_bytes},
-        {"free slots", usage.slab_bytes - usage.slab_used_bytes},
-        {"free pages in stacks", usage.cached_bytes},
-        {"dirty", usage.dirty_bytes},
-        {"muzzy", usage.muzzy_bytes},
-        {"retained", usage.retained_bytes},
-        {"metadata", usage.metadata_bytes},
-        {"address space", usage.region_bytes + usage.huge_bytes + usage.metadata_bytes},
-    };
-    sink_print(sink, "mallow %s: heap in %u arenas\n", mw_version(), arena_count());
-    for (size_t i = 0; i < array_count(rows); i++) {
-        sink_print(sink, "  %26s %12zu bytes\n", rows[i].name, rows[i].bytes);
-    }
-}
-
-void mw_malloc_stats(void)
-{
-    struct sink sink = log_sink();
-    print_stats(&sink);
-}
-
-/* What standard error was when the program began. */
-static struct os_file standard_error;
-
-CONSTRUCTOR static void remember_standard_error(void)
-{
-    process_init();
-    if (option(OPTION_stats_print)) {
-        standard_error = os_file_of(2);
-    }
-}
-
-/* Only where the user looks: the descriptor may have become a file of the program's. */
-DESTRUCTOR static void print_stats_at_exit(void)
-{
-    if (option(OPTION_stats_print)) {
-        struct os_file now = os_file_of(2);
-        if (now.device == standard_error.device && now.inode == standard_error.inode) {
-            mw_malloc_stats();
-        }
-    }
 }

@@ -32,6 +32,20 @@
         "arena." #set "_pages", offsetof(struct arena, set.pages), sizeof(size_t) \
     }
 
+/* class_size() as constants; core/tests/unit/statistics.c compares the two. */
+#define SIZE_SMALL(class)                            \
+    ((class) < 9 ? ((class) == 0 ? 8 : 16 * (class)) \
+                 : (5 + ((class) - 9) % 4) << (5 + ((class) - 9) / 4))
+#define SIZE_MEDIUM(class) ((9 + ((class) - 21) % 8) << (7 + ((class) - 21) / 8))
+#define FOUR(size, class) size(class), size((class) + 1), size((class) + 2), size((class) + 3)
+
+static const uint32_t stats_class_sizes[CLASSES] = {
+    FOUR(SIZE_SMALL, 0),   FOUR(SIZE_SMALL, 4),   FOUR(SIZE_SMALL, 8),   FOUR(SIZE_SMALL, 12),
+    FOUR(SIZE_SMALL, 16),  SIZE_SMALL(20),        FOUR(SIZE_MEDIUM, 21), FOUR(SIZE_MEDIUM, 25),
+    FOUR(SIZE_MEDIUM, 29), FOUR(SIZE_MEDIUM, 33), FOUR(SIZE_MEDIUM, 37), FOUR(SIZE_MEDIUM, 41),
+    FOUR(SIZE_MEDIUM, 45), FOUR(SIZE_MEDIUM, 49), FOUR(SIZE_MEDIUM, 53), FOUR(SIZE_MEDIUM, 57),
+};
+
 static const struct stats_root stats_roots[] = {
     {"arenas", arenas},
     {"arenas_used", &arenas_used},
@@ -40,6 +54,17 @@ static const struct stats_root stats_roots[] = {
     {"heap_shared", &heap_shared},
     {"meta_bytes", &meta.bytes},
     {"page_shift", &os_page_shift},
+    {"slab_pools", slab_pools},
+    {"class_sizes", stats_class_sizes},
+    {"lock.process", &process.lock},
+    {"lock.heaps", &process.heaps_lock},
+    {"lock.shared", &process.shared_lock},
+    {"lock.rob", &rob_lock},
+    {"lock.meta", &meta.lock},
+    {"mappings_made", &os_counts.maps},
+    {"mappings_dropped", &os_counts.unmaps},
+    {"mappings_moved", &os_counts.remaps},
+    {"threads", &heaps.in_use},
 };
 
 static const struct stats_number stats_numbers[] = {
@@ -50,6 +75,7 @@ static const struct stats_number stats_numbers[] = {
     {"remote_count_shift", REMOTE_HEAD_BITS},
     {"classes", CLASSES},
     {"outboxes", OUTBOXES},
+    {"large_classes", LARGE_CLASSES},
     {"state_active", EXTENT_ACTIVE},
     {"state_cached", EXTENT_CACHED},
     {"state_dirty", EXTENT_DIRTY},
@@ -90,7 +116,54 @@ static const struct stats_field stats_fields[] = {
     ARRAY(heap, outboxes),
     FIELD(outbox, slab),
     FIELD(outbox, count),
+    FIELD(heap, arena),
+    FIELD(heap, thread),
+    FIELD(heap, stack_pages),
+    FIELD(heap, robbed_pages),
+    FIELD(heap, magazine_bytes),
+    ARRAY(heap, counts),
+    ARRAY(heap, large_counts),
+    FIELD(class_counts, handed),
+    FIELD(class_counts, put),
+    FIELD(class_counts, returned),
+    FIELD(class_counts, sent),
+    FIELD(class_counts, fills),
+    FIELD(class_counts, flushes),
+    FIELD(class_counts, slabs),
+    FIELD_NAMED("extent.class", extent, slab.class),
+    FIELD(arena, index),
+    FIELD(arena, lock),
+    FIELD(arena, purge_lock),
+    FIELD(arena, dirty_purges),
+    FIELD(arena, muzzy_purges),
+    FIELD(arena, regions_made),
+    FIELD(arena, regions_dropped),
+    FIELD(purge_counts, runs),
+    FIELD(purge_counts, calls),
+    FIELD(purge_counts, pages),
+    SIZE_OF(slab_pool),
+    FIELD(slab_pool, lock),
+    FIELD(lock, turns),
+    FIELD(lock, owner_changes),
+    FIELD(lock, spins),
+    FIELD(lock, waits),
+    FIELD(lock, wait_ns),
+    FIELD(lock, wait_ns_most),
+    FIELD(lock, queue_most),
 };
+
+#define LINE(level, name, type, unit) {#name, unit, level, #type},
+static const struct stats_line stats_lines[] = {
+#define PROCESS(name, type, unit, help) LINE("process", name, type, unit)
+#define ARENA(name, type, unit, help) LINE("arena", name, type, unit)
+#define CLASS(name, type, unit, help) LINE("class", name, type, unit)
+#define LARGE(name, type, unit, help) LINE("large", name, type, unit)
+#define EXTENT(name, type, unit, help) LINE("extent", name, type, unit)
+#define HEAP(name, type, unit, help) LINE("heap", name, type, unit)
+#define LOCK(name, type, unit, help) LINE("lock", name, type, unit)
+#include "stats.def"
+};
+#undef LINE
 
 #define COUNT(table) ((uint32_t)array_count(table))
 
@@ -107,4 +180,6 @@ MW_PUBLIC KEEP_SYMBOL __attribute__((aligned(16))) const struct stats_page mw_st
     .root_count = COUNT(stats_roots),
     .number_count = COUNT(stats_numbers),
     .field_count = COUNT(stats_fields),
+    .line_count = COUNT(stats_lines),
+    .lines = stats_lines,
 };

@@ -9,7 +9,8 @@
  * symbols, the bytes of STATS_PAGE_MAGIC at a multiple of 16 in its read-only data, where `self`
  * is their address.
  *
- * How to read it: by the names in the tables, never by a layout of one's own. Version 1 means:
+ * How to read it: by the names in the tables, never by a layout of one's own. Version 1 had no lines
+ * and no counters. Version 2 means:
  *
  *   arena       `arenas` is an array of `arenas_used` elements of the size in `sizeof.arena`; the
  *               counters in it hold together while `arena.lock_state` is 0 and `arena.lock_turns`
@@ -23,14 +24,19 @@
  *   heap        `heaps` is the first of a list. The slots in `free`[class] are out of their slabs
  *               but not with the program; so are those of an outbox
  *   cached      pages in the stacks of heaps: free, though the arena counts them as active
+ *   counters    `counts` of a heap is an array of `classes` elements. The program was given handed +
+ *               put - returned blocks of a class, less the length of the list; `large_counts` are
+ *               those of large blocks by page class. `purge_counts` and `lock` lie in an arena where
+ *               the fields say, `class_sizes` are numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
+ *   lines       the figures of stats.def, by name: what mw_stats_each of the process would show
  */
 #ifndef MALLOW_STATS_PAGE_H
 #define MALLOW_STATS_PAGE_H
 
 #include <stdint.h>
 
-#define STATS_PAGE_MAGIC "mallow:stats:1\n" /* 16 bytes with the final zero */
-#define STATS_PAGE_VERSION 1
+#define STATS_PAGE_MAGIC "mallow:stats:2\n" /* 16 bytes with the final zero */
+#define STATS_PAGE_VERSION 2
 #define STATS_NAME_SIZE 24
 
 /* A place in memory. */
@@ -53,6 +59,14 @@ struct stats_field {
     uint32_t size;
 };
 
+/* A line of stats.def. */
+struct stats_line {
+    char name[STATS_NAME_SIZE];
+    char unit[16];
+    char level[8]; /* "process", "arena", "class", "large", "extent", "heap", "lock" */
+    char type[8];  /* "COUNTER", "GAUGE", "PEAK", "FACT" */
+};
+
 struct stats_page {
     char magic[16];
     uint32_t version;
@@ -65,6 +79,8 @@ struct stats_page {
     uint32_t root_count;
     uint32_t number_count;
     uint32_t field_count;
+    uint32_t line_count;
+    const struct stats_line *lines;
 };
 
 #endif

@@ -28,6 +28,15 @@ static unsigned extent_bin(size_t pages)
     return bin < EXTENT_BINS ? bin : EXTENT_BINS - 1;
 }
 
+static size_t extent_bin_pages(unsigned bin)
+{
+    if (bin < 8) {
+        return bin + 1;
+    }
+    unsigned log2 = 3 + (bin - 8) / 4;
+    return ((size_t)1 << log2) + ((size_t)((bin - 8) % 4 + 1) << (log2 - 2));
+}
+
 static void extent_set_insert(struct extent_set *set, struct extent *extent)
 {
     unsigned bin = extent_bin(extent_pages(extent));

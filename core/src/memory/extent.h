@@ -177,6 +177,10 @@ struct extent_set {
     size_t count;                     /* lock: arena */
 };
 
+/* The bin of a size, and the most pages that belong there; the last has no limit. */
+static unsigned extent_bin(size_t pages);
+static size_t extent_bin_pages(unsigned bin);
+
 static void extent_set_insert(struct extent_set *set, struct extent *extent);
 static void extent_set_remove(struct extent_set *set, struct extent *extent);
 

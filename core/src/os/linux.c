@@ -49,7 +49,11 @@ static void *os_map(void *hint, size_t size)
 {
     long address = system_call(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return is_error(address) ? NULL : (void *)address;
+    if (is_error(address)) {
+        return NULL;
+    }
+    atomic_add(&os_counts.maps, 1);
+    return (void *)address;
 }
 
 static void *os_map_aligned(void *hint, size_t size, size_t alignment)
@@ -87,7 +91,11 @@ static bool os_protect(void *start, size_t size)
 
 static bool os_unmap(void *start, size_t size)
 {
-    return !is_error(system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0));
+    if (is_error(system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0))) {
+        return false;
+    }
+    atomic_add(&os_counts.unmaps, 1);
+    return true;
 }
 
 /* Whether MADV_DONTNEED clears. qemu-user before 7.1 ignores it and reports success; container builds
@@ -132,7 +140,11 @@ static void *os_remap(void *start, size_t old_size, size_t new_size)
 {
     long address =
         system_call(SYS_mremap, (long)start, (long)old_size, (long)new_size, MREMAP_MAYMOVE, 0, 0);
-    return is_error(address) ? NULL : (void *)address;
+    if (is_error(address)) {
+        return NULL;
+    }
+    atomic_add(&os_counts.remaps, 1);
+    return (void *)address;
 }
 
 /* Whether what runs this program takes the place that os_move_pages leaves for unmapped. qemu-user
@@ -154,6 +166,7 @@ static void *os_move_pages(void *start, size_t size)
     if (is_error(address)) {
         return NULL;
     }
+    atomic_add(&os_counts.remaps, 1);
     if (unlikely(atomic_get(&move_answer) == MOVE_UNKNOWN)) {
         atomic_set(&move_answer, move_ask(start));
     }
@@ -183,16 +196,28 @@ static size_t os_resident_pages(void *start, size_t pages)
 
 MAY_BE_MISSING int clock_gettime(clockid_t clock, struct timespec *time);
 
-static uint64_t os_now_ms(void)
+static struct timespec clock_read(clockid_t clock)
 {
     struct timespec now = {0, 0};
     /* The libc's function reads the clock without entering the kernel. */
     if (is_present(clock_gettime)) {
-        clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+        clock_gettime(clock, &now);
     } else {
-        system_call(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&now, 0, 0, 0, 0);
+        system_call(SYS_clock_gettime, clock, (long)&now, 0, 0, 0, 0);
     }
+    return now;
+}
+
+static uint64_t os_now_ms(void)
+{
+    struct timespec now = clock_read(CLOCK_MONOTONIC_COARSE);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static uint64_t os_now_ns(void)
+{
+    struct timespec now = clock_read(CLOCK_MONOTONIC);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms)

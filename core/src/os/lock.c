@@ -85,17 +85,22 @@ static bool lock_try_take(struct lock *lock)
     return true;
 }
 
-/* Who has slept takes the lock as one that is waited for: there may be other sleepers. The kernel
- * compares the lower half of the state, which tells whether somebody waits; that two holders may
- * have it in common does no harm. */
-static NOINLINE void lock_wait(struct lock *lock)
+static bool lock_spin(struct lock *lock)
 {
     for (int spin = 0; spin < LOCK_SPINS; spin++) {
         if (atomic_get(&lock->state) == 0 && lock_grab(lock, 0)) {
-            return;
+            return true;
         }
         cpu_relax();
     }
+    return false;
+}
+
+/* Who has slept takes the lock as one that is waited for: there may be other sleepers. The kernel
+ * compares the lower half of the state, which tells whether somebody waits; that two holders may
+ * have it in common does no harm. */
+static void lock_sleep(struct lock *lock)
+{
     while (!lock_grab(lock, LOCK_WAITED)) {
         uintptr_t state = atomic_get(&lock->state);
         bool is_marked = (state & LOCK_WAITED) != 0;
@@ -105,6 +110,32 @@ static NOINLINE void lock_wait(struct lock *lock)
         }
         os_wait(&lock->state, (uint32_t)(state | LOCK_WAITED), 0);
     }
+}
+
+static NOINLINE void lock_wait(struct lock *lock)
+{
+    uint32_t queue = atomic_add(&lock->queue, 1) + 1;
+    bool is_ours = lock_spin(lock);
+    uint64_t wait_ns = 0;
+    if (!is_ours) {
+        uint64_t since_ns = os_now_ns();
+        lock_sleep(lock);
+        wait_ns = os_now_ns() - since_ns;
+    }
+    atomic_sub(&lock->queue, 1);
+    lock->queue_most = queue > lock->queue_most ? queue : lock->queue_most;
+    lock->spins += is_ours;
+    lock->waits += !is_ours;
+    lock->wait_ns += wait_ns;
+    lock->wait_ns_most = wait_ns > lock->wait_ns_most ? wait_ns : lock->wait_ns_most;
+}
+
+static void lock_count_turn(struct lock *lock)
+{
+    void *owner = os_thread_id();
+    lock->owner_changes += lock->last_owner != owner;
+    lock->last_owner = owner;
+    atomic_set(&lock->turns, atomic_get(&lock->turns) + 1);
 }
 
 static void lock_take(struct lock *lock)
@@ -125,7 +156,7 @@ static void lock_release(struct lock *lock)
     }
     check(lock_is_mine(lock));
     lock_note_released(lock);
-    atomic_set(&lock->turns, (uint16_t)(atomic_get(&lock->turns) + 1));
+    lock_count_turn(lock);
     uintptr_t was = atomic_exchange_explicit(&lock->state, 0, memory_order_release);
     if (unlikely((was & LOCK_WAITED) != 0)) {
         os_wake_one(&lock->state);
@@ -135,5 +166,6 @@ static void lock_release(struct lock *lock)
 static void lock_release_in_child(struct lock *lock)
 {
     lock_note_released(lock);
+    atomic_set(&lock->queue, 0);
     atomic_set(&lock->state, 0);
 }

@@ -27,14 +27,22 @@ enum lock_rank {
 
 struct lock {
     _Atomic uintptr_t state; /* 0: free, else os_thread_id() of the holder, + 1 if others wait */
+    _Atomic uint64_t turns;  /* lock: how often it was released. What another process reads is whole
+                                if the lock is free, and this is the same, before and after */
+    void *last_owner;        /* lock: who released it last, by os_thread_id() */
+    uint64_t owner_changes;  /* lock: how often that was another one than before */
+    uint64_t spins;          /* lock: how often somebody got it after looking again and again */
+    uint64_t waits;          /* lock: how often somebody slept */
+    uint64_t wait_ns;        /* lock: for how long in all */
+    uint64_t wait_ns_most;   /* lock: for how long at most */
+    _Atomic uint32_t queue;  /* threads that found it taken and do not have it yet */
+    uint32_t queue_most;     /* lock: so many at most */
     uint16_t rank;
-    _Atomic uint16_t turns; /* lock: how often it was released. What another process reads is whole
-                               if the lock is free, and this is the same, before and after */
 };
 
 #define LOCK_INITIALIZER(lock_rank) \
     {                               \
-        0, lock_rank, 0             \
+        .rank = lock_rank           \
     }
 
 static void lock_init(struct lock *lock, enum lock_rank rank);

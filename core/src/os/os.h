@@ -9,6 +9,7 @@
 #ifndef MALLOW_OS_H
 #define MALLOW_OS_H
 
+#include "../base/atomic.h"
 #include "../base/base.h"
 
 /* --- Facts about the system, constant after os_init ------------------------------------------ */
@@ -30,6 +31,13 @@ static size_t os_cgroup_memory(void);
 static void *os_thread_id(void);
 
 /* --- Memory ---------------------------------------------------------------------------------- */
+
+/* Calls that the kernel has carried out, since the start of the process. */
+static struct {
+    _Atomic uint64_t maps;
+    _Atomic uint64_t unmaps;
+    _Atomic uint64_t remaps;
+} os_counts;
 
 /* New zero pages, readable and writable, at `hint` if that is free. */
 static void *os_map(void *hint, size_t size);
@@ -65,6 +73,9 @@ static size_t os_resident_pages(void *start, size_t pages);
 
 /* Milliseconds of a clock that never runs backwards, with a resolution of a few of them. */
 static uint64_t os_now_ms(void);
+
+/* Nanoseconds of the same clock, exactly. */
+static uint64_t os_now_ns(void);
 
 /* Sleeps while *word == expected, until a wake or, with timeout_ms != 0, at most that long. */
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms);

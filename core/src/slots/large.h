@@ -46,6 +46,28 @@ ALWAYS_INLINE size_t page_class_pages(unsigned class)
     return class < 8 ? class + 1 : (size_t)(9 + class % 8) << (class / 8 - 1);
 }
 
+/* Where a large block is counted: its page class, and from LARGE_MAX on one for each doubling. A block
+ * that is a mapping of its own is counted by its size rounded up to a power of two. */
+#define LARGE_CLASSES (PAGE_CLASSES + HUGE_SIZES)
+
+ALWAYS_INLINE unsigned large_class_of(size_t pages, bool is_huge)
+{
+    size_t most = LARGE_MAX >> os_page_shift;
+    if (!is_huge && pages <= most) {
+        return page_class_of(pages);
+    }
+    size_t rounded = (size_t)1 << huge_size_of(pages);
+    return rounded <= most ? page_class_of(rounded)
+                           : PAGE_CLASSES + floor_log2(rounded) - floor_log2(most) - 1;
+}
+
+/* The most pages of a block that is counted there. */
+ALWAYS_INLINE size_t large_class_pages(unsigned class)
+{
+    size_t most = LARGE_MAX >> os_page_shift;
+    return class < PAGE_CLASSES ? page_class_pages(class) : most << (class - PAGE_CLASSES + 1);
+}
+
 /* The pages that a block of `size` bytes gets. */
 ALWAYS_INLINE size_t large_rounded_pages(size_t size)
 {

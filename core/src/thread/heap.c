@@ -47,6 +47,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
         slab->left = slab->carved;
     }
     heap->until_tick -= (int32_t)count;
+    heap_count_fill(heap, slab->class, count);
     heap->free[slab->class] = slot->next;
     return slot;
 }
@@ -89,9 +90,11 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
     struct extent *current = heap->bins[class].current;
     struct slot *others = NULL;
     struct slot *next;
+    uint32_t count = 0;
     for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
         list_slot_check(slot, class);
         next = slot->next;
+        count++;
         if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
             slot_push(&current->slab.local, slot);
             current->slab.left--;
@@ -101,6 +104,7 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
         }
     }
     heap->free[class] = NULL;
+    heap_count_flush(heap, class, count);
     heap_return_others(heap, others, class);
 }
 
@@ -264,6 +268,7 @@ static struct extent *heap_make_slab(struct heap *heap, unsigned class)
     }
     if (extent != NULL) {
         slab_create(extent, class, heap);
+        heap->counts[class].slabs++;
         bin->made = (uint8_t)(bin->made + (bin->made < 16));
     }
     return extent;
@@ -343,6 +348,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             uint32_t carved_before = extent->slab.carved;
             struct slot *list = slab_carve(extent, heap->list_max);
             heap->until_tick -= (int32_t)(extent->slab.carved - carved_before);
+            heap_count_fill(heap, class, extent->slab.carved - carved_before);
             heap->free[class] = list->next;
             return list;
         }

@@ -41,6 +41,7 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
             return NULL;
         }
         slab_create(extent, class, heap);
+        heap->counts[class].slabs++;
         list = common_create_first(extent, heap, want, count);
         if (list == NULL) {
             heap_release_slab(heap, extent);
@@ -74,6 +75,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     slot_push(&heap->free[class], slot);
     heap_note_class(heap, class);
     bin->common_bytes += FIRST_AGAIN_BYTES;
+    heap->counts[class].put++;
     heap->until_tick--;
     return true;
 }
@@ -146,6 +148,7 @@ static struct slot *heap_take_common(struct heap *heap, unsigned class)
         return NULL;
     }
     heap->until_tick -= (int32_t)count;
+    heap_count_fill(heap, class, count);
     heap->free[class] = list->next;
     heap_note_class(heap, class);
     return list;

@@ -67,6 +67,21 @@ struct outbox {
     uint32_t most; /* slots that make it go out */
 };
 
+/* What a heap has moved of a class since it was made, whichever threads used it: counted where lists
+ * are handed out and returned, not where blocks are. Plain numbers, which the owner alone writes;
+ * others may read them at any time, and get those of some moment.
+ *
+ *   blocks that the program was given == handed + put - returned - length of the list */
+struct class_counts {
+    uint64_t handed;   /* slots that came into the list from slabs */
+    uint64_t put;      /* slots that the program freed into the list */
+    uint64_t returned; /* slots that left the list for their slabs */
+    uint64_t sent;     /* slots that the program freed into slabs of others: those that have left */
+    uint64_t fills;    /* how often the list was filled */
+    uint64_t flushes;  /* how often slots were returned */
+    uint64_t slabs;    /* slabs made */
+};
+
 static_assert(CLASSES <= 64, "a bit per class");
 
 /* What every call of the slow path looks at comes first, so that a thread with a few blocks touches
@@ -99,6 +114,10 @@ struct heap {
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
     struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];
+
+    /* From here on nothing is reset while the process lives. */
+    struct class_counts counts[CLASSES];
+    uint64_t large_counts[LARGE_CLASSES]; /* large blocks that the program was given */
 };
 
 /* What all heaps share. */
@@ -115,6 +134,18 @@ static struct heaps heaps;
 ALWAYS_INLINE struct extent *slab_at(struct link *link)
 {
     return container_of(link, struct extent, link);
+}
+
+ALWAYS_INLINE void heap_count_fill(struct heap *heap, unsigned class, uint32_t count)
+{
+    heap->counts[class].handed += count;
+    heap->counts[class].fills++;
+}
+
+ALWAYS_INLINE void heap_count_flush(struct heap *heap, unsigned class, uint32_t count)
+{
+    heap->counts[class].returned += count;
+    heap->counts[class].flushes += count != 0;
 }
 
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)

@@ -70,6 +70,7 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
             return NULL;
         }
         depot_add(extent, class);
+        heap->counts[class].slabs++;
         /* Other threads may be faster; then there is another slab, and so on. */
         list = depot_take(arena_of(extent), class, want, count);
     }
@@ -91,6 +92,7 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
     heap->free[class] = slot->next;
     magazine->count = (uint16_t)(count - 1);
     heap->until_tick -= (int32_t)count;
+    heap_count_fill(heap, class, count);
     return slot;
 }
 
@@ -114,6 +116,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         }
         struct slot *rest = *at;
         *at = NULL;
+        heap_count_flush(heap, class, magazine->count - keep);
         magazine->count = (uint16_t)keep;
         heap_return_others(heap, rest, class);
     }
@@ -128,6 +131,7 @@ static void magazine_return(struct heap *heap, unsigned class)
     struct magazine *magazine = heap_magazine(heap, class);
     struct slot *list = heap->free[class];
     heap->free[class] = NULL;
+    heap_count_flush(heap, class, magazine->count);
     magazine->count = 0;
     magazine_shrink(heap, class);
     heap_return_others(heap, list, class);

@@ -65,7 +65,16 @@ static struct slot *orphan_outbox_list(struct outbox *outbox)
     return outbox->head;
 }
 
-/* Makes the heap what it is before its first use. */
+static uint32_t list_length(struct slot *list)
+{
+    uint32_t length = 0;
+    for (struct slot *at = list; at != NULL; at = at->next) {
+        length++;
+    }
+    return length;
+}
+
+/* Makes the heap what it is before its first use, but for what it counted. */
 static void orphan_reset(struct heap *heap)
 {
     struct heap *next = heap->next;
@@ -73,7 +82,7 @@ static void orphan_reset(struct heap *heap)
     struct arena *arena = heap->arena;
     stack_rob(heap);
     lock_take(&rob_lock); /* another robber may still be counting */
-    memset(heap, 0, sizeof *heap);
+    memset(heap, 0, offsetof(struct heap, counts));
     lock_release(&rob_lock);
     heap->next = next;
     heap->next_idle = next_idle;
@@ -87,6 +96,7 @@ static void orphan_send_slots(struct heap *heap)
     struct slot *lists[CLASSES + OUTBOXES];
     for (unsigned class = 0; class < CLASSES; class ++) {
         lists[class] = orphan_list_cut(heap->free[class]);
+        heap_count_flush(heap, class, list_length(lists[class]));
     }
     for (unsigned i = 0; i < OUTBOXES; i++) {
         lists[CLASSES + i] = orphan_list_cut(orphan_outbox_list(&heap->outboxes[i]));

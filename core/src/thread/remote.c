@@ -16,6 +16,7 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
     }
     struct slab *slab = &extent->slab;
     check(slab_used(extent) >= outbox->count);
+    heap->counts[slab->class].sent += outbox->count;
     outbox->slab = NULL;
     outbox->tail->next = slab->local;
     slab->local = outbox->head;
@@ -90,6 +91,7 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
 static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
 {
     struct extent *extent = outbox->slab;
+    heap->counts[extent->slab.class].sent += outbox->count;
     outbox->slab = NULL;
     heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
 }

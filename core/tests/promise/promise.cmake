@@ -25,7 +25,7 @@ endfunction()
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
-        fork_chain locked_memory limit limit_cgroup)
+        fork_chain locked_memory limit limit_cgroup stats_json)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -64,6 +64,10 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_test(promise-small_tls-${mode}
     COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
             $<TARGET_FILE:promise_small_tls> $<TARGET_FILE:small_tls_module>)
+  mallow_test(promise-stats_json-${mode}
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
+            ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/stats_json.py
+            $<TARGET_FILE:promise_stats_json>)
   mallow_test(promise-behind-${mode}
     COMMAND ${CMAKE_COMMAND} -E env
             LD_PRELOAD=$<TARGET_FILE:front_allocator>:$<TARGET_FILE:${library}-shared>

@@ -26,6 +26,7 @@ static struct stats_page page;
 static struct stats_root roots[64];
 static struct stats_number numbers[64];
 static struct stats_field fields[128];
+static struct stats_line lines[256];
 
 static bool read_at(uint64_t address, void *to, size_t size)
 {
@@ -89,9 +90,11 @@ static void open_page(pid_t pid, uint64_t address)
     CHECK_EQ(page.version, STATS_PAGE_VERSION);
     CHECK_EQ((uintptr_t)page.self, address);
     CHECK(page.root_count <= 64 && page.number_count <= 64 && page.field_count <= 128);
+    CHECK(page.line_count > 50 && page.line_count <= 256);
     CHECK(read_at((uintptr_t)page.roots, roots, page.root_count * sizeof roots[0]));
     CHECK(read_at((uintptr_t)page.numbers, numbers, page.number_count * sizeof numbers[0]));
     CHECK(read_at((uintptr_t)page.fields, fields, page.field_count * sizeof fields[0]));
+    CHECK(read_at((uintptr_t)page.lines, lines, page.line_count * sizeof lines[0]));
 }
 
 static uint64_t descriptor_of(uint64_t address)
@@ -191,6 +194,55 @@ static void read_figures(struct figures *figures)
     figures->metadata = word_at(root("meta_bytes"), 8);
 }
 
+static uint64_t list_length(uint64_t slot)
+{
+    uint64_t length = 0;
+    while (slot != 0 && length < 70000) {
+        length++;
+        CHECK(read_at(slot, &slot, sizeof slot));
+    }
+    return length;
+}
+
+/* Blocks that the program was given of a class, by what a heap counted. */
+static uint64_t given_by(uint64_t heap, uint64_t class)
+{
+    const struct stats_field *counts = field("heap.counts"), *lists = field("heap.free");
+    uint64_t of_class = heap + counts->offset + class * counts->size;
+    return get(of_class, "class_counts.handed") + get(of_class, "class_counts.put") -
+           get(of_class, "class_counts.returned") -
+           list_length(word_at(heap + lists->offset + class * lists->size, 8));
+}
+
+/* The allocations of the class of a slot size, and the turns of the locks of arenas; with what the
+ * program itself found of them a moment ago. */
+static void check_counters(const char *when, uint64_t class, uint64_t expected, uint64_t turns)
+{
+    uint64_t given = given_by(root("heap_shared"), class), seen_turns = 0;
+    for (uint64_t heap = word_at(root("heaps"), 8); heap != 0; heap = get(heap, "heap.next")) {
+        given += given_by(heap, class);
+    }
+    CHECK_MSG(given == expected, "%s: %lu allocations, not %lu", when, (unsigned long)given,
+              (unsigned long)expected);
+    uint64_t count = word_at(root("arenas_used"), 4);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t arena = root("arenas") + i * field("sizeof.arena")->size;
+        seen_turns += get(arena + field("arena.lock")->offset, "lock.turns");
+    }
+    CHECK_MSG(seen_turns >= turns && seen_turns <= turns + 100, "%s: %lu turns, not %lu", when,
+              (unsigned long)seen_turns, (unsigned long)turns);
+}
+
+static bool has_line(const char *name, const char *level, const char *type)
+{
+    for (uint32_t i = 0; i < page.line_count; i++) {
+        if (strcmp(lines[i].name, name) == 0 && strcmp(lines[i].level, level) == 0) {
+            return strcmp(lines[i].type, type) == 0 && lines[i].unit[0] != 0;
+        }
+    }
+    return false;
+}
+
 static void check_near(const char *what, const char *when, uint64_t found, uint64_t expected)
 {
     printf("%s, %s: %lu of %lu bytes\n", when, what, (unsigned long)found, (unsigned long)expected);
@@ -199,6 +251,7 @@ static void check_near(const char *what, const char *when, uint64_t found, uint6
 }
 
 static uint64_t slot_bytes, large_bytes, huge_bytes;
+static uint64_t own_allocations, own_turns, class_of_counted;
 static void *blocks[SLOTS + LARGE + HUGE];
 static volatile bool is_working;
 
@@ -240,6 +293,11 @@ static void observe(pid_t pid, const char *when, uint64_t address)
     CHECK_EQ(figures.active + figures.dirty + figures.muzzy + figures.retained >= figures.mapped,
              1);
     CHECK(figures.metadata > 0 && figures.mapped > 0);
+    CHECK(has_line("allocations", "class", "COUNTER") && has_line("waits", "lock", "COUNTER"));
+    CHECK(has_line("allocated", "process", "GAUGE") && has_line("queue_most", "lock", "PEAK"));
+    if (!is_working) {
+        check_counters(when, class_of_counted, own_allocations, own_turns);
+    }
     close(memory);
 }
 
@@ -295,6 +353,13 @@ int main(void)
     struct mallinfo2 own = mallinfo2();
     check_near("mallinfo2, in use", "from inside", own.uordblks, slot_bytes + large_bytes);
 
+    /* A class that nobody else allocates of. */
+    class_of_counted = 15; /* 448 bytes */
+    bool (*read)(const char *, uint64_t *) = dlsym(RTLD_DEFAULT, "mw_stats_read");
+    CHECK(read != NULL && read("all.class.448.allocations", &own_allocations));
+    CHECK(read("all.lock.arena.operations", &own_turns) && own_turns > 0);
+    CHECK(own_allocations > SLOTS / 100);
+
     observe_from_child("at rest", address, false);
     observe_from_child("stopped", address, true);
     is_working = true;
@@ -303,6 +368,8 @@ int main(void)
     observe_from_child("working", address, false);
     is_working = false;
     pthread_join(worker, NULL);
+    CHECK(read("all.class.448.allocations", &own_allocations));
+    CHECK(read("all.lock.arena.operations", &own_turns));
 
     pid_t child = fork();
     if (child == 0) {

@@ -38,6 +38,13 @@ pub struct Heap {
     #[serde(default)]
     pub leaves: Vec<(u64, u64)>,
     pub metadata_at: Vec<u64>,
+    /// What happened so far, by class, of those of which blocks were given out; empty where the
+    /// allocator is of a version that did not count.
+    #[serde(default)]
+    pub counts: Vec<Counts>,
+    /// Of the process, then of each arena; empty likewise.
+    #[serde(default)]
+    pub locks: Vec<Lock>,
     /// Arenas that were never at rest while we looked.
     pub incomplete: u32,
     pub tries: u32,
@@ -72,6 +79,35 @@ pub struct Class {
     pub used: u64,
     pub capacity: u64,
 }
+
+/// What heaps did with slots of one class since the program began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub slot_size: u64,
+    /// Blocks that the program was given.
+    pub allocations: u64,
+    /// Blocks that the program gave back by a thread whose heap does not own their slab.
+    pub remote_frees: u64,
+    /// How often lists were filled, and how often slots of them went back.
+    pub fills: u64,
+    pub flushes: u64,
+    pub slabs_made: u64,
+}
+
+/// What happened to a lock since the program began. Times in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    pub name: String,
+    pub operations: u64,
+    pub owner_changes: u64,
+    pub spins: u64,
+    pub waits: u64,
+    pub wait_time: u64,
+    pub wait_time_most: u64,
+}
+
+/// The locks that the process has once.
+const LOCKS: [&str; 5] = ["process", "heaps", "shared", "rob", "meta"];
 
 impl Heap {
     pub fn sum(&self, of: impl Fn(&Arena) -> u64) -> u64 {
@@ -130,6 +166,8 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     memory.refresh(); // lists are walked in the memory that they are in, as it is now
     reader.threads(&mut heap);
     heap.leaves = reader.leaves().unwrap_or_default();
+    heap.counts = reader.counts().unwrap_or_default();
+    heap.locks = reader.locks(count.min(MOST)).unwrap_or_default();
     heap.classes = classes.into_values().collect();
     Some(heap)
 }
@@ -283,6 +321,82 @@ impl Reader<'_> {
         if let Some(shared) = self.page.root("heap_shared") {
             self.thread(shared, heap);
         }
+    }
+
+    /// `None` where the allocator does not count.
+    fn counts(&self) -> Option<Vec<Counts>> {
+        let classes = self.page.number("classes")?;
+        let sizes = self.page.root("class_sizes")?;
+        let mut all = vec![Counts::default(); usize::try_from(classes.min(MOST)).ok()?];
+        let mut next = self.memory.word(self.page.root("heaps")?)?;
+        for _ in 0..MOST {
+            let heap = if next != 0 { next } else { self.page.root("heap_shared")? };
+            for (class, counts) in (0u64..).zip(&mut all) {
+                self.count(heap, class, counts)?;
+            }
+            if next == 0 {
+                break;
+            }
+            next = self.get(next, "heap.next")?;
+        }
+        for (class, counts) in (0u64..).zip(&mut all) {
+            counts.slot_size = self.memory.number(sizes + 4 * class, 4)?;
+        }
+        all.retain(|counts| counts.allocations != 0);
+        Some(all)
+    }
+
+    /// Adds what one heap counted of a class.
+    fn count(&self, heap: u64, class: u64, to: &mut Counts) -> Option<()> {
+        let (at, step) = self.page.field("heap.counts")?;
+        let (free, size) = self.page.field("heap.free")?;
+        let counts = heap.checked_add(at + class * step)?;
+        let get = |name: &str| self.get(counts, name);
+        let moved = get("class_counts.handed")?.wrapping_add(get("class_counts.put")?);
+        let out = moved.wrapping_sub(get("class_counts.returned")?);
+        to.allocations += out.saturating_sub(list_length(self.memory, heap + free + class * size));
+        to.remote_frees += get("class_counts.sent")?;
+        to.fills += get("class_counts.fills")?;
+        to.flushes += get("class_counts.flushes")?;
+        to.slabs_made += get("class_counts.slabs")?;
+        Some(())
+    }
+
+    /// `None` where the allocator does not count.
+    fn locks(&self, arenas: u64) -> Option<Vec<Lock>> {
+        let at =
+            |structure: u64, field: &str| Some(structure.checked_add(self.page.field(field)?.0)?);
+        let mut locks = Vec::new();
+        for name in LOCKS {
+            locks.push(self.lock_at(self.page.root(&format!("lock.{name}"))?, name.to_owned())?);
+        }
+        let (first, pools) = (self.page.root("arenas")?, self.page.root("slab_pools")?);
+        let (size, pool_size) =
+            (self.page.field("sizeof.arena")?.1, self.page.field("sizeof.slab_pool")?.1);
+        for index in 0..arenas {
+            let arena = first + index * size;
+            let places = [
+                ("arena", at(arena, "arena.lock")?),
+                ("purge", at(arena, "arena.purge_lock")?),
+                ("pool", at(pools + index * pool_size, "slab_pool.lock")?),
+            ];
+            for (name, place) in places {
+                locks.push(self.lock_at(place, format!("arena {index} {name}"))?);
+            }
+        }
+        Some(locks)
+    }
+
+    fn lock_at(&self, address: u64, name: String) -> Option<Lock> {
+        Some(Lock {
+            name,
+            operations: self.get(address, "lock.turns")?,
+            owner_changes: self.get(address, "lock.owner_changes")?,
+            spins: self.get(address, "lock.spins")?,
+            waits: self.get(address, "lock.waits")?,
+            wait_time: self.get(address, "lock.wait_ns")?,
+            wait_time_most: self.get(address, "lock.wait_ns_most")?,
+        })
     }
 
     fn thread(&self, address: u64, heap: &mut Heap) -> Option<()> {

@@ -6,9 +6,12 @@ use std::collections::HashMap;
 
 use crate::memory::Memory;
 
-const MAGIC: &[u8; 16] = b"mallow:stats:1\n\0";
+/// All versions begin so; the number stands behind it.
+const MAGIC: &[u8; 13] = b"mallow:stats:";
 const NAME: usize = 24;
-const VERSION: u32 = 1;
+/// The first version had no counters and no lines.
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
+const LINE: usize = NAME + 16 + 8 + 8;
 /// Tables of a page have a few dozen lines.
 const MOST_LINES: u32 = 1000;
 
@@ -20,6 +23,19 @@ pub struct Page {
     numbers: HashMap<String, u64>,
     /// Offset and size.
     fields: HashMap<String, (u64, u64)>,
+    /// The figures that the allocator has words for; none in the first version.
+    pub lines: Vec<Line>,
+}
+
+/// A figure of the allocator, as its own table describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub name: String,
+    pub unit: String,
+    /// Such as `class` or `lock`.
+    pub level: String,
+    /// `COUNTER`, `GAUGE`, `PEAK` or `FACT`.
+    pub kind: String,
 }
 
 impl Page {
@@ -29,7 +45,8 @@ impl Page {
         memory.read(address, &mut head)?;
         let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
         let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().unwrap_or_default());
-        if &head[..16] != MAGIC || half(16) != VERSION || word(24) != address {
+        let version = version(&head[..16])?;
+        if half(16) != version || word(24) != address {
             return None;
         }
         let fields = table(memory, word(72), half(88))?;
@@ -38,6 +55,11 @@ impl Page {
             roots: table(memory, word(56), half(80))?,
             numbers: table(memory, word(64), half(84))?,
             fields: fields.into_iter().map(|(k, v)| (k, (v & 0xffff_ffff, v >> 32))).collect(),
+            lines: if version < 2 {
+                Vec::new()
+            } else {
+                lines(memory, memory.word(address.checked_add(96)?)?, half(92))?
+            },
         })
     }
 
@@ -59,6 +81,28 @@ impl Page {
         let (offset, size) = self.field(name)?;
         memory.number(structure.checked_add(offset)?, size)
     }
+}
+
+/// The version that the first bytes of a page name, if it is one that can be read.
+fn version(magic: &[u8]) -> Option<u32> {
+    let number = magic.strip_prefix(MAGIC)?.strip_suffix(b"\n\0")?;
+    let version = std::str::from_utf8(number).ok()?.parse().ok()?;
+    VERSIONS.contains(&version).then_some(version)
+}
+
+fn lines(memory: &dyn Memory, address: u64, count: u32) -> Option<Vec<Line>> {
+    if count > MOST_LINES {
+        return None;
+    }
+    let mut bytes = vec![0; count as usize * LINE];
+    memory.read(address, &mut bytes)?;
+    let line = |line: &[u8]| Line {
+        name: name(&line[..NAME]),
+        unit: name(&line[NAME..NAME + 16]),
+        level: name(&line[NAME + 16..NAME + 24]),
+        kind: name(&line[NAME + 24..]),
+    };
+    Some(bytes.chunks_exact(LINE).map(line).collect())
 }
 
 /// Lines of a name and a word each.
@@ -89,7 +133,8 @@ pub fn search(memory: &dyn Memory, ranges: &[(u64, u64)]) -> Option<Page> {
             let length = STEP.min((end - at) as usize);
             let mut bytes = vec![0; length];
             if memory.read(at, &mut bytes).is_some() {
-                let places = bytes.chunks_exact(16).enumerate().filter(|(_, c)| *c == MAGIC);
+                let places =
+                    bytes.chunks_exact(16).enumerate().filter(|(_, c)| version(c).is_some());
                 for (index, _) in places {
                     if let Some(page) = Page::read(memory, at + 16 * index as u64) {
                         return Some(page);

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: MIT */
+#include "stats.h"
+
+#include "../memory/meta.h"
+#include "../thread/stack.h"
+
+#include <string.h>
+
+static const char *const stats_arena_lock_names[STATS_ARENA_LOCKS] = {"arena", "purge", "pool"};
+static const char *const stats_process_lock_names[STATS_PROCESS_LOCKS] = {"process", "heaps",
+                                                                          "shared", "rob", "meta"};
+
+/* a - b, or 0: numbers that are read one after the other may not fit. */
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* The heap at hand and then the next: all that threads have or had, then the shared one. */
+static struct heap *heap_after(struct heap *heap)
+{
+    if (heap == &heap_shared) {
+        return NULL;
+    }
+    return heap->next != NULL ? heap->next : &heap_shared;
+}
+
+static struct heap *heap_first(void)
+{
+    struct heap *heap = atomic_get_acquire(&heaps.all); /* pairs with heap_obtain */
+    return heap != NULL ? heap : &heap_shared;
+}
+
+/* Whether a heap was ever used, in an arena that is being read. */
+static bool heap_counts(struct stats *stats, struct heap *heap)
+{
+    struct arena *arena = atomic_peek(&heap->arena);
+    return arena != NULL && arena->index < stats->arena_count;
+}
+
+/* --- What the extents of an arena hold -------------------------------------------------------- */
+
+static void add_dirty(struct stats_arena *to, struct extent *extent)
+{
+    struct stats_extents *extents = &to->extents[extent_bin(extent_pages(extent))];
+    extents->dirty++;
+    extents->dirty_bytes += extent_size(extent);
+}
+
+static void add_free_extent(struct stats_arena *to, struct extent *extent)
+{
+    struct stats_extents *extents = &to->extents[extent_bin(extent_pages(extent))];
+    switch (extent_state(extent)) {
+    case EXTENT_CACHED:
+        to->figures.stacked_bytes += extent_size(extent);
+        add_dirty(to, extent);
+        break;
+    case EXTENT_DIRTY:
+        add_dirty(to, extent);
+        break;
+    case EXTENT_MUZZY:
+        extents->muzzy++;
+        extents->muzzy_bytes += extent_size(extent);
+        break;
+    case EXTENT_RETAINED:
+        extents->retained++;
+        extents->retained_bytes += extent_size(extent);
+        break;
+    default:
+        break; /* on its way */
+    }
+}
+
+/* Other threads may be using the slab. */
+__attribute__((no_sanitize("thread"))) static void add_slab(struct stats_arena *to,
+                                                            struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    struct stats_class *class = &to->classes[slab->class];
+    uint32_t remote = (uint32_t)(atomic_get(&extent->remote) >> REMOTE_HEAD_BITS);
+    uint32_t out = slab->left + slab->bias;
+    out = out >= remote && out - remote <= slab->capacity ? out - remote : slab->capacity;
+    class->slabs++;
+    class->slabs_nonfull += out < slab->capacity;
+    class->slots += slab->capacity;
+    class->slots_out += out;
+    to->figures.slab_bytes += extent_size(extent);
+    to->figures.small_bytes += (uint64_t)out * slab->slot_size;
+}
+
+static void add_region_locked(struct stats_arena *to, struct region *region)
+{
+    uintptr_t at = region->start;
+    while (at < region->start + region->size) {
+        struct extent *extent = pagemap_find((void *)at);
+        require(extent != pagemap_nothing() && extent->start == at);
+        if (extent_state(extent) != EXTENT_ACTIVE) {
+            add_free_extent(to, extent);
+        } else if (extent_is_slab(extent)) {
+            add_slab(to, extent);
+        } else {
+            to->large[large_class_of(extent_pages(extent), false)].blocks++;
+            to->figures.large_bytes += extent_size(extent);
+        }
+        at = extent_end(extent);
+    }
+}
+
+static void add_huge_locked(struct stats_arena *to, struct arena *arena)
+{
+    for (unsigned size = 0; size < HUGE_SIZES; size++) {
+        uint32_t count = arena->huge_counts[size];
+        if (count != 0) {
+            to->large[large_class_of((size_t)1 << size, true)].blocks += count;
+        }
+    }
+    to->figures.huge_blocks = arena->huge_active_count;
+    to->figures.huge_bytes = arena->huge_active_pages << os_page_shift;
+    to->figures.large_bytes += to->figures.huge_bytes;
+    struct link *head = &arena->huge.lru;
+    for (struct link *at = list_first(head); at != head; at = at->next) {
+        add_dirty(to, container_of(at, struct extent, link));
+    }
+}
+
+/* --- What heaps hold -------------------------------------------------------------------------- */
+
+/* Slots of a heap's list that are of an arena's slabs. The arena's lock is held, so no page of these
+ * is unmapped; but the thread may be changing the list, so each slot is looked at before its link. */
+__attribute__((no_sanitize("thread"))) static uint32_t
+list_length_locked(struct arena *arena, struct heap *heap, unsigned class)
+{
+    uint32_t length = 0;
+    struct slot *slot = atomic_peek(&heap->free[class]);
+    while (slot != NULL && length < SLAB_SLOTS_MAX) {
+        struct extent *extent = pagemap_find(slot);
+        if (extent_state(extent) != EXTENT_ACTIVE || extent->arena != arena->index ||
+            !slab_has_slot(extent, slot)) {
+            break;
+        }
+        length++;
+        slot = atomic_peek(&slot->next);
+    }
+    return length;
+}
+
+/* What is in a list of the heap was handed out, but not to the program. */
+static void add_lists_locked(struct stats *stats, struct arena *arena, struct heap *heap)
+{
+    struct stats_arena *to = &stats->arenas[arena->index];
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        uint32_t length = list_length_locked(arena, heap, class);
+        if (length != 0) {
+            struct extent *extent = pagemap_find(atomic_peek(&heap->free[class]));
+            to->classes[extent->slab.class].slots_cached += length;
+            stats->arenas[heap->arena->index].classes[class].allocations -= length;
+        }
+    }
+}
+
+__attribute__((no_sanitize("thread"))) static void
+add_outboxes_locked(struct stats *stats, struct arena *arena, struct heap *heap)
+{
+    for (unsigned i = 0; i < OUTBOXES; i++) {
+        struct extent *extent = atomic_peek(&heap->outboxes[i].slab);
+        uint32_t count = atomic_peek(&heap->outboxes[i].count);
+        if (extent != NULL && extent->arena == arena->index && count <= extent->slab.capacity) {
+            unsigned class = extent->slab.class;
+            stats->arenas[arena->index].classes[class].slots_cached += count;
+            stats->arenas[heap->arena->index].classes[class].remote_frees += count;
+        }
+    }
+}
+
+__attribute__((no_sanitize("thread"))) static void add_counts(struct stats *stats,
+                                                              struct heap *heap)
+{
+    struct stats_arena *to = &stats->arenas[heap->arena->index];
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        struct class_counts *counts = &heap->counts[class];
+        struct stats_class *figures = &to->classes[class];
+        figures->filled += counts->handed;
+        figures->fills += counts->fills;
+        figures->flushed += counts->returned;
+        figures->flushes += counts->flushes;
+        figures->puts += counts->put;
+        figures->remote_frees += counts->sent;
+        figures->slabs_made += counts->slabs;
+        figures->allocations += counts->handed + counts->put - counts->returned;
+    }
+    for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
+        to->large[class].allocations += heap->large_counts[class];
+    }
+    to->figures.heaps += heap != &heap_shared;
+    to->figures.threads += heap->thread != NULL;
+}
+
+/* --- Locks ------------------------------------------------------------------------------------ */
+
+__attribute__((no_sanitize("thread"))) static struct stats_lock figures_of_lock(struct lock *lock)
+{
+    return (struct stats_lock){
+        .operations = atomic_get(&lock->turns),
+        .owner_changes = atomic_peek(&lock->owner_changes),
+        .spins = atomic_peek(&lock->spins),
+        .waits = atomic_peek(&lock->waits),
+        .wait_time = atomic_peek(&lock->wait_ns),
+        .wait_time_most = atomic_peek(&lock->wait_ns_most),
+        .queue_most = atomic_peek(&lock->queue_most),
+    };
+}
+
+/* --- Arenas ----------------------------------------------------------------------------------- */
+
+static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
+{
+    struct stats_arena_figures *figures = &to->figures;
+    figures->uptime = (os_now_ms() - arena->made_ms) * 1000000;
+    figures->region_bytes = arena->region_bytes;
+    figures->regions_made = arena->regions_made;
+    figures->regions_dropped = arena->regions_dropped;
+    figures->dirty_bytes = (arena->dirty.pages + arena->huge.pages) << os_page_shift;
+    figures->muzzy_bytes = arena->muzzy.pages << os_page_shift;
+    figures->huge_dirty_bytes = arena->huge.pages << os_page_shift;
+    figures->retained_bytes = arena->retained.pages << os_page_shift;
+    figures->dirty_purges = arena->dirty_purges.runs;
+    figures->dirty_purge_calls = arena->dirty_purges.calls;
+    figures->dirty_pages_purged = arena->dirty_purges.pages;
+    figures->muzzy_purges = arena->muzzy_purges.runs;
+    figures->muzzy_purge_calls = arena->muzzy_purges.calls;
+    figures->muzzy_pages_purged = arena->muzzy_purges.pages;
+    struct link *head = &arena->descriptors;
+    for (struct link *at = list_first(head); at != head; at = at->next) {
+        figures->unused_descriptors++;
+    }
+}
+
+static void read_arena(struct stats *stats, struct arena *arena)
+{
+    struct stats_arena *to = &stats->arenas[arena->index];
+    lock_take(&arena->lock);
+    for (struct region *region = arena->regions; region != NULL; region = region->next) {
+        add_region_locked(to, region);
+    }
+    add_huge_locked(to, arena);
+    add_arena_counts_locked(to, arena);
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap_after(heap)) {
+        if (heap_counts(stats, heap)) {
+            add_lists_locked(stats, arena, heap);
+            add_outboxes_locked(stats, arena, heap);
+        }
+    }
+    lock_release(&arena->lock);
+    to->locks[STATS_LOCK_ARENA] = figures_of_lock(&arena->lock);
+    to->locks[STATS_LOCK_PURGE] = figures_of_lock(&arena->purge_lock);
+    to->locks[STATS_LOCK_POOL] = figures_of_lock(&slab_pool_at(arena)->lock);
+}
+
+/* --- What follows from the rest --------------------------------------------------------------- */
+
+/* What was given out less what is out. If more is out than this arena's heaps were given, others were:
+ * the rest is taken off those that come next. */
+static uint64_t gone(uint64_t given, uint64_t out, uint64_t *owed)
+{
+    uint64_t all_out = out + *owed;
+    *owed = less(all_out, given);
+    return less(given, all_out);
+}
+
+static void derive_class(struct stats *stats, unsigned class)
+{
+    uint64_t owed_frees = 0, owed_slabs = 0;
+    for (unsigned round = 0; round < 2 && (round == 0 || owed_frees + owed_slabs != 0); round++) {
+        for (unsigned i = 0; i < stats->arena_count; i++) {
+            struct stats_class *figures = &stats->arenas[i].classes[class];
+            uint64_t held = less(figures->slots_out, figures->slots_cached);
+            if (figures->allocations > UINT64_MAX / 2) {
+                figures->allocations = 0; /* a list was filled between two looks */
+            }
+            uint64_t frees = round == 0 ? figures->allocations : figures->frees;
+            uint64_t drops = round == 0 ? figures->slabs_made : figures->slabs_dropped;
+            figures->size = class_size(class);
+            figures->frees = gone(frees, round == 0 ? held : 0, &owed_frees);
+            figures->slabs_dropped = gone(drops, round == 0 ? figures->slabs : 0, &owed_slabs);
+            figures->occupancy = figures->slots != 0 ? held * 1000 / figures->slots : 0;
+        }
+    }
+}
+
+static void derive_large(struct stats *stats, unsigned class)
+{
+    uint64_t owed = 0;
+    for (unsigned round = 0; round < 2 && (round == 0 || owed != 0); round++) {
+        for (unsigned i = 0; i < stats->arena_count; i++) {
+            struct stats_large *figures = &stats->arenas[i].large[class];
+            uint64_t frees = round == 0 ? figures->allocations : figures->frees;
+            figures->size = large_class_pages(class) << os_page_shift;
+            figures->frees = gone(frees, round == 0 ? figures->blocks : 0, &owed);
+        }
+    }
+}
+
+static void derive_arena(struct stats_arena *arena)
+{
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        struct stats_class *figures = &arena->classes[class];
+        arena->figures.cached_bytes += figures->slots_cached * figures->size;
+    }
+    for (unsigned bin = 0; bin < EXTENT_BINS; bin++) {
+        arena->extents[bin].pages = extent_bin_pages(bin);
+    }
+}
+
+/* --- Sums ------------------------------------------------------------------------------------- */
+
+static uint64_t joined(enum mw_stat_type type, uint64_t a, uint64_t b)
+{
+    return type == MW_STAT_COUNTER || type == MW_STAT_GAUGE ? a + b : a > b ? a : b;
+}
+
+#define JOIN(name, type, unit, help) to->name = joined(MW_STAT_##type, to->name, from->name);
+
+static void join_class(struct stats_class *to, const struct stats_class *from)
+{
+#define CLASS JOIN
+#include "stats.def"
+    uint64_t held = less(to->slots_out, to->slots_cached);
+    to->occupancy = to->slots != 0 ? held * 1000 / to->slots : 0;
+}
+
+static void join_large(struct stats_large *to, const struct stats_large *from)
+{
+#define LARGE JOIN
+#include "stats.def"
+}
+
+static void join_extents(struct stats_extents *to, const struct stats_extents *from)
+{
+#define EXTENT JOIN
+#include "stats.def"
+}
+
+static void join_lock(struct stats_lock *to, const struct stats_lock *from)
+{
+#define LOCK JOIN
+#include "stats.def"
+}
+
+static void join_figures(struct stats_arena_figures *to, const struct stats_arena_figures *from)
+{
+    uint64_t uptime = joined(MW_STAT_PEAK, to->uptime, from->uptime);
+#define ARENA JOIN
+#include "stats.def"
+    to->uptime = uptime;
+}
+
+static void join_arena(struct stats_arena *to, const struct stats_arena *from)
+{
+    join_figures(&to->figures, &from->figures);
+    for (unsigned i = 0; i < CLASSES; i++) {
+        join_class(&to->classes[i], &from->classes[i]);
+    }
+    for (unsigned i = 0; i < LARGE_CLASSES; i++) {
+        join_large(&to->large[i], &from->large[i]);
+    }
+    for (unsigned i = 0; i < EXTENT_BINS; i++) {
+        join_extents(&to->extents[i], &from->extents[i]);
+    }
+    for (unsigned i = 0; i < STATS_ARENA_LOCKS; i++) {
+        join_lock(&to->locks[i], &from->locks[i]);
+    }
+}
+
+/* --- The process ------------------------------------------------------------------------------ */
+
+static void read_process(struct stats *stats)
+{
+    const struct stats_arena_figures *sum = &stats->all.figures;
+    struct stats_process *to = &stats->process;
+    for (unsigned i = 0; i < CLASSES; i++) {
+        to->allocations += stats->all.classes[i].allocations;
+        to->frees += stats->all.classes[i].frees;
+        to->remote_frees += stats->all.classes[i].remote_frees;
+    }
+    for (unsigned i = 0; i < LARGE_CLASSES; i++) {
+        to->allocations += stats->all.large[i].allocations;
+        to->frees += stats->all.large[i].frees;
+    }
+    to->allocated = less(sum->small_bytes, sum->cached_bytes) + sum->large_bytes;
+    to->cached = sum->cached_bytes;
+    to->active = sum->slab_bytes + sum->large_bytes;
+    to->dirty = sum->dirty_bytes + sum->stacked_bytes;
+    to->muzzy = sum->muzzy_bytes;
+    to->retained = sum->retained_bytes;
+    to->metadata = meta_bytes();
+    to->resident = to->active + to->dirty + to->muzzy + to->metadata;
+    to->mapped = sum->region_bytes + sum->huge_bytes + sum->huge_dirty_bytes + to->metadata;
+    to->arenas = stats->arena_count;
+    to->heaps = sum->heaps;
+    to->threads = atomic_get(&heaps.in_use);
+    to->mappings_made = atomic_get(&os_counts.maps);
+    to->mappings_dropped = atomic_get(&os_counts.unmaps);
+    to->mappings_moved = atomic_get(&os_counts.remaps);
+    to->uptime = sum->uptime;
+    struct lock *locks[STATS_PROCESS_LOCKS] = {&process.lock, &process.heaps_lock,
+                                               &process.shared_lock, &rob_lock, &meta.lock};
+    for (unsigned i = 0; i < STATS_PROCESS_LOCKS; i++) {
+        stats->locks[i] = figures_of_lock(locks[i]);
+    }
+}
+
+static void stats_read(struct stats *stats)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap_after(heap)) {
+        if (heap_counts(stats, heap)) {
+            add_counts(stats, heap);
+        }
+    }
+    for (unsigned i = 0; i < stats->arena_count; i++) {
+        read_arena(stats, arena_at(i));
+    }
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        derive_class(stats, class);
+    }
+    for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
+        derive_large(stats, class);
+    }
+    for (unsigned i = 0; i < stats->arena_count; i++) {
+        derive_arena(&stats->arenas[i]);
+        join_arena(&stats->all, &stats->arenas[i]);
+    }
+    read_process(stats);
+}
+
+static struct stats *stats_open(void)
+{
+    thread_leave(thread_enter()); /* the child of a fork puts its heaps in order first */
+    unsigned count = arena_count();
+    size_t size = sizeof(struct stats) + count * sizeof(struct stats_arena);
+    struct stats *stats = os_map(NULL, align_up(size, os_page_size));
+    if (stats != NULL) {
+        stats->size = align_up(size, os_page_size);
+        stats->arena_count = count;
+        stats_read(stats);
+    }
+    return stats;
+}
+
+static void stats_close(struct stats *stats)
+{
+    os_unmap(stats, stats->size);
+}
+
+__attribute__((no_sanitize("thread"))) static struct stats_heap stats_of_heap(struct heap *heap)
+{
+    struct stats_heap figures = {
+        .arena = heap->arena != NULL ? heap->arena->index : 0,
+        .is_used = heap->thread != NULL,
+        .magazine_bytes = heap->magazine_bytes,
+        .stacked_bytes = less(atomic_get(&heap->stack_pages), atomic_get(&heap->robbed_pages))
+                         << os_page_shift,
+    };
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        figures.fills += heap->counts[class].fills;
+        figures.flushes += heap->counts[class].flushes;
+        figures.remote_frees += heap->counts[class].sent;
+    }
+    return figures;
+}
+
+/* --- In jemalloc's words ---------------------------------------------------------------------- */
+
+static unsigned stats_bin_class(unsigned bin)
+{
+    return bin + 1;
+}
+
+static size_t stats_bin_slab_size(unsigned class)
+{
+    return class_slab_pages(class, UINT32_MAX) << os_page_shift;
+}
+
+static uint64_t stats_bin_slots(unsigned class)
+{
+    return size_min(stats_bin_slab_size(class) / class_size(class), SLAB_SLOTS_MAX);
+}
+
+static uint64_t stats_bin_slabs(const struct stats_class *figures)
+{
+    uint64_t slots = stats_bin_slots(class_of(figures->size));
+    return (figures->slots + slots - 1) / slots;
+}
+
+static uint64_t stats_bin_nonfull_slabs(const struct stats_class *figures)
+{
+    return size_min(figures->slabs_nonfull, stats_bin_slabs(figures));
+}
+
+static uint64_t stats_bin_nmalloc(const struct stats_class *figures)
+{
+    return figures->allocations + figures->slots_cached;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * All figures of the process at one moment, as stats.def names them: what mw_stats_read, mallctl and
+ * the reports read from. Nothing is counted for them on any hit path: what is in use is found by a
+ * walk over the extents, what happened is what heaps, arenas and locks counted where lists were
+ * handed out, pages taken and locks waited for.
+ *
+ * Sums that hold while no other thread calls the allocator:
+ *
+ *   class   allocations - frees == slots_out - slots_cached, over all arenas
+ *           (but for blocks in the holes of slabs of smaller classes, which are slots of those)
+ *   arena   small_bytes == sum of size * slots_out; a slot is of the arena that its slab is of
+ *   all     each figure == the sum over `arenas`; peaks, and sizes, are the largest
+ *
+ * Allocations and slabs made are of the arena whose heap asked. A heap may use slabs of another arena:
+ * so the frees of one arena are an estimate, those of all are not.
+ */
+#ifndef MALLOW_STATS_H
+#define MALLOW_STATS_H
+
+#include "report.h"
+
+#define STATS_FIELD(name, type, unit, help) uint64_t name;
+
+struct stats_process {
+#define PROCESS STATS_FIELD
+#include "stats.def"
+};
+
+struct stats_arena_figures {
+#define ARENA STATS_FIELD
+#include "stats.def"
+};
+
+struct stats_class {
+#define CLASS STATS_FIELD
+#include "stats.def"
+};
+
+struct stats_large {
+#define LARGE STATS_FIELD
+#include "stats.def"
+};
+
+struct stats_extents {
+#define EXTENT STATS_FIELD
+#include "stats.def"
+};
+
+struct stats_heap {
+#define HEAP STATS_FIELD
+#include "stats.def"
+};
+
+struct stats_lock {
+#define LOCK STATS_FIELD
+#include "stats.def"
+};
+
+/* The locks of an arena, and of the process. */
+enum { STATS_LOCK_ARENA, STATS_LOCK_PURGE, STATS_LOCK_POOL, STATS_ARENA_LOCKS };
+enum {
+    STATS_LOCK_PROCESS,
+    STATS_LOCK_HEAPS,
+    STATS_LOCK_SHARED,
+    STATS_LOCK_ROB,
+    STATS_LOCK_META,
+    STATS_PROCESS_LOCKS
+};
+
+struct stats_arena {
+    struct stats_arena_figures figures;
+    struct stats_class classes[CLASSES]; /* class 0 serves no request: all 0 */
+    struct stats_large large[LARGE_CLASSES];
+    struct stats_extents extents[EXTENT_BINS];
+    struct stats_lock locks[STATS_ARENA_LOCKS];
+};
+
+struct stats {
+    size_t size;          /* bytes of this structure with its arenas */
+    unsigned arena_count; /* of `arenas` */
+    struct stats_process process;
+    struct stats_lock locks[STATS_PROCESS_LOCKS];
+    struct stats_arena all;
+    struct stats_arena arenas[];
+};
+
+/* In jemalloc's words a bin is a class of slots, and all its slabs have one size. Ours begin small: so a
+ * slab is counted as many times as a full-grown one goes into it, and sums by its number are right.
+ * There is no bin for class 0, which serves no request. */
+#define STATS_BINS (CLASSES - 1)
+static unsigned stats_bin_class(unsigned bin);
+static size_t stats_bin_slab_size(unsigned class);
+static uint64_t stats_bin_slots(unsigned class); /* of such a slab */
+static uint64_t stats_bin_slabs(const struct stats_class *figures);
+static uint64_t stats_bin_nonfull_slabs(const struct stats_class *figures);
+
+/* What jemalloc calls nmalloc: with what is cached, so that nmalloc - ndalloc is what is out. */
+static uint64_t stats_bin_nmalloc(const struct stats_class *figures);
+
+/* Page classes whose blocks are larger than any slot begin here: STATS_FIRST_LARGE <= index <
+ * LARGE_CLASSES are the sizes that large blocks have. */
+#define STATS_FIRST_LARGE page_class_of((SLOT_MAX >> os_page_shift) + 1)
+
+/* Reads all figures into memory of their own, from the kernel: nothing is allocated, no lock is held
+ * on return. NULL if there is none. The caller closes it. */
+static struct stats *stats_open(void);
+static void stats_close(struct stats *stats);
+
+/* The figures of one heap; those of the heaps of ended threads count on. */
+static struct stats_heap stats_of_heap(struct heap *heap);
+
+/* The names of locks, as in "arena" for STATS_LOCK_ARENA. */
+static const char *const stats_arena_lock_names[STATS_ARENA_LOCKS];
+static const char *const stats_process_lock_names[STATS_PROCESS_LOCKS];
+
+#endif

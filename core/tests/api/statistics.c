@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The figures of mw_stats_read are exact where a program can know them: what it allocated and freed
+ * of a class, in one thread, in threads that have ended, in the child of a fork.
+ */
+#include "../allocator.h"
+#include "../test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+enum { COUNT = 700, FREED = 300, THREADS = 4 };
+
+static void *blocks[THREADS][COUNT];
+
+static uint64_t figure(const char *name)
+{
+    uint64_t value = 0;
+    CHECK_MSG(mw_stats_read(name, &value), "%s", name);
+    return value;
+}
+
+/* A figure of the class, of slots or of large blocks, that a size belongs to. */
+static uint64_t figure_of_size(size_t size, const char *name)
+{
+    char text[96];
+    size_t rounded = t_malloc_good_size(size);
+    const char *kind = rounded <= 32768 ? "class" : "large";
+    size_t bound = rounded;
+    if (rounded > (8u << 20)) {
+        for (bound = 1; bound < rounded;) {
+            bound *= 2;
+        }
+    }
+    snprintf(text, sizeof text, "all.%s.%zu.%s", kind, bound, name);
+    return figure(text);
+}
+
+struct totals {
+    uint64_t allocations;
+    uint64_t frees;
+};
+
+static struct totals totals_of(size_t size)
+{
+    return (struct totals){figure_of_size(size, "allocations"), figure_of_size(size, "frees")};
+}
+
+static void check_grown(size_t size, struct totals before, uint64_t allocations, uint64_t frees)
+{
+    struct totals now = totals_of(size);
+    CHECK_MSG(now.allocations - before.allocations == allocations, "%zu: %lu, not %lu", size,
+              (unsigned long)(now.allocations - before.allocations), (unsigned long)allocations);
+    CHECK_MSG(now.frees - before.frees == frees, "%zu: %lu, not %lu", size,
+              (unsigned long)(now.frees - before.frees), (unsigned long)frees);
+}
+
+/* Sizes of which nobody else allocates; small, medium, large, huge. */
+static const size_t sizes[] = {208, 700, 1000, 1500, 3333, 20000, 33000, 70000, 1000000};
+
+TEST(statistics_are_exact)
+{
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct totals before = totals_of(sizes[i]);
+        check_grown(sizes[i], before, 0, 0);
+        for (unsigned at = 0; at < COUNT; at++) {
+            blocks[0][at] = t_malloc(sizes[i]);
+        }
+        check_grown(sizes[i], before, COUNT, 0);
+        for (unsigned at = 0; at < FREED; at++) {
+            t_free(blocks[0][at]);
+        }
+        check_grown(sizes[i], before, COUNT, FREED);
+        for (unsigned at = 0; at < 100000; at++) {
+            t_free(t_malloc(sizes[i]));
+        }
+        check_grown(sizes[i], before, COUNT + 100000, FREED + 100000);
+        for (unsigned at = FREED; at < COUNT; at++) {
+            t_free(blocks[0][at]);
+        }
+        check_grown(sizes[i], before, COUNT + 100000, COUNT + 100000);
+    }
+}
+
+TEST(statistics_of_huge_blocks_are_exact)
+{
+    size_t size = 20u << 20;
+    struct totals before = totals_of(size);
+    uint64_t blocks_before = figure_of_size(size, "blocks");
+    void *kept = t_malloc(size);
+    t_free(t_malloc(size));
+    check_grown(size, before, 2, 1);
+    CHECK_EQ(figure_of_size(size, "blocks"), blocks_before + 1);
+    t_free(kept);
+    check_grown(size, before, 2, 2);
+}
+
+/* A large block that realloc makes longer where it is counts as freed and allocated anew. */
+TEST(statistics_follow_realloc)
+{
+    size_t size = 50000, larger = 3000000;
+    struct totals before = totals_of(size), before_larger = totals_of(larger);
+    void *block = t_realloc(t_malloc(size), larger);
+    check_grown(size, before, 1, 1);
+    CHECK_EQ(totals_of(larger).allocations, before_larger.allocations + 1);
+    CHECK_EQ(totals_of(larger).frees, before_larger.frees);
+    t_free(block);
+    CHECK_EQ(totals_of(larger).frees, before_larger.frees + 1);
+}
+
+static void *allocate_some(void *argument)
+{
+    void **own = argument;
+    for (unsigned at = 0; at < COUNT; at++) {
+        own[at] = t_malloc(sizes[at % 4]);
+    }
+    return NULL;
+}
+
+static void *free_some(void *argument)
+{
+    void **others = argument;
+    for (unsigned at = 0; at < COUNT; at++) {
+        t_free(others[at]);
+    }
+    return NULL;
+}
+
+static void in_threads(void *(*run)(void *))
+{
+    pthread_t threads[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, run, blocks[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+TEST(statistics_of_ended_threads_stay)
+{
+    struct totals before[4];
+    uint64_t remote_before = figure("remote_frees");
+    for (unsigned i = 0; i < 4; i++) {
+        before[i] = totals_of(sizes[i]);
+    }
+    in_threads(allocate_some);
+    for (unsigned i = 0; i < 4; i++) {
+        check_grown(sizes[i], before[i], THREADS * COUNT / 4, 0);
+    }
+    in_threads(free_some);
+    for (unsigned i = 0; i < 4; i++) {
+        check_grown(sizes[i], before[i], THREADS * COUNT / 4, THREADS * COUNT / 4);
+    }
+    CHECK_MSG(figure("remote_frees") > remote_before, "frees by threads that own no slab");
+}
+
+/* Threads that hold lists, magazines and outboxes while they sleep. */
+static pthread_barrier_t reached, read_by_main;
+
+static void *allocate_and_sleep(void *argument)
+{
+    allocate_some(argument);
+    for (unsigned at = 0; at < COUNT; at += 2) {
+        t_free(((void **)argument)[at]);
+    }
+    pthread_barrier_wait(&reached);
+    pthread_barrier_wait(&read_by_main);
+    return NULL;
+}
+
+static void check_half_is_freed(const struct totals *before)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t freed = i % 2 == 0 ? THREADS * COUNT / 4 : 0;
+        check_grown(sizes[i], before[i], THREADS * COUNT / 4, freed);
+    }
+}
+
+/* In the child these threads do not exist, and what they held in lists is free. */
+TEST(statistics_of_sleeping_threads_are_exact)
+{
+    struct totals before[4];
+    pthread_t threads[THREADS];
+    for (unsigned i = 0; i < 4; i++) {
+        before[i] = totals_of(sizes[i]);
+    }
+    pthread_barrier_init(&reached, NULL, THREADS + 1);
+    pthread_barrier_init(&read_by_main, NULL, THREADS + 1);
+    for (unsigned i = 0; i < THREADS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, allocate_and_sleep, blocks[i]), 0);
+    }
+    pthread_barrier_wait(&reached);
+    check_half_is_freed(before);
+    pid_t child = fork();
+    if (child == 0) {
+        check_half_is_freed(before);
+        t_free(t_malloc(sizes[0]));
+        CHECK_EQ(totals_of(sizes[0]).frees, before[0].frees + THREADS * COUNT / 4 + 1);
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    check_half_is_freed(before);
+    pthread_barrier_wait(&read_by_main);
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+TEST(statistics_go_on_in_a_child)
+{
+    struct totals before = totals_of(sizes[3]);
+    allocate_some(blocks[0]);
+    in_threads(allocate_some);
+    pid_t child = fork();
+    if (child == 0) {
+        check_grown(sizes[3], before, (THREADS + 1) * COUNT / 4, 0);
+        free_some(blocks[1]);
+        check_grown(sizes[3], before, (THREADS + 1) * COUNT / 4, COUNT / 4);
+        allocate_some(blocks[1]);
+        check_grown(sizes[3], before, (THREADS + 2) * COUNT / 4, COUNT / 4);
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    check_grown(sizes[3], before, (THREADS + 1) * COUNT / 4, 0);
+}
+
+struct sums {
+    uint64_t allocations, frees, held, bytes;
+    unsigned figures;
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), of_end = strlen(end);
+    return length >= of_end && strcmp(text + length - of_end, end) == 0;
+}
+
+/* Adds up the arenas' own figures. */
+static void add_up(void *context, const struct mw_stat *stat)
+{
+    struct sums *sums = context;
+    sums->figures++;
+    CHECK(stat->help[0] != 0 && stat->unit[0] != 0);
+    if (strncmp(stat->name, "arena.", 6) != 0) {
+        return;
+    }
+    if (ends_with(stat->name, ".allocations")) {
+        sums->allocations += stat->value;
+    } else if (ends_with(stat->name, ".frees")) {
+        sums->frees += stat->value;
+    } else if (ends_with(stat->name, ".slots_out") || ends_with(stat->name, ".blocks")) {
+        sums->held += stat->value;
+    } else if (ends_with(stat->name, ".slots_cached")) {
+        sums->held -= stat->value;
+    }
+}
+
+TEST(statistics_add_up)
+{
+    in_threads(allocate_some);
+    in_threads(free_some);
+    struct sums sums = {0};
+    CHECK(mw_stats_each(add_up, &sums));
+    CHECK(sums.figures > 1000);
+    CHECK_EQ(sums.allocations, figure("allocations"));
+    CHECK_EQ(sums.frees, figure("frees"));
+    CHECK_EQ(sums.allocations - sums.frees, sums.held);
+    CHECK_EQ(figure("allocated"),
+             figure("all.small_bytes") - figure("all.cached_bytes") + figure("all.large_bytes"));
+}
+
+TEST(statistics_unknown_name_is_not_found)
+{
+    uint64_t value = 7;
+    CHECK(!mw_stats_read("", &value));
+    CHECK(!mw_stats_read("all.class.49.allocations", &value));
+    CHECK_EQ(value, 7);
+}
+
+/* What reads does not change what it reads. */
+TEST(statistics_do_not_allocate)
+{
+    uint64_t before = figure("allocations");
+    for (unsigned i = 0; i < 20; i++) {
+        CHECK_EQ(figure("allocations"), before);
+    }
+    uint64_t mapped = figure("mapped");
+    CHECK(mapped != 0);
+    CHECK_EQ(figure("mapped"), mapped);
+}
+
+static unsigned pieces_written;
+
+static void count_piece(void *context, const char *text)
+{
+    CHECK(context == &pieces_written && text[0] != 0);
+    pieces_written++;
+}
+
+TEST(stats_print_does_not_allocate)
+{
+    uint64_t before = figure("allocations");
+    mw_malloc_stats_print(count_piece, &pieces_written, "J");
+    mw_malloc_stats_print(count_piece, &pieces_written, NULL);
+    CHECK(pieces_written > 2);
+    CHECK_EQ(figure("allocations"), before);
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Checks what malloc_stats_print writes: JSON that parses, in jemalloc's form, whose sums hold.
+
+  stats_json.py PROGRAM     PROGRAM OPTIONS writes it, with the library preloaded
+"""
+
+import json
+import subprocess
+import sys
+
+MUTEX = {"num_ops", "num_wait", "num_spin_acq", "num_owner_switch", "total_wait_time",
+         "max_wait_time", "max_num_thds"}
+GLOBAL_MUTEXES = {"background_thread", "max_per_bg_thd", "ctl", "prof", "prof_thds_data", "prof_dump",
+                  "prof_recent_alloc", "prof_recent_dump", "prof_stats"}
+TOTALS = {"allocated", "active", "metadata", "metadata_thp", "resident", "mapped", "retained",
+          "zero_reallocs", "background_thread", "mutexes"}
+ARENA = {"nthreads", "uptime_ns", "dss", "dirty_decay_ms", "muzzy_decay_ms", "pactive", "pdirty",
+         "pmuzzy", "dirty_npurge", "dirty_nmadvise", "dirty_purged", "muzzy_npurge",
+         "muzzy_nmadvise", "muzzy_purged", "small", "large", "mapped", "retained", "base", "internal",
+         "metadata_thp", "tcache_bytes", "tcache_stashed_bytes", "resident", "abandoned_vm",
+         "extent_avail", "mutexes", "bins", "lextents", "extents", "hpa_shard"}
+NOT_SUMS = {"uptime_ns", "dss", "dirty_decay_ms", "muzzy_decay_ms", "name", "max_wait_time",
+            "max_num_thds"}
+# A bin's slabs are counted in full-grown ones, rounded up.
+ROUNDED = {"curslabs", "nonfull_slabs"}
+KEPT_BYTES = 6 * (20000 // 2 * 1500 + 30 * 40000 + 30 * 29 // 2 * 10000 + (20 << 20))
+
+
+def run(options):
+    return subprocess.run([sys.argv[1], options], check=True, capture_output=True, text=True)
+
+
+def require(condition, what):
+    if not condition:
+        sys.exit(f"stats_json: {what}")
+
+
+def added(values, path):
+    """The sum of several objects of one form."""
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: added([value[key] for value in values], path + [key])
+                for key in first if key not in NOT_SUMS | ROUNDED}
+    if isinstance(first, list):
+        return [added(list(parts), path) for parts in zip(*values)]
+    return sum(values)
+
+
+def without(value):
+    if isinstance(value, dict):
+        return {key: without(inner) for key, inner in value.items() if key not in NOT_SUMS | ROUNDED}
+    return [without(inner) for inner in value] if isinstance(value, list) else value
+
+
+def check_mutexes(found, expected):
+    require(set(found) >= expected, f"mutexes: {expected - set(found)}")
+    for mutex in found.values():
+        require(set(mutex) == MUTEX, "the counters of a mutex")
+
+
+def check_arena(arena, sizes, name):
+    require(set(arena) - {"name"} == ARENA, f"{name}: {set(arena) ^ ARENA}")
+    bins, large = arena["bins"], arena["lextents"]
+    require(len(bins) == sizes["nbins"] and len(large) == sizes["nlextents"], "lengths")
+    small = sum(one["curregs"] * of["size"] for one, of in zip(bins, sizes["bin"]))
+    require(small == arena["small"]["allocated"], f"{name}: bins {small}, {arena['small']}")
+    for total in ("nmalloc", "ndalloc", "nrequests", "nfills", "nflushes"):
+        require(sum(one[total] for one in bins) == arena["small"][total], f"{name}: {total}")
+    for one, of in zip(bins, sizes["bin"]):
+        require(one["curregs"] <= one["curslabs"] * of["nregs"], f"{name}: slabs of {of}")
+        require(one["nonfull_slabs"] <= one["curslabs"], f"{name}: nonfull slabs of {of}")
+    bounds = sum(one["curlextents"] * of["size"] for one, of in zip(large, sizes["lextent"]))
+    require(arena["large"]["allocated"] <= bounds, f"{name}: large {arena['large']} {bounds}")
+    dirty = sum(one["dirty_bytes"] for one in arena["extents"])
+    require(dirty == arena["pdirty"] * sizes["page"], f"{name}: dirty {dirty} {arena['pdirty']}")
+    retained = sum(one["retained_bytes"] for one in arena["extents"])
+    require(retained == arena["retained"], f"{name}: retained")
+    check_mutexes(arena["mutexes"], {"large", "extents_dirty", "decay_dirty", "base", "tcache_list"})
+
+
+def check_all():
+    whole = json.loads(run("J").stdout)
+    require(set(whole) == {"jemalloc"}, "one object")
+    jemalloc = whole["jemalloc"]
+    require(set(jemalloc) == {"version", "config", "opt", "arenas", "stats", "stats.arenas"},
+            f"keys {set(jemalloc)}")
+    sizes, totals, arenas = jemalloc["arenas"], jemalloc["stats"], jemalloc["stats.arenas"]
+    require(set(totals) == TOTALS, f"stats: {set(totals) ^ TOTALS}")
+    check_mutexes(totals["mutexes"], GLOBAL_MUTEXES)
+    merged = arenas["merged"]
+    numbered = [arenas[str(index)] for index in range(sizes["narenas"])]
+    require(len(arenas) == len(numbered) + 1, "an object for each arena")
+    for name, arena in arenas.items():
+        check_arena(arena, sizes, name)
+    require(added(numbered, []) == without(merged), "merged is not the sum of the arenas")
+    for one in merged["bins"]:
+        require(one["nmalloc"] - one["ndalloc"] == one["curregs"], f"merged bin {one}")
+    large = merged["large"]
+    require(large["nmalloc"] - large["ndalloc"]
+            == sum(one["curlextents"] for one in merged["lextents"]), "large blocks")
+    allocated = merged["small"]["allocated"] + large["allocated"]
+    require(totals["allocated"] == allocated, f"allocated {totals['allocated']}, not {allocated}")
+    require(KEPT_BYTES <= allocated <= KEPT_BYTES * 1.3, f"{allocated} bytes, kept {KEPT_BYTES}")
+    require(totals["active"] == merged["pactive"] * sizes["page"], "active")
+    require(totals["allocated"] <= totals["active"] <= totals["resident"] <= totals["mapped"],
+            f"{totals}")
+    require(sum(one["mutex"]["num_ops"] for one in merged["bins"]) > 0, "the lock of the pool")
+    require(merged["mutexes"]["extents_dirty"]["num_ops"] > 0, "the lock of the arena")
+
+
+def check_options():
+    """Each letter leaves out its part and nothing else."""
+    for letter, path in (("b", "bins"), ("l", "lextents"), ("e", "extents"), ("x", "mutexes"),
+                         ("h", "hpa_shard")):
+        merged = json.loads(run("Ja" + letter).stdout)["jemalloc"]["stats.arenas"]["merged"]
+        require(set(merged) == ARENA - {path}, f"option {letter}")
+    jemalloc = json.loads(run("Jg").stdout)["jemalloc"]
+    require(set(jemalloc) == {"stats", "stats.arenas"}, "option g")
+    jemalloc = json.loads(run("Jm").stdout)["jemalloc"]
+    require("merged" not in jemalloc["stats.arenas"] and "0" in jemalloc["stats.arenas"], "option m")
+    jemalloc = json.loads(run("Ja").stdout)["jemalloc"]
+    require(set(jemalloc["stats.arenas"]) == {"merged"}, "option a")
+    require("stats.arenas" not in json.loads(run("Jam").stdout)["jemalloc"], "options a and m")
+
+
+def check_text():
+    lines = run("-").stdout.splitlines()
+    require(lines[0] == "___ Begin jemalloc statistics ___", "the first line of the text")
+    require(lines[-1] == "--- End jemalloc statistics ---", "the last line of the text")
+    for word in ("Allocated: ", "Merged arenas stats:", "arenas[0]:", "curregs", "mutex"):
+        require(any(word in line for line in lines), f"{word} in the text")
+    require(run("message").stdout == "", "malloc_message gets the text")
+
+
+check_all()
+check_options()
+check_text()

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What statistics count: locks that are waited for, purges, runs of free pages; and that the tables
+ * for other processes say what the functions say.
+ */
+#include "unit.h"
+
+TEST(statistics_sizes_of_the_page_are_those_of_the_classes)
+{
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        CHECK_EQ(stats_class_sizes[class], class_size(class));
+    }
+}
+
+TEST(statistics_large_classes_hold_what_is_counted_there)
+{
+    os_init();
+    for (size_t pages = 1; pages < 100000; pages += 1 + pages / 50) {
+        for (unsigned is_huge = 0; is_huge < 2; is_huge++) {
+            unsigned class = large_class_of(pages, is_huge);
+            CHECK(class < LARGE_CLASSES && large_class_pages(class) >= pages);
+            CHECK(large_class_pages(class) < 2 * pages || pages == 1);
+        }
+        unsigned bin = extent_bin(pages);
+        CHECK(extent_bin_pages(bin) >= pages || bin == EXTENT_BINS - 1);
+        CHECK(bin == 0 || extent_bin_pages(bin - 1) < pages);
+    }
+    CHECK(large_class_of(UINT32_MAX, true) < LARGE_CLASSES);
+}
+
+static struct lock lock = LOCK_INITIALIZER(LOCK_META);
+static _Atomic bool is_taken;
+
+static void *hold(void *unused)
+{
+    lock_take(&lock);
+    atomic_set(&is_taken, true);
+    nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
+    lock_release(&lock);
+    return unused;
+}
+
+/* A lock that is found free counts an operation and no wait; one that is held for long, a wait. */
+TEST(statistics_of_a_lock)
+{
+    for (unsigned i = 0; i < 10; i++) {
+        lock_take(&lock);
+        lock_release(&lock);
+    }
+    struct stats_lock figures = figures_of_lock(&lock);
+    CHECK_EQ(figures.operations, 10);
+    CHECK_EQ(figures.owner_changes, 1);
+    CHECK_EQ(figures.waits + figures.spins + figures.queue_most, 0);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, hold, NULL), 0);
+    while (!atomic_get(&is_taken)) {
+        sched_yield();
+    }
+    lock_take(&lock);
+    lock_release(&lock);
+    pthread_join(thread, NULL);
+    figures = figures_of_lock(&lock);
+    CHECK_EQ(figures.operations, 12);
+    CHECK_EQ(figures.owner_changes, 3);
+    CHECK_EQ(figures.waits + figures.spins, 1);
+    CHECK_EQ(figures.queue_most, 1);
+    CHECK_EQ(figures.wait_time, figures.wait_time_most);
+    CHECK(figures.waits == 0 || figures.wait_time > 0);
+}
+
+static uint64_t figure(const char *name)
+{
+    uint64_t value = 0;
+    CHECK_MSG(mw_stats_read(name, &value), "%s", name);
+    return value;
+}
+
+TEST(statistics_of_purges)
+{
+    mw_collect(true);
+    uint64_t purged = figure("all.dirty_pages_purged");
+    uint64_t calls = figure("all.dirty_purge_calls");
+    char *block = mw_malloc(2 * MiB);
+    memset(block, 1, 2 * MiB);
+    mw_free(block);
+    CHECK_EQ(figure("dirty"), 2 * MiB);
+    CHECK_EQ(figure("all.stacked_bytes"), 2 * MiB);
+    CHECK_EQ(figure("all.extents.512.dirty"), 1);
+    mw_collect(true);
+    CHECK_EQ(figure("dirty"), 0);
+    CHECK_EQ(figure("all.dirty_pages_purged"), purged + 512);
+    CHECK_EQ(figure("all.dirty_purge_calls"), calls + 1);
+}
+
+/* A block that grows beyond where it is becomes a mapping of its own. */
+TEST(statistics_of_mappings)
+{
+    uint64_t made = figure("mappings_made");
+    void *block = mw_malloc(20 * MiB);
+    CHECK(figure("mappings_made") > made);
+    uint64_t dropped = figure("mappings_dropped");
+    mw_free(block);
+    mw_collect(true);
+    CHECK(figure("mappings_dropped") > dropped + 1); /* mw_stats_read drops one itself */
+}
+
+/* An orphan's figures, which the child of a fork empties, keep what was counted. */
+static void *allocate_and_wait(void *ends)
+{
+    for (unsigned i = 0; i < 1000; i++) {
+        CHECK(mw_malloc(208) != NULL);
+    }
+    CHECK_EQ(write(((int *)ends)[1], "", 1), 1);
+    pause();
+    return NULL;
+}
+
+TEST(statistics_of_an_orphan)
+{
+    int ends[2];
+    char byte;
+    pthread_t thread;
+    CHECK_EQ(pipe(ends), 0);
+    mw_free(mw_malloc(1));
+    CHECK_EQ(pthread_create(&thread, NULL, allocate_and_wait, ends), 0);
+    CHECK_EQ(read(ends[0], &byte, 1), 1);
+    CHECK_EQ(figure("all.class.224.allocations"), 1000);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK_EQ(figure("all.class.224.allocations"), 1000);
+        CHECK_EQ(figure("all.class.224.frees"), 0);
+        CHECK_EQ(figure("all.class.224.slots_cached"), 0);
+        CHECK(mw_heap_is_valid());
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
