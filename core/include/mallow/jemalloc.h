@@ -131,6 +131,10 @@ struct extent_hooks_s {
 
 #ifndef MW_NO_JEMALLOC_NAMES
 
+/* The standard functions, which jemalloc's header declares too. */
+#include <malloc.h>
+#include <stdlib.h>
+
 MW_PUBLIC void *mallocx(size_t size, int flags);
 MW_PUBLIC void *rallocx(void *block, size_t size, int flags);
 MW_PUBLIC size_t xallocx(void *block, size_t size, size_t extra, int flags);

@@ -52,7 +52,8 @@ void *mw_mallocx(size_t size, int flags)
 static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, size_t size)
 {
     bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
-    if (is_aligned && size <= old_size && size > old_size / 2) {
+    bool is_worth_it = mw_nallocx(size, MALLOCX_LG_ALIGN(floor_log2(alignment))) > old_size / 2;
+    if (is_aligned && size <= old_size && is_worth_it) {
         return block;
     }
     void *moved = alloc_aligned(alignment, size);
