@@ -28,6 +28,8 @@
 
 /* layer 2: settings */
 #include "settings/options.c"
+#include "settings/conf.c"
+#include "settings/load.c"
 
 /* layer 3: memory */
 #include "memory/meta.c"
@@ -64,6 +66,7 @@
 /* layer 7: api */
 #include "api/alloc.c"
 #include "api/free.c"
+#include "api/mallocx.c"
 
 /* layer 8: insight */
 #include "insight/report.c"
@@ -75,10 +78,13 @@
 #include "insight/stats_page.c"
 #include "insight/verify.c"
 #include "insight/control.c"
+#include "insight/ctl.c"
+#include "insight/mallctl.c"
 
 /* layer 9: entry */
 #if MW_EXPORT_LIBC
 #include "entry/shim_libc.c"
+#include "entry/shim_jemalloc.c"
 #if MW_SHARED_OBJECT /* in an archive it is a member of its own */
 #include "entry/shim_cxx.c"
 #endif

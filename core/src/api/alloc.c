@@ -76,6 +76,9 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
 
 static COLD void *alloc_failed(void)
 {
+    if (option(OPTION_xmalloc)) {
+        log_fatal("out of memory, and xmalloc is on");
+    }
     errno = ENOMEM;
     return NULL;
 }
@@ -90,7 +93,7 @@ static void *alloc_filled(void *block, size_t size, bool is_zero)
             if (!is_zero) {
                 memset(block, 0, size);
             }
-        } else if (option(OPTION_junk)) {
+        } else if (junk_fills_new()) {
             memset(block, FILL_NEW, size);
         }
     }
@@ -119,6 +122,9 @@ static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
     }
     if (slot != NULL) {
         harden_slot_taken(slot);
+        if (unlikely(heap->is_counting)) {
+            heap->allocated += harden_block_size(pagemap_find(slot), slot);
+        }
     }
     return alloc_filled(slot, class_size(class), false);
 }
@@ -135,12 +141,17 @@ static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignme
     return extent != NULL ? extent : arenas_alloc(heap->arena, pages, alignment);
 }
 
+static bool alloc_is_possible(size_t alignment, size_t size)
+{
+    return size <= PTRDIFF_MAX - REGION_MAX && alignment <= PTRDIFF_MAX - size &&
+           size + alignment <= ADDRESS_LIMIT;
+}
+
 /* A block with an extent of its own. *is_zero says whether it reads as zero. */
 static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool *is_zero)
 {
     /* Nothing is thrown away for what can never be. */
-    if (size > PTRDIFF_MAX - REGION_MAX || alignment > PTRDIFF_MAX - size ||
-        size + alignment > ADDRESS_LIMIT || !limit_allows(size)) {
+    if (!alloc_is_possible(alignment, size) || !limit_allows(size)) {
         return NULL;
     }
     struct extent *extent = alloc_pages(heap, size, alignment);
@@ -152,6 +163,9 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
         return NULL;
     }
     heap->large_counts[large_class_of(extent_pages(extent), extent->is_huge)]++;
+    if (unlikely(heap->is_counting)) {
+        heap->allocated += extent_size(extent);
+    }
     *is_zero = extent->is_zero;
     return alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
 }
@@ -190,7 +204,7 @@ static void *alloc_zeroed(size_t size)
     if (unlikely(block == NULL)) {
         return alloc_failed();
     }
-    if (unlikely(thread_stays_slow() && option(OPTION_junk))) {
+    if (unlikely(thread_stays_slow() && junk_fills_new())) {
         memset(block, 0, size);
     } else if (!is_zero) {
         alloc_clear(block, size);

@@ -18,7 +18,13 @@ static NOINLINE void *alloc_slow(size_t size);
 static void *alloc_aligned(size_t alignment, size_t size);
 static void *alloc_zeroed(size_t size);
 
-/* NULL with errno ENOMEM. */
+/* What every block is aligned to, whatever its size. */
+#define BLOCK_ALIGNMENT 16u
+
+/* Whether there may ever be a large block of this kind. */
+static bool alloc_is_possible(size_t alignment, size_t size);
+
+/* NULL with errno ENOMEM, or the end of the program with the option xmalloc. */
 static COLD void *alloc_failed(void);
 
 #endif

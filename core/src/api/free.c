@@ -7,7 +7,7 @@
  *       free_slot       what needs more than that
  *       free_rare       NULL, common slabs, threads without a heap, foreign pointers, misuse
  */
-#include "alloc.h"
+#include "free.h"
 
 #include "../thread/heap_common.h"
 
@@ -139,7 +139,7 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
 {
     struct slab *slab = &extent->slab;
     harden_slot_freed(extent, slot);
-    if (unlikely(thread_stays_slow()) && option(OPTION_junk)) {
+    if (unlikely(thread_stays_slow()) && junk_fills_freed()) {
         memset(slot, FILL_FREE, usable_size(extent, slot));
     }
     struct heap *owner = atomic_get(&slab->owner);
@@ -196,6 +196,9 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
         return;
     }
     struct heap *heap = thread_enter_to_free();
+    if (unlikely(heap->is_counting)) {
+        heap->deallocated += usable_size(extent, block);
+    }
     if (extent_is_slab(extent)) {
         free_slot(heap, extent, block);
         heap_tick_if_due(heap);
@@ -302,13 +305,36 @@ static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
     return moved;
 }
 
+static _Atomic size_t zero_reallocs_count;
+
+static size_t zero_reallocs(void)
+{
+    return atomic_get(&zero_reallocs_count);
+}
+
+static COLD void *realloc_to_zero(void *block)
+{
+    atomic_add(&zero_reallocs_count, 1);
+    switch (option(OPTION_zero_realloc)) {
+    case ZERO_REALLOC_ABORT:
+        log_fatal("realloc of %p to 0 bytes, and zero_realloc is abort", block);
+    case ZERO_REALLOC_ALLOC:
+        return mw_realloc(block, 1);
+    default:
+        mw_free(block);
+        return NULL;
+    }
+}
+
 /* A block that is counted in another class from now on counts as freed and allocated anew. */
 static bool realloc_pages(struct extent *extent, size_t size)
 {
+    size_t old_size = extent_size(extent);
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
     if (!large_try_resize(extent, size)) {
         return false;
     }
+    thread_count_resize(old_size, extent_size(extent));
     unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
     if (class != before) {
         struct heap *heap = thread_enter();
@@ -330,8 +356,7 @@ void *mw_realloc(void *block, size_t size)
         return next != NULL ? next(block, size) : NULL;
     }
     if (size == 0) {
-        mw_free(block);
-        return NULL;
+        return realloc_to_zero(block);
     }
     if (unlikely(size > PTRDIFF_MAX)) {
         return alloc_failed();

@@ -23,6 +23,8 @@ static struct arena *arena_init(unsigned index)
         lock_init(&arena->lock, LOCK_ARENA);
         lock_init(&arena->purge_lock, LOCK_PURGE);
         arena->index = (uint8_t)index;
+        atomic_set(&arena->dirty_ms, DECAY_AS_OPTION);
+        atomic_set(&arena->muzzy_ms, DECAY_AS_OPTION);
         arena->region_next_size = REGION_ALIGNMENT;
         arena->unused_regions = MW_META_GUARD ? NULL : &arena->first_region;
         for (unsigned i = 0; i < FIRST_EXTENTS && !MW_META_GUARD; i++) {

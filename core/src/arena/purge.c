@@ -113,6 +113,18 @@ static size_t pages_above(size_t pages, size_t may_stay)
     return pages > may_stay ? pages - may_stay : 0;
 }
 
+static long arena_dirty_decay_ms(struct arena *arena)
+{
+    long own_ms = atomic_get(&arena->dirty_ms);
+    return own_ms != DECAY_AS_OPTION ? own_ms : option(OPTION_dirty_decay_ms);
+}
+
+static long arena_muzzy_decay_ms(struct arena *arena)
+{
+    long own_ms = atomic_get(&arena->muzzy_ms);
+    return own_ms != DECAY_AS_OPTION ? own_ms : option(OPTION_muzzy_decay_ms);
+}
+
 /* --- Growth ---------------------------------------------------------------------------------- */
 
 /* Whether as much as has been given back because of growth may be given back once more. */
@@ -143,7 +155,7 @@ static struct extent *arena_outgrown_locked(struct arena *arena, size_t slack_pa
  * memory that it does not use. */
 static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pages)
 {
-    long decay_ms = option(OPTION_dirty_decay_ms);
+    long decay_ms = arena_dirty_decay_ms(arena);
     lock_take(&arena->lock);
     arena->grown_pages = size_min(arena->grown_pages + pages, arena_dirty_pages_locked(arena));
     bool is_outgrown = decay_ms >= 0 && arena_outgrown_locked(arena, slack_pages) != NULL &&
@@ -172,8 +184,8 @@ static size_t arena_tick(struct arena *arena, uint64_t now_ms)
         return (size_t)1 << 20; /* whoever holds it purges: there is something */
     }
     lock_take(&arena->lock);
-    long dirty_ms = option(OPTION_dirty_decay_ms);
-    long muzzy_ms = option(OPTION_muzzy_decay_ms);
+    long dirty_ms = arena_dirty_decay_ms(arena);
+    long muzzy_ms = arena_muzzy_decay_ms(arena);
     size_t dirty = arena_dirty_pages_locked(arena);
     size_t limit = decay_limit(&arena->dirty_decay, now_ms, dirty_ms, dirty);
     arena_purge_locked(arena, pages_above(dirty, limit), muzzy_ms != 0, arena_oldest_dirty_locked);

@@ -12,6 +12,10 @@
  * more than `slack_pages` are dirty, the oldest of these are given back in exchange. */
 static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pages);
 
+/* Over how many ms free memory of the arena goes back; -1: never. */
+static long arena_dirty_decay_ms(struct arena *arena);
+static long arena_muzzy_decay_ms(struct arena *arena);
+
 /* Lets decay run. Returns how many dirty pages are left. */
 static size_t arena_tick(struct arena *arena, uint64_t now_ms);
 

@@ -16,6 +16,8 @@
 
 #define ARENAS_MAX 64u
 
+#define DECAY_AS_OPTION (-2)
+
 /* Descriptors that lie in their arena, in a page that every program writes to: as many as a region
  * has that one slab was cut from. Not used where metadata lies between guard pages. */
 #define FIRST_EXTENTS 2u
@@ -47,6 +49,8 @@ struct arena {
     struct extent_set muzzy;    /* lock */
     struct extent_set retained; /* lock */
 
+    _Atomic long dirty_ms;    /* atomic: decay times of this arena; DECAY_AS_OPTION: as the */
+    _Atomic long muzzy_ms;    /* option says */
     struct decay dirty_decay; /* lock */
     struct decay muzzy_decay; /* lock */
 

@@ -23,6 +23,8 @@
 #define UNUSED __attribute__((unused))
 #define PRINTF_LIKE(format_at, first) __attribute__((format(printf, format_at, first)))
 #define ALIAS(target) __attribute__((alias(target), visibility("default"), used))
+/* A variable of the program's interface that the program may define itself. */
+#define REPLACEABLE __attribute__((weak, visibility("default")))
 /* Before the constructors and behind the destructors of what it is linked with. */
 #define CONSTRUCTOR __attribute__((constructor(101)))
 #define DESTRUCTOR __attribute__((destructor(101)))

@@ -288,6 +288,20 @@ static long os_read_file(const char *path, char *buffer, size_t size)
     return (long)used;
 }
 
+static long os_read_link_or_file(const char *path, char *buffer, size_t size)
+{
+    long length =
+        system_call(SYS_readlinkat, AT_FDCWD, (long)path, (long)buffer, (long)(size - 1), 0, 0);
+    if (length == -EINVAL) {
+        return os_read_file(path, buffer, size);
+    }
+    if (is_error(length)) {
+        return -1;
+    }
+    buffer[length] = 0;
+    return length;
+}
+
 _Noreturn static void os_abort(void)
 {
     /* SIGABRT by hand: the libc's abort() may take locks and allocate. First as the program wants

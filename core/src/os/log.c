@@ -96,6 +96,11 @@ static void text_format(struct text *text, const char *format, va_list *argument
     text->buffer[text->used] = 0;
 }
 
+static void text_print(char *buffer, size_t size, const char *format, va_list *arguments)
+{
+    text_format(&(struct text){buffer, size, 0}, format, arguments);
+}
+
 static void sink_print(struct sink *sink, const char *format, ...)
 {
     char buffer[512];

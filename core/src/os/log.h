@@ -21,6 +21,9 @@ struct sink {
 /* Writes one piece of at most 511 characters. */
 static PRINTF_LIKE(2, 3) void sink_print(struct sink *sink, const char *format, ...);
 
+/* Formats into a buffer, cut to its size. */
+static void text_print(char *buffer, size_t size, const char *format, va_list *arguments);
+
 /* A sink that ends at standard error. */
 static struct sink log_sink(void);
 

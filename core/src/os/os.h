@@ -96,6 +96,9 @@ static struct os_file os_file_of(int fd);
  * file cannot be opened. */
 static long os_read_file(const char *path, char *buffer, size_t size);
 
+/* The same of the text that a symbolic link leads to; of the file itself where it is no link. */
+static long os_read_link_or_file(const char *path, char *buffer, size_t size);
+
 _Noreturn static void os_abort(void);
 
 /* Sets which signals the calling thread does not take, a bit each, and returns the old set. */

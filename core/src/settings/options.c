@@ -54,13 +54,28 @@ static void option_set(enum option_id id, long value)
     atomic_set(&option_values[id], value);
 }
 
-/* --- Parsing --------------------------------------------------------------------------------- */
+static void option_set_from(enum option_id id, long value, const char *origin)
+{
+    option_set(id, value);
+    option_origins[id] = origin;
+}
 
-/* A piece of the text that is parsed. */
-struct word {
-    const char *start;
-    size_t length;
-};
+static long option_maximum(enum option_id id)
+{
+    return option_infos[id].maximum;
+}
+
+static bool junk_fills_new(void)
+{
+    return option(OPTION_junk) == JUNK_TRUE || option(OPTION_junk) == JUNK_ALLOC;
+}
+
+static bool junk_fills_freed(void)
+{
+    return option(OPTION_junk) == JUNK_TRUE || option(OPTION_junk) == JUNK_FREE;
+}
+
+/* --- Parsing --------------------------------------------------------------------------------- */
 
 static bool word_is(struct word word, const char *string)
 {
@@ -171,6 +186,18 @@ static bool parse_size(struct word word, long *value)
     return *value >= -100;
 }
 
+static struct word word_at(const char *words, long index)
+{
+    while (index-- > 0) {
+        words = strchr(words, '|');
+        if (words == NULL) {
+            return (struct word){NULL, 0};
+        }
+        words++;
+    }
+    return (struct word){words, strcspn(words, "|")};
+}
+
 static bool parse_value(const struct option_info *info, struct word word, long *value)
 {
     if (info->kind == KIND_SIZE) {
@@ -200,6 +227,11 @@ static unsigned complaints; /* lock: process */
 static bool may_complain(void)
 {
     return ++complaints <= COMPLAINTS_MAX;
+}
+
+static void complaints_begin(void)
+{
+    complaints = 0;
 }
 
 static void complain_of_rest(const char *origin)
@@ -238,8 +270,7 @@ static bool apply_setting(struct word key, struct word word, const char *origin)
         }
         long value;
         if (parse_value(info, word, &value)) {
-            option_set((enum option_id)i, value);
-            option_origins[i] = origin;
+            option_set_from((enum option_id)i, value, origin);
             return true;
         }
         complain_of_value(info, word, origin);
@@ -273,7 +304,7 @@ static struct word word_trimmed(const char *start, const char *end)
 static bool parse_settings(const char *text, const char *origin)
 {
     bool all_good = true;
-    complaints = 0;
+    complaints_begin();
     while (*text != 0) {
         size_t length = strcspn(text, ",\n#");
         struct word setting = word_trimmed(text, text + length);
@@ -300,7 +331,7 @@ static bool parse_settings(const char *text, const char *origin)
     return all_good;
 }
 
-/* --- Reading and reporting ------------------------------------------------------------------- */
+/* --- Reporting -------------------------------------------------------------------------------- */
 
 static void print_settings(void)
 {
@@ -318,34 +349,8 @@ static void print_settings(void)
                      is_share ? "% of the cgroup's limit" : " bytes", origin);
             continue;
         }
-        const char *word = info->words;
-        while (value-- > 0) {
-            word = strchr(word, '|') + 1;
-        }
         char shown[64];
-        struct word chosen = {word, strcspn(word, "|")};
-        log_warn("%s:%s (from %s)", info->name, word_text(chosen, shown, sizeof shown), origin);
-    }
-}
-
-/* Not on the stack, of which most programs have used less when they come here. */
-static char options_text[2048] IN_SECTION(options); /* lock: process */
-
-static void options_load(void)
-{
-    char *buffer = options_text;
-    bool all_good = true;
-    if (os_read_file("/etc/mallow.conf", buffer, sizeof options_text) > 0) {
-        all_good &= parse_settings(buffer, "/etc/mallow.conf");
-    }
-    const char *text = libc_getenv("MALLOW_CONF", buffer, sizeof options_text);
-    if (text != NULL) {
-        all_good &= parse_settings(text, "MALLOW_CONF");
-    }
-    if (!all_good && option(OPTION_abort_conf)) {
-        log_fatal("a setting was not understood, and abort_conf is on");
-    }
-    if (option(OPTION_confirm_conf)) {
-        print_settings();
+        log_warn("%s:%s (from %s)", info->name,
+                 word_text(word_at(info->words, value), shown, sizeof shown), origin);
     }
 }

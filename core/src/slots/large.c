@@ -47,6 +47,22 @@ static bool large_try_resize(struct extent *extent, size_t size)
     return true;
 }
 
+static bool large_try_resize_in_place(struct extent *extent, size_t size)
+{
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    if (size <= SLOT_MAX || large_pages(size) > UINT32_MAX) {
+        return false;
+    }
+    struct arena *arena = arena_of(extent);
+    if (large_pages(size) > extent_pages(extent)) {
+        return arena_try_expand(arena, extent, large_rounded_pages(size));
+    }
+    if (large_rounded_pages(size) < extent_pages(extent)) {
+        arena_shrink(arena, extent, large_rounded_pages(size));
+    }
+    return true;
+}
+
 static bool large_is_sparse(struct extent *extent)
 {
     size_t pages = extent_pages(extent);

@@ -79,6 +79,9 @@ ALWAYS_INLINE size_t large_rounded_pages(size_t size)
  * address. False if it has to be copied. */
 static bool large_try_resize(struct extent *extent, size_t size);
 
+/* The same where the block is. */
+static bool large_try_resize_in_place(struct extent *extent, size_t size);
+
 /* Whether so little of a block that was used before is resident that the kernel can make it zero
  * at less cost than memset. */
 static bool large_is_sparse(struct extent *extent);

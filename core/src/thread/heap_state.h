@@ -90,6 +90,9 @@ struct heap {
     struct slot *free[CLASSES]; /* the hit path's lists */
     int32_t until_tick;         /* slots and blocks to hand out or take until the clock is read */
     uint32_t list_max;          /* slots that are handed out at a time: one of LIST_MAX_* */
+    bool is_counting;           /* every call adds to the next two, see thread_count */
+    uint64_t allocated;         /* bytes, since the thread began to count */
+    uint64_t deallocated;       /* bytes */
     struct magazine magazines[MEDIUM_CLASSES];
     struct arena *arena;
     size_t magazine_bytes;      /* what the limits of the magazines amount to */

@@ -2,6 +2,7 @@
 #include "thread.h"
 
 #include "../memory/meta.h"
+#include "../settings/load.h"
 #include "orphan.h"
 #include "remote.h"
 #include "stack.h"
@@ -46,7 +47,6 @@ static struct {
 static struct heap heap_shared IN_SECTION(heaps); /* lock: shared */
 
 static void thread_ended(void *argument);
-static void purge_thread_want(void);
 static void fork_before(void);
 static void fork_in_parent(void);
 static void fork_in_child(void);
@@ -136,6 +136,7 @@ static struct heap *heap_obtain(void)
     if (heap != NULL) {
         heap->thread = os_thread_id();
         heap->fork_depth = process.fork_depth;
+        heap->is_counting = false;
     }
     lock_release(&process.heaps_lock);
     if (heap != NULL) {
@@ -279,18 +280,70 @@ static void thread_stay_slow(void)
     heap_self = HEAP_NONE;
 }
 
+static struct heap *thread_count(void)
+{
+    struct heap *heap = thread_enter();
+    if (heap == &heap_shared) {
+        thread_leave(heap);
+        return NULL;
+    }
+    if (!heap->is_counting) {
+        heap->allocated = 0;
+        heap->deallocated = 0;
+        heap->is_counting = true;
+        heap_self = HEAP_NONE;
+    }
+    return heap;
+}
+
+static void thread_count_resize(size_t old_size, size_t new_size)
+{
+    struct heap *heap = heap_own;
+    if (heap > HEAP_FREES(FREES_WITHOUT_HEAP) && heap->is_counting) {
+        heap->allocated += new_size;
+        heap->deallocated += old_size;
+    }
+}
+
+static unsigned thread_arenas(void)
+{
+    lock_take(&process.heaps_lock);
+    arenas_count_locked();
+    unsigned count = process.arenas_wanted;
+    lock_release(&process.heaps_lock);
+    return count > arena_count() ? count : arena_count();
+}
+
+static bool thread_use_arena(unsigned index)
+{
+    if (index >= thread_arenas()) {
+        return false;
+    }
+    struct heap *heap = thread_enter();
+    bool is_own = heap != &heap_shared;
+    thread_leave(heap);
+    if (is_own) {
+        lock_take(&process.heaps_lock);
+        heap->arena = arena_get_locked(index);
+        lock_release(&process.heaps_lock);
+    }
+    return is_own;
+}
+
 /* --- The purge thread ------------------------------------------------------------------------- */
 
 static void *purge_thread_run(void *argument)
 {
     (void)argument;
     static uint32_t never_changes;
-    for (;;) {
+    while (option(OPTION_purge_thread)) {
         long decay_ms = option(OPTION_dirty_decay_ms);
         long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
         os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
         keep_house(clock_look());
     }
+    atomic_set(&process.purge_thread_started, false);
+    purge_thread_want(); /* perhaps somebody wants it again just now */
     return NULL;
 }
 

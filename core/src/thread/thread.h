@@ -35,6 +35,25 @@ static bool thread_stays_slow(void);
 /* Sends all calls of this thread, and of threads to come, through the slow path. */
 static void thread_stay_slow(void);
 
+/* From now on every call of this thread goes through the slow path and adds what it allocates or
+ * frees to `allocated` and `deallocated` of the heap, which is returned; the numbers stay where they
+ * are for as long as the thread lives. NULL if the thread has no heap of its own. */
+static struct heap *thread_count(void);
+
+/* A block of this thread's has got another size where it was. */
+static void thread_count_resize(size_t old_size, size_t new_size);
+
+/* How many arenas there are, or will be when there are threads enough. */
+static unsigned thread_arenas(void);
+
+/* Lets the thread take its memory from an arena, which is made if need be. False if there is no
+ * such arena, or the thread has no heap of its own. */
+static bool thread_use_arena(unsigned index);
+
+/* Starts the thread that gives memory back if the option purge_thread says so now and threads may
+ * be started. One that runs ends by itself when the option no longer does. */
+static void purge_thread_want(void);
+
 /* At most so many arenas from now on; those that exist stay. 0 means no limit. Always true. */
 static bool thread_limit_arenas(unsigned limit);
 

@@ -69,6 +69,9 @@ static void keep_house(uint64_t now_ms)
     size_t dirty = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
         dirty += arena_tick(arena_at(i), now_ms);
+        if (!option(OPTION_retain)) {
+            arena_unmap_free_regions(arena_at(i));
+        }
     }
     atomic_set(&heaps.is_waiting, dirty << os_page_shift > WAITING_BYTES);
 }

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * jemalloc's interface (that of 5.3.0), served by Mallow. docs/jemalloc.md says what each name and
+ * option does here, and what is refused.
+ *
+ * Each function has two names: jemalloc's own, and a twin that begins with mw_. A program that is
+ * linked with another jemalloc, or wants none of the plain names, defines MW_NO_JEMALLOC_NAMES
+ * before it includes this.
+ */
+#ifndef MALLOW_JEMALLOC_H
+#define MALLOW_JEMALLOC_H
+
+#include "../mallow.h"
+
+#include <limits.h>
+#include <strings.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What `mallctl("version")` says. Programs compare the numbers. */
+#define JEMALLOC_VERSION "5.3.0-mallow-" MW_VERSION_STRING
+#define JEMALLOC_VERSION_MAJOR 5
+#define JEMALLOC_VERSION_MINOR 3
+#define JEMALLOC_VERSION_BUGFIX 0
+#define JEMALLOC_VERSION_NREV 0
+#define JEMALLOC_VERSION_GID "mallow"
+#define JEMALLOC_VERSION_GID_IDENT mallow
+
+/* --- Flags of the functions ending in x ---------------------------------------------------------
+ * Any of these, joined by |. */
+
+/* Aligned to 2 to the power of la; aligned to a, a power of two. */
+#define MALLOCX_LG_ALIGN(la) ((int)(la))
+#define MALLOCX_ALIGN(a)                                                 \
+    ((int)(((size_t)(a) < (size_t)INT_MAX) ? (size_t)(ffs((int)(a)) - 1) \
+                                           : (size_t)(ffs((int)((size_t)(a) >> 32)) + 31)))
+
+/* New bytes are zero; when a block grows, those behind its usable size before. */
+#define MALLOCX_ZERO ((int)0x40)
+
+/* Which cache and which arena serve the call. Accepted; the thread's own serve all calls. */
+#define MALLOCX_TCACHE(tc) ((int)(((tc) + 2) << 8))
+#define MALLOCX_TCACHE_NONE MALLOCX_TCACHE(-1)
+#define MALLOCX_ARENA(a) ((((int)(a)) + 1) << 20)
+
+/* Indices that stand for all arenas, and for those that were destroyed, in names of mallctl. */
+#define MALLCTL_ARENAS_ALL 4096
+#define MALLCTL_ARENAS_DESTROYED 4097
+
+/* --- Allocation -------------------------------------------------------------------------------- */
+
+/* At least `size` bytes; NULL with errno ENOMEM if out of memory, or if the alignment can never be
+ * had. A size of 0, which jemalloc leaves undefined, gives the smallest block. */
+MW_PUBLIC void *mw_mallocx(size_t size, int flags);
+
+/* Resizes `block`, which may move; NULL if out of memory, and `block` stays as it was. A `block` of
+ * NULL behaves as mallocx, a size of 0 as one of 1. */
+MW_PUBLIC void *mw_rallocx(void *block, size_t size, int flags);
+
+/* Resizes `block` where it is, to at least `size` bytes and at most about `size` + `extra`, if that
+ * is possible. Returns its usable size then, which is less than `size` if it was not. */
+MW_PUBLIC size_t mw_xallocx(void *block, size_t size, size_t extra, int flags);
+
+/* The usable size of a block. */
+MW_PUBLIC size_t mw_sallocx(const void *block, int flags);
+
+/* Gives a block back; the second is told a size between the one asked for and the usable one. */
+MW_PUBLIC void mw_dallocx(void *block, int flags);
+MW_PUBLIC void mw_sdallocx(void *block, size_t size, int flags);
+
+/* The usable size that mallocx with the same arguments would give, at least; 0 if it would fail. */
+MW_PUBLIC size_t mw_nallocx(size_t size, int flags);
+
+/* --- Control -----------------------------------------------------------------------------------
+ * Each returns 0 or one of
+ *   ENOENT   there is no such name
+ *   EINVAL   the length is not that of the value; as much of the value as fits has been copied
+ *   EPERM    the value cannot be read, or not be written
+ *   EFAULT   the value to be written is not a possible one
+ *   EAGAIN   there is no memory for it */
+
+/* Reads the value of a name into *old_value, which has *old_size bytes, and writes *new_value, which
+ * has new_size bytes, in its place. Either may be NULL. */
+MW_PUBLIC int mw_mallctl(const char *name, void *old_value, size_t *old_size, void *new_value,
+                         size_t new_size);
+
+/* The name as numbers, at most *mib_size of them: those in the name are themselves, and may be
+ * replaced before mallctlbymib. A smaller *mib_size gives the beginning. */
+MW_PUBLIC int mw_mallctlnametomib(const char *name, size_t *mib, size_t *mib_size);
+MW_PUBLIC int mw_mallctlbymib(const size_t *mib, size_t mib_size, void *old_value, size_t *old_size,
+                              void *new_value, size_t new_size);
+
+/* --- Hooks of arenas ---------------------------------------------------------------------------
+ * The types, so that programs which name them compile. Arenas with hooks of their own cannot be
+ * made: "arenas.create" is refused. */
+
+typedef struct extent_hooks_s extent_hooks_t;
+
+typedef void *(extent_alloc_t)(extent_hooks_t *hooks, void *new_address, size_t size,
+                               size_t alignment, bool *zero, bool *commit, unsigned arena);
+typedef bool(extent_dalloc_t)(extent_hooks_t *hooks, void *address, size_t size, bool committed,
+                              unsigned arena);
+typedef void(extent_destroy_t)(extent_hooks_t *hooks, void *address, size_t size, bool committed,
+                               unsigned arena);
+typedef bool(extent_commit_t)(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
+                              size_t length, unsigned arena);
+typedef bool(extent_decommit_t)(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
+                                size_t length, unsigned arena);
+typedef bool(extent_purge_t)(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
+                             size_t length, unsigned arena);
+typedef bool(extent_split_t)(extent_hooks_t *hooks, void *address, size_t size, size_t size_a,
+                             size_t size_b, bool committed, unsigned arena);
+typedef bool(extent_merge_t)(extent_hooks_t *hooks, void *address_a, size_t size_a, void *address_b,
+                             size_t size_b, bool committed, unsigned arena);
+
+struct extent_hooks_s {
+    extent_alloc_t *alloc;
+    extent_dalloc_t *dalloc;
+    extent_destroy_t *destroy;
+    extent_commit_t *commit;
+    extent_decommit_t *decommit;
+    extent_purge_t *purge_lazy;
+    extent_purge_t *purge_forced;
+    extent_split_t *split;
+    extent_merge_t *merge;
+};
+
+/* --- jemalloc's names ------------------------------------------------------------------------- */
+
+#ifndef MW_NO_JEMALLOC_NAMES
+
+/* The standard functions, which jemalloc's header declares too. */
+#include <malloc.h>
+#include <stdlib.h>
+
+MW_PUBLIC void *mallocx(size_t size, int flags);
+MW_PUBLIC void *rallocx(void *block, size_t size, int flags);
+MW_PUBLIC size_t xallocx(void *block, size_t size, size_t extra, int flags);
+MW_PUBLIC size_t sallocx(const void *block, int flags);
+MW_PUBLIC void dallocx(void *block, int flags);
+MW_PUBLIC void sdallocx(void *block, size_t size, int flags);
+MW_PUBLIC size_t nallocx(size_t size, int flags);
+MW_PUBLIC int mallctl(const char *name, void *old_value, size_t *old_size, void *new_value,
+                      size_t new_size);
+MW_PUBLIC int mallctlnametomib(const char *name, size_t *mib, size_t *mib_size);
+MW_PUBLIC int mallctlbymib(const size_t *mib, size_t mib_size, void *old_value, size_t *old_size,
+                           void *new_value, size_t new_size);
+
+/* What a program defines to configure the allocator: key:value,key:value. Read at load. The second
+ * is read behind the environment, and so wins over it. */
+extern const char *malloc_conf;
+extern const char *malloc_conf_2_conf_harder;
+
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

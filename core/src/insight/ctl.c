@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT */
+#define MW_NO_JEMALLOC_NAMES
+#include "../../include/mallow/jemalloc.h"
+#include "ctl.h"
+
+#include "../api/free.h"
+#include "../arena/purge.h"
+#include "../memory/meta.h"
+#include "../thread/stack.h"
+#include "../thread/tick.h"
+
+#include <errno.h>
+
+static const struct ctl_name ctl_names[] = {
+#define CTL(name, group, type, access, pattern) \
+    {pattern, CTL_GROUP_##group, CTL_TYPE_##type, CTL_ACCESS_##access},
+#include "ctl.def"
+#undef CTL
+#define OPT(name, type) {"opt." #name, CTL_GROUP_OPT, CTL_TYPE_##type, CTL_ACCESS_READ},
+#define CONF_BOOL(name, value, target) OPT(name, BOOL)
+#define CONF_NUMBER(name, type, value, minimum, maximum, target) OPT(name, type)
+#define CONF_WORD(name, value, words, target) OPT(name, WORD)
+#define CONF_TEXT(name) OPT(name, TEXT)
+#include "../settings/conf.def"
+#undef CONF_BOOL
+#undef CONF_NUMBER
+#undef CONF_WORD
+#undef CONF_TEXT
+#undef OPT
+};
+
+static unsigned ctl_count(void)
+{
+    return array_count(ctl_names);
+}
+
+static const struct ctl_name *ctl_at(unsigned id)
+{
+    check(id < ctl_count());
+    return &ctl_names[id];
+}
+
+static uint64_t text_value(const char *text)
+{
+    return (uintptr_t)text;
+}
+
+/* --- Statistics ------------------------------------------------------------------------------- */
+
+/* What stats.* say: as it was when `epoch` was written last. */
+static struct {
+    _Atomic uint64_t epoch;
+    _Atomic size_t allocated;
+    _Atomic size_t active;
+    _Atomic size_t metadata;
+    _Atomic size_t resident;
+    _Atomic size_t mapped;
+    _Atomic size_t retained;
+} ctl_stats;
+
+static void ctl_stats_refresh(void)
+{
+    struct usage usage = usage_now();
+    size_t active = usage.slab_bytes + usage.large_bytes + usage.huge_bytes;
+    size_t mapped =
+        active + usage.cached_bytes + usage.dirty_bytes + usage.muzzy_bytes + usage.metadata_bytes;
+    atomic_set(&ctl_stats.allocated, usage.slab_used_bytes + usage.large_bytes + usage.huge_bytes);
+    atomic_set(&ctl_stats.active, active);
+    atomic_set(&ctl_stats.metadata, usage.metadata_bytes);
+    atomic_set(&ctl_stats.resident, mapped);
+    atomic_set(&ctl_stats.mapped, mapped);
+    atomic_set(&ctl_stats.retained, usage.retained_bytes);
+    atomic_add(&ctl_stats.epoch, 1);
+}
+
+static int ctl_stats_read(unsigned id, uint64_t *value)
+{
+    if (atomic_get(&ctl_stats.epoch) == 0) {
+        ctl_stats_refresh();
+    }
+    switch (id) {
+    case CTL_allocated:
+        *value = atomic_get(&ctl_stats.allocated);
+        break;
+    case CTL_active:
+        *value = atomic_get(&ctl_stats.active);
+        break;
+    case CTL_metadata:
+        *value = atomic_get(&ctl_stats.metadata);
+        break;
+    case CTL_resident:
+        *value = atomic_get(&ctl_stats.resident);
+        break;
+    case CTL_mapped:
+        *value = atomic_get(&ctl_stats.mapped);
+        break;
+    case CTL_retained:
+        *value = atomic_get(&ctl_stats.retained);
+        break;
+    case CTL_zero_reallocs:
+        *value = zero_reallocs();
+        break;
+    default:
+        *value = 0; /* metadata_thp: metadata asks for no huge pages */
+        break;
+    }
+    return 0;
+}
+
+/* --- Of the whole process --------------------------------------------------------------------- */
+
+static int global_read(unsigned id, uint64_t *value)
+{
+    switch (id) {
+    case CTL_version:
+        *value = text_value(JEMALLOC_VERSION);
+        break;
+    case CTL_epoch:
+        if (atomic_get(&ctl_stats.epoch) == 0) {
+            ctl_stats_refresh();
+        }
+        *value = atomic_get(&ctl_stats.epoch);
+        break;
+    case CTL_background_thread:
+        *value = option(OPTION_purge_thread) != 0;
+        break;
+    default:
+        *value = 1; /* max_background_threads */
+        break;
+    }
+    return 0;
+}
+
+static int global_write(unsigned id, uint64_t value)
+{
+    switch (id) {
+    case CTL_epoch:
+        ctl_stats_refresh();
+        return 0;
+    case CTL_background_thread:
+        option_set(OPTION_purge_thread, value != 0);
+        purge_thread_want();
+        return 0;
+    default:
+        return value != 0 ? 0
+                          : EINVAL; /* there is one thread for all arenas, however many may be */
+    }
+}
+
+static int config_read(unsigned id, uint64_t *value)
+{
+    switch (id) {
+    case CTL_debug:
+        *value = MW_MODE == MW_DEBUG;
+        break;
+    case CTL_opt_safety_checks:
+        *value = MW_MODE != MW_FAST;
+        break;
+    case CTL_malloc_conf:
+        *value = text_value("");
+        break;
+    case CTL_fill:
+    case CTL_stats:
+    case CTL_xmalloc:
+        *value = true;
+        break;
+    default:
+        *value = false;
+        break;
+    }
+    return 0;
+}
+
+/* --- Options ---------------------------------------------------------------------------------- */
+
+/* A word of an option, ended by 0. */
+static const char *word_ended(struct word word)
+{
+    static const char words[][10] = {"false",  "true",  "alloc", "free",      "abort",   "default",
+                                     "always", "never", "auto",  "disabled",  "primary", "percpu",
+                                     "phycpu", "none",  "eager", "secondary", "lazy",    "high"};
+    for (size_t i = 0; i < array_count(words); i++) {
+        if (word_is(word, words[i])) {
+            return words[i];
+        }
+    }
+    require(word.start == NULL); /* the table above has every word of conf.def */
+    return "";
+}
+
+static int opt_read(unsigned index, uint64_t *value)
+{
+    const struct conf_option *conf = conf_at(index);
+    long number = conf_value(conf);
+    if (conf->type == CONF_TYPE_TEXT) {
+        *value = text_value("");
+    } else if (conf->type == CONF_TYPE_WORD) {
+        *value = text_value(word_ended(word_at(conf->words, number)));
+    } else if (conf->target == OPTION_arenas) {
+        *value = thread_arenas();
+    } else {
+        *value = (uint64_t)number;
+    }
+    return 0;
+}
+
+/* --- Of the calling thread -------------------------------------------------------------------- */
+
+static int thread_read(unsigned id, uint64_t *value)
+{
+    struct heap *heap;
+    if (id == CTL_thread_tcache_enabled) {
+        *value = true;
+        return 0;
+    }
+    if (id == CTL_thread_arena) {
+        heap = thread_enter();
+        *value = heap->arena->index;
+        thread_leave(heap);
+        return 0;
+    }
+    heap = thread_count();
+    if (heap == NULL) {
+        return EAGAIN;
+    }
+    switch (id) {
+    case CTL_thread_allocated:
+        *value = heap->allocated;
+        break;
+    case CTL_thread_allocatedp:
+        *value = (uintptr_t)&heap->allocated;
+        break;
+    case CTL_thread_deallocated:
+        *value = heap->deallocated;
+        break;
+    default:
+        *value = (uintptr_t)&heap->deallocated;
+        break;
+    }
+    return 0;
+}
+
+static int thread_write(unsigned id, uint64_t value)
+{
+    switch (id) {
+    case CTL_thread_arena:
+        return value < UINT32_MAX && thread_use_arena((unsigned)value) ? 0 : EFAULT;
+    case CTL_thread_tcache_flush: {
+        struct heap *heap = thread_enter();
+        heap_collect(heap);
+        thread_leave(heap);
+        return 0;
+    }
+    default:
+        mw_collect(false); /* thread.idle */
+        return 0;
+    }
+}
+
+/* --- Arenas ----------------------------------------------------------------------------------- */
+
+/* Whether the index means all arenas: by its own number, and by the one that older programs use. */
+static bool index_is_all(size_t index)
+{
+    return index == MALLCTL_ARENAS_ALL || index == thread_arenas();
+}
+
+static bool index_is_valid(size_t index)
+{
+    return index < thread_arenas() || index_is_all(index) || index == MALLCTL_ARENAS_DESTROYED;
+}
+
+/* The arena of an index; NULL if it means several, or one that is not made yet. */
+static struct arena *arena_of_index(size_t index)
+{
+    return index < arena_count() ? arena_at((unsigned)index) : NULL;
+}
+
+static int arena_read(unsigned id, size_t index, uint64_t *value)
+{
+    struct arena *arena = arena_of_index(index);
+    if (!index_is_valid(index)) {
+        return ENOENT;
+    }
+    if (id == CTL_arena_initialized) {
+        *value = arena != NULL || index_is_all(index);
+        return 0;
+    }
+    if (id == CTL_arena_dss) {
+        *value = text_value("disabled");
+        return 0;
+    }
+    if (arena == NULL) {
+        return EFAULT;
+    }
+    *value = (uint64_t)(id == CTL_arena_dirty_decay_ms ? arena_dirty_decay_ms(arena)
+                                                       : arena_muzzy_decay_ms(arena));
+    return 0;
+}
+
+static void purge_or_decay(unsigned id, struct arena *arena)
+{
+    if (id == CTL_arena_purge) {
+        arena_purge(arena, 0);
+    } else {
+        arena_tick(arena, clock_look());
+    }
+}
+
+/* Of one arena or of all. Free pages that lie with heaps come back first. */
+static int arena_act(unsigned id, size_t index)
+{
+    if (!index_is_valid(index)) {
+        return ENOENT;
+    }
+    struct heap *first = atomic_get_acquire(&heaps.all); /* pairs with heap_obtain */
+    for (struct heap *at = first; at != NULL; at = at->next) {
+        stack_rob(at);
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
+        if (i == index || index_is_all(index)) {
+            purge_or_decay(id, arena_at(i));
+        }
+    }
+    return 0;
+}
+
+static bool decay_ms_is_valid(enum option_id id, uint64_t value, long *ms)
+{
+    *ms = (long)value;
+    if (*ms > option_maximum(id)) {
+        *ms = option_maximum(id);
+    }
+    return *ms >= -1;
+}
+
+static int arena_write(unsigned id, size_t index, uint64_t value)
+{
+    if (id == CTL_arena_purge || id == CTL_arena_decay) {
+        return arena_act(id, index);
+    }
+    struct arena *arena = arena_of_index(index);
+    bool is_dirty = id == CTL_arena_dirty_decay_ms;
+    long ms;
+    if (arena == NULL || !decay_ms_is_valid(OPTION_dirty_decay_ms, value, &ms)) {
+        return EFAULT;
+    }
+    atomic_set(is_dirty ? &arena->dirty_ms : &arena->muzzy_ms, ms);
+    arena_tick(arena, clock_look());
+    return 0;
+}
+
+/* --- What holds for all arenas ---------------------------------------------------------------- */
+
+/* Slots of class 0 serve no request. */
+#define BINS (CLASSES - 1)
+
+static unsigned lextent_first(void)
+{
+    return page_class_of(large_pages(SLOT_MAX + 1));
+}
+
+static unsigned lextent_count(void)
+{
+    return page_class_of(large_pages(LARGE_MAX)) + 1 - lextent_first();
+}
+
+static int arenas_read(unsigned id, uint64_t *value)
+{
+    switch (id) {
+    case CTL_narenas:
+        *value = thread_arenas();
+        break;
+    case CTL_dirty_decay_ms:
+        *value = (uint64_t)option(OPTION_dirty_decay_ms);
+        break;
+    case CTL_muzzy_decay_ms:
+        *value = (uint64_t)option(OPTION_muzzy_decay_ms);
+        break;
+    case CTL_quantum:
+        *value = BLOCK_ALIGNMENT;
+        break;
+    case CTL_page:
+        *value = os_page_size;
+        break;
+    case CTL_hugepage:
+        *value = REGION_ALIGNMENT;
+        break;
+    case CTL_tcache_max:
+        *value = SLOT_MAX;
+        break;
+    case CTL_nlextents:
+        *value = lextent_count();
+        break;
+    default:
+        *value = BINS; /* nbins, nhbins */
+        break;
+    }
+    return 0;
+}
+
+/* Holds at once for every arena that has no time of its own. */
+static int arenas_write(unsigned id, uint64_t value)
+{
+    enum option_id option_id =
+        id == CTL_dirty_decay_ms ? OPTION_dirty_decay_ms : OPTION_muzzy_decay_ms;
+    long ms;
+    if (!decay_ms_is_valid(option_id, value, &ms)) {
+        return EFAULT;
+    }
+    option_set(option_id, ms);
+    for (unsigned i = 0; i < arena_count(); i++) {
+        arena_tick(arena_at(i), clock_look());
+    }
+    return 0;
+}
+
+/* A slab that has grown to its full size. */
+static size_t bin_slab_size(unsigned class)
+{
+    return class_slab_pages(class, UINT8_MAX) << os_page_shift;
+}
+
+static int sizes_read(unsigned id, size_t index, uint64_t *value)
+{
+    if (index >= (id == CTL_lextent_size ? lextent_count() : BINS)) {
+        return ENOENT;
+    }
+    unsigned class = (unsigned)index + 1;
+    switch (id) {
+    case CTL_lextent_size:
+        *value = page_class_pages(lextent_first() + (unsigned)index) << os_page_shift;
+        break;
+    case CTL_bin_size:
+        *value = class_size(class);
+        break;
+    case CTL_bin_nregs:
+        *value = size_min(bin_slab_size(class) / class_size(class), SLAB_SLOTS_MAX);
+        break;
+    case CTL_bin_slab_size:
+        *value = bin_slab_size(class);
+        break;
+    default:
+        *value = 1; /* nshards */
+        break;
+    }
+    return 0;
+}
+
+/* The index of the arena that has a block; `block` is replaced by it. */
+static int arena_look_up(uint64_t *block)
+{
+    struct extent *extent = pagemap_find((void *)*block);
+    if (extent == pagemap_nothing() || mw_malloc_usable_size((void *)*block) == 0) {
+        return EINVAL;
+    }
+    *block = arena_of(extent)->index;
+    return 0;
+}
+
+/* --- By name ---------------------------------------------------------------------------------- */
+
+static int ctl_read(unsigned id, const size_t *mib, uint64_t *value)
+{
+    switch (ctl_at(id)->group) {
+    case CTL_GROUP_GLOBAL:
+        return global_read(id, value);
+    case CTL_GROUP_CONFIG:
+        return config_read(id, value);
+    case CTL_GROUP_THREAD:
+        return thread_read(id, value);
+    case CTL_GROUP_ARENA:
+        return arena_read(id, mib[1], value);
+    case CTL_GROUP_ARENAS:
+        return id == CTL_lookup ? arena_look_up(value) : arenas_read(id, value);
+    case CTL_GROUP_SIZES:
+        return sizes_read(id, mib[2], value);
+    case CTL_GROUP_STATS:
+        return ctl_stats_read(id, value);
+    default:
+        return opt_read(id - CTL_OPT, value);
+    }
+}
+
+static int ctl_write(unsigned id, const size_t *mib, uint64_t value)
+{
+    switch (ctl_at(id)->group) {
+    case CTL_GROUP_GLOBAL:
+        return global_write(id, value);
+    case CTL_GROUP_THREAD:
+        return thread_write(id, value);
+    case CTL_GROUP_ARENA:
+        return arena_write(id, mib[1], value);
+    case CTL_GROUP_ARENAS:
+        return arenas_write(id, value);
+    default:
+        return EPERM;
+    }
+}

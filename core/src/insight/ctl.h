@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The names of mallctl: which there are, and what stands behind each. How a program comes to one is
+ * in mallctl.c.
+ */
+#ifndef MALLOW_CTL_H
+#define MALLOW_CTL_H
+
+#include "report.h"
+
+#include "../settings/conf.h"
+
+/* The parts of a name at most. */
+#define CTL_DEPTH 4u
+
+enum ctl_id {
+#define CTL(name, group, type, access, pattern) CTL_##name,
+#include "ctl.def"
+#undef CTL
+    CTL_OPT, /* the first of opt.*; the others follow in the order of conf.def */
+};
+
+/* Who reads and writes a name. */
+enum ctl_group {
+    CTL_GROUP_GLOBAL,
+    CTL_GROUP_CONFIG,
+    CTL_GROUP_THREAD,
+    CTL_GROUP_ARENA,
+    CTL_GROUP_ARENAS,
+    CTL_GROUP_SIZES,
+    CTL_GROUP_STATS,
+    CTL_GROUP_OPT,
+};
+
+enum ctl_type {
+    CTL_TYPE_BOOL,
+    CTL_TYPE_UNSIGNED,
+    CTL_TYPE_SIZE,
+    CTL_TYPE_SSIZE,
+    CTL_TYPE_NUMBER64,
+    CTL_TYPE_SIGNED64,
+    CTL_TYPE_TEXT,
+    CTL_TYPE_WORD, /* a TEXT, by its index among the words of an option */
+    CTL_TYPE_POINTER,
+    CTL_TYPE_VOID,
+    CTL_TYPE_LOOKUP, /* a pointer is written and the index of its arena is read */
+};
+
+enum ctl_access { CTL_ACCESS_READ, CTL_ACCESS_READ_WRITE, CTL_ACCESS_CALL };
+
+/* Text in place, so that the loader has nothing to relocate here when a program starts. */
+struct ctl_name {
+    char pattern[50];
+    uint8_t group;  /* an enum ctl_group */
+    uint8_t type;   /* an enum ctl_type */
+    uint8_t access; /* an enum ctl_access */
+};
+
+/* All names, by enum ctl_id. Those that begin alike stand together. */
+static unsigned ctl_count(void);
+static const struct ctl_name *ctl_at(unsigned id);
+
+/* The value of a name; `mib` has the numbers of its slots. 0 or an error number. */
+static int ctl_read(unsigned id, const size_t *mib, uint64_t *value);
+
+/* Sets it, or does what the name stands for. */
+static int ctl_write(unsigned id, const size_t *mib, uint64_t value);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mallctl: from a name, or from its numbers (a MIB), to the table of names, and values in and out.
+ *
+ *     arenas . bin . 7 . size         the pattern arenas.bin.<j>.size, id 44
+ *       31     40    7    44          its MIB: a number stands for itself; another part is the
+ *                                     first id whose name begins alike up to there
+ *
+ * So the last number of a MIB is the id of the name, and the others must be what belongs to it.
+ */
+#define MW_NO_JEMALLOC_NAMES
+#include "../../include/mallow/jemalloc.h"
+#include "ctl.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* --- Names ------------------------------------------------------------------------------------ */
+
+/* The part of a name that begins here, without the dot behind it. */
+static struct word part_at(const char *at)
+{
+    return (struct word){at, strcspn(at, ".")};
+}
+
+/* Behind a part and its dot; NULL if it was the last. */
+static const char *part_next(struct word part)
+{
+    return part.start[part.length] == '.' ? part.start + part.length + 1 : NULL;
+}
+
+static bool part_is_slot(struct word part)
+{
+    return part.start[0] == '<';
+}
+
+static bool parts_are_equal(struct word a, struct word b)
+{
+    return a.length == b.length && memcmp(a.start, b.start, a.length) == 0;
+}
+
+/* A decimal number of up to nine digits. */
+static bool part_is_number(struct word part, size_t *number)
+{
+    *number = 0;
+    for (size_t i = 0; i < part.length; i++) {
+        if (part.start[i] < '0' || part.start[i] > '9') {
+            return false;
+        }
+        *number = 10 * *number + (size_t)(part.start[i] - '0');
+    }
+    return part.length > 0 && part.length <= 9;
+}
+
+/* The first id whose pattern has the same `parts` first parts as that of `id`. */
+static unsigned first_alike(unsigned id, unsigned parts)
+{
+    const char *pattern = ctl_at(id)->pattern;
+    const char *end = pattern;
+    for (unsigned i = 0; i < parts; i++) {
+        end += (i > 0) + strcspn(end + (i > 0), ".");
+    }
+    size_t length = (size_t)(end - pattern);
+    unsigned first = id;
+    while (first > 0) {
+        const char *before = ctl_at(first - 1)->pattern;
+        if (strncmp(before, pattern, length) != 0 ||
+            (before[length] != '.' && before[length] != 0)) {
+            break;
+        }
+        first--;
+    }
+    return first;
+}
+
+/* The parts of the pattern of `id` as a MIB, the slots left as they are in `mib`. Returns how many
+ * there are. */
+static unsigned mib_complete(unsigned id, size_t *mib)
+{
+    unsigned depth = 0;
+    for (const char *at = ctl_at(id)->pattern; at != NULL; at = part_next(part_at(at))) {
+        if (!part_is_slot(part_at(at))) {
+            mib[depth] = first_alike(id, depth + 1);
+        }
+        depth++;
+    }
+    return depth;
+}
+
+/* Whether the first `most` parts of a name, or all, are those of a pattern; the numbers for slots
+ * go into `mib`. */
+static bool name_matches(const char *name, const char *pattern, size_t most, size_t *mib)
+{
+    for (unsigned depth = 0; depth < most; depth++) {
+        if (name == NULL || pattern == NULL) {
+            return name == pattern;
+        }
+        struct word part = part_at(name);
+        struct word wanted = part_at(pattern);
+        bool is_alike = part_is_slot(wanted) ? part_is_number(part, &mib[depth])
+                                             : parts_are_equal(part, wanted);
+        if (!is_alike) {
+            return false;
+        }
+        name = part_next(part);
+        pattern = part_next(wanted);
+    }
+    return true;
+}
+
+/* The id of the first name whose pattern fits, and its MIB; ctl_count() if there is none. */
+static unsigned name_find(const char *name, size_t most, size_t *mib, unsigned *depth)
+{
+    for (unsigned id = 0; id < ctl_count(); id++) {
+        if (name_matches(name, ctl_at(id)->pattern, most, mib)) {
+            *depth = mib_complete(id, mib);
+            return id;
+        }
+    }
+    return ctl_count();
+}
+
+/* --- Values ----------------------------------------------------------------------------------- */
+
+static size_t type_size(enum ctl_type type)
+{
+    return type == CTL_TYPE_BOOL                                  ? sizeof(bool)
+           : type == CTL_TYPE_UNSIGNED || type == CTL_TYPE_LOOKUP ? sizeof(unsigned)
+                                                                  : sizeof(uint64_t);
+}
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "values are copied from the first bytes of a uint64_t"
+#endif
+
+/* Hands a value out; if the length is wrong, as much of it as fits. */
+static int value_out(uint64_t value, size_t size, void *old_value, size_t *old_size)
+{
+    bool fits = *old_size == size;
+    *old_size = size_min(*old_size, size);
+    memcpy(old_value, &value, *old_size);
+    return fits ? 0 : EINVAL;
+}
+
+/* What the program wants to do with a name. */
+struct request_of_value {
+    void *old_value;
+    size_t *old_size;
+    const void *new_value;
+    size_t new_size;
+};
+
+static int request_look_up(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    uint64_t value = 0;
+    if (request->new_value == NULL || request->new_size != sizeof(void *)) {
+        return EINVAL;
+    }
+    memcpy(&value, request->new_value, sizeof(void *));
+    int error = ctl_read(id, mib, &value);
+    if (error != 0 || request->old_value == NULL || request->old_size == NULL) {
+        return error;
+    }
+    return value_out(value, sizeof(unsigned), request->old_value, request->old_size);
+}
+
+static int request_read(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    uint64_t value = 0;
+    int error = ctl_read(id, mib, &value); /* says too whether the numbers in the name are good */
+    if (error != 0 || request->old_value == NULL || request->old_size == NULL) {
+        return error;
+    }
+    return value_out(value, type_size(ctl_at(id)->type), request->old_value, request->old_size);
+}
+
+static int request_write(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    uint64_t value = 0;
+    if (request->new_value == NULL) {
+        return 0;
+    }
+    memcpy(&value, request->new_value, request->new_size);
+    return ctl_write(id, mib, value);
+}
+
+static int request_serve(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    const struct ctl_name *name = ctl_at(id);
+    bool is_write = request->new_value != NULL || request->new_size != 0;
+    if (name->access == CTL_ACCESS_CALL) {
+        bool has_value = is_write || request->old_value != NULL || request->old_size != NULL;
+        return has_value ? EPERM : ctl_write(id, mib, 0);
+    }
+    if (name->type == CTL_TYPE_LOOKUP) {
+        return request_look_up(id, mib, request);
+    }
+    if (is_write && name->access == CTL_ACCESS_READ) {
+        return EPERM;
+    }
+    if (request->new_value != NULL && request->new_size != type_size(name->type)) {
+        return EINVAL;
+    }
+    if (id == CTL_epoch) { /* what is read is the new one */
+        int error = request_write(id, mib, request);
+        return error != 0 ? error : request_read(id, mib, request);
+    }
+    int error = request_read(id, mib, request);
+    return error != 0 ? error : request_write(id, mib, request);
+}
+
+/* --- Calls ------------------------------------------------------------------------------------ */
+
+int mw_mallctl(const char *name, void *old_value, size_t *old_size, void *new_value,
+               size_t new_size)
+{
+    size_t mib[CTL_DEPTH];
+    unsigned depth;
+    process_init();
+    unsigned id = name != NULL ? name_find(name, CTL_DEPTH + 1, mib, &depth) : ctl_count();
+    if (id == ctl_count()) {
+        return name != NULL ? ENOENT : EINVAL;
+    }
+    struct request_of_value request = {old_value, old_size, new_value, new_size};
+    return request_serve(id, mib, &request);
+}
+
+int mw_mallctlnametomib(const char *name, size_t *mib, size_t *mib_size)
+{
+    size_t whole[CTL_DEPTH];
+    unsigned depth;
+    if (name == NULL || mib == NULL || mib_size == NULL) {
+        return EINVAL;
+    }
+    if (*mib_size == 0 ||
+        name_find(name, size_min(*mib_size, CTL_DEPTH + 1), whole, &depth) == ctl_count()) {
+        return ENOENT;
+    }
+    *mib_size = size_min(*mib_size, depth);
+    memcpy(mib, whole, *mib_size * sizeof *mib);
+    return 0;
+}
+
+int mw_mallctlbymib(const size_t *mib, size_t mib_size, void *old_value, size_t *old_size,
+                    void *new_value, size_t new_size)
+{
+    size_t whole[CTL_DEPTH];
+    process_init();
+    if (mib == NULL || mib_size == 0 || mib_size > CTL_DEPTH || mib[mib_size - 1] >= ctl_count()) {
+        return ENOENT;
+    }
+    unsigned id = (unsigned)mib[mib_size - 1];
+    memcpy(whole, mib, mib_size * sizeof *mib);
+    if (mib_complete(id, whole) != mib_size || memcmp(whole, mib, mib_size * sizeof *mib) != 0) {
+        return ENOENT;
+    }
+    struct request_of_value request = {old_value, old_size, new_value, new_size};
+    return request_serve(id, whole, &request);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+#include "conf.h"
+
+#include <string.h>
+
+#define NOTHING CONF_NOTHING
+
+static const struct conf_option conf_options[] = {
+#define CONF_BOOL(name, value, target) {#name, "false|true", CONF_TYPE_BOOL, target, value, 0, 1},
+#define CONF_NUMBER(name, type, value, minimum, maximum, target) \
+    {#name, "", CONF_TYPE_##type, target, value, minimum, maximum},
+#define CONF_WORD(name, value, words, target) {#name, words, CONF_TYPE_WORD, target, value, 0, 9},
+#define CONF_TEXT(name) {#name, "", CONF_TYPE_TEXT, NOTHING, 0, 0, 0},
+#include "conf.def"
+#undef CONF_BOOL
+#undef CONF_NUMBER
+#undef CONF_WORD
+#undef CONF_TEXT
+};
+
+static unsigned conf_count(void)
+{
+    return array_count(conf_options);
+}
+
+static const struct conf_option *conf_at(unsigned index)
+{
+    check(index < conf_count());
+    return &conf_options[index];
+}
+
+static long conf_value(const struct conf_option *conf)
+{
+    return conf->target != CONF_NOTHING ? option((enum option_id)conf->target) : conf->value;
+}
+
+/* --- Messages --------------------------------------------------------------------------------- */
+
+static PRINTF_LIKE(1, 2) void conf_say(const char *format, ...)
+{
+    char line[256];
+    va_list arguments;
+    va_start(arguments, format);
+    text_print(line, sizeof line, format, &arguments);
+    va_end(arguments);
+    struct sink sink = log_sink();
+    sink_print(&sink, "<jemalloc>: %s\n", line);
+}
+
+/* A setting that is told of, cut to what a message can show. */
+static void conf_say_setting(const char *what, struct word key, struct word value, const char *end)
+{
+    char shown_key[64];
+    char shown_value[96];
+    conf_say("%s: %s:%s%s", what, word_text(key, shown_key, sizeof shown_key),
+             word_text(value, shown_value, sizeof shown_value), end);
+}
+
+/* Whether a setting that was not understood may end the program: jemalloc tolerates those of
+ * experiments and two that it has given up. */
+static bool conf_is_tolerated(struct word key)
+{
+    static const char *const prefixes[] = {"experimental_", "hpa_sec_bytes_after_flush",
+                                           "hpa_sec_batch_fill_extra"};
+    for (size_t i = 0; i < array_count(prefixes); i++) {
+        size_t length = strlen(prefixes[i]);
+        if (key.length >= length && memcmp(key.start, prefixes[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True if the setting is tolerated. */
+static bool conf_complain(const char *what, struct word key, struct word value)
+{
+    if (may_complain()) {
+        conf_say_setting(what, key, value, "");
+    }
+    return conf_is_tolerated(key);
+}
+
+/* --- Values ----------------------------------------------------------------------------------- */
+
+static unsigned digit_of(char c)
+{
+    return c >= '0' && c <= '9'                     ? (unsigned)(c - '0')
+           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (unsigned)((c | 0x20) - 'a') + 10
+                                                    : 99;
+}
+
+/* A whole number as strtol reads it: with 0x in base 16, with 0 in base 8. One that is too large is
+ * LONG_MAX. */
+static bool conf_parse_number(struct word word, long *value)
+{
+    bool is_negative = word.length > 0 && word.start[0] == '-';
+    size_t at = is_negative;
+    unsigned base = 10;
+    if (word.length > at + 1 && word.start[at] == '0') {
+        bool is_hex = (word.start[at + 1] | 0x20) == 'x';
+        base = is_hex ? 16 : 8;
+        at += is_hex ? 2 : 1;
+    }
+    if (at == word.length) {
+        return false;
+    }
+    long number = 0;
+    for (; at < word.length; at++) {
+        unsigned digit = digit_of(word.start[at]);
+        if (digit >= base) {
+            return false;
+        }
+        if (__builtin_mul_overflow(number, (long)base, &number) ||
+            __builtin_add_overflow(number, (long)digit, &number)) {
+            number = LONG_MAX;
+        }
+    }
+    *value = is_negative ? -number : number;
+    return true;
+}
+
+/* The first of the words in "a|b|c" that begins with `word`; -1 if there is none. jemalloc takes
+ * abbreviations of words, but not of true and false. */
+static long word_abbreviated(struct word word, const char *words)
+{
+    long index = 0;
+    for (struct word at = word_at(words, 0); at.start != NULL; at = word_at(words, ++index)) {
+        if (word.length <= at.length && memcmp(word.start, at.start, word.length) == 0) {
+            return index;
+        }
+    }
+    return -1;
+}
+
+/* NULL, or what is wrong with the value. */
+static const char *conf_parse_value(const struct conf_option *conf, struct word word, long *value)
+{
+    switch (conf->type) {
+    case CONF_TYPE_TEXT:
+        *value = 0;
+        return NULL;
+    case CONF_TYPE_WORD:
+        *value = conf->target == OPTION_junk ? word_index(word, conf->words)
+                                             : word_abbreviated(word, conf->words);
+        return *value >= 0 ? NULL : "Invalid conf value";
+    case CONF_TYPE_BOOL:
+        *value = word_index(word, conf->words);
+        return *value >= 0 ? NULL : "Invalid conf value";
+    default:
+        if (conf->target == OPTION_arenas && word_is(word, "default")) {
+            *value = 0;
+            return NULL;
+        }
+        if (!conf_parse_number(word, value)) {
+            return "Invalid conf value";
+        }
+        return *value < conf->minimum || *value > conf->maximum ? "Out-of-range conf value" : NULL;
+    }
+}
+
+/* --- Settings --------------------------------------------------------------------------------- */
+
+/* The option of a name. Some names jemalloc takes abbreviated. */
+static const struct conf_option *conf_find(struct word key)
+{
+    static const char *const abbreviated[] = {"metadata_thp", "dss", "percpu_arena"};
+    for (unsigned i = 0; i < conf_count(); i++) {
+        if (word_is(key, conf_options[i].name)) {
+            return &conf_options[i];
+        }
+    }
+    for (size_t i = 0; i < array_count(abbreviated); i++) {
+        if (key.length < strlen(abbreviated[i]) &&
+            memcmp(key.start, abbreviated[i], key.length) == 0) {
+            return conf_find((struct word){abbreviated[i], strlen(abbreviated[i])});
+        }
+    }
+    return NULL;
+}
+
+static bool conf_apply(struct word key, struct word word, const char *origin)
+{
+    const struct conf_option *conf = conf_find(key);
+    if (conf == NULL) {
+        return conf_complain("Invalid conf pair", key, word);
+    }
+    long value;
+    const char *wrong = conf_parse_value(conf, word, &value);
+    if (wrong != NULL) {
+        return conf_complain(wrong, key, word);
+    }
+    if (conf->target != CONF_NOTHING) {
+        enum option_id id = (enum option_id)conf->target;
+        if (value > option_maximum(id)) {
+            value = option_maximum(id);
+        }
+        option_set_from(id, value, origin);
+    }
+    if (option(OPTION_confirm_conf)) {
+        conf_say_setting("-- Set conf value", key, word,
+                         conf->target == CONF_NOTHING ? " (accepted without effect)" : "");
+    }
+    return true;
+}
+
+static bool is_of_key(char c)
+{
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
+}
+
+/* Cuts the next setting off the text. False at its end, or if it is malformed; then *is_good is
+ * false. */
+static bool conf_next(const char **text, struct word *key, struct word *value, bool *is_good)
+{
+    const char *at = *text;
+    while (is_of_key(*at)) {
+        at++;
+    }
+    if (*at != ':') {
+        if (*at != 0 || at != *text) {
+            conf_say(*at != 0 ? "Malformed conf string" : "Conf string ends with key");
+            *is_good = false;
+        }
+        return false;
+    }
+    *key = (struct word){*text, (size_t)(at - *text)};
+    at++;
+    *value = (struct word){at, strcspn(at, ",")};
+    at += value->length;
+    if (at[0] == ',' && at[1] == 0) {
+        conf_say("Conf string ends with comma");
+        *is_good = false;
+    }
+    *text = at + (*at == ',');
+    return true;
+}
+
+static bool conf_apply_all(const struct conf_source *source)
+{
+    const char *text = source->text;
+    bool is_good = true;
+    struct word key;
+    struct word value;
+    complaints_begin();
+    while (conf_next(&text, &key, &value, &is_good)) {
+        is_good &= conf_apply(key, value, source->origin);
+    }
+    complain_of_rest(source->origin);
+    return is_good;
+}
+
+/* Whether a source asks for a report, which then says what all sources set. */
+static void conf_look_for_confirm(const char *text)
+{
+    static const char setting[] = "confirm_conf:true";
+    size_t length = sizeof setting - 1;
+    while (text != NULL && *text != 0) {
+        if (strncmp(text, setting, length) == 0 && (text[length] == 0 || text[length] == ',')) {
+            option_set(OPTION_confirm_conf, true);
+        }
+        text = strchr(text, ',');
+        text += text != NULL;
+    }
+}
+
+static COLD bool conf_load_found(const struct conf_source *sources, unsigned count)
+{
+    bool is_good = true;
+    for (unsigned i = 0; i < count; i++) {
+        conf_look_for_confirm(sources[i].text);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        const char *text = sources[i].text;
+        if (option(OPTION_confirm_conf)) {
+            /* jemalloc counts from 1, and the first is a text that it was built with. */
+            conf_say("malloc_conf #%u (%s): \"%s\"", i + 2, sources[i].described,
+                     text != NULL ? text : "");
+        }
+        if (text != NULL) {
+            is_good &= conf_apply_all(&sources[i]);
+        }
+    }
+    return is_good;
+}
+
+static bool conf_load(const struct conf_source *sources, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (sources[i].text != NULL) {
+            return conf_load_found(sources, count);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "load.h"
+
+#include "conf.h"
+
+/* Weak: the definitions of the program, or of a library that it brought, take their place. */
+#if MW_EXPORT_LIBC
+#define PROGRAM_CONF malloc_conf
+#define PROGRAM_CONF_HARDER malloc_conf_2_conf_harder
+#else
+#define PROGRAM_CONF mw_malloc_conf
+#define PROGRAM_CONF_HARDER mw_malloc_conf_2_conf_harder
+#endif
+
+extern const char *PROGRAM_CONF;
+extern const char *PROGRAM_CONF_HARDER;
+REPLACEABLE const char *PROGRAM_CONF;
+REPLACEABLE const char *PROGRAM_CONF_HARDER;
+
+/* Not on the stack, of which most programs have used less when they come here. */
+static char options_text[2048] IN_SECTION(options); /* lock: process */
+static char options_link[2048] IN_SECTION(options); /* lock: process */
+
+/* What /etc/malloc.conf says. In a file each line may have settings. */
+static const char *system_conf(void)
+{
+    if (os_read_link_or_file("/etc/malloc.conf", options_link, sizeof options_link) <= 0) {
+        return NULL;
+    }
+    char *end = options_link + strlen(options_link);
+    while (end > options_link && end[-1] == '\n') {
+        *--end = 0;
+    }
+    for (char *line = strchr(options_link, '\n'); line != NULL; line = strchr(line, '\n')) {
+        *line = ',';
+    }
+    return options_link;
+}
+
+static void options_load(void)
+{
+    char *buffer = options_text;
+    bool all_good = true;
+    const char *text = libc_getenv("MALLOC_CONF", buffer, sizeof options_text);
+    const struct conf_source sources[] = {
+        {PROGRAM_CONF, "string pointed to by the global variable malloc_conf", "malloc_conf"},
+        {system_conf(),
+         "\"name\" of the file referenced by the symbolic link named /etc/malloc.conf",
+         "/etc/malloc.conf"},
+        {text, "value of the environment variable MALLOC_CONF", "MALLOC_CONF"},
+        {PROGRAM_CONF_HARDER, "string pointed to by the global variable malloc_conf_2_conf_harder",
+         "malloc_conf_2_conf_harder"},
+    };
+    all_good &= conf_load(sources, array_count(sources));
+    if (os_read_file("/etc/mallow.conf", buffer, sizeof options_text) > 0) {
+        all_good &= parse_settings(buffer, "/etc/mallow.conf");
+    }
+    text = libc_getenv("MALLOW_CONF", buffer, sizeof options_text);
+    if (text != NULL) {
+        all_good &= parse_settings(text, "MALLOW_CONF");
+    }
+    if (!all_good && option(OPTION_abort_conf)) {
+        log_fatal("a setting was not understood, and abort_conf is on");
+    }
+    if (option(OPTION_confirm_conf)) {
+        print_settings();
+    }
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Shows what a setting does: run with an argument, it prints one word or number. conf/run.py runs it
+ * with and without the setting.
+ */
+#include <jemalloc/jemalloc.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef OWN_CONF
+const char *malloc_conf = "dirty_decay_ms:4711,narenas:3";
+#endif
+
+/* Found where the library is preloaded; the program is not linked with it. */
+#pragma weak mallctl
+
+static long field_kib(const char *path, const char *name)
+{
+    char line[256];
+    long value = -1;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (!strncmp(line, name, strlen(name))) {
+            value = atol(line + strlen(name));
+        }
+    }
+    fclose(file);
+    return value;
+}
+
+static void sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+enum { BLOCKS = 1000, BLOCK = 100000 };
+
+static void use_100_mb(void)
+{
+    static void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = memset(malloc(BLOCK), 1, BLOCK);
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
+}
+
+/* What is left of it after a second with a few calls. */
+static void use_and_wait(void)
+{
+    use_100_mb();
+    for (int i = 0; i < 100; i++) {
+        sleep_ms(10);
+        void *volatile block = malloc(BLOCK);
+        free(block);
+    }
+}
+
+static pthread_barrier_t all_here;
+
+static void *arena_of_thread(void *unused)
+{
+    (void)unused;
+    unsigned arena = 0;
+    size_t size = sizeof arena;
+    mallctl("thread.arena", &arena, &size, NULL, 0);
+    pthread_barrier_wait(&all_here);
+    return (void *)(uintptr_t)arena;
+}
+
+/* How many arenas sixteen threads have. */
+static int arenas_of_threads(void)
+{
+    pthread_t threads[16];
+    int seen[4096] = {0}, count = 0;
+    pthread_barrier_init(&all_here, NULL, 16);
+    for (int i = 0; i < 16; i++) {
+        pthread_create(&threads[i], NULL, arena_of_thread, NULL);
+    }
+    for (int i = 0; i < 16; i++) {
+        void *arena;
+        pthread_join(threads[i], &arena);
+        count += !seen[(uintptr_t)arena]++;
+    }
+    return count;
+}
+
+static const char *fill_of(const unsigned char *block, size_t size)
+{
+    static char text[8];
+    for (size_t i = 16; i < size; i++) {
+        if (block[i] != block[16]) {
+            return "mixed";
+        }
+    }
+    snprintf(text, sizeof text, "%02x", block[16]);
+    return text;
+}
+
+/* A fresh block, and one that is freed and, for it is kept by its slab, can still be read. */
+static void show_fill(void)
+{
+    unsigned char *blocks[8];
+    for (int i = 0; i < 8; i++) {
+        blocks[i] = malloc(200);
+        memset(blocks[i], 0x33, 200);
+    }
+    for (int i = 0; i < 8; i++) {
+        free(blocks[i]);
+    }
+    const volatile unsigned char *freed = blocks[3];
+    char after_free = (char)freed[100];
+    unsigned char *block = malloc(200);
+    printf("%s %02x\n", fill_of(block, 200), (unsigned char)after_free);
+}
+
+static void show(const char *what)
+{
+    if (!strcmp(what, "dirty_decay_ms")) {
+        ssize_t value = -9;
+        size_t size = sizeof value;
+        mallctl("opt.dirty_decay_ms", &value, &size, NULL, 0);
+        printf("%zd\n", value);
+    } else if (!strcmp(what, "narenas")) {
+        printf("%d\n", arenas_of_threads());
+    } else if (!strcmp(what, "resident")) {
+        use_and_wait();
+        printf("%ld\n", field_kib("/proc/self/smaps_rollup", "Rss:") / 1024);
+    } else if (!strcmp(what, "lazy")) {
+        use_and_wait();
+        printf("%ld\n", field_kib("/proc/self/smaps_rollup", "LazyFree:") / 1024);
+    } else if (!strcmp(what, "resident_at_rest")) {
+        use_100_mb();
+        sleep_ms(2500);
+        printf("%ld\n", field_kib("/proc/self/smaps_rollup", "Rss:") / 1024);
+    } else if (!strcmp(what, "threads")) {
+        printf("%ld\n", field_kib("/proc/self/status", "Threads:"));
+    } else if (!strcmp(what, "address_space")) {
+        use_and_wait();
+        printf("%ld\n", field_kib("/proc/self/status", "VmSize:") / 1024);
+    } else if (!strcmp(what, "fill")) {
+        show_fill();
+    } else if (!strcmp(what, "zero_realloc")) {
+        printf("%s\n", realloc(malloc(10), 0) == NULL ? "null" : "block");
+    } else if (!strcmp(what, "out_of_memory")) {
+        void *volatile block = malloc((size_t)1 << 60);
+        printf("%s\n", block == NULL ? "null" : "block");
+    } else {
+        printf("\n");
+    }
+}
+
+int main(int count, char **arguments)
+{
+    free(malloc(1));
+    show(count > 1 ? arguments[1] : "");
+    return 0;
+}

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+#
+# Programs written for jemalloc: they include <jemalloc/jemalloc.h>.
+
+file(GLOB jemalloc_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
+
+add_library(jemalloc_flags INTERFACE)
+target_include_directories(jemalloc_flags INTERFACE ${PROJECT_SOURCE_DIR}/core/include/mallow/compat)
+target_link_libraries(jemalloc_flags INTERFACE test_flags)
+
+# Not linked with Mallow; names that only the preload has are weak references.
+add_executable(jemalloc_client ${CMAKE_CURRENT_LIST_DIR}/conf/client.c)
+target_link_libraries(jemalloc_client PRIVATE jemalloc_flags)
+target_link_options(jemalloc_client PRIVATE LINKER:-z,dynamic-undefined-weak)
+
+foreach(mode IN LISTS MALLOW_MODES)
+  string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+  add_executable(jemalloc-${mode} ${jemalloc_sources} test_main.c)
+  target_link_libraries(jemalloc-${mode} PRIVATE jemalloc_flags ${library}-static)
+  mallow_test(jemalloc-${mode} COMMAND jemalloc-${mode})
+
+  add_executable(jemalloc_client_${mode} ${CMAKE_CURRENT_LIST_DIR}/conf/client.c)
+  target_compile_definitions(jemalloc_client_${mode} PRIVATE OWN_CONF)
+  target_link_libraries(jemalloc_client_${mode} PRIVATE jemalloc_flags ${library}-static)
+  if(is_native)
+    mallow_test(jemalloc-conf-${mode}
+      COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/conf/run.py ${mode}
+              $<TARGET_FILE:${library}-shared> $<TARGET_FILE:jemalloc_client>
+              $<TARGET_FILE:jemalloc_client_${mode}>)
+  endif()
+endforeach()

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mallctl as clients of jemalloc use it: Rust's tikv-jemalloc-ctl, folly's detection, Redis and
+ * RocksDB, in C.
+ */
+#include <jemalloc/jemalloc.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "../test.h"
+
+/* How typed clients read. */
+#define READ(type, name)                                      \
+    __extension__({                                           \
+        type value_;                                          \
+        size_t size_ = sizeof value_;                         \
+        CHECK_EQ(mallctl(name, &value_, &size_, NULL, 0), 0); \
+        CHECK_EQ(size_, sizeof value_);                       \
+        value_;                                               \
+    })
+
+static void write_epoch(void)
+{
+    uint64_t epoch = 1;
+    CHECK_EQ(mallctl("epoch", NULL, NULL, &epoch, sizeof epoch), 0);
+}
+
+TEST(version_is_that_of_the_header)
+{
+    const char *version = READ(const char *, "version");
+    CHECK_MSG(!strcmp(version, JEMALLOC_VERSION), "%s", version);
+    CHECK_MSG(strstr(version, "mallow") != NULL, "%s", version);
+    CHECK_EQ(atoi(version), JEMALLOC_VERSION_MAJOR);
+}
+
+/* folly asks for the counter, allocates a byte, and takes the allocator for another one if the
+ * counter stayed as it was. */
+TEST(folly_finds_jemalloc)
+{
+    uint64_t *counter = READ(uint64_t *, "thread.allocatedp");
+    uint64_t before = *counter;
+    void *volatile block = malloc(1);
+    CHECK_NE(*counter, before);
+    free(block);
+}
+
+static void check_counts(void)
+{
+    uint64_t *allocated = READ(uint64_t *, "thread.allocatedp");
+    uint64_t *freed = READ(uint64_t *, "thread.deallocatedp");
+    static const size_t sizes[] = {1, 100, 2000, 40000, 3 << 20, 20 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int round = 0; round < 100; round++) {
+            uint64_t allocated_before = *allocated, freed_before = *freed;
+            char *block = round % 3 == 0   ? malloc(sizes[i])
+                          : round % 3 == 1 ? calloc(1, sizes[i])
+                                           : aligned_alloc(64, sizes[i]);
+            size_t usable = malloc_usable_size(block);
+            CHECK_EQ(*allocated - allocated_before, usable);
+            CHECK_EQ(*freed, freed_before);
+            block = realloc(block, sizes[i] * 2);
+            CHECK_EQ(*allocated - *freed - (allocated_before - freed_before),
+                     malloc_usable_size(block));
+            free(block);
+            CHECK_EQ(*allocated - allocated_before, *freed - freed_before);
+        }
+    }
+    CHECK_EQ(READ(uint64_t, "thread.allocated"), *allocated);
+    CHECK_EQ(READ(uint64_t, "thread.deallocated"), *freed);
+    CHECK(READ(uint64_t *, "thread.allocatedp") == allocated);
+}
+
+static void *check_counts_of_thread(void *unused)
+{
+    (void)unused;
+    void *volatile before = malloc(100);
+    check_counts();
+    free(before);
+    return NULL;
+}
+
+TEST(thread_counters_are_exact_for_each_call)
+{
+    pthread_t threads[3];
+    check_counts();
+    for (int i = 0; i < 3; i++) {
+        pthread_create(&threads[i], NULL, check_counts_of_thread, NULL);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    check_counts();
+}
+
+TEST(stats_change_with_the_epoch_only)
+{
+    write_epoch();
+    size_t before = READ(size_t, "stats.allocated");
+    void *block = malloc(50 << 20);
+    CHECK_EQ(READ(size_t, "stats.allocated"), before);
+    uint64_t epoch = READ(uint64_t, "epoch"), next = 0;
+    size_t size = sizeof next;
+    CHECK_EQ(mallctl("epoch", &next, &size, &epoch, sizeof epoch), 0); /* both at once */
+    CHECK_EQ(next, epoch + 1);
+    CHECK_GE(READ(size_t, "stats.allocated"), before + (50 << 20));
+    CHECK_GE(READ(size_t, "stats.active"), READ(size_t, "stats.allocated"));
+    CHECK_GE(READ(size_t, "stats.mapped"), READ(size_t, "stats.active"));
+    CHECK_GE(READ(size_t, "stats.resident"), READ(size_t, "stats.metadata"));
+    CHECK(READ(size_t, "stats.metadata") > 0);
+    CHECK(READ(size_t, "stats.retained") > 0);
+    free(block);
+    write_epoch();
+    CHECK_LT(READ(size_t, "stats.allocated"), before + (1 << 20));
+}
+
+TEST(zero_reallocs_are_counted)
+{
+    size_t before = READ(size_t, "stats.zero_reallocs");
+    void *volatile block = malloc(10);
+    CHECK(realloc(block, 0) == NULL);
+    CHECK_EQ(READ(size_t, "stats.zero_reallocs"), before + 1);
+}
+
+TEST(bins_are_those_of_malloc)
+{
+    size_t mib[8], depth = 8;
+    CHECK_EQ(mallctlnametomib("arenas.bin.0.size", mib, &depth), 0);
+    CHECK_EQ(depth, 4);
+    CHECK_EQ(mib[2], 0);
+    unsigned bins = READ(unsigned, "arenas.nbins");
+    for (unsigned j = 0; j < bins; j++) {
+        size_t size, length = sizeof size;
+        mib[2] = j;
+        CHECK_EQ(mallctlbymib(mib, depth, &size, &length, NULL, 0), 0);
+        CHECK_EQ(nallocx(size, 0), size);
+        CHECK_MSG(j + 1 == bins || nallocx(size + 1, 0) > size, "bin %u", j);
+        char name[64];
+        snprintf(name, sizeof name, "arenas.bin.%u.nregs", j);
+        uint32_t slots = READ(uint32_t, name);
+        snprintf(name, sizeof name, "arenas.bin.%u.slab_size", j);
+        CHECK(slots > 0 && slots * size <= READ(size_t, name));
+    }
+    unsigned large = READ(unsigned, "arenas.nlextents");
+    for (unsigned j = 0; j < large; j++) {
+        char name[64];
+        snprintf(name, sizeof name, "arenas.lextent.%u.size", j);
+        size_t size = READ(size_t, name);
+        CHECK_EQ(nallocx(size, 0), size);
+    }
+    CHECK_EQ(READ(size_t, "arenas.page"), sysconf(_SC_PAGESIZE));
+    CHECK_EQ(READ(size_t, "arenas.quantum"), 16);
+}
+
+TEST(a_short_mib_gives_the_beginning)
+{
+    size_t whole[4], depth = 4, mib[4] = {0, 0, 0, 99}, three = 3;
+    CHECK_EQ(mallctlnametomib("arenas.bin.7.nregs", whole, &depth), 0);
+    CHECK_EQ(mallctlnametomib("arenas.bin.7.nregs", mib, &three), 0);
+    CHECK_EQ(three, 3);
+    CHECK_EQ(mib[3], 99);
+    CHECK_EQ(memcmp(mib, whole, 3 * sizeof *mib), 0);
+}
+
+TEST(errors_are_jemallocs)
+{
+    char old[32], new[32] = {0};
+    size_t size = 8;
+    CHECK_EQ(mallctl("no.such.name", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arenas", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arenas.page.more", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arenas.bin.x.size", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arenas.bin.1000.size", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arena.3000.purge", NULL, NULL, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arenas.page", NULL, NULL, new, 8), EPERM);
+    CHECK_EQ(mallctl("arenas.page", NULL, NULL, NULL, 8), EPERM);
+    CHECK_EQ(mallctl("arena.0.purge", old, &size, NULL, 0), EPERM);
+    CHECK_EQ(mallctl("epoch", NULL, NULL, new, 4), EINVAL);
+    CHECK_EQ(mallctl("background_thread", NULL, NULL, new, 4), EINVAL);
+    CHECK_EQ(mallctl("thread.arena", NULL, NULL, &(unsigned){3000}, sizeof(unsigned)), EFAULT);
+    CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &(ssize_t){-2}, sizeof(ssize_t)), EFAULT);
+    CHECK_EQ(mallctl("prof.dump", NULL, NULL, NULL, 0), ENOENT); /* as without profiling */
+}
+
+TEST(a_wrong_length_copies_what_fits)
+{
+    unsigned char old[16];
+    memset(old, 0xcc, sizeof old);
+    size_t size = 3, page = (size_t)sysconf(_SC_PAGESIZE);
+    CHECK_EQ(mallctl("arenas.page", old, &size, NULL, 0), EINVAL);
+    CHECK_EQ(size, 3);
+    CHECK_EQ(memcmp(old, &page, 3), 0);
+    CHECK_EQ(old[3], 0xcc);
+    size = 16;
+    CHECK_EQ(mallctl("arenas.page", old, &size, NULL, 0), EINVAL);
+    CHECK_EQ(size, 8);
+    CHECK_EQ(memcmp(old, &page, 8), 0);
+    CHECK_EQ(old[8], 0xcc);
+    size = 8;
+    CHECK_EQ(mallctl("background_thread", old, &size, NULL, 0), EINVAL);
+    CHECK_EQ(size, 1); /* a bool */
+    size = 0;
+    CHECK_EQ(mallctl("arenas.page", old, &size, NULL, 0), EINVAL);
+    CHECK_EQ(mallctl("arenas.page", NULL, &size, NULL, 0), 0);
+    CHECK_EQ(mallctl("arenas.page", old, NULL, NULL, 0), 0);
+}
+
+TEST(decay_times_of_all_and_of_one)
+{
+    size_t size = sizeof(ssize_t);
+    ssize_t old, own = 123, all = 456;
+    free(malloc(100));
+    CHECK_EQ(READ(ssize_t, "arenas.dirty_decay_ms"), 10000);
+    CHECK_EQ(mallctl("arenas.dirty_decay_ms", &old, &size, &all, sizeof all), 0);
+    CHECK_EQ(old, 10000);
+    CHECK_EQ(READ(ssize_t, "arena.0.dirty_decay_ms"), all);
+    CHECK_EQ(mallctl("arena.0.dirty_decay_ms", &old, &size, &own, sizeof own), 0);
+    CHECK_EQ(old, all);
+    CHECK_EQ(READ(ssize_t, "arena.0.dirty_decay_ms"), own);
+    CHECK_EQ(READ(ssize_t, "arenas.dirty_decay_ms"), all);
+    CHECK_EQ(mallctl("arena.0.muzzy_decay_ms", NULL, NULL, &own, sizeof own), 0);
+    CHECK_EQ(READ(ssize_t, "arena.0.muzzy_decay_ms"), own);
+    CHECK_EQ(READ(ssize_t, "arenas.muzzy_decay_ms"), 0);
+}
+
+/* Bytes of this process that are resident. */
+static size_t resident(void)
+{
+    char text[128];
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
+    fclose(file);
+    return (size_t)atol(strchr(text, ' ')) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void burst(size_t block_size)
+{
+    enum { BURST = 64 << 20 };
+    static void *blocks[BURST / 1000];
+    size_t count = BURST / block_size;
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = malloc(block_size);
+        memset(blocks[i], 1, block_size);
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(blocks[i]);
+    }
+}
+
+static void check_purge(const char *name)
+{
+    static const size_t sizes[] = {1000, 5000, 100000, 30 << 20};
+    ssize_t never = -1;
+    CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &never, sizeof never), 0);
+    for (int i = 0; i < 4; i++) {
+        burst(sizes[i]);
+        CHECK_EQ(mallctl("thread.tcache.flush", NULL, NULL, NULL, 0), 0);
+        size_t before = resident();
+        CHECK_EQ(mallctl(name, NULL, NULL, NULL, 0), 0);
+        size_t after = resident();
+        CHECK_MSG(before > after + (40 << 20), "%s after %zu: %zu -> %zu", name, sizes[i], before,
+                  after);
+    }
+}
+
+TEST(purge_of_all_arenas)
+{
+    check_purge("arena.4096.purge");
+}
+
+TEST(purge_of_all_arenas_by_the_old_index)
+{
+    char name[64];
+    snprintf(name, sizeof name, "arena.%u.purge", READ(unsigned, "arenas.narenas"));
+    check_purge(name);
+}
+
+TEST(purge_of_one_arena)
+{
+    char name[64];
+    free(malloc(1));
+    snprintf(name, sizeof name, "arena.%u.purge", READ(unsigned, "thread.arena"));
+    check_purge(name);
+}
+
+TEST(decay_of_an_arena_runs_when_it_is_asked_for)
+{
+    ssize_t at_once = 0, never = -1;
+    CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &never, sizeof never), 0);
+    burst(100000);
+    size_t before = resident();
+    CHECK_EQ(mallctl("arena.4096.decay", NULL, NULL, NULL, 0), 0);
+    CHECK_MSG(before < resident() + (8 << 20), "%zu -> %zu", before, resident());
+    CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &at_once, sizeof at_once), 0);
+    CHECK_EQ(mallctl("arena.4096.decay", NULL, NULL, NULL, 0), 0);
+    CHECK_MSG(before > resident() + (40 << 20), "%zu -> %zu", before, resident());
+}
+
+TEST(indices_of_arenas)
+{
+    char name[64];
+    unsigned count = READ(unsigned, "arenas.narenas");
+    void *blocks[64];
+    free(malloc(1));
+    CHECK_EQ(READ(bool, "arena.0.initialized"), true);
+    CHECK_EQ(READ(bool, "arena.4096.initialized"), true);
+    CHECK_EQ(READ(bool, "arena.4097.initialized"), false);
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "arena.%u.initialized", i);
+        (void)READ(bool, name);
+        unsigned old;
+        size_t size = sizeof old;
+        CHECK_EQ(mallctl("thread.arena", &old, &size, &i, sizeof i), 0);
+        CHECK_EQ(READ(unsigned, "thread.arena"), i);
+        CHECK_EQ(READ(bool, name), true);
+        void *block = malloc(100000), *huge = malloc(30 << 20);
+        unsigned found;
+        CHECK_EQ(mallctl("arenas.lookup", &found, &size, &huge, sizeof huge), 0);
+        CHECK_EQ(found, i);
+        blocks[i] = huge; /* kept: what is free of another arena would be used first */
+        free(block);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        free(blocks[i]);
+    }
+    void *foreign = &count;
+    CHECK_EQ(mallctl("arenas.lookup", NULL, NULL, &foreign, sizeof foreign), EINVAL);
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(background_thread_starts_and_ends)
+{
+    size_t size = sizeof(bool);
+    bool on = true, off = false, old = true;
+    CHECK_EQ(mallctl("background_thread", &old, &size, &on, sizeof on), 0);
+    CHECK_EQ(old, false);
+    CHECK_EQ(READ(bool, "background_thread"), true);
+    CHECK_EQ(READ(bool, "opt.background_thread"), true);
+    CHECK_EQ(mallctl("background_thread", NULL, NULL, &off, sizeof off), 0);
+    CHECK_EQ(READ(bool, "background_thread"), false);
+    CHECK_EQ(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);
+    size_t most = 4;
+    CHECK_EQ(mallctl("max_background_threads", NULL, NULL, &most, sizeof most), 0);
+    CHECK_EQ(READ(size_t, "max_background_threads"), 1);
+}
+
+TEST(idle_and_flush_may_be_called_any_time)
+{
+    for (int i = 0; i < 100; i++) {
+        void *volatile block = malloc(100 + 100 * (size_t)i);
+        CHECK_EQ(mallctl("thread.idle", NULL, NULL, NULL, 0), 0);
+        CHECK_EQ(mallctl("thread.tcache.flush", NULL, NULL, NULL, 0), 0);
+        free(block);
+    }
+    CHECK_EQ(READ(bool, "thread.tcache.enabled"), true);
+    CHECK(mw_heap_is_valid());
+}

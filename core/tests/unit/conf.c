@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * jemalloc's settings: what is understood, the messages about what is not, and which source wins.
+ * The kernel's answers about /etc/malloc.conf are made up here.
+ */
+#define MW_TEST_SYSCALLS 1
+#include <sys/auxv.h>
+static unsigned long test_getauxval(unsigned long type);
+#define getauxval test_getauxval
+static long test_syscall(long number, long a, long b, long c, long d, long e, long f);
+#include "unit.h"
+#undef getauxval
+
+static const char *link_text; /* what /etc/malloc.conf leads to; NULL: it is no link */
+static const char *file_text; /* what is in it; NULL: there is none */
+static bool is_secure;
+
+static unsigned long test_getauxval(unsigned long type)
+{
+    return type == AT_SECURE ? is_secure : getauxval(type);
+}
+
+enum { CONF_FILE = 12345 };
+
+static long test_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    bool is_conf = (number == SYS_readlinkat || number == SYS_openat) &&
+                   !strcmp((const char *)b, "/etc/malloc.conf");
+    if (is_conf && number == SYS_readlinkat && link_text != NULL) {
+        size_t length = size_min(strlen(link_text), (size_t)d);
+        memcpy((void *)c, link_text, length);
+        return (long)length;
+    }
+    if (is_conf && number == SYS_readlinkat) {
+        return file_text != NULL ? -EINVAL : -ENOENT;
+    }
+    if (is_conf) {
+        CHECK_MSG(file_text != NULL, "opened, though it is a link or does not exist");
+        return CONF_FILE;
+    }
+    if (number == SYS_read && a == CONF_FILE) {
+        size_t length = size_min(strlen(file_text), (size_t)c);
+        memcpy((void *)b, file_text, length);
+        file_text += length;
+        return (long)length;
+    }
+    if (number == SYS_close && a == CONF_FILE) {
+        return 0;
+    }
+    int saved = errno;
+    long result = syscall(number, a, b, c, d, e, f);
+    result = result == -1 ? -errno : result;
+    errno = saved;
+    return result;
+}
+
+static bool load(const char *text)
+{
+    struct conf_source source = {text, "test", "test"};
+    return conf_load(&source, 1);
+}
+
+TEST(conf_takes_values)
+{
+    CHECK(load("dirty_decay_ms:1234,muzzy_decay_ms:-1"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 1234);
+    CHECK_EQ(option(OPTION_muzzy_decay_ms), -1);
+    CHECK(load("narenas:3,background_thread:true,zero:true,junk:alloc,xmalloc:true,retain:false"));
+    CHECK_EQ(option(OPTION_arenas), 3);
+    CHECK_EQ(option(OPTION_purge_thread), true);
+    CHECK_EQ(option(OPTION_zero), true);
+    CHECK_EQ(option(OPTION_junk), JUNK_ALLOC);
+    CHECK_EQ(option(OPTION_xmalloc), true);
+    CHECK_EQ(option(OPTION_retain), false);
+    CHECK(load("narenas:default,background_thread:false,junk:free,zero_realloc:alloc"));
+    CHECK_EQ(option(OPTION_arenas), 0);
+    CHECK_EQ(option(OPTION_purge_thread), false);
+    CHECK_EQ(option(OPTION_junk), JUNK_FREE);
+    CHECK_EQ(option(OPTION_zero_realloc), ZERO_REALLOC_ALLOC);
+    CHECK(load("dirty_decay_ms:0x10"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 16);
+    CHECK(load("dirty_decay_ms:010"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 8);
+    CHECK(load(""));
+}
+
+TEST(conf_goes_to_the_nearest_value_that_there_is)
+{
+    CHECK(load("narenas:1000,dirty_decay_ms:999999999999999999999999"));
+    CHECK_EQ(option(OPTION_arenas), 64);
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 3600000);
+}
+
+TEST(conf_takes_abbreviations_where_jemalloc_does)
+{
+    CHECK(load("metadata:auto,metadata_thp:al,dss:sec,percpu:phy,thp:n"));
+    CHECK(load("zero_realloc:ab"));
+    CHECK_EQ(option(OPTION_zero_realloc), ZERO_REALLOC_ABORT);
+    CHECK(!load("zer:true"));
+    CHECK(!load("zero:t"));
+    CHECK(!load("junk:al"));
+}
+
+TEST(conf_takes_every_option)
+{
+    for (unsigned i = 0; i < conf_count(); i++) {
+        const struct conf_option *conf = conf_at(i);
+        char text[100];
+        const char *value = conf->type == CONF_TYPE_TEXT   ? "1-2:3|4-5:6"
+                            : conf->type == CONF_TYPE_BOOL ? "false"
+                            : conf->type == CONF_TYPE_WORD ? word_ended(word_at(conf->words, 0))
+                                                           : "1";
+        snprintf(text, sizeof text, "%s:%s", conf->name, value);
+        CHECK_MSG(load(text), "%s", text);
+        snprintf(text, sizeof text, "%s:nonsense", conf->name);
+        bool is_taken = conf->type == CONF_TYPE_TEXT || !strncmp(text, "experimental_", 13);
+        CHECK_MSG(load(text) == is_taken, "%s", text);
+    }
+}
+
+TEST(conf_refuses_and_keeps_the_old_value)
+{
+    static const char *const bad[] = {"dirty_decay_ms:",
+                                      "dirty_decay_ms:1k",
+                                      "dirty_decay_ms: 1",
+                                      "dirty_decay_ms:-2",
+                                      "dirty_decay_ms:0x",
+                                      "dirty_decay_ms:08",
+                                      "dirty_decay_ms:1:2",
+                                      "dirty_decay_ms",
+                                      "dirty decay_ms:1",
+                                      " dirty_decay_ms:1",
+                                      "narenas:0",
+                                      "narenas:-1",
+                                      "background_thread:yes",
+                                      "background_thread:1",
+                                      "background_thread:",
+                                      "nonsense:1",
+                                      "nonsense:1,",
+                                      ",",
+                                      "dirty_decay_ms\n:1",
+                                      ":1"};
+    option_set(OPTION_dirty_decay_ms, 77);
+    for (size_t i = 0; i < array_count(bad); i++) {
+        CHECK_MSG(!load(bad[i]), "'%s' was taken", bad[i]);
+        CHECK_MSG(option(OPTION_dirty_decay_ms) == 77, "'%s'", bad[i]);
+        CHECK_EQ(option(OPTION_arenas), 0);
+        CHECK_EQ(option(OPTION_purge_thread), false);
+    }
+    CHECK(!load("nonsense:1,dirty_decay_ms:5"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 5);
+    CHECK(!load("dirty_decay_ms:6,"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 6);
+}
+
+TEST(conf_tolerates_experiments)
+{
+    CHECK(load("experimental_nonsense:1,hpa_sec_bytes_after_flush:5,hpa_sec_batch_fill_extra:x"));
+}
+
+static const char *loaded;
+
+static void load_and_abort(void)
+{
+    load(loaded);
+    os_abort();
+}
+
+TEST(conf_complains_in_jemallocs_words)
+{
+    static const char *const pairs[][2] = {
+        {"dirty_decay_ms:abc", "<jemalloc>: Invalid conf value: dirty_decay_ms:abc\n"},
+        {"nonsense:1", "<jemalloc>: Invalid conf pair: nonsense:1\n"},
+        {"experimental_x:1", "<jemalloc>: Invalid conf pair: experimental_x:1\n"},
+        {"narenas:0", "<jemalloc>: Out-of-range conf value: narenas:0\n"},
+        {"zero", "<jemalloc>: Conf string ends with key\n"},
+        {"ze ro:true", "<jemalloc>: Malformed conf string\n"},
+        {"zero:true,", "<jemalloc>: Conf string ends with comma\n"},
+        {"confirm_conf:true,dss:sec", "<jemalloc>: -- Set conf value: dss:sec (accepted"},
+        {"zero:true,confirm_conf:true", "<jemalloc>: -- Set conf value: zero:true\n"},
+    };
+    for (size_t i = 0; i < array_count(pairs); i++) {
+        loaded = pairs[i][0];
+        check_aborts(load_and_abort, pairs[i][1]);
+    }
+}
+
+static void load_many(void)
+{
+    static char text[4 * 30000];
+    for (size_t i = 0; i < sizeof text; i += 4) {
+        memcpy(text + i, "x:1,", 4);
+    }
+    text[sizeof text - 1] = 0;
+    load(text);
+    os_abort();
+}
+
+TEST(conf_complains_of_a_few_and_counts_the_rest)
+{
+    check_aborts(load_many, "mallow: test: 29995 more settings were not understood");
+}
+
+TEST(conf_sources_in_jemallocs_order)
+{
+    unsetenv("MALLOC_CONF");
+    unsetenv("MALLOW_CONF");
+    mw_malloc_conf = "dirty_decay_ms:1";
+    options_load();
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 1);
+    link_text = "dirty_decay_ms:2";
+    options_load();
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 2);
+    setenv("MALLOC_CONF", "dirty_decay_ms:3", 1);
+    options_load();
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 3);
+    mw_malloc_conf_2_conf_harder = "dirty_decay_ms:4";
+    options_load();
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 4);
+    setenv("MALLOW_CONF", "dirty_decay_ms:5", 1);
+    options_load();
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 5);
+}
+
+TEST(conf_of_the_system_may_be_a_file)
+{
+    unsetenv("MALLOC_CONF");
+    file_text = "dirty_decay_ms:11,narenas:2\nzero:true\n\n";
+    options_load();
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 11);
+    CHECK_EQ(option(OPTION_arenas), 2);
+    CHECK_EQ(option(OPTION_zero), true);
+}
+
+TEST(conf_of_the_environment_is_not_for_privileged_programs)
+{
+    setenv("MALLOC_CONF", "dirty_decay_ms:3", 1);
+    setenv("MALLOW_CONF", "dirty_decay_ms:4", 1);
+    link_text = "dirty_decay_ms:2";
+    is_secure = true;
+    options_load();
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 2);
+}
+
+static void load_nonsense(void)
+{
+    setenv("MALLOC_CONF", "abort_conf:true,nonsense:1", 1);
+    options_load();
+}
+
+TEST(conf_may_end_the_program)
+{
+    check_aborts(load_nonsense, "abort_conf is on");
+    setenv("MALLOC_CONF", "abort_conf:true,experimental_nonsense:1", 1);
+    options_load();
+}
+
+static void load_with_report(void)
+{
+    link_text = "narenas:2";
+    setenv("MALLOC_CONF", "confirm_conf:true", 1);
+    options_load();
+    os_abort();
+}
+
+TEST(conf_reports_every_source)
+{
+    check_aborts(load_with_report, "<jemalloc>: malloc_conf #3 (\"name\" of the file referenced by "
+                                   "the symbolic link named /etc/malloc.conf): \"narenas:2\"\n");
+    check_aborts(load_with_report, "<jemalloc>: malloc_conf #4 (value of the environment variable "
+                                   "MALLOC_CONF): \"confirm_conf:true\"\n");
+    check_aborts(load_with_report, "<jemalloc>: -- Set conf value: narenas:2\n");
+}

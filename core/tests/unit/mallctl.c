@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of names: every one can be read, by name and by MIB, and hostile names, MIBs and lengths
+ * do no harm.
+ */
+#include "unit.h"
+
+/* The pattern with a number in the place of each slot. */
+static void name_of(unsigned id, const char *number, char *name)
+{
+    for (const char *at = ctl_at(id)->pattern; *at != 0; at++) {
+        if (*at == '<') {
+            name = stpcpy(name, number);
+            at = strchr(at, '>');
+        } else {
+            *name++ = *at;
+        }
+    }
+    *name = 0;
+}
+
+static void check_read(unsigned id, const char *name)
+{
+    size_t length = type_size((enum ctl_type)ctl_at(id)->type);
+    size_t mib[CTL_DEPTH], depth = CTL_DEPTH, size = length;
+    uint64_t value = 0, by_mib = 0;
+    CHECK_MSG(mw_mallctl(name, &value, &size, NULL, 0) == 0, "%s", name);
+    CHECK_EQ(size, length);
+    CHECK_MSG(mw_mallctlnametomib(name, mib, &depth) == 0, "%s", name);
+    CHECK_MSG(mw_mallctlbymib(mib, depth, &by_mib, &size, NULL, 0) == 0, "%s", name);
+    CHECK_MSG(value == by_mib || id == CTL_thread_allocated, "%s", name);
+    if (ctl_at(id)->type == CTL_TYPE_TEXT || ctl_at(id)->type == CTL_TYPE_WORD) {
+        CHECK_MSG(value != 0 && strlen((const char *)value) < 100, "%s", name);
+    }
+    size = 1000;
+    CHECK_EQ(mw_mallctl(name, &(char[1000]){0}, &size, NULL, 0), EINVAL);
+    CHECK_EQ(size, length);
+}
+
+TEST(mallctl_reads_every_name)
+{
+    mw_free(mw_malloc(1));
+    unsigned read = 0, called = 0;
+    for (unsigned id = 0; id < ctl_count(); id++) {
+        char name[100];
+        name_of(id, "0", name);
+        if (ctl_at(id)->access == CTL_ACCESS_CALL) {
+            CHECK_MSG(mw_mallctl(name, NULL, NULL, NULL, 0) == 0, "%s", name);
+            called++;
+        } else if (ctl_at(id)->type != CTL_TYPE_LOOKUP) {
+            check_read(id, name);
+            read++;
+        }
+        if (ctl_at(id)->access == CTL_ACCESS_READ) {
+            CHECK_MSG(mw_mallctl(name, NULL, NULL, name, 8) == EPERM, "%s", name);
+        }
+    }
+    CHECK_EQ(read + called + 1, ctl_count());
+}
+
+TEST(mallctl_names_begin_alike_side_by_side)
+{
+    for (unsigned id = 0; id < ctl_count(); id++) {
+        size_t length = strcspn(ctl_at(id)->pattern, ".");
+        for (unsigned other = 0; other < id; other++) {
+            if (strncmp(ctl_at(other)->pattern, ctl_at(id)->pattern, length + 1) == 0) {
+                CHECK_LE(first_alike(id, 1), other);
+            }
+        }
+        CHECK_LT(strlen(ctl_at(id)->pattern), sizeof ctl_at(id)->pattern);
+    }
+}
+
+TEST(mallctl_has_every_word_of_every_option)
+{
+    for (unsigned i = 0; i < conf_count(); i++) {
+        const struct conf_option *conf = conf_at(i);
+        for (long w = 0; conf->type == CONF_TYPE_WORD && word_at(conf->words, w).start; w++) {
+            CHECK_MSG(word_is(word_at(conf->words, w), word_ended(word_at(conf->words, w))),
+                      "%s of %s", conf->words, conf->name);
+        }
+    }
+}
+
+TEST(mallctl_survives_hostile_names)
+{
+    static const char *const names[] = {
+        "",
+        ".",
+        "..",
+        "arenas.",
+        ".arenas",
+        "arenas..page",
+        "arenas.page.",
+        "arenas.bin..size",
+        "arenas.bin.<j>.size",
+        "arena.<i>.purge",
+        "arena.-1.initialized",
+        "arena.99999999999999999999999.initialized",
+        "arena.4294967296.initialized",
+        "arena.0x1.initialized",
+        "arenas.bin.0.size.a.b.c.d.e.f.g.h.i.j",
+        "0",
+        "0.0.0.0.0.0.0.0",
+        "opt.",
+        "opt",
+    };
+    size_t mib[20], depth;
+    for (size_t i = 0; i < array_count(names); i++) {
+        char old[64];
+        size_t size = sizeof old;
+        CHECK_MSG(mw_mallctl(names[i], old, &size, NULL, 0) == ENOENT, "'%s'", names[i]);
+        depth = 20;
+        CHECK_MSG(mw_mallctlnametomib(names[i], mib, &depth) == ENOENT, "'%s'", names[i]);
+    }
+    depth = 0;
+    CHECK_EQ(mw_mallctlnametomib("arenas.page", mib, &depth), ENOENT);
+    CHECK_EQ(mw_mallctl(NULL, NULL, NULL, NULL, 0), EINVAL);
+    CHECK_EQ(mw_mallctlnametomib(NULL, mib, &depth), EINVAL);
+    CHECK_EQ(mw_mallctlbymib(NULL, 3, NULL, NULL, NULL, 0), ENOENT);
+}
+
+/* Random names of parts that exist, random MIBs near those that exist, random lengths. */
+TEST(mallctl_survives_random_requests)
+{
+    uint64_t state = 88172645463325252u;
+    unsigned good = 0;
+    for (int round = 0; round < 200000; round++) {
+        size_t mib[8];
+        size_t depth = test_random(&state) % 7, size = test_random(&state) % 12;
+        for (size_t i = 0; i < 8; i++) {
+            mib[i] = test_random(&state) % 8 == 0 ? test_random(&state) : test_random(&state) % 190;
+        }
+        unsigned id = (unsigned)(test_random(&state) % ctl_count());
+        bool is_call = ctl_at(id)->access == CTL_ACCESS_CALL;
+        if (round % 2 == 0 && !is_call) {
+            depth = mib_complete(id, mib);
+            mib[test_random(&state) % 8] ^= test_random(&state) % 4;
+        }
+        if (depth != 0 && mib[depth - 1] < ctl_count() &&
+            ctl_at((unsigned)mib[depth - 1])->access == CTL_ACCESS_CALL) {
+            continue; /* does no harm, but takes long */
+        }
+        char old[16];
+        memset(old, 0x77, sizeof old);
+        size_t asked = size;
+        good += mw_mallctlbymib(mib, depth, old, &size, NULL, 0) == 0;
+        for (size_t i = asked; i < sizeof old; i++) {
+            CHECK_EQ(old[i], 0x77);
+        }
+    }
+    CHECK(good > 1000);
+    CHECK(mw_heap_is_valid());
+}
