@@ -17,7 +17,8 @@ static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
     heap->list_max = LIST_MAX_WAITING;
-    heap->until_tick = -1; /* the first call looks at the clock */
+    heap->until_tick = -1;     /* the first call looks at the clock */
+    heap->stack_resident = 64; /* unknown counts as all */
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
@@ -511,7 +512,9 @@ static void heap_abandon(struct heap *heap)
             bin_abandon(heap, &heap->bins[class]);
         }
     }
+    stack_set_private(heap, false);
     stack_flush(heap);
+    heap->stack_resident = 64;
     memset(heap->magazines, 0, sizeof heap->magazines);
     heap->magazine_bytes = 0;
     heap->classes_used = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Heaps: what a thread allocates from. A heap belongs to one thread at a time; only that thread
- * touches it, except `stacks`, which anybody may rob, and robbed_pages, by which the robber tells.
+ * touches it, except `stacks`, which anybody may rob unless they are private, and robbed_pages, by
+ * which the robber tells.
  *
  *   small (up to SMALL_MAX)   malloc pops free[class], slots of bins[class].current
  *                             free pushes to the slab's own list, if the heap owns the slab
@@ -98,10 +99,12 @@ struct heap {
     size_t magazine_bytes;      /* what the limits of the magazines amount to */
     uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
     _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
-    size_t stack_limit;       /* pages; above it the older half of each stack goes to the arenas */
-    uint8_t stack_resident;   /* of 64 pages in stacks, so many were resident at the last probe */
-    uint8_t probe_pause;      /* how often the last probe may still be believed */
-    uint16_t busy_calls;      /* ticks close together since the heap became idle,
+    size_t stack_limit;     /* pages; above it the older half of each stack goes to the arenas */
+    uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
+    uint8_t probe_pause;    /* how often the last probe may still be believed */
+    _Atomic bool
+        is_private;      /* nobody robs the stacks; written by the owner, to true under rob_lock */
+    uint16_t busy_calls; /* ticks close together since the heap became idle,
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;      /* when heap_settle was called last */

@@ -80,7 +80,7 @@ static void orphan_reset(struct heap *heap)
     struct heap *next = heap->next;
     struct heap *next_idle = heap->next_idle;
     struct arena *arena = heap->arena;
-    stack_rob(heap);
+    stack_rob_orphan(heap);
     lock_take(&rob_lock); /* another robber may still be counting */
     memset(heap, 0, offsetof(struct heap, counts));
     lock_release(&rob_lock);

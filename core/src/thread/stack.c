@@ -10,9 +10,14 @@
 /* If less than one page in so many is resident, so many times as much may lie in the stacks. */
 #define STACK_SPARSE_FACTOR 16u
 
+/* What may lie in private stacks: all heaps together, in equal parts while there are no more of them
+ * than arenas (one per CPU). Threads beyond that number sleep for most of the time: with n heaps for
+ * each arena the part is smaller by n squared, as that of magazines. */
+#define STACKS_PRIVATE_TOTAL (16 * MiB)
+
 /* What is resident is asked only if there is more than this in the stacks; of so many blocks, of so
  * many pages of each at its end and in its middle. */
-#define PROBE_MIN (4 * MiB)
+#define PROBE_MIN (256 * KiB)
 #define PROBE_BLOCKS 8u
 #define PROBE_PAGES 32u
 
@@ -20,21 +25,27 @@
 #define PROBE_PAUSE 64u
 
 /* Held while a chain is on its way from a stack to the arenas in a robber's hands: fork takes it, so that
- * a child has every page in one place. */
+ * a child has every page in one place. And while stacks become private: no robber is under way then. */
 static struct lock rob_lock = LOCK_INITIALIZER(LOCK_ROB);
 
 /* --- Put and take ----------------------------------------------------------------------------- */
 
-ALWAYS_INLINE void stack_put(struct heap *heap, unsigned class, struct extent *chain)
+/* The whole chain of a class, if anybody may take it; NULL if there is none. Owner or robber. */
+ALWAYS_INLINE struct extent *cell_empty(_Atomic(struct extent *) *cell)
 {
-    atomic_set_release(&heap->stacks[class], chain); /* pairs with stack_pop, stack_rob */
+    return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with stack_put */
 }
 
-/* The whole chain of a class; NULL if there is none. Owner or robber. */
+/* The whole chain of a class; NULL if there is none. Owner. */
 ALWAYS_INLINE struct extent *stack_take_all(struct heap *heap, unsigned class)
 {
     _Atomic(struct extent *) *cell = &heap->stacks[class];
-    return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with stack_put */
+    if (unlikely(!atomic_get(&heap->is_private))) {
+        return cell_empty(cell);
+    }
+    struct extent *chain = atomic_get(cell);
+    atomic_set(cell, NULL);
+    return chain;
 }
 
 /* They stay CACHED until the arena has them, so that a second free of one is noticed. */
@@ -98,6 +109,11 @@ static void stack_probe(struct heap *heap)
     heap->stack_resident = (uint8_t)(looked != 0 ? resident * 64 / looked : 64);
 }
 
+ALWAYS_INLINE bool stack_was_sparse(struct heap *heap)
+{
+    return heap->stack_resident < 64 / STACK_SPARSE_FACTOR;
+}
+
 /* Whether what lies in the stacks is mostly address space. */
 static bool stack_is_sparse(struct heap *heap)
 {
@@ -110,7 +126,7 @@ static bool stack_is_sparse(struct heap *heap)
         stack_probe(heap);
     }
     heap->probe_pause--;
-    return heap->stack_resident < 64 / STACK_SPARSE_FACTOR;
+    return stack_was_sparse(heap);
 }
 
 /* --- Leaving ---------------------------------------------------------------------------------- */
@@ -171,6 +187,41 @@ static size_t stack_limit_now(struct heap *heap)
     return is_sparse ? limit * STACK_SPARSE_FACTOR : limit;
 }
 
+/* What may lie in the stacks of the heap while they are private, in pages. */
+static size_t stack_private_pages(struct heap *heap)
+{
+    size_t heaps_in_use = size_max(atomic_get(&heaps.in_use), 1);
+    size_t crowd = size_max(heaps_in_use / arena_count(), 1);
+    size_t most = (STACKS_PRIVATE_TOTAL / heaps_in_use / (crowd * crowd)) >> os_page_shift;
+    return stack_was_sparse(heap) ? most * STACK_SPARSE_FACTOR : most;
+}
+
+static void stack_make_private(struct heap *heap)
+{
+    lock_take(&rob_lock);
+    atomic_set(&heap->is_private, true);
+    lock_release(&rob_lock);
+}
+
+static void stack_make_public(struct heap *heap)
+{
+    atomic_set_release(&heap->is_private, false); /* pairs with stack_rob */
+}
+
+static void stack_set_private(struct heap *heap, bool is_busy)
+{
+    size_t most = is_busy ? stack_private_pages(heap) : 0;
+    size_t pages = atomic_get(&heap->stack_pages);
+    if (atomic_get(&heap->is_private)) {
+        if (pages > most || !is_busy) {
+            stack_make_public(heap);
+        }
+    } else if (pages != 0 && pages <= most / 2) {
+        stack_make_private(heap);
+        heap->stack_limit = size_min(heap->stack_limit, most);
+    }
+}
+
 /* With a block of the class `latest` the stacks have more than their limit: computes it anew, and
  * halves the stacks until they keep it. A block that is above the limit alone may stay alone. */
 static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
@@ -181,6 +232,12 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
         return;
     }
     heap->stack_limit = size_max(stack_limit_now(heap), page_class_pages(latest));
+    size_t most = stack_private_pages(heap);
+    if (atomic_get(&heap->stack_pages) > most) {
+        stack_make_public(heap);
+    } else if (atomic_get(&heap->is_private)) {
+        heap->stack_limit = size_min(heap->stack_limit, most);
+    }
     /* Not for ever: the sum stays too large while a robber has not told yet what it took. */
     for (unsigned round = 0; round < 8; round++) {
         if (atomic_get(&heap->stack_pages) <= heap->stack_limit) {
@@ -202,18 +259,36 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
         stack_keep(heap, class, chain, young);
     }
     stack_recount(heap);
+    if (atomic_get(&heap->is_private) && stack_was_sparse(heap)) {
+        stack_probe(heap); /* private stacks may hold so much only while that is true */
+    }
 }
 
-static void stack_rob(struct heap *heap)
+static void stack_rob_locked(struct heap *heap)
 {
-    lock_take(&rob_lock);
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
-        struct extent *chain = stack_take_all(heap, class);
+        struct extent *chain = cell_empty(&heap->stacks[class]);
         if (chain != NULL) {
             atomic_add(&heap->robbed_pages, chain_pages(chain)); /* pairs with stack_recount */
             arena_free_chain(chain);
         }
     }
+}
+
+static void stack_rob(struct heap *heap)
+{
+    lock_take(&rob_lock);
+    if (!atomic_get_acquire(&heap->is_private)) { /* pairs with stack_make_public */
+        stack_rob_locked(heap);
+    }
+    lock_release(&rob_lock);
+}
+
+static void stack_rob_orphan(struct heap *heap)
+{
+    lock_take(&rob_lock);
+    atomic_set(&heap->is_private, false);
+    stack_rob_locked(heap);
     lock_release(&rob_lock);
 }
 

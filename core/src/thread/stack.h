@@ -20,6 +20,21 @@
  *     cell = top->below           block->below = chain         each of the chain: arena_free_chain
  *                                 cell = block
  *
+ * An exchange takes as long as malloc and free else take together: it waits until the program's
+ * writes before it have reached memory. So the stacks of a heap that is busy and holds little in them
+ * are private (is_private): nobody robs them, and their owner uses plain loads and stores. A robber
+ * looks at is_private under rob_lock, and the owner sets it under that lock, so that no robber is
+ * under way; to give it up is one store:
+ *
+ *     owner                                       robber
+ *     lock rob_lock; is_private = true; unlock    lock rob_lock
+ *     ... loads and stores ...                      is_private: nothing
+ *     is_private = false (release)                  else (acquire): exchanges, as above
+ *     ... exchanges, as above ...                 unlock
+ *
+ * What lies in private stacks while their thread sleeps stays there, so all that heaps may hold in
+ * such stacks together is bounded, and where threads are many none has any.
+ *
  * The owner alone writes stack_pages. A robber adds what it took to robbed_pages, and the owner
  * takes that out of the sum when the sum matters: so stack_pages may be too large, never too small.
  */
@@ -42,21 +57,30 @@ ALWAYS_INLINE void heap_count_stack(struct heap *heap, size_t pages)
     atomic_set(&heap->stack_pages, atomic_get(&heap->stack_pages) + pages);
 }
 
+ALWAYS_INLINE void stack_put(struct heap *heap, unsigned class, struct extent *chain)
+{
+    atomic_set_release(&heap->stacks[class], chain); /* pairs with stack_pop, stack_rob */
+}
+
 /* Takes the top of a stack; NULL if it is empty. */
 ALWAYS_INLINE struct extent *stack_pop(struct heap *heap, unsigned class)
 {
-    _Atomic(struct extent *) *cell = &heap->stacks[class];
-    if (atomic_get(cell) == NULL) {
+    struct extent *extent = atomic_get(&heap->stacks[class]);
+    if (extent == NULL) {
         return NULL;
     }
-    struct extent *extent = atomic_swap(cell, NULL); /* pairs with stack_put, stack_rob */
-    if (unlikely(extent == NULL)) {
-        return NULL;
+    if (likely(atomic_get(&heap->is_private))) {
+        stack_put(heap, class, extent->slab.below);
+    } else {
+        extent = atomic_swap(&heap->stacks[class], NULL); /* pairs with stack_put, stack_rob */
+        if (unlikely(extent == NULL)) {
+            return NULL;
+        }
+        if (extent->slab.below != NULL) {
+            stack_put(heap, class, extent->slab.below);
+        }
     }
     check(extent_state(extent) == EXTENT_CACHED);
-    if (extent->slab.below != NULL) {
-        atomic_set_release(cell, extent->slab.below); /* pairs with stack_rob */
-    }
     heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
     return extent;
@@ -66,7 +90,14 @@ ALWAYS_INLINE struct extent *stack_pop(struct heap *heap, unsigned class)
 static void stack_flush(struct heap *heap);
 static void stack_trim(struct heap *heap, uint32_t stamp);
 
-/* Gives all blocks of a heap to the arenas. Any thread. */
+/* Makes the stacks private if they may be, or no longer if they may not, by what heaps may hold in
+ * private stacks now. Owner, at a tick. */
+static void stack_set_private(struct heap *heap, bool is_busy);
+
+/* Gives all blocks of a heap to the arenas, unless its stacks are private. Any thread. */
 static void stack_rob(struct heap *heap);
+
+/* The same, but the stacks are no longer private: their thread does not exist. */
+static void stack_rob_orphan(struct heap *heap);
 
 #endif

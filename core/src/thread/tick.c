@@ -50,7 +50,7 @@ static void rob_heaps_at_rest(uint64_t now_ms)
     }
     atomic_set(&heaps.robbed_ms, now_ms);
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        if (heap_is_at_rest(at, now_ms, age_ms) &&
+        if (heap_is_at_rest(at, now_ms, age_ms) && !atomic_get(&at->is_private) &&
             atomic_get(&at->stack_pages) > atomic_get(&at->robbed_pages)) {
             stack_rob(at);
         }
@@ -104,11 +104,13 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         if (heap->list_max != LIST_MAX_IDLE) {
             heap_return_lists(heap);
         }
+        stack_set_private(heap, false);
         heap->list_max = LIST_MAX_IDLE;
         heap->until_tick = 0;
         return;
     }
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
+    stack_set_private(heap, is_busy);
     if (!is_busy || heap_is_waiting(heap)) {
         heap->list_max = LIST_MAX_WAITING;
         heap->busy_calls = 0;

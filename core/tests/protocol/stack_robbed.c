@@ -23,6 +23,13 @@ static void stack_of_two(void)
     explorer_watch(&owner->stacks[page_class_of(1)], "cell");
     explorer_watch(&owner->stack_pages, "stack_pages");
     explorer_watch(&owner->robbed_pages, "robbed_pages");
+    explorer_watch(&owner->is_private, "is_private");
+}
+
+static void private_stack_of_two(void)
+{
+    stack_of_two();
+    stack_make_private(&heaps_of[0]);
 }
 
 static void pop_and_put(void)
@@ -46,6 +53,19 @@ static void halve(void)
 {
     stack_halve(&heaps_of[0], PAGE_CLASSES);
     stack_recount(&heaps_of[0]);
+}
+
+static void pop_and_put_alone(void)
+{
+    stack_make_private(&heaps_of[0]);
+    pop_and_put();
+}
+
+static void pop_and_put_then_share(void)
+{
+    pop_and_put();
+    stack_make_public(&heaps_of[0]);
+    halve();
 }
 
 static void trim(void)
@@ -86,6 +106,14 @@ static const struct scenario halve_and_rob = {
 static const struct scenario trim_and_rob = {
     "trim, rob, rob", stack_of_two, {trim, rob, rob}, sums_agree};
 
+static const struct scenario private_and_rob = {
+    "make private, pop and put, rob, rob", stack_of_two, {pop_and_put_alone, rob, rob}, sums_agree};
+static const struct scenario share_and_rob = {
+    "pop and put in private, make public, halve, rob, rob",
+    private_stack_of_two,
+    {pop_and_put_then_share, rob, rob},
+    sums_agree};
+
 TEST(a_robbed_stack_is_in_one_place)
 {
     explore(&pop_and_rob);
@@ -99,6 +127,16 @@ TEST(a_stack_is_robbed_while_it_is_halved)
 TEST(a_stack_is_robbed_while_it_is_trimmed)
 {
     explore(&trim_and_rob);
+}
+
+TEST(a_stack_becomes_private_while_it_is_robbed)
+{
+    explore(&private_and_rob);
+}
+
+TEST(a_private_stack_is_robbed_once_it_is_private_no_more)
+{
+    explore(&share_and_rob);
 }
 
 /* --- Mistakes that must be found ---------------------------------------------------------------------- */
@@ -116,12 +154,24 @@ static void pop_without_swap(void)
     }
 }
 
+/* stack_make_private without the lock: a robber may be under way. */
+static void pop_in_private_without_lock(void)
+{
+    atomic_set(&heaps_of[0].is_private, true);
+    pop_and_put();
+}
+
+static const struct scenario private_without_lock = {
+    "mistake: private without lock", stack_of_two, {pop_in_private_without_lock, rob}, sums_agree};
+
 static const struct scenario pop_is_no_exchange = {
     "mistake: pop without exchange", stack_of_two, {pop_without_swap, rob}, sums_agree};
 
 TEST(mistakes_with_stacks_are_found)
 {
     explore_finds(&pop_is_no_exchange, MEMORY_ORDERED, MISTAKE_NONE, "pop without exchange");
+    explore_finds(&private_without_lock, MEMORY_ORDERED, MISTAKE_NONE, "private without lock");
+    explore_finds(&share_and_rob, MEMORY_C11, MISTAKE_NO_RELEASE, "race");
     explore_finds(&pop_and_rob, MEMORY_ORDERED, MISTAKE_SPLIT_SWAP, "pop and put");
     explore_finds(&pop_and_rob, MEMORY_C11, MISTAKE_NO_ACQUIRE, "race");
     explore_finds(&pop_and_rob, MEMORY_C11, MISTAKE_NO_RELEASE, "race");

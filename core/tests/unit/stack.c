@@ -108,6 +108,77 @@ TEST(stack_lets_old_blocks_go)
     CHECK(mw_heap_is_valid());
 }
 
+/* Private stacks are left alone, and serve as others do. */
+TEST(stack_that_is_private_is_not_robbed)
+{
+    struct extent *first = free_block(malloc_pages(20));
+    stack_set_private(heap_own, true);
+    CHECK(atomic_get(&heap_own->is_private));
+    struct extent *second = free_block(malloc_pages(33));
+    stack_rob(heap_own);
+    CHECK(extent_state(first) == EXTENT_CACHED && extent_state(second) == EXTENT_CACHED);
+    CHECK(pagemap_find(malloc_pages(20)) == first);
+    mw_free((void *)first->start);
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), 20 + page_class_pages(page_class_of(33)));
+    CHECK(mw_heap_is_valid());
+    stack_set_private(heap_own, false);
+    stack_rob(heap_own);
+    CHECK(extent_state(first) != EXTENT_CACHED && extent_state(second) != EXTENT_CACHED);
+}
+
+/* A busy thread gets private stacks, one that pauses loses them. */
+TEST(stack_is_private_while_its_thread_is_busy)
+{
+    for (int i = 0; i < 200; i++) {
+        mw_free(malloc_pages(20));
+    }
+    CHECK(atomic_get(&heap_own->is_private));
+    heap_set_pace(heap_own, IDLE_MS);
+    CHECK(!atomic_get(&heap_own->is_private));
+}
+
+/* What a sleeping thread may take with it is bounded: more makes the stacks public. */
+TEST(stack_that_holds_much_is_not_private)
+{
+    static char *blocks[1000];
+    size_t most = STACKS_PRIVATE_TOTAL >> os_page_shift;
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        blocks[i] = malloc_pages(40);
+        memset(blocks[i], 1, 40 << os_page_shift);
+    }
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        mw_free(blocks[i]);
+        if (atomic_get(&heap_own->is_private)) {
+            CHECK_LE(atomic_get(&heap_own->stack_pages), most);
+        }
+    }
+    CHECK_LE(heap_own->stack_limit, most);
+    size_t heaps_before = atomic_get(&heaps.in_use);
+    mw_free(malloc_pages(40));
+    stack_set_private(heap_own, true);
+    CHECK(atomic_get(&heap_own->is_private));
+    atomic_set(&heaps.in_use, 1000 * arena_count());
+    stack_set_private(heap_own, true);
+    CHECK(!atomic_get(&heap_own->is_private));
+    atomic_set(&heaps.in_use, (uint32_t)heaps_before);
+    CHECK(mw_heap_is_valid());
+}
+
+/* Blocks that nobody writes to may stay in the stacks though little is in use. */
+TEST(stack_keeps_what_is_not_resident_in_a_small_heap)
+{
+    char *blocks[20];
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        blocks[i] = malloc_pages(32);
+    }
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        mw_free(blocks[i]);
+    }
+    CHECK_LT(STACK_MIN >> os_page_shift, array_count(blocks) * 32);
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), array_count(blocks) * 32);
+    CHECK(mw_heap_is_valid());
+}
+
 /* A robber and the owner at the same time: every page is in one place. */
 enum { ROBBED_ROUNDS = 20000 };
 static _Atomic bool done;
@@ -132,6 +203,9 @@ TEST(stack_is_robbed_while_it_is_used)
         if (*at != NULL) {
             CHECK_EQ((unsigned char)**at, (unsigned char)((uintptr_t)*at >> 12));
             mw_free(*at);
+        }
+        if (i % 32 == 0) {
+            stack_set_private(heap_own, i % 64 == 0);
         }
         *at = malloc_pages(9 + test_random(&random) % 8);
         **at = (char)((uintptr_t)*at >> 12);
