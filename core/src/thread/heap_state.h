@@ -55,8 +55,9 @@ struct bin {
 
 /* The free slots of a medium class that a heap holds: the list is heap->free[class]. */
 struct magazine {
-    uint16_t count; /* length of the list */
-    uint16_t limit; /* slots at most; 0: the thread does not allocate this class */
+    uint16_t count;  /* length of the list */
+    uint16_t limit;  /* slots at most; 0: the thread does not allocate this class */
+    uint8_t emptied; /* visits to the depot to empty it since it was filled there */
 };
 
 /* Slots of one slab that the heap does not own, on their way there. */

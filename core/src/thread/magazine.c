@@ -12,6 +12,11 @@
 #define MAGAZINE_LEAST 4u
 #define LIMIT_STEP 2u
 
+/* A thread that empties a magazine for the so-many-th time without filling it frees what it will not
+ * need soon: the limit is halved then, and with each further time. Of random replacement, which fills
+ * and empties as often, that is true once in 2^8 visits. */
+#define EMPTIED_MOST 8u
+
 /* The limits of a heap's magazines add up to at most its part of HEAP_MAGAZINES_TOTAL bytes, and
  * may always add up to HEAP_MAGAZINES_LEAST. The part is an equal one while there are no more heaps
  * than arenas (one per CPU). Threads beyond that number sleep for most of the time: with n heaps
@@ -46,6 +51,18 @@ static void magazine_shrink(struct heap *heap, unsigned class)
     uint16_t limit = magazine->limit / 2;
     heap->magazine_bytes -= (size_t)(magazine->limit - limit) * class_size(class);
     magazine->limit = limit;
+}
+
+/* After so many visits in one direction only. */
+static void magazine_emptied(struct heap *heap, unsigned class)
+{
+    struct magazine *magazine = heap_magazine(heap, class);
+    if (magazine->emptied < EMPTIED_MOST) {
+        magazine->emptied++;
+        magazine_grow(heap, class);
+    } else if (magazine->limit >= 2 * MAGAZINE_LEAST) {
+        magazine_shrink(heap, class);
+    }
 }
 
 /* Slots from a depot, that of the heap's own arena first; if none has any, from holes or a new
@@ -89,6 +106,7 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
         return NULL;
     }
     magazine_grow(heap, class);
+    magazine->emptied = 0;
     heap->free[class] = slot->next;
     magazine->count = (uint16_t)(count - 1);
     heap->until_tick -= (int32_t)count;
@@ -105,7 +123,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         heap_free_remote(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }
-    magazine_grow(heap, class);
+    magazine_emptied(heap, class);
     if (magazine->count >= magazine->limit) {
         /* The slots that were freed last stay. */
         uint32_t keep = magazine->limit / 2;
