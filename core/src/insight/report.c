@@ -168,7 +168,8 @@ static void print_stats(struct sink *sink)
         {"metadata", usage.metadata_bytes},
         {"address space", usage.region_bytes + usage.huge_bytes + usage.metadata_bytes},
     };
-    sink_print(sink, "mallow %s: heap in %u arenas\n", mw_version(), arena_count());
+    sink_print(sink, "mallow %s %s: heap in %u arenas\n", MW_VERSION_STRING, MW_MODE_NAME,
+               arena_count());
     for (size_t i = 0; i < array_count(rows); i++) {
         sink_print(sink, "  %26s %12zu bytes\n", rows[i].name, rows[i].bytes);
     }
