@@ -55,6 +55,7 @@
 #include "thread/remote.c"
 #include "thread/heap_common.c"
 #include "thread/magazine.c"
+#include "thread/heap_valid.c"
 #include "thread/heap.c"
 #include "thread/orphan.c"
 #include "thread/tick.c"

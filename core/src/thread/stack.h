@@ -53,7 +53,9 @@ ALWAYS_INLINE struct extent *stack_pop(struct heap *heap, unsigned class)
     if (unlikely(extent == NULL)) {
         return NULL;
     }
-    check(extent_state(extent) == EXTENT_CACHED);
+    check(extent_state(extent) == EXTENT_CACHED && !extent_is_slab(extent));
+    check(page_class_below(extent_pages(extent)) == class && !heap_is_anothers(heap));
+    check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
     if (extent->slab.below != NULL) {
         atomic_set_release(cell, extent->slab.below); /* pairs with stack_rob */
     }
@@ -68,5 +70,8 @@ static void stack_trim(struct heap *heap, uint32_t stamp);
 
 /* Gives all blocks of a heap to the arenas. Any thread. */
 static void stack_rob(struct heap *heap);
+
+/* Takes each chain for a moment and walks over it. Owner. */
+static bool stack_is_valid(struct heap *heap);
 
 #endif
