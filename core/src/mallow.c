@@ -15,16 +15,16 @@
 #include "base/base.h"
 #include "base/config.h"
 #include "base/atomic.h"
-#include "base/list.h"
 #include "base/check.h"
+#include "base/list.h"
 
 /* layer 1: os */
 #include "os/os.h"
 #include "os/syscall.h"
 #include "os/linux.c"
 #include "os/libc.c"
-#include "os/lock.c"
 #include "os/log.c"
+#include "os/lock.c"
 
 /* layer 2: settings */
 #include "settings/options.c"
@@ -58,6 +58,7 @@
 #include "thread/remote.c"
 #include "thread/heap_common.c"
 #include "thread/magazine.c"
+#include "thread/heap_valid.c"
 #include "thread/heap.c"
 #include "thread/orphan.c"
 #include "thread/tick.c"

@@ -57,6 +57,7 @@ static NOINLINE void *alloc_large_hit(size_t size)
     if (unlikely(extent == NULL)) {
         return alloc_slow(size);
     }
+    check(extent_state(extent) == EXTENT_ACTIVE && extent_size(extent) >= size);
     heap->until_tick--;
     heap->large_counts[class]++;
     return (void *)extent->start;
@@ -65,6 +66,7 @@ static NOINLINE void *alloc_large_hit(size_t size)
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
 {
     struct extent *extent = heap->bins[class].current;
+    check(class < SMALL_CLASSES && heap->free[class] == NULL);
     if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
         struct slot *slot = heap_take_local(heap, extent);
         harden_slot_leaves(slot, class);
@@ -120,6 +122,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
         heap_reclaim(heap);
         slot = alloc_refilled(heap, class, must_be_aligned);
     }
+    check(slot == NULL || harden_block_size(pagemap_find(slot), slot) >= class_size(class));
     if (slot != NULL) {
         harden_slot_taken(slot);
         if (unlikely(heap->is_counting)) {
@@ -162,6 +165,8 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     if (extent == NULL) {
         return NULL;
     }
+    check(extent_size(extent) >= size && (extent->start & (alignment - 1)) == 0);
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     heap->large_counts[large_class_of(extent_pages(extent), extent->is_huge)]++;
     if (unlikely(heap->is_counting)) {
         heap->allocated += extent_size(extent);
@@ -185,6 +190,7 @@ static NOINLINE void *alloc_slow(size_t size)
 static void alloc_clear(void *block, size_t size)
 {
     struct extent *extent = pagemap_find(block);
+    check(extent->start == (uintptr_t)block && !extent->is_zero && extent_size(extent) >= size);
     if (!large_is_sparse(extent) || !os_purge((void *)extent->start, extent_size(extent))) {
         memset(block, 0, size);
     }
@@ -248,6 +254,7 @@ ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
     if (unlikely(slot == NULL || ((uintptr_t)slot & (alignment - 1)) != 0)) {
         return NULL;
     }
+    check(class_size(class) >= size && heap == heap_self);
     heap_pop(heap, class);
     harden_slot_taken(slot);
     return slot;
@@ -261,7 +268,9 @@ static void *alloc_aligned_slot(unsigned class)
     if (heap->free[class] != NULL) {
         heap_return_list(heap, class);
     }
+    check(heap->free[class] == NULL);
     void *block = alloc_slot(heap, class, true);
+    check(block == NULL || !slab_is_common(pagemap_find(block)));
     thread_leave(heap);
     return block != NULL ? block : alloc_failed();
 }
@@ -269,6 +278,7 @@ static void *alloc_aligned_slot(unsigned class)
 /* `alignment` is a power of two. */
 static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
 {
+    check(is_power_of_two(alignment));
     process_init(); /* for the page size */
     if (alignment <= os_page_size && size <= SLOT_MAX &&
         align_up(size_max(size, 1), alignment) <= SLOT_MAX) {

@@ -27,6 +27,7 @@ HIT_PATH void mw_free(void *block)
         harden_bad_block("free", extent, slot);
     }
     harden_slot_freed(extent, slot);
+    check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
     slot_push(&slab->local, slot);
     if (unlikely(--slab->left == 0)) {
         heap_slab_event(heap, extent);
@@ -138,6 +139,7 @@ ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
 static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     struct slab *slab = &extent->slab;
+    check(extent_state(extent) == EXTENT_ACTIVE && !heap_is_anothers(heap));
     harden_slot_freed(extent, slot);
     if (unlikely(thread_stays_slow()) && junk_fills_freed()) {
         memset(slot, FILL_FREE, usable_size(extent, slot));
@@ -161,6 +163,7 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
         heap_free_remote(heap, extent, slot);
         return;
     }
+    check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
     slot_push(&slab->local, slot);
     if (--slab->left == 0) {
         heap_slab_event(heap, extent);
@@ -170,6 +173,7 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
 /* A large block that the program gives back. */
 static void free_large(struct heap *heap, struct extent *extent)
 {
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     if (extent->is_huge) {
         arena_free(arena_of(extent), extent);
         heap->until_tick--;
@@ -300,6 +304,7 @@ static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
     if (moved == NULL) {
         return size <= old_size ? block : NULL; /* making it smaller never fails */
     }
+    check(moved != block && mw_malloc_usable_size(moved) >= size);
     memcpy(moved, block, size_min(old_size, size));
     mw_free(block);
     return moved;

@@ -19,6 +19,7 @@
 static struct arena *arena_init(unsigned index)
 {
     struct arena *arena = &arenas[index];
+    check(index < ARENAS_MAX && index <= arena_count());
     if (!arena->is_ready) {
         lock_init(&arena->lock, LOCK_ARENA);
         lock_init(&arena->purge_lock, LOCK_PURGE);
@@ -47,6 +48,7 @@ static size_t arena_slack_pages(struct arena *arena)
 
 static struct region *region_new_locked(struct arena *arena)
 {
+    check(lock_is_mine(&arena->lock));
     struct region *region = arena->unused_regions;
     if (region == NULL) {
         return meta_alloc(sizeof *region);
@@ -79,6 +81,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
         return false;
     }
 
+    check(wanted >= size && ((uintptr_t)start & (os_page_size - 1)) == 0);
     bool covered = pagemap_cover((uintptr_t)start, wanted);
     lock_take(&arena->lock);
     struct region *region = covered ? region_new_locked(arena) : NULL;
@@ -129,6 +132,14 @@ static struct extent *arena_map_huge(struct arena *arena, size_t pages, size_t a
 
 /* --- Allocation ------------------------------------------------------------------------------ */
 
+/* Whether an extent is what somebody who asked for so much gets; true if there is none. */
+static bool extent_serves(struct extent *extent, size_t pages, size_t alignment)
+{
+    return extent == NULL ||
+           (extent_state(extent) == EXTENT_ACTIVE && extent_pages(extent) == pages &&
+            (extent->start & (alignment - 1)) == 0 && !extent_is_slab(extent));
+}
+
 static bool is_huge(size_t pages)
 {
     return pages << os_page_shift > HUGE_ABOVE;
@@ -146,6 +157,7 @@ static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_
     }
     atomic_set(&arena->has_dirty, arena->dirty.count + arena->huge.count != 0);
     lock_release(&arena->lock);
+    check(extent_serves(extent, pages, alignment));
     return extent;
 }
 
@@ -153,6 +165,7 @@ static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_
 static struct extent *arena_extend_locked(struct arena *arena, struct extent *extent, size_t lead,
                                           size_t pages, size_t *grown)
 {
+    check(extent_state(extent) == EXTENT_DIRTY && lead < extent_pages(extent));
     size_t have = size_min(extent_pages(extent) - lead, pages);
     struct extent *next = NULL;
     if (have < pages) {
@@ -172,6 +185,7 @@ static struct extent *arena_extend_locked(struct arena *arena, struct extent *ex
         return NULL;
     }
     *grown = pages - have;
+    check(extent_pages(extent) == pages && *grown <= pages / 2 + 1);
     return extent;
 }
 
@@ -195,6 +209,7 @@ static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size
         }
     }
     lock_release(&arena->lock);
+    check(extent_serves(found, pages, alignment));
     return found;
 }
 
@@ -209,6 +224,7 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t
     struct extent *extent = filled != 0 ? arena->huge.bins[floor_log2(filled)] : NULL;
     bool serves =
         extent != NULL && extent_pages(extent) >= pages / 2 && extent_pages(extent) < pages;
+    check(extent == NULL || (extent->is_huge && extent_state(extent) == EXTENT_DIRTY));
     if (serves) {
         extent_set_remove(&arena->huge, extent);
         arena_count_active_locked(arena, true, extent_pages(extent));
@@ -224,6 +240,7 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t
         return NULL;
     }
     *grown = pages - old_pages;
+    check(extent_serves(extent, pages, os_page_size));
     return extent;
 }
 
@@ -301,6 +318,7 @@ static struct extent *arenas_alloc(struct arena *first, size_t pages, size_t ali
     for (unsigned i = 0; i < count && extent == NULL; i++) {
         extent = arena_alloc(arena_at((first->index + i) % count), pages, alignment);
     }
+    check(extent_serves(extent, pages, alignment));
     return extent;
 }
 
@@ -308,7 +326,8 @@ static struct extent *arenas_alloc(struct arena *first, size_t pages, size_t ali
 
 static void arena_free_locked(struct arena *arena, struct extent *extent)
 {
-    check(extent->arena == arena->index);
+    check(extent->arena == arena->index && lock_is_mine(&arena->lock));
+    check(extent_state(extent) == EXTENT_ACTIVE || extent_state(extent) == EXTENT_CACHED);
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent->is_zero = false;
     arena_insert_locked(arena, extent, EXTENT_DIRTY);
@@ -351,6 +370,7 @@ static void arena_free_chain(struct extent *chain)
 
 static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages)
 {
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     if (!limit_enter(pages - extent_pages(extent))) {
         return false;
     }
@@ -366,6 +386,7 @@ static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t 
 static void arena_shrink(struct arena *arena, struct extent *extent, size_t pages)
 {
     check(pages > 0 && pages < extent_pages(extent));
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     lock_take(&arena->lock);
     size_t old_pages = extent_pages(extent);
     struct extent *rest = extent_split_locked(arena, extent, pages);
@@ -386,12 +407,14 @@ static void arena_relocate_locked(struct arena *arena, struct extent *extent, ui
                                   size_t pages)
 {
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     extent->start = start;
     extent->is_huge = true;
     extent->region = NULL;
     atomic_set(&extent->pages, (uint32_t)pages);
     extent_map_ends(extent);
     arena_count_active_locked(arena, true, pages);
+    check_slow(extent_is_valid(extent));
 }
 
 static bool arena_remap(struct arena *arena, struct extent *extent, size_t pages)

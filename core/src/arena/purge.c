@@ -40,6 +40,7 @@ static size_t arena_dirty_pages_locked(struct arena *arena)
 static enum extent_state extent_give_back(struct extent *extent, bool may_be_lazy)
 {
     void *start = (void *)extent->start;
+    check(extent_state(extent) == EXTENT_MOVING && !extent_is_slab(extent));
     if (extent->is_huge) {
         extent_unmap_ends(extent);
         if (os_unmap(start, extent_size(extent))) {
@@ -68,6 +69,7 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
 {
     size_t purged = 0;
     uint64_t calls = 0;
+    check(lock_is_mine(&arena->purge_lock) && lock_is_mine(&arena->lock));
     while (purged < pages) {
         struct extent *batch[PURGE_BATCH];
         enum extent_state states[PURGE_BATCH];
@@ -92,7 +94,9 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
         }
         lock_take(&arena->lock);
         for (unsigned i = 0; i < count; i++) {
+            check(extent_state(batch[i]) == EXTENT_MOVING); /* nobody else touched it */
             if (states[i] == EXTENT_UNUSED) {
+                check(batch[i]->is_huge);
                 descriptor_free_locked(arena, batch[i]);
             } else {
                 arena_insert_locked(arena, batch[i], states[i]);
@@ -130,6 +134,7 @@ static long arena_muzzy_decay_ms(struct arena *arena)
 /* Whether as much as has been given back because of growth may be given back once more. */
 static bool arena_may_outgrow_locked(struct arena *arena, long decay_ms)
 {
+    check(lock_is_mine(&arena->lock) && decay_ms >= 0);
     uint64_t now_ms = clock_ms();
     if (now_ms - arena->outgrown_ms >= (uint64_t)decay_ms) {
         arena->outgrown_ms = now_ms;
@@ -168,6 +173,7 @@ static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pa
     struct extent *extent;
     while ((extent = arena_outgrown_locked(arena, slack_pages)) != NULL) {
         size_t going = extent_pages(extent);
+        check(going <= arena->grown_pages);
         arena->grown_pages -= going;
         arena->outgrown_pages += going;
         arena_purge_locked(arena, going, false, arena_oldest_dirty_locked);
@@ -192,7 +198,7 @@ static size_t arena_tick(struct arena *arena, uint64_t now_ms)
     limit = decay_limit(&arena->muzzy_decay, now_ms, muzzy_ms, arena->muzzy.pages);
     arena_purge_locked(arena, pages_above(arena->muzzy.pages, limit), false,
                        arena_oldest_muzzy_locked);
-    check_slow(arena_is_valid(arena));
+    check(arena_is_valid(arena)); /* walks, but not often */
     size_t left = arena_dirty_pages_locked(arena);
     lock_release(&arena->lock);
     lock_release(&arena->purge_lock);
@@ -221,6 +227,7 @@ static void arena_unmap_free_regions(struct arena *arena)
     while (*at != NULL) {
         struct region *region = *at;
         struct extent *extent = pagemap_find((void *)region->start);
+        check(extent->start == region->start && extent->region == region);
         if (extent_state(extent) != EXTENT_RETAINED || extent_size(extent) != region->size) {
             at = &region->next;
             continue;
@@ -231,6 +238,7 @@ static void arena_unmap_free_regions(struct arena *arena)
             at = &region->next;
             continue;
         }
+        check(arena->region_bytes >= region->size);
         *at = region->next;
         extent_set_remove(&arena->retained, extent);
         descriptor_free_locked(arena, extent);
@@ -238,6 +246,7 @@ static void arena_unmap_free_regions(struct arena *arena)
         arena->regions_dropped++;
         region->next = arena->unused_regions;
         arena->unused_regions = region;
+        check(arena_counts_match(arena));
     }
     lock_release(&arena->lock);
 }

@@ -5,6 +5,7 @@
 
 static struct extent_set *arena_set_of(struct arena *arena, struct extent *extent)
 {
+    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
     switch (extent_state(extent)) {
     case EXTENT_DIRTY:
         return extent->is_huge ? &arena->huge : &arena->dirty;
@@ -40,6 +41,7 @@ static void descriptor_init(struct arena *arena, struct extent *extent)
 static struct extent *descriptor_new_locked(struct arena *arena)
 {
     struct extent *extent;
+    check(lock_is_mine(&arena->lock));
     if (!list_is_empty(&arena->descriptors)) {
         extent = container_of(arena->descriptors.next, struct extent, link);
         list_remove(&extent->link);
@@ -51,11 +53,14 @@ static struct extent *descriptor_new_locked(struct arena *arena)
         descriptor_init(arena, extent);
     }
     check(extent_state(extent) == EXTENT_UNUSED && extent->arena == arena->index);
+    check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
     return extent;
 }
 
 static void descriptor_free_locked(struct arena *arena, struct extent *extent)
 {
+    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
+    check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
     atomic_set(&extent->state, EXTENT_UNUSED);
     list_push_front(&arena->descriptors, &extent->link);
 }
@@ -63,6 +68,8 @@ static void descriptor_free_locked(struct arena *arena, struct extent *extent)
 static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
                            enum extent_state state, const struct extent *like)
 {
+    check(extent_state(extent) == EXTENT_UNUSED && state != EXTENT_UNUSED);
+    check(pages > 0 && pages <= UINT32_MAX && (like->region == NULL) == like->is_huge);
     extent->start = start;
     atomic_set(&extent->pages, (uint32_t)pages);
     extent->is_huge = like->is_huge;
@@ -84,6 +91,7 @@ static struct extent *extent_split_locked(struct arena *arena, struct extent *ex
     atomic_set(&extent->pages, (uint32_t)pages);
     descriptor_set(rest, extent_end(extent), rest_pages, extent_state(extent), extent);
     extent_map_ends(extent);
+    check_slow(extent_is_valid(extent) && extent_is_valid(rest));
     return rest;
 }
 
@@ -102,13 +110,15 @@ static struct extent *arena_mergeable_locked(struct arena *arena, struct extent 
     bool fits = other != pagemap_nothing() && other->arena == arena->index &&
                 extent_state(other) == extent_state(extent) && other->is_huge == extent->is_huge &&
                 other->region == region && extent_pages(other) + extent_pages(extent) <= UINT32_MAX;
+    check(!fits || other->start == extent_end(extent) || extent_end(other) == extent->start);
     return fits ? other : NULL;
 }
 
 /* `low` swallows `high`, which lies right behind it; both are in no set. */
 static void extent_merge_locked(struct arena *arena, struct extent *low, struct extent *high)
 {
-    check(extent_end(low) == high->start);
+    check(extent_end(low) == high->start && low->region == high->region);
+    check(low->is_huge == high->is_huge && !extent_is_slab(high));
     size_t pages = extent_pages(low) + extent_pages(high);
     pagemap_set(high->start - GRANULE, NULL);
     pagemap_set(high->start, NULL);
@@ -117,12 +127,17 @@ static void extent_merge_locked(struct arena *arena, struct extent *low, struct 
         low->slab.stamp = high->slab.stamp;
     }
     descriptor_free_locked(arena, high);
+    check(pages <= UINT32_MAX);
     atomic_set(&low->pages, (uint32_t)pages);
     extent_map_ends(low);
+    check_slow(extent_is_valid(low));
 }
 
 static void arena_insert_locked(struct arena *arena, struct extent *extent, enum extent_state state)
 {
+    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
+    check(state == EXTENT_DIRTY || state == EXTENT_MUZZY || state == EXTENT_RETAINED);
+    check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
     atomic_set(&extent->state, (uint8_t)state);
     struct extent *high = arena_mergeable_locked(arena, extent, extent_end(extent));
     if (high != NULL) {
@@ -136,10 +151,12 @@ static void arena_insert_locked(struct arena *arena, struct extent *extent, enum
         extent = low;
     }
     extent_set_insert(arena_set_of(arena, extent), extent);
+    check(arena_counts_match(arena));
 }
 
 static void arena_count_active_locked(struct arena *arena, bool is_huge, size_t pages)
 {
+    check(lock_is_mine(&arena->lock) && pages > 0);
     if (is_huge) {
         arena->huge_active_pages += pages;
         arena->huge_active_count++;
@@ -156,6 +173,7 @@ static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_
         arena->huge_active_pages -= pages;
         arena->huge_active_count--;
         arena->huge_counts[huge_size_of(pages)]--;
+        check((arena->huge_active_count == 0) == (arena->huge_active_pages == 0));
     } else {
         check(atomic_get(&arena->active_pages) >= pages);
         atomic_set(&arena->active_pages, atomic_get(&arena->active_pages) - pages);
@@ -165,6 +183,7 @@ static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_
 static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *set,
                                        struct extent *extent, size_t lead, size_t pages)
 {
+    check(arena_set_of(arena, extent) == set && lead + pages <= extent_pages(extent));
     extent_set_remove(set, extent);
     if (lead != 0) {
         struct extent *aligned = extent_split_locked(arena, extent, lead);
@@ -184,11 +203,13 @@ static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *s
     }
     arena_count_active_locked(arena, extent->is_huge, pages);
     atomic_set(&extent->state, EXTENT_ACTIVE);
+    check(extent_pages(extent) == pages && arena_counts_match(arena));
     return extent;
 }
 
 static size_t extent_lead(struct extent *extent, size_t alignment)
 {
+    check(is_power_of_two(alignment) && alignment >= os_page_size);
     return (align_up(extent->start, alignment) - extent->start) >> os_page_shift;
 }
 
@@ -209,6 +230,7 @@ static struct extent *arena_room_behind_locked(struct arena *arena, struct exten
                                                size_t pages)
 {
     uintptr_t end = extent_end(extent);
+    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
     if (extent->region != NULL && end - extent->region->start >= extent->region->size) {
         return NULL; /* spares the fault of a page of the page map */
     }
@@ -224,7 +246,9 @@ static struct extent *arena_room_behind_locked(struct arena *arena, struct exten
 static bool arena_expand_locked(struct arena *arena, struct extent *extent, struct extent *next,
                                 size_t pages)
 {
+    check(extent_state(extent) == EXTENT_ACTIVE && pages > extent_pages(extent));
     size_t more = pages - extent_pages(extent);
+    check(extent_end(extent) == next->start && extent_pages(next) >= more);
     struct extent_set *set = arena_set_of(arena, next);
     extent_set_remove(set, next);
     if (extent_pages(next) != more) {
@@ -238,29 +262,22 @@ static bool arena_expand_locked(struct arena *arena, struct extent *extent, stru
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent_merge_locked(arena, extent, next);
     arena_count_active_locked(arena, extent->is_huge, pages);
+    check(extent_pages(extent) == pages && arena_counts_match(arena));
     return true;
 }
 
 /* --- Validity -------------------------------------------------------------------------------- */
 
-static bool extent_set_is_valid(struct extent_set *set, enum extent_state state)
+static bool arena_counts_match(struct arena *arena)
 {
-    size_t pages = 0;
-    size_t count = 0;
-    for (struct link *at = list_first(&set->lru); at != &set->lru; at = at->next) {
-        struct extent *extent = container_of(at, struct extent, link);
-        require(extent_state(extent) == state);
-        require(pagemap_find((void *)extent->start) == extent);
-        require(pagemap_find((void *)(extent_end(extent) - GRANULE)) == extent);
-        pages += extent_pages(extent);
-        count++;
-    }
-    return pages == set->pages && count == set->count;
+    size_t pages = atomic_get(&arena->active_pages) + arena->dirty.pages + arena->muzzy.pages +
+                   arena->retained.pages;
+    return pages <= arena->region_bytes >> os_page_shift;
 }
 
 static bool arena_is_valid(struct arena *arena)
 {
-    return extent_set_is_valid(&arena->dirty, EXTENT_DIRTY) &&
+    return arena_counts_match(arena) && extent_set_is_valid(&arena->dirty, EXTENT_DIRTY) &&
            extent_set_is_valid(&arena->huge, EXTENT_DIRTY) &&
            extent_set_is_valid(&arena->muzzy, EXTENT_MUZZY) &&
            extent_set_is_valid(&arena->retained, EXTENT_RETAINED);

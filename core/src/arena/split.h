@@ -138,6 +138,9 @@ static struct extent *arena_room_behind_locked(struct arena *arena, struct exten
 static bool arena_expand_locked(struct arena *arena, struct extent *extent, struct extent *next,
                                 size_t pages);
 
+/* Whether the pages of the regions are all accounted for: in use, free, or in the hands of a purge;
+ * the caller holds the lock. The second walks over all free extents as well. */
+static bool arena_counts_match(struct arena *arena);
 static bool arena_is_valid(struct arena *arena);
 
 #endif

@@ -21,6 +21,7 @@
 #define NOINLINE __attribute__((noinline))
 #define COLD __attribute__((cold, noinline))
 #define UNUSED __attribute__((unused))
+#define NO_RETURN __attribute__((noreturn)) /* of pointers to functions too */
 #define PRINTF_LIKE(format_at, first) __attribute__((format(printf, format_at, first)))
 #define ALIAS(target) __attribute__((alias(target), visibility("default"), used))
 /* A variable of the program's interface that the program may define itself. */

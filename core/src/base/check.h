@@ -12,8 +12,8 @@
 #include "base.h"
 #include "config.h"
 
-/* Defined by log.c, the lowest file that can print. */
-_Noreturn static COLD void check_failed(const char *file, int line, const char *condition);
+/* Prints where, and ends the program. Nothing here can print: log.c says what this calls. */
+static NO_RETURN void (*const check_failed)(const char *file, int line, const char *condition);
 
 #define require(x) (likely(x) ? (void)0 : check_failed(__FILE__, __LINE__, #x))
 #define check(x) (MW_CHECK_LEVEL >= 2 ? require(x) : (void)0)

@@ -31,6 +31,12 @@
 #define MW_CHECK_LEVEL (MW_MODE == MW_DEBUG ? 2 : 0)
 #endif
 
+/* The order in which a thread takes locks is checked. A test whose threads are none of the system's
+ * says no. */
+#ifndef MW_LOCK_ORDER
+#define MW_LOCK_ORDER (MW_CHECK_LEVEL >= 2)
+#endif
+
 /* A bit per slot says whether the program holds it: double and interior frees are always found. */
 #define MW_SLOT_BITMAP (MW_MODE != MW_FAST)
 

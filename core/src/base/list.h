@@ -6,7 +6,7 @@
 #ifndef MALLOW_LIST_H
 #define MALLOW_LIST_H
 
-#include "base.h"
+#include "check.h"
 
 struct link {
     struct link *next;
@@ -31,6 +31,8 @@ ALWAYS_INLINE bool list_is_empty(struct link *head)
 
 ALWAYS_INLINE void list_insert_between(struct link *member, struct link *prev, struct link *next)
 {
+    check(member->next == NULL && member->prev == NULL); /* it is in no other list */
+    check(prev == next || (prev->next == next && next->prev == prev));
     member->prev = prev;
     member->next = next;
     prev->next = member;
@@ -49,6 +51,8 @@ ALWAYS_INLINE void list_push_back(struct link *head, struct link *member)
 
 ALWAYS_INLINE void list_remove(struct link *member)
 {
+    check(member->next != NULL && member->prev != NULL && member->next != member);
+    check(member->prev->next == member && member->next->prev == member);
     member->prev->next = member->next;
     member->next->prev = member->prev;
     member->next = NULL;

@@ -19,13 +19,6 @@
 #define M_ARENA_TEST (-7)
 #define M_ARENA_MAX (-8)
 
-const char *mw_version(void)
-{
-    return MW_MODE == MW_FAST     ? MW_VERSION_STRING " fast"
-           : MW_MODE == MW_SECURE ? MW_VERSION_STRING " secure"
-                                  : MW_VERSION_STRING " debug";
-}
-
 /* Gives free memory back to the kernel, all but `keep_pages` per arena. */
 static size_t purge_all(size_t keep_pages)
 {

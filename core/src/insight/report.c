@@ -5,6 +5,13 @@
 
 #include <limits.h>
 
+const char *mw_version(void)
+{
+    return MW_MODE == MW_FAST     ? MW_VERSION_STRING " fast"
+           : MW_MODE == MW_SECURE ? MW_VERSION_STRING " secure"
+                                  : MW_VERSION_STRING " debug";
+}
+
 /* These two read the counters of slabs that other threads may be using: at worst a number is a
  * moment old, which is all that a report promises. */
 __attribute__((no_sanitize("thread"))) static void usage_add_slab(struct usage *usage,

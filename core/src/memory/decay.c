@@ -27,6 +27,7 @@ static uint64_t clock_look(void)
 /* The curve at step / DECAY_STEPS, as a fraction of 2^16. */
 static uint64_t decay_weight(uint64_t step)
 {
+    check(step < DECAY_STEPS);
     static_assert(DECAY_STEPS == 32, "the shift below is 5 * 5 - 16 bits");
     return (step * step * step * (6 * step * step + 10240 - 480 * step)) >> 9;
 }
@@ -59,6 +60,7 @@ static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, s
     }
     uint64_t steps = (now_ms - decay->step_ms_began) / step_ms;
     decay->step_ms_began += steps * step_ms;
+    check(steps > 0 && decay->step_ms_began <= now_ms && now_ms - decay->step_ms_began < step_ms);
 
     size_t kept = steps < DECAY_STEPS ? DECAY_STEPS - (size_t)steps : 0; /* steps still in view */
     memmove(decay->backlog, decay->backlog + (DECAY_STEPS - kept), kept * sizeof(size_t));
@@ -71,6 +73,7 @@ static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, s
     }
 
     size_t limit = decay_sum(decay);
+    check(limit < SIZE_MAX / 2); /* no sum below 0 has wrapped */
     decay->pages_before = pages < limit ? pages : limit;
     return limit;
 }

@@ -3,12 +3,15 @@
 
 static void extent_map_ends(struct extent *extent)
 {
+    check(extent_pages(extent) != 0 && (extent->start & (os_page_size - 1)) == 0);
     pagemap_set(extent->start, extent);
     pagemap_set(extent_end(extent) - GRANULE, extent);
 }
 
 static void extent_unmap_ends(struct extent *extent)
 {
+    check(pagemap_find((void *)extent->start) == extent);
+    check(pagemap_find((void *)(extent_end(extent) - GRANULE)) == extent);
     pagemap_set(extent->start, NULL);
     pagemap_set(extent_end(extent) - GRANULE, NULL);
 }
@@ -41,6 +44,8 @@ static void extent_set_insert(struct extent_set *set, struct extent *extent)
 {
     unsigned bin = extent_bin(extent_pages(extent));
     struct extent *next = set->bins[bin];
+    check((next != NULL) == (set->filled >> bin & 1) && next != extent);
+    check(next == NULL || next->bin_prev == NULL);
     extent->bin_next = next;
     extent->bin_prev = NULL;
     if (next != NULL) {
@@ -51,12 +56,15 @@ static void extent_set_insert(struct extent_set *set, struct extent *extent)
     list_push_back(&set->lru, &extent->link);
     set->pages += extent_pages(extent);
     set->count++;
+    check(set->pages >= set->count);
 }
 
 static void extent_set_remove(struct extent_set *set, struct extent *extent)
 {
     check(set->count > 0 && set->pages >= extent_pages(extent));
     struct extent *next = extent->bin_next;
+    check(next == NULL || next->bin_prev == extent);
+    check(extent->bin_prev == NULL || extent->bin_prev->bin_next == extent);
     if (next != NULL) {
         next->bin_prev = extent->bin_prev;
     }
@@ -73,6 +81,8 @@ static void extent_set_remove(struct extent_set *set, struct extent *extent)
     list_remove(&extent->link);
     set->pages -= extent_pages(extent);
     set->count--;
+    check((set->count == 0) == (set->pages == 0) && (set->count == 0) == (set->filled == 0));
+    check(list_is_empty(&set->lru) == (set->count == 0));
 }
 
 /* The best of the first extents of a bin; NULL if none of them has `pages`. */
@@ -105,4 +115,50 @@ static struct extent *extent_set_fit(struct extent_set *set, size_t pages)
 static struct extent *extent_set_oldest(struct extent_set *set)
 {
     return list_is_empty(&set->lru) ? NULL : container_of(set->lru.next, struct extent, link);
+}
+
+/* --- Validity -------------------------------------------------------------------------------- */
+
+static bool extent_is_valid(struct extent *extent)
+{
+    struct region *region = extent->region;
+    require(extent_state(extent) != EXTENT_UNUSED && extent_state(extent) <= EXTENT_MOVING);
+    require(extent_pages(extent) != 0 && (extent->start & (os_page_size - 1)) == 0);
+    require((region == NULL) == extent->is_huge);
+    require(region == NULL ||
+            (extent->start >= region->start && extent_end(extent) <= region->start + region->size));
+    require(extent_state(extent) == EXTENT_ACTIVE || !extent_is_slab(extent));
+    require(pagemap_find((void *)extent->start) == extent);
+    require(pagemap_find((void *)(extent_end(extent) - GRANULE)) == extent);
+    return true;
+}
+
+/* Whether the bins hold as many extents as the set, each in the bin of its size. */
+static bool extent_bins_are_valid(struct extent_set *set)
+{
+    size_t count = 0;
+    for (unsigned bin = 0; bin < EXTENT_BINS; bin++) {
+        struct extent *prev = NULL;
+        require((set->bins[bin] != NULL) == (set->filled >> bin & 1));
+        for (struct extent *at = set->bins[bin]; at != NULL; at = at->bin_next) {
+            require(extent_bin(extent_pages(at)) == bin && at->bin_prev == prev);
+            require(++count <= set->count);
+            prev = at;
+        }
+    }
+    return count == set->count;
+}
+
+static bool extent_set_is_valid(struct extent_set *set, enum extent_state state)
+{
+    size_t pages = 0;
+    size_t count = 0;
+    for (struct link *at = list_first(&set->lru); at != &set->lru; at = at->next) {
+        struct extent *extent = container_of(at, struct extent, link);
+        require(extent_state(extent) == state && at->next->prev == at);
+        require(extent_is_valid(extent));
+        pages += extent_pages(extent);
+        require(++count <= set->count);
+    }
+    return pages == set->pages && count == set->count && extent_bins_are_valid(set);
 }

@@ -61,6 +61,7 @@ struct slot {
 /* Puts a slot first in a list. Whoever finds it there finds its link. */
 ALWAYS_INLINE void slot_push(struct slot **list, struct slot *slot)
 {
+    check(slot != NULL && *list != slot); /* a slot is not pushed twice */
     slot->next = *list;
     order_stores();
     *list = slot;
@@ -189,5 +190,11 @@ static void extent_set_remove(struct extent_set *set, struct extent *extent);
  * less than a quarter larger than `pages` may be missed. */
 static struct extent *extent_set_fit(struct extent_set *set, size_t pages);
 static struct extent *extent_set_oldest(struct extent_set *set);
+
+/* What holds for every extent that is described; who holds it, or its arena's lock. */
+static bool extent_is_valid(struct extent *extent);
+
+/* Walks over all of them. */
+static bool extent_set_is_valid(struct extent_set *set, enum extent_state state);
 
 #endif

@@ -25,6 +25,7 @@ static void meta_count_bytes(size_t size)
 /* What is left of the old chunk is lost: it is less than the object that did not fit. */
 static bool meta_add_chunk_locked(size_t size)
 {
+    check(lock_is_mine(&meta.lock) && size != 0);
     size_t guard = MW_META_GUARD ? os_page_size : 0;
     size_t wanted = atomic_get(&meta.bytes) == 0 ? META_CHUNK : META_CHUNK_NEXT;
     size_t chunk = align_up(size_max(size, wanted), os_page_size);
@@ -43,6 +44,7 @@ static bool meta_add_chunk_locked(size_t size)
     }
     meta.next = start + guard;
     meta.end = meta.next + chunk;
+    check((size_t)(meta.end - meta.next) >= size && meta.end == start + guard + chunk);
     meta_count_bytes(chunk + 2 * guard);
     return true;
 }
@@ -56,6 +58,7 @@ static void *meta_alloc(size_t size)
         result = meta.next;
         meta.next += size;
     }
+    check(meta.next <= meta.end && (uintptr_t)result % CACHE_LINE == 0);
     lock_release(&meta.lock);
     return result;
 }

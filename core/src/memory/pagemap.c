@@ -45,6 +45,7 @@ static void pagemap_note_foreign(const void *address, uint32_t generation)
 /* Makes `leaf` the one for a root entry, unless another thread was faster. */
 static bool pagemap_install(size_t index, char *leaf)
 {
+    check(index < array_count(pagemap.root) && ((uintptr_t)leaf & (os_page_size - 1)) == 0);
     uintptr_t expected = 0;
     /* pairs with pagemap_find */
     if (!atomic_replace(&pagemap.root[index], &expected, (uintptr_t)(leaf - (char *)&pagemap))) {
@@ -88,6 +89,7 @@ static bool pagemap_reserve_take(struct pagemap_reserve *reserve, size_t size)
 
 static void pagemap_reserve_drop(struct pagemap_reserve *reserve)
 {
+    check(reserve->next <= reserve->end);
     if (reserve->next != reserve->end) {
         os_unmap(reserve->next, (size_t)(reserve->end - reserve->next));
     }
@@ -95,9 +97,11 @@ static void pagemap_reserve_drop(struct pagemap_reserve *reserve)
 
 static void pagemap_cover_reserved(uintptr_t start, size_t size, struct pagemap_reserve *reserve)
 {
+    check(size != 0 && start + size <= ADDRESS_LIMIT);
     atomic_fetch_add_explicit(&pagemap_mapped, 1, memory_order_release);
     size_t last = (start + size - 1) >> PAGEMAP_ROOT_SHIFT;
     for (size_t index = start >> PAGEMAP_ROOT_SHIFT; index <= last; index++) {
+        check(reserve->next < reserve->end || atomic_get(&pagemap.root[index]) != 0);
         if (atomic_get(&pagemap.root[index]) == 0 && pagemap_install(index, reserve->next)) {
             reserve->next += PAGEMAP_LEAF_BYTES;
         }
@@ -107,7 +111,7 @@ static void pagemap_cover_reserved(uintptr_t start, size_t size, struct pagemap_
 ALWAYS_INLINE _Atomic uintptr_t *pagemap_word(uintptr_t address)
 {
     uintptr_t leaf = atomic_get_acquire(&pagemap.root[address >> PAGEMAP_ROOT_SHIFT]);
-    check(leaf != 0);
+    check(leaf != 0 && address < ADDRESS_LIMIT && address % GRANULE == 0);
     return (_Atomic uintptr_t *)((char *)&pagemap + leaf) +
            ((address >> GRANULE_SHIFT) & (PAGEMAP_LEAF_WORDS - 1));
 }
@@ -126,6 +130,7 @@ static void pagemap_set(uintptr_t address, struct extent *extent)
 
 static void pagemap_set_range(uintptr_t start, size_t size, struct extent *extent)
 {
+    check(size % GRANULE == 0 && start + size >= start);
     uintptr_t distance = pagemap_distance(extent);
     for (uintptr_t at = start; at < start + size; at += GRANULE) {
         atomic_set(pagemap_word(at), distance);

@@ -45,8 +45,16 @@ static void os_init(void)
 
 /* --- Memory ---------------------------------------------------------------------------------- */
 
+/* What the mapping functions ask of their callers, see os.h. */
+ALWAYS_INLINE bool is_of_pages(const void *start, size_t size)
+{
+    return size != 0 && (((uintptr_t)start | size) & (os_page_size - 1)) == 0 &&
+           (uintptr_t)start + size > (uintptr_t)start;
+}
+
 static void *os_map(void *hint, size_t size)
 {
+    check(is_of_pages(NULL, size));
     long address = system_call(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (is_error(address)) {
@@ -58,6 +66,7 @@ static void *os_map(void *hint, size_t size)
 
 static void *os_map_aligned(void *hint, size_t size, size_t alignment)
 {
+    check(is_power_of_two(alignment) && alignment >= os_page_size);
     /* Most often the hint fits, and nothing has to be cut off. */
     char *start = os_map(hint, size);
     if (start == NULL || ((uintptr_t)start & (alignment - 1)) == 0) {
@@ -86,11 +95,13 @@ static void *os_map_aligned(void *hint, size_t size, size_t alignment)
 
 static bool os_protect(void *start, size_t size)
 {
+    check(is_of_pages(start, size));
     return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
 }
 
 static bool os_unmap(void *start, size_t size)
 {
+    check(is_of_pages(start, size));
     if (is_error(system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0))) {
         return false;
     }
@@ -112,6 +123,7 @@ static bool os_map_over(void *start, size_t size)
 
 static bool os_purge(void *start, size_t size)
 {
+    check(is_of_pages(start, size));
     uint8_t answer = atomic_get(&purge_answer);
     if (unlikely(answer == PURGE_IS_IGNORED)) {
         return os_map_over(start, size);
@@ -133,11 +145,13 @@ static bool os_purge(void *start, size_t size)
 
 static bool os_purge_lazy(void *start, size_t size)
 {
+    check(is_of_pages(start, size));
     return !is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_FREE, 0, 0, 0));
 }
 
 static void *os_remap(void *start, size_t old_size, size_t new_size)
 {
+    check(is_of_pages(start, old_size) && is_of_pages(start, new_size));
     long address =
         system_call(SYS_mremap, (long)start, (long)old_size, (long)new_size, MREMAP_MAYMOVE, 0, 0);
     if (is_error(address)) {
@@ -161,6 +175,7 @@ static uint8_t move_ask(void *left)
 
 static void *os_move_pages(void *start, size_t size)
 {
+    check(is_of_pages(start, size));
     long address = system_call(SYS_mremap, (long)start, (long)size, (long)size,
                                MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0, 0);
     if (is_error(address)) {
@@ -178,7 +193,7 @@ static void *os_move_pages(void *start, size_t size)
 
 static size_t os_resident_pages(void *start, size_t pages)
 {
-    check(pages <= OS_RESIDENT_MAX);
+    check(pages <= OS_RESIDENT_MAX && is_of_pages(start, pages << os_page_shift));
     /* An emulator of larger pages answers for each of the host's 4 KiB. */
     unsigned char is_resident[OS_RESIDENT_MAX * (64 * KiB / (4 * KiB))];
     if (is_error(system_call(SYS_mincore, (long)start, (long)(pages << os_page_shift),

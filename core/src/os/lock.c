@@ -1,23 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 #include "lock.h"
 
+#include "log.h"
+
 /* How often to look before asking the kernel to wait: about the length of our critical sections. */
 #define LOCK_SPINS 100
 
 /* In a lock's state: somebody sleeps until it is free. */
 #define LOCK_WAITED ((uintptr_t)1)
 
-#if MW_CHECK_LEVEL >= 3
+#if MW_LOCK_ORDER
 /* A bit per rank of which this thread holds a lock. */
 static THREAD_LOCAL uint32_t locks_held;
+
+static const char *const lock_names[LOCK_RANKS] = {"process", "heaps", "shared", "pool",
+                                                   "rob",     "purge", "arena",  "meta"};
+
+/* Whether a thread may hold several locks of the rank. */
+static bool rank_may_repeat(unsigned rank)
+{
+    return rank >= LOCK_POOL && rank <= LOCK_ARENA;
+}
 #endif
+
+/* Before the thread waits: if it has the lock itself, it would wait for ever. */
+static void lock_check_order(struct lock *lock)
+{
+#if MW_LOCK_ORDER
+    check(lock->rank < LOCK_RANKS);
+    if (unlikely(lock_is_mine(lock))) {
+        log_fatal("lock taken out of order: %s, which the thread holds", lock_names[lock->rank]);
+    }
+    uint32_t not_below = locks_held >> (lock->rank + rank_may_repeat(lock->rank));
+    if (unlikely(not_below != 0)) {
+        log_fatal("lock taken out of order: %s by a thread that holds %s", lock_names[lock->rank],
+                  lock_names[floor_log2(locks_held)]);
+    }
+#else
+    (void)lock;
+#endif
+}
 
 static void lock_note_taken(struct lock *lock)
 {
-#if MW_CHECK_LEVEL >= 3
-    bool may_repeat = lock->rank >= LOCK_POOL && lock->rank <= LOCK_ARENA;
-    uint32_t not_above = lock->rank + may_repeat;
-    require((locks_held >> not_above) == 0);
+#if MW_LOCK_ORDER
     locks_held |= (uint32_t)1 << lock->rank;
 #else
     (void)lock;
@@ -26,7 +52,8 @@ static void lock_note_taken(struct lock *lock)
 
 static void lock_note_released(struct lock *lock)
 {
-#if MW_CHECK_LEVEL >= 3
+#if MW_LOCK_ORDER
+    check(rank_may_repeat(lock->rank) || (locks_held >> lock->rank & 1) != 0);
     locks_held &= ~((uint32_t)1 << lock->rank);
 #else
     (void)lock;
@@ -38,6 +65,7 @@ static _Atomic(void *) gate_owner;
 
 static void lock_gate_close(void)
 {
+    check(atomic_get(&gate_owner) == NULL);
     atomic_set(&gate_owner, os_thread_id());
 }
 
@@ -54,7 +82,8 @@ static bool lock_gate_is_mine(void)
 
 static void lock_init(struct lock *lock, enum lock_rank rank)
 {
-    if (MW_CHECK_LEVEL >= 3) {
+    check(rank < LOCK_RANKS && atomic_get(&lock->state) == 0);
+    if (MW_LOCK_ORDER) {
         lock->rank = (uint16_t)rank;
     }
 }
@@ -78,6 +107,7 @@ static bool lock_try_take(struct lock *lock)
     if (lock_gate_is_mine()) {
         return true;
     }
+    lock_check_order(lock);
     if (!lock_grab(lock, 0)) {
         return false;
     }
@@ -143,9 +173,11 @@ static void lock_take(struct lock *lock)
     if (lock_gate_is_mine()) {
         return;
     }
+    lock_check_order(lock);
     if (unlikely(!lock_grab(lock, 0))) {
         lock_wait(lock);
     }
+    check(lock_is_mine(lock));
     lock_note_taken(lock);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Locks on futexes that know which thread holds them. A lock has a rank; at check level 3 a thread
- * that takes a lock whose rank is not above every rank that it holds ends the program, so a
- * deadlock cannot be written.
+ * Locks on futexes that know which thread holds them. A lock has a rank; in the debug build a thread
+ * that takes a lock whose rank is not above every rank that it holds ends the program, before it
+ * waits: so a deadlock cannot be written.
  */
 #ifndef MALLOW_LOCK_H
 #define MALLOW_LOCK_H

@@ -151,7 +151,9 @@ _Noreturn static COLD void log_fatal(const char *format, ...)
     os_abort();
 }
 
-_Noreturn static COLD void check_failed(const char *file, int line, const char *condition)
+_Noreturn static COLD void log_broken(const char *file, int line, const char *condition)
 {
     log_fatal("%s:%d: broken invariant: %s", file, line, condition);
 }
+
+static NO_RETURN void (*const check_failed)(const char *, int, const char *) = log_broken;

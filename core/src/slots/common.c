@@ -25,7 +25,7 @@ static unsigned table_size_log2(uint32_t capacity)
 static struct common *table_new_locked(struct slab_pool *pool, uint32_t capacity)
 {
     unsigned log2 = table_size_log2(capacity);
-    check(log2 < TABLE_SIZES);
+    check(log2 < TABLE_SIZES && lock_is_mine(&pool->lock));
     struct common *table = pool->unused_tables[log2];
     if (table == NULL) {
         return meta_alloc((size_t)1 << log2);
@@ -37,6 +37,7 @@ static struct common *table_new_locked(struct slab_pool *pool, uint32_t capacity
 static void table_free_locked(struct slab_pool *pool, struct common *table, uint32_t capacity)
 {
     unsigned log2 = table_size_log2(capacity);
+    check(lock_is_mine(&pool->lock) && pool->unused_tables[log2] != table);
     table->next_unused = pool->unused_tables[log2];
     pool->unused_tables[log2] = table;
 }
@@ -46,6 +47,7 @@ static void table_free_locked(struct slab_pool *pool, struct common *table, uint
 /* A free slot has its fill again, where there is one: its link goes. */
 static void common_slot_becomes_free(struct extent *extent, uint32_t index, uint32_t span)
 {
+    check(span > 0 && span <= COMMON_SPAN_MAX && index + span <= extent->slab.capacity);
     memset(&extent->common->slots[index], SLOT_FREE, span);
     if (MW_FILL) {
         char *slot = (char *)extent->start + (size_t)index * extent->slab.slot_size;
@@ -56,6 +58,8 @@ static void common_slot_becomes_free(struct extent *extent, uint32_t index, uint
 static struct slot *common_slot_becomes_block(struct extent *extent, uint32_t index, uint32_t span)
 {
     uint8_t *slots = &extent->common->slots[index];
+    check(span > 0 && span <= COMMON_SPAN_MAX && index + span <= extent->slab.capacity);
+    check(slots[0] == SLOT_FREE && slots[span - 1] == SLOT_FREE);
     slots[0] = (uint8_t)span;
     memset(slots + 1, SLOT_INSIDE, span - 1);
     return (struct slot *)(extent->start + (uintptr_t)index * extent->slab.slot_size);
@@ -78,6 +82,7 @@ static uint32_t common_find_run(struct extent *extent, uint32_t at, uint32_t spa
 
 static void common_list_locked(struct extent *extent)
 {
+    check(lock_is_mine(&slab_pool_of(extent)->lock) && extent->common->run_max > 0);
     if (extent->link.next == NULL) {
         list_push_back(extent->common->list, &extent->link);
     }
@@ -85,6 +90,7 @@ static void common_list_locked(struct extent *extent)
 
 static void common_unlist_locked(struct extent *extent)
 {
+    check(lock_is_mine(&slab_pool_of(extent)->lock) && extent->slab.place == SLAB_COMMON);
     if (extent->link.next != NULL) {
         list_remove(&extent->link);
     }
@@ -101,6 +107,8 @@ static void common_collect_locked(struct extent *extent)
     if (block == NULL) {
         return;
     }
+    check(slab->place == SLAB_COMMON && count <= atomic_get(&extent->used_at_last));
+    uint32_t collected = 0;
     while (block != NULL) {
         struct slot *next = slab_next_slot(extent, block);
         uint32_t index = slab_index(extent, block);
@@ -109,10 +117,14 @@ static void common_collect_locked(struct extent *extent)
             harden_bad_block("free", extent, block);
         }
         common_slot_becomes_free(extent, index, span);
+        check(slab->left >= span);
         slab->left -= span;
+        collected++;
         extent->common->hint = index < extent->common->hint ? index : extent->common->hint;
         block = next;
     }
+    check(collected == count);
+    (void)collected;
     extent->common->run_max = slab->capacity;
     common_list_locked(extent);
     /* Whoever brings the next blocks looks at this number after them; here it is the other way
@@ -126,6 +138,7 @@ static void common_collect_locked(struct extent *extent)
 static void common_retire_locked(struct slab_pool *pool, struct extent *extent)
 {
     check(slab_used(extent) == 0 && atomic_get(&extent->used_at_last) == 0);
+    check(extent->slab.place == SLAB_COMMON && lock_is_mine(&pool->lock));
     common_unlist_locked(extent);
     extent->slab.place = SLAB_NONE;
     atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
@@ -219,6 +232,7 @@ static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, ui
         extent->common->hint = at;
     }
     slab->left += count * span;
+    check(slab->left <= slab->capacity && count <= want);
     atomic_add(&extent->used_at_last, count);
     check_slow(common_is_valid(extent));
     return count;
@@ -241,6 +255,7 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind, unsi
             break;
         }
         struct extent *extent = container_of(slabs->next, struct extent, link);
+        check(extent->slab.place == SLAB_COMMON && extent->slab.class == class);
         if (extent->common->run_max >= span) {
             *count += common_take_from_locked(extent, span, want - *count, &tail);
         }
@@ -254,6 +269,7 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind, unsi
     }
     *tail = NULL;
     lock_release(&pool->lock);
+    check((list == NULL) == (*count == 0) && *count <= want);
     return list;
 }
 
@@ -287,6 +303,7 @@ static bool common_create_locked(struct slab_pool *pool, struct extent *extent,
                                  enum common_kind kind)
 {
     struct slab *slab = &extent->slab;
+    check(slab_is_valid(extent) && extent->link.next == NULL);
     struct common *common = table_new_locked(pool, slab->capacity);
     if (common == NULL) {
         return false;
@@ -324,7 +341,7 @@ static bool common_create(struct extent *extent, enum common_kind kind, struct h
 {
     struct slab_pool *pool = slab_pool_of(extent);
     check(extent->slab.place == SLAB_NONE && atomic_get(&extent->slab.owner) == owner);
-    check(slab_used(extent) != 0);
+    check(slab_used(extent) != 0 && slab_counts_match(extent));
     lock_take(&pool->lock);
     bool done = common_create_locked(pool, extent, kind);
     if (done) {
@@ -341,6 +358,7 @@ static struct slot *common_create_first(struct extent *extent, struct heap *owne
     struct slot *list = NULL;
     struct slot **tail = &list;
     check(extent->slab.place == SLAB_NONE && atomic_get(&extent->slab.owner) == owner);
+    check(slab_used(extent) == 0 && want > 0);
     lock_take(&pool->lock);
     if (common_create_locked(pool, extent, COMMON_FIRST)) {
         *count = common_take_from_locked(extent, 1, want, &tail);

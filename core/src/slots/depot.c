@@ -8,6 +8,8 @@ static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, str
 {
     struct slab *slab = &extent->slab;
     uint32_t count = 0;
+    check(lock_is_mine(&slab_pool_of(extent)->lock) && slab->place == SLAB_DEPOT);
+    check(slab_is_of_depot(extent) && !slab_is_full(extent));
     while (count < want && slab->local != NULL) {
         struct slot *slot = slab->local;
         slab->local = slab_next_slot(extent, slot);
@@ -27,12 +29,14 @@ static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, str
         *tail = &slot->next;
         count += carved;
     }
+    check(count > 0 && count <= want && slab_counts_match(extent));
     check_slow(depot_slab_is_valid(extent));
     return count;
 }
 
 static void depot_unlist_locked(struct slab_pool *pool, struct extent *extent)
 {
+    check(lock_is_mine(&pool->lock) && atomic_get(&pool->count[extent->slab.class]) > 0);
     list_remove(&extent->link);
     atomic_sub(&pool->count[extent->slab.class], 1);
 }
@@ -41,6 +45,7 @@ static void depot_unlist_locked(struct slab_pool *pool, struct extent *extent)
 static void depot_list_locked(struct slab_pool *pool, struct extent *extent)
 {
     unsigned class = extent->slab.class;
+    check(lock_is_mine(&pool->lock) && extent->slab.place == SLAB_DEPOT && !slab_is_full(extent));
     if (slab_used(extent) >= extent->slab.capacity / 2) {
         list_push_front(&pool->slabs[class], &extent->link);
     } else {
@@ -62,6 +67,7 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
     lock_take(&pool->lock);
     while (*count < want && !list_is_empty(&pool->slabs[class])) {
         struct extent *extent = container_of(pool->slabs[class].next, struct extent, link);
+        check(extent->slab.class == class && slab_pool_of(extent) == pool);
         *count += depot_take_from_locked(extent, want - *count, &tail);
         if (slab_is_full(extent)) {
             depot_unlist_locked(pool, extent);
@@ -69,6 +75,7 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
     }
     *tail = NULL;
     lock_release(&pool->lock);
+    check((list == NULL) == (*count == 0) && *count <= want);
     return list;
 }
 
@@ -86,6 +93,7 @@ static size_t depot_slab_pages(struct arena *arena, unsigned class)
 static void depot_add(struct extent *extent, unsigned class)
 {
     struct slab_pool *pool = slab_pool_of(extent);
+    check(class_is_medium(class));
     slab_create(extent, class, OWNER_DEPOT);
     extent->slab.place = SLAB_DEPOT;
     lock_take(&pool->lock);
@@ -98,7 +106,10 @@ static bool depot_put_locked(struct slab_pool *pool, struct extent *extent, stru
 {
     struct slab *slab = &extent->slab;
     check(slab->place == SLAB_DEPOT && slab_has_slot_at(extent, slot) && slab->left > 0);
+    check(lock_is_mine(&pool->lock) && slab_is_of_depot(extent));
+    check(slab_index(extent, slot) < slab->carved && slab->local != slot);
     bool was_full = slab_is_full(extent);
+    check(was_full == (extent->link.next == NULL)); /* a full one is in no list */
     slot->next = slab->local;
     slab->local = slot;
     slab->left--;

@@ -15,6 +15,7 @@
 static bool large_try_grow(struct arena *arena, struct extent *extent, size_t size)
 {
     size_t pages = large_rounded_pages(size);
+    check(pages >= large_pages(size) && pages > extent_pages(extent));
     if (pages > UINT32_MAX) {
         return false;
     }
@@ -44,6 +45,7 @@ static bool large_try_resize(struct extent *extent, size_t size)
         }
         arena_shrink(arena, extent, pages);
     }
+    check(extent_size(extent) >= size);
     return true;
 }
 
@@ -65,6 +67,7 @@ static bool large_try_resize_in_place(struct extent *extent, size_t size)
 
 static bool large_is_sparse(struct extent *extent)
 {
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     size_t pages = extent_pages(extent);
     if (!option(OPTION_ask_resident) || extent_size(extent) < SPARSE_MIN ||
         pages < SPARSE_PROBES * SPARSE_PROBE_PAGES) {

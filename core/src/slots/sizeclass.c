@@ -18,6 +18,7 @@ static size_t class_first_pages(size_t slot_size)
 
 static size_t class_slab_pages(unsigned class, unsigned made)
 {
+    check(class != 0 && class < CLASSES);
     size_t slot_size = class_size(class);
     size_t grown = size_max(SLAB_GROWN_BYTES, SLAB_GROWN_SLOTS * slot_size);
     grown = size_min(grown, SLAB_SLOTS_MAX * slot_size);
@@ -25,5 +26,6 @@ static size_t class_slab_pages(unsigned class, unsigned made)
     while (made-- > 0 && 2 * pages * os_page_size <= grown) {
         pages *= 2;
     }
+    check(pages * os_page_size >= slot_size && pages * os_page_size / slot_size < (1u << 16));
     return pages;
 }

@@ -40,6 +40,9 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
 {
     uint32_t slot_size = class_size(class);
     struct slab *slab = &extent->slab;
+    check(class < CLASSES && extent_state(extent) == EXTENT_ACTIVE && !extent->is_huge);
+    check(!extent_is_slab(extent) && atomic_get(&slab->owner) == OWNER_NOT_A_SLAB);
+    check(extent->link.next == NULL);
     slab->local = NULL;
     slab->left = 0;
     slab->bias = 0;
@@ -55,11 +58,15 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     /* pairs with nothing: the rest comes first for the child of a fork, see thread/orphan.h */
     atomic_set_release(&slab->owner, owner);
     pagemap_set_range(extent->start, extent_size(extent), extent);
+    check(slab->capacity > 0 && slab->capacity * (size_t)slot_size <= extent_size(extent));
+    check_slow(slab_is_valid(extent));
 }
 
 static void slab_retire(struct extent *extent)
 {
     check(slab_used(extent) == 0 && atomic_get(&extent->remote) == 0);
+    check(extent_is_slab(extent) && extent->link.next == NULL);
+    check(extent->slab.place == SLAB_NONE || extent->slab.place == SLAB_CURRENT);
     atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
     extent->slab.slot_size = 0;
     size_t size = extent_size(extent);
@@ -71,7 +78,7 @@ static void slab_retire(struct extent *extent)
 static struct slot *slab_carve(struct extent *extent, uint32_t most)
 {
     struct slab *slab = &extent->slab;
-    check(slab->carved < slab->capacity);
+    check(slab->carved < slab->capacity && most > 0);
     /* A few at first: a thread that wants one slot should not pay for a page of them. */
     size_t page = size_max(os_page_size / slab->slot_size, 1);
     size_t count = size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
@@ -86,6 +93,8 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     ((struct slot *)last)->next = NULL;
     slab->carved += (uint32_t)count;
     slab->left += (uint32_t)count;
+    check(count > 0 && (uintptr_t)last + slab->slot_size <= extent_end(extent));
+    check(slab_counts_match(extent));
     slots_fill_carved(extent, first, count);
     order_stores();
     return (struct slot *)first;
@@ -104,11 +113,15 @@ ALWAYS_INLINE struct slot *remote_head(uint64_t remote)
 static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
                                  uint32_t count)
 {
+    check(count > 0 && slab_has_slot(extent, head) && slab_has_slot(extent, tail));
+    check(count == 1 ? head == tail : head != tail);
+    uint32_t capacity = extent->slab.capacity;
     uint64_t old = atomic_get(&extent->remote);
     uint64_t new;
     do {
         tail->next = remote_head(old);
         uint64_t total = (old >> REMOTE_HEAD_BITS) + count;
+        check(total <= capacity && remote_head(old) != head);
         new = (uint64_t)(uintptr_t)head | total << REMOTE_HEAD_BITS;
         /* pairs with slab_collect_remote, and in its order with slab_disown */
     } while (!atomic_replace(&extent->remote, &old, new));
@@ -122,6 +135,7 @@ static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count)
     }
     uint64_t remote = atomic_swap(&extent->remote, 0); /* pairs with slab_push_remote */
     *count = (uint32_t)(remote >> REMOTE_HEAD_BITS);
+    check(*count > 0 && *count <= extent->slab.capacity && remote_head(remote) != NULL);
     return remote_head(remote);
 }
 
@@ -146,6 +160,8 @@ static void slab_absorb_remote(struct extent *extent)
     uint32_t used = slab_used(extent) - count;
     slab->bias = slab->bias < used ? slab->bias : used;
     slab->left = used - slab->bias;
+    check(slab_used(extent) == used && slab_counts_match(extent));
+    check_slow(slab_is_valid(extent));
 }
 
 static bool slab_try_own(struct extent *extent, struct heap *heap)
@@ -173,6 +189,8 @@ static bool slab_needs_care(struct extent *extent, uint32_t count, uint32_t tota
 
 static bool slab_disown(struct extent *extent, struct heap *owner)
 {
+    check(extent->slab.place == SLAB_NONE || extent->slab.place == SLAB_SHARED);
+    check(slab_used(extent) > 0 && slab_counts_match(extent));
     atomic_set(&extent->used_at_last, slab_used(extent));
     /* Others push first and look at the owner then; here it is the other way round, so one of the
      * two sees the other. */
@@ -206,6 +224,7 @@ static void slab_share(struct extent *extent, struct heap *owner)
     struct slab_pool *pool = slab_pool_of(extent);
     struct slab *slab = &extent->slab;
     check(slab->place == SLAB_NONE && atomic_get(&slab->owner) == owner);
+    check(!slab_is_full(extent) && slab_used(extent) > 0);
     lock_take(&pool->lock);
     slab->place = SLAB_SHARED;
     /* Fuller ones are used up first, so that the emptier ones can drain. */
@@ -221,6 +240,8 @@ static void slab_share(struct extent *extent, struct heap *owner)
 
 static void slab_unshare_locked(struct slab_pool *pool, struct extent *extent)
 {
+    check(lock_is_mine(&pool->lock) && pool == slab_pool_of(extent));
+    check(extent->slab.place == SLAB_SHARED && atomic_get(&pool->count[extent->slab.class]) > 0);
     list_remove(&extent->link);
     extent->slab.place = SLAB_NONE;
     atomic_sub(&pool->count[extent->slab.class], 1);
@@ -257,6 +278,7 @@ static struct extent *slab_take_shared(struct arena *arena, unsigned class, stru
         struct extent *extent = container_of(at, struct extent, link);
         at = at->next;
         /* A thread that frees into it may own it already, and waits for the lock. */
+        check(extent->slab.class == class && extent->slab.place == SLAB_SHARED);
         if (slab_try_own(extent, heap)) {
             slab_unshare_locked(pool, extent);
             taken = extent;
@@ -268,6 +290,13 @@ static struct extent *slab_take_shared(struct arena *arena, unsigned class, stru
 }
 
 /* --- Validity -------------------------------------------------------------------------------- */
+
+static bool slab_counts_match(struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    return slab_used(extent) <= slab->carved && slab->carved <= slab->capacity &&
+           slab->slot_size == class_size(slab->class);
+}
 
 static bool slab_is_valid(struct extent *extent)
 {

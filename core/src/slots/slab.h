@@ -113,6 +113,9 @@ static void slab_pools_init(unsigned index);
 static void slab_pools_lock(unsigned index);
 static void slab_pools_unlock(unsigned index, bool in_child);
 
+/* Whether the counts fit each other; the second walks over the slab's own list too. Owner thread, or
+ * who holds the pool's lock. */
+static bool slab_counts_match(struct extent *extent);
 static bool slab_is_valid(struct extent *extent);
 
 #endif

@@ -4,6 +4,7 @@
 #include "../arena/purge.h"
 #include "../slots/harden.h"
 #include "heap_common.h"
+#include "heap_valid.h"
 #include "magazine.h"
 #include "remote.h"
 #include "stack.h"
@@ -27,6 +28,7 @@ static void heap_init(struct heap *heap, struct arena *arena)
 static NOINLINE void heap_take_part(struct extent *extent, uint32_t count)
 {
     struct slot *last = extent->slab.local;
+    check(count > 0 && last != NULL);
     for (uint32_t i = 1; i < count; i++) {
         last = slab_next_slot_of_more(extent, last);
     }
@@ -40,6 +42,8 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     struct slab *slab = &extent->slab;
     struct slot *slot = slab->local;
     uint32_t count = slab->carved - slab->left;
+    check(slot != NULL && count > 0 && slab->bias == 0 && slab->left < slab->carved);
+    check(atomic_get(&slab->owner) == heap && heap->free[slab->class] == NULL);
     if (count > heap->list_max) {
         count = heap->list_max;
         heap_take_part(extent, count);
@@ -56,6 +60,8 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
 /* Takes a slab out of the list that it is in. */
 static void heap_unlist(struct heap *heap, struct extent *extent)
 {
+    check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
+    check(extent->slab.place != SLAB_READY || heap->bins[extent->slab.class].ready_count > 0);
     list_remove(&extent->link);
     heap->bins[extent->slab.class].ready_count -= extent->slab.place == SLAB_READY;
     extent->slab.place = SLAB_NONE;
@@ -63,6 +69,8 @@ static void heap_unlist(struct heap *heap, struct extent *extent)
 
 static void bin_push_ready(struct bin *bin, struct extent *extent)
 {
+    check(extent->slab.place == SLAB_NONE && bin->ready_count < READY_MAX);
+    check(slab_used(extent) > 0 && !slab_is_full(extent));
     extent->slab.place = SLAB_READY;
     list_push_back(&bin->ready, &extent->link);
     bin->ready_count++;
@@ -97,6 +105,7 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
         next = slot->next;
         count++;
         if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
+            check(current->slab.left > 0);
             slot_push(&current->slab.local, slot);
             current->slab.left--;
         } else {
@@ -106,6 +115,7 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
     }
     heap->free[class] = NULL;
     heap_count_flush(heap, class, count);
+    check_slow(current == NULL || slab_is_valid(current));
     heap_return_others(heap, others, class);
 }
 
@@ -138,6 +148,7 @@ static NOINLINE void heap_expect_rest(struct heap *heap)
 static void bin_release_current(struct heap *heap, struct bin *bin)
 {
     struct extent *extent = bin->current;
+    check(extent->slab.place == SLAB_CURRENT && atomic_get(&extent->slab.owner) == heap);
     if (bin->is_draining && slab_used(extent) == 0 && atomic_get(&extent->remote) == 0) {
         bin->current = NULL;
         extent->slab.place = SLAB_NONE;
@@ -175,6 +186,8 @@ static void heap_place(struct heap *heap, struct extent *extent)
     uint32_t used = slab_used(extent);
     uint32_t available = slab->capacity - used;
     uint32_t wanted = slab_slots_wanted(extent);
+    check(slab->place == SLAB_NONE && atomic_get(&slab->owner) == heap &&
+          slab_counts_match(extent));
     heap_note_class(heap, slab->class);
     slab->left = used;
     slab->bias = 0;
@@ -190,7 +203,9 @@ static void heap_place(struct heap *heap, struct extent *extent)
         slab->left = wanted - available < used ? wanted - available : used;
         slab->bias = used - slab->left;
         list_push_back(&bin->waiting, &extent->link);
+        check(slab->left > 0 && slab_used(extent) == used);
     }
+    check(bin_counts_match(heap, (unsigned)(bin - heap->bins)));
 }
 
 /* Collects what others freed into the slab that has been in a list for the longest time, and places
@@ -208,7 +223,8 @@ static void heap_look_at_oldest(struct heap *heap, struct link *list)
 
 static void heap_adopt(struct heap *heap, struct extent *extent)
 {
-    check(atomic_get(&extent->slab.owner) == heap);
+    check(atomic_get(&extent->slab.owner) == heap && !heap_is_anothers(heap));
+    check(extent->slab.place == SLAB_NONE || extent->slab.place == SLAB_SHARED);
     struct bin *bin = &heap->bins[extent->slab.class];
     if (extent->slab.place == SLAB_SHARED) {
         slab_unshare(extent);
@@ -225,6 +241,7 @@ static void heap_give_up_current(struct heap *heap, struct bin *bin)
 {
     struct extent *extent = bin->current;
     check(slab_is_full(extent) && extent->slab.local == NULL);
+    check(extent->slab.place == SLAB_CURRENT && heap->free[extent->slab.class] == NULL);
     bin->current = NULL;
     extent->slab.place = SLAB_NONE;
     if (slab_disown(extent, heap)) {
@@ -250,6 +267,7 @@ static struct extent *heap_take_shared(struct heap *heap, unsigned class)
         struct arena *arena = arena_at((heap->arena->index + i) % count);
         struct extent *extent = slab_take_shared(arena, class, heap);
         if (extent != NULL) {
+            check(atomic_get(&extent->slab.owner) == heap && extent->slab.place == SLAB_NONE);
             slab_absorb_remote(extent);
             uint32_t used = slab_used(extent);
             extent->slab.left = used;
@@ -288,6 +306,7 @@ static struct extent *heap_next_slab(struct heap *heap, unsigned class)
         heap_flush_outboxes(heap);
         extent = heap_take_shared(heap, class);
     }
+    check(extent == NULL || (extent->slab.place == SLAB_NONE && extent->slab.class == class));
     return extent;
 }
 
@@ -310,12 +329,14 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
     struct slot *more = slab_carve(extent, heap->list_max);
     slab->left -= slab->carved - carved_before; /* not handed out, but free */
     last->next = more;
+    check(slab_counts_match(extent));
+    check_slow(slab_is_valid(extent));
 }
 
 static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct bin *bin = &heap->bins[class];
-    check(!class_is_medium(class) && heap->free[class] == NULL);
+    check(!class_is_medium(class) && heap->free[class] == NULL && !heap_is_anothers(heap));
     bin->is_draining = false;
     for (;;) {
         struct extent *extent = bin->current;
@@ -337,6 +358,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             bin->current = extent;
             heap_note_class(heap, class);
         }
+        check(bin_counts_match(heap, class));
         if (extent->slab.local != NULL) {
             heap_lengthen_local(heap, extent);
             return heap_take_local(heap, extent);
@@ -361,6 +383,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
 
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
 {
+    check(atomic_get(&extent->slab.owner) == heap && !heap_is_anothers(heap));
     if (extent->slab.place == SLAB_CURRENT) {
         struct bin *bin = &heap->bins[extent->slab.class];
         if (likely(!bin->is_draining)) {
@@ -460,6 +483,7 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
         bin_share_surplus(heap, &heap->bins[class]);
     }
     stack_trim(heap, stamp);
+    check(heap_check(heap)); /* walks, but not often */
 }
 
 /* --- Start and end ---------------------------------------------------------------------------- */
@@ -484,6 +508,7 @@ static void heap_reclaim(struct heap *heap)
 
 static void bin_abandon(struct heap *heap, struct bin *bin)
 {
+    check(bin->ready_count <= READY_MAX);
     if (bin->current != NULL) {
         struct extent *extent = bin->current;
         bin->current = NULL;
@@ -521,42 +546,5 @@ static void heap_abandon(struct heap *heap)
     atomic_set(&heap->tick_ms, 0);
     heap->until_tick = -1;
     heap->list_max = LIST_MAX_WAITING;
-}
-
-/* --- Validity --------------------------------------------------------------------------------- */
-
-static bool heap_list_is_valid(struct heap *heap, struct link *list, enum slab_place place)
-{
-    for (struct link *at = list_first(list); at != list; at = at->next) {
-        struct extent *extent = slab_at(at);
-        require(at->next->prev == at);
-        require(slab_is_valid(extent) && extent->slab.place == place);
-        require(atomic_get(&extent->slab.owner) == heap);
-    }
-    return true;
-}
-
-static bool heap_check(struct heap *heap)
-{
-    for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
-        require(magazine_is_valid(heap, class));
-    }
-    for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
-        struct bin *bin = &heap->bins[class];
-        for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot->next) {
-            struct extent *extent = pagemap_find(slot);
-            if (slab_is_common(extent)) {
-                require(common_block_size(extent, slot) >= class_size(class));
-            } else {
-                require(extent->slab.class == class && slab_has_slot_at(extent, slot));
-            }
-        }
-        if (bin->current != NULL) {
-            require(slab_is_valid(bin->current) && bin->current->slab.place == SLAB_CURRENT);
-            require(bin->current->slab.class == class);
-        }
-        require(heap_list_is_valid(heap, &bin->ready, SLAB_READY));
-        require(heap_list_is_valid(heap, &bin->waiting, SLAB_WAITING));
-    }
-    return true;
+    check(heap_is_empty(heap));
 }

@@ -68,6 +68,4 @@ static void heap_settle(struct heap *heap, uint32_t stamp);
 /* Gives up all slabs, for the thread ends. */
 static void heap_abandon(struct heap *heap);
 
-static bool heap_check(struct heap *heap);
-
 #endif

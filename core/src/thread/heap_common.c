@@ -34,6 +34,7 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
         bin->common_bytes + want * slot_size > FIRST_BYTES) {
         return NULL;
     }
+    check(bin->current == NULL && heap->free[class] == NULL);
     struct slot *list = common_take(heap->arena, COMMON_FIRST, class, 1, want, count);
     if (list == NULL) {
         struct extent *extent = heap_take_pages(heap, class_slab_pages(class, UINT32_MAX));
@@ -48,6 +49,7 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
             return NULL;
         }
     }
+    check(*count > 0 && *count <= want && slab_is_common(pagemap_find(list)));
     bin->common_bytes += (uint16_t)(*count * slot_size);
     return list;
 }
@@ -56,6 +58,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
 {
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
+    check(slab_is_common(extent) && class < SMALL_CLASSES && !heap_is_anothers(heap));
     bool will_allocate =
         bin->current == NULL && bin->common_bytes != 0 && heap->list_max != LIST_MAX_IDLE;
     if (!will_allocate || !common_is_first(extent) ||
@@ -88,6 +91,7 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     if (extent == NULL) {
         return false;
     }
+    check(atomic_get(&extent->slab.owner) == heap && extent->slab.place == SLAB_NONE);
     heap_empty_own_outbox(heap, extent);
     slab_absorb_remote(extent);
     if (slab_used(extent) == 0) {
@@ -129,6 +133,7 @@ static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t 
         if (list == NULL && from < class && heap_open_sparse(heap, from, span)) {
             list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
         }
+        check(list == NULL || (*count > 0 && *count <= want));
         if (list != NULL) {
             return list;
         }
@@ -139,6 +144,7 @@ static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t 
 static struct slot *heap_take_common(struct heap *heap, unsigned class)
 {
     uint32_t count;
+    check(heap->free[class] == NULL && !class_is_medium(class) && heap->list_max > 0);
     struct slot *list = heap_take_first(heap, class, &count);
     if (list == NULL) {
         uint32_t want = heap->list_max < HOLE_BATCH ? heap->list_max : HOLE_BATCH;

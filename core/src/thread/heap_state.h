@@ -155,6 +155,13 @@ ALWAYS_INLINE void heap_count_flush(struct heap *heap, unsigned class, uint32_t 
     heap->counts[class].flushes += count != 0;
 }
 
+/* Whether another thread of this process works with the heap now; no thread is noted in the shared
+ * heap. */
+ALWAYS_INLINE bool heap_is_anothers(struct heap *heap)
+{
+    return heap->thread != NULL && heap->thread != os_thread_id() && !heap->is_orphan;
+}
+
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)
 {
     heap->classes_used |= (uint64_t)1 << class;

@@ -42,6 +42,7 @@ static void magazine_grow(struct heap *heap, unsigned class)
     if (magazine->limit + LIMIT_STEP <= most && heap->magazine_bytes + more <= magazines_budget()) {
         magazine->limit += LIMIT_STEP;
         heap->magazine_bytes += more;
+        check(heap->magazine_bytes >= (size_t)magazine->limit * slot_size);
     }
 }
 
@@ -49,6 +50,8 @@ static void magazine_shrink(struct heap *heap, unsigned class)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     uint16_t limit = magazine->limit / 2;
+    check(heap->magazine_bytes >= (size_t)(magazine->limit - limit) * class_size(class));
+    check(magazine->count <= limit);
     heap->magazine_bytes -= (size_t)(magazine->limit - limit) * class_size(class);
     magazine->limit = limit;
 }
@@ -97,7 +100,7 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
 static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct magazine *magazine = heap_magazine(heap, class);
-    check(heap->free[class] == NULL && magazine->count == 0);
+    check(heap->free[class] == NULL && magazine->count == 0 && !heap_is_anothers(heap));
     heap_note_class(heap, class);
     uint32_t want = heap->list_max == LIST_MAX_IDLE ? 1 : magazine->limit / 2 + 1u;
     uint32_t count;
@@ -105,12 +108,14 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
     if (slot == NULL) {
         return NULL;
     }
+    check(count > 0 && count <= want && slab_has_slot(pagemap_find(slot), slot));
     magazine_grow(heap, class);
     magazine->emptied = 0;
     heap->free[class] = slot->next;
     magazine->count = (uint16_t)(count - 1);
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, class, count);
+    check_slow(magazine_is_valid(heap, class));
     return slot;
 }
 
@@ -118,8 +123,10 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
 {
     unsigned class = extent->slab.class;
     struct magazine *magazine = heap_magazine(heap, class);
+    check(class_is_medium(class) && magazine->count >= magazine->limit);
     heap_note_class(heap, class);
     if (magazine->limit == 0) {
+        check(magazine->count == 0 && heap->free[class] == NULL);
         heap_free_remote(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }
@@ -133,6 +140,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
             at = &(*at)->next;
         }
         struct slot *rest = *at;
+        check(rest != NULL); /* there were more than stay */
         *at = NULL;
         heap_count_flush(heap, class, magazine->count - keep);
         magazine->count = (uint16_t)keep;
@@ -148,6 +156,8 @@ static void magazine_return(struct heap *heap, unsigned class)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     struct slot *list = heap->free[class];
+    check((list == NULL) == (magazine->count == 0));
+    check_slow(magazine_is_valid(heap, class));
     heap->free[class] = NULL;
     heap_count_flush(heap, class, magazine->count);
     magazine->count = 0;
@@ -163,7 +173,8 @@ static bool magazine_is_valid(struct heap *heap, unsigned class)
         struct extent *extent = pagemap_find(slot);
         require(slab_is_common(extent) ? common_block_size(extent, slot) >= class_size(class)
                                        : extent->slab.class == class);
-        count++;
+        require(++count <= magazine->count);
     }
-    return count == magazine->count;
+    return count == magazine->count && magazine->count <= magazine->limit &&
+           heap->magazine_bytes >= (size_t)magazine->limit * class_size(class);
 }

@@ -28,6 +28,7 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
         harden_slot_leaves(slot, class);
         heap->free[class] = slot->next;
         if (class_is_medium(class)) {
+            check(heap_magazine(heap, class)->count > 0);
             heap_magazine(heap, class)->count--;
         }
     }
@@ -49,6 +50,8 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, st
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
     }
+    check(slab_is_of_depot(extent) && slab_has_slot(extent, slot) && !heap_is_anothers(heap));
+    check((heap->free[class] == NULL) == (magazine->count == 0));
     slot_push(&heap->free[class], slot);
     magazine->count++;
     heap->counts[class].put++;

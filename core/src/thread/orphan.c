@@ -2,6 +2,7 @@
 #include "orphan.h"
 
 #include "../slots/harden.h"
+#include "heap_valid.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -80,6 +81,7 @@ static void orphan_reset(struct heap *heap)
     struct heap *next = heap->next;
     struct heap *next_idle = heap->next_idle;
     struct arena *arena = heap->arena;
+    check(heap->is_orphan && arena != NULL);
     stack_rob_orphan(heap);
     lock_take(&rob_lock); /* another robber may still be counting */
     memset(heap, 0, offsetof(struct heap, counts));
@@ -145,6 +147,7 @@ static void orphan_release_slab(struct heap *heap, struct extent *extent)
     slab_list_cut(extent, &slab->local, &count);
     *end = slab->local;
     slab->local = list;
+    check(count <= slab->carved && atomic_get(&slab->owner) == heap && heap->is_orphan);
     slab->left = slab->carved - count;
     slab->bias = 0;
     if (slab->place != SLAB_SHARED) {
@@ -167,6 +170,7 @@ static bool slab_is_of_orphan(struct extent *extent)
 static struct extent *orphans_slabs_locked(struct arena *arena)
 {
     struct extent *slabs = NULL;
+    check(lock_is_mine(&arena->lock));
     for (struct region *region = arena->regions; region != NULL; region = region->next) {
         uintptr_t at = region->start;
         while (at < region->start + region->size) {

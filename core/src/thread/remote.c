@@ -15,7 +15,9 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
         return;
     }
     struct slab *slab = &extent->slab;
-    check(slab_used(extent) >= outbox->count);
+    check(slab_used(extent) >= outbox->count && outbox->count > 0);
+    check(atomic_get(&slab->owner) == heap);
+    check_slow(outbox_is_valid(outbox));
     heap->counts[slab->class].sent += outbox->count;
     outbox->slab = NULL;
     outbox->tail->next = slab->local;
@@ -23,10 +25,12 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
     uint32_t used = slab_used(extent) - outbox->count;
     slab->left = used;
     slab->bias = 0;
+    check_slow(slab_is_valid(extent));
 }
 
 static void heap_release_slab(struct heap *heap, struct extent *extent)
 {
+    check(atomic_get(&extent->slab.owner) == heap && heap_outbox(heap, extent)->slab != extent);
     slab_retire(extent);
     heap_put_pages(heap, extent);
 }
@@ -34,7 +38,9 @@ static void heap_release_slab(struct heap *heap, struct extent *extent)
 static void heap_abandon_slab(struct heap *heap, struct extent *extent)
 {
     struct slab *slab = &extent->slab;
+    check(!heap_is_anothers(heap) && slab->place != SLAB_READY && slab->place != SLAB_WAITING);
     do {
+        check(atomic_get(&slab->owner) == heap);
         if (slab->place == SLAB_SHARED) {
             slab_unshare(extent);
         }
@@ -91,6 +97,8 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
 static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
 {
     struct extent *extent = outbox->slab;
+    check(extent != NULL && outbox->count > 0 && outbox->count <= outbox->most);
+    check_slow(outbox_is_valid(outbox));
     heap->counts[extent->slab.class].sent += outbox->count;
     outbox->slab = NULL;
     heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
@@ -140,9 +148,11 @@ static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct e
     }
     uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
     most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
+    check(outbox->slab == NULL); /* what was there is on its way */
     *outbox = (struct outbox){NULL, slot, slot, 1, most};
     order_stores();
     outbox->slab = extent;
+    check_slow(outbox_is_valid(outbox));
 }
 
 static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *extent,
@@ -159,4 +169,19 @@ static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *ext
         heap_flush_outbox(heap, outbox);
     }
     heap->until_tick--;
+}
+
+/* --- Validity --------------------------------------------------------------------------------- */
+
+static bool outbox_is_valid(struct outbox *outbox)
+{
+    if (outbox->slab == NULL) {
+        return true;
+    }
+    uint32_t count = 1;
+    for (struct slot *at = outbox->head; at != outbox->tail; at = at->next) {
+        require(at != NULL && slab_has_slot(outbox->slab, at) && ++count <= outbox->count);
+    }
+    return slab_has_slot(outbox->slab, outbox->tail) && count == outbox->count &&
+           count <= outbox->most;
 }

@@ -20,9 +20,13 @@ ALWAYS_INLINE struct outbox *heap_outbox(struct heap *heap, struct extent *exten
 static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *extent,
                                            struct slot *slot);
 
+/* Whether an outbox is empty, or has slots of its slab, as many as it says, and may take more. */
+static bool outbox_is_valid(struct outbox *outbox);
+
 ALWAYS_INLINE void heap_free_remote(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     struct outbox *outbox = heap_outbox(heap, extent);
+    check(!heap_is_anothers(heap) && slab_has_slot(extent, slot));
     if (unlikely(outbox->slab != extent || outbox->count + 1 >= outbox->most)) {
         heap_free_remote_slow(heap, extent, slot);
         return;

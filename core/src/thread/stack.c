@@ -62,6 +62,7 @@ static size_t chain_pages(struct extent *chain)
 static void stack_release(struct heap *heap, struct extent *chain)
 {
     if (chain != NULL) {
+        check(atomic_get(&heap->stack_pages) >= chain_pages(chain));
         heap_count_stack(heap, -chain_pages(chain));
         arena_free_chain(chain);
         heap->released_ms = atomic_get(&heaps.kept_house_ms);
@@ -72,6 +73,7 @@ static void stack_release(struct heap *heap, struct extent *chain)
 static void stack_recount(struct heap *heap)
 {
     if (atomic_get(&heap->robbed_pages) != 0) {
+        check(atomic_get(&heap->robbed_pages) <= atomic_get(&heap->stack_pages));
         heap_count_stack(heap, -atomic_swap(&heap->robbed_pages, 0)); /* pairs with stack_rob */
     }
 }
@@ -226,6 +228,7 @@ static void stack_set_private(struct heap *heap, bool is_busy)
  * halves the stacks until they keep it. A block that is above the limit alone may stay alone. */
 static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
 {
+    check(latest < PAGE_CLASSES && !heap_is_anothers(heap));
     stack_recount(heap);
     if (option(OPTION_dirty_decay_ms) == 0) {
         stack_flush(heap); /* nothing that is free stays */
@@ -296,7 +299,9 @@ static void stack_rob_orphan(struct heap *heap)
 
 static void heap_put_pages(struct heap *heap, struct extent *extent)
 {
-    check(!extent->is_huge && extent_state(extent) == EXTENT_ACTIVE);
+    check(!extent->is_huge && extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    check(extent->link.next == NULL && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
+    check(!heap_is_anothers(heap));
     size_t pages = extent_pages(extent);
     unsigned class = page_class_below(pages);
     if (unlikely(class >= PAGE_CLASSES)) {
@@ -336,10 +341,31 @@ static NOINLINE struct extent *heap_take_from_arenas(struct heap *heap, size_t p
 static struct extent *heap_take_pages(struct heap *heap, size_t pages)
 {
     unsigned class = page_class_of(pages);
+    check(pages > 0 && class < PAGE_CLASSES);
     struct extent *extent = stack_pop(heap, class);
     if (extent == NULL && class + 1 < PAGE_CLASSES && class >= 8) {
         extent = stack_pop(heap, class + 1); /* an eighth larger at most */
     }
     heap->until_tick--;
+    check(extent == NULL || extent_pages(extent) >= pages);
     return extent != NULL ? extent : heap_take_from_arenas(heap, page_class_pages(class));
+}
+
+/* --- Validity --------------------------------------------------------------------------------- */
+
+static bool stack_is_valid(struct heap *heap)
+{
+    size_t pages = 0;
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        struct extent *chain = stack_take_all(heap, class);
+        for (struct extent *at = chain; at != NULL; at = at->slab.below) {
+            require(page_class_below(extent_pages(at)) == class && !at->is_huge);
+            require(atomic_get(&at->slab.owner) == OWNER_NOT_A_SLAB && at->link.next == NULL);
+        }
+        pages += chain_pages(chain);
+        if (chain != NULL) {
+            stack_put(heap, class, chain);
+        }
+    }
+    return pages <= atomic_get(&heap->stack_pages);
 }

@@ -59,6 +59,9 @@ ALWAYS_INLINE void heap_count_stack(struct heap *heap, size_t pages)
 
 ALWAYS_INLINE void stack_put(struct heap *heap, unsigned class, struct extent *chain)
 {
+    /* Else what is there is lost. */
+    check(atomic_get(&heap->is_private) ||
+          (chain != NULL && atomic_get(&heap->stacks[class]) == NULL));
     atomic_set_release(&heap->stacks[class], chain); /* pairs with stack_pop, stack_rob */
 }
 
@@ -80,7 +83,9 @@ ALWAYS_INLINE struct extent *stack_pop(struct heap *heap, unsigned class)
             stack_put(heap, class, extent->slab.below);
         }
     }
-    check(extent_state(extent) == EXTENT_CACHED);
+    check(extent_state(extent) == EXTENT_CACHED && !extent_is_slab(extent));
+    check(page_class_below(extent_pages(extent)) == class && !heap_is_anothers(heap));
+    check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
     heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
     return extent;
@@ -99,5 +104,7 @@ static void stack_rob(struct heap *heap);
 
 /* The same, but the stacks are no longer private: their thread does not exist. */
 static void stack_rob_orphan(struct heap *heap);
+/* Takes each chain for a moment and walks over it. Owner. */
+static bool stack_is_valid(struct heap *heap);
 
 #endif

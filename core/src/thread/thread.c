@@ -3,6 +3,7 @@
 
 #include "../memory/meta.h"
 #include "../settings/load.h"
+#include "heap_valid.h"
 #include "orphan.h"
 #include "remote.h"
 #include "stack.h"
@@ -55,6 +56,7 @@ static void fork_in_child(void);
 
 static struct arena *arena_get_locked(unsigned index)
 {
+    check(lock_is_mine(&process.heaps_lock) && index < ARENAS_MAX);
     for (unsigned i = arena_count(); i <= index; i++) {
         slab_pools_init(i);
         arena_init(i);
@@ -123,6 +125,7 @@ static struct heap *heap_obtain(void)
     lock_take(&process.heaps_lock);
     struct heap *heap = process.idle_heaps;
     if (heap != NULL) {
+        check(heap->thread == NULL && !heap->is_orphan && heap_is_empty(heap));
         process.idle_heaps = heap->next_idle;
     } else {
         heap = meta_alloc(sizeof *heap);
@@ -147,6 +150,8 @@ static struct heap *heap_obtain(void)
 
 static void heap_make_idle_locked(struct heap *heap)
 {
+    check(lock_is_mine(&process.heaps_lock) && !heap->is_orphan);
+    check(process.idle_heaps != heap && heap != &heap_shared);
     heap->thread = NULL;
     heap->next_idle = process.idle_heaps;
     process.idle_heaps = heap;
@@ -161,6 +166,7 @@ static void thread_ended(void *argument)
     if (heap->exit_rounds++ < EXIT_ROUNDS && libc_watch_this_thread(heap)) {
         return;
     }
+    check(heap->thread == os_thread_id() && atomic_get(&heaps.in_use) > 0);
     heap_self = HEAP_NONE;
     heap_own = HEAP_ENDED;
     heap_abandon(heap);
@@ -178,6 +184,7 @@ static NOINLINE struct heap *thread_attach(void)
     if (heap == NULL) {
         return NULL;
     }
+    check(heap_own <= HEAP_FREES(FREES_WITHOUT_HEAP) && heap_own != HEAP_ENDED);
     heap_own = heap;
     heap_self = atomic_get(&process.stay_slow) ? HEAP_NONE : heap;
     /* May allocate, hence last. Without it the slabs of this thread are lost when it ends. */
@@ -203,7 +210,9 @@ static NOINLINE struct heap *thread_enter_shared(void)
 static struct heap *orphans_find_locked(void)
 {
     struct heap *orphans = NULL;
+    check(lock_is_mine(&process.heaps_lock));
     for (struct heap *heap = atomic_get(&heaps.all); heap != NULL; heap = heap->next) {
+        check(!heap->is_orphan);
         bool is_of_parent = heap->thread != NULL && heap->fork_depth != process.fork_depth;
         if (is_of_parent && heap->thread != process.survivor) {
             heap->is_orphan = true;
@@ -260,6 +269,8 @@ static struct heap *thread_enter_to_free(void)
 
 static void thread_leave(struct heap *heap)
 {
+    check(heap == &heap_shared ? lock_is_mine(&process.shared_lock)
+                               : heap == heap_own && heap->thread == os_thread_id());
     if (heap == &heap_shared) {
         /* Perhaps nobody comes here again. */
         heap_flush_outboxes(heap);
@@ -416,11 +427,13 @@ static void fork_take(void)
         lock_take(&arena_at(i)->lock);
     }
     lock_take(&meta.lock);
+    check(fork_visit_locks(lock_is_mine));
     lock_gate_close();
 }
 
 static void fork_release(bool in_child)
 {
+    check(lock_gate_is_mine() && process.fork_nested == 0);
     void (*release)(struct lock *) = in_child ? lock_release_in_child : lock_release;
     lock_gate_open();
     release(&meta.lock);

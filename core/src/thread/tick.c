@@ -123,6 +123,7 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
 
 static NOINLINE void heap_tick(struct heap *heap)
 {
+    check(!heap_is_anothers(heap));
     uint64_t before_ms = atomic_get(&heap->tick_ms);
     uint64_t now_ms = clock_look();
     atomic_set(&heap->tick_ms, now_ms);
@@ -140,4 +141,7 @@ static NOINLINE void heap_tick(struct heap *heap)
         keep_house(now_ms);
     }
     heap_set_pace(heap, elapsed_ms);
+    check(heap->until_tick >= 0 && heap->until_tick <= (int32_t)UNTIL_TICK_MOST);
+    check(heap->list_max == LIST_MAX_IDLE ||
+          (heap->list_max >= LIST_MAX_WAITING && heap->list_max <= LIST_MAX_BUSY));
 }

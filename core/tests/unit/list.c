@@ -6,7 +6,7 @@
 
 TEST(list_keeps_order)
 {
-    struct link head = {0}, members[10];
+    struct link head = {0}, members[10] = {0};
     CHECK(list_is_empty(&head));
     for (int i = 0; i < 10; i++) {
         list_push_back(&head, &members[i]);
@@ -21,8 +21,8 @@ TEST(list_keeps_order)
 
 TEST(list_remove_from_all_places)
 {
-    struct link members[3];
     for (int removed = 0; removed < 3; removed++) {
+        struct link members[3] = {0};
         struct link head = {0};
         for (int i = 2; i >= 0; i--) {
             list_push_front(&head, &members[i]);

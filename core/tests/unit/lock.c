@@ -47,15 +47,24 @@ static void take_out_of_order(void)
     lock_take(&low);
 }
 
-static void take_twice(void)
+static void take_two_of_a_rank(void)
 {
     static struct lock once = LOCK_INITIALIZER(LOCK_META), other = LOCK_INITIALIZER(LOCK_META);
     lock_take(&once);
     lock_take(&other);
 }
 
+/* It would wait for itself. */
+static void take_twice(void)
+{
+    static struct lock lock_of_arena = LOCK_INITIALIZER(LOCK_ARENA);
+    lock_take(&lock_of_arena);
+    lock_take(&lock_of_arena);
+}
+
 TEST(lock_order_is_checked)
 {
-    check_aborts(take_out_of_order, "broken invariant");
-    check_aborts(take_twice, "broken invariant");
+    check_aborts(take_out_of_order, "lock taken out of order: heaps by a thread that holds meta");
+    check_aborts(take_two_of_a_rank, "lock taken out of order: meta by a thread that holds meta");
+    check_aborts(take_twice, "lock taken out of order: arena, which the thread holds");
 }
