@@ -9,10 +9,26 @@ const SUFFIXES: [&str; 7] =
 /// Files there belong to the system: whether it has their debug information does not matter.
 const SYSTEM: [&str; 3] = ["/usr/", "/lib/", "/lib64/"];
 
+/// How a libc begins a program and its threads, which differs from release to release.
+const BEGINNINGS: [&str; 9] = [
+    "__libc_start_call_main",
+    "__libc_start_main",
+    "__libc_start_main_impl",
+    "_start",
+    "_start_c",
+    "libc_start_main_stage2",
+    "start_thread",
+    "clone",
+    "clone3",
+];
+
 /// The name of a stack; frames are innermost first.
 pub fn of_stack<'a>(frames: impl Iterator<Item = &'a Frame>, depth: usize) -> String {
     let mut names: Vec<String> = Vec::new();
-    for frame in frames.filter(|frame| !frame.inlined) {
+    let is_named = |frame: &&Frame| {
+        !frame.inlined && !BEGINNINGS.contains(&frame.function.trim_start_matches("__GI_"))
+    };
+    for frame in frames.filter(is_named) {
         let name = of_frame(frame);
         // Functions without names, of which there may be any number in a row.
         let is_repeated = !name.ends_with(')') && names.last() == Some(&name);
@@ -88,6 +104,7 @@ mod tests {
             frame("app+0x1300", "/home/a/app", None),
             frame("qsort_r", "/usr/lib/libc.so.6", None),
             frame("main", "/home/a/app-0123456789abcdef", None),
+            frame("__libc_start_main", "/usr/lib/libc.so.6", None),
         ];
         let inlined = Frame { inlined: true, ..frame("tiny", "/app", None) };
         let after = [
