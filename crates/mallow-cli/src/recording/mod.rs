@@ -16,6 +16,8 @@ const READ_AHEAD: usize = 1 << 20;
 /// Records between two looks at the progress.
 const PROGRESS_EVERY: u64 = 1 << 16;
 
+pub use symbols::Sources;
+
 /// A trace, read and named.
 pub struct Analysed {
     pub summary: Summary,
@@ -32,13 +34,14 @@ pub fn analyse(
     limits: Limits,
     notes: Notes,
 ) -> Result<Analysed> {
-    analyse_some(trace, folders, detail, limits, notes, |_| true)
+    let sources = Sources { folders, debug_files: true };
+    analyse_some(trace, sources, detail, limits, notes, |_| true)
 }
 
 /// The same of those records alone that are wanted.
 pub fn analyse_some(
     trace: &Path,
-    folders: &[PathBuf],
+    sources: Sources,
     detail: Detail,
     limits: Limits,
     notes: Notes,
@@ -53,7 +56,7 @@ pub fn analyse_some(
         Ok(())
     })?;
     let findings = analysis.finish();
-    let mut names = symbols::Symbols::new(&findings, folders);
+    let mut names = symbols::Symbols::new(&findings, sources);
     let bar = notes.progress(findings.places());
     bar.set_message("places named");
     let profile = mallow_report::name_stacks(&findings, &mut names, &mut |count| bar.inc(count));

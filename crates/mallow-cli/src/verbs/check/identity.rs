@@ -24,21 +24,18 @@ const BEGINNINGS: [&str; 9] = [
 
 /// The name of a stack; frames are innermost first.
 pub fn of_stack<'a>(frames: impl Iterator<Item = &'a Frame>, depth: usize) -> String {
-    let mut names: Vec<String> = Vec::new();
     let is_named = |frame: &&Frame| {
         !frame.inlined && !BEGINNINGS.contains(&frame.function.trim_start_matches("__GI_"))
     };
-    for frame in frames.filter(is_named) {
-        let name = of_frame(frame);
-        // Functions without names, of which there may be any number in a row.
-        let is_repeated = !name.ends_with(')') && names.last() == Some(&name);
-        if !is_repeated {
-            if names.len() == depth {
-                break;
-            }
-            names.push(name);
-        }
+    let mut names: Vec<String> = frames.filter(is_named).map(of_frame).collect();
+    // Functions without names, of which there may be any number in a row.
+    names.dedup_by(|a, b| a == b && !a.ends_with(')'));
+    // A beginning that has no symbol.
+    let is_libc = |name: &String| name.starts_with("libc.so") || name.starts_with("ld-musl");
+    while names.last().is_some_and(|name| is_libc(name) && !name.ends_with(')')) {
+        names.pop();
     }
+    names.truncate(depth);
     if names.is_empty() { "(no stack)".into() } else { names.join(" < ") }
 }
 
@@ -104,6 +101,7 @@ mod tests {
             frame("app+0x1300", "/home/a/app", None),
             frame("qsort_r", "/usr/lib/libc.so.6", None),
             frame("main", "/home/a/app-0123456789abcdef", None),
+            frame("libc.so.6+0x27249", "/usr/lib/libc.so.6", None),
             frame("__libc_start_main", "/usr/lib/libc.so.6", None),
         ];
         let inlined = Frame { inlined: true, ..frame("tiny", "/app", None) };

@@ -95,7 +95,7 @@ fn judged(metric: Metric, before: Range, after: Range, percent: f64, left_out: L
     let verdict = if left_out.share > MOST_LEFT_OUT {
         Verdict::Inconclusive
     } else {
-        verdict(before, after, percent)
+        verdict(before, after, percent, metric.slack())
     };
     Judged {
         metric,
@@ -108,9 +108,10 @@ fn judged(metric: Metric, before: Range, after: Range, percent: f64, left_out: L
     }
 }
 
-pub fn verdict(before: Range, after: Range, percent: f64) -> Verdict {
-    let most = before.high as f64 * (1.0 + percent / 100.0);
-    let least = before.low as f64 * (1.0 - percent / 100.0);
+fn verdict(before: Range, after: Range, percent: f64, slack: f64) -> Verdict {
+    let room = |value: u64| (value as f64 * percent / 100.0).max(slack);
+    let most = before.high as f64 + room(before.high);
+    let least = before.low as f64 - room(before.low);
     if after.low as f64 > most {
         Verdict::Regressed
     } else if after.high as f64 > most {
@@ -133,16 +134,18 @@ mod tests {
     #[test]
     fn a_verdict_takes_all_runs() {
         let before = range(100, 100);
-        assert_eq!(verdict(before, range(100, 100), 0.0), Verdict::Ok);
-        assert_eq!(verdict(before, range(101, 101), 0.0), Verdict::Regressed);
-        assert_eq!(verdict(before, range(99, 99), 0.0), Verdict::Improved);
-        assert_eq!(verdict(before, range(99, 101), 0.0), Verdict::Inconclusive);
-        assert_eq!(verdict(before, range(99, 105), 5.0), Verdict::Ok);
-        assert_eq!(verdict(before, range(100, 106), 5.0), Verdict::Inconclusive);
-        assert_eq!(verdict(before, range(106, 120), 5.0), Verdict::Regressed);
-        assert_eq!(verdict(before, range(80, 94), 5.0), Verdict::Improved);
-        assert_eq!(verdict(range(90, 110), range(91, 112), 5.0), Verdict::Ok);
-        assert_eq!(verdict(range(0, 0), range(1, 1), 50.0), Verdict::Regressed);
+        assert_eq!(verdict(before, range(100, 100), 0.0, 0.0), Verdict::Ok);
+        assert_eq!(verdict(before, range(101, 101), 0.0, 0.0), Verdict::Regressed);
+        assert_eq!(verdict(before, range(99, 99), 0.0, 0.0), Verdict::Improved);
+        assert_eq!(verdict(before, range(99, 101), 0.0, 0.0), Verdict::Inconclusive);
+        assert_eq!(verdict(before, range(99, 105), 5.0, 0.0), Verdict::Ok);
+        assert_eq!(verdict(before, range(100, 106), 5.0, 0.0), Verdict::Inconclusive);
+        assert_eq!(verdict(before, range(106, 120), 5.0, 0.0), Verdict::Regressed);
+        assert_eq!(verdict(before, range(80, 94), 5.0, 0.0), Verdict::Improved);
+        assert_eq!(verdict(range(90, 110), range(91, 112), 5.0, 0.0), Verdict::Ok);
+        assert_eq!(verdict(range(0, 0), range(1, 1), 50.0, 0.0), Verdict::Regressed);
+        assert_eq!(verdict(before, range(110, 110), 5.0, 10.0), Verdict::Ok);
+        assert_eq!(verdict(before, range(111, 111), 5.0, 10.0), Verdict::Regressed);
     }
 
     #[test]

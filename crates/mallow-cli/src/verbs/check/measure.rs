@@ -13,7 +13,7 @@ use super::metric::{Metric, Range};
 use crate::capture::{self, Captured, Request, StackKind, Stdout};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use crate::recording::{self, Analysed};
+use crate::recording::{self, Analysed, Sources};
 
 /// What one stack did in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,8 +148,10 @@ fn record(
     let mut filter = Filter::new(&args.process);
     let limits = Shown { stacks: 0, sizes: 0, sizes_of_thread: 0 };
     let quiet = Notes { quiet: true };
+    let sources = Sources { folders: &[], debug_files: false };
     let wanted = |record: &Record| filter.takes(record);
-    let analysed = recording::analyse_some(trace.path(), &[], Detail::User, limits, quiet, wanted)?;
+    let analysed =
+        recording::analyse_some(trace.path(), sources, Detail::User, limits, quiet, wanted)?;
     if let Some(damage) = analysed.damage {
         return Err(Error::Internal(format!("the recording is damaged: {damage}")));
     }

@@ -35,6 +35,12 @@ impl Metric {
         }
     }
 
+    /// So many bytes less or more mean nothing, whatever the tolerance: where the kernel places a
+    /// program, and which pages of its files it has at hand, makes as much.
+    pub fn slack(self) -> f64 {
+        if self == Metric::Rss { f64::from(1 << 20) } else { 0.0 }
+    }
+
     /// In percent, where nobody says another.
     pub fn default_tolerance(self) -> f64 {
         match self {
