@@ -11,6 +11,7 @@ use crate::guide;
 use crate::output::Notes;
 use crate::output::colour::When;
 use crate::verbs;
+use crate::verbs::check::CheckArgs;
 use crate::verbs::compare::CompareArgs;
 use crate::verbs::completions::CompletionsArgs;
 use crate::verbs::config::ConfigArgs;
@@ -67,6 +68,8 @@ pub enum Verb {
     Report(Box<ReportArgs>),
     /// Carry out the calls of a recorded run on several allocators
     Replay(Box<ReplayArgs>),
+    /// Hold the allocations of a command against a baseline, for continuous integration
+    Check(Box<CheckArgs>),
     /// Show which settings hold, and where each comes from
     Config(ConfigArgs),
     /// Print the completions of a shell
@@ -116,6 +119,7 @@ impl Cli {
             Verb::Record(args) => verbs::record::main(&args, notes),
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),
+            Verb::Check(args) => verbs::check::main(&args, notes),
             Verb::Config(args) => verbs::config::main(&args, config),
             Verb::Completions(args) => verbs::completions::main(&args, definition()),
             Verb::Man(args) => verbs::man::main(&args, definition()),

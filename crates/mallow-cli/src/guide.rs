@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 13] = [
+const GUIDES: [Guide; 14] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
@@ -62,6 +62,11 @@ const GUIDES: [Guide; 13] = [
         verb: "replay",
         examples: ["replay app.trace", "replay -a glibc,mallow --mode lockstep app.trace"],
         next: ("compare", "confirms the choice with the program itself"),
+    },
+    Guide {
+        verb: "check",
+        examples: ["check --update -- python3 app.py", "check --format github -- ./tests"],
+        next: ("record", "shows all that the command allocates, in a report"),
     },
     Guide {
         verb: "config",

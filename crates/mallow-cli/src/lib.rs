@@ -3,7 +3,7 @@
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
-//! `recording` (reading traces), `signals`, `parse`.
+//! `capture` (writing traces), `recording` (reading them), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use cli::Cli;
 use config::{Config, Places};
 
+mod capture;
 mod cli;
 mod config;
 mod error;

@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 14] = [
     "list",
     "run",
     "compare",
@@ -25,6 +25,7 @@ const VERBS: [&str; 13] = [
     "record",
     "report",
     "replay",
+    "check",
     "config",
     "completions",
     "man",
@@ -56,7 +57,9 @@ impl Setting {
     /// Each verb that writes a result, so that it succeeds.
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
-        let lines: [&[&str]; 10] = [
+        let baseline = self.path("baseline");
+        let lines: [&[&str]; 11] = [
+            &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
             &["list"],
             &["config"],
             &["verify", &pid],
@@ -128,6 +131,7 @@ fn missing_files_are_2_and_missing_commands_127() {
     refused(&["replay", &none], 2);
     refused(&["report", &none], 2);
     refused(&["report", "--diff", &none, &setting.trace], 2);
+    refused(&["check", "-b", &none, "--", "true"], 2);
     refused(&["explain", &none], 2);
     refused(&["watch", "--compare", &none, &none], 2);
     refused(&["run", "-a", &none, "--", "true"], 2);
@@ -211,7 +215,8 @@ fn missing_rights_are_5() {
     open(Path::new(&setting.trace), 0o000);
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
-    let lines: [&[&str]; 9] = [
+    let lines: [&[&str]; 10] = [
+        &["check", "-o", &file, "--", "true"],
         &["verify", &pid],
         &["explain", &pid],
         &["record", "-p", &pid, "-o", "/dev/null"],
@@ -253,7 +258,9 @@ fn interruptions_are_130() {
     let script = format!("touch {}; sleep 100", started_file.display());
     let trace = setting.path("other");
     let pid = setting.program.pid();
-    let lines: [(&[&str], i32); 4] = [
+    let baseline = setting.path("baseline");
+    let lines: [(&[&str], i32); 5] = [
+        (&["check", "-q", "--update", "-b", &baseline, "--", "sh", "-c", &script], 130),
         (&["run", "--", "sh", "-c", &script], 130),
         (&["compare", "-q", "-a", "glibc", "-r", "3", "--", "sh", "-c", &script], 130),
         (&["record", "-q", "-o", &trace, "--", "sh", "-c", &script], 130),

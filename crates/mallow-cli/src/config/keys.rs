@@ -7,7 +7,7 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 27] = [
+const OF_ONE_CALL: [&str; 28] = [
     "all",
     "cleanup",
     "compare",
@@ -34,6 +34,7 @@ const OF_ONE_CALL: [&str; 27] = [
     "secure",
     "server",
     "setup",
+    "update",
     "version",
 ];
 /// Verbs that are about the command itself.

@@ -6,17 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::capture::StackKind;
 use crate::parse;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StackKind {
-    /// No stacks
-    None,
-    /// By frame pointers: quick, and whole where programs and libraries are built with them
-    Fp,
-    /// By unwind tables, from copies of the stack: whole, and sampled
-    Full,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WhenFull {

@@ -12,15 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mallow_recorder::{Clock, Hit, Point, Probes, system_ns};
-use mallow_trace::{COLLECTOR, Call, Ending, Event, Op, ProcessEnd, Record, Thread, Writer};
+use mallow_trace::{
+    COLLECTOR, Call, Ending, Event, Op, ProcessEnd, Record, Source, Thread, Writer,
+};
 
-use super::args::{RecordArgs, StackKind};
+use super::args::RecordArgs;
 use super::calls::Calls;
-use super::images::{Images, Introduction};
-use super::memory::Samples;
-use super::stacks::{PythonFrames, Stacks};
-use super::summary::{self, Outcome};
-use super::{cannot_write, cut_off, site, unwind};
+use super::site;
+use super::summary::Outcome;
+use crate::capture::images::{Images, Introduction};
+use crate::capture::memory::Samples;
+use crate::capture::stacks::{PythonFrames, Stacks};
+use crate::capture::{StackKind, cannot_write, create, cut_off, header, unwind};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_process::binding::{Failure, Inspector, Report};
@@ -55,7 +58,7 @@ pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
     let library = serving_library(pid)?;
     let (points, what) = points(pid, &library)?;
     let probes = open(pid, &points, period)?;
-    let file = super::create(&args.output)?;
+    let file = create(&args.output)?;
     let name = ElfInfo::read(&in_its_root(pid, &library)).ok().flatten();
     let name = name.map_or("unknown".to_owned(), |info| identify(&library, &info));
     let end = match args.duration {
@@ -63,7 +66,9 @@ pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
         None => "until Ctrl-C".into(),
     };
     notes.note(&format!("Recording process {pid}, served by {name}, {end}."));
-    let mut header = summary::header(args, None, None, Clock::System);
+    let kind = args.stack_kind();
+    let mut header = header(Clock::System, kind, super::stack_distance(args));
+    header.source = Source::Uprobes;
     header.allocator = name;
     header.command = command_line(pid);
     let writer = Writer::new(BufWriter::new(file), &header).map_err(cannot_write)?;

@@ -1,53 +1,13 @@
-//! The header of a trace, and the line that says what was recorded.
+//! The line that says what was recorded.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use mallow_recorder::Clock;
-use mallow_trace::{Header, Source, Stacks};
 use serde::Serialize;
 
-use super::args::{RecordArgs, StackKind};
+use super::args::RecordArgs;
+use crate::capture::Captured;
 use crate::error::Result;
 use crate::output::{self, Notes, Page, Table};
-use mallow_process::allocators;
-use mallow_process::elf::Libc;
-
-pub fn header(
-    args: &RecordArgs,
-    server: Option<(String, PathBuf)>,
-    libc: Option<Libc>,
-    clock: Clock,
-) -> Header {
-    let machine = mallow_measure::machine::Machine::read();
-    let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let (allocator, allocator_path) = match server {
-        Some((name, _)) if allocators::is_system_name(&name) => (name, None),
-        Some((name, path)) => (name, Some(path.to_string_lossy().into_owned())),
-        None => (String::new(), None),
-    };
-    Header {
-        mallow: env!("CARGO_PKG_VERSION").into(),
-        architecture: std::env::consts::ARCH.into(),
-        cpu: machine.cpu,
-        cpu_count: machine.usable_cpus as u32,
-        page_size: mallow_process::page_size() as u32,
-        kernel: machine.kernel,
-        libc: libc.map(|libc| libc.name().to_owned()).unwrap_or_default(),
-        allocator,
-        allocator_path,
-        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        started_unix_ns: started.map_or(0, |time| time.as_nanos() as u64),
-        clock: clock.name().into(),
-        source: if args.pid.is_some() { Source::Uprobes } else { Source::Preload },
-        stacks: match args.stack_kind() {
-            StackKind::None => Stacks::None,
-            StackKind::Fp => Stacks::Fp,
-            StackKind::Full => Stacks::Full,
-        },
-        stack_distance: super::stack_distance(args),
-        ..Header::default()
-    }
-}
 
 /// What a recording came to.
 #[derive(Serialize)]
@@ -73,6 +33,18 @@ struct Summary<'a> {
 }
 
 impl Outcome {
+    pub fn of(captured: &Captured) -> Outcome {
+        Outcome {
+            calls: captured.calls,
+            dropped: captured.dropped,
+            threads: captured.threads,
+            processes: captured.processes,
+            lost_threads: captured.lost_threads,
+            damaged_rings: captured.damaged_rings,
+            still_running: captured.still_running,
+        }
+    }
+
     /// As a sentence, and in the forms that are asked for.
     pub fn publish(&self, args: &RecordArgs, notes: Notes) -> Result<()> {
         let sentence = self.sentence(&args.output);

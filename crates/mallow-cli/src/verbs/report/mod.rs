@@ -1,13 +1,11 @@
 //! `mallow report`: what a recorded trace says.
 //!
-//! `mallow-report` analyses what the trace holds, `symbols` finds the names of stacks,
-//! and the rest prints the summary: `text` (tables), `csv`, `html`. `analyse` is what other verbs
-//! start from.
+//! `mallow-report` analyses what the trace holds, `recording` finds the names of stacks,
+//! and the rest prints the summary: `text` (tables), `csv`, `html`.
 
 mod args;
 mod csv;
 mod html;
-mod symbols;
 mod text;
 mod words;
 
@@ -17,22 +15,14 @@ use std::path::{Path, PathBuf};
 
 use flate2::{Compression, write::GzEncoder};
 use mallow_report::flame::{self, Change};
-use mallow_report::{Analysis, Detail, Limits, Metric, Profile, Summary};
+use mallow_report::{Limits, Metric, Profile, Summary};
 use serde::Serialize;
 
 pub use args::ReportArgs;
 
 use crate::error::{Error, Result};
 use crate::output::{self, Format, Notes, Screen};
-use crate::recording::Recording;
-
-/// A trace, read and named.
-pub struct Analysed {
-    pub summary: Summary,
-    pub profile: Profile,
-    /// What is wrong with the file, in one sentence; what could be read was.
-    pub damage: Option<String>,
-}
+use crate::recording::{Analysed, analyse};
 
 /// Everything that is printed: the summary, and what changed since another trace.
 #[derive(Serialize)]
@@ -64,35 +54,6 @@ struct Total {
 struct ChangedStacks {
     metric: Metric,
     changes: Vec<Change>,
-}
-
-/// Reads a trace and names its stacks; programs and debug files are also looked for in `folders`.
-pub fn analyse(
-    trace: &Path,
-    folders: &[PathBuf],
-    detail: Detail,
-    limits: Limits,
-    notes: Notes,
-) -> Result<Analysed> {
-    let recording = Recording::open(trace)?;
-    let mut analysis = Analysis::new(recording.header());
-    let damage = recording.read(notes, |record| {
-        analysis.add(record);
-        Ok(())
-    })?;
-    let findings = analysis.finish();
-    let mut names = symbols::Symbols::new(&findings, folders);
-    let bar = notes.progress(findings.places());
-    bar.set_message("places named");
-    let profile = mallow_report::name_stacks(&findings, &mut names, &mut |count| bar.inc(count));
-    bar.finish_and_clear();
-    let gaps = mallow_report::gaps(&findings, &profile);
-    let profile = profile.with(detail);
-    let mut summary = findings.summary(&profile, limits);
-    summary.notes.extend(gaps);
-    summary.notes.extend(names.complaints());
-    summary.notes.extend(damage.clone());
-    Ok(Analysed { summary, profile, damage })
 }
 
 pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {

@@ -1,9 +1,12 @@
-//! Reads a recorded trace, with progress, as far as it can be read.
+//! Reads a recorded trace, with progress, as far as it can be read, and names its stacks.
+
+mod symbols;
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use mallow_report::{Analysis, Detail, Limits, Profile, Summary};
 use mallow_trace::{Error as TraceError, Header, Reader, Record};
 
 use crate::error::{Error, Result};
@@ -12,6 +15,60 @@ use crate::output::Notes;
 const READ_AHEAD: usize = 1 << 20;
 /// Records between two looks at the progress.
 const PROGRESS_EVERY: u64 = 1 << 16;
+
+pub use symbols::Sources;
+
+/// A trace, read and named.
+pub struct Analysed {
+    pub summary: Summary,
+    pub profile: Profile,
+    /// What is wrong with the file, in one sentence; what could be read was.
+    pub damage: Option<String>,
+}
+
+/// Reads a trace and names its stacks; programs and debug files are also looked for in `folders`.
+pub fn analyse(
+    trace: &Path,
+    folders: &[PathBuf],
+    detail: Detail,
+    limits: Limits,
+    notes: Notes,
+) -> Result<Analysed> {
+    let sources = Sources { folders, debug_files: true };
+    analyse_some(trace, sources, detail, limits, notes, |_| true)
+}
+
+/// The same of those records alone that are wanted.
+pub fn analyse_some(
+    trace: &Path,
+    sources: Sources,
+    detail: Detail,
+    limits: Limits,
+    notes: Notes,
+    mut is_wanted: impl FnMut(&Record) -> bool,
+) -> Result<Analysed> {
+    let recording = Recording::open(trace)?;
+    let mut analysis = Analysis::new(recording.header());
+    let damage = recording.read(notes, |record| {
+        if is_wanted(record) {
+            analysis.add(record);
+        }
+        Ok(())
+    })?;
+    let findings = analysis.finish();
+    let mut names = symbols::Symbols::new(&findings, sources);
+    let bar = notes.progress(findings.places());
+    bar.set_message("places named");
+    let profile = mallow_report::name_stacks(&findings, &mut names, &mut |count| bar.inc(count));
+    bar.finish_and_clear();
+    let gaps = mallow_report::gaps(&findings, &profile);
+    let profile = profile.with(detail);
+    let mut summary = findings.summary(&profile, limits);
+    summary.notes.extend(gaps);
+    summary.notes.extend(names.complaints());
+    summary.notes.extend(damage.clone());
+    Ok(Analysed { summary, profile, damage })
+}
 
 pub struct Recording {
     path: PathBuf,

@@ -1,8 +1,10 @@
 //! Starts the command with the recorder in front of its allocator, and collects until it ends.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,18 +13,16 @@ use mallow_launch::preload::Changes;
 use mallow_launch::{Allocator, Prepared, Target, embedded, preflight};
 use mallow_os::{Ending as Ended, pidfd_open, wait4};
 use mallow_recorder::{Channel, Clock, Settings, StackMode, Timeline};
-use mallow_trace::{Ending, Writer};
+use mallow_trace::{Ending, Header, Source, Writer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::args::{RecordArgs, StackKind, WhenFull};
 use super::collector::Collector;
-use super::summary::{self, Outcome};
-use super::{cannot_write, cut_off};
+use super::{StackKind, cannot_write, cut_off, header};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_os::wait_readable;
-use mallow_process::allocators::Family;
+use mallow_process::allocators::{self, Family};
 
 /// Of a thread: some 16,000 calls, or two milliseconds of a thread that does nothing else.
 const RING_BYTES: usize = 256 << 10;
@@ -31,35 +31,114 @@ const COPY_BYTES: u32 = 32 << 10;
 
 type Output = BufWriter<File>;
 
-pub fn record(args: &RecordArgs, notes: Notes) -> Result<u8> {
+/// What to record, and how.
+pub struct Request<'a> {
+    pub command: &'a [OsString],
+    /// Instead of the command's own.
+    pub allocator: Option<&'a str>,
+    pub trace: &'a Path,
+    pub stacks: StackKind,
+    /// Mean number of bytes between allocations that have a stack; 0 for all.
+    pub stack_distance: u64,
+    /// A thread that is too fast loses calls instead of waiting.
+    pub drops: bool,
+    /// The recording ends after it, and the command goes on.
+    pub duration: Option<Duration>,
+    pub stdout: Stdout,
+}
+
+/// Where what the command prints goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdout {
+    Own,
+    /// Standard output is for a result.
+    ToStderr,
+    /// Errors too.
+    Nowhere,
+}
+
+/// What a recording came to.
+pub struct Captured {
+    pub calls: u64,
+    pub dropped: u64,
+    pub threads: u32,
+    pub processes: usize,
+    pub lost_threads: u32,
+    pub damaged_rings: u32,
+    pub still_running: usize,
+    pub pid: u32,
+    /// `None`: it goes on, beyond the duration.
+    pub ended: Option<Ended>,
+}
+
+impl Captured {
+    /// The command's exit code, as a shell would say it.
+    pub fn code(&self) -> u8 {
+        code(self.ended)
+    }
+}
+
+fn code(ended: Option<Ended>) -> u8 {
+    match ended {
+        Some(Ended::Code(code)) => u8::try_from(code).unwrap_or(255),
+        Some(Ended::Signal(signal)) => 128u8.saturating_add(u8::try_from(signal).unwrap_or(127)),
+        None => 0,
+    }
+}
+
+pub fn record(request: &Request, notes: Notes) -> Result<Captured> {
     let note = |sentence: &str| notes.note(sentence);
     let mut prepared =
-        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.checked()?;
+        mallow_launch::prepare(request.command, request.allocator, &[], &note)?.checked()?;
     let server = server(&prepared);
     prepared.changes = environment(&prepared, notes)?;
     let target = &prepared.target;
-    let file = super::create(&args.output)?;
+    let file = super::create(request.trace)?;
     let clock = Clock::choose();
-    let channel = Channel::new(&settings(args, clock)).map_err(Error::io("The shared memory"))?;
-    let header = summary::header(args, server, target.libc(), clock);
+    let channel =
+        Channel::new(&settings(request, clock)).map_err(Error::io("The shared memory"))?;
+    let header = description(request, server, target, clock);
     let timeline = Timeline::start(clock);
     let output = BufWriter::with_capacity(1 << 20, file);
     let writer = Writer::new(output, &header).map_err(cannot_write)?;
 
     let mut command = prepared.command();
     command.env("MALLOW_RECORD", channel.path());
-    if args.json {
-        command.stdout(std::io::stderr());
+    match request.stdout {
+        Stdout::Own => {}
+        Stdout::ToStderr => drop(command.stdout(std::io::stderr())),
+        Stdout::Nowhere => drop(command.stdout(Stdio::null()).stderr(Stdio::null())),
     }
     let signals = Signals::catch()?;
     let child = command.spawn().map_err(|error| Error::NotStarted {
         command: target.command.clone(),
         reason: error.to_string(),
     })?;
-    let unwound = (args.stack_kind() == StackKind::Full).then(|| super::stack_distance(args));
+    let unwound = (request.stacks == StackKind::Full).then_some(request.stack_distance);
     let mut collector = Collector::new(channel, timeline, writer, child.id(), unwound);
-    let collected = collect(&mut collector, child.id(), args.duration, &signals)?;
-    finish(args, notes, target, collector, child.id(), collected)
+    let collected = collect(&mut collector, child.id(), request.duration, &signals)?;
+    finish(request, target, collector, child.id(), collected)
+}
+
+fn description(
+    request: &Request,
+    server: Option<(String, PathBuf)>,
+    target: &Target,
+    clock: Clock,
+) -> Header {
+    let (allocator, allocator_path) = match server {
+        Some((name, _)) if allocators::is_system_name(&name) => (name, None),
+        Some((name, path)) => (name, Some(path.to_string_lossy().into_owned())),
+        None => (String::new(), None),
+    };
+    Header {
+        libc: target.libc().map(|libc| libc.name().to_owned()).unwrap_or_default(),
+        allocator,
+        allocator_path,
+        command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        source: Source::Preload,
+        ..header(clock, request.stacks, request.stack_distance)
+    }
 }
 
 /// Who will serve the command's malloc behind the recorder: name and file.
@@ -108,15 +187,15 @@ fn recorder() -> Result<Allocator> {
     })
 }
 
-fn settings(args: &RecordArgs, clock: Clock) -> Settings {
+fn settings(request: &Request, clock: Clock) -> Settings {
     Settings {
-        stacks: match args.stack_kind() {
+        stacks: match request.stacks {
             StackKind::None => StackMode::None,
             StackKind::Fp => StackMode::FramePointers,
             StackKind::Full => StackMode::Copies(COPY_BYTES),
         },
-        stack_distance: super::stack_distance(args),
-        drops: args.when_full == WhenFull::Drop,
+        stack_distance: request.stack_distance,
+        drops: request.drops,
         ring_bytes: RING_BYTES,
         clock,
     }
@@ -166,15 +245,14 @@ fn collect(
 }
 
 fn finish(
-    args: &RecordArgs,
-    notes: Notes,
+    request: &Request,
     target: &Target,
     collector: Collector<Output>,
     pid: u32,
     collected: Collected,
-) -> Result<u8> {
+) -> Result<Captured> {
     let totals = *collector.totals();
-    let mut outcome = Outcome {
+    let mut captured = Captured {
         calls: totals.calls,
         dropped: totals.dropped,
         threads: collector.thread_count(),
@@ -182,43 +260,37 @@ fn finish(
         lost_threads: collector.channel.lost_threads(),
         damaged_rings: collector.damaged_rings,
         still_running: 0,
+        pid,
+        ended: collected.ended,
     };
-    let code = match collected.ended {
-        Some(Ended::Code(code)) => u8::try_from(code).unwrap_or(255),
-        Some(Ended::Signal(signal)) => 128u8.saturating_add(u8::try_from(signal).unwrap_or(127)),
-        None => 0,
-    };
+    let code = captured.code();
     if let Some(error) = collected.failure {
         // What it still holds is written now, or never.
         drop(collector);
-        return Err(cut_off(&args.output, code, error));
+        return Err(cut_off(request.trace, code, error));
     }
     let ending = collected.ended.map(|ended| match ended {
         Ended::Code(code) => Ending::Code(code),
         Ended::Signal(signal) => Ending::Signal(signal),
     });
-    outcome.still_running = collector.living_others();
+    captured.still_running = collector.living_others();
     let was_found = collector.channel.was_found();
     let (totals, mut output) = match collector.finish(ending) {
         Ok(finished) => finished,
-        Err(error) => return Err(cut_off(&args.output, code, error)),
+        Err(error) => return Err(cut_off(request.trace, code, error)),
     };
     if let Err(error) = output.flush() {
         drop(output);
-        return Err(cut_off(&args.output, code, error.into()));
+        return Err(cut_off(request.trace, code, error.into()));
     }
-    (outcome.calls, outcome.dropped) = (totals.calls, totals.dropped);
+    (captured.calls, captured.dropped) = (totals.calls, totals.dropped);
     if !was_found {
         return Err(Error::Unsupported(format!(
             "{} did not load the recorder, so nothing was recorded.",
             target.describe()
         )));
     }
-    outcome.publish(args, notes)?;
-    if collected.ended.is_none() {
-        notes.note(&format!("The command goes on as process {pid}."));
-    }
-    Ok(code)
+    Ok(captured)
 }
 
 /// Signals to this process are meant for the command. Those of the terminal reach it by themselves.

@@ -17,8 +17,17 @@ const DEBUG_FOLDER: &str = "/usr/lib/debug";
 /// Where run-time compilers write their maps.
 const PERF_MAPS: &str = "/tmp";
 
+/// Where names are looked for beside the recorded files themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    /// With programs, debug files and perf map files.
+    pub folders: &'a [PathBuf],
+    /// Debug files of the system's packages count. Without them the names on all machines are the same.
+    pub debug_files: bool,
+}
+
 pub struct Symbols<'a> {
-    folders: &'a [PathBuf],
+    sources: Sources<'a>,
     files: HashMap<u32, Option<ModuleFile>>,
     jit: HashMap<u32, PerfMap>,
     pids: HashMap<u32, u32>,
@@ -42,10 +51,10 @@ struct ModuleFile {
 type PerfMap = BTreeMap<u64, (u64, String)>;
 
 impl<'a> Symbols<'a> {
-    pub fn new(findings: &Findings, folders: &'a [PathBuf]) -> Symbols<'a> {
+    pub fn new(findings: &Findings, sources: Sources<'a>) -> Symbols<'a> {
         let started = Duration::from_nanos(findings.header.started_unix_ns);
         Symbols {
-            folders,
+            sources,
             files: HashMap::new(),
             jit: HashMap::new(),
             pids: findings.pids().collect(),
@@ -109,7 +118,7 @@ impl<'a> Symbols<'a> {
     /// The module itself: as recorded, or in one of the folders.
     fn binaries(&self, path: &Path) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        for folder in self.folders {
+        for folder in self.sources.folders {
             found.push(folder.join(path.strip_prefix("/").unwrap_or(path)));
             found.extend(path.file_name().map(|name| folder.join(name)));
         }
@@ -120,18 +129,23 @@ impl<'a> Symbols<'a> {
     /// Files that hold the debug information of a module which was stripped of it.
     fn debug_files(&self, module: &Module) -> Vec<PathBuf> {
         let mut found = Vec::new();
+        if !self.sources.debug_files {
+            return found;
+        }
         let debug_folder = PathBuf::from(DEBUG_FOLDER);
         if let Some((first, rest)) = module.build_id.split_first() {
             let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
             let name = format!(".build-id/{first:02x}/{rest}.debug");
-            found.extend(self.folders.iter().chain([&debug_folder]).map(|dir| dir.join(&name)));
+            found.extend(
+                self.sources.folders.iter().chain([&debug_folder]).map(|dir| dir.join(&name)),
+            );
             let fetched = format!("{first:02x}{rest}/debuginfo");
             found.extend(debuginfod_folders().map(|dir| dir.join(&fetched)));
         }
         let path = Path::new(&module.path);
         if let Some(file) = path.file_name() {
             let name = format!("{}.debug", file.to_string_lossy());
-            found.extend(self.folders.iter().map(|folder| folder.join(&name)));
+            found.extend(self.sources.folders.iter().map(|folder| folder.join(&name)));
         }
         found
     }
@@ -140,7 +154,8 @@ impl<'a> Symbols<'a> {
         let Some(pid) = self.pids.get(&process) else { return PerfMap::new() };
         let name = format!("perf-{pid}.map");
         let standard = PathBuf::from(PERF_MAPS);
-        let mut places = self.folders.iter().chain([&standard]).map(|folder| folder.join(&name));
+        let mut places =
+            self.sources.folders.iter().chain([&standard]).map(|folder| folder.join(&name));
         // A file from before the recording is of another process that had the number.
         let fresh = |path: &PathBuf| {
             let written = path.metadata().and_then(|metadata| metadata.modified());

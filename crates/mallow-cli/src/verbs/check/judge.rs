@@ -1,0 +1,157 @@
+//! The verdicts. What differs between the runs of now, or differed between those of the baseline, is
+//! left out where it is counted by stack; peak and RSS are ranges.
+
+use std::collections::BTreeSet;
+
+use super::baseline::Baseline;
+use super::measure::Measured;
+use super::metric::{Metric, Range};
+use super::report::{Change, Judged, Verdict};
+
+/// When more of a metric than this is left out, the rest says nothing.
+const MOST_LEFT_OUT: f64 = 0.5;
+
+/// The metrics, and the stacks that changed, the largest change first.
+pub fn judge(
+    baseline: &Baseline,
+    measured: &Measured,
+    tolerance: impl Fn(Metric) -> f64,
+) -> (Vec<Judged>, Vec<Change>) {
+    let stacks = measured.stacks();
+    let known = baseline.stacks.keys().map(String::as_str);
+    let stacks: BTreeSet<&str> = known.chain(stacks).collect();
+    let mut changes = Vec::new();
+    let metrics = Metric::ALL.map(|metric| {
+        if !Metric::BY_STACK.contains(&metric) {
+            let before = baseline.head.metrics.get(&metric).copied().unwrap_or_default();
+            let after = measured.total(metric);
+            return judged(metric, before, after, tolerance(metric), LeftOut::default());
+        }
+        let (before, after, left_out, changed) = by_stack(baseline, measured, &stacks, metric);
+        changes.extend(changed);
+        let before = Range { low: before, high: before };
+        judged(metric, before, after, tolerance(metric), left_out)
+    });
+    changes.sort_by(|a, b| (b.size(), &a.stack).cmp(&(a.size(), &b.stack)));
+    let place = |change: &Change| Metric::ALL.iter().position(|metric| *metric == change.metric);
+    changes.sort_by_key(place);
+    (metrics.into(), changes)
+}
+
+/// What does not count because it differs between equal runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOut {
+    stacks: usize,
+    /// Of the metric, from 0 to 1.
+    share: f64,
+}
+
+/// Before, the range of the runs now, what is left out, and the changes.
+fn by_stack(
+    baseline: &Baseline,
+    measured: &Measured,
+    stacks: &BTreeSet<&str>,
+    metric: Metric,
+) -> (u64, Range, LeftOut, Vec<Change>) {
+    let (mut before_sum, mut left_out, mut changes) = (0u64, LeftOut::default(), Vec::new());
+    let mut sums = vec![0u64; measured.runs.len()];
+    let mut left_sum = 0u64;
+    for &stack in stacks {
+        let after = measured.of_stack(stack, metric);
+        // A stack that the baseline does not have allocated nothing then.
+        let before = baseline.stacks.get(stack).map_or(Some(0), |known| known.of(metric));
+        let Some(before) = before.filter(|before| is_clear(*before, after)) else {
+            left_out.stacks += 1;
+            left_sum = left_sum.saturating_add(after.high);
+            continue;
+        };
+        before_sum = before_sum.saturating_add(before);
+        for (sum, run) in sums.iter_mut().zip(&measured.runs) {
+            *sum = sum.saturating_add(run.value(stack, metric));
+        }
+        if after.exact() != Some(before) {
+            let places = measured.places.get(stack);
+            changes.push(Change::new(stack, metric, before, after, places));
+        }
+    }
+    let all = measured.total(metric).high;
+    left_out.share = if all > 0 { (left_sum as f64 / all as f64).min(1.0) } else { 0.0 };
+    (before_sum, Range::of(sums), left_out, changes)
+}
+
+/// Whether the runs of a stack say something although they may differ: all do what the baseline
+/// says, or all are away from it by more than they differ among each other.
+fn is_clear(before: u64, after: Range) -> bool {
+    let spread = after.high - after.low;
+    let distance = match before {
+        before if before < after.low => after.low - before,
+        before if before > after.high => before - after.high,
+        _ => 0,
+    };
+    spread == 0 || distance > spread
+}
+
+fn judged(metric: Metric, before: Range, after: Range, percent: f64, left_out: LeftOut) -> Judged {
+    let verdict = if left_out.share > MOST_LEFT_OUT {
+        Verdict::Inconclusive
+    } else {
+        verdict(before, after, percent, metric.slack())
+    };
+    Judged {
+        metric,
+        before,
+        after,
+        tolerance_percent: percent,
+        verdict,
+        left_out_stacks: left_out.stacks,
+        left_out_share: left_out.share,
+    }
+}
+
+fn verdict(before: Range, after: Range, percent: f64, slack: f64) -> Verdict {
+    let room = |value: u64| (value as f64 * percent / 100.0).max(slack);
+    let most = before.high as f64 + room(before.high);
+    let least = before.low as f64 - room(before.low);
+    if after.low as f64 > most {
+        Verdict::Regressed
+    } else if after.high as f64 > most {
+        Verdict::Inconclusive
+    } else if (after.high as f64) < least {
+        Verdict::Improved
+    } else {
+        Verdict::Ok
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(low: u64, high: u64) -> Range {
+        Range { low, high }
+    }
+
+    #[test]
+    fn a_verdict_takes_all_runs() {
+        let before = range(100, 100);
+        assert_eq!(verdict(before, range(100, 100), 0.0, 0.0), Verdict::Ok);
+        assert_eq!(verdict(before, range(101, 101), 0.0, 0.0), Verdict::Regressed);
+        assert_eq!(verdict(before, range(99, 99), 0.0, 0.0), Verdict::Improved);
+        assert_eq!(verdict(before, range(99, 101), 0.0, 0.0), Verdict::Inconclusive);
+        assert_eq!(verdict(before, range(99, 105), 5.0, 0.0), Verdict::Ok);
+        assert_eq!(verdict(before, range(100, 106), 5.0, 0.0), Verdict::Inconclusive);
+        assert_eq!(verdict(before, range(106, 120), 5.0, 0.0), Verdict::Regressed);
+        assert_eq!(verdict(before, range(80, 94), 5.0, 0.0), Verdict::Improved);
+        assert_eq!(verdict(range(90, 110), range(91, 112), 5.0, 0.0), Verdict::Ok);
+        assert_eq!(verdict(range(0, 0), range(1, 1), 50.0, 0.0), Verdict::Regressed);
+        assert_eq!(verdict(before, range(110, 110), 5.0, 10.0), Verdict::Ok);
+        assert_eq!(verdict(before, range(111, 111), 5.0, 10.0), Verdict::Regressed);
+    }
+
+    #[test]
+    fn runs_that_differ_count_where_they_are_far_from_the_baseline() {
+        assert!(is_clear(5, range(5, 5)) && is_clear(5, range(9, 9)));
+        assert!(!is_clear(5, range(4, 9)) && !is_clear(0, range(1, 2)));
+        assert!(is_clear(100, range(150, 160)) && is_clear(100, range(10, 20)));
+    }
+}

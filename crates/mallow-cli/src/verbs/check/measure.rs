@@ -1,0 +1,337 @@
+//! Runs the command: recorded, for what it allocates, and alone, for how much memory it takes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mallow_measure::run::{self, Limits, Outcome};
+use mallow_report::{Detail, Frame, Limits as Shown};
+use mallow_trace::{Event, Record};
+
+use super::args::CheckArgs;
+use super::identity;
+use super::metric::{Metric, Range};
+use crate::capture::{self, Captured, Request, StackKind, Stdout};
+use crate::error::{Error, Result};
+use crate::output::Notes;
+use crate::recording::{self, Analysed, Sources};
+
+/// What one stack did in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub allocations: u64,
+    pub bytes: u64,
+    pub leaks: u64,
+}
+
+impl Counts {
+    /// Peak and RSS are of no stack.
+    pub fn of(self, metric: Metric) -> u64 {
+        match metric {
+            Metric::Allocations => self.allocations,
+            Metric::Bytes => self.bytes,
+            Metric::Leaks => self.leaks,
+            Metric::Peak | Metric::Rss => 0,
+        }
+    }
+}
+
+/// Where in the source a stack allocates.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub file: String,
+    pub line: u32,
+}
+
+/// One recorded run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    pub allocations: u64,
+    pub bytes: u64,
+    pub peak: u64,
+    pub leaks: u64,
+    pub stacks: BTreeMap<String, Counts>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    pub runs: Vec<Run>,
+    pub rss: Vec<u64>,
+    /// Of the last run.
+    pub places: BTreeMap<String, Vec<Place>>,
+    pub libc: String,
+    pub allocator: String,
+    pub processes: BTreeSet<String>,
+    pub notes: BTreeSet<String>,
+}
+
+impl Measured {
+    /// Of all stacks together, those that flap included.
+    pub fn total(&self, metric: Metric) -> Range {
+        if metric == Metric::Rss {
+            return Range::of(self.rss.iter().copied());
+        }
+        Range::of(self.runs.iter().map(|run| match metric {
+            Metric::Allocations => run.allocations,
+            Metric::Bytes => run.bytes,
+            Metric::Leaks => run.leaks,
+            Metric::Peak | Metric::Rss => run.peak,
+        }))
+    }
+
+    pub fn stacks(&self) -> BTreeSet<&str> {
+        self.runs.iter().flat_map(|run| run.stacks.keys().map(String::as_str)).collect()
+    }
+
+    pub fn of_stack(&self, stack: &str, metric: Metric) -> Range {
+        Range::of(self.runs.iter().map(|run| run.value(stack, metric)))
+    }
+}
+
+impl Run {
+    /// 0 where there is no such stack.
+    pub fn value(&self, stack: &str, metric: Metric) -> u64 {
+        self.stacks.get(stack).map_or(0, |counts| counts.of(metric))
+    }
+}
+
+pub fn measure(
+    args: &CheckArgs,
+    depth: usize,
+    notes: Notes,
+    interrupted: &AtomicBool,
+) -> Result<Measured> {
+    let mut measured = Measured::default();
+    for number in 1..=args.runs {
+        // What the command prints is shown once.
+        let stdout = if number == 1 { Stdout::ToStderr } else { Stdout::Nowhere };
+        record(args, depth, number, stdout, notes, &mut measured)?;
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(cut_short(130));
+        }
+    }
+    // The kernel counts a copy of this process as the child's memory.
+    mallow_os::trim_heap();
+    for number in 1..=args.runs {
+        measured.rss.push(peak_rss(args, number, interrupted)?);
+    }
+    Ok(measured)
+}
+
+fn record(
+    args: &CheckArgs,
+    depth: usize,
+    number: u32,
+    stdout: Stdout,
+    notes: Notes,
+    measured: &mut Measured,
+) -> Result<()> {
+    let trace = tempfile::Builder::new()
+        .prefix("mallow-check-")
+        .tempfile()
+        .map_err(Error::io("The trace cannot be written (set TMPDIR to another folder)"))?;
+    let request = Request {
+        command: &args.command,
+        allocator: args.allocator.as_deref(),
+        trace: trace.path(),
+        stacks: args.stacks,
+        stack_distance: 0,
+        drops: false,
+        duration: None,
+        stdout,
+    };
+    // The same would be said of each run.
+    let captured = capture::record(&request, Notes { quiet: notes.quiet || number > 1 })?;
+    if captured.code() != 0 {
+        return Err(failed(args, number, captured.code()));
+    }
+    measured.notes.extend(complaints(&captured)?);
+    let mut filter = Filter::new(&args.process);
+    let limits = Shown { stacks: 0, sizes: 0, sizes_of_thread: 0 };
+    let quiet = Notes { quiet: true };
+    let sources = Sources { folders: &[], debug_files: false };
+    let wanted = |record: &Record| filter.takes(record);
+    let analysed =
+        recording::analyse_some(trace.path(), sources, Detail::User, limits, quiet, wanted)?;
+    if let Some(damage) = analysed.damage {
+        return Err(Error::Internal(format!("the recording is damaged: {damage}")));
+    }
+    if !filter.found_any {
+        return Err(Error::Usage(format!(
+            "No process of the command is a program named {}. There were: {}.",
+            args.process.join(" or "),
+            filter.others.iter().cloned().collect::<Vec<_>>().join(", ")
+        )));
+    }
+    measured.processes.append(&mut filter.programs);
+    take(&analysed, args.stacks, depth, measured);
+    Ok(())
+}
+
+fn take(analysed: &Analysed, stacks: StackKind, depth: usize, measured: &mut Measured) {
+    let totals = &analysed.summary.totals;
+    let recording = &analysed.summary.recording;
+    measured.libc.clone_from(&recording.libc);
+    let allocator = recording.allocator.rsplit('/').next().unwrap_or_default();
+    measured.allocator = allocator.to_owned();
+    let mut run = Run {
+        allocations: totals.allocated.blocks,
+        bytes: totals.allocated.bytes,
+        peak: totals.peak.bytes,
+        leaks: totals.leaked.bytes,
+        stacks: BTreeMap::new(),
+    };
+    measured.places.clear();
+    let profile = &analysed.profile;
+    for sample in &profile.samples {
+        let frames = || sample.frames.iter().map(|frame| &profile.frames[*frame as usize]);
+        let depth = if stacks == StackKind::None { 0 } else { depth };
+        let name = identity::of_stack(frames(), depth);
+        let places = frames().filter_map(place).collect();
+        measured.places.entry(name.clone()).or_insert(places);
+        let counts = run.stacks.entry(name).or_default();
+        counts.allocations += sample.costs.allocated.blocks;
+        counts.bytes += sample.costs.allocated.bytes;
+        counts.leaks += sample.costs.leaked.bytes;
+    }
+    measured.runs.push(run);
+}
+
+fn place(frame: &Frame) -> Option<Place> {
+    Some(Place { file: frame.file.clone()?, line: frame.line? })
+}
+
+/// What keeps the counts from being exact; an error where they are worth nothing.
+fn complaints(captured: &Captured) -> Result<Vec<String>> {
+    if captured.dropped > 0 || captured.damaged_rings > 0 {
+        return Err(Error::Inconclusive(
+            "The command overwrote some of what was recorded, so its allocations cannot be counted. \
+             mallow guard finds who writes where it should not."
+                .into(),
+        ));
+    }
+    let mut found = Vec::new();
+    if captured.lost_threads > 0 {
+        found.push(
+            "More than 4,096 threads ran at a time; the further ones are not counted.".into(),
+        );
+    }
+    if captured.still_running > 0 {
+        found.push(
+            "Processes of the command outlive it; what they do after its end is not counted."
+                .into(),
+        );
+    }
+    Ok(found)
+}
+
+/// Of the command's largest process, without the recorder.
+fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u64> {
+    let silent = |_: &str| {};
+    let prepared = mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &silent)?
+        .checked()?;
+    let mut command = prepared.command();
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let sample = run::run(command, Limits::default(), interrupted)?;
+    match sample.outcome {
+        Outcome::Finished => Ok(sample.peak_rss as u64),
+        Outcome::Interrupted => Err(cut_short(130)),
+        outcome => Err(failed(args, args.runs + number, outcome.code())),
+    }
+}
+
+fn failed(args: &CheckArgs, number: u32, code: u8) -> Error {
+    let how = match code {
+        129.. => format!("was ended by {}", mallow_os::signal_name(i32::from(code) - 128)),
+        code => format!("ended with exit code {code}"),
+    };
+    Error::Child {
+        message: format!(
+            "The command {how} in run {number} of {}, so nothing is held against the baseline.",
+            2 * args.runs
+        ),
+        code,
+    }
+}
+
+fn cut_short(code: u8) -> Error {
+    let message = "The check was interrupted, so nothing is held against the baseline.".into();
+    Error::Child { message, code }
+}
+
+/// Which processes count, by the file names of their programs.
+struct Filter<'a> {
+    names: &'a [String],
+    processes: HashSet<u32>,
+    threads: HashMap<u32, u32>,
+    /// Of those that count, and of the others.
+    programs: BTreeSet<String>,
+    others: BTreeSet<String>,
+    found_any: bool,
+}
+
+impl<'a> Filter<'a> {
+    fn new(names: &'a [String]) -> Filter<'a> {
+        Filter {
+            names,
+            processes: HashSet::new(),
+            threads: HashMap::new(),
+            programs: BTreeSet::new(),
+            others: BTreeSet::new(),
+            found_any: names.is_empty(),
+        }
+    }
+
+    fn takes(&mut self, record: &Record) -> bool {
+        match &record.event {
+            Event::Process(process) => {
+                let path = process.executable.as_str();
+                let program = path.rsplit('/').next().unwrap_or(path);
+                if self.names.is_empty() || self.names.iter().any(|name| matches(name, program)) {
+                    self.found_any = true;
+                    self.processes.insert(process.id);
+                    self.programs.insert(program.to_owned());
+                } else {
+                    self.others.insert(program.to_owned());
+                }
+                true
+            }
+            Event::Thread(thread) => {
+                self.threads.insert(record.thread, thread.process);
+                true
+            }
+            Event::Call(_) => {
+                let process = self.threads.get(&record.thread);
+                process.is_none_or(|process| self.processes.contains(process))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether a name is of this pattern, in which `*` stands for any letters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut left) = name.strip_prefix(start) else { return false };
+    if rest.is_empty() || matches(rest, left) {
+        return true;
+    }
+    while let Some(letter) = left.chars().next() {
+        left = &left[letter.len_utf8()..];
+        if matches(rest, left) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_names() {
+        assert!(matches("app", "app") && !matches("app", "app2") && !matches("app", "an app"));
+        assert!(matches("app-*", "app-0123") && matches("*", "") && matches("*p*2", "app2"));
+        assert!(!matches("app-*", "app") && !matches("*x", "app") && !matches("a*b*c", "acb"));
+    }
+}
