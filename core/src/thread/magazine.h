@@ -51,7 +51,7 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, st
     }
     slot_push(&heap->free[class], slot);
     magazine->count++;
-    heap->counts[class].put++;
+    heap->puts[class]++;
     heap->until_tick--;
     return true;
 }

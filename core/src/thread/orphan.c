@@ -82,7 +82,7 @@ static void orphan_reset(struct heap *heap)
     struct arena *arena = heap->arena;
     stack_rob(heap);
     lock_take(&rob_lock); /* another robber may still be counting */
-    memset(heap, 0, offsetof(struct heap, counts));
+    memset(heap, 0, offsetof(struct heap, puts));
     lock_release(&rob_lock);
     heap->next = next;
     heap->next_idle = next_idle;
