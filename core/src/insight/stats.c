@@ -183,10 +183,10 @@ __attribute__((no_sanitize("thread"))) static void add_counts(struct stats *stat
         figures->fills += counts->fills;
         figures->flushed += counts->returned;
         figures->flushes += counts->flushes;
-        figures->puts += counts->put;
+        figures->puts += heap->puts[class];
         figures->remote_frees += counts->sent;
         figures->slabs_made += counts->slabs;
-        figures->allocations += counts->handed + counts->put - counts->returned;
+        figures->allocations += counts->handed + heap->puts[class] - counts->returned;
     }
     for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
         to->large[class].allocations += heap->large_counts[class];

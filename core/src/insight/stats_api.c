@@ -180,10 +180,21 @@ struct wanted {
     bool is_found;
 };
 
+static bool text_is(const char *text, const char *other)
+{
+    size_t length = strlen(text);
+    for (size_t i = 0; i <= length; i++) {
+        if (text[i] != other[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void look_for(void *context, const struct mw_stat *stat)
 {
     struct wanted *wanted = context;
-    if (!wanted->is_found && strcmp(stat->name, wanted->name) == 0) {
+    if (!wanted->is_found && text_is(stat->name, wanted->name)) {
         wanted->value = stat->value;
         wanted->is_found = true;
     }

@@ -163,8 +163,10 @@ static NOINLINE void lock_wait(struct lock *lock)
 static void lock_count_turn(struct lock *lock)
 {
     void *owner = os_thread_id();
-    lock->owner_changes += lock->last_owner != owner;
-    lock->last_owner = owner;
+    if (lock->last_owner != owner) {
+        lock->last_owner = owner;
+        lock->owner_changes++;
+    }
     atomic_set(&lock->turns, atomic_get(&lock->turns) + 1);
 }
 

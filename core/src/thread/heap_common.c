@@ -78,7 +78,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     slot_push(&heap->free[class], slot);
     heap_note_class(heap, class);
     bin->common_bytes += FIRST_AGAIN_BYTES;
-    heap->counts[class].put++;
+    heap->puts[class]++;
     heap->until_tick--;
     return true;
 }

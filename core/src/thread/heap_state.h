@@ -73,10 +73,9 @@ struct outbox {
  * are handed out and returned, not where blocks are. Plain numbers, which the owner alone writes;
  * others may read them at any time, and get those of some moment.
  *
- *   blocks that the program was given == handed + put - returned - length of the list */
+ *   blocks that the program was given == handed + puts - returned - length of the list */
 struct class_counts {
     uint64_t handed;   /* slots that came into the list from slabs */
-    uint64_t put;      /* slots that the program freed into the list */
     uint64_t returned; /* slots that left the list for their slabs */
     uint64_t sent;     /* slots that the program freed into slabs of others: those that have left */
     uint64_t fills;    /* how often the list was filled */
@@ -123,6 +122,7 @@ struct heap {
     struct outbox outboxes[OUTBOXES];
 
     /* From here on nothing is reset while the process lives. */
+    uint64_t puts[CLASSES]; /* slots that the program freed into the list */
     struct class_counts counts[CLASSES];
     uint64_t large_counts[LARGE_CLASSES]; /* large blocks that the program was given */
 };

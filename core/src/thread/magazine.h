@@ -54,7 +54,7 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, st
     check((heap->free[class] == NULL) == (magazine->count == 0));
     slot_push(&heap->free[class], slot);
     magazine->count++;
-    heap->counts[class].put++;
+    heap->puts[class]++;
     heap->until_tick--;
     return true;
 }

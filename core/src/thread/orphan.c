@@ -84,7 +84,7 @@ static void orphan_reset(struct heap *heap)
     check(heap->is_orphan && arena != NULL);
     stack_rob_orphan(heap);
     lock_take(&rob_lock); /* another robber may still be counting */
-    memset(heap, 0, offsetof(struct heap, counts));
+    memset(heap, 0, offsetof(struct heap, puts));
     lock_release(&rob_lock);
     heap->next = next;
     heap->next_idle = next_idle;

@@ -311,3 +311,57 @@ TEST(stats_print_does_not_allocate)
     CHECK(pieces_written > 2);
     CHECK_EQ(figure("allocations"), before);
 }
+
+static volatile bool is_working;
+
+/* Blocks whose first word, where a free slot has its link, is anything. */
+static void *work(void *argument)
+{
+    uint64_t state = (uintptr_t)argument | 1;
+    uint64_t *kept[200] = {0};
+    while (is_working) {
+        uint64_t number = test_random(&state);
+        unsigned at = (unsigned)(number % 200);
+        t_free(kept[at]);
+        size_t size = 16 + (number >> 20) % (number % 50 == 0 ? 500000 : 2000);
+        kept[at] = t_malloc(size);
+        *kept[at] = number;
+        if (number % 20000 == 0) {
+            mw_collect(true);
+        }
+    }
+    for (unsigned at = 0; at < 200; at++) {
+        t_free(kept[at]);
+    }
+    return NULL;
+}
+
+static void look_at(void *context, const struct mw_stat *stat)
+{
+    uint64_t *bytes = context;
+    if (strcmp(stat->name, "allocated") == 0 || strcmp(stat->name, "cached") == 0) {
+        *bytes += stat->value;
+    }
+}
+
+/* Who reads while others work gets figures of some moment: none that no moment could have. */
+TEST(statistics_are_read_while_threads_work)
+{
+    pthread_t threads[THREADS];
+    is_working = true;
+    for (unsigned i = 0; i < THREADS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, work, blocks[i]), 0);
+    }
+    for (unsigned i = 0; i < 200; i++) {
+        uint64_t bytes = 0;
+        CHECK(mw_stats_each(look_at, &bytes));
+        CHECK_MSG(bytes < (uint64_t)1 << 30, "%lu bytes", (unsigned long)bytes);
+    }
+    is_working = false;
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    struct sums sums = {0};
+    CHECK(mw_stats_each(add_up, &sums));
+    CHECK_EQ(sums.allocations - sums.frees, sums.held);
+}

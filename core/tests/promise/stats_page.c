@@ -209,7 +209,9 @@ static uint64_t given_by(uint64_t heap, uint64_t class)
 {
     const struct stats_field *counts = field("heap.counts"), *lists = field("heap.free");
     uint64_t of_class = heap + counts->offset + class * counts->size;
-    return get(of_class, "class_counts.handed") + get(of_class, "class_counts.put") -
+    const struct stats_field *puts = field("heap.puts");
+    return get(of_class, "class_counts.handed") +
+           word_at(heap + puts->offset + class * puts->size, puts->size) -
            get(of_class, "class_counts.returned") -
            list_length(word_at(heap + lists->offset + class * lists->size, 8));
 }

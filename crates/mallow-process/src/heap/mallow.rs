@@ -352,7 +352,9 @@ impl Reader<'_> {
         let (free, size) = self.page.field("heap.free")?;
         let counts = heap.checked_add(at + class * step)?;
         let get = |name: &str| self.get(counts, name);
-        let moved = get("class_counts.handed")?.wrapping_add(get("class_counts.put")?);
+        let (puts, put_size) = self.page.field("heap.puts")?;
+        let put = self.memory.number(heap + puts + class * put_size, put_size)?;
+        let moved = get("class_counts.handed")?.wrapping_add(put);
         let out = moved.wrapping_sub(get("class_counts.returned")?);
         to.allocations += out.saturating_sub(list_length(self.memory, heap + free + class * size));
         to.remote_frees += get("class_counts.sent")?;

@@ -146,3 +146,17 @@ pub fn search(memory: &dyn Memory, ranges: &[(u64, u64)]) -> Option<Page> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_of_the_page_are_known() {
+        assert_eq!(version(b"mallow:stats:1\n\0"), Some(1));
+        assert_eq!(version(b"mallow:stats:2\n\0"), Some(2));
+        assert_eq!(version(b"mallow:stats:3\n\0"), None);
+        assert_eq!(version(b"mallow:stats:x\n\0"), None);
+        assert_eq!(version(b"mallow:states:1\0"), None);
+    }
+}
