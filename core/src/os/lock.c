@@ -107,7 +107,9 @@ static bool lock_try_take(struct lock *lock)
     if (lock_gate_is_mine()) {
         return true;
     }
-    lock_check_order(lock);
+    if (MW_LOCK_ORDER && !lock_is_mine(lock)) {
+        lock_check_order(lock); /* what the thread has itself it does not wait for */
+    }
     if (!lock_grab(lock, 0)) {
         return false;
     }
