@@ -22,6 +22,7 @@ use crate::verbs::record::RecordArgs;
 use crate::verbs::replay::ReplayArgs;
 use crate::verbs::report::ReportArgs;
 use crate::verbs::run::RunArgs;
+use crate::verbs::stats::StatsArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::watch::WatchArgs;
 
@@ -61,6 +62,8 @@ pub enum Verb {
     Explain(ExplainArgs),
     /// Show memory and faults of a process over time, and the difference between two runs
     Watch(WatchArgs),
+    /// Show what an allocator counts, of a process or from a dump, whichever allocator it is
+    Stats(StatsArgs),
     /// Record every allocation of a command, or of a running process
     Record(RecordArgs),
     /// Say what a recorded trace holds: calls, sizes, threads, stacks, peak, leaks, over time
@@ -113,6 +116,7 @@ impl Cli {
             Verb::Verify(args) => verbs::verify::main(&args, notes),
             Verb::Explain(args) => verbs::explain::main(&args, notes),
             Verb::Watch(args) => verbs::watch::main(&args, notes),
+            Verb::Stats(args) => verbs::stats::main(&args, notes),
             Verb::Record(args) => verbs::record::main(&args, notes),
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),

@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 13] = [
+const GUIDES: [Guide; 14] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
@@ -43,6 +43,11 @@ const GUIDES: [Guide; 13] = [
     Guide {
         verb: "watch",
         examples: ["watch 4711", "watch --interval 100ms --save before.json -- python3 app.py"],
+        next: ("stats", "shows what the allocator itself counts"),
+    },
+    Guide {
+        verb: "stats",
+        examples: ["stats 4711", "stats --classes --locks jemalloc.json"],
         next: ("record", "says who allocates what"),
     },
     Guide {

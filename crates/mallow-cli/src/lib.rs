@@ -3,7 +3,7 @@
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
-//! `recording` (reading traces), `signals`, `parse`.
+//! `recording` (reading traces), `statistics` (of a process or a dump), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -22,6 +22,7 @@ mod output;
 mod parse;
 mod recording;
 mod signals;
+mod statistics;
 mod verbs;
 
 /// Runs the command line of this process and says the exit code.

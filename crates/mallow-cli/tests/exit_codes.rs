@@ -15,13 +15,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 14] = [
     "list",
     "run",
     "compare",
     "verify",
     "explain",
     "watch",
+    "stats",
     "record",
     "report",
     "replay",
@@ -56,7 +57,7 @@ impl Setting {
     /// Each verb that writes a result, so that it succeeds.
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
-        let lines: [&[&str]; 10] = [
+        let lines: [&[&str]; 11] = [
             &["list"],
             &["config"],
             &["verify", &pid],
@@ -64,6 +65,7 @@ impl Setting {
             &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
             &["explain", &pid],
             &["watch", "-q", "-i", "50ms", "-d", "150ms", &pid],
+            &["stats", &pid],
             &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &self.trace, "-m", "free"],
             &["report", &self.trace],
             &["report", "--json", &self.trace],
@@ -129,6 +131,7 @@ fn missing_files_are_2_and_missing_commands_127() {
     refused(&["report", &none], 2);
     refused(&["report", "--diff", &none, &setting.trace], 2);
     refused(&["explain", &none], 2);
+    refused(&["stats", &none], 2);
     refused(&["watch", "--compare", &none, &none], 2);
     refused(&["run", "-a", &none, "--", "true"], 2);
     // A folder is not there to write to.
@@ -144,7 +147,9 @@ fn missing_files_are_2_and_missing_commands_127() {
 
 #[test]
 fn missing_processes_are_7() {
-    for words in [&["verify", NOBODY][..], &["explain", NOBODY], &["watch", NOBODY]] {
+    for words in
+        [&["verify", NOBODY][..], &["explain", NOBODY], &["watch", NOBODY], &["stats", NOBODY]]
+    {
         refused(words, 7);
     }
     let folder = tempfile::tempdir().unwrap();
@@ -211,9 +216,11 @@ fn missing_rights_are_5() {
     open(Path::new(&setting.trace), 0o000);
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
-    let lines: [&[&str]; 9] = [
+    let lines: [&[&str]; 11] = [
         &["verify", &pid],
         &["explain", &pid],
+        &["stats", &pid],
+        &["stats", &setting.trace],
         &["record", "-p", &pid, "-o", "/dev/null"],
         &["report", &setting.trace],
         &["replay", &setting.trace],

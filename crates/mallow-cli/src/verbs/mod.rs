@@ -11,5 +11,6 @@ pub mod record;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod stats;
 pub mod verify;
 pub mod watch;
