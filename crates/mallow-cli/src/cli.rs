@@ -11,6 +11,7 @@ use crate::guide;
 use crate::output::Notes;
 use crate::output::colour::When;
 use crate::verbs;
+use crate::verbs::advise::AdviseArgs;
 use crate::verbs::compare::CompareArgs;
 use crate::verbs::completions::CompletionsArgs;
 use crate::verbs::config::ConfigArgs;
@@ -64,6 +65,8 @@ pub enum Verb {
     Watch(WatchArgs),
     /// Show what an allocator counts, of a process or from a dump, whichever allocator it is
     Stats(StatsArgs),
+    /// Say which settings of an allocator to change, and why, or that there is nothing to do
+    Advise(AdviseArgs),
     /// Record every allocation of a command, or of a running process
     Record(RecordArgs),
     /// Say what a recorded trace holds: calls, sizes, threads, stacks, peak, leaks, over time
@@ -117,6 +120,7 @@ impl Cli {
             Verb::Explain(args) => verbs::explain::main(&args, notes),
             Verb::Watch(args) => verbs::watch::main(&args, notes),
             Verb::Stats(args) => verbs::stats::main(&args, notes),
+            Verb::Advise(args) => verbs::advise::main(&args, notes),
             Verb::Record(args) => verbs::record::main(&args, notes),
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),

@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 14] = [
+const GUIDES: [Guide; 15] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
@@ -48,7 +48,12 @@ const GUIDES: [Guide; 14] = [
     Guide {
         verb: "stats",
         examples: ["stats 4711", "stats --classes --locks jemalloc.json"],
-        next: ("record", "says who allocates what"),
+        next: ("advise", "says what to change, if anything"),
+    },
+    Guide {
+        verb: "advise",
+        examples: ["advise 4711", "advise -a jemalloc -- ./server --threads 64"],
+        next: ("compare", "shows whether the change is worth it"),
     },
     Guide {
         verb: "record",

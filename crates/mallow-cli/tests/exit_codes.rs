@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 15] = [
     "list",
     "run",
     "compare",
@@ -23,6 +23,7 @@ const VERBS: [&str; 14] = [
     "explain",
     "watch",
     "stats",
+    "advise",
     "record",
     "report",
     "replay",
@@ -57,7 +58,7 @@ impl Setting {
     /// Each verb that writes a result, so that it succeeds.
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
-        let lines: [&[&str]; 11] = [
+        let lines: [&[&str]; 14] = [
             &["list"],
             &["config"],
             &["verify", &pid],
@@ -66,6 +67,9 @@ impl Setting {
             &["explain", &pid],
             &["watch", "-q", "-i", "50ms", "-d", "150ms", &pid],
             &["stats", &pid],
+            &["advise", &pid],
+            &["advise", "--rules"],
+            &["advise", "-a", "glibc", "--", "sleep", "0.3"],
             &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &self.trace, "-m", "free"],
             &["report", &self.trace],
             &["report", "--json", &self.trace],
@@ -132,6 +136,7 @@ fn missing_files_are_2_and_missing_commands_127() {
     refused(&["report", "--diff", &none, &setting.trace], 2);
     refused(&["explain", &none], 2);
     refused(&["stats", &none], 2);
+    refused(&["advise", &none], 2);
     refused(&["watch", "--compare", &none, &none], 2);
     refused(&["run", "-a", &none, "--", "true"], 2);
     // A folder is not there to write to.
@@ -140,16 +145,20 @@ fn missing_files_are_2_and_missing_commands_127() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         refused(&words, 2);
     }
-    for verb in ["run", "compare", "verify", "record", "watch"] {
+    for verb in ["run", "compare", "verify", "record", "watch", "advise"] {
         refused(&[verb, "--", &none], 127);
     }
 }
 
 #[test]
 fn missing_processes_are_7() {
-    for words in
-        [&["verify", NOBODY][..], &["explain", NOBODY], &["watch", NOBODY], &["stats", NOBODY]]
-    {
+    for words in [
+        &["verify", NOBODY][..],
+        &["explain", NOBODY],
+        &["watch", NOBODY],
+        &["stats", NOBODY],
+        &["advise", NOBODY],
+    ] {
         refused(words, 7);
     }
     let folder = tempfile::tempdir().unwrap();
@@ -216,11 +225,12 @@ fn missing_rights_are_5() {
     open(Path::new(&setting.trace), 0o000);
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
-    let lines: [&[&str]; 11] = [
+    let lines: [&[&str]; 12] = [
         &["verify", &pid],
         &["explain", &pid],
         &["stats", &pid],
         &["stats", &setting.trace],
+        &["advise", &pid],
         &["record", "-p", &pid, "-o", "/dev/null"],
         &["report", &setting.trace],
         &["replay", &setting.trace],

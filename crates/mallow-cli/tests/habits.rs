@@ -146,13 +146,14 @@ fn every_verb_with_a_result_has_the_same_forms() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (trace, result, page) = (path("trace"), path("result"), path("page"));
     assert_eq!(run(&["record", "-q", "-o", &trace, "--", "ls", "/"]).code, Some(0));
-    let lines: [&[&str]; 9] = [
+    let lines: [&[&str]; 10] = [
         &["list"],
         &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
         &["verify", &pid],
         &["explain", &pid],
         &["watch", "-q", "-i", "50ms", "-d", "150ms", &pid],
         &["stats", &pid],
+        &["advise", &pid],
         &["report", &trace],
         &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &trace],
         &["config"],

@@ -19,12 +19,12 @@ pub fn read(bytes: &[u8]) -> Result<Stats, Error> {
     }
     let found = |mark: &str| text.contains(mark);
     if found(JEMALLOC) {
-        let last = objects(&text, JEMALLOC).pop().ok_or(Error::Damaged("jemalloc"))?;
+        let last = last_object(&text, JEMALLOC).ok_or(Error::Damaged("jemalloc"))?;
         return jemalloc::read(&last).ok_or(Error::Damaged("jemalloc"));
     }
     for mark in [MIMALLOC, MIMALLOC_OLD] {
         if found(mark) {
-            let last = objects(&text, mark).pop().ok_or(Error::Damaged("mimalloc"))?;
+            let last = last_object(&text, mark).ok_or(Error::Damaged("mimalloc"))?;
             return mimalloc::read(&last).ok_or(Error::Damaged("mimalloc"));
         }
     }
@@ -34,25 +34,9 @@ pub fn read(bytes: &[u8]) -> Result<Stats, Error> {
     if found("Begin jemalloc statistics") { Err(Error::JemallocText) } else { Err(Error::Foreign) }
 }
 
-/// All of jemalloc's dumps in a text, and the text without them.
-pub fn jemalloc_dumps(text: &str) -> (Vec<Stats>, String) {
-    let (mut stats, mut rest, mut from) = (Vec::new(), String::new(), 0);
-    for (start, end, object) in spans(text, JEMALLOC) {
-        stats.extend(jemalloc::read(&object));
-        rest += &text[from..start];
-        // The line that a dump stands on ends with it.
-        from = if text[end..].starts_with('\n') { end + 1 } else { end };
-    }
-    (stats, rest + &text[from..])
-}
-
-fn objects(text: &str, mark: &str) -> Vec<Value> {
-    spans(text, mark).into_iter().map(|(_, _, object)| object).collect()
-}
-
-/// Whole objects whose first key is this one, with where they begin and end.
-fn spans(text: &str, mark: &str) -> Vec<(usize, usize, Value)> {
-    let (mut spans, mut from) = (Vec::new(), 0);
+/// The last whole object whose first key is this one.
+fn last_object(text: &str, mark: &str) -> Option<Value> {
+    let (mut last, mut from) = (None, 0);
     while let Some(at) = text[from..].find(mark).map(|at| from + at) {
         from = at + mark.len();
         let before = text[..at].trim_end();
@@ -62,12 +46,11 @@ fn spans(text: &str, mark: &str) -> Vec<(usize, usize, Value)> {
         let start = before.len() - 1;
         let mut objects = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
         if let Some(Ok(object)) = objects.next() {
-            let end = start + objects.byte_offset();
-            spans.push((start, end, object));
-            from = end;
+            from = start + objects.byte_offset();
+            last = Some(object);
         }
     }
-    spans
+    last
 }
 
 /// The last whole `<malloc>` element.

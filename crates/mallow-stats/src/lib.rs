@@ -17,7 +17,7 @@ pub mod live;
 mod mimalloc;
 mod vocabulary;
 
-pub use dumps::{jemalloc_dumps, read};
+pub use dumps::read;
 pub use vocabulary::{Arena, Class, Large, Lock, Purges, Stats, Totals};
 
 use thiserror::Error;

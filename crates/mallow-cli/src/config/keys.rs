@@ -7,7 +7,7 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 27] = [
+const OF_ONE_CALL: [&str; 28] = [
     "all",
     "cleanup",
     "compare",
@@ -30,6 +30,7 @@ const OF_ONE_CALL: [&str; 27] = [
     "prepare",
     "process",
     "ready",
+    "rules",
     "save",
     "secure",
     "server",

@@ -1,5 +1,6 @@
 //! The verbs. None of them imports another; `tools/crates` checks that.
 
+pub mod advise;
 pub mod compare;
 pub mod completions;
 pub mod config;
