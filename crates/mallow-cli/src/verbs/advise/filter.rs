@@ -108,7 +108,7 @@ fn possible_beginning(bytes: &[u8]) -> usize {
     let longest = |beginning: &&str| {
         (1..beginning.len()).rev().find(|length| bytes.ends_with(&beginning.as_bytes()[..*length]))
     };
-    BEGINNINGS.iter().filter_map(|beginning| longest(&beginning)).max().unwrap_or(0)
+    BEGINNINGS.iter().filter_map(longest).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mallow_launch::words;
+use mallow_process::descendants;
 use mallow_process::picture::Picture;
 use mallow_stats::Stats;
 
@@ -122,11 +123,22 @@ fn wait(
             );
         }
         if begin.elapsed() >= next && !is_asked_to_end {
-            look = statistics::of_process(pid).ok().or(look);
+            look = statistics::of_process(largest(pid)).ok().or(look);
             next = begin.elapsed().mul_f64(GROWTH);
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// The process with the most resident memory, of the command and all that it started.
+fn largest(pid: u32) -> u32 {
+    let resident = |pid: &u32| -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+        text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
+    };
+    let mut processes = vec![];
+    descendants(pid, &mut processes);
+    processes.into_iter().max_by_key(resident).unwrap_or(pid)
 }
 
 /// Of the process that asked for most; one with its threads alive before one that has ended.

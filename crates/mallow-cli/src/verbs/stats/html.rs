@@ -20,9 +20,9 @@ pub fn page(report: &Report) -> String {
     let sections = Sections { arenas: true, classes: true, locks: true, options: true, all: false };
     for (title, table) in text::tables(&report.stats, sections, size) {
         if !table.rows.is_empty() {
-            let _ = write!(
+            let _ = writeln!(
                 body,
-                "<details><summary>{title}</summary>{}</details>\n",
+                "<details><summary>{title}</summary>{}</details>",
                 html::table(&table).trim_end()
             );
         }

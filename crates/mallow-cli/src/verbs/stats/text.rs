@@ -250,7 +250,7 @@ fn lock_table(stats: &Stats, all: bool) -> Table {
     let is_of_class = |lock: &Lock| lock.name.starts_with("slabs of ");
     locks.retain(|lock| all || lock.contended() > 0 || lock.operations > 0 && !is_of_class(lock));
     let waited = |lock: &Lock| (lock.wait_ns, lock.contended(), lock.operations);
-    locks.sort_by(|one, other| waited(other).cmp(&waited(one)));
+    locks.sort_by_key(|lock| std::cmp::Reverse(waited(lock)));
     for lock in locks {
         let time = lock.wait_ns.map_or(UNKNOWN.into(), |time| output::seconds(time as f64 / 1e9));
         table.rows.push(vec![
