@@ -193,7 +193,7 @@ fn what_malloc_trim_would_give_back_is_counted() {
     let evidence = finding["evidence"].as_str().unwrap();
     assert!(evidence.contains("free pages that are resident"), "{evidence}");
     assert!(finding["check"].as_str().unwrap().contains(&process.pid()), "{finding}");
-    let started = run(&["advise", "--json", "--", "timeout", "2", program.to_str().unwrap()]);
+    let started = run(&["advise", "--json", "--", "timeout", "6", program.to_str().unwrap()]);
     assert_eq!(started.code, Some(124), "{}", started.stderr);
     // The process that has the memory, not the one that waits for it.
     assert_eq!(findings(&json(&started)), ["MLW2102"]);
