@@ -27,7 +27,7 @@ use crate::{signals, statistics};
 /// Printed at the end, and while it runs. What a jemalloc before 5.3 does not know it names and skips.
 const OPTIONS: &str = "stats_print:true,stats_print_opts:Jaeh,stats_interval:268435456,\
                        stats_interval_opts:Jaeh";
-const FIRST_LOOK: Duration = Duration::from_millis(100);
+const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// A look comes after the command has run on by this part.
 const GROWTH: f64 = 1.5;
 const PAUSE: Duration = Duration::from_millis(20);

@@ -104,14 +104,12 @@ pub fn text(
     };
     let mut text = String::new();
     if !is_followed {
-        let _ = writeln!(text, "{}\n", sentence(report));
+        text += &wrapped(&sentence(report), screen);
+        text += "\n\n";
         text += &totals_table(&stats.totals, size).render(format, screen);
     }
     for sentence in &stats.missing {
-        let _ = write!(text, "\nNote: {sentence}");
-    }
-    if !stats.missing.is_empty() {
-        text.push('\n');
+        text += &format!("\n{}\n", wrapped(&format!("Note: {sentence}"), screen));
     }
     for (title, table) in tables(stats, sections, size) {
         text += &heading(title);
@@ -121,6 +119,14 @@ pub fn text(
         };
     }
     text
+}
+
+/// In lines that the screen has room for.
+fn wrapped(sentence: &str, screen: Screen) -> String {
+    match screen.width {
+        Some(width) => textwrap::fill(sentence, width),
+        None => sentence.to_owned(),
+    }
 }
 
 /// The one table that was asked for, or the totals.
