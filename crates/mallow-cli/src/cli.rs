@@ -12,6 +12,7 @@ use crate::output::Notes;
 use crate::output::colour::When;
 use crate::verbs;
 use crate::verbs::check::CheckArgs;
+use crate::verbs::advise::AdviseArgs;
 use crate::verbs::compare::CompareArgs;
 use crate::verbs::completions::CompletionsArgs;
 use crate::verbs::config::ConfigArgs;
@@ -23,6 +24,7 @@ use crate::verbs::record::RecordArgs;
 use crate::verbs::replay::ReplayArgs;
 use crate::verbs::report::ReportArgs;
 use crate::verbs::run::RunArgs;
+use crate::verbs::stats::StatsArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::watch::WatchArgs;
 
@@ -62,6 +64,10 @@ pub enum Verb {
     Explain(ExplainArgs),
     /// Show memory and faults of a process over time, and the difference between two runs
     Watch(WatchArgs),
+    /// Show what an allocator counts, of a process or from a dump, whichever allocator it is
+    Stats(StatsArgs),
+    /// Say which settings of an allocator to change, and why, or that there is nothing to do
+    Advise(AdviseArgs),
     /// Record every allocation of a command, or of a running process
     Record(RecordArgs),
     /// Say what a recorded trace holds: calls, sizes, threads, stacks, peak, leaks, over time
@@ -116,6 +122,8 @@ impl Cli {
             Verb::Verify(args) => verbs::verify::main(&args, notes),
             Verb::Explain(args) => verbs::explain::main(&args, notes),
             Verb::Watch(args) => verbs::watch::main(&args, notes),
+            Verb::Stats(args) => verbs::stats::main(&args, notes),
+            Verb::Advise(args) => verbs::advise::main(&args, notes),
             Verb::Record(args) => verbs::record::main(&args, notes),
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),

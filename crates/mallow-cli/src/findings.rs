@@ -1,5 +1,6 @@
 //! The catalogue of findings: `mallow help MLW2101` explains one. Ids are never used for something
-//! else once they are released. 2xxx are those of `explain`.
+//! else once they are released. 2xxx are those of `explain`, some of which
+//! `advise` looks for too; 3xxx are those of `advise` alone.
 
 use crate::error::{Error, Result};
 
@@ -10,7 +11,7 @@ pub struct Entry {
     pub text: &'static str,
 }
 
-pub const CATALOGUE: [Entry; 24] = [
+pub const CATALOGUE: [Entry; 45] = [
     Entry {
         id: "MLW2101",
         title: "arenas of glibc reserve address space",
@@ -198,11 +199,181 @@ counted in RSS of everybody who touched it. PostgreSQL's shared_buffers, browser
 lie in it. Bound it where it is configured; ls /dev/shm and ipcs -m show what is left over. Check: shared \
 memory in the next explain.",
     },
+    Entry {
+        id: "MLW3101",
+        title: "many threads share few arenas of jemalloc",
+        text: "Each arena of jemalloc has locks and lists of its own, and each thread is given \
+an arena at its start; there are 4 for each CPU unless narenas says otherwise. Where threads \
+that share one often meet at its locks, more arenas help: narenas:N, at about two threads each. \
+Memory grows with them, for each keeps free pages and partly used slabs. Where few threads \
+allocate most, give these an arena of their own instead (mallctl arenas.create, then \
+thread.arena). A dump that was made at the end of a program has no threads any more: take one \
+while it runs (stats_interval:1073741824,stats_interval_opts:J, or malloc_stats_print from a \
+debugger). Check: waits and spins of mallow stats --locks.",
+    },
+    Entry {
+        id: "MLW3102",
+        title: "threads wait for jemalloc's list of retained pages",
+        text: "Pages are looked for in the dirty list, then in the muzzy one, then in what is \
+address space only (retained). Who gets there takes one more lock, and page faults follow. Pages \
+that stay dirty or muzzy longer are found before: muzzy_decay_ms:10000, or dirty_decay_ms where \
+that is 0. RSS shows more. -1 never gives memory back: a peak stays, and ends in an \
+out-of-memory kill. Check: extents_retained of mallow stats --locks.",
+    },
+    Entry {
+        id: "MLW3103",
+        title: "threads wait for jemalloc's list of muzzy pages",
+        text: "Pages that were given to the kernel with MADV_FREE are looked for after the dirty \
+ones. A larger dirty_decay_ms keeps pages where they are looked for first. RSS follows a peak \
+down more slowly; -1 never gives memory back. Check: extents_muzzy of mallow stats --locks.",
+    },
+    Entry {
+        id: "MLW3104",
+        title: "threads wait for jemalloc's list of dirty pages",
+        text: "Every slab that is made or dropped takes its pages from this list or puts them \
+there, under one lock of the arena. Deeper caches of threads (lg_tcache_nslots_mul) or larger \
+slabs (slab_sizes, MLW3105) make that rarer. Each thread then keeps more free memory. Check: \
+extents_dirty of mallow stats --locks.",
+    },
+    Entry {
+        id: "MLW3105",
+        title: "slabs of often used sizes hold few blocks",
+        text: "jemalloc cuts blocks of 512, 1024, 2048 and 4096 bytes from slabs of one page, \
+which hold 8, 4, 2 and 1 of them, and a cache of a thread holds twice as many blocks as a slab \
+has, 20 at least. A program that uses many of them fills and flushes its caches all the time, \
+and makes and drops slabs. slab_sizes:512-4096:16 gives slabs of 16 pages. At most one larger \
+slab for each size and arena is partly free. Check: fills of mallow stats --classes.",
+    },
+    Entry {
+        id: "MLW3106",
+        title: "threads wait for the lock of one size",
+        text: "All threads of an arena take blocks of one size under one lock. \
+bin_shards:lo-hi:4 makes four of it, each with slabs of its own. Check: waits and spins of \
+mallow stats --locks.",
+    },
+    Entry {
+        id: "MLW3107",
+        title: "caches of threads run empty often",
+        text: "A cache holds twice as many blocks of a size as a slab has, between 20 and 200. A \
+program that allocates many blocks before it frees them empties it, and each fill and flush \
+takes a lock of the arena. lg_tcache_nslots_mul:2 doubles the depth, tcache_nslots_small_max:400 \
+its bound. Each thread keeps more free memory. Check: fills of mallow stats --classes.",
+    },
+    Entry {
+        id: "MLW3108",
+        title: "large blocks pass by the caches of threads",
+        text: "Caches hold blocks up to tcache_max, 32 KiB by default. Larger ones are split \
+from free pages at each malloc and merged again at each free, under the arena's locks. \
+tcache_max:262144 lets threads keep up to 20 of each size up to 256 KiB (up to 5.2: \
+lg_tcache_max:18). mallow record and mallow report tell which sizes they are. Check: allocations \
+of large blocks in the JSON of mallow stats.",
+    },
+    Entry {
+        id: "MLW3109",
+        title: "jemalloc gives free memory back at once",
+        text: "With dirty_decay_ms:0 and muzzy_decay_ms:0 each free of a page is a call of \
+madvise, and each new use of it a page fault, which costs hundreds of times what malloc costs. \
+dirty_decay_ms:1000 keeps nearly all of the saving, 10000 is the default. Check: purges in the \
+JSON of mallow stats, faults of mallow watch.",
+    },
+    Entry {
+        id: "MLW3110",
+        title: "jemalloc never gives free memory back",
+        text: "A decay time of -1 keeps every free page for as long as the program runs. It \
+saves calls to the kernel, but a peak stays for ever, and in a container it ends in an \
+out-of-memory kill. A long time, such as 60000, saves nearly as much. Check: dirty of mallow \
+stats.",
+    },
+    Entry {
+        id: "MLW3111",
+        title: "free pages stay, and no background thread gives them back",
+        text: "jemalloc gives pages back when the program calls it, arena by arena. An arena \
+whose threads rest keeps what is dirty. background_thread:true has threads of its own for that. \
+Check: dirty of mallow stats after the decay time.",
+    },
+    Entry {
+        id: "MLW3112",
+        title: "jemalloc's slabs are partly used",
+        text: "A slab goes back only when all its blocks are free. After a peak the survivors \
+can hold many slabs, and each arena has slabs of its own for each size. Fewer arenas (narenas) \
+fill them better, at the price of threads that meet at their locks; else allocate what lives \
+long apart from what does not. Check: slabs and used of mallow stats --classes.",
+    },
+    Entry {
+        id: "MLW3113",
+        title: "jemalloc's caches of threads are off",
+        text: "With tcache:false every call takes the lock of an arena. It was once a remedy for \
+memory that caches keep; smaller caches (lg_tcache_nslots_mul:0, tcache_max) do that at less \
+cost. Check: mallow compare.",
+    },
+    Entry {
+        id: "MLW3114",
+        title: "caches of threads hold much memory",
+        text: "Each thread has a cache of each size up to tcache_max, and what lies in it serves \
+nobody else. With many threads that adds up. lg_tcache_nslots_mul:0 halves the depth; a program \
+can call mallctl thread.idle or thread.tcache.flush in threads that will rest. Check: cached of \
+mallow stats.",
+    },
+    Entry {
+        id: "MLW3115",
+        title: "huge pages and giving memory back work against each other",
+        text: "Where transparent huge pages are always on, giving back 4 KiB splits a page of 2 \
+MiB; the kernel joins it again, and memory that was given back is resident anew. thp:never (from \
+5.3.1 also for a system that says always), or a longer decay time with thp as it is. Check: THP \
+of mallow explain.",
+    },
+    Entry {
+        id: "MLW3401",
+        title: "Java's native memory beside its heap",
+        text: "The heap that -Xmx bounds is not malloc's. Compression (zip, jar), JNI, compiled \
+code and threads use malloc, and with glibc each of many threads may have an arena. \
+MALLOC_ARENA_MAX=2, or another allocator by preload, often brings the native part down; the Java \
+heap stays. jcmd PID VM.native_memory (with -XX:NativeMemoryTracking=summary) shows what is \
+what. Check: mallow compare, mallow explain.",
+    },
+    Entry {
+        id: "MLW3402",
+        title: "Python's large objects and extensions use malloc",
+        text: "pymalloc serves objects up to 512 bytes from arenas of its own. Larger ones, and \
+extensions such as NumPy, call malloc. Another allocator changes only that part; \
+PYTHONMALLOC=malloc gives it the small objects as well, which often costs time. \
+PYTHONMALLOCSTATS=1 prints what pymalloc has. Check: mallow compare --matrix \
+PYTHONMALLOC=pymalloc,malloc.",
+    },
+    Entry {
+        id: "MLW3403",
+        title: "threads of Ruby in many arenas of glibc",
+        text: "Threaded Ruby programs on glibc can take twice the memory, for objects of all \
+ages lie in the arenas of many threads. MALLOC_ARENA_MAX=2 helps most, jemalloc or Mallow more \
+evenly: a published Rails application went from 234.58 to 177.34 MB on average with jemalloc. A \
+Ruby that was built with jemalloc has -ljemalloc in RbConfig::CONFIG['MAINLIBS']. Check: mallow \
+compare.",
+    },
+    Entry {
+        id: "MLW3404",
+        title: "Node.js's buffers and add-ons use malloc",
+        text: "V8's heap is not malloc's; buffers outside of it, and native add-ons, are. glibc \
+keeps much of what they free. Another allocator changes that part only. Check: mallow compare.",
+    },
+    Entry {
+        id: "MLW3405",
+        title: "a database server with many CPUs on glibc",
+        text: "Gains of another allocator start above 8 CPUs, where connections wait for each \
+other in glibc's arenas; jemalloc and tcmalloc gain alike. malloc-lib= of mysqld_safe, or \
+LD_PRELOAD in the unit. Check: transactions a second under your own load.",
+    },
+    Entry {
+        id: "MLW3406",
+        title: "Redis without the jemalloc that it brings along",
+        text: "Redis can pack its memory (CONFIG SET activedefrag yes) only with its own \
+jemalloc. A build with libc malloc keeps what lies free between the keys. Check: mem_allocator \
+and mem_fragmentation_ratio of INFO memory.",
+    },
 ];
 
 /// All of them, a line each.
 pub fn list() -> String {
-    let mut text = String::from("What mallow explain may find:\n\n");
+    let mut text = String::from("What mallow explain and mallow advise may find:\n\n");
     for entry in &CATALOGUE {
         text += &format!("{}  {}\n", entry.id, entry.title);
     }

@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 14] = [
+const GUIDES: [Guide; COUNT] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
@@ -43,7 +43,17 @@ const GUIDES: [Guide; 14] = [
     Guide {
         verb: "watch",
         examples: ["watch 4711", "watch --interval 100ms --save before.json -- python3 app.py"],
-        next: ("record", "says who allocates what"),
+        next: ("stats", "shows what the allocator itself counts"),
+    },
+    Guide {
+        verb: "stats",
+        examples: ["stats 4711", "stats --classes --locks jemalloc.json"],
+        next: ("advise", "says what to change, if anything"),
+    },
+    Guide {
+        verb: "advise",
+        examples: ["advise 4711", "advise -a jemalloc -- ./server --threads 64"],
+        next: ("compare", "shows whether the change is worth it"),
     },
     Guide {
         verb: "record",

@@ -3,7 +3,8 @@
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
-//! `capture` (writing traces), `recording` (reading them), `signals`, `parse`.
+//! `capture` (writing traces), `recording` (reading them), `statistics` (of a process or a dump),
+//! `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -23,6 +24,7 @@ mod output;
 mod parse;
 mod recording;
 mod signals;
+mod statistics;
 mod verbs;
 
 /// Runs the command line of this process and says the exit code.

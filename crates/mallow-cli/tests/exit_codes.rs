@@ -15,13 +15,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 14] = [
+const VERBS: [&str; COUNT] = [
     "list",
     "run",
     "compare",
     "verify",
     "explain",
     "watch",
+    "stats",
+    "advise",
     "record",
     "report",
     "replay",
@@ -58,7 +60,7 @@ impl Setting {
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
         let baseline = self.path("baseline");
-        let lines: [&[&str]; 11] = [
+        let lines: [&[&str]; COUNT] = [
             &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
             &["list"],
             &["config"],
@@ -67,6 +69,9 @@ impl Setting {
             &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
             &["explain", &pid],
             &["watch", "-q", "-i", "50ms", "-d", "150ms", &pid],
+            &["stats", &pid],
+            &["advise", &pid],
+            &["advise", "--rules"],
             &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &self.trace, "-m", "free"],
             &["report", &self.trace],
             &["report", "--json", &self.trace],
@@ -133,6 +138,8 @@ fn missing_files_are_2_and_missing_commands_127() {
     refused(&["report", "--diff", &none, &setting.trace], 2);
     refused(&["check", "-b", &none, "--", "true"], 2);
     refused(&["explain", &none], 2);
+    refused(&["stats", &none], 2);
+    refused(&["advise", &none], 2);
     refused(&["watch", "--compare", &none, &none], 2);
     refused(&["run", "-a", &none, "--", "true"], 2);
     // A folder is not there to write to.
@@ -141,14 +148,20 @@ fn missing_files_are_2_and_missing_commands_127() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         refused(&words, 2);
     }
-    for verb in ["run", "compare", "verify", "record", "watch"] {
+    for verb in ["run", "compare", "verify", "record", "watch", "advise"] {
         refused(&[verb, "--", &none], 127);
     }
 }
 
 #[test]
 fn missing_processes_are_7() {
-    for words in [&["verify", NOBODY][..], &["explain", NOBODY], &["watch", NOBODY]] {
+    for words in [
+        &["verify", NOBODY][..],
+        &["explain", NOBODY],
+        &["watch", NOBODY],
+        &["stats", NOBODY],
+        &["advise", NOBODY],
+    ] {
         refused(words, 7);
     }
     let folder = tempfile::tempdir().unwrap();
@@ -215,10 +228,13 @@ fn missing_rights_are_5() {
     open(Path::new(&setting.trace), 0o000);
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
-    let lines: [&[&str]; 10] = [
+    let lines: [&[&str]; COUNT] = [
         &["check", "-o", &file, "--", "true"],
         &["verify", &pid],
         &["explain", &pid],
+        &["stats", &pid],
+        &["stats", &setting.trace],
+        &["advise", &pid],
         &["record", "-p", &pid, "-o", "/dev/null"],
         &["report", &setting.trace],
         &["replay", &setting.trace],

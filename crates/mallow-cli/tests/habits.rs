@@ -147,13 +147,15 @@ fn every_verb_with_a_result_has_the_same_forms() {
     let (trace, result, page) = (path("trace"), path("result"), path("page"));
     assert_eq!(run(&["record", "-q", "-o", &trace, "--", "ls", "/"]).code, Some(0));
     let baseline = path("baseline");
-    let lines: [&[&str]; 9] = [
+    let lines: [&[&str]; COUNT] = [
         &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
         &["list"],
         &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
         &["verify", &pid],
         &["explain", &pid],
         &["watch", "-q", "-i", "50ms", "-d", "150ms", &pid],
+        &["stats", &pid],
+        &["advise", &pid],
         &["report", &trace],
         &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &trace],
         &["config"],

@@ -5,6 +5,38 @@ use std::path::Path;
 use mallow_process::process::SAVED;
 use mallow_trace::{Call, Event, Frame, Header, Op, Record, Stack, Writer};
 
+/// A part of a dump of each kind, small enough to be varied.
+const DUMPS: [(&str, &str); 3] = [
+    (
+        "jemalloc",
+        r#"{"jemalloc":{"version":"5.3.0-0-g5","config":{"stats":true},"opt":{"narenas":8,"tcache":true,
+        "dirty_decay_ms":-1,"junk":"false"},"arenas":{"narenas":9,"dirty_decay_ms":10000,"page":4096,
+        "bin":[{"size":8,"nregs":512,"slab_size":4096}],"lextent":[{"size":16384}]},
+        "stats":{"allocated":1,"active":2,"resident":3,"mutexes":{"ctl":{"num_ops":1,"num_wait":2}}},
+        "stats.arenas":{"merged":{"nthreads":2,"uptime_ns":5,"pactive":1,"pdirty":2,"dirty_purged":3,
+        "small":{"allocated":4},"large":{"nmalloc":5,"nrequests":6},"base":1,"internal":2,
+        "mutexes":{"base":{"num_ops":18446744073709551615,"num_spin_acq":3,"max_num_thds":1}},
+        "bins":[{"curregs":5,"curslabs":1,"nfills":7,"mutex":{"num_ops":1}}],
+        "lextents":[{"curlextents":3}]},"0":{"nthreads":1,"pactive":9}}}}"#,
+    ),
+    (
+        "mimalloc",
+        r#"{"stat_version":6,"mimalloc_version":30600,"process":{"elapsed_msecs":2,"rss_current":5,
+        "commit_current":6},"reserved":{"total":9,"peak":9,"current":9},"committed":{"current":4},
+        "allocated":{"total":7,"current":6},"threads":{"current":2},"arena_count":1,
+        "malloc_bins":[{"total":5,"current":1,"block_size":8,"page_size":65536}]}"#,
+    ),
+    (
+        "glibc",
+        r#"<malloc version="1"><heap nr="0"><sizes><size from="33" to="33" total="33" count="1"/></sizes>
+        <total type="fast" count="0" size="0"/><total type="rest" count="1" size="9"/>
+        <system type="current" size="135168"/><aspace type="total" size="135168"/>
+        <aspace type="mprotect" size="135168"/></heap><total type="fast" count="0" size="0"/>
+        <total type="rest" count="1" size="9"/><total type="mmap" count="1" size="4096"/>
+        <system type="current" size="135168"/><aspace type="total" size="9"/></malloc>"#,
+    ),
+];
+
 fn main() -> std::io::Result<()> {
     let Some(folder) = std::env::args().nth(1) else {
         eprintln!("usage: seeds DIR");
@@ -34,6 +66,9 @@ fn main() -> std::io::Result<()> {
         }
     }
     write("trace", "calls", &trace().map_err(|error| std::io::Error::other(error.to_string()))?)?;
+    for (name, dump) in DUMPS {
+        write("stats", name, dump.as_bytes())?;
+    }
     // Chunks of a heap: sizes with the flag of the one before, and the top.
     let chunks: Vec<u8> = (1..200u64)
         .flat_map(|n| [0, (n % 40 + 2) * 16 + 1, 0x5500_0000_0010 + n * 16, 0])

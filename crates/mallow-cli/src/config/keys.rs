@@ -30,6 +30,7 @@ const OF_ONE_CALL: [&str; 28] = [
     "prepare",
     "process",
     "ready",
+    "rules",
     "save",
     "secure",
     "server",

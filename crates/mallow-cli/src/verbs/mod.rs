@@ -1,6 +1,7 @@
 //! The verbs. None of them imports another; `tools/crates` checks that.
 
 pub mod check;
+pub mod advise;
 pub mod compare;
 pub mod completions;
 pub mod config;
@@ -12,5 +13,6 @@ pub mod record;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod stats;
 pub mod verify;
 pub mod watch;

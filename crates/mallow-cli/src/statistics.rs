@@ -1,0 +1,132 @@
+//! Statistics of what the user names: a process, the file of a dump, or standard input.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use mallow_process::heap::Heap;
+use mallow_process::mappings::Kind;
+use mallow_process::picture::{self, Gap, Picture};
+use mallow_process::process::Keep;
+use mallow_stats::{Stats, live};
+
+use crate::error::{Error, Result};
+
+/// The last dump counts, so of a larger file its end is read.
+const LARGEST_FILE: u64 = 64 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    Process(u32),
+    File(PathBuf),
+    Input,
+}
+
+impl Target {
+    pub fn parse(word: &str) -> Target {
+        match word.parse() {
+            _ if word == "-" => Target::Input,
+            Ok(pid) => Target::Process(pid),
+            Err(_) => Target::File(word.into()),
+        }
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Target::Process(pid) => format!("process {pid}"),
+            Target::File(path) => path.display().to_string(),
+            Target::Input => "standard input".into(),
+        }
+    }
+
+    /// The statistics of a dump; `None` of a process.
+    pub fn dump(&self) -> Result<Option<Stats>> {
+        let bytes = match self {
+            Target::Process(_) => return Ok(None),
+            Target::File(path) => {
+                File::open(path).and_then(end_of).map_err(Error::io(self.unreadable()))?
+            }
+            Target::Input => {
+                let mut bytes = Vec::new();
+                let mut input = std::io::stdin().lock().take(LARGEST_FILE);
+                input.read_to_end(&mut bytes).map_err(Error::io(self.unreadable()))?;
+                bytes
+            }
+        };
+        match mallow_stats::read(&bytes) {
+            Ok(stats) => Ok(Some(stats)),
+            Err(error) => Err(Error::Damaged(format!(
+                "{} cannot be read as statistics: {error}.",
+                self.name()
+            ))),
+        }
+    }
+
+    fn unreadable(&self) -> String {
+        format!("{} cannot be read", self.name())
+    }
+}
+
+fn end_of(mut file: File) -> std::io::Result<Vec<u8>> {
+    let length = file.metadata()?.len();
+    if length > LARGEST_FILE {
+        file.seek(SeekFrom::Start(length - LARGEST_FILE))?;
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST_FILE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A process as it is now, and the counters of its allocator, where they can be read from outside.
+pub fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
+    let picture =
+        picture::take(pid, Keep::Figures).map_err(|failure| Error::Process { pid, failure })?;
+    if picture.gaps.contains(&Gap::NoMemory) {
+        return Err(Error::Permission(format!(
+            "The memory of process {pid} may not be read. Run mallow as root, or allow ptrace (in a \
+             container: --cap-add SYS_PTRACE)."
+        )));
+    }
+    let mut stats = live::stats(&picture.heap, Some(heap_rss(&picture)));
+    if let Some(stats) = &mut stats
+        && picture.heap.incomplete() > 0
+    {
+        stats.missing.push(format!(
+            "{} arenas changed all the time while they were read; their figures are a part only.",
+            picture.heap.incomplete()
+        ));
+    }
+    Ok((picture, stats))
+}
+
+/// What is resident of all that malloc serves from.
+pub fn heap_rss(picture: &Picture) -> u64 {
+    let heaps = picture.mappings.iter().filter(|mapping| Kind::is_heap(mapping.kind));
+    heaps.map(|mapping| mapping.rss).sum()
+}
+
+/// Why the counters of a living process cannot be had, and how they can.
+pub fn unreadable(picture: &Picture) -> Error {
+    let pid = picture.process.pid;
+    let name = match &picture.heap {
+        Heap::Other(other) => other.name.as_str(),
+        _ => picture.allocator.as_str(),
+    };
+    let base = name.split([' ', '-']).next().unwrap_or(name);
+    let remedy = match base {
+        "jemalloc" => format!(
+            "Let it write them to its standard error, and give mallow the file: start it with \
+             MALLOC_CONF=stats_print:true,stats_print_opts:J, or ask it now: gdb -p {pid} -batch \
+             -ex 'call (void)malloc_stats_print(0,0,\"J\")'"
+        ),
+        "mimalloc" => format!(
+            "Ask it, and give mallow the text: gdb -p {pid} -batch -ex 'set print elements 0' -ex \
+             'printf \"%s\", (char*)mi_stats_get_json(0,0)'"
+        ),
+        "musl" => "musl's allocator counts nothing; mallow explain shows its mappings".into(),
+        _ => "mallow explain shows what it has mapped".into(),
+    };
+    Error::Unsupported(format!(
+        "The counters of {name} cannot be read from outside the process. {remedy}."
+    ))
+}

@@ -1,0 +1,149 @@
+//! Takes jemalloc's JSON out of what a program writes, and passes the rest on as it comes.
+
+use mallow_stats::Stats;
+
+/// How a dump begins: 5.3 writes one line, 5.2 many.
+const BEGINNINGS: [&str; 2] = ["{\"jemalloc\"", "{\n\t\"jemalloc\""];
+/// What has not become a whole dump by then is none.
+const LARGEST_DUMP: usize = 4 << 20;
+
+#[derive(Default)]
+pub struct Filter {
+    held: Vec<u8>,
+    /// How far what is held was looked at, as a dump that it begins with.
+    dump: Option<Scan>,
+    /// The line of a dump ends with it.
+    is_behind_dump: bool,
+    pub dumps: Vec<Stats>,
+}
+
+/// Finds the end of an object, a piece at a time.
+#[derive(Default)]
+struct Scan {
+    at: usize,
+    depth: usize,
+    is_string: bool,
+    is_escaped: bool,
+}
+
+impl Scan {
+    /// Where the object ends, if it does.
+    fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        for &byte in &bytes[self.at..] {
+            self.at += 1;
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' if self.is_string => self.is_escaped = true,
+                b'"' => self.is_string = !self.is_string,
+                b'{' if !self.is_string => self.depth += 1,
+                b'}' if !self.is_string => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(self.at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+impl Filter {
+    /// What can be passed on of this and of what came before.
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.held.extend_from_slice(bytes);
+        let mut passed = Vec::new();
+        loop {
+            let Some(mut scan) = self.dump.take().or_else(|| self.begin(&mut passed)) else {
+                return passed;
+            };
+            let Some(end) = scan.end(&self.held) else {
+                if self.held.len() < LARGEST_DUMP {
+                    self.dump = Some(scan);
+                } else {
+                    passed.append(&mut self.held);
+                }
+                return passed;
+            };
+            let object: Vec<u8> = self.held.drain(..end).collect();
+            match mallow_stats::read(&object) {
+                Ok(stats) => {
+                    self.dumps.push(stats);
+                    self.is_behind_dump = true;
+                }
+                Err(_) => passed.extend(object),
+            }
+        }
+    }
+
+    /// Passes on what stands before the next dump.
+    fn begin(&mut self, passed: &mut Vec<u8>) -> Option<Scan> {
+        if self.is_behind_dump && !self.held.is_empty() {
+            self.is_behind_dump = false;
+            if self.held[0] == b'\n' {
+                self.held.remove(0);
+            }
+        }
+        let starts = BEGINNINGS.iter().filter_map(|start| find(&self.held, start.as_bytes()));
+        let start = starts.min();
+        let end = start.unwrap_or_else(|| self.held.len() - possible_beginning(&self.held));
+        passed.extend(self.held.drain(..end));
+        start.map(|_| Scan::default())
+    }
+
+    /// What was held back, for nothing more comes.
+    pub fn end(&mut self) -> Vec<u8> {
+        self.dump = None;
+        std::mem::take(&mut self.held)
+    }
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+/// Bytes at the end that a dump may begin with.
+fn possible_beginning(bytes: &[u8]) -> usize {
+    let longest = |beginning: &&str| {
+        (1..beginning.len()).rev().find(|length| bytes.ends_with(&beginning.as_bytes()[..*length]))
+    };
+    BEGINNINGS.iter().filter_map(longest).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUMP: &str =
+        include_str!("../../../../mallow-stats/tests/dumps/jemalloc-5.3.1-bins.json");
+    const OLD: &str =
+        include_str!("../../../../mallow-stats/tests/dumps/jemalloc-5.2.1-arenas.json");
+
+    #[test]
+    fn dumps_are_taken_out_wherever_the_pieces_end() {
+        let text =
+            format!("first {{\n{}\nsecond {{\"a\": 1}}\n{}\nlast {{", DUMP.trim(), OLD.trim());
+        for piece in [1 << 20, 4096, 1000, 7] {
+            let mut filter = Filter::default();
+            let mut passed = Vec::new();
+            for part in text.as_bytes().chunks(piece) {
+                passed.extend(filter.take(part));
+            }
+            passed.extend(filter.end());
+            assert_eq!(filter.dumps.len(), 2, "pieces of {piece}");
+            let passed = String::from_utf8(passed).unwrap();
+            assert_eq!(passed, "first {\nsecond {\"a\": 1}\nlast {");
+        }
+    }
+
+    #[test]
+    fn what_is_no_dump_is_passed_on() {
+        let mut filter = Filter::default();
+        assert_eq!(filter.take(b"plain\n"), b"plain\n");
+        let cut = &DUMP.as_bytes()[..5000];
+        assert_eq!(filter.take(cut), b"");
+        assert_eq!(filter.end(), cut);
+        assert!(filter.dumps.is_empty());
+    }
+}

@@ -1,0 +1,153 @@
+//! A command that is started and asked while it runs.
+//!
+//! jemalloc is asked by MALLOC_CONF: it writes its statistics to standard error, where they are taken
+//! out again, each time that a gibibyte was allocated, and at the end. Others are looked at from
+//! outside, more and more rarely.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStderr, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mallow_launch::words;
+use mallow_process::descendants;
+use mallow_process::picture::Picture;
+use mallow_stats::Stats;
+
+use super::args::AdviseArgs;
+use super::case::Case;
+use super::filter::Filter;
+use super::report::Report;
+use crate::error::{Error, Result};
+use crate::output::Notes;
+use crate::{signals, statistics};
+
+/// Printed at the end, and while it runs. What a jemalloc before 5.3 does not know it names and skips.
+const OPTIONS: &str = "stats_print:true,stats_print_opts:Jaeh,stats_interval:268435456,\
+                       stats_interval_opts:Jaeh";
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// A look comes after the command has run on by this part.
+const GROWTH: f64 = 1.5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+type Look = (Picture, Option<Stats>);
+
+/// The report, and the exit code of the command.
+pub fn advise(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
+    let interrupted = signals::watch()?;
+    let mut child = start(args, notes)?;
+    let errors = child.stderr.take();
+    let pid = child.id();
+    let (status, look, dumps) = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || errors.map_or_else(Vec::new, pass_on));
+        let waited = wait(&mut child, pid, &interrupted);
+        let dumps = reader.join().unwrap_or_default();
+        waited.map(|(status, look)| (status, look, dumps))
+    })?;
+    let command = words::line(&args.command);
+    let source = command.clone();
+    let code = exit_code(status);
+    if let Some(stats) = best(dumps) {
+        let case = Case { stats: &stats, process: None, command: Some(command) };
+        return Ok((super::report(&case, source, Some(pid)), code));
+    }
+    let Some((picture, stats)) = look else {
+        return Err(Error::Inconclusive(
+            "The command ended before it could be looked at; give it more to do.".into(),
+        ));
+    };
+    Ok((super::of_picture(&picture, stats, source, Some(command))?, code))
+}
+
+fn start(args: &AdviseArgs, notes: Notes) -> Result<Child> {
+    let note = |sentence: &str| notes.note(sentence);
+    let prepared =
+        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.checked()?;
+    let mut command = prepared.command();
+    let mut options = std::env::var_os("MALLOC_CONF").unwrap_or_default();
+    if !options.is_empty() {
+        options.push(OsString::from(","));
+    }
+    options.push(OPTIONS);
+    command.env("MALLOC_CONF", options).stderr(Stdio::piped());
+    if args.output.file.is_none() {
+        // Standard output is for the result.
+        command.stdout(std::io::stderr());
+    }
+    command.spawn().map_err(|error| Error::NotStarted {
+        command: prepared.target.command.clone(),
+        reason: error.to_string(),
+    })
+}
+
+/// Passes on what the command writes, and keeps jemalloc's statistics.
+fn pass_on(mut errors: ChildStderr) -> Vec<Stats> {
+    let mut filter = Filter::default();
+    let mut buffer = vec![0; 64 << 10];
+    let pass = |bytes: &[u8]| {
+        // Nobody may be there to read it.
+        let _ = std::io::stderr().write_all(bytes);
+    };
+    loop {
+        match errors.read(&mut buffer) {
+            Ok(0) | Err(_) => break,
+            Ok(read) => pass(&filter.take(&buffer[..read])),
+        }
+    }
+    pass(&filter.end());
+    filter.dumps
+}
+
+/// Waits for the command, and looks at it now and then; the last look counts.
+fn wait(
+    child: &mut Child,
+    pid: u32,
+    interrupted: &AtomicBool,
+) -> Result<(ExitStatus, Option<Look>)> {
+    let begin = Instant::now();
+    let (mut look, mut next) = (None, FIRST_LOOK);
+    let mut is_asked_to_end = false;
+    loop {
+        let status = child.try_wait().map_err(Error::io("The command cannot be waited for"))?;
+        if let Some(status) = status {
+            return Ok((status, look));
+        }
+        if interrupted.load(Ordering::Relaxed) && !is_asked_to_end {
+            // On a terminal it got the signal too.
+            is_asked_to_end = true;
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(pid.cast_signed()),
+                nix::sys::signal::Signal::SIGTERM,
+            );
+        }
+        if begin.elapsed() >= next && !is_asked_to_end {
+            look = statistics::of_process(largest(pid)).ok().or(look);
+            next = begin.elapsed().mul_f64(GROWTH);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The process with the most resident memory, of the command and all that it started.
+fn largest(pid: u32) -> u32 {
+    let resident = |pid: &u32| -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+        text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
+    };
+    let mut processes = vec![];
+    descendants(pid, &mut processes);
+    processes.into_iter().max_by_key(resident).unwrap_or(pid)
+}
+
+/// Of the process that asked for most; one with its threads alive before one that has ended.
+fn best(dumps: Vec<Stats>) -> Option<Stats> {
+    let rank = |stats: &Stats| (stats.threads.unwrap_or(0) > 1, stats.requests());
+    dumps.into_iter().max_by_key(rank)
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70)
+}

@@ -1,0 +1,87 @@
+//! Rules for what surrounds a heap: the kernel, and the C library.
+
+use super::super::case::{Case, NOTABLE, Seen, count, size};
+use super::{Advice, Rule, Verdict};
+
+pub const RULES: &[Rule] = &[
+    Rule {
+        id: "MLW2302",
+        of: "any, of a process",
+        reason: "The kernel gives 2 MiB where the program touched one page, and joins again what the \
+                 allocator gave back.",
+        applies: is_process,
+        judge: huge_pages,
+    },
+    Rule {
+        id: "MLW2304",
+        of: "any, of a process",
+        reason: "At the limit mmap fails, and malloc returns NULL although memory is free.",
+        applies: is_process,
+        judge: mappings,
+    },
+    Rule {
+        id: "MLW2402",
+        of: "musl",
+        reason: "musl's malloc has one lock for all threads, and takes it at every call.",
+        applies: |case| case.stats.allocator == "musl",
+        judge: musl,
+    },
+];
+
+fn is_process(case: &Case) -> bool {
+    case.process.is_some()
+}
+
+fn huge_pages(case: &Case) -> Verdict {
+    let Some(Seen { picture, heap_rss, heap_huge, .. }) = &case.process else {
+        return Verdict::Fine;
+    };
+    let Some((_, free)) = picture.heap.used_and_free() else { return Verdict::Fine };
+    if *heap_huge < NOTABLE || free < heap_rss / 4 || free < NOTABLE {
+        return Verdict::Fine;
+    }
+    Verdict::Found(Advice {
+        evidence: format!(
+            "{} of {} of the heap in huge pages, {} of the heap is free",
+            size(*heap_huge),
+            size(*heap_rss),
+            size(free)
+        ),
+        set: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled".into(),
+        effect: "up to the free part goes back; more TLB misses, so look at time as well. It is a \
+                 setting of the whole machine"
+            .into(),
+        check: case.compare(""),
+    })
+}
+
+fn mappings(case: &Case) -> Verdict {
+    let Some(seen) = &case.process else { return Verdict::Fine };
+    let process = &seen.picture.process;
+    let (mappings, limit) = (process.vmas.len() as u64, process.max_mappings);
+    match limit {
+        Some(limit) if mappings.saturating_mul(10) >= limit.saturating_mul(8) => {
+            Verdict::Found(Advice {
+                evidence: format!("{} of {} mappings", count(mappings), count(limit)),
+                set: "sysctl vm.max_map_count=262144".into(),
+                effect: "mmap and malloc go on working".into(),
+                check: format!("mallow explain {}", process.pid),
+            })
+        }
+        _ => Verdict::Fine,
+    }
+}
+
+fn musl(case: &Case) -> Verdict {
+    let Some(seen) = &case.process else { return Verdict::Fine };
+    let threads = seen.picture.process.thread_count();
+    if threads < 2 {
+        return Verdict::Fine;
+    }
+    Verdict::Found(Advice {
+        evidence: format!("{threads} threads share one lock"),
+        set: format!("mallow run -- {}", case.typed()),
+        effect: "threads that allocate no longer wait for each other".into(),
+        check: case.compare(""),
+    })
+}

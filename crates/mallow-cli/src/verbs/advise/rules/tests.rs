@@ -1,0 +1,123 @@
+//! The rules of processes, on pictures that are made for them.
+
+use mallow_process::heap::Heap;
+use mallow_process::heap::glibc::{Arena, Heaps};
+use mallow_process::heap::mallow;
+use mallow_process::mappings::{Kind, Mapping};
+use mallow_process::picture::Picture;
+use mallow_process::process::Process;
+use mallow_process::smaps::Vma;
+use mallow_stats::{Stats, live};
+
+use super::super::case::{Case, MIB, Seen};
+use super::{judge, list};
+use crate::findings;
+
+fn mapping(kind: Kind, rss: u64, huge: u64) -> Mapping {
+    Mapping {
+        start: 0,
+        end: rss,
+        perms: "rw-p".into(),
+        kind,
+        label: String::new(),
+        rss,
+        pss: rss,
+        swap: 0,
+        huge,
+    }
+}
+
+/// A program whose heap is resident with so much.
+fn picture(program: &str, heap: Heap, kind: Kind, rss: u64) -> Picture {
+    let vma = Vma { start: 0, end: rss, rss, ..Vma::default() };
+    let process = Process {
+        exe: format!("/usr/bin/{program}"),
+        vmas: vec![vma],
+        cpus: 16,
+        ..Process::default()
+    };
+    let allocator = String::new();
+    let mappings = vec![mapping(kind, rss, 0)];
+    Picture { process, allocator, heap, mappings, kept: vec![], gaps: vec![] }
+}
+
+/// Arenas of glibc, each with so much in use and so much in free pages.
+fn glibc(count: usize, threads: u64, used: u64, free: u64) -> Heap {
+    let mut arena = Arena { threads: Some(threads), ..Arena::default() };
+    arena.chunks.used_bytes = used;
+    arena.chunks.free_bytes = free;
+    arena.chunks.free_resident = free;
+    Heap::Glibc(Heaps { arenas: vec![arena; count], ..Heaps::default() })
+}
+
+fn ids(picture: &Picture) -> Vec<&'static str> {
+    let musl = || Stats { allocator: "musl".into(), ..Stats::default() };
+    let stats = live::stats(&picture.heap, None).unwrap_or_else(musl);
+    let case = Case { stats: &stats, process: Some(Seen::new(picture)), command: None };
+    judge(&case).0.iter().map(|finding| finding.id).collect()
+}
+
+#[test]
+fn arenas_are_held_against_the_quota_of_the_group() {
+    let mut process = picture("app", glibc(12, 1, 4 * MIB, 0), Kind::GlibcHeap, 48 * MIB);
+    assert!(ids(&process).is_empty(), "without a quota glibc counts right");
+    process.process.cpu_quota = Some(2.0);
+    assert_eq!(ids(&process), ["MLW2105"]);
+    process.process.cpu_quota = Some(8.0);
+    assert!(ids(&process).is_empty());
+}
+
+#[test]
+fn free_memory_of_glibc_is_told_with_what_brings_it_back() {
+    let trimmable = picture("app", glibc(1, 1, 50 * MIB, 50 * MIB), Kind::GlibcHeap, 100 * MIB);
+    assert_eq!(ids(&trimmable), ["MLW2102"]);
+    let pinned = picture("app", glibc(1, 1, 50 * MIB, 0), Kind::GlibcHeap, 100 * MIB);
+    assert_eq!(ids(&pinned), ["MLW2108"]);
+    let crowded = picture("app", glibc(2, 8, 50 * MIB, 0), Kind::GlibcHeap, 100 * MIB);
+    assert_eq!(ids(&crowded), ["MLW2104"]);
+}
+
+#[test]
+fn runtimes_are_told_only_where_malloc_matters() {
+    let ruby = |arenas, used| {
+        let heap = glibc(arenas, 1, used, 0);
+        picture("ruby3.1", heap, Kind::GlibcHeap, arenas as u64 * used)
+    };
+    assert_eq!(ids(&ruby(8, 16 * MIB)), ["MLW3403"]);
+    assert!(ids(&ruby(1, 128 * MIB)).is_empty(), "one arena is shared by none");
+    assert!(ids(&ruby(8, MIB)).is_empty(), "too small");
+    let mysql = |cpus| {
+        let heap = glibc(4, 1, 32 * MIB, 0);
+        let mut process = picture("mysqld", heap, Kind::GlibcHeap, 128 * MIB);
+        process.process.cpus = cpus;
+        ids(&process)
+    };
+    assert_eq!((mysql(16), mysql(8)), (vec!["MLW3405"], vec![]));
+}
+
+#[test]
+fn musl_huge_pages_and_mappings_are_told() {
+    let other =
+        Heap::Other(mallow_process::heap::Other { name: "musl".into(), ..Default::default() });
+    let mut musl = picture("app", other, Kind::Allocator, MIB);
+    musl.process.status.insert("Threads".into(), "4".into());
+    assert_eq!(ids(&musl), ["MLW2402"]);
+    musl.process.max_mappings = Some(1);
+    assert_eq!(ids(&musl), ["MLW2304", "MLW2402"]);
+    let arena =
+        mallow::Arena { active: 80 * MIB, large: 80 * MIB, dirty: 80 * MIB, ..Default::default() };
+    let heap = Heap::Mallow(mallow::Heap { arenas: vec![arena], ..Default::default() });
+    let mut own = picture("app", heap, Kind::MallowRegion, 160 * MIB);
+    assert_eq!(ids(&own), ["MLW2201"]);
+    own.mappings[0].huge = 100 * MIB;
+    assert_eq!(ids(&own), ["MLW2201", "MLW2302"]);
+}
+
+#[test]
+fn every_rule_is_in_the_catalogue_and_none_is_there_twice() {
+    let rules = list();
+    assert!(rules.windows(2).all(|pair| pair[0].id < pair[1].id));
+    for rule in &rules {
+        assert!(findings::find(rule.id).is_some() && !rule.reason.is_empty(), "{}", rule.id);
+    }
+}

@@ -1,0 +1,118 @@
+//! The report as text: what to do first, then what could not be told.
+
+use std::fmt::Write as _;
+
+use super::report::{Finding, Report, RuleList};
+use crate::output::{Format, Screen, Table};
+
+/// Where lines are broken off a terminal.
+const WIDTH: usize = 100;
+
+pub fn sentence(report: &Report) -> String {
+    let version = report.allocator_version.as_deref().map_or(String::new(), |v| format!(" {v}"));
+    let who = format!("{}{version}, {}", report.allocator, report.source);
+    match report.findings.len() {
+        0 if report.not_judged.is_empty() => format!("Nothing to do ({who})."),
+        0 => format!("Nothing to do, as far as can be told ({who})."),
+        1 => format!("One thing to do ({who})."),
+        count => format!("{count} things to do ({who})."),
+    }
+}
+
+pub fn text(report: &Report, format: Format, screen: Screen) -> String {
+    let width = screen.width.unwrap_or(WIDTH).clamp(40, WIDTH);
+    let mut text = wrapped(&sentence(report), "", width);
+    for finding in &report.findings {
+        text += &match format {
+            Format::Md => markdown(finding),
+            _ => drawn(finding, width),
+        };
+    }
+    if !report.not_judged.is_empty() {
+        text += match format {
+            Format::Md => "\n## Not judged\n\n",
+            _ => "\nNot judged\n",
+        };
+    }
+    for group in grouped(report) {
+        let start = if format == Format::Md { "* " } else { "  " };
+        text += &wrapped(&group, start, width);
+    }
+    for note in &report.notes {
+        text += &wrapped(&format!("\nNote: {note}"), "", width);
+    }
+    if let Some(first) = report.findings.first() {
+        let _ = write!(text, "\nmallow help {} explains the first.\n", first.id);
+    }
+    text
+}
+
+/// Rules that lack the same thing, in one line.
+pub fn grouped(report: &Report) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for rule in &report.not_judged {
+        match groups.iter_mut().find(|(why, _)| *why == rule.why) {
+            Some((_, ids)) => ids.push(rule.id),
+            None => groups.push((&rule.why, vec![rule.id])),
+        }
+    }
+    let line = |(why, ids): &(&str, Vec<&str>)| format!("{}: {why}.", ids.join(", "));
+    groups.iter().map(line).collect()
+}
+
+/// What is said of a finding, with its names.
+pub fn parts(finding: &Finding) -> [(&'static str, &str); 5] {
+    [
+        ("seen", &finding.evidence),
+        ("why", finding.reason),
+        ("do", &finding.set),
+        ("effect", &finding.effect),
+        ("check", &finding.check),
+    ]
+}
+
+fn drawn(finding: &Finding, width: usize) -> String {
+    let mut text = format!("\n{} {}\n", finding.id, finding.title);
+    for (name, what) in parts(finding) {
+        // What is to be pasted stays on one line.
+        let is_typed = what.starts_with("MALLOC_CONF=") || what.starts_with("mallow ");
+        let start = format!("  {name:<8}");
+        text += &if is_typed { format!("{start}{what}\n") } else { wrapped(what, &start, width) };
+    }
+    text
+}
+
+fn markdown(finding: &Finding) -> String {
+    let mut text = format!("\n## {} {}\n\n", finding.id, finding.title);
+    for (name, what) in parts(finding) {
+        let _ = writeln!(text, "* {name}: {what}");
+    }
+    text
+}
+
+/// With the start before the first line, and as much room before the others.
+fn wrapped(text: &str, start: &str, width: usize) -> String {
+    let rest = " ".repeat(start.len());
+    let options = textwrap::Options::new(width).initial_indent(start).subsequent_indent(&rest);
+    textwrap::fill(text, options) + "\n"
+}
+
+pub fn csv(report: &Report) -> String {
+    let mut table = Table::new(
+        &["id", "title", "seen", "why", "do", "effect", "check"].map(|name| (name, false)),
+    );
+    for finding in &report.findings {
+        let mut row = vec![finding.id.to_owned(), finding.title.to_owned()];
+        row.extend(parts(finding).map(|(_, what)| what.to_owned()));
+        table.rows.push(row);
+    }
+    table.render(Format::Csv, Screen::PLAIN)
+}
+
+pub fn rule_table(list: &RuleList) -> Table {
+    let mut table = Table::new(&[("rule", false), ("of", false), ("what it finds", false)]);
+    for rule in &list.rules {
+        table.rows.push(vec![rule.id.into(), rule.of.into(), rule.title.into()]);
+    }
+    table
+}

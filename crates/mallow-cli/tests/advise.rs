@@ -1,0 +1,266 @@
+//! `mallow advise` on real jemallocs, glibc and Mallow: what it finds, what it leaves alone, and that
+//! the advice changes the figure that it was given for.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::program::Program;
+use common::{Ran, json, mallow, ran, refuses, run};
+use serde_json::Value;
+
+const LOAD: &str = include_str!("programs/jemalloc_load.c");
+
+/// The installed jemalloc, if there is one.
+fn jemalloc() -> Option<PathBuf> {
+    let report = json(&run(&["list", "--json"]));
+    let all = report["allocators"].as_array().unwrap();
+    let found = all.iter().find(|a| a["name"] == "jemalloc" && a["libc"] == "glibc");
+    let path = found.and_then(|a| a["path"].as_str()).map(PathBuf::from);
+    if path.is_none() {
+        println!("skipped: jemalloc is not installed");
+    }
+    path
+}
+
+fn load(folder: &Path) -> String {
+    let program =
+        common::compile("cc", folder, LOAD, &["-O1", "-fno-builtin", "-pthread"]).unwrap();
+    program.to_str().unwrap().to_owned()
+}
+
+/// The statistics of the load under these options, as a file.
+fn dump(library: &Path, folder: &Path, options: &str, words: &[&str]) -> String {
+    let mut command = Command::new(load(folder));
+    command.args(words).env("LD_PRELOAD", library).env("MALLOC_CONF", options);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = folder.join("dump.json");
+    fs::write(&file, output.stdout).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn findings(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().map(|finding| finding["id"].as_str().unwrap()).collect()
+}
+
+fn finding<'a>(report: &'a Value, id: &str) -> &'a Value {
+    let all = report["findings"].as_array().unwrap();
+    all.iter().find(|finding| finding["id"] == id).unwrap_or_else(|| panic!("{id}: {report}"))
+}
+
+/// What is to be set in MALLOC_CONF.
+fn option(finding: &Value) -> String {
+    finding["set"].as_str().unwrap().strip_prefix("MALLOC_CONF=").unwrap().to_owned()
+}
+
+fn stats(file: &str) -> Value {
+    json(&run(&["stats", "--json", file]))["stats"].take()
+}
+
+fn sum(stats: &Value, field: &str) -> u64 {
+    let classes = stats["classes"].as_array().unwrap();
+    classes.iter().filter_map(|class| class[field].as_u64()).sum()
+}
+
+fn lock(stats: &Value, name: &str, field: &str) -> u64 {
+    let locks = stats["locks"].as_array().unwrap();
+    locks.iter().find(|lock| lock["name"] == name).map_or(0, |lock| lock[field].as_u64().unwrap())
+}
+
+#[test]
+fn larger_slabs_make_fills_and_locking_rarer() {
+    let Some(library) = jemalloc() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["bins", "8", "500"];
+    let file = dump(&library, folder.path(), "narenas:8", &words);
+    let before = stats(&file);
+    let report = json(&run(&["advise", "--json", &file]));
+    let advice = option(finding(&report, "MLW3105"));
+    assert_eq!(advice, "slab_sizes:512-4096:16");
+    let strict = run(&["advise", "--strict", &file]);
+    assert_eq!(strict.code, Some(3), "{}", strict.stderr);
+    assert!(strict.stdout.contains("MLW3105") && strict.stderr.contains("to do"));
+
+    let file = dump(&library, folder.path(), &format!("narenas:8,{advice}"), &words);
+    let after = stats(&file);
+    assert!(2 * sum(&after, "fills") < sum(&before, "fills"), "fills did not become rarer");
+    let taken = |stats| lock(stats, "extents_dirty", "operations");
+    assert!(10 * taken(&after) < taken(&before), "{} {}", taken(&after), taken(&before));
+    let report = json(&run(&["advise", "--json", &file]));
+    assert!(!findings(&report).contains(&"MLW3105"), "{report}");
+}
+
+#[test]
+fn a_decay_time_saves_calls_and_tcache_max_saves_locking() {
+    let Some(library) = jemalloc() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["pages", "4", "2000"];
+    let file = dump(&library, folder.path(), "narenas:4,dirty_decay_ms:0", &words);
+    let before = stats(&file);
+    let report = json(&run(&["advise", "--json", &file]));
+    let decay = option(finding(&report, "MLW3109"));
+    let cache = option(finding(&report, "MLW3108"));
+    let calls = |stats: &Value| stats["dirty_purges"]["calls"].as_u64().unwrap();
+    let allocations = |stats: &Value| stats["large"]["allocations"].as_u64().unwrap();
+
+    let file = dump(&library, folder.path(), &format!("narenas:4,{decay}"), &words);
+    assert!(20 * calls(&stats(&file)) < calls(&before), "{}", calls(&before));
+    let report = json(&run(&["advise", "--json", &file]));
+    assert!(!findings(&report).contains(&"MLW3109"), "{report}");
+
+    let options = format!("narenas:4,{decay},{cache}");
+    let after = stats(&dump(&library, folder.path(), &options, &words));
+    assert!(2 * allocations(&after) < allocations(&before), "{}", allocations(&after));
+}
+
+/// How often threads meet depends on the machine's moment, so that is tried some times.
+#[test]
+fn more_arenas_end_the_waiting() {
+    const TRIES: usize = 8;
+    let Some(library) = jemalloc() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["arenas", "256", "200"];
+    let contended = |file: &str| {
+        let stats = stats(file);
+        lock(&stats, "extents_dirty", "waits") + lock(&stats, "extents_dirty", "spins")
+    };
+    for _ in 0..TRIES {
+        let file = dump(&library, folder.path(), "narenas:1", &words);
+        let before = contended(&file);
+        let report = json(&run(&["advise", "--json", &file]));
+        if !findings(&report).contains(&"MLW3101") {
+            continue;
+        }
+        let advice = option(finding(&report, "MLW3101"));
+        assert_eq!(advice, "narenas:128");
+        let file = dump(&library, folder.path(), &advice, &words);
+        assert!(2 * contended(&file) < before, "{} of {before}", contended(&file));
+        let report = json(&run(&["advise", "--json", &file]));
+        assert!(!findings(&report).contains(&"MLW3101"), "{report}");
+        return;
+    }
+    println!("skipped: threads do not meet at locks on this machine");
+}
+
+#[test]
+fn a_healthy_program_has_nothing_to_do() {
+    let Some(library) = jemalloc() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = dump(&library, folder.path(), "narenas:8", &["healthy", "4", "5000"]);
+    let ran = run(&["advise", "--strict", &file]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("Nothing to do (jemalloc "), "{}", ran.stdout);
+}
+
+#[test]
+fn a_command_is_asked_while_its_threads_are_alive() {
+    if jemalloc().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        format!("echo said; echo warned >&2; {} bins 8 1000 g; exit 5", load(folder.path()));
+    let ran = run(&["advise", "--json", "-a", "jemalloc", "--", "sh", "-c", &script]);
+    assert_eq!(ran.code, Some(5), "the command's own: {}", ran.stderr);
+    let report = json(&ran);
+    assert_eq!(option(finding(&report, "MLW3105")), "slab_sizes:512-4096:16");
+    assert!(report["not_judged"].as_array().unwrap().is_empty(), "threads were seen: {report}");
+    // What the command says is there, and nothing of what was asked of jemalloc.
+    assert!(ran.stderr.contains("said\n") && ran.stderr.contains("warned\n"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("{\"jemalloc\""), "{}", ran.stderr);
+}
+
+/// Free blocks between used ones, in whole pages.
+const HOLES: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+    #include <unistd.h>\nenum { COUNT = 4000 };\nstatic void *blocks[COUNT];\n\
+    int main(void) { for (int i = 0; i < COUNT; i++) { blocks[i] = malloc(32000); \
+    memset(blocks[i], 1, 32000); } for (int i = 0; i < COUNT; i++) if (i % 4) free(blocks[i]); \
+    puts(\"{}\"); fflush(stdout); pause(); return 0; }\n";
+
+#[test]
+fn what_malloc_trim_would_give_back_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = common::compile("cc", folder.path(), HOLES, &["-O1", "-fno-builtin"]).unwrap();
+    let process = Program::at_rest(&mut Command::new(&program));
+    let report = json(&run(&["advise", "--json", &process.pid()]));
+    assert_eq!(report["allocator"], "glibc");
+    let finding = finding(&report, "MLW2102");
+    let evidence = finding["evidence"].as_str().unwrap();
+    assert!(evidence.contains("free pages that are resident"), "{evidence}");
+    assert!(finding["check"].as_str().unwrap().contains(&process.pid()), "{finding}");
+    let started = run(&["advise", "--json", "--", "timeout", "6", program.to_str().unwrap()]);
+    assert_eq!(started.code, Some(124), "{}", started.stderr);
+    // The process that has the memory, not the one that waits for it.
+    assert_eq!(findings(&json(&started)), ["MLW2102"]);
+}
+
+#[test]
+fn a_process_at_rest_has_nothing_to_do() {
+    for allocator in ["glibc", "mallow"] {
+        let mut command =
+            mallow(&["run", "-a", allocator, "--", "sh", "-c", "echo {}; exec sleep 100"]);
+        let process = Program::at_rest(&mut command);
+        let ran = run(&["advise", &process.pid()]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stdout.starts_with(&format!("Nothing to do ({allocator}")), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn allocators_that_cannot_be_read_are_refused_with_the_way_to_ask_them() {
+    let Some(library) = jemalloc() else { return };
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo {}; exec sleep 100"]).env("LD_PRELOAD", library);
+    let process = Program::at_rest(&mut command);
+    for verb in ["stats", "advise"] {
+        let words = ["stats_print_opts:J", "gdb -p", "malloc_stats_print", &process.pid()];
+        refuses(&[verb, &process.pid()], 4, &words);
+    }
+}
+
+#[test]
+fn foreign_and_broken_input_is_one_sentence_and_7() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = include_bytes!("../../mallow-stats/tests/dumps/jemalloc-5.3.1-bins.json");
+    let text = include_bytes!("../../mallow-stats/tests/dumps/jemalloc-5.3.0-text.txt");
+    let (empty, cut) = (file("empty", b""), file("cut", &whole[..9000]));
+    let (other, text) = (file("other", b"\x7fELF\0\xff"), file("text", text));
+    for verb in ["stats", "advise"] {
+        refuses(&[verb, &empty], 7, &["empty"]);
+        refuses(&[verb, &cut], 7, &["jemalloc", "cut off"]);
+        refuses(&[verb, &other], 7, &["no statistics"]);
+        refuses(&[verb, &text], 7, &["stats_print_opts:J"]);
+    }
+    let good = file("good", whole);
+    let read = |verb: &str| -> Ran {
+        let input = fs::File::open(&good).unwrap();
+        ran(mallow(&[verb, "-", "--json"]).stdin(input).output().unwrap())
+    };
+    assert_eq!(json(&read("stats"))["stats"]["allocator"], "jemalloc");
+    assert_eq!(findings(&json(&read("advise"))), ["MLW3105"]);
+}
+
+#[test]
+fn rules_are_listed_and_explained() {
+    let list = json(&run(&["advise", "--rules", "--json"]));
+    let rules = list["rules"].as_array().unwrap();
+    assert!(rules.len() >= 25, "{}", rules.len());
+    for rule in rules {
+        let id = rule["id"].as_str().unwrap();
+        let help = run(&["help", id]);
+        assert_eq!(help.code, Some(0), "{id}");
+        assert!(help.stdout.contains(rule["title"].as_str().unwrap()), "{id}");
+    }
+    let text = run(&["advise", "--rules"]).stdout;
+    assert!(text.contains("MLW3101") && text.contains("Ruby"), "{text}");
+}

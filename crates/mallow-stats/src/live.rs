@@ -1,0 +1,92 @@
+//! Statistics of a heap that was read from outside, without stopping the process.
+
+use mallow_process::heap::{Heap, glibc, mallow};
+
+use crate::vocabulary::{Arena, Class, Stats, Totals};
+
+/// `None` for an allocator whose counters cannot be read from outside.
+pub fn stats(heap: &Heap, resident: Option<u64>) -> Option<Stats> {
+    let mut stats = match heap {
+        Heap::Mallow(heap) => of_mallow(heap),
+        Heap::Glibc(heaps) => of_glibc(heaps),
+        Heap::Other(_) | Heap::Unknown => return None,
+    };
+    stats.totals.resident = resident;
+    Some(stats)
+}
+
+fn of_mallow(heap: &mallow::Heap) -> Stats {
+    let arena = |(index, arena): (usize, &mallow::Arena)| Arena {
+        name: index.to_string(),
+        threads: None,
+        totals: Totals {
+            allocated: Some(arena.slots_used + arena.large + arena.huge),
+            active: Some(arena.active + arena.huge),
+            mapped: Some(arena.mapped),
+            retained: Some(arena.retained),
+            dirty: Some(arena.dirty),
+            muzzy: Some(arena.muzzy),
+            cached: Some(arena.cached),
+            ..Totals::default()
+        },
+    };
+    let class = |class: &mallow::Class| Class {
+        size: class.slot_size,
+        is_small: true,
+        slab_size: class.bytes.checked_div(class.slabs),
+        blocks_per_slab: class.capacity.checked_div(class.slabs),
+        slabs: Some(class.slabs),
+        used: Some(class.used),
+        ..Class::default()
+    };
+    Stats {
+        allocator: "mallow".into(),
+        version: Some(heap.build.clone()).filter(|build| !build.is_empty()),
+        threads: None,
+        arenas_for_threads: Some(heap.arenas.len() as u64),
+        totals: Totals {
+            allocated: Some(heap.allocated()),
+            active: Some(heap.sum(|arena| arena.active + arena.huge)),
+            metadata: Some(heap.metadata),
+            resident: None,
+            mapped: Some(heap.sum(|arena| arena.mapped)),
+            retained: Some(heap.sum(|arena| arena.retained)),
+            dirty: Some(heap.sum(|arena| arena.dirty)),
+            muzzy: Some(heap.sum(|arena| arena.muzzy)),
+            cached: Some(heap.listed + heap.sum(|arena| arena.cached)),
+        },
+        arenas: heap.arenas.iter().enumerate().map(arena).collect(),
+        classes: heap.classes.iter().map(class).collect(),
+        ..Stats::default()
+    }
+}
+
+fn of_glibc(heaps: &glibc::Heaps) -> Stats {
+    let arena = |(index, arena): (usize, &glibc::Arena)| Arena {
+        name: if arena.is_main { "main".into() } else { index.to_string() },
+        threads: arena.threads,
+        totals: Totals {
+            allocated: Some(arena.used()),
+            metadata: Some(arena.headers),
+            mapped: Some(arena.system),
+            dirty: Some(arena.chunks.free_resident + arena.chunks.top_resident),
+            cached: Some(arena.fast + arena.cached),
+            ..Totals::default()
+        },
+    };
+    Stats {
+        allocator: "glibc".into(),
+        threads: Some(heaps.sum(|arena| arena.threads.unwrap_or(0))),
+        arenas_for_threads: Some(heaps.arenas.len() as u64),
+        totals: Totals {
+            allocated: Some(heaps.used()),
+            metadata: Some(heaps.sum(|arena| arena.headers)),
+            mapped: Some(heaps.sum(|arena| arena.system) + heaps.mapped.in_use()),
+            dirty: Some(heaps.sum(|arena| arena.chunks.free_resident + arena.chunks.top_resident)),
+            cached: Some(heaps.sum(|arena| arena.fast + arena.cached)),
+            ..Totals::default()
+        },
+        arenas: heaps.arenas.iter().enumerate().map(arena).collect(),
+        ..Stats::default()
+    }
+}
