@@ -14,6 +14,8 @@ use crate::verbs;
 use crate::verbs::compare::CompareArgs;
 use crate::verbs::completions::CompletionsArgs;
 use crate::verbs::config::ConfigArgs;
+use crate::verbs::disable::DisableArgs;
+use crate::verbs::enable::EnableArgs;
 use crate::verbs::explain::ExplainArgs;
 use crate::verbs::help::HelpArgs;
 use crate::verbs::list::ListArgs;
@@ -22,6 +24,7 @@ use crate::verbs::record::RecordArgs;
 use crate::verbs::replay::ReplayArgs;
 use crate::verbs::report::ReportArgs;
 use crate::verbs::run::RunArgs;
+use crate::verbs::status::StatusArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::watch::WatchArgs;
 
@@ -67,6 +70,12 @@ pub enum Verb {
     Report(Box<ReportArgs>),
     /// Carry out the calls of a recorded run on several allocators
     Replay(Box<ReplayArgs>),
+    /// Turn an allocator on for login shells, a service, or by wrappers; or print the lines for others
+    Enable(Box<EnableArgs>),
+    /// Undo what enable did: every file is again what it was
+    Disable(DisableArgs),
+    /// Show what is enabled, since when, and which processes have it
+    Status(StatusArgs),
     /// Show which settings hold, and where each comes from
     Config(ConfigArgs),
     /// Print the completions of a shell
@@ -116,6 +125,9 @@ impl Cli {
             Verb::Record(args) => verbs::record::main(&args, notes),
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),
+            Verb::Enable(args) => verbs::enable::main(&args, notes),
+            Verb::Disable(args) => verbs::disable::main(&args),
+            Verb::Status(args) => verbs::status::main(&args),
             Verb::Config(args) => verbs::config::main(&args, config),
             Verb::Completions(args) => verbs::completions::main(&args, definition()),
             Verb::Man(args) => verbs::man::main(&args, definition()),

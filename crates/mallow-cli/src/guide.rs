@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 13] = [
+const GUIDES: [Guide; 16] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
@@ -62,6 +62,21 @@ const GUIDES: [Guide; 13] = [
         verb: "replay",
         examples: ["replay app.trace", "replay -a glibc,mallow --mode lockstep app.trace"],
         next: ("compare", "confirms the choice with the program itself"),
+    },
+    Guide {
+        verb: "enable",
+        examples: ["enable --global -a jemalloc", "enable --unit nginx --dry-run"],
+        next: ("status", "shows what is enabled and which processes have it"),
+    },
+    Guide {
+        verb: "disable",
+        examples: ["disable --global", "disable --all --dry-run"],
+        next: ("status", "shows what is left"),
+    },
+    Guide {
+        verb: "status",
+        examples: ["status", "status --json"],
+        next: ("verify", "looks at one process closely"),
     },
     Guide {
         verb: "config",

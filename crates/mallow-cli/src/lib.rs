@@ -3,7 +3,7 @@
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
-//! `recording` (reading traces), `signals`, `parse`.
+//! `recording` (reading traces), `enabling` (files put into a system), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -15,6 +15,7 @@ use config::{Config, Places};
 
 mod cli;
 mod config;
+mod enabling;
 mod error;
 mod findings;
 mod guide;

@@ -3,6 +3,8 @@
 pub mod compare;
 pub mod completions;
 pub mod config;
+pub mod disable;
+pub mod enable;
 pub mod explain;
 pub mod help;
 pub mod list;
@@ -11,5 +13,6 @@ pub mod record;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod status;
 pub mod verify;
 pub mod watch;
