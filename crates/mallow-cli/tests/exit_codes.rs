@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 16] = [
     "list",
     "run",
     "compare",
@@ -25,6 +25,9 @@ const VERBS: [&str; 13] = [
     "record",
     "report",
     "replay",
+    "enable",
+    "disable",
+    "status",
     "config",
     "completions",
     "man",
@@ -56,8 +59,9 @@ impl Setting {
     /// Each verb that writes a result, so that it succeeds.
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
-        let lines: [&[&str]; 10] = [
+        let lines: [&[&str]; 11] = [
             &["list"],
+            &["status"],
             &["config"],
             &["verify", &pid],
             &["verify", "--after", "100ms", "--", "sleep", "5"],
@@ -131,6 +135,10 @@ fn missing_files_are_2_and_missing_commands_127() {
     refused(&["explain", &none], 2);
     refused(&["watch", "--compare", &none, &none], 2);
     refused(&["run", "-a", &none, "--", "true"], 2);
+    refused(&["enable", "--global", "-a", &none], 2);
+    for verb in ["enable", "disable"] {
+        refused(&[verb, "--global", "--root", &none], 2);
+    }
     // A folder is not there to write to.
     let file = setting.path("no/folder");
     for words in setting.writing_to(&file) {
@@ -163,6 +171,7 @@ fn full_disks_are_5() {
     }
     let mut lines = setting.successes();
     lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
+    lines.push(["enable", "--procfile"].map(str::to_owned).to_vec());
     lines.push(vec!["help".into(), "MLW2101".into()]);
     lines.push(vec!["help".into(), "run".into()]);
     lines.push(vec!["man".into(), "run".into()]);
@@ -181,6 +190,7 @@ fn broken_pipes_are_0() {
     let setting = Setting::new();
     let mut lines = setting.successes();
     lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
+    lines.push(["enable", "--procfile"].map(str::to_owned).to_vec());
     lines.push(vec!["help".into(), "MLW2101".into()]);
     lines.push(vec!["help".into(), "run".into()]);
     lines.push(vec!["man".into(), "run".into()]);

@@ -146,8 +146,9 @@ fn every_verb_with_a_result_has_the_same_forms() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (trace, result, page) = (path("trace"), path("result"), path("page"));
     assert_eq!(run(&["record", "-q", "-o", &trace, "--", "ls", "/"]).code, Some(0));
-    let lines: [&[&str]; 8] = [
+    let lines: [&[&str]; 9] = [
         &["list"],
+        &["status"],
         &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
         &["verify", &pid],
         &["explain", &pid],

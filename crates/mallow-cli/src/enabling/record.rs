@@ -142,7 +142,7 @@ impl Record {
         written.push(content.clone());
         let (before, folders) = match &former {
             Some(entry) => (entry.before.clone(), entry.folders.clone()),
-            None => (files::read(&path)?, files::missing_folders(&path)),
+            None => (files::read(&path)?, self.folders_for(&path)),
         };
         let entry = Entry {
             place: wanted.place.clone(),
@@ -211,6 +211,18 @@ impl Record {
 
     pub fn entry(&self, file: &Path) -> Option<&Entry> {
         self.data.entries.iter().find(|entry| entry.file == file)
+    }
+
+    /// Those that are made for the file, and those that were made for its neighbours: who goes last
+    /// takes them away.
+    fn folders_for(&self, path: &Path) -> Vec<PathBuf> {
+        let others = self.data.entries.iter().flat_map(|entry| &entry.folders);
+        let mut folders: Vec<PathBuf> =
+            others.filter(|folder| path.starts_with(folder)).cloned().collect();
+        folders.extend(files::missing_folders(path));
+        folders.sort();
+        folders.dedup();
+        folders
     }
 
     fn changed(&self, entry: &Entry, verb: &str) -> Error {

@@ -41,7 +41,7 @@ fn wanted(allocator: &Installed, place: Place, file: &str, text: String) -> Want
     }
 }
 
-/// For any shell that reads profile.d. Without the library it changes nothing: the loader, asked by
+/// For any shell that reads profile.d, and zsh, which splits no words. Without the library it changes nothing: the loader, asked by
 /// starting a program, has to be content. Other allocators leave LD_PRELOAD, so that reading the
 /// script again after a change is enough.
 fn script(allocator: &Installed) -> String {
@@ -61,9 +61,10 @@ fn script(allocator: &Installed) -> String {
 if mallow_said=$(LD_PRELOAD={quoted} {PROBE} 2>&1) && [ -z \"$mallow_said\" ]; then
   # What else is preloaded stays; another allocator does not.
   mallow_rest=$(
-    IFS=': '
-    set -f
-    for word in ${{LD_PRELOAD-}}; do
+    list=${{LD_PRELOAD:+$LD_PRELOAD:}}
+    while [ -n \"$list\" ]; do
+      word=${{list%%[ :]*}}
+      list=${{list#*[ :]}}
       case ${{word##*/}} in
         ''|{patterns}) ;;
         *) printf ':%s' \"$word\" ;;
