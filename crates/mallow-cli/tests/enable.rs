@@ -308,7 +308,10 @@ fn units_get_a_drop_in_that_systemd_understands() {
     let unit = "[Service]\nExecStart=/usr/bin/web 100\nEnvironment=LD_PRELOAD=/opt/a.so:libmallow-debug.so\n";
     system.write("etc/systemd/system/web.service", unit);
     let text = system.succeeds(&["enable", "--unit", "web"]);
+    assert!(text.contains("To undo it: mallow disable --unit web.service --root /"), "{text}");
+    let text = system.succeeds(&["disable", "--unit", "web"]);
     assert!(text.contains("systemctl daemon-reload && systemctl restart web.service"), "{text}");
+    system.succeeds(&["enable", "--unit", "web.service"]);
     let drop_in = system.text(DROP_IN);
     assert!(drop_in.contains("Environment=\"LD_PRELOAD=libmallow.so:/opt/a.so\"\n"), "{drop_in}");
     let shown = system.status();
@@ -320,7 +323,7 @@ fn units_get_a_drop_in_that_systemd_understands() {
     let own = "home/somebody/.config/systemd/user";
     system.write(&format!("{own}/sync.service"), "[Service]\nExecStart=/usr/bin/web 1\n");
     let text = system.succeeds(&["enable", "--unit", "sync", "--user"]);
-    assert!(text.contains("systemctl --user restart sync.service"), "{text}");
+    assert!(text.contains("mallow disable --unit sync.service --user"), "{text}");
     assert!(system.path(&format!("{own}/sync.service.d/50-mallow.conf")).exists());
     assert!(system.path("home/somebody/.local/state/mallow/enabled.json").exists());
     system.refuses(&["enable", "--unit", "nothing"], 2, &["nothing.service", "list-units"]);

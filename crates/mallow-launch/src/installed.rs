@@ -83,21 +83,21 @@ pub fn find(root: &Path, name: &str) -> Result<Installed> {
             path.display(),
             missing(root, known)
         ))),
-        None => Err(Error::UnknownAllocator { name: name.into(), remedy: missing(root, known) }),
+        None => Err(Error::Usage(missing(root, known))),
     }
 }
 
 fn missing(root: &Path, known: &Known) -> String {
+    let name = known.name;
     if known.origin == Origin::Embedded {
+        let file = format!("{}.so", known.stems[0]);
         return format!(
-            "The loader does not find {}.so, which make install brings (mallow's own copy is for \
-             the programs that it starts): install it, or name its file: -a \
-             {}=/path/to/{}.so.",
-            known.stems[0], known.name, known.stems[0]
+            "The loader does not find {file} (the copy inside this command is for what it starts \
+             itself). Install it with: make install, or name its file: -a {name}=/path/to/{file}."
         );
     }
     let alpine = within(root, Path::new("/etc/alpine-release")).exists();
-    format!("It is not installed; {}.", allocator::install_sentence(known, alpine))
+    format!("{name} is not installed; {}.", allocator::install_sentence(known, alpine))
 }
 
 /// A library that the user names, by the path that it has in the system.

@@ -37,7 +37,7 @@ impl Place {
             Place::LdSoPreload => "every program".into(),
             Place::Unit { unit } => format!("unit {unit}"),
             Place::UserUnit { unit } => format!("user unit {unit}"),
-            Place::Wrapper { .. } => "what the wrapper starts".into(),
+            Place::Wrapper { .. } => "a wrapper".into(),
         }
     }
 

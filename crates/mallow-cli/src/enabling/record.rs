@@ -200,10 +200,13 @@ impl Record {
     }
 
     pub fn state(&self, entry: &Entry) -> State {
+        // A wrapper goes through the command, which has or looks for the library itself.
+        let is_direct = !matches!(entry.place, Place::Wrapper { .. });
+        let is_missing = || !self.system.at(&entry.library).exists();
         match files::read(&self.system.at(&entry.file)) {
             Ok(None) => State::Removed,
             Ok(Some(kept)) if entry.written.last() != Some(&kept.content) => State::Changed,
-            Ok(Some(_)) if !self.system.at(&entry.library).exists() => State::LibraryMissing,
+            Ok(Some(_)) if is_direct && is_missing() => State::LibraryMissing,
             // Who may not read it knows no better.
             Ok(Some(_)) | Err(_) => State::InPlace,
         }

@@ -13,6 +13,11 @@ pub fn now() -> Stamp {
 }
 
 impl Stamp {
+    /// As in `2026-11-22 12:30`.
+    pub fn short(self) -> String {
+        self.iso()[..16].replace('T', " ")
+    }
+
     /// As in `2026-11-22T12:30:00Z`.
     pub fn iso(self) -> String {
         let (year, month, day) = date(self.0 / 86400);

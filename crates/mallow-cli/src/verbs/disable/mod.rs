@@ -51,9 +51,12 @@ fn take(
         let what = if was_there { "is as it was before" } else { "is gone" };
         let path = system.at(&entry.file);
         let (name, place) = (&entry.allocator, entry.place.describe());
-        let _ = writeln!(text, "{name} is disabled for {place}: {} {what}", path.display());
+        let _ = match &entry.place {
+            Place::Wrapper { .. } => writeln!(text, "{} {what}", path.display()),
+            _ => writeln!(text, "{name} is disabled for {place}:\n  {} {what}", path.display()),
+        };
         let _ = match (&entry.place, entry.place.restart()) {
-            (_, Some(command)) => writeln!(text, "To make it take effect: {command}"),
+            (_, Some(command)) => writeln!(text, "To make it take effect:\n  {command}"),
             (Place::Global, _) => {
                 writeln!(text, "Shells that run keep it until their end; here: unset LD_PRELOAD")
             }

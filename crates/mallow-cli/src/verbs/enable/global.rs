@@ -22,11 +22,8 @@ pub fn plan(allocator: &Installed, system: &System, notes: Notes) -> Result<Plan
     }
     tell_full_path(allocator, notes);
     let file = wanted(allocator, Place::Global, SCRIPT, script(allocator));
-    let next = vec![
-        format!("Log in again, or run: . {SCRIPT}"),
-        "To undo it: mallow disable --global".into(),
-    ];
-    Ok(Plan { files: vec![file], next })
+    let next = vec![format!("Log in again, or run: . {SCRIPT}")];
+    Ok(Plan { files: vec![file], next, undo: "--global".into() })
 }
 
 fn wanted(allocator: &Installed, place: Place, file: &str, text: String) -> Wanted {
@@ -100,10 +97,8 @@ pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
     let text = lines.join("\n") + "\n";
     let file = wanted(allocator, Place::LdSoPreload, LIST, text);
     let next = vec![
-        "Every program that starts from now on has it. Keep this root shell open, and start some."
-            .into(),
-        format!("If none starts any more, type this here, which needs no program: : > {LIST}"),
-        "To undo it: mallow disable --ld-so-preload".into(),
+        "Programs have it from now on. Keep this root shell open, and start some of them.".into(),
+        format!("If none starts any more, type in this shell:\n  : > {LIST}"),
     ];
-    Ok(Plan { files: vec![file], next })
+    Ok(Plan { files: vec![file], next, undo: "--ld-so-preload".into() })
 }

@@ -9,6 +9,7 @@ mod wrappers;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use crate::enabling::{Outcome, Place, Record, System, Wanted};
 use crate::error::{Error, Result};
@@ -16,13 +17,15 @@ use crate::output::{self, Notes};
 pub use args::EnableArgs;
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::preload::Changes;
-use mallow_launch::{Target, preflight};
+use mallow_launch::{Target, preflight, words};
 
 /// What is to be written, and what its user should know.
 struct Plan {
     files: Vec<Wanted>,
-    /// How to make it take effect, and how to undo it.
+    /// How to make it take effect, where the system runs.
     next: Vec<String>,
+    /// What follows `mallow disable`.
+    undo: String,
 }
 
 pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
@@ -124,6 +127,11 @@ fn foresee(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> {
     Ok(text)
 }
 
+fn root_words(args: &EnableArgs) -> String {
+    let quoted = |root: &PathBuf| format!(" --root {}", words::quoted(root.as_os_str()));
+    args.root.as_ref().map_or(String::new(), quoted)
+}
+
 /// All files are looked at before the first is written.
 fn carry_out(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> {
     let mut text = String::new();
@@ -140,19 +148,21 @@ fn carry_out(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> 
         let path = system.at(&wanted.file).display().to_string();
         let (name, place) = (&wanted.allocator, wanted.place.describe());
         let _ = match (outcome, &wanted.place) {
-            (Outcome::Unchanged, _) => writeln!(text, "{name} is enabled already: {path}"),
-            (_, Place::Wrapper { .. }) => writeln!(text, "{path} runs a command under {name}"),
+            (Outcome::Unchanged, _) => writeln!(text, "{name} is enabled already:\n  {path}"),
+            (_, Place::Wrapper { .. }) => writeln!(text, "{path}: runs a command under {name}"),
             (Outcome::Replaced(other), _) => {
-                writeln!(text, "{name} is enabled for {place}, {other} is replaced: {path}")
+                writeln!(text, "{name} is enabled for {place}, {other} is replaced:\n  {path}")
             }
             (Outcome::Kept, _) => {
-                writeln!(text, "{name} is enabled for {place}: {path}; what the file was is kept")
+                let kept = "what the file was before is kept";
+                writeln!(text, "{name} is enabled for {place}, {kept}:\n  {path}")
             }
-            (Outcome::Written, _) => writeln!(text, "{name} is enabled for {place}: {path}"),
+            (Outcome::Written, _) => writeln!(text, "{name} is enabled for {place}:\n  {path}"),
         };
     }
-    for line in &plan.next {
+    for line in plan.next.iter().filter(|_| system.is_running()) {
         let _ = writeln!(text, "{line}");
     }
+    let _ = writeln!(text, "To undo it: mallow disable {}{}", plan.undo, root_words(args));
     Ok(text)
 }

@@ -57,10 +57,7 @@ Environment=\"LD_PRELOAD={}\"
         false => Place::Unit { unit: unit.clone() },
     };
     let flag = if user { " --user" } else { "" };
-    let next = vec![
-        format!("To make it take effect: {}", place.restart().unwrap_or_default()),
-        format!("To undo it: mallow disable --unit {unit}{flag}"),
-    ];
+    let next = vec![format!("To make it take effect:\n  {}", place.restart().unwrap_or_default())];
     let file = Wanted {
         place,
         allocator: allocator.name.clone(),
@@ -70,7 +67,7 @@ Environment=\"LD_PRELOAD={}\"
         text,
         mode: 0o644,
     };
-    Ok(Plan { files: vec![file], next })
+    Ok(Plan { files: vec![file], next, undo: format!("--unit {unit}{flag}") })
 }
 
 fn unit_name(name: &str) -> Result<String> {

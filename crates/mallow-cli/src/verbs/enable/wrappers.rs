@@ -36,8 +36,8 @@ pub fn plan(names: &[String], folder: &Path, system: &System) -> Result<Plan> {
         let shown = quoted(folder.as_os_str());
         next.push(format!("The shell does not look there; to let it: PATH=$PATH:{shown}"));
     }
-    next.push(format!("To undo it: mallow disable --wrappers {}", quoted(folder.as_os_str())));
-    Ok(Plan { files, next })
+    let undo = format!("--wrappers {}", quoted(folder.as_os_str()));
+    Ok(Plan { files, next, undo })
 }
 
 /// What `-a` of `run` needs, and the allocator; all that are installed if none is named.

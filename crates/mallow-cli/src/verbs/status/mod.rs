@@ -33,6 +33,8 @@ struct Enabled {
     library: PathBuf,
     file: PathBuf,
     since: String,
+    #[serde(skip)]
+    since_short: String,
     state: State,
 }
 
@@ -59,6 +61,7 @@ fn gather(system: &System) -> Result<Report> {
             library: entry.library.clone(),
             file: system.at(&entry.file),
             since: entry.since.iso(),
+            since_short: entry.since.short(),
             state: record.state(entry),
         }));
     }
@@ -94,14 +97,19 @@ fn sentence(report: &Report) -> String {
 }
 
 fn table(report: &Report) -> Table {
-    let columns =
-        [("for", false), ("allocator", false), ("since", false), ("state", false), ("file", false)];
+    let columns = [
+        ("for", false),
+        ("allocator", false),
+        ("since (UTC)", false),
+        ("state", false),
+        ("file", false),
+    ];
     let mut table = Table::new(&columns);
     for each in &report.enabled {
         table.rows.push(vec![
             each.place.clone(),
             each.allocator.clone(),
-            each.since.clone(),
+            each.since_short.clone(),
             wording(each.state).into(),
             each.file.display().to_string(),
         ]);
