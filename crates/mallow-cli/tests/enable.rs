@@ -156,6 +156,8 @@ fn what_is_disabled_was_never_there() {
     let wrappers = fs::read_dir(system.path("usr/local/bin")).unwrap().count();
     assert!(wrappers >= 3, "there are three builds of Mallow");
     assert_eq!(system.status()["enabled"].as_array().unwrap().len(), 3 + wrappers);
+    let shown = system.succeeds(&["status"]);
+    assert!(shown.contains("unit web.service") && shown.contains("No process was"), "{shown}");
     system.succeeds(&["disable", "--all"]);
     system.is(&before);
 }

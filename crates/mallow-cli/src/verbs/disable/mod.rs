@@ -57,7 +57,7 @@ fn take(
         };
         let _ = match (&entry.place, entry.place.restart()) {
             (_, Some(command)) => writeln!(text, "To make it take effect:\n  {command}"),
-            (Place::Global, _) => {
+            (Place::Global, _) if system.is_running() => {
                 writeln!(text, "Shells that run keep it until their end; here: unset LD_PRELOAD")
             }
             _ => Ok(()),

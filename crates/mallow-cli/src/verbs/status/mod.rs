@@ -21,6 +21,8 @@ struct Report {
     processes: Vec<Process>,
     /// How many may not be looked at by this user.
     not_examined: usize,
+    /// Whether it is the system that runs, so that there are processes to look at.
+    is_running: bool,
 }
 
 #[derive(Serialize)]
@@ -75,12 +77,16 @@ fn gather(system: &System) -> Result<Report> {
         enabled,
         processes: found.processes,
         not_examined: found.not_examined,
+        is_running: system.is_running(),
     })
 }
 
 fn sentence(report: &Report) -> String {
     if report.enabled.is_empty() {
         return "Nothing is enabled: programs have the allocator that they are built with.".into();
+    }
+    if !report.is_running {
+        return "No process was looked at: this is not the system that runs.".into();
     }
     let mut sentence = match report.processes.len() {
         0 => "No running process has it.".to_owned(),
@@ -132,8 +138,8 @@ fn text(report: &Report, rows: &Table, format: Format, screen: Screen) -> String
     }
     let mut text = String::new();
     if !report.enabled.is_empty() {
-        text += &rows.render(format, screen);
-        text.push('\n');
+        text += rows.render(format, screen).trim_end();
+        text += "\n\n";
     }
     text += &sentence(report);
     text.push('\n');
