@@ -16,6 +16,8 @@ use crate::verbs::advise::AdviseArgs;
 use crate::verbs::compare::CompareArgs;
 use crate::verbs::completions::CompletionsArgs;
 use crate::verbs::config::ConfigArgs;
+use crate::verbs::disable::DisableArgs;
+use crate::verbs::enable::EnableArgs;
 use crate::verbs::explain::ExplainArgs;
 use crate::verbs::help::HelpArgs;
 use crate::verbs::list::ListArgs;
@@ -25,6 +27,7 @@ use crate::verbs::replay::ReplayArgs;
 use crate::verbs::report::ReportArgs;
 use crate::verbs::run::RunArgs;
 use crate::verbs::stats::StatsArgs;
+use crate::verbs::status::StatusArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::watch::WatchArgs;
 
@@ -76,6 +79,12 @@ pub enum Verb {
     Replay(Box<ReplayArgs>),
     /// Hold the allocations of a command against a baseline, for continuous integration
     Check(Box<CheckArgs>),
+    /// Turn an allocator on for login shells, a service, or by wrappers; or print the lines for others
+    Enable(Box<EnableArgs>),
+    /// Undo what enable did: every file is again what it was
+    Disable(DisableArgs),
+    /// Show what is enabled, since when, and which processes have it
+    Status(StatusArgs),
     /// Show which settings hold, and where each comes from
     Config(ConfigArgs),
     /// Print the completions of a shell
@@ -128,6 +137,9 @@ impl Cli {
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),
             Verb::Check(args) => verbs::check::main(&args, notes),
+            Verb::Enable(args) => verbs::enable::main(&args, notes),
+            Verb::Disable(args) => verbs::disable::main(&args),
+            Verb::Status(args) => verbs::status::main(&args),
             Verb::Config(args) => verbs::config::main(&args, config),
             Verb::Completions(args) => verbs::completions::main(&args, definition()),
             Verb::Man(args) => verbs::man::main(&args, definition()),

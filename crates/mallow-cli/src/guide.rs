@@ -79,6 +79,21 @@ const GUIDES: [Guide; COUNT] = [
         next: ("record", "shows all that the command allocates, in a report"),
     },
     Guide {
+        verb: "enable",
+        examples: ["enable --global -a jemalloc", "enable --unit nginx --dry-run"],
+        next: ("status", "shows what is enabled and which processes have it"),
+    },
+    Guide {
+        verb: "disable",
+        examples: ["disable --global", "disable --all --dry-run"],
+        next: ("status", "shows what is left"),
+    },
+    Guide {
+        verb: "status",
+        examples: ["status", "status --json"],
+        next: ("verify", "looks at one process closely"),
+    },
+    Guide {
         verb: "config",
         examples: ["config", "config compare --json"],
         next: ("list", "shows the allocators that there are"),

@@ -4,7 +4,7 @@
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
 //! `capture` (writing traces), `recording` (reading them), `statistics` (of a process or a dump),
-//! `signals`, `parse`.
+//! `enabling` (files put into a system), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -17,6 +17,7 @@ use config::{Config, Places};
 mod capture;
 mod cli;
 mod config;
+mod enabling;
 mod error;
 mod findings;
 mod guide;

@@ -28,6 +28,9 @@ const VERBS: [&str; COUNT] = [
     "report",
     "replay",
     "check",
+    "enable",
+    "disable",
+    "status",
     "config",
     "completions",
     "man",
@@ -63,6 +66,7 @@ impl Setting {
         let lines: [&[&str]; COUNT] = [
             &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
             &["list"],
+            &["status"],
             &["config"],
             &["verify", &pid],
             &["verify", "--after", "100ms", "--", "sleep", "5"],
@@ -142,6 +146,10 @@ fn missing_files_are_2_and_missing_commands_127() {
     refused(&["advise", &none], 2);
     refused(&["watch", "--compare", &none, &none], 2);
     refused(&["run", "-a", &none, "--", "true"], 2);
+    refused(&["enable", "--global", "-a", &none], 2);
+    for verb in ["enable", "disable"] {
+        refused(&[verb, "--global", "--root", &none], 2);
+    }
     // A folder is not there to write to.
     let file = setting.path("no/folder");
     for words in setting.writing_to(&file) {
@@ -180,6 +188,7 @@ fn full_disks_are_5() {
     }
     let mut lines = setting.successes();
     lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
+    lines.push(["enable", "--procfile"].map(str::to_owned).to_vec());
     lines.push(vec!["help".into(), "MLW2101".into()]);
     lines.push(vec!["help".into(), "run".into()]);
     lines.push(vec!["man".into(), "run".into()]);
@@ -198,6 +207,7 @@ fn broken_pipes_are_0() {
     let setting = Setting::new();
     let mut lines = setting.successes();
     lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
+    lines.push(["enable", "--procfile"].map(str::to_owned).to_vec());
     lines.push(vec!["help".into(), "MLW2101".into()]);
     lines.push(vec!["help".into(), "run".into()]);
     lines.push(vec!["man".into(), "run".into()]);

@@ -150,6 +150,7 @@ fn every_verb_with_a_result_has_the_same_forms() {
     let lines: [&[&str]; COUNT] = [
         &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
         &["list"],
+        &["status"],
         &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
         &["verify", &pid],
         &["explain", &pid],

@@ -252,7 +252,14 @@ fn version(known: &Known, path: &Path, versions: &BTreeMap<String, String>) -> O
 }
 
 fn remedy(known: &Known) -> String {
-    let alpine = Path::new("/etc/alpine-release").exists();
+    remedy_on(known, is_alpine())
+}
+
+fn is_alpine() -> bool {
+    Path::new("/etc/alpine-release").exists()
+}
+
+fn remedy_on(known: &Known, alpine: bool) -> String {
     match (known.debian, known.alpine, alpine) {
         (_, Some(package), true) => format!("apk add {package}"),
         (Some(package), _, false) => format!("apt install {package}"),
@@ -307,7 +314,7 @@ pub fn find(name: &str, libc: Option<Libc>) -> Result<Allocator> {
         Some(index) => Ok(found[index].clone()),
         None => found.into_iter().next().ok_or_else(|| Error::UnknownAllocator {
             name: name.into(),
-            remedy: format!("It is not installed; {}.", install_sentence(known)),
+            remedy: format!("It is not installed; {}.", install_sentence(known, is_alpine())),
         }),
     }
 }
@@ -321,12 +328,12 @@ fn of_another_libc(name: &str, libc: Libc) -> Error {
     ))
 }
 
-fn install_sentence(known: &Known) -> String {
-    let remedy = remedy(known);
+pub(crate) fn install_sentence(known: &Known, alpine: bool) -> String {
+    let remedy = remedy_on(known, alpine);
     if remedy.starts_with("ap") { format!("install it with: {remedy}") } else { remedy }
 }
 
-fn unknown(name: &str) -> Error {
+pub(crate) fn unknown(name: &str) -> Error {
     let mut names: Vec<&str> = embedded::LIBRARIES.iter().map(|library| library.name).collect();
     names.push("glibc");
     names.extend(installable().map(|known| known.name));

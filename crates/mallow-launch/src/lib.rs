@@ -4,6 +4,7 @@
 //! (`embedded`). `target` says what a command really is, `preload` writes the environment that puts
 //! an allocator in front of it, `preflight` asks the loader whether that will work. `prepare` does
 //! all of it in the one order that is right; `contender` does it for several allocators.
+//! `installed` says by which word a system's own loader finds an allocator.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -12,6 +13,7 @@ pub mod allocator;
 pub mod contender;
 pub mod embedded;
 mod error;
+pub mod installed;
 mod ldcache;
 pub mod options;
 mod packages;

@@ -7,21 +7,27 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 28] = [
+const OF_ONE_CALL: [&str; 41] = [
     "all",
     "cleanup",
     "compare",
+    "compose",
     "cpus",
     "csv",
     "debug",
     "diff",
+    "docker",
     "dry-run",
     "expect",
     "export-json",
     "folded",
+    "force",
+    "global",
     "help",
     "html",
     "json",
+    "kubernetes",
+    "ld-so-preload",
     "load",
     "matrix",
     "output",
@@ -29,14 +35,20 @@ const OF_ONE_CALL: [&str; 28] = [
     "pprof",
     "prepare",
     "process",
+    "procfile",
     "ready",
+    "root",
     "rules",
     "save",
     "secure",
     "server",
     "setup",
+    "supervisor",
+    "unit",
     "update",
+    "user",
     "version",
+    "wrappers",
 ];
 /// Verbs that are about the command itself.
 const WITHOUT_SETTINGS: [&str; 3] = ["completions", "man", "help"];

@@ -1,0 +1,115 @@
+//! What `enable`, `disable` and `status` share: the system that is changed, and the record of what
+//! was changed in it.
+//!
+//! Every file is written whole or not at all. The record is written first and holds what the file
+//! was before, so that whatever is interrupted can be undone.
+
+mod files;
+mod record;
+mod time;
+
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use mallow_launch::installed::within;
+pub use record::{Entry, Outcome, Record, State, Wanted};
+pub use time::{Stamp, now};
+
+/// Where an allocator is enabled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Place {
+    Global,
+    LdSoPreload,
+    Unit { unit: String },
+    UserUnit { unit: String },
+    Wrapper { folder: PathBuf },
+}
+
+impl Place {
+    /// As in "enabled for login shells".
+    pub fn describe(&self) -> String {
+        match self {
+            Place::Global => "login shells".into(),
+            Place::LdSoPreload => "every program".into(),
+            Place::Unit { unit } => format!("unit {unit}"),
+            Place::UserUnit { unit } => format!("user unit {unit}"),
+            Place::Wrapper { .. } => "a wrapper".into(),
+        }
+    }
+
+    /// What makes systemd take a change, for units.
+    pub fn restart(&self) -> Option<String> {
+        let (unit, user) = match self {
+            Place::Unit { unit } => (unit, ""),
+            Place::UserUnit { unit } => (unit, " --user"),
+            _ => return None,
+        };
+        Some(format!("systemctl{user} daemon-reload && systemctl{user} restart {unit}"))
+    }
+}
+
+/// The running system, or a folder that is to become one.
+#[derive(Clone, Debug)]
+pub struct System {
+    pub root: PathBuf,
+}
+
+impl System {
+    pub fn new(root: Option<&Path>) -> Result<System> {
+        let Some(root) = root else { return Ok(System { root: "/".into() }) };
+        let root = root.canonicalize().ok().filter(|root| root.is_dir()).ok_or_else(|| {
+            Error::Usage(format!("There is no folder {}. Give one to --root.", root.display()))
+        })?;
+        Ok(System { root })
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// The place of a path of this system, seen from here.
+    pub fn at(&self, path: &Path) -> PathBuf {
+        within(&self.root, path)
+    }
+
+    /// The record of what only this user sees changed is the user's own.
+    pub fn record_for(&self, place: &Place) -> Result<PathBuf> {
+        let is_own = match place {
+            Place::UserUnit { .. } => true,
+            Place::Wrapper { .. } => !geteuid().is_root(),
+            _ => false,
+        };
+        if is_own { self.own_record() } else { Ok(self.system_record()) }
+    }
+
+    /// All that there may be, for this user.
+    pub fn records(&self) -> Vec<PathBuf> {
+        std::iter::once(self.system_record()).chain(self.own_record().ok()).collect()
+    }
+
+    fn system_record(&self) -> PathBuf {
+        self.at(Path::new("/var/lib/mallow/enabled.json"))
+    }
+
+    fn own_record(&self) -> Result<PathBuf> {
+        let folder = home_folder("XDG_STATE_HOME", ".local/state")?;
+        Ok(self.at(&folder.join("mallow/enabled.json")))
+    }
+
+    /// Where units are changed and looked for.
+    pub fn user_config(&self) -> Result<PathBuf> {
+        home_folder("XDG_CONFIG_HOME", ".config")
+    }
+}
+
+fn home_folder(variable: &str, below_home: &str) -> Result<PathBuf> {
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home))).ok_or_else(|| {
+        Error::Usage("HOME is not set, so there is no place for a user's own files. Set it.".into())
+    })
+}

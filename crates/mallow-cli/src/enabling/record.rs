@@ -1,0 +1,292 @@
+//! The record of what was enabled: which files, by whom they are used, what they were before.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use super::files::{self, Content, Kept};
+use super::{Place, Stamp, System, now};
+use crate::error::{Error, Result};
+use crate::output;
+
+const SCHEMA: &str = "mallow.enabled/1";
+
+/// A file that is to be there.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub place: Place,
+    pub allocator: String,
+    /// What LD_PRELOAD gets.
+    pub word: String,
+    /// The allocator's file, as the system sees it.
+    pub library: PathBuf,
+    /// The file to write, as the system sees it.
+    pub file: PathBuf,
+    pub text: String,
+    pub mode: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    #[serde(flatten)]
+    pub place: Place,
+    pub allocator: String,
+    pub word: String,
+    pub library: PathBuf,
+    pub file: PathBuf,
+    pub since: Stamp,
+    before: Option<Kept>,
+    /// What mallow wrote: the last one holds. The one before it is there if the last change was
+    /// interrupted.
+    written: Vec<Content>,
+    /// Made for the file, the outermost first.
+    folders: Vec<PathBuf>,
+}
+
+/// What a file of the record is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    InPlace,
+    /// Somebody wrote something else into it.
+    Changed,
+    Removed,
+    LibraryMissing,
+}
+
+/// What came of a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Unchanged,
+    Written,
+    /// Another allocator had been enabled there.
+    Replaced(String),
+    /// There was a file of somebody else.
+    Kept,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Data {
+    schema: String,
+    /// Made for the record.
+    folders: Vec<PathBuf>,
+    entries: Vec<Entry>,
+}
+
+pub struct Record {
+    system: System,
+    file: PathBuf,
+    data: Data,
+    /// Nobody else changes anything meanwhile.
+    _lock: Option<Flock<File>>,
+}
+
+impl Record {
+    pub fn read(system: &System, file: &Path) -> Result<Record> {
+        let data = match files::read(file)? {
+            None => Data { schema: SCHEMA.into(), folders: Vec::new(), entries: Vec::new() },
+            Some(kept) => parse(file, kept)?,
+        };
+        Ok(Record { system: system.clone(), file: file.to_owned(), data, _lock: None })
+    }
+
+    pub fn open(system: &System, file: &Path) -> Result<Record> {
+        let missing = files::missing_folders(file);
+        files::make_folders(&missing)?;
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let handle = File::open(folder).map_err(|error| files::refused(folder, error))?;
+        let lock = Flock::lock(handle, FlockArg::LockExclusive)
+            .map_err(|(_, error)| files::refused(folder, error.into()))?;
+        let mut record = Record::read(system, file)?;
+        record.data.folders.extend(missing);
+        record._lock = Some(lock);
+        Ok(record)
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.data.entries
+    }
+
+    /// What putting it would do. Fails if the file has been changed by somebody else.
+    pub fn foresee(&self, wanted: &Wanted, force: bool) -> Result<Outcome> {
+        let current = files::read(&self.system.at(&wanted.file))?;
+        let Some(entry) = self.entry(&wanted.file) else {
+            return Ok(if current.is_some() { Outcome::Kept } else { Outcome::Written });
+        };
+        let is_own = entry.is_own(current.as_ref());
+        if !is_own && !force {
+            return Err(self.changed(entry, "enable"));
+        }
+        let text = Content::Text(wanted.text.clone());
+        let is_there = current.is_some_and(|current| current.content == text);
+        Ok(match entry.allocator == wanted.allocator {
+            true if is_there => Outcome::Unchanged,
+            true => Outcome::Written,
+            false => Outcome::Replaced(entry.allocator.clone()),
+        })
+    }
+
+    /// Writes the file, and before that into the record what it was.
+    pub fn put(&mut self, wanted: &Wanted, force: bool) -> Result<Outcome> {
+        let outcome = self.foresee(wanted, force)?;
+        if outcome == Outcome::Unchanged {
+            return Ok(outcome);
+        }
+        let path = self.system.at(&wanted.file);
+        let former = self.entry(&wanted.file).cloned();
+        let content = Content::Text(wanted.text.clone());
+        let mut written: Vec<Content> =
+            former.iter().filter_map(|entry| entry.written.last().cloned()).collect();
+        written.push(content.clone());
+        let (before, folders) = match &former {
+            Some(entry) => (entry.before.clone(), entry.folders.clone()),
+            None => (files::read(&path)?, self.folders_for(&path)),
+        };
+        let entry = Entry {
+            place: wanted.place.clone(),
+            allocator: wanted.allocator.clone(),
+            word: wanted.word.clone(),
+            library: wanted.library.clone(),
+            file: wanted.file.clone(),
+            since: now(),
+            before,
+            written,
+            folders: folders.clone(),
+        };
+        self.data.entries.retain(|entry| entry.file != wanted.file);
+        self.data.entries.push(entry);
+        self.save()?;
+        let made = files::make_folders(&folders)
+            .and_then(|()| files::write(&path, &content, wanted.mode, None));
+        if let Err(error) = made {
+            self.data.entries.retain(|entry| entry.file != wanted.file);
+            if former.is_none() {
+                files::remove_folders(&folders);
+            }
+            self.data.entries.extend(former);
+            self.save()?;
+            return Err(error);
+        }
+        Ok(outcome)
+    }
+
+    /// Fails if the file has been changed by somebody else.
+    pub fn check_removal(&self, entry: &Entry) -> Result<()> {
+        let current = files::read(&self.system.at(&entry.file))?;
+        match entry.is_own(current.as_ref()) {
+            true => Ok(()),
+            false => Err(self.changed(entry, "disable")),
+        }
+    }
+
+    /// Makes the file what it was before; whether there was one.
+    pub fn take(&mut self, entry: &Entry) -> Result<bool> {
+        let path = self.system.at(&entry.file);
+        match &entry.before {
+            Some(kept) if files::read(&path).ok().flatten().as_ref() == Some(kept) => {}
+            Some(kept) => {
+                let owner = Some((kept.uid, kept.gid));
+                files::make_folders(&files::missing_folders(&path))?;
+                files::write(&path, &kept.content, kept.mode, owner)?;
+            }
+            None => files::remove(&path)?,
+        }
+        files::remove_folders(&entry.folders);
+        self.data.entries.retain(|other| other.file != entry.file);
+        self.save()?;
+        Ok(entry.before.is_some())
+    }
+
+    pub fn state(&self, entry: &Entry) -> State {
+        // A wrapper goes through the command, which has or looks for the library itself.
+        let is_direct = !matches!(entry.place, Place::Wrapper { .. });
+        let is_missing = || !self.system.at(&entry.library).exists();
+        match files::read(&self.system.at(&entry.file)) {
+            Ok(None) => State::Removed,
+            Ok(Some(kept)) if entry.written.last() != Some(&kept.content) => State::Changed,
+            Ok(Some(_)) if is_direct && is_missing() => State::LibraryMissing,
+            // Who may not read it knows no better.
+            Ok(Some(_)) | Err(_) => State::InPlace,
+        }
+    }
+
+    pub fn entry(&self, file: &Path) -> Option<&Entry> {
+        self.data.entries.iter().find(|entry| entry.file == file)
+    }
+
+    /// Those that are made for the file, and those that were made for its neighbours: who goes last
+    /// takes them away.
+    fn folders_for(&self, path: &Path) -> Vec<PathBuf> {
+        let others = self.data.entries.iter().flat_map(|entry| &entry.folders);
+        let mut folders: Vec<PathBuf> =
+            others.filter(|folder| path.starts_with(folder)).cloned().collect();
+        folders.extend(files::missing_folders(path));
+        folders.sort();
+        folders.dedup();
+        folders
+    }
+
+    fn changed(&self, entry: &Entry, verb: &str) -> Error {
+        Error::Unmet(format!(
+            "{} was changed by somebody else since mallow wrote it. Look at it, and if the change \
+             may go, use: mallow {verb} --force.",
+            self.system.at(&entry.file).display()
+        ))
+    }
+
+    /// A record without entries is no file.
+    fn save(&self) -> Result<()> {
+        if self.data.entries.is_empty() {
+            files::remove(&self.file)?;
+            files::remove_folders(&self.data.folders);
+            return Ok(());
+        }
+        files::make_folders(&files::missing_folders(&self.file))?;
+        // What only some may read is in here too.
+        let is_open = |kept: &Kept| kept.mode & 0o004 != 0;
+        let before = self.data.entries.iter().filter_map(|entry| entry.before.as_ref());
+        let mode = if before.into_iter().all(is_open) { 0o644 } else { 0o600 };
+        files::write(&self.file, &Content::Text(output::json(&self.data)?), mode, None)
+    }
+}
+
+impl Drop for Record {
+    /// Folders that were made for nothing.
+    fn drop(&mut self) {
+        if self._lock.is_some() && self.data.entries.is_empty() {
+            files::remove_folders(&self.data.folders);
+        }
+    }
+}
+
+impl Entry {
+    /// Whether the file is what mallow wrote, or what it was before that.
+    fn is_own(&self, current: Option<&Kept>) -> bool {
+        match current {
+            None => self.before.is_none(),
+            Some(kept) => {
+                let content = &kept.content;
+                let before = self.before.as_ref().map(|before| &before.content);
+                before == Some(content) || self.written.contains(content)
+            }
+        }
+    }
+}
+
+fn parse(file: &Path, kept: Kept) -> Result<Data> {
+    let damaged = |reason: String| {
+        Error::Damaged(format!(
+            "{} is not a record that this mallow can read ({reason}). Look at the files that it \
+             names, and move it away.",
+            file.display()
+        ))
+    };
+    let Content::Text(text) = kept.content else { return Err(damaged("it is not text".into())) };
+    let data: Data = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    if data.schema != SCHEMA {
+        return Err(damaged(format!("its form is {}", data.schema)));
+    }
+    Ok(data)
+}

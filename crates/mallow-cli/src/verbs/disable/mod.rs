@@ -1,0 +1,86 @@
+//! `mallow disable`: makes every file what it was before `mallow enable`.
+
+mod args;
+
+use std::fmt::Write as _;
+
+use crate::enabling::{Entry, Place, Record, System};
+use crate::error::{Error, Result};
+use crate::output;
+pub use args::DisableArgs;
+
+pub fn main(args: &DisableArgs) -> Result<u8> {
+    let system = System::new(args.root.as_deref())?;
+    let mut text = String::new();
+    for file in system.records() {
+        let chosen = chosen(args, &Record::read(&system, &file)?)?;
+        if chosen.is_empty() {
+            continue;
+        }
+        if args.dry_run {
+            for entry in &chosen {
+                let path = system.at(&entry.file);
+                let _ = writeln!(text, "{} would be as it was before.", path.display());
+            }
+            continue;
+        }
+        text += &take(&chosen, Record::open(&system, &file)?, args, &system)?;
+    }
+    if text.is_empty() {
+        text = "Nothing is enabled there, so nothing was changed. See: mallow status\n".into();
+    } else if args.dry_run {
+        text += "Nothing was changed: this is a dry run.\n";
+    }
+    output::print(&text)?;
+    Ok(0)
+}
+
+/// All are looked at before the first is undone.
+fn take(
+    chosen: &[Entry],
+    mut record: Record,
+    args: &DisableArgs,
+    system: &System,
+) -> Result<String> {
+    if !args.force {
+        chosen.iter().try_for_each(|entry| record.check_removal(entry))?;
+    }
+    let mut text = String::new();
+    for entry in chosen {
+        let was_there = record.take(entry)?;
+        let what = if was_there { "is as it was before" } else { "is gone" };
+        let path = system.at(&entry.file);
+        let (name, place) = (&entry.allocator, entry.place.describe());
+        let _ = match &entry.place {
+            Place::Wrapper { .. } => writeln!(text, "{} {what}", path.display()),
+            _ => writeln!(text, "{name} is disabled for {place}:\n  {} {what}", path.display()),
+        };
+        let _ = match (&entry.place, entry.place.restart()) {
+            (_, Some(command)) => writeln!(text, "To make it take effect:\n  {command}"),
+            (Place::Global, _) if system.is_running() => {
+                writeln!(text, "Shells that run keep it until their end; here: unset LD_PRELOAD")
+            }
+            _ => Ok(()),
+        };
+    }
+    Ok(text)
+}
+
+fn chosen(args: &DisableArgs, record: &Record) -> Result<Vec<Entry>> {
+    let folder = args.wrappers.as_ref().map(std::path::absolute).transpose();
+    let folder = folder.map_err(Error::io("The folder cannot be used"))?;
+    let wanted_unit = args.unit.as_deref().map(|name| name.trim_end_matches(".service"));
+    let is_wanted = |entry: &&Entry| match &entry.place {
+        _ if args.all => true,
+        Place::Global => args.global,
+        Place::LdSoPreload => args.ld_so_preload,
+        Place::Unit { unit } => {
+            !args.user && wanted_unit == Some(unit.trim_end_matches(".service"))
+        }
+        Place::UserUnit { unit } => {
+            args.user && wanted_unit == Some(unit.trim_end_matches(".service"))
+        }
+        Place::Wrapper { folder: other } => folder.as_ref() == Some(other),
+    };
+    Ok(record.entries().iter().filter(is_wanted).cloned().collect())
+}

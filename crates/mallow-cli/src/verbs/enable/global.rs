@@ -1,0 +1,104 @@
+//! The script for login shells, and the list that the loader reads for every program.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use super::{Plan, check, tell_full_path};
+use crate::enabling::{Place, System, Wanted};
+use crate::error::{Error, Result};
+use crate::output::Notes;
+use mallow_launch::installed::{self, Installed};
+use mallow_process::allocators::by_file;
+use mallow_process::elf::Libc;
+
+const SCRIPT: &str = "/etc/profile.d/mallow.sh";
+const LIST: &str = "/etc/ld.so.preload";
+/// On every system, and it does nothing.
+const PROBE: &str = "/bin/true";
+
+pub fn plan(allocator: &Installed, system: &System, notes: Notes) -> Result<Plan> {
+    if system.is_running() && Path::new(PROBE).exists() {
+        check(allocator, OsStr::new(PROBE), system, notes)?;
+    }
+    tell_full_path(allocator, notes);
+    let file = wanted(allocator, Place::Global, SCRIPT, script(allocator));
+    let next = vec![format!("Log in again, or run: . {SCRIPT}")];
+    Ok(Plan { files: vec![file], next, undo: "--global".into() })
+}
+
+fn wanted(allocator: &Installed, place: Place, file: &str, text: String) -> Wanted {
+    Wanted {
+        place,
+        allocator: allocator.name.clone(),
+        word: allocator.word.clone(),
+        library: allocator.path.clone(),
+        file: file.into(),
+        text,
+        mode: 0o644,
+    }
+}
+
+/// For any shell that reads profile.d, and zsh, which splits no words. Without the library it changes nothing: the loader, asked by
+/// starting a program, has to be content. Other allocators leave LD_PRELOAD, so that reading the
+/// script again after a change is enough.
+fn script(allocator: &Installed) -> String {
+    let (name, word) = (&allocator.name, &allocator.word);
+    let quoted = mallow_launch::words::quoted(OsStr::new(word));
+    let mut patterns = installed::patterns();
+    let own = Path::new(word).file_name().unwrap_or_default().to_string_lossy();
+    if by_file(Path::new(word)).is_none() {
+        patterns.push(mallow_launch::words::quoted(OsStr::new(own.as_ref())));
+    }
+    let lines: Vec<String> = patterns.chunks(4).map(|some| some.join("|")).collect();
+    let patterns = lines.join("|\\\n        ");
+    format!(
+        "\
+# Written by mallow enable --global, for {name}; mallow disable --global takes it away.
+# Nothing is changed where the loader cannot preload the library.
+if mallow_said=$(LD_PRELOAD={quoted} {PROBE} 2>&1) && [ -z \"$mallow_said\" ]; then
+  # What else is preloaded stays; another allocator does not.
+  mallow_rest=$(
+    list=${{LD_PRELOAD:+$LD_PRELOAD:}}
+    while [ -n \"$list\" ]; do
+      word=${{list%%[ :]*}}
+      list=${{list#*[ :]}}
+      case ${{word##*/}} in
+        ''|{patterns}) ;;
+        *) printf ':%s' \"$word\" ;;
+      esac
+    done
+  )
+  export LD_PRELOAD={quoted}\"$mallow_rest\"
+fi
+unset mallow_said mallow_rest
+"
+    )
+}
+
+/// The loader takes each line for every program, setuid ones too, so the path is a full one.
+pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
+    if installed::libc_of(&system.root) == Some(Libc::Musl) {
+        return Err(Error::Unsupported(
+            "The loader of musl reads no /etc/ld.so.preload. Use mallow enable --global, or --unit."
+                .into(),
+        ));
+    }
+    let quiet = Notes { quiet: true };
+    if system.is_running() && Path::new(PROBE).exists() {
+        check(allocator, OsStr::new(PROBE), system, quiet)?;
+    }
+    let before = std::fs::read_to_string(system.at(Path::new(LIST))).unwrap_or_default();
+    let others = before
+        .lines()
+        .filter(|line| by_file(Path::new(line.trim())).is_none() && !line.trim().is_empty());
+    let path = allocator.path.display().to_string();
+    let mut lines = vec![path.as_str()];
+    lines.extend(others.filter(|line| line.trim() != path));
+    let text = lines.join("\n") + "\n";
+    let file = wanted(allocator, Place::LdSoPreload, LIST, text);
+    let next = vec![
+        "Programs have it from now on. Keep this root shell open, and start some of them.".into(),
+        format!("If none starts any more, type in this shell:\n  : > {LIST}"),
+    ];
+    Ok(Plan { files: vec![file], next, undo: "--ld-so-preload".into() })
+}

@@ -1,0 +1,231 @@
+//! A drop-in that gives a service of systemd its allocator.
+
+use std::path::{Path, PathBuf};
+
+use super::{Plan, check, tell_full_path};
+use crate::enabling::{Place, System, Wanted};
+use crate::error::{Error, Result};
+use crate::output::Notes;
+use mallow_launch::installed::Installed;
+use mallow_launch::words;
+use mallow_process::allocators::by_file;
+
+const DROP_IN: &str = "50-mallow.conf";
+const SYSTEM_FOLDERS: [&str; 6] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/run/systemd/generator.late",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+const USER_FOLDERS: [&str; 4] = [
+    "/etc/systemd/user",
+    "/run/systemd/user",
+    "/usr/local/lib/systemd/user",
+    "/usr/lib/systemd/user",
+];
+
+pub fn plan(
+    allocator: &Installed,
+    name: &str,
+    user: bool,
+    system: &System,
+    notes: Notes,
+) -> Result<Plan> {
+    let unit = unit_name(name)?;
+    let (own, folders) = folders(user, system)?;
+    let drop_in = own.join(format!("{unit}.d")).join(DROP_IN);
+    let service = Service::read(&unit, &folders, &drop_in, system)?;
+    check_program(allocator, &service, &unit, system, notes)?;
+    tell_full_path(allocator, notes);
+    let others = service.preloads.iter().filter(|word| by_file(Path::new(word)).is_none());
+    let words: Vec<&str> =
+        std::iter::once(&allocator.word).chain(others).map(String::as_str).collect();
+    let text = format!(
+        "\
+# Written by mallow enable --unit, for {}; mallow disable --unit takes it away.
+[Service]
+Environment=\"LD_PRELOAD={}\"
+",
+        allocator.name,
+        // systemd replaces what follows a percent sign.
+        words.join(":").replace('%', "%%")
+    );
+    let place = match user {
+        true => Place::UserUnit { unit: unit.clone() },
+        false => Place::Unit { unit: unit.clone() },
+    };
+    let flag = if user { " --user" } else { "" };
+    let next = vec![format!("To make it take effect:\n  {}", place.restart().unwrap_or_default())];
+    let file = Wanted {
+        place,
+        allocator: allocator.name.clone(),
+        word: allocator.word.clone(),
+        library: allocator.path.clone(),
+        file: drop_in,
+        text,
+        mode: 0o644,
+    };
+    Ok(Plan { files: vec![file], next, undo: format!("--unit {unit}{flag}") })
+}
+
+fn unit_name(name: &str) -> Result<String> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b);
+    let is_fine = !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain);
+    let others = ["socket", "timer", "target", "mount", "path", "slice", "scope", "device"];
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    if !is_fine || ending.is_some_and(|ending| others.contains(&ending)) {
+        return Err(Error::Usage(format!(
+            "{name} is not the name of a service. List them with: systemctl list-units --type \
+             service."
+        )));
+    }
+    let suffix = if ending == Some("service") { "" } else { ".service" };
+    Ok(format!("{name}{suffix}"))
+}
+
+/// Where drop-ins are written, and all folders of units.
+fn folders(user: bool, system: &System) -> Result<(PathBuf, Vec<PathBuf>)> {
+    if !user {
+        let all: Vec<PathBuf> = SYSTEM_FOLDERS.iter().map(PathBuf::from).collect();
+        return Ok((all[0].clone(), all));
+    }
+    let own = system.user_config()?.join("systemd/user");
+    let mut all = vec![own.clone()];
+    all.extend(USER_FOLDERS.iter().map(PathBuf::from));
+    Ok((own, all))
+}
+
+/// What a unit's files say, as far as it matters here.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Service {
+    program: Option<String>,
+    preloads: Vec<String>,
+}
+
+impl Service {
+    fn read(unit: &str, folders: &[PathBuf], own: &Path, system: &System) -> Result<Service> {
+        // An instance of a template has the template's file.
+        let template = unit.split_once('@').map(|(base, _)| format!("{base}@.service"));
+        let names: Vec<String> = std::iter::once(unit.to_owned()).chain(template).collect();
+        let text = |path: PathBuf| std::fs::read_to_string(system.at(&path)).ok();
+        let found = names
+            .iter()
+            .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+            .find_map(text);
+        let Some(found) = found else {
+            return Err(Error::Usage(format!(
+                "There is no service {unit}. List them with: systemctl list-units --type service."
+            )));
+        };
+        let mut service = Service::default();
+        service.add(&found);
+        for path in drop_ins(&names, folders, system) {
+            if path != own {
+                text(path).iter().for_each(|text| service.add(text));
+            }
+        }
+        Ok(service)
+    }
+
+    /// What a later file says holds.
+    fn add(&mut self, text: &str) {
+        let text = text.replace("\\\n", " ");
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once('=') else { continue };
+            let value = value.trim();
+            match key.trim() {
+                "ExecStart" => {
+                    let word = value.trim_start_matches(['@', '-', ':', '+', '!', '|']);
+                    let word = words::split(word).ok().and_then(|words| words.into_iter().next());
+                    self.program = word.map(|word| word.to_string_lossy().into_owned());
+                }
+                "Environment" if value.is_empty() => self.preloads.clear(),
+                "Environment" => {
+                    for word in words::split(value).unwrap_or_default() {
+                        if let Some(list) = word.to_string_lossy().strip_prefix("LD_PRELOAD=") {
+                            let list = list.replace("%%", "%");
+                            let words = list.split([':', ' ']).filter(|word| !word.is_empty());
+                            self.preloads = words.map(str::to_owned).collect();
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// In the order in which systemd reads them: by name.
+fn drop_ins(names: &[String], folders: &[PathBuf], system: &System) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for name in names {
+        for folder in folders {
+            let folder = folder.join(format!("{name}.d"));
+            let entries = std::fs::read_dir(system.at(&folder)).into_iter().flatten().flatten();
+            found.extend(entries.map(|entry| folder.join(entry.file_name())));
+        }
+    }
+    found.retain(|path| path.extension().is_some_and(|ending| ending == "conf"));
+    found.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
+    found
+}
+
+fn check_program(
+    allocator: &Installed,
+    service: &Service,
+    unit: &str,
+    system: &System,
+    notes: Notes,
+) -> Result<()> {
+    let unknown = || {
+        notes.note(&format!(
+            "What {unit} starts cannot be told before it does. When it runs, check it with: mallow \
+             verify PID"
+        ));
+    };
+    let program = service.program.as_deref().filter(|program| !program.contains('%'));
+    let Some(program) = program else {
+        unknown();
+        return Ok(());
+    };
+    let path = system.at(Path::new(program));
+    // The interpreter of a script would be looked for in this system, not in that one.
+    let is_elf = || std::fs::read(&path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
+    if system.is_running() {
+        check(allocator, program.as_ref(), system, notes)
+    } else if is_elf() {
+        check(allocator, path.as_os_str(), system, notes)
+    } else {
+        unknown();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_units_are_read() {
+        let mut service = Service::default();
+        service.add(
+            "[Service]\nExecStart=-@/usr/sbin/x y \\\n  -z\n\
+             Environment=A=1 \"LD_PRELOAD=liba.so:/b%%/libb.so\"\n",
+        );
+        assert_eq!(service.program.as_deref(), Some("/usr/sbin/x"));
+        assert_eq!(service.preloads, ["liba.so", "/b%/libb.so"]);
+        service.add("[Service]\nExecStart=\nExecStart=/usr/bin/other\nEnvironment=\n");
+        assert_eq!(service, Service { program: Some("/usr/bin/other".into()), preloads: vec![] });
+    }
+
+    #[test]
+    fn services_are_named_with_and_without_ending() {
+        let name = |text: &str| unit_name(text).ok();
+        assert_eq!(name("nginx").as_deref(), Some("nginx.service"));
+        assert_eq!(name("a@1.service").as_deref(), Some("a@1.service"));
+        assert_eq!(name("org.x").as_deref(), Some("org.x.service"));
+        assert!(["", "../x", "a/b", "x.timer", ".x"].into_iter().all(|text| name(text).is_none()));
+    }
+}

@@ -1,0 +1,156 @@
+//! `mallow status`: what is enabled, where, since when, and which processes have it.
+
+mod args;
+mod processes;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::enabling::{Record, State, System};
+use crate::error::Result;
+use crate::output::{self, Format, Page, Screen, Table};
+pub use args::StatusArgs;
+use processes::{Found, Process};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    enabled: Vec<Enabled>,
+    /// Those that have a library of the list in them.
+    processes: Vec<Process>,
+    /// How many may not be looked at by this user.
+    not_examined: usize,
+    /// Whether it is the system that runs, so that there are processes to look at.
+    is_running: bool,
+}
+
+#[derive(Serialize)]
+struct Enabled {
+    /// As in "unit nginx.service".
+    place: String,
+    allocator: String,
+    /// What LD_PRELOAD gets.
+    preload: String,
+    library: PathBuf,
+    file: PathBuf,
+    since: String,
+    #[serde(skip)]
+    since_short: String,
+    state: State,
+}
+
+pub fn main(args: &StatusArgs) -> Result<u8> {
+    args.output.check()?;
+    let report = gather(&System::new(args.root.as_deref())?)?;
+    let rows = table(&report);
+    args.output.write(
+        || output::json(&report),
+        || Ok(Page::of_table("mallow status", &sentence(&report), &rows)),
+        |format, screen| Ok(text(&report, &rows, format, screen)),
+    )?;
+    Ok(0)
+}
+
+fn gather(system: &System) -> Result<Report> {
+    let mut enabled = Vec::new();
+    for file in system.records() {
+        let record = Record::read(system, &file)?;
+        enabled.extend(record.entries().iter().map(|entry| Enabled {
+            place: entry.place.describe(),
+            allocator: entry.allocator.clone(),
+            preload: entry.word.clone(),
+            library: entry.library.clone(),
+            file: system.at(&entry.file),
+            since: entry.since.iso(),
+            since_short: entry.since.short(),
+            state: record.state(entry),
+        }));
+    }
+    let libraries: Vec<PathBuf> = enabled.iter().map(|each| each.library.clone()).collect();
+    let found = match system.is_running() && !libraries.is_empty() {
+        true => processes::find(&libraries),
+        false => Found::default(),
+    };
+    Ok(Report {
+        schema: "mallow.status/1",
+        enabled,
+        processes: found.processes,
+        not_examined: found.not_examined,
+        is_running: system.is_running(),
+    })
+}
+
+fn sentence(report: &Report) -> String {
+    if report.enabled.is_empty() {
+        return "Nothing is enabled: programs have the allocator that they are built with.".into();
+    }
+    if !report.is_running {
+        return "No process was looked at: this is not the system that runs.".into();
+    }
+    let mut sentence = match report.processes.len() {
+        0 => "No running process has it.".to_owned(),
+        1 => "1 running process has it.".into(),
+        count => format!("{count} running processes have it."),
+    };
+    if report.not_examined > 0 {
+        sentence += &format!(
+            " {} may not be looked at by this user; sudo mallow status shows them too.",
+            report.not_examined
+        );
+    }
+    sentence
+}
+
+fn table(report: &Report) -> Table {
+    let columns = [
+        ("for", false),
+        ("allocator", false),
+        ("since (UTC)", false),
+        ("state", false),
+        ("file", false),
+    ];
+    let mut table = Table::new(&columns);
+    for each in &report.enabled {
+        table.rows.push(vec![
+            each.place.clone(),
+            each.allocator.clone(),
+            each.since_short.clone(),
+            wording(each.state).into(),
+            each.file.display().to_string(),
+        ]);
+    }
+    table
+}
+
+fn wording(state: State) -> &'static str {
+    match state {
+        State::InPlace => "in place",
+        State::Changed => "changed since",
+        State::Removed => "removed since",
+        State::LibraryMissing => "library missing",
+    }
+}
+
+fn text(report: &Report, rows: &Table, format: Format, screen: Screen) -> String {
+    if format == Format::Csv {
+        return rows.render(format, screen);
+    }
+    let mut text = String::new();
+    if !report.enabled.is_empty() {
+        text += rows.render(format, screen).trim_end();
+        text += "\n\n";
+    }
+    text += &sentence(report);
+    text.push('\n');
+    if !report.processes.is_empty() {
+        let mut table = Table::new(&[("process", true), ("program", false), ("malloc", false)]);
+        table.rows.extend(report.processes.iter().map(|process| {
+            let served_by = process.served_by.clone().unwrap_or_else(|| "?".into());
+            vec![process.pid.to_string(), process.program.display().to_string(), served_by]
+        }));
+        text.push('\n');
+        text += &table.render(format, screen);
+    }
+    text
+}
