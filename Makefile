@@ -10,6 +10,10 @@
 #   make bench      the whole benchmark beside them, up to two hours; after an interruption it goes on
 #                   where it was; bench/run --short takes five minutes
 #   make fuzz-tool  any bytes for each parser of the command, a minute each
+#   make packages   debs, rpms and apks (dist/), of this machine and, as far as it goes, aarch64
+#   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)
+#   make dist       the source with all crates, which builds without a network (dist/)
+#   make test-dist  builds packages from it, elsewhere and offline: the same bytes as in dist/
 #   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
 #   make clean
 
@@ -33,7 +37,8 @@ LIBDIR ?=
 MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/mallow
 MALLOW_HERE ?= $(MALLOW)
 
-.PHONY: build run test test-bare fuzz-tool peers bench install clean libraries command
+.PHONY: build run test test-bare fuzz-tool peers bench packages test-packages dist test-dist
+.PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
 
@@ -81,6 +86,20 @@ bench/out/instructions.md: build/libmallow.so build/libmallow-secure.so $(wildca
 	bench/instructions >$@.part
 	@mv $@.part $@
 
+packages:
+	@tools/setup packages
+	@packaging/build
+
+test-packages: packages
+	@packaging/test
+
+dist:
+	@tools/setup build
+	@packaging/tarball
+
+test-dist: packages dist
+	@packaging/tarball check
+
 install: install-libraries install-command
 	@# The loader has to learn of new libraries; packagers do that by their own means.
 	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
@@ -100,5 +119,5 @@ install-command: command
 	$(MALLOW_HERE) completions fish -o '$(DESTDIR)$(FISH_COMPLETIONS)/mallow.fish'
 
 clean:
-	rm -rf build build-aarch64
+	rm -rf build build-aarch64 build-packages dist
 	-cargo clean
