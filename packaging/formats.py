@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Writes one package as a deb, an rpm or an apk. Knows nothing of how its files were built.
 
-Debs and rpms are written by the systems' own tools (dpkg-deb, rpmbuild). An apk is three parts that
+Debs and rpms are written by the systems' own tools (dpkg-deb, rpmbuild). An apk, unsigned, is two parts that
 Python can write: https://wiki.alpinelinux.org/wiki/Apk_spec. The same files give the same bytes:
 every time is that of `epoch`, every owner is root, and every list is sorted.
 """
