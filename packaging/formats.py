@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Writes one package as a deb, an rpm or an apk. Knows nothing of how its files were built.
 
-Debs and rpms are written by the systems' own tools (dpkg-deb, rpmbuild). An apk, unsigned, is two parts that
-Python can write: https://wiki.alpinelinux.org/wiki/Apk_spec. The same files give the same bytes:
-every time is that of `epoch`, every owner is root, and every list is sorted.
+Debs and rpms are written by the systems' own tools (dpkg-deb, rpmbuild). An unsigned apk is two
+archives in a row, which Python can write: https://wiki.alpinelinux.org/wiki/Apk_spec. The same
+files give the same bytes: every time is that of `epoch`, every owner is root, and every list is sorted.
 """
 
 import gzip
@@ -52,6 +52,9 @@ class Package:
     def files(self):
         return [path for path in self.paths() if not (self.tree / path).is_dir()]
 
+    def programs(self):
+        return [path for path in self.files() if path.startswith("usr/bin/")]
+
     def libraries(self):
         return [path for path in self.files() if path.endswith(".so")]
 
@@ -90,13 +93,12 @@ def glibc_version(file):
 def deb_depends_of_programs(package):
     """What dpkg-shlibdeps would say of the command, for any machine."""
     depends = []
-    for path in package.files():
-        if path.startswith("usr/bin/"):
-            needed = needed_libraries(package.tree / path)
-            if "libc.so.6" in needed:
-                depends.append(f"libc6 (>= {glibc_version(package.tree / path)})")
-            if "libgcc_s.so.1" in needed:
-                depends.append("libgcc-s1 (>= 4.2)")
+    for path in package.programs():
+        needed = needed_libraries(package.tree / path)
+        if "libc.so.6" in needed:
+            depends.append(f"libc6 (>= {glibc_version(package.tree / path)})")
+        if "libgcc_s.so.1" in needed:
+            depends.append("libgcc-s1 (>= 4.2)")
     return depends
 
 
@@ -117,8 +119,7 @@ def deb_control(package, size_kib):
         "Replaces": ", ".join(filter(None, [package.provides, *package.instead_of])),
         "Section": package.section,
         "Priority": "optional",
-        "Multi-Arch": "foreign" if package.machine is None or package.libraries() == [] and
-                      package.section == "devel" else "same",
+        "Multi-Arch": "foreign" if package.machine is None or package.programs() else "same",
     }
     paragraphs = "\n .\n".join(textwrap.fill(text, 76, initial_indent=" ", subsequent_indent=" ",
                                              break_on_hyphens=False)
@@ -147,8 +148,8 @@ def write_deb(package, folder):
     set_times(package)
     machine = MACHINES["deb"][package.machine]
     result = folder / f"{package.name}_{package.version}_{machine}.deb"
-    run("dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", package.tree, result,
-        env={**os.environ, "SOURCE_DATE_EPOCH": str(package.epoch)})
+    run("dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", package.tree,
+        result, env={**os.environ, "SOURCE_DATE_EPOCH": str(package.epoch)})
     return result
 
 
@@ -201,7 +202,6 @@ def write_rpm(package, folder):
         settings = {**RPM_SETTINGS, "_topdir": scratch, "_dbpath": f"{scratch}/db"}
         defines = [word for name, value in settings.items()
                    for word in ("--define", f"{name} {value}")]
-        # A build root of the same name each time, for its name may get into the package.
         run("rpmbuild", "-bb", *defines, "--target", f"{machine}-linux", "--quiet", spec,
             env={**os.environ, "SOURCE_DATE_EPOCH": str(package.epoch), "HOME": scratch})
         built, = Path(scratch, "RPMS").glob("*/*.rpm")

@@ -105,8 +105,8 @@ class Writers(Scratch):
     @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
     def test_deb(self):
         deb = self.assert_same_twice("deb")
-        shown = subprocess.run(["dpkg-deb", "-I", deb, "control", "conffiles", "triggers"], text=True,
-                               check=True, capture_output=True).stdout
+        shown = subprocess.run(["dpkg-deb", "-I", deb, "control", "conffiles", "triggers"],
+                               text=True, check=True, capture_output=True).stdout
         for line in ("Architecture: amd64", "Depends: other (= 1.2)", "Conflicts: shared, third",
                      "Provides: shared", "/etc/profile.d/tried.sh", "activate-noawait ldconfig"):
             self.assertIn(f"{line}\n", shown)
