@@ -10,6 +10,10 @@
 #   make bench      the whole benchmark beside them, up to two hours; after an interruption it goes on
 #                   where it was; bench/run --short takes five minutes
 #   make fuzz-tool  any bytes for each parser of the command, a minute each
+#   make packages   debs, rpms and apks (dist/), of this machine and, as far as it goes, aarch64
+#   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)
+#   make dist       the source with all crates, which builds without a network (dist/)
+#   make test-dist  builds packages from it, elsewhere and offline: the same bytes as in dist/
 #   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
 #   make clean
 
@@ -26,16 +30,22 @@ BASH_COMPLETIONS = $(PREFIX)/share/bash-completion/completions
 ZSH_COMPLETIONS = $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS = $(PREFIX)/share/fish/vendor_completions.d
 
-MALLOW = target/release/mallow
+# For packagers: another build folder (BUILD), the library folder below PREFIX (LIBDIR), and, with
+# CARGO_BUILD_TARGET, a command for another machine, whose manual a command of this one writes.
+BUILD ?= build
+LIBDIR ?=
+MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/mallow
+MALLOW_HERE ?= $(MALLOW)
 
-.PHONY: build run test test-bare fuzz-tool peers bench install clean libraries command
+.PHONY: build run test test-bare fuzz-tool peers bench packages test-packages dist test-dist
+.PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
 
 libraries:
 	@tools/setup build
-	@cmake -S . -B build >/dev/null
-	@cmake --build build --target libraries -j $(JOBS) -- --no-print-directory
+	@cmake -S . -B $(BUILD) >/dev/null
+	@cmake --build $(BUILD) --target libraries -j $(JOBS) -- --no-print-directory
 
 command:
 	@tools/setup build
@@ -76,19 +86,38 @@ bench/out/instructions.md: build/libmallow.so build/libmallow-secure.so $(wildca
 	bench/instructions >$@.part
 	@mv $@.part $@
 
-install: build
-	cmake -S . -B build -DCMAKE_INSTALL_PREFIX='$(PREFIX)' >/dev/null
-	DESTDIR='$(DESTDIR)' cmake --install build
-	install -d '$(DESTDIR)$(PREFIX)/bin'
-	install -m 755 $(MALLOW) '$(DESTDIR)$(PREFIX)/bin/mallow'
-	$(MALLOW) man --all '$(DESTDIR)$(PREFIX)/share/man/man1'
-	install -d '$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
-	$(MALLOW) completions bash -o '$(DESTDIR)$(BASH_COMPLETIONS)/mallow'
-	$(MALLOW) completions zsh -o '$(DESTDIR)$(ZSH_COMPLETIONS)/_mallow'
-	$(MALLOW) completions fish -o '$(DESTDIR)$(FISH_COMPLETIONS)/mallow.fish'
+packages:
+	@tools/setup packages
+	@packaging/build
+
+test-packages: packages
+	@packaging/test
+
+dist:
+	@tools/setup build
+	@packaging/tarball
+
+test-dist: packages dist
+	@packaging/tarball check
+
+install: install-libraries install-command
 	@# The loader has to learn of new libraries; packagers do that by their own means.
 	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
+install-libraries: libraries
+	cmake -S . -B $(BUILD) -DCMAKE_INSTALL_PREFIX='$(PREFIX)' \
+		$(if $(LIBDIR),-DCMAKE_INSTALL_LIBDIR='$(LIBDIR)') >/dev/null
+	DESTDIR='$(DESTDIR)' cmake --install $(BUILD)
+
+install-command: command
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 $(MALLOW) '$(DESTDIR)$(PREFIX)/bin/mallow'
+	$(MALLOW_HERE) man --all '$(DESTDIR)$(PREFIX)/share/man/man1'
+	install -d '$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
+	$(MALLOW_HERE) completions bash -o '$(DESTDIR)$(BASH_COMPLETIONS)/mallow'
+	$(MALLOW_HERE) completions zsh -o '$(DESTDIR)$(ZSH_COMPLETIONS)/_mallow'
+	$(MALLOW_HERE) completions fish -o '$(DESTDIR)$(FISH_COMPLETIONS)/mallow.fish'
+
 clean:
-	rm -rf build build-aarch64
+	rm -rf build build-aarch64 build-packages dist
 	-cargo clean

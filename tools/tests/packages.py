@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The packages without a build of them: the table fits what is installed, the writers give the same
+bytes twice, and the script of the -global packages keeps its promises."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "packaging"))
+sys.dont_write_bytecode = True
+
+import formats  # noqa: E402
+
+LOADER = importlib.machinery.SourceFileLoader("packages_build", str(ROOT / "packaging/build"))
+build = importlib.util.module_from_spec(importlib.util.spec_from_loader("packages_build", LOADER))
+LOADER.exec_module(build)
+
+TABLE = {recipe["name"]: recipe for recipe in build.recipes()["package"]}
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+
+
+class Table(Scratch):
+    def test_packages_name_packages(self):
+        for recipe in TABLE.values():
+            for name in recipe.get("needs", []) + recipe.get("suggests", []):
+                self.assertIn(name, TABLE)
+            for name in recipe.get("instead_of", []):
+                if name in TABLE:
+                    self.assertIn(recipe["name"], TABLE[name]["instead_of"])
+
+    def installed_libraries(self):
+        """What CMake installs, with empty files in place of the libraries."""
+        built, root = self.scratch / "build", self.scratch / "root"
+        subprocess.run(["cmake", "-S", ROOT, "-B", built, "-DCMAKE_INSTALL_PREFIX=/usr",
+                        "-DCMAKE_INSTALL_LIBDIR=lib64"], check=True, capture_output=True)
+        for name in ("libmallow", "libmallow-secure", "libmallow-debug"):
+            (built / f"{name}.so").touch()
+            (built / f"{name}.a").touch()
+        subprocess.run(["cmake", "--install", built], check=True, capture_output=True,
+                       env={**os.environ, "DESTDIR": str(root)})
+        return [path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()]
+
+    def installed_by_the_command(self):
+        """The files that the Makefile says, and one page of the manual."""
+        shown = subprocess.run(["make", "-n", "install-command", "PREFIX=/usr", "DESTDIR=/root"],
+                               cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        files = re.findall(r"(?:-o|install -m 755 \S+) '/root/(\S+)'", shown)
+        self.assertEqual(len(files), 4, shown)
+        return [*files, "usr/share/man/man1/mallow.1"]
+
+    @unittest.skipUnless(shutil.which("cmake") and shutil.which("make"), "no cmake or no make")
+    def test_each_installed_file_is_in_one_package(self):
+        names = self.installed_libraries() + self.installed_by_the_command()
+        wanted = {name: build.patterns(recipe, "rpm", "x86_64") for name, recipe in TABLE.items()}
+        shared = build.share_out(names, wanted)
+        self.assertEqual(shared["libmallow"], ["usr/lib64/libmallow.so"])
+        self.assertEqual(sorted(names), sorted(sum(shared.values(), [])))
+
+    def test_a_file_of_no_package_or_two_is_a_mistake(self):
+        for names, wanted in (["a", "b"], {"one": ["a"]}), (["a"], {"one": ["a"], "two": ["?"]}), \
+                (["a"], {"one": ["a", "b"]}):
+            with self.assertRaises(SystemExit):
+                build.share_out(names, wanted)
+
+
+class Writers(Scratch):
+    def package(self, name):
+        tree = self.scratch / name / "libtried"
+        build.put(tree, "usr/lib/libtried.so", b"library")
+        build.put(tree, "etc/profile.d/tried.sh", "true\n")
+        return formats.Package(
+            name="libtried", version="1.2", machine="x86_64", summary="tried", text=["A text."],
+            section="libs", maintainer="Nobody <nobody@mallow.example>", licence="MIT", tree=tree,
+            epoch=1_700_000_000, needs=["other"], instead_of=["third"], provides="shared")
+
+    def assert_same_twice(self, system):
+        written = []
+        for name in ("one", "two"):
+            package, out = self.package(name), self.scratch / f"{name}-out"
+            out.mkdir()
+            written.append(formats.WRITERS[system](package, out))
+            time.sleep(1.1)  # file systems and archives count in seconds
+        self.assertEqual(written[0].read_bytes(), written[1].read_bytes())
+        return written[0]
+
+    @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
+    def test_deb(self):
+        deb = self.assert_same_twice("deb")
+        shown = subprocess.run(["dpkg-deb", "-I", deb, "control", "conffiles", "triggers"],
+                               text=True, check=True, capture_output=True).stdout
+        for line in ("Architecture: amd64", "Depends: other (= 1.2)", "Conflicts: shared, third",
+                     "Provides: shared", "/etc/profile.d/tried.sh", "activate-noawait ldconfig"):
+            self.assertIn(f"{line}\n", shown)
+
+    @unittest.skipUnless(shutil.which("rpmbuild"), "no rpmbuild")
+    def test_rpm(self):
+        self.assertEqual(self.assert_same_twice("rpm").name, "libtried-1.2-1.x86_64.rpm")
+
+    def test_apk(self):
+        apk = self.assert_same_twice("apk")
+        with tarfile.open(apk) as archive:
+            names = archive.getnames()
+            info = archive.extractfile(".PKGINFO").read().decode()
+        self.assertEqual(names[0], ".PKGINFO")
+        self.assertIn("usr/lib/libtried.so", names)
+        for line in ("depend = other=1.2-r0", "depend = !third", "provides = so:libtried.so=0"):
+            self.assertIn(f"{line}\n", info)
+
+
+class GlobalScript(Scratch):
+    def setUp(self):
+        super().setUp()
+        with contextlib.redirect_stdout(io.StringIO()):
+            build.put_global(self.scratch, "mallow-global", "libmallow.so")
+        self.script = self.scratch / "etc/profile.d/mallow-global.sh"
+        text = self.script.read_text()
+        self.script.write_text(text.replace("/usr/", f"{self.scratch}/usr/"))
+        build.put(self.scratch, "usr/lib64/libmallow.so", b"")
+
+    def after_login(self, **environment):
+        show = f". {self.script}; set | grep ^mallow_ || true; echo \"${{LD_PRELOAD-none}}\""
+        # The shell itself is started without the preload that it is told of.
+        told = "".join(f"{name}={value!r}; " for name, value in environment.items())
+        return subprocess.run(["sh", "-euc", told + show], check=True, capture_output=True,
+                              text=True, env={"PATH": os.environ["PATH"]}).stdout.strip()
+
+    def test_it_preloads_a_bare_name(self):
+        self.assertEqual(self.after_login(), "libmallow.so")
+
+    def test_it_keeps_what_was_there_and_adds_itself_once(self):
+        self.assertEqual(self.after_login(LD_PRELOAD="a.so b.so"), "a.so b.so:libmallow.so")
+        for there in ("libmallow.so", "a.so:libmallow.so", "libmallow.so b.so"):
+            self.assertEqual(self.after_login(LD_PRELOAD=there), there)
+
+    def test_without_the_library_it_does_nothing(self):
+        (self.scratch / "usr/lib64/libmallow.so").unlink()
+        self.assertEqual(self.after_login(), "none")
+
+    def test_without_its_package_it_does_nothing(self):
+        (self.scratch / "usr/share/mallow-global/installed").unlink()
+        self.assertEqual(self.after_login(LD_PRELOAD="a.so"), "a.so")
+
+
+if __name__ == "__main__":
+    unittest.main()
