@@ -32,3 +32,5 @@ foreach(mode IN LISTS MALLOW_MODES)
               $<TARGET_FILE:jemalloc_client_${mode}> $<TARGET_FILE:jemalloc_linked_${mode}>)
   endif()
 endforeach()
+
+mallow_test(jemalloc-docs COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/docs.py)
