@@ -291,6 +291,18 @@ size_t mw_malloc_good_size(size_t size)
 
 /* --- Realloc ---------------------------------------------------------------------------------- */
 
+static size_t block_held_size(const char *call, void *block)
+{
+    struct extent *extent = pagemap_find(block);
+    if (!block_is_ours(call, block, extent)) {
+        return 0;
+    }
+    if (extent_is_slab(extent)) {
+        harden_slot_resized(extent, block);
+    }
+    return usable_size(extent, block);
+}
+
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
 static bool slot_still_fits(size_t usable, size_t size)
 {

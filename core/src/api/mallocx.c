@@ -5,7 +5,7 @@
  */
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
-#include "alloc.h"
+#include "free.h"
 
 /* The fields of the flags. */
 #define FLAG_LG_ALIGN 0x3f
@@ -70,9 +70,9 @@ void *mw_rallocx(void *block, size_t size, int flags)
         return mw_mallocx(size, flags);
     }
     size_t alignment = flags_alignment(flags);
-    size_t old_size = mw_malloc_usable_size(block);
+    size_t old_size = block_held_size("rallocx", block);
     size = size_of_request(size);
-    /* What has no size is no block of ours, and realloc says so. */
+    /* What realloc does with a foreign block the option `foreign` says. */
     char *moved = alignment <= BLOCK_ALIGNMENT || old_size == 0
                       ? mw_realloc(block, size)
                       : rallocx_aligned(block, old_size, alignment, size);
@@ -87,7 +87,7 @@ void *mw_rallocx(void *block, size_t size, int flags)
 
 size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
 {
-    size_t old_size = mw_malloc_usable_size(block);
+    size_t old_size = block_held_size("xallocx", block);
     struct extent *extent = pagemap_find(block);
     bool is_aligned = ((uintptr_t)block & (flags_alignment(flags) - 1)) == 0;
     if (old_size == 0 || extent_is_slab(extent) || !is_aligned) {

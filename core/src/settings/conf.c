@@ -31,7 +31,8 @@ static const struct conf_option *conf_at(unsigned index)
 
 static long conf_value(const struct conf_option *conf)
 {
-    return conf->target != CONF_NOTHING ? option((enum option_id)conf->target) : conf->value;
+    return conf->target != CONF_NOTHING ? option_at_start((enum option_id)conf->target)
+                                        : conf->value;
 }
 
 /* --- Messages --------------------------------------------------------------------------------- */

@@ -40,7 +40,7 @@ struct conf_option {
 static unsigned conf_count(void);
 static const struct conf_option *conf_at(unsigned index);
 
-/* The value that holds now: a number, a truth value or the index of a word. */
+/* The value that held when the program began: a number, a truth value or the index of a word. */
 static long conf_value(const struct conf_option *conf);
 
 /* A text with settings, and how jemalloc calls where it comes from. */

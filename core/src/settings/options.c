@@ -41,6 +41,17 @@ static _Atomic long option_values[OPTION_COUNT] = {
 #undef CHOICE
 };
 
+/* The same as the settings left them: what the program changes later is not here. */
+static long option_starts[OPTION_COUNT] = {
+#define BOOL(name, value, help) value,
+#define NUMBER(name, value, minimum, maximum, unit, help) value,
+#define CHOICE(name, value, words, help) value,
+#include "options.def"
+#undef BOOL
+#undef NUMBER
+#undef CHOICE
+};
+
 /* Where each value comes from, for confirm_conf. */
 static const char *option_origins[OPTION_COUNT];
 
@@ -57,7 +68,13 @@ static void option_set(enum option_id id, long value)
 static void option_set_from(enum option_id id, long value, const char *origin)
 {
     option_set(id, value);
+    option_starts[id] = value;
     option_origins[id] = origin;
+}
+
+static long option_at_start(enum option_id id)
+{
+    return option_starts[id];
 }
 
 static long option_maximum(enum option_id id)

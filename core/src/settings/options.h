@@ -38,8 +38,10 @@ static bool junk_fills_freed(void);
 /* The largest value that it takes. */
 static long option_maximum(enum option_id id);
 
-/* Sets an option and notes where the value comes from, for confirm_conf. */
+/* Sets an option while settings are read, and notes where the value comes from, for confirm_conf.
+ * What it was set to can be asked for later, whatever it is then. */
 static void option_set_from(enum option_id id, long value, const char *origin);
+static long option_at_start(enum option_id id);
 
 /* --- Parsing --------------------------------------------------------------------------------- */
 

@@ -22,10 +22,15 @@ foreach(mode IN LISTS MALLOW_MODES)
   add_executable(jemalloc_client_${mode} ${CMAKE_CURRENT_LIST_DIR}/conf/client.c)
   target_compile_definitions(jemalloc_client_${mode} PRIVATE OWN_CONF)
   target_link_libraries(jemalloc_client_${mode} PRIVATE jemalloc_flags ${library}-static)
+  add_executable(jemalloc_linked_${mode} ${CMAKE_CURRENT_LIST_DIR}/conf/client.c)
+  target_compile_definitions(jemalloc_linked_${mode} PRIVATE OWN_CONF)
+  target_link_libraries(jemalloc_linked_${mode} PRIVATE jemalloc_flags ${library}-shared)
   if(is_native)
     mallow_test(jemalloc-conf-${mode}
       COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/conf/run.py ${mode}
               $<TARGET_FILE:${library}-shared> $<TARGET_FILE:jemalloc_client>
-              $<TARGET_FILE:jemalloc_client_${mode}>)
+              $<TARGET_FILE:jemalloc_client_${mode}> $<TARGET_FILE:jemalloc_linked_${mode}>)
   endif()
 endforeach()
+
+mallow_test(jemalloc-docs COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/docs.py)

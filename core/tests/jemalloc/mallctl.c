@@ -216,6 +216,7 @@ TEST(decay_times_of_all_and_of_one)
     CHECK_EQ(mallctl("arenas.dirty_decay_ms", &old, &size, &all, sizeof all), 0);
     CHECK_EQ(old, 10000);
     CHECK_EQ(READ(ssize_t, "arena.0.dirty_decay_ms"), all);
+    CHECK_EQ(READ(ssize_t, "opt.dirty_decay_ms"), 10000);
     CHECK_EQ(mallctl("arena.0.dirty_decay_ms", &old, &size, &own, sizeof own), 0);
     CHECK_EQ(old, all);
     CHECK_EQ(READ(ssize_t, "arena.0.dirty_decay_ms"), own);
@@ -337,7 +338,7 @@ TEST(background_thread_starts_and_ends)
     CHECK_EQ(mallctl("background_thread", &old, &size, &on, sizeof on), 0);
     CHECK_EQ(old, false);
     CHECK_EQ(READ(bool, "background_thread"), true);
-    CHECK_EQ(READ(bool, "opt.background_thread"), true);
+    CHECK_EQ(READ(bool, "opt.background_thread"), false); /* what it was at the start */
     CHECK_EQ(mallctl("background_thread", NULL, NULL, &off, sizeof off), 0);
     CHECK_EQ(READ(bool, "background_thread"), false);
     CHECK_EQ(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);

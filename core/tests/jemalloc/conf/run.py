@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Shows the effect of each setting of MALLOC_CONF that has one, in a program of its own.
 
-  run.py MODE LIBRARY CLIENT STATIC_CLIENT
+  run.py MODE LIBRARY CLIENT STATIC_CLIENT LINKED_CLIENT
 
-LIBRARY is preloaded into CLIENT, which is not linked with it; STATIC_CLIENT is linked with the
-archive and has a malloc_conf of its own. Every row runs the client twice, without the setting and
+LIBRARY is preloaded into CLIENT, which is not linked with it. STATIC_CLIENT is linked with the
+archive, LINKED_CLIENT with the library; both have a malloc_conf of their own. Every row runs the client twice, without the setting and
 with it, and the two must differ as told.
 """
 
@@ -77,11 +77,12 @@ def check_row(row, library, client):
     return None
 
 
-def sources(library, client, static_client):
+def sources(library, client, static_client, linked_client):
     """Which source wins, in whole programs."""
     yield ("MALLOW_CONF wins over MALLOC_CONF",
            run(client, "dirty_decay_ms", LD_PRELOAD=library, MALLOC_CONF="dirty_decay_ms:1",
                MALLOW_CONF="dirty_decay_ms:2")[0], "2")
+    yield ("malloc_conf of a linked program", run(linked_client, "dirty_decay_ms")[0], "4711")
     yield ("malloc_conf of a static program", run(static_client, "dirty_decay_ms")[0], "4711")
     yield ("narenas of a static program", run(static_client, "narenas")[0], "3")
     yield ("MALLOC_CONF wins over malloc_conf",
@@ -95,15 +96,15 @@ def sources(library, client, static_client):
 
 
 def main():
-    mode, library, client, static_client = sys.argv[1:]
+    mode, library, *clients = sys.argv[1:]
     failed = 0
     for row in ROWS:
         if row[1] == "fill" and mode in FILLED_ANYWAY:
             continue
-        wrong = check_row(row, library, client)
+        wrong = check_row(row, library, clients[0])
         failed += wrong is not None
         print(f"{'FAIL' if wrong else 'ok  '} {row[0]}{': ' + wrong if wrong else ''}", flush=True)
-    for what, found, expected in sources(library, client, static_client):
+    for what, found, expected in sources(library, *clients):
         failed += found != expected
         print(f"{'ok  ' if found == expected else 'FAIL'} {what}: {found!r}", flush=True)
     print(f"{failed} failed")
