@@ -132,7 +132,8 @@ static void write_options(struct json *json)
     json_bool(json, "background_thread", option(OPTION_purge_thread) != 0);
     json_signed(json, "dirty_decay_ms", option(OPTION_dirty_decay_ms));
     json_signed(json, "muzzy_decay_ms", option(OPTION_muzzy_decay_ms));
-    json_string(json, "junk", option(OPTION_junk) != 0 ? "true" : "false");
+    static const char *const junk[] = {"false", "true", "alloc", "free"};
+    json_string(json, "junk", junk[option(OPTION_junk)]);
     json_bool(json, "zero", option(OPTION_zero) != 0);
     json_bool(json, "tcache", true);
     json_number(json, "tcache_max", SLOT_MAX);

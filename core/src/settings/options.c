@@ -45,10 +45,12 @@ static _Atomic long option_values[OPTION_COUNT] = {
 static long option_starts[OPTION_COUNT] = {
 #define BOOL(name, value, help) value,
 #define NUMBER(name, value, minimum, maximum, unit, help) value,
+#define SIZE(name, value, help) value,
 #define CHOICE(name, value, words, help) value,
 #include "options.def"
 #undef BOOL
 #undef NUMBER
+#undef SIZE
 #undef CHOICE
 };
 

@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; COUNT] = [
+const GUIDES: [Guide; 0] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
