@@ -44,6 +44,7 @@ class Package:
     suggests: list[str] = field(default_factory=list)
     instead_of: list[str] = field(default_factory=list)
     provides: str | None = None
+    cache: str | None = None
 
     def paths(self):
         """Folders and files of the tree, sorted, relative to the root."""
@@ -145,6 +146,10 @@ def write_deb(package, folder):
         (control / "triggers").write_text("activate-noawait ldconfig\n")
     for file in control.iterdir():
         file.chmod(0o644)
+    if package.cache:
+        script = f'#!/bin/sh\nset -e\n\nif [ "$1" = purge ]; then\n    rm -rf {package.cache}\nfi\n'
+        (control / "postrm").write_text(script)
+        (control / "postrm").chmod(0o755)
     set_times(package)
     machine = MACHINES["deb"][package.machine]
     result = folder / f"{package.name}_{package.version}_{machine}.deb"

@@ -90,7 +90,8 @@ class Writers(Scratch):
         return formats.Package(
             name="libtried", version="1.2", machine="x86_64", summary="tried", text=["A text."],
             section="libs", maintainer="Nobody <nobody@mallow.example>", licence="MIT", tree=tree,
-            epoch=1_700_000_000, needs=["other"], instead_of=["third"], provides="shared")
+            epoch=1_700_000_000, needs=["other"], instead_of=["third"], provides="shared",
+            cache="/var/cache/tried")
 
     def assert_same_twice(self, system):
         written = []
@@ -105,10 +106,12 @@ class Writers(Scratch):
     @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
     def test_deb(self):
         deb = self.assert_same_twice("deb")
-        shown = subprocess.run(["dpkg-deb", "-I", deb, "control", "conffiles", "triggers"],
+        shown = subprocess.run(["dpkg-deb", "-I", deb, "control", "conffiles", "triggers",
+                                "postrm"],
                                text=True, check=True, capture_output=True).stdout
         for line in ("Architecture: amd64", "Depends: other (= 1.2)", "Conflicts: shared, third",
-                     "Provides: shared", "/etc/profile.d/tried.sh", "activate-noawait ldconfig"):
+                     "Provides: shared", "/etc/profile.d/tried.sh", "activate-noawait ldconfig",
+                     "    rm -rf /var/cache/tried"):
             self.assertIn(f"{line}\n", shown)
 
     @unittest.skipUnless(shutil.which("rpmbuild"), "no rpmbuild")
