@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 0] = [
+const GUIDES: [Guide; 19] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],

@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 0] = [
+const VERBS: [&str; 19] = [
     "list",
     "run",
     "compare",
@@ -63,7 +63,7 @@ impl Setting {
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
         let baseline = self.path("baseline");
-        let lines: [&[&str]; 0] = [
+        let lines: [&[&str]; 15] = [
             &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
             &["list"],
             &["status"],
@@ -238,7 +238,7 @@ fn missing_rights_are_5() {
     open(Path::new(&setting.trace), 0o000);
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
-    let lines: [&[&str]; 0] = [
+    let lines: [&[&str]; 13] = [
         &["check", "-o", &file, "--", "true"],
         &["verify", &pid],
         &["explain", &pid],
