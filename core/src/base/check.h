@@ -15,8 +15,10 @@
 /* Prints where, and ends the program. Nothing here can print: log.c says what this calls. */
 static NO_RETURN void (*const check_failed)(const char *file, int line, const char *condition);
 
-#define require(x) (likely(x) ? (void)0 : check_failed(__FILE__, __LINE__, #x))
-#define check(x) (MW_CHECK_LEVEL >= 2 ? require(x) : (void)0)
-#define check_slow(x) (MW_CHECK_LEVEL >= 3 ? require(x) : (void)0)
+/* `text` is the condition as it is written, with no macro expanded. */
+#define check_that(x, text) (likely(x) ? (void)0 : check_failed(__FILE__, __LINE__, text))
+#define require(x) check_that(x, #x)
+#define check(x) (MW_CHECK_LEVEL >= 2 ? check_that(x, #x) : (void)0)
+#define check_slow(x) (MW_CHECK_LEVEL >= 3 ? check_that(x, #x) : (void)0)
 
 #endif

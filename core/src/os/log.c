@@ -151,7 +151,7 @@ _Noreturn static COLD void log_fatal(const char *format, ...)
     os_abort();
 }
 
-_Noreturn static COLD void log_broken(const char *file, int line, const char *condition)
+static NO_RETURN COLD void log_broken(const char *file, int line, const char *condition)
 {
     log_fatal("%s:%d: broken invariant: %s", file, line, condition);
 }

@@ -1,7 +1,7 @@
 //! The verbs. None of them imports another; `tools/crates` checks that.
 
-pub mod check;
 pub mod advise;
+pub mod check;
 pub mod compare;
 pub mod completions;
 pub mod config;

@@ -366,8 +366,7 @@ impl Reader<'_> {
 
     /// `None` where the allocator does not count.
     fn locks(&self, arenas: u64) -> Option<Vec<Lock>> {
-        let at =
-            |structure: u64, field: &str| Some(structure.checked_add(self.page.field(field)?.0)?);
+        let at = |structure: u64, field: &str| structure.checked_add(self.page.field(field)?.0);
         let mut locks = Vec::new();
         for name in LOCKS {
             locks.push(self.lock_at(self.page.root(&format!("lock.{name}"))?, name.to_owned())?);
