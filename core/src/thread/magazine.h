@@ -5,9 +5,9 @@
  * to half its limit from an arena's depot, a full one is emptied to half.
  *
  * What is in a magazine nobody else can use, so the limit begins low, grows with each visit to the
- * depot and is halved when the heap settles: a thread that uses a class now and then holds a slot
- * or two of it, one that only frees holds none. The limits of a heap have a common bound, which is
- * the lower the more threads there are.
+ * depot, is halved when the heap settles, and falls while the thread only frees: a thread that uses
+ * a class now and then holds a slot or two of it, one that only frees holds none. The limits of a
+ * heap have a common bound, which is the lower the more threads there are.
  */
 #ifndef MALLOW_MAGAZINE_H
 #define MALLOW_MAGAZINE_H
