@@ -148,6 +148,12 @@ MW_PUBLIC int mallctlnametomib(const char *name, size_t *mib, size_t *mib_size);
 MW_PUBLIC int mallctlbymib(const size_t *mib, size_t mib_size, void *old_value, size_t *old_size,
                            void *new_value, size_t new_size);
 
+/* Writes the state of the heap, as mw_malloc_stats_print of mallow.h does; where `write` is NULL, with
+ * malloc_message if the program has set it, else to standard error. */
+MW_PUBLIC void malloc_stats_print(void (*write)(void *context, const char *text), void *context,
+                                  const char *options);
+extern void (*malloc_message)(void *context, const char *text);
+
 /* What a program defines to configure the allocator: key:value,key:value. Read at load. The second
  * is read behind the environment, and so wins over it. */
 extern const char *malloc_conf;
