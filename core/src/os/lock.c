@@ -13,8 +13,9 @@
 /* A bit per rank of which this thread holds a lock. */
 static THREAD_LOCAL uint32_t locks_held;
 
-static const char *const lock_names[LOCK_RANKS] = {"process", "heaps", "shared", "pool",
-                                                   "rob",     "purge", "arena",  "meta"};
+static const char *const lock_names[] = {"process", "heaps", "shared", "pool", "rob",
+                                         "limit",   "purge", "arena",  "meta"};
+static_assert(array_count(lock_names) == LOCK_RANKS, "a name for each rank");
 
 /* Whether a thread may hold several locks of the rank. */
 static bool rank_may_repeat(unsigned rank)
@@ -201,7 +202,9 @@ static void lock_release(struct lock *lock)
 
 static void lock_release_in_child(struct lock *lock)
 {
-    lock_note_released(lock);
+    if (lock_is_mine(lock)) {
+        lock_note_released(lock);
+    }
     atomic_set(&lock->queue, 0);
     atomic_set(&lock->state, 0);
 }

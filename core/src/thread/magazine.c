@@ -56,18 +56,6 @@ static void magazine_shrink(struct heap *heap, unsigned class)
     magazine->limit = limit;
 }
 
-/* After so many visits in one direction only. */
-static void magazine_emptied(struct heap *heap, unsigned class)
-{
-    struct magazine *magazine = heap_magazine(heap, class);
-    if (magazine->emptied < EMPTIED_MOST) {
-        magazine->emptied++;
-        magazine_grow(heap, class);
-    } else if (magazine->limit >= 2 * MAGAZINE_LEAST) {
-        magazine_shrink(heap, class);
-    }
-}
-
 /* Slots from a depot, that of the heap's own arena first; if none has any, from holes or a new
  * slab. */
 static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t want,
@@ -130,10 +118,14 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         heap_free_remote(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }
-    magazine_emptied(heap, class);
+    bool is_draining = magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
+    if (!is_draining) {
+        magazine->emptied = (uint8_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
+        magazine_grow(heap, class);
+    }
     if (magazine->count >= magazine->limit) {
         /* The slots that were freed last stay. */
-        uint32_t keep = magazine->limit / 2;
+        uint32_t keep = magazine->limit / (is_draining ? 4u : 2u);
         struct slot **at = &heap->free[class];
         for (uint32_t i = 0; i < keep; i++) {
             list_slot_check(*at, class);
@@ -145,6 +137,9 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         heap_count_flush(heap, class, magazine->count - keep);
         magazine->count = (uint16_t)keep;
         heap_return_others(heap, rest, class);
+    }
+    if (is_draining) {
+        magazine_shrink(heap, class);
     }
     bool is_put = magazine_try_put(heap, extent, slot);
     check(is_put);

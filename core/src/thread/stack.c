@@ -17,7 +17,7 @@
 
 /* What is resident is asked only if there is more than this in the stacks; of so many blocks, of so
  * many pages of each at its end and in its middle. */
-#define PROBE_MIN (256 * KiB)
+#define PROBE_MIN (4 * MiB)
 #define PROBE_BLOCKS 8u
 #define PROBE_PAGES 32u
 

@@ -277,6 +277,12 @@ static void in_thread(struct kept *kept)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
+static void ignore_text(void *context, const char *text)
+{
+    (void)context;
+    (void)text;
+}
+
 static void workload(void)
 {
     static struct kept kept[KEPT];
@@ -290,6 +296,7 @@ static void workload(void)
     mw_collect(true);
     resize_all(kept);
     drop_all(kept);
+    mw_malloc_stats_print(ignore_text, NULL, "J");
     mw_malloc_trim(1u << 20);
 }
 

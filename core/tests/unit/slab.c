@@ -34,18 +34,20 @@ TEST(slab_tells_slots_from_other_addresses)
 
 TEST(slab_collects_remote_frees)
 {
-    void *block;
-    struct extent *extent = slab_of_size(100, &block);
-    struct slot slots[10];
+    struct slot *slots[10];
+    struct extent *extent = slab_of_size(100, (void **)&slots[0]);
+    for (int i = 1; i < 10; i++) {
+        CHECK(slab_of_size(100, (void **)&slots[i]) == extent);
+    }
     uint32_t count = 0;
     CHECK(slab_collect_remote(extent, &count) == NULL);
     for (int i = 0; i < 10; i++) {
-        CHECK_EQ(slab_push_remote(extent, &slots[i], &slots[i], 1), i + 1);
+        CHECK_EQ(slab_push_remote(extent, slots[i], slots[i], 1), i + 1);
     }
     struct slot *list = slab_collect_remote(extent, &count);
     CHECK_EQ(count, 10);
     for (int i = 9; i >= 0; i--, list = list->next) {
-        CHECK(list == &slots[i]);
+        CHECK(list == slots[i]);
     }
     CHECK(list == NULL);
     CHECK(slab_collect_remote(extent, &count) == NULL);

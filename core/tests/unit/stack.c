@@ -164,21 +164,6 @@ TEST(stack_that_holds_much_is_not_private)
     CHECK(mw_heap_is_valid());
 }
 
-/* Blocks that nobody writes to may stay in the stacks though little is in use. */
-TEST(stack_keeps_what_is_not_resident_in_a_small_heap)
-{
-    char *blocks[20];
-    for (size_t i = 0; i < array_count(blocks); i++) {
-        blocks[i] = malloc_pages(32);
-    }
-    for (size_t i = 0; i < array_count(blocks); i++) {
-        mw_free(blocks[i]);
-    }
-    CHECK_LT(STACK_MIN >> os_page_shift, array_count(blocks) * 32);
-    CHECK_EQ(atomic_get(&heap_own->stack_pages), array_count(blocks) * 32);
-    CHECK(mw_heap_is_valid());
-}
-
 /* A robber and the owner at the same time: every page is in one place. */
 enum { ROBBED_ROUNDS = 20000 };
 static _Atomic bool done;
