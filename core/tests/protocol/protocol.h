@@ -7,7 +7,9 @@
 #define TEST_PROTOCOL_H
 
 #define MW_EXPORT_LIBC 0
+#ifndef MW_CHECK_LEVEL
 #define MW_CHECK_LEVEL 2
+#endif
 #define MW_LOCK_ORDER 0 /* all are one thread of the system */
 #include "../../src/mallow.c"
 
