@@ -85,10 +85,13 @@ TEST(statistics_of_purges)
     mw_free(block);
     CHECK_EQ(figure("dirty"), 2 * MiB);
     CHECK_EQ(figure("all.stacked_bytes"), 2 * MiB);
-    CHECK_EQ(figure("all.extents.512.dirty"), 1);
+    size_t pages = 2 * MiB >> os_page_shift;
+    char dirty_extents[40];
+    snprintf(dirty_extents, sizeof dirty_extents, "all.extents.%zu.dirty", pages);
+    CHECK_EQ(figure(dirty_extents), 1);
     mw_collect(true);
     CHECK_EQ(figure("dirty"), 0);
-    CHECK_EQ(figure("all.dirty_pages_purged"), purged + 512);
+    CHECK_EQ(figure("all.dirty_pages_purged"), purged + pages);
     CHECK_EQ(figure("all.dirty_purge_calls"), calls + 1);
 }
 
