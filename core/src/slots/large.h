@@ -61,11 +61,15 @@ ALWAYS_INLINE unsigned large_class_of(size_t pages, bool is_huge)
                            : PAGE_CLASSES + floor_log2(rounded) - floor_log2(most) - 1;
 }
 
-/* The most pages of a block that is counted there. */
+/* The most pages of a block that is counted there. Where pages are large, the last page classes have
+ * none, because such blocks are huge: 0. */
 ALWAYS_INLINE size_t large_class_pages(unsigned class)
 {
     size_t most = LARGE_MAX >> os_page_shift;
-    return class < PAGE_CLASSES ? page_class_pages(class) : most << (class - PAGE_CLASSES + 1);
+    if (class >= PAGE_CLASSES) {
+        return most << (class - PAGE_CLASSES + 1);
+    }
+    return page_class_pages(class) <= most ? page_class_pages(class) : 0;
 }
 
 /* The pages that a block of `size` bytes gets. */
