@@ -24,6 +24,7 @@
 #include "os/linux.c"
 #include "os/libc.c"
 #include "os/log.c"
+#include "os/fault.c"
 #include "os/lock.c"
 
 /* layer 2: settings */

@@ -79,7 +79,7 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
 static COLD void *alloc_failed(void)
 {
     if (option(OPTION_xmalloc)) {
-        log_fatal("out of memory, and xmalloc is on");
+        fault_simple(FAULT_OUT_OF_MEMORY, "malloc", NULL, "out of memory, and xmalloc is on");
     }
     errno = ENOMEM;
     return NULL;

@@ -6,6 +6,7 @@
 #define MALLOW_ALLOC_H
 
 #include "../../include/mallow.h"
+#include "../os/fault.h"
 #include "../slots/harden.h"
 #include "../thread/magazine.h"
 #include "../thread/remote.h"

@@ -52,11 +52,13 @@ static COLD void *foreign_function(const char *call, const void *block)
         if (atomic_get(known) != NULL) {
             return atomic_get(known);
         }
-        log_fatal("%s of %p, which mallow did not allocate, and there is no other allocator", call,
-                  block);
+        fault_simple(FAULT_FOREIGN_FREE, call, block,
+                     "%s of %p, which mallow did not allocate, and there is no other allocator",
+                     call, block);
     }
     default:
-        log_fatal("%s of %p, which mallow did not allocate", call, block);
+        fault_simple(FAULT_FOREIGN_FREE, call, block, "%s of %p, which mallow did not allocate",
+                     call, block);
     }
 }
 
@@ -95,13 +97,13 @@ _Noreturn static COLD void bad_block(const char *call, const void *block, struct
         harden_bad_block(call, extent, block);
     }
     if (state == EXTENT_ACTIVE) {
-        log_fatal("%s of %p, which is %zu bytes inside a block of %zu bytes at %p", call, block,
-                  (uintptr_t)block - extent->start, extent_size(extent), (void *)extent->start);
+        harden_interior(call, block, extent->start, extent_size(extent));
     }
     if ((uintptr_t)block == extent->start && call[0] == 'f') {
-        log_fatal("double free of %p (a block of more than %zu bytes)", block, SLOT_MAX);
+        fault_simple(FAULT_DOUBLE_FREE, call, block,
+                     "double free of %p (a block of more than %zu bytes)", block, SLOT_MAX);
     }
-    log_fatal("%s of %p, which is in free memory", call, block);
+    fault_simple(FAULT_INVALID_FREE, call, block, "%s of %p, which is in free memory", call, block);
 }
 
 /* Whether `block` is one that the program may hold. False if it is foreign; ends the program if it
@@ -255,8 +257,9 @@ static void check_free_size(const void *block, size_t alignment, size_t size)
     size_t unit = alignment <= os_page_size ? alignment : os_page_size;
     size_t asked = align_up(size_max(size, 1), unit);
     if (unlikely(usable != 0 && (asked > usable || (usable > 16 && asked <= usable / 2)))) {
-        log_fatal("free of %p with a size of %zu bytes, but the block has %zu", block, size,
-                  usable);
+        fault_simple(FAULT_SIZE_MISMATCH, "free_sized", block,
+                     "free of %p with a size of %zu bytes, but the block has %zu", block, size,
+                     usable);
     }
 }
 
@@ -334,7 +337,8 @@ static COLD void *realloc_to_zero(void *block)
     atomic_add(&zero_reallocs_count, 1);
     switch (option(OPTION_zero_realloc)) {
     case ZERO_REALLOC_ABORT:
-        log_fatal("realloc of %p to 0 bytes, and zero_realloc is abort", block);
+        fault_simple(FAULT_MISUSE, "realloc", block,
+                     "realloc of %p to 0 bytes, and zero_realloc is abort", block);
     case ZERO_REALLOC_ALLOC:
         return mw_realloc(block, 1);
     default:

@@ -303,6 +303,80 @@ static long os_read_file(const char *path, char *buffer, size_t size)
     return (long)used;
 }
 
+static void os_read_lines(const char *path, void (*line)(void *context, char *text), void *context)
+{
+    char text[1024];
+    size_t used = 0;
+    bool is_cut = false;
+    long fd = system_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (is_error(fd)) {
+        return;
+    }
+    for (;;) {
+        long got =
+            system_call(SYS_read, fd, (long)(text + used), (long)(sizeof text - 1 - used), 0, 0, 0);
+        if (got == -EINTR) {
+            continue;
+        }
+        if (is_error(got) || got == 0) {
+            break;
+        }
+        used += (size_t)got;
+        char *at = text;
+        for (char *end; (end = memchr(at, '\n', used - (size_t)(at - text))) != NULL;
+             at = end + 1) {
+            *end = 0;
+            if (!is_cut) {
+                line(context, at);
+            }
+            is_cut = false;
+        }
+        used -= (size_t)(at - text);
+        memmove(text, at, used);
+        if (used == sizeof text - 1) { /* the rest of the line is passed over */
+            text[used] = 0;
+            if (!is_cut) {
+                line(context, text);
+            }
+            is_cut = true;
+            used = 0;
+        }
+    }
+    system_call(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+static int os_open_to_append(const char *path)
+{
+    long fd = system_call(SYS_openat, AT_FDCWD, (long)path,
+                          O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600, 0, 0);
+    return is_error(fd) ? -1 : (int)fd;
+}
+
+static void os_close(int fd)
+{
+    system_call(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+static int os_process_number(void)
+{
+    return (int)system_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+static int os_thread_number(void)
+{
+    return (int)system_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+static bool os_read_memory(const void *address, void *buffer, size_t size)
+{
+    struct {
+        void *start;
+        size_t size;
+    } ours = {buffer, size}, theirs = {(void *)(uintptr_t)address, size};
+    return system_call(SYS_process_vm_readv, os_process_number(), (long)&ours, 1, (long)&theirs, 1,
+                       0) == (long)size;
+}
+
 static long os_read_link_or_file(const char *path, char *buffer, size_t size)
 {
     long length =

@@ -150,10 +150,3 @@ _Noreturn static COLD void log_fatal(const char *format, ...)
     va_end(arguments);
     os_abort();
 }
-
-static NO_RETURN COLD void log_broken(const char *file, int line, const char *condition)
-{
-    log_fatal("%s:%d: broken invariant: %s", file, line, condition);
-}
-
-static NO_RETURN void (*const check_failed)(const char *, int, const char *) = log_broken;

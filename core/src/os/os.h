@@ -99,6 +99,20 @@ static long os_read_file(const char *path, char *buffer, size_t size);
 /* The same of the text that a symbolic link leads to; of the file itself where it is no link. */
 static long os_read_link_or_file(const char *path, char *buffer, size_t size);
 
+/* Calls `line` for each line of a file, which it may change; lines are cut to what the stack holds. */
+static void os_read_lines(const char *path, void (*line)(void *context, char *text), void *context);
+
+/* A file to write behind its end; below 0 if it cannot be opened. */
+static int os_open_to_append(const char *path);
+static void os_close(int fd);
+
+/* Reads memory that may not be there. False if not all of it can be read. */
+static bool os_read_memory(const void *address, void *buffer, size_t size);
+
+/* The numbers by which the kernel knows this process and the calling thread. */
+static int os_process_number(void);
+static int os_thread_number(void);
+
 _Noreturn static void os_abort(void);
 
 /* Sets which signals the calling thread does not take, a bit each, and returns the old set. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "load.h"
 
+#include "../os/fault.h"
 #include "conf.h"
 
 /* Weak: the definitions of the program, or of a library that it brought, take their place. */
@@ -39,6 +40,7 @@ static const char *system_conf(void)
 
 static void options_load(void)
 {
+    fault_load();
     char *buffer = options_text;
     bool all_good = true;
     const char *text = libc_getenv("MALLOC_CONF", buffer, sizeof options_text);

@@ -201,8 +201,7 @@ _Noreturn static COLD void common_bad_block(const char *call, struct extent *ext
     uintptr_t start = extent->start + (uintptr_t)index * extent->slab.slot_size;
     size_t size = (size_t)extent->common->slots[index] * extent->slab.slot_size;
     if (size != 0) {
-        log_fatal("%s of %p, which is %zu bytes inside a block of %zu bytes at %p", call, block,
-                  (uintptr_t)block - start, size, (void *)start);
+        harden_interior(call, block, start, size);
     }
     harden_bad_block(call, extent, block);
 }

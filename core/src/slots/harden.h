@@ -67,8 +67,7 @@ ALWAYS_INLINE void harden_slot_taken(struct slot *slot)
         size_t size = harden_block_size(pagemap_find(slot), slot);
         for (size_t i = sizeof(struct slot); i < size; i++) {
             if (unlikely(bytes[i] != FILL_FREE)) {
-                log_fatal("write after free: byte %zu of %p (%zu bytes) is 0x%x", i, (void *)slot,
-                          size, bytes[i]);
+                harden_written(slot, size, i);
             }
         }
         memset(slot, FILL_NEW, size);

@@ -1,7 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 #include "slot.h"
 
-#include "../os/log.h"
+#include "../os/fault.h"
+
+_Noreturn static COLD void harden_interior(const char *call, const void *pointer, uintptr_t block,
+                                           size_t size)
+{
+    struct fault fault = {
+        .kind = (uintptr_t)pointer % 16 != 0 ? FAULT_MISALIGNED_FREE : FAULT_INTERIOR_FREE,
+        .call = call,
+        .pointer = pointer,
+        .block = block,
+        .size = size,
+        .has_offset = true,
+        .offset = (long)((uintptr_t)pointer - block),
+    };
+    fault_report(&fault, "%s of %p, which is %zu bytes inside a block of %zu bytes at %p", call,
+                 pointer, (uintptr_t)pointer - block, size, (void *)block);
+}
+
+_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at)
+{
+    struct fault fault = {
+        .kind = FAULT_WRITE_AFTER_FREE,
+        .call = "malloc",
+        .block = (uintptr_t)slot,
+        .size = size,
+        .state = "freed",
+        .has_offset = true,
+        .offset = (long)at,
+    };
+    fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
+                 (const void *)slot, size, ((const unsigned char *)slot)[at]);
+}
 
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,
                                             const void *block)
@@ -9,25 +40,30 @@ _Noreturn static COLD void harden_bad_block(const char *call, struct extent *ext
     uint32_t slot_size = extent->slab.slot_size;
     uintptr_t start = extent->start + (uintptr_t)slab_index(extent, block) * slot_size;
     if ((uintptr_t)block != start) {
-        log_fatal("%s of %p, which is %zu bytes inside a block of %u bytes at %p", call, block,
-                  (uintptr_t)block - start, slot_size, (void *)start);
+        harden_interior(call, block, start, slot_size);
     }
     if (slab_index(extent, block) >= extent->slab.capacity) {
-        log_fatal("%s of %p, which is behind the last block of its slab", call, block);
+        fault_simple(FAULT_INVALID_FREE, call, block,
+                     "%s of %p, which is behind the last block of its slab", call, block);
     }
     if (call[0] == 'f') {
-        log_fatal("double free of %p (%u bytes)", block, slot_size);
+        fault_simple(FAULT_DOUBLE_FREE, call, block, "double free of %p (%u bytes)", block,
+                     slot_size);
     }
-    log_fatal("%s of %p (%u bytes), which is free", call, block, slot_size);
+    fault_simple(FAULT_DOUBLE_FREE, call, block, "%s of %p (%u bytes), which is free", call, block,
+                 slot_size);
 }
 
 _Noreturn static COLD void slot_bad_link(unsigned class, const void *link)
 {
     uint32_t slot_size = class_size(class);
     if (link == NULL) {
-        log_fatal("free list of %u-byte blocks is damaged: it ends too early", slot_size);
+        fault_simple(FAULT_DAMAGED_LIST, NULL, NULL,
+                     "free list of %u-byte blocks is damaged: it ends too early", slot_size);
     }
     struct extent *extent = pagemap_find(link);
-    log_fatal("free list of %u-byte blocks is damaged: it names %p, which is %s", slot_size, link,
-              slab_has_slot(extent, link) && slot_is_held(extent, link) ? "in use" : "none");
+    fault_simple(FAULT_DAMAGED_LIST, NULL, link,
+                 "free list of %u-byte blocks is damaged: it names %p, which is %s", slot_size,
+                 link,
+                 slab_has_slot(extent, link) && slot_is_held(extent, link) ? "in use" : "none");
 }
