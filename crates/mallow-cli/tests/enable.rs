@@ -189,6 +189,35 @@ fn a_file_of_somebody_else_comes_back_and_is_not_lost() {
     system.is(&before);
 }
 
+/// A package's script and somebody's own line are told, and what `enable` writes comes beside them.
+#[test]
+fn what_others_enabled_is_shown() {
+    let system = System::new();
+    let package = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/profile.d/global.sh.in"
+    ));
+    let script = package.unwrap().replace("@PACKAGE@", "mallow-secure-global");
+    let script = script.replace("@LIBRARY@", "libmallow-secure.so");
+    system.write("etc/profile.d/mallow-secure-global.sh", &script);
+    system.write("etc/profile.d/other.sh", "# LD_PRELOAD=libjemalloc.so.2\nexport PAGER=less\n");
+    system.write("etc/ld.so.preload", "/opt/lib/libjemalloc.so.2\n");
+    let before = system.everything();
+    let enabled = system.status()["enabled"].clone();
+    assert_eq!(enabled.as_array().unwrap().len(), 2, "{enabled}");
+    assert_eq!(enabled[0]["allocator"], "mallow-secure");
+    assert_eq!(enabled[0]["state"], "elsewhere");
+    assert_eq!(enabled[0]["since"], serde_json::Value::Null);
+    assert_eq!(enabled[1]["place"], "every program");
+    assert_eq!(enabled[1]["preload"], "/opt/lib/libjemalloc.so.2");
+    assert_eq!(enabled[1]["state"], "library-missing");
+    assert!(system.succeeds(&["status"]).contains("not by mallow enable"));
+    system.succeeds(&["enable", "--global"]);
+    assert_eq!(system.status()["enabled"].as_array().unwrap().len(), 3);
+    system.succeeds(&["disable", "--all"]);
+    system.is(&before);
+}
+
 /// The command is ended after the record and before the file, or the other way round.
 #[test]
 fn interrupted_changes_can_be_undone_and_repeated() {

@@ -54,6 +54,8 @@ pub enum State {
     Changed,
     Removed,
     LibraryMissing,
+    /// In no record: a package or somebody else wrote it.
+    Elsewhere,
 }
 
 /// What came of a wish.

@@ -1,6 +1,7 @@
 //! `mallow status`: what is enabled, where, since when, and which processes have it.
 
 mod args;
+mod elsewhere;
 mod processes;
 
 use std::path::PathBuf;
@@ -10,6 +11,8 @@ use serde::Serialize;
 use crate::enabling::{Record, State, System};
 use crate::error::Result;
 use crate::output::{self, Format, Page, Screen, Table};
+use mallow_launch::installed;
+
 pub use args::StatusArgs;
 use processes::{Found, Process};
 
@@ -34,7 +37,8 @@ struct Enabled {
     preload: String,
     library: PathBuf,
     file: PathBuf,
-    since: String,
+    /// Not known of what `mallow enable` did not write.
+    since: Option<String>,
     #[serde(skip)]
     since_short: String,
     state: State,
@@ -62,10 +66,27 @@ fn gather(system: &System) -> Result<Report> {
             preload: entry.word.clone(),
             library: entry.library.clone(),
             file: system.at(&entry.file),
-            since: entry.since.iso(),
+            since: Some(entry.since.iso()),
             since_short: entry.since.short(),
             state: record.state(entry),
         }));
+    }
+    let known: Vec<PathBuf> = enabled.iter().map(|each| each.file.clone()).collect();
+    for other in elsewhere::find(system, &known) {
+        let library = installed::find(&system.root, other.allocator).ok().map(|found| found.path);
+        enabled.push(Enabled {
+            place: other.place.describe(),
+            allocator: other.allocator.into(),
+            state: match library {
+                Some(_) => State::Elsewhere,
+                None => State::LibraryMissing,
+            },
+            library: library.unwrap_or_else(|| other.word.clone().into()),
+            preload: other.word,
+            file: other.file,
+            since: None,
+            since_short: String::new(),
+        });
     }
     let libraries: Vec<PathBuf> = enabled.iter().map(|each| each.library.clone()).collect();
     let found = match system.is_running() && !libraries.is_empty() {
@@ -129,6 +150,7 @@ fn wording(state: State) -> &'static str {
         State::Changed => "changed since",
         State::Removed => "removed since",
         State::LibraryMissing => "library missing",
+        State::Elsewhere => "not by mallow enable",
     }
 }
 
