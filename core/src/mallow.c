@@ -22,6 +22,8 @@
 #include "os/os.h"
 #include "os/syscall.h"
 #include "os/linux.c"
+#include "os/file.c"
+#include "os/modules.c"
 #include "os/libc.c"
 #include "os/log.c"
 #include "os/fault.c"
@@ -38,13 +40,20 @@
 #include "memory/extent.c"
 #include "memory/decay.c"
 
-/* layer 4: arena */
+/* layer 4: profile */
+#include "profile/dwarf.h"
+#include "profile/cfi.c"
+#include "profile/expression.c"
+#include "profile/unwind.c"
+#include "profile/stack_store.c"
+
+/* layer 5: arena */
 #include "arena/split.c"
 #include "arena/purge.c"
 #include "arena/limit.c"
 #include "arena/arena.c"
 
-/* layer 5: slots */
+/* layer 6: slots */
 #include "slots/sizeclass.c"
 #include "slots/slot.c"
 #include "slots/slab.c"
@@ -53,7 +62,7 @@
 #include "slots/depot.c"
 #include "slots/large.c"
 
-/* layer 6: thread */
+/* layer 7: thread */
 #include "thread/heap_state.h"
 #include "thread/stack.c"
 #include "thread/remote.c"
@@ -65,12 +74,12 @@
 #include "thread/tick.c"
 #include "thread/thread.c"
 
-/* layer 7: api */
+/* layer 8: api */
 #include "api/alloc.c"
 #include "api/free.c"
 #include "api/mallocx.c"
 
-/* layer 8: insight */
+/* layer 9: insight */
 #include "insight/report.c"
 #include "insight/stats.c"
 #include "insight/stats_api.c"
@@ -83,7 +92,7 @@
 #include "insight/ctl.c"
 #include "insight/mallctl.c"
 
-/* layer 9: entry */
+/* layer 10: entry */
 #if MW_EXPORT_LIBC
 #include "entry/shim_libc.c"
 #include "entry/shim_jemalloc.c"

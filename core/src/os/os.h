@@ -69,6 +69,9 @@ static void *os_move_pages(void *start, size_t size);
 #define OS_RESIDENT_MAX 64u
 static size_t os_resident_pages(void *start, size_t pages);
 
+/* Whether the 8 bytes at an address, a multiple of 8, can be read: a question to the kernel. */
+static bool os_is_readable(uintptr_t address);
+
 /* --- Time, waiting, input and output --------------------------------------------------------- */
 
 /* Milliseconds of a clock that never runs backwards, with a resolution of a few of them. */
@@ -104,7 +107,6 @@ static void os_read_lines(const char *path, void (*line)(void *context, char *te
 
 /* A file to write behind its end; below 0 if it cannot be opened. */
 static int os_open_to_append(const char *path);
-static void os_close(int fd);
 
 /* Reads memory that may not be there. False if not all of it can be read. */
 static bool os_read_memory(const void *address, void *buffer, size_t size);
@@ -112,6 +114,13 @@ static bool os_read_memory(const void *address, void *buffer, size_t size);
 /* The numbers by which the kernel knows this process and the calling thread. */
 static int os_process_number(void);
 static int os_thread_number(void);
+
+/* A descriptor, or below 0. */
+static int os_open_to_read(const char *path);
+static bool os_close(int fd);
+
+/* Reads all of `size` bytes, or says false. */
+static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
 
 _Noreturn static void os_abort(void);
 
@@ -150,6 +159,14 @@ static void *libc_next_symbol(const char *name);
 /* A function that the object with `address` in it sees, itself and its dependencies; NULL if there
  * is none. Objects that dlopen loaded are not seen by all. */
 static void *libc_symbol_near(const void *address, const char *name);
+
+/* The .eh_frame_hdr of the loaded object that has `pc`; NULL if it has none, or there is no such
+ * object. */
+static const uint8_t *libc_find_frames(uintptr_t pc);
+
+/* The .eh_frame of a program that was linked without the table that finds its parts, as static ones
+ * are: from the program's file. */
+static bool os_program_frames(const uint8_t **start, size_t *size);
 
 /* Writes text to a FILE * of the libc. */
 static void libc_write_stream(void *stream, const char *text, size_t size);

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: MIT */
+#include "unwind.h"
+
+#include "../base/atomic.h"
+#include "../base/check.h"
+#include "../os/os.h"
+#include "expression.h"
+
+#include <string.h>
+
+/* A place on the stack: a function and the values of its registers. */
+struct cursor {
+    uintptr_t registers[CFI_REGISTERS];
+    uintptr_t readable;     /* pages from here ... */
+    uintptr_t readable_end; /* ... to here are known to be readable */
+    bool is_interrupted;    /* the function was interrupted, so its pc is no return address */
+};
+
+/* Frame pointers that lead further up than this lead nowhere. */
+#define FRAME_MOST (8 * MiB)
+
+/* --- The stack -------------------------------------------------------------------------------- */
+
+/* A struct cursor reads only pages that the kernel has been asked about. */
+static bool cursor_read(void *context, uintptr_t address, uintptr_t *value)
+{
+    struct cursor *cursor = context;
+    if (address % sizeof *value != 0) {
+        return false;
+    }
+    if (address < cursor->readable || address >= cursor->readable_end) {
+        uintptr_t page = address & ~(os_page_size - 1);
+        if (address == 0 || !os_is_readable(address)) {
+            return false;
+        }
+        if (page == cursor->readable_end) {
+            cursor->readable_end += os_page_size;
+        } else {
+            cursor->readable = page;
+            cursor->readable_end = page + os_page_size;
+        }
+    }
+    memcpy(value, (const void *)address, sizeof *value);
+    return true;
+}
+
+static bool cursor_read_register(struct cursor *cursor, uintptr_t address, unsigned number)
+{
+    return cursor_read(cursor, address, &cursor->registers[number]);
+}
+
+/* Return addresses may be signed in bits that addresses of programs do not have. */
+static uintptr_t plain_pc(uintptr_t pc)
+{
+#if defined(__aarch64__)
+    return pc & (((uintptr_t)1 << 48) - 1);
+#else
+    return pc;
+#endif
+}
+
+/* --- Frames of signal handlers' returns ------------------------------------------------------- */
+
+#if defined(__x86_64__)
+
+/* Whether the rules for such a frame are left aside: those of the kernel's own say less than it has. */
+#define SIGNALS_BY_CODE false
+
+/* mov $15, %rax (or %eax); syscall */
+static const uint8_t return_code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+static const uint8_t return_code_short[] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
+
+/* The registers in the order of the kernel's struct sigcontext, which begins 40 bytes above the
+ * stack pointer. */
+static const uint8_t context_registers[] = {8, 9, 10, 11, 12, 13, 14, 15, 5,
+                                            4, 6, 3,  1,  0,  2,  7,  16};
+#define CONTEXT_AT 40u
+#define CONTEXT_FIRST 0u
+
+static bool is_signal_return(const uint8_t *code)
+{
+    return memcmp(code, return_code, sizeof return_code) == 0 ||
+           memcmp(code, return_code_short, sizeof return_code_short) == 0;
+}
+
+#else
+
+#define SIGNALS_BY_CODE true
+
+/* mov x8, #139; svc #0 */
+static const uint8_t return_code[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4};
+
+/* struct rt_sigframe: 128 bytes of siginfo, then the ucontext, whose registers begin at 168 + 8: behind
+ * the address of the fault x0 to x30, sp, pc. */
+#define CONTEXT_AT (128u + 176u + 8u)
+
+static bool is_signal_return(const uint8_t *code)
+{
+    return memcmp(code, return_code, sizeof return_code) == 0;
+}
+
+#endif
+
+/* Whether the code at `pc` can be read, with what stands behind it. */
+static bool code_is_readable(struct cursor *cursor, uintptr_t pc)
+{
+    uintptr_t word;
+    return cursor_read(cursor, pc & ~(uintptr_t)7, &word) &&
+           cursor_read(cursor, (pc & ~(uintptr_t)7) + 8, &word);
+}
+
+static bool step_from_signal(struct cursor *cursor)
+{
+    uintptr_t pc = cursor->registers[CFI_PC];
+    uintptr_t at = cursor->registers[CFI_SP] + CONTEXT_AT;
+    if (!code_is_readable(cursor, pc) || !is_signal_return((const uint8_t *)pc)) {
+        return false;
+    }
+#if defined(__x86_64__)
+    for (size_t i = 0; i < array_count(context_registers); i++) {
+        if (!cursor_read_register(cursor, at + 8 * i, context_registers[i])) {
+            return false;
+        }
+    }
+#else
+    for (unsigned i = 0; i < CFI_REGISTERS; i++) {
+        if (!cursor_read_register(cursor, at + 8 * i, i)) {
+            return false;
+        }
+    }
+#endif
+    cursor->is_interrupted = true;
+    return true;
+}
+
+/* --- Programs without a table ----------------------------------------------------------------- */
+
+/* The functions of such a program, by address: made when they are first asked for. */
+struct index_line {
+    uintptr_t start;
+    const uint8_t *entry;
+};
+
+enum { INDEX_UNKNOWN, INDEX_IN_WORK, INDEX_READY };
+
+static struct {
+    struct index_line *lines; /* const once ready */
+    size_t count;             /* const once ready */
+    _Atomic uint8_t state;
+} program_index;
+
+/* Sorts by heaps, which needs no memory. */
+static void sift_down(struct index_line *lines, size_t at, size_t count)
+{
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= count) {
+            return;
+        }
+        child += child + 1 < count && lines[child + 1].start > lines[child].start;
+        if (lines[at].start >= lines[child].start) {
+            return;
+        }
+        struct index_line line = lines[at];
+        lines[at] = lines[child];
+        lines[child] = line;
+        at = child;
+    }
+}
+
+static void index_sort(struct index_line *lines, size_t count)
+{
+    for (size_t at = count / 2; at-- > 0;) {
+        sift_down(lines, at, count);
+    }
+    for (size_t last = count; last-- > 1;) {
+        struct index_line line = lines[0];
+        lines[0] = lines[last];
+        lines[last] = line;
+        sift_down(lines, 0, last);
+    }
+}
+
+static void index_fill(const uint8_t *start, size_t size)
+{
+    /* No FDE is shorter than this. */
+    size_t most = size / 16 + 1;
+    struct index_line *lines = os_map(NULL, align_up(most * sizeof *lines, os_page_size));
+    const uint8_t *next;
+    size_t count = 0;
+    if (lines == NULL) {
+        return;
+    }
+    for (const uint8_t *at = start; at + 4 < start + size; at = next) {
+        struct cfi_function function;
+        next = cfi_next_entry(at);
+        if (next == NULL || next <= at) {
+            break;
+        }
+        if (cfi_read_entry(at, &function) && count < most) {
+            lines[count++] = (struct index_line){function.start, at};
+        }
+    }
+    index_sort(lines, count);
+    program_index.lines = lines;
+    program_index.count = count;
+}
+
+/* Whether the index can be used; makes it at the first call. */
+static bool index_is_ready(void)
+{
+    uint8_t state = INDEX_UNKNOWN;
+    if (atomic_get_acquire(&program_index.state) == INDEX_READY) { /* pairs with the store below */
+        return program_index.count != 0;
+    }
+    const uint8_t *start;
+    size_t size;
+    if (!atomic_replace(&program_index.state, &state, INDEX_IN_WORK)) {
+        return false; /* somebody else is at work, perhaps the code that this signal interrupted */
+    }
+    if (os_program_frames(&start, &size)) {
+        index_fill(start, size);
+    }
+    atomic_set_release(&program_index.state, INDEX_READY); /* pairs with the load above */
+    return program_index.count != 0;
+}
+
+static bool index_find(uintptr_t pc, struct cfi_function *function)
+{
+    if (!index_is_ready()) {
+        return false;
+    }
+    size_t low = 0, high = program_index.count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (program_index.lines[middle].start <= pc) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return cfi_read_entry(program_index.lines[low].entry, function) && pc >= function->start &&
+           pc < function->end;
+}
+
+static bool function_find(uintptr_t pc, struct cfi_function *function)
+{
+    const uint8_t *header = libc_find_frames(pc);
+    return header != NULL ? cfi_find(header, pc, function) : index_find(pc, function);
+}
+
+/* --- One frame outwards ----------------------------------------------------------------------- */
+
+/* What a rule gives for a register of the caller. */
+static bool rule_value(struct cursor *cursor, const struct cfi_rules *rules, unsigned number,
+                       uintptr_t cfa, uintptr_t *value)
+{
+    const struct stack_memory memory = {cursor_read, cursor};
+    int64_t rule = rules->values[number];
+    const uint8_t *expression = (const uint8_t *)(uintptr_t)rule;
+    switch (rules->kinds[number]) {
+    case CFI_SAVED:
+        return cursor_read(cursor, cfa + (uintptr_t)rule, value);
+    case CFI_IS_OFFSET:
+        *value = cfa + (uintptr_t)rule;
+        return true;
+    case CFI_IN_REGISTER:
+        *value = (uint64_t)rule < CFI_REGISTERS ? cursor->registers[rule] : 0;
+        return (uint64_t)rule < CFI_REGISTERS;
+    case CFI_SAVED_BY:
+        return expression_value(expression, cursor->registers, true, cfa, &memory, value) &&
+               cursor_read(cursor, *value, value);
+    case CFI_IS_EXPRESSION:
+        return expression_value(expression, cursor->registers, true, cfa, &memory, value);
+    case CFI_UNDEFINED:
+        *value = 0;
+        return true;
+    default:
+        *value = cursor->registers[number];
+        return true;
+    }
+}
+
+static bool rules_cfa(struct cursor *cursor, const struct cfi_rules *rules, uintptr_t *cfa)
+{
+    const struct stack_memory memory = {cursor_read, cursor};
+    if (rules->cfa_kind == CFI_IS_EXPRESSION) {
+        return expression_value((const uint8_t *)(uintptr_t)rules->cfa_value, cursor->registers,
+                                false, 0, &memory, cfa);
+    }
+    if (rules->cfa_register >= CFI_REGISTERS) {
+        return false;
+    }
+    *cfa = cursor->registers[rules->cfa_register] + (uintptr_t)rules->cfa_value;
+    return true;
+}
+
+/* By what .eh_frame says of the function. */
+static bool step_by_rules(struct cursor *cursor, const struct cfi_function *function, uintptr_t pc)
+{
+    struct cfi_rules rules;
+    uintptr_t caller[CFI_REGISTERS], cfa;
+    if (!cfi_rules_at(function, pc, &rules) || !rules_cfa(cursor, &rules, &cfa)) {
+        return false;
+    }
+    for (unsigned i = 0; i < CFI_REGISTERS; i++) {
+        if (!rule_value(cursor, &rules, i, cfa, &caller[i])) {
+            return false;
+        }
+    }
+    if (rules.kinds[CFI_SP] == CFI_SAME) {
+        caller[CFI_SP] = cfa;
+    }
+    if (function->return_register < CFI_REGISTERS) {
+        caller[CFI_PC] = caller[function->return_register];
+    }
+    /* The stack grows down; only the stacks of signal handlers may lie anywhere. */
+    bool is_upwards = caller[CFI_SP] > cursor->registers[CFI_SP] ||
+                      (caller[CFI_SP] == cursor->registers[CFI_SP] && cursor->is_interrupted);
+    if (!function->is_signal && !is_upwards) {
+        return false;
+    }
+    memcpy(cursor->registers, caller, sizeof caller);
+    cursor->is_interrupted = function->is_signal;
+    return true;
+}
+
+/* By the two words that a frame pointer points to: the caller's frame pointer and the return address. */
+static bool step_by_frame_pointer(struct cursor *cursor)
+{
+    uintptr_t fp = cursor->registers[CFI_FP];
+    uintptr_t sp = cursor->registers[CFI_SP];
+    if (fp < sp || fp - sp > FRAME_MOST || !cursor_read_register(cursor, fp + 8, CFI_PC) ||
+        !cursor_read_register(cursor, fp, CFI_FP)) {
+        return false;
+    }
+    cursor->registers[CFI_SP] = fp + 16;
+    cursor->is_interrupted = false;
+    return true;
+}
+
+/* *start: where the function begins that was left, 0 if that is not known. */
+static bool cursor_step(struct cursor *cursor, uintptr_t *start)
+{
+    struct cfi_function function;
+    uintptr_t pc = cursor->registers[CFI_PC] - !cursor->is_interrupted;
+    bool is_known = function_find(pc, &function);
+    *start = is_known ? function.start : 0;
+    bool is_good;
+    if (is_known && !(function.is_signal && SIGNALS_BY_CODE)) {
+        is_good = step_by_rules(cursor, &function, pc);
+    } else {
+        is_good = step_from_signal(cursor) || step_by_frame_pointer(cursor);
+    }
+    cursor->registers[CFI_PC] = plain_pc(cursor->registers[CFI_PC]);
+    return is_good && cursor->registers[CFI_PC] != 0;
+}
+
+/* --- The walk --------------------------------------------------------------------------------- */
+
+/* Mallow's functions that were told of, and what lies between them. */
+static struct {
+    _Atomic uintptr_t first;
+    _Atomic uintptr_t last;
+} own_functions;
+
+static void unwind_note_own(const void *function)
+{
+    uintptr_t start = (uintptr_t)function;
+    uintptr_t first = atomic_get(&own_functions.first);
+    if (first == 0 || start < first) {
+        atomic_set(&own_functions.first, start);
+    }
+    if (start > atomic_get(&own_functions.last)) {
+        atomic_set(&own_functions.last, start);
+    }
+}
+
+#if MW_SHARED_OBJECT
+extern const char object_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+extern const char object_end[] __asm__("etext") __attribute__((visibility("hidden")));
+
+static bool is_own(uintptr_t pc, uintptr_t start)
+{
+    (void)start;
+    return pc - (uintptr_t)object_start < (uintptr_t)object_end - (uintptr_t)object_start;
+}
+#else
+static bool is_own(uintptr_t pc, uintptr_t start)
+{
+    (void)pc;
+    return start != 0 && start >= atomic_get(&own_functions.first) &&
+           start <= atomic_get(&own_functions.last);
+}
+#endif
+
+/* Frames of ours that are left out at most: a program that is linked in one piece may have functions
+ * of its own between ours. */
+#define OWN_MOST 12u
+
+static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, size_t most)
+{
+    size_t count = 0;
+    bool is_inside = true;
+    for (unsigned steps = 0; count < most; steps++) {
+        uintptr_t pc = cursor->registers[CFI_PC], start;
+        bool goes_on = cursor_step(cursor, &start);
+        is_inside = is_inside && steps < OWN_MOST && is_own(pc, start);
+        if (!is_inside) {
+            frames[count++] = pc;
+        }
+        if (!goes_on) {
+            break;
+        }
+    }
+    return count;
+}
+
+/* The registers as they are here; all of them stand still while they are read. */
+#if defined(__x86_64__)
+#define CAPTURE(registers)                                                            \
+    __asm__ volatile("leaq 0f(%%rip), %%rax\n"                                        \
+                     "0: movq %%rax, 128(%0)\n"                                       \
+                     "movq %%rbx, 24(%0)\nmovq %%rbp, 48(%0)\nmovq %%rsp, 56(%0)\n"   \
+                     "movq %%r12, 96(%0)\nmovq %%r13, 104(%0)\nmovq %%r14, 112(%0)\n" \
+                     "movq %%r15, 120(%0)\n"                                          \
+                     :                                                                \
+                     : "r"(registers)                                                 \
+                     : "rax", "memory")
+#else
+#define CAPTURE(registers)                                                  \
+    __asm__ volatile("adr x9, 0f\n"                                         \
+                     "0: str x9, [%0, #256]\n"                              \
+                     "mov x9, sp\nstr x9, [%0, #248]\n"                     \
+                     "stp x19, x20, [%0, #152]\nstp x21, x22, [%0, #168]\n" \
+                     "stp x23, x24, [%0, #184]\nstp x25, x26, [%0, #200]\n" \
+                     "stp x27, x28, [%0, #216]\nstp x29, x30, [%0, #232]\n" \
+                     :                                                      \
+                     : "r"(registers)                                       \
+                     : "x9", "memory")
+#endif
+
+static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)
+{
+    struct cursor cursor;
+    memset(&cursor, 0, sizeof cursor);
+    CAPTURE(cursor.registers);
+    cursor.is_interrupted = true; /* the pc is exact */
+    uintptr_t start;
+    if (!cursor_step(&cursor, &start)) {
+        return 0;
+    }
+    return cursor_walk(&cursor, frames, most);
+}

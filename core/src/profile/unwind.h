@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who called: the return addresses on the calling thread's stack. In the middle of malloc, in a signal
+ * handler, on a stack of any kind: no lock is taken, nothing is allocated, and no word of the stack is
+ * read before it is known to be there. So a damaged stack ends the walk, not the program.
+ *
+ *     each frame    .eh_frame of its function, if the object has it       cfi.h
+ *                   else the words that the kernel left for a signal handler's return
+ *                   else the frame pointer, if it leads up the stack
+ */
+#ifndef MALLOW_UNWIND_H
+#define MALLOW_UNWIND_H
+
+#include "cfi.h"
+
+/* The most that anybody asks for. */
+#define UNWIND_MOST 128u
+
+/* The return addresses from the innermost outwards, at most `most`; those in Mallow's own functions
+ * come first and are left out. 0 if nothing is known. Uses 3 KiB of stack. */
+UNUSED static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most);
+
+/* Says of a function that it is Mallow's own: so are those that lie between any two of them. */
+UNUSED static void unwind_note_own(const void *function);
+
+#endif
