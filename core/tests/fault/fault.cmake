@@ -22,6 +22,22 @@ if(is_native)
   endforeach()
 endif()
 
+# The fault suite: one program, run once for each line of cases.txt. Its faults hide from compilers
+# behind volatile, so it is compiled as everything else is.
+if(is_native)
+  file(GLOB suite_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/suite/*.c)
+  add_executable(fault-driver ${suite_sources})
+  target_link_libraries(fault-driver PRIVATE test_flags)
+  # The operators of C++ and free_sized are weak references: not every allocator has them.
+  target_link_options(fault-driver PRIVATE LINKER:-z,dynamic-undefined-weak)
+  foreach(mode IN LISTS MALLOW_MODES)
+    string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+    mallow_test(fault-suite-${mode} COMMAND ${Python3_EXECUTABLE}
+                ${CMAKE_CURRENT_LIST_DIR}/suite/run.py ${mode} $<TARGET_FILE:${library}-shared>
+                $<TARGET_FILE:fault-driver>)
+  endforeach()
+endif()
+
 # Every system call that the allocator makes is made to fail in turn; sites.py checks "every". It
 # needs one call instruction for each call in the source, at an address that it can read off.
 foreach(mode IN LISTS MALLOW_MODES)
