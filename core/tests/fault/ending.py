@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -64,3 +65,14 @@ def run_all(jobs, function):
     """function(job) for each job, as many at a time as there are processors; in the jobs' order."""
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(function, jobs))
+
+
+def rewrite(path, column, words):
+    """Puts `words` (line number to word) into a column of a table of words, aligned as it was."""
+    lines = path.read_text().splitlines()
+    for number, word in words.items():
+        place = list(re.finditer(r"\S+ *", lines[number]))[column]
+        width = place.end() - place.start()
+        lines[number] = (lines[number][:place.start()] + word.ljust(width)
+                         + lines[number][place.end():]).rstrip()
+    path.write_text("\n".join(lines) + "\n")

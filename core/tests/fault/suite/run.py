@@ -82,14 +82,11 @@ def correct_programs(driver, env):
 
 
 def record(mode, cases, driver, env):
-    lines = CASES.read_text().splitlines()
+    words = {}
     for case in cases:
-        words = {outcome(case, driver, env)[0] in CAUGHT for _ in range(RECORD_TIMES)}
-        now = "varies" if len(words) == 2 else "caught" if True in words else "missed"
-        found = list(re.finditer(r"\S+", lines[case.line]))[5 + MODES.index(mode)]
-        line = lines[case.line]
-        lines[case.line] = (line[:found.start()] + now.ljust(9) + line[found.end():].lstrip()).rstrip()
-    CASES.write_text("\n".join(lines) + "\n")
+        ends = {outcome(case, driver, env)[0] in CAUGHT for _ in range(RECORD_TIMES)}
+        words[case.line] = ("varies" if len(ends) == 2 else "caught" if True in ends else "missed")
+    ending.rewrite(CASES, 5 + MODES.index(mode), words)
 
 
 def summary(cases, results):
