@@ -22,6 +22,28 @@ if(is_native)
   endforeach()
 endif()
 
+# The fault suite (suite/) and the exploit probes (probes/): a program each, run once for each line
+# of cases.txt and probes.txt. What is wrong in them hides from compilers behind volatile.
+if(is_native)
+  foreach(program suite probes)
+    file(GLOB ${program}_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/${program}/*.c)
+    add_executable(fault-${program} ${${program}_sources})
+    target_link_libraries(fault-${program} PRIVATE test_flags)
+    target_compile_options(fault-${program} PRIVATE -O1)
+    # The operators of C++ and free_sized are weak references: not every allocator has them.
+    target_link_options(fault-${program} PRIVATE LINKER:-z,dynamic-undefined-weak)
+  endforeach()
+  foreach(mode IN LISTS MALLOW_MODES)
+    string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
+    mallow_test(fault-suite-${mode} COMMAND ${Python3_EXECUTABLE}
+                ${CMAKE_CURRENT_LIST_DIR}/suite/run.py ${mode} $<TARGET_FILE:${library}-shared>
+                $<TARGET_FILE:fault-suite>)
+    mallow_test(fault-suite-probes-${mode} COMMAND ${Python3_EXECUTABLE}
+                ${CMAKE_CURRENT_LIST_DIR}/probes/run.py ${mode} $<TARGET_FILE:${library}-shared>
+                $<TARGET_FILE:fault-probes>)
+  endforeach()
+endif()
+
 # Every system call that the allocator makes is made to fail in turn; sites.py checks "every". It
 # needs one call instruction for each call in the source, at an address that it can read off.
 foreach(mode IN LISTS MALLOW_MODES)

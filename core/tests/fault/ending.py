@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""How a program ends under an allocator: what the checks of suite/, probes/ and places/ share."""
+
+import concurrent.futures
+import os
+import re
+import resource
+import signal
+import subprocess
+
+TIME_LIMIT_S = 60
+# What the user has set must not change what is tested.
+NOT_INHERITED = ("LD_PRELOAD", "MALLOC_CONF", "MALLOW_CONF", "MALLOC_CHECK_", "GLIBC_TUNABLES")
+OPERATORS = "libstdc++.so.6"
+
+# The programs die by the hundred: no core file of any.
+resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+class Ending:
+    """`code` is the exit code, below 0 a signal, None if the program had to be killed."""
+
+    def __init__(self, code, out, errors):
+        self.code, self.out, self.errors = code, out, errors
+
+    def is_by_signal(self):
+        return self.code is not None and self.code < 0
+
+    def sentence(self):
+        """The first line on standard error, or the signal."""
+        if self.errors.strip():
+            return self.errors.strip().splitlines()[0]
+        return signal.Signals(-self.code).name if self.is_by_signal() else f"exit code {self.code}"
+
+
+def environment(library, settings=None):
+    """`library`: a path, several with colons, or "" for the C library's own allocator. Where none
+    of them has the operators of C++, the standard library's stand in, which call malloc."""
+    kept = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
+    preload = [path for path in library.split(":") if path]
+    if not any(has_operators(path) for path in preload):
+        preload.append(OPERATORS)
+    return dict(kept, LD_PRELOAD=":".join(preload), **(settings or {}))
+
+
+def has_operators(path):
+    try:
+        with open(path, "rb") as file:
+            return b"_ZdlPvmSt11align_val_t" in file.read()
+    except OSError:
+        return False
+
+
+def run(command, env, limit_s=TIME_LIMIT_S):
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, errors="replace",
+                              timeout=limit_s, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as late:
+        text = [part.decode(errors="replace") if part else "" for part in (late.stdout, late.stderr)]
+        return Ending(None, *text)
+    return Ending(done.returncode, done.stdout, done.stderr)
+
+
+def run_all(jobs, function):
+    """function(job) for each job, as many at a time as there are processors; in the jobs' order."""
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(function, jobs))
+
+
+def rewrite(path, column, words):
+    """Puts `words` (line number to word) into a column of a table of words, aligned as it was."""
+    lines = path.read_text().splitlines()
+    for number, word in words.items():
+        place = list(re.finditer(r"\S+ *", lines[number]))[column]
+        width = place.end() - place.start()
+        lines[number] = (lines[number][:place.start()] + word.ljust(width)
+                         + lines[number][place.end():]).rstrip()
+    path.write_text("\n".join(lines) + "\n")

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the exploit probes against one build of Mallow and compares with probes.txt.
+
+  run.py MODE LIBRARY PROBES [NAME ...]     NAME: only these
+  run.py --record MODE LIBRARY PROBES       writes what the build does into probes.txt
+
+Fails where a probe ends otherwise than probes.txt says, better or worse.
+"""
+
+import collections
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import ending  # noqa: E402
+
+TABLE = HERE / "probes.txt"
+MODES = ("fast", "secure", "debug")
+# What each word of the table allows.
+ALLOWED = {"reached": ("reached",), "stopped": ("stopped",), "missed": ("missed",),
+           "foiled": ("stopped", "missed"), "varies": ("reached", "stopped", "missed")}
+RECORD_TIMES = 40
+
+Probe = collections.namedtuple("Probe", "name expected line")
+
+
+def read_probes(path=TABLE):
+    probes = []
+    for number, line in enumerate(path.read_text().splitlines()):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 4 or any(word not in ALLOWED for word in words[1:]):
+            sys.exit(f"{path}:{number + 1}: want a name and for each of fast, secure, debug one of "
+                     + ", ".join(ALLOWED))
+        probes.append(Probe(words[0], dict(zip(MODES, words[1:])), number))
+    return probes
+
+
+def outcome(name, program, env):
+    """(word, sentence). The word is reached, stopped, missed or hung."""
+    end = ending.run([str(program), name], env)
+    if end.code == 2:
+        sys.exit(f"{name}: {end.errors.strip()}")
+    if end.code is None:
+        return "hung", "did not end"
+    if end.out.startswith("reached"):
+        return "reached", end.out.strip()
+    if end.code != 0:
+        return "stopped", end.sentence()
+    return "missed", ""
+
+
+def word_for(ends):
+    """The narrowest word of the table that allows all of `ends`."""
+    return min((word for word, allowed in ALLOWED.items() if ends <= set(allowed)),
+               key=lambda word: len(ALLOWED[word]))
+
+
+def problem(expected, word, sentence):
+    if word not in ALLOWED[expected]:
+        return f"expected {expected}"
+    if word == "stopped" and not re.match(r"mallow: .*[^.]$|SIGSEGV$|SIGBUS$|SIGILL$", sentence):
+        return "no sentence of Mallow's"
+    return None
+
+
+def main():
+    arguments = sys.argv[1:]
+    is_recording = arguments[:1] == ["--record"]
+    arguments = arguments[is_recording:]
+    if len(arguments) < 3 or arguments[0] not in MODES:
+        sys.exit(__doc__)
+    mode, library, program, *names = arguments
+    probes = [probe for probe in read_probes() if not names or probe.name in names]
+    env = ending.environment(str(pathlib.Path(library).resolve(strict=True)))
+    listed = ending.run([program, "--list"], env).out.split()
+    if not names and sorted(listed) != sorted(probe.name for probe in probes):
+        sys.exit(f"probes.txt and `{program} --list` do not name the same probes")
+    if is_recording:
+        ends = {probe.line: word_for({outcome(probe.name, program, env)[0]
+                                      for _ in range(RECORD_TIMES)}) for probe in probes}
+        ending.rewrite(TABLE, 1 + MODES.index(mode), ends)
+        return 0
+
+    results = ending.run_all(probes, lambda probe: outcome(probe.name, program, env))
+    failed = 0
+    for probe, (word, sentence) in zip(probes, results):
+        wrong = problem(probe.expected[mode], word, sentence)
+        failed += wrong is not None
+        print(f"{'FAIL' if wrong else 'ok  '} {probe.name}: {word}: "
+              f"{wrong + ': ' if wrong else ''}{sentence}")
+    counts = collections.Counter(word for word, _ in results)
+    print(f"{len(probes)} probes: " + ", ".join(f"{n} {word}" for word, n in counts.items())
+          + f"; {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

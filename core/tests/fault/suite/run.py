@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the fault suite against one build of Mallow and compares with cases.txt.
+
+  run.py MODE LIBRARY DRIVER [NAME ...]     NAME: only these faults
+  run.py --record MODE LIBRARY DRIVER       writes what the build does into cases.txt: each case is
+                                            run several times
+
+Fails where a case ends otherwise than cases.txt says, better or worse, or a correct program is
+reported.
+"""
+
+import collections
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import ending  # noqa: E402
+
+CASES = HERE / "cases.txt"
+MODES = ("fast", "secure", "debug")
+FAMILIES = ("bounds", "use", "frees", "matching", "requests", "threads")
+CAUGHT = ("caught", "refused")
+RECORD_TIMES = 24
+
+Case = collections.namedtuple("Case", "cwe fault entry size thread expected line")
+
+
+def read_cases(path=CASES):
+    cases = []
+    for number, line in enumerate(path.read_text().splitlines()):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 8 or any(word not in ("caught", "missed", "varies") for word in words[5:]):
+            sys.exit(f"{path}:{number + 1}: want cwe fault entry size thread and an outcome for each "
+                     "of fast, secure, debug (caught, missed, varies)")
+        cases.append(Case(int(words[0]), *words[1:5], dict(zip(MODES, words[5:])), number))
+    return cases
+
+
+def name_of(case):
+    return f"{case.fault} {case.entry} {case.size} {case.thread}"
+
+
+def outcome(case, driver, env):
+    """(word, sentence). The word is caught, refused, damaged, missed, absent or hung."""
+    words = [str(driver), case.fault, case.entry, case.size, case.thread]
+    end = ending.run(words, env)
+    if end.code == 2 or "usage:" in end.errors:
+        sys.exit(f"{' '.join(words)}: {end.errors.strip()}")
+    if end.code is None:
+        return "hung", "did not end"
+    if end.out.startswith("absent"):
+        return "absent", end.out.strip()
+    if end.code != 0 or end.errors.strip():
+        return "caught", end.sentence()
+    if end.out.startswith("refused"):
+        return "refused", "refused"
+    return ("damaged", end.out.strip()) if end.out.startswith("damaged") else ("missed", "")
+
+
+def unsound(word, sentence):
+    """What no build of Mallow may do, whatever is expected; None if all is well."""
+    if word in ("hung", "absent"):
+        return sentence
+    if word == "caught" and not re.match(r"mallow: .*[^.]$|SIGSEGV$|SIGBUS$", sentence):
+        return f"no sentence of Mallow's: {sentence!r}"
+    return None
+
+
+def correct_programs(driver, env):
+    """The families whose correct program was reported, with what was said."""
+    reported = []
+    for family in FAMILIES:
+        end = ending.run([str(driver), "--correct", family], env)
+        if end.code != 0 or end.errors.strip() or end.out.strip():
+            reported.append((family, end.sentence()))
+    return reported
+
+
+def record(mode, cases, driver, env):
+    words = {}
+    for case in cases:
+        ends = {outcome(case, driver, env)[0] in CAUGHT for _ in range(RECORD_TIMES)}
+        words[case.line] = ("varies" if len(ends) == 2 else "caught" if True in ends else "missed")
+    ending.rewrite(CASES, 5 + MODES.index(mode), words)
+
+
+def summary(cases, results):
+    """A line for each weakness: how many of its cases are caught."""
+    print(f"\n{'CWE':>5} {'cases':>6} {'caught':>7}  not caught")
+    by_cwe = collections.defaultdict(list)
+    for case, (word, _) in zip(cases, results):
+        by_cwe[case.cwe].append((case, word))
+    for cwe, found in sorted(by_cwe.items()):
+        missed = collections.Counter(case.fault for case, word in found if word not in CAUGHT)
+        print(f"{cwe:>5} {len(found):>6} {sum(word in CAUGHT for _, word in found):>7}  "
+              + ", ".join(f"{fault} {count}" for fault, count in missed.items()))
+    caught = sum(word in CAUGHT for word, _ in results)
+    print(f"{len(cases)} cases, {caught} caught ({100 * caught / len(cases):.1f} %), "
+          f"{sum(word == 'damaged' for word, _ in results)} damaged")
+
+
+def main():
+    arguments = sys.argv[1:]
+    is_recording = arguments[:1] == ["--record"]
+    arguments = arguments[is_recording:]
+    if len(arguments) < 3 or arguments[0] not in MODES:
+        sys.exit(__doc__)
+    mode, library, driver, *names = arguments
+    cases = [case for case in read_cases() if not names or case.fault in names]
+    env = ending.environment(str(pathlib.Path(library).resolve(strict=True)))
+    if is_recording:
+        record(mode, cases, driver, env)
+        return 0
+
+    results = ending.run_all(cases, lambda case: outcome(case, driver, env))
+    failed = 0
+    for case, (word, sentence) in zip(cases, results):
+        expected = case.expected[mode]
+        wrong = unsound(word, sentence)
+        if expected != "varies" and (word in CAUGHT) != (expected == "caught"):
+            wrong = wrong or f"expected {expected}"
+        failed += wrong is not None
+        print(f"{'FAIL' if wrong else 'ok  '} CWE-{case.cwe} {name_of(case)}: {word}: "
+              f"{wrong + ': ' if wrong else ''}{sentence}")
+    for family, sentence in correct_programs(driver, env):
+        failed += 1
+        print(f"FAIL a correct program of the family {family} was reported: {sentence}")
+    summary(cases, results)
+    print(f"{failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
