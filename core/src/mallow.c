@@ -89,6 +89,7 @@
 #include "insight/stats_page.c"
 #include "insight/verify.c"
 #include "insight/control.c"
+#include "insight/ctl_stats.c"
 #include "insight/ctl.c"
 #include "insight/mallctl.c"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
-#include "ctl.h"
+#include "ctl_stats.h"
 
 #include "../api/free.h"
 #include "../arena/purge.h"
@@ -16,6 +16,21 @@ static const struct ctl_name ctl_names[] = {
     {pattern, CTL_GROUP_##group, CTL_TYPE_##type, CTL_ACCESS_##access},
 #include "ctl.def"
 #undef CTL
+#define WORD(group, type, pattern) \
+    {"stats." pattern, CTL_GROUP_STATS##group, CTL_TYPE_##type, CTL_ACCESS_READ},
+#define TOTAL(name, type, value) WORD(, type, #name)
+#define WORKER(name, type, value) WORD(, type, "background_thread." #name)
+#define ARENA(name, type, value) WORD(_ARENA, type, "arenas.<i>." #name)
+#define ARENA_HIDDEN ARENA
+#define SMALL(name, type, value) WORD(_ARENA, type, "arenas.<i>.small." #name)
+#define LARGE(name, type, value) WORD(_ARENA, type, "arenas.<i>.large." #name)
+#define BIN(name, type, value) WORD(_BIN, type, "arenas.<i>.bins.<j>." #name)
+#define BIN_HIDDEN BIN
+#define LEXTENT(name, type, value) WORD(_LEXTENT, type, "arenas.<i>.lextents.<j>." #name)
+#define LEXTENT_HIDDEN LEXTENT
+#define EXTENT(name, type, value) WORD(_EXTENT, type, "arenas.<i>.extents.<j>." #name)
+#include "stats_json.def"
+#undef WORD
 #define OPT(name, type) {"opt." #name, CTL_GROUP_OPT, CTL_TYPE_##type, CTL_ACCESS_READ},
 #define CONF_BOOL(name, value, target) OPT(name, BOOL)
 #define CONF_NUMBER(name, type, value, minimum, maximum, target) OPT(name, type)
@@ -45,69 +60,22 @@ static uint64_t text_value(const char *text)
     return (uintptr_t)text;
 }
 
-/* --- Statistics ------------------------------------------------------------------------------- */
-
-/* What stats.* say: as it was when `epoch` was written last. */
-static struct {
-    _Atomic uint64_t epoch;
-    _Atomic size_t allocated;
-    _Atomic size_t active;
-    _Atomic size_t metadata;
-    _Atomic size_t resident;
-    _Atomic size_t mapped;
-    _Atomic size_t retained;
-} ctl_stats;
-
-static void ctl_stats_refresh(void)
-{
-    struct usage usage = usage_now();
-    size_t active = usage.slab_bytes + usage.large_bytes + usage.huge_bytes;
-    size_t mapped =
-        active + usage.cached_bytes + usage.dirty_bytes + usage.muzzy_bytes + usage.metadata_bytes;
-    atomic_set(&ctl_stats.allocated, usage.slab_used_bytes + usage.large_bytes + usage.huge_bytes);
-    atomic_set(&ctl_stats.active, active);
-    atomic_set(&ctl_stats.metadata, usage.metadata_bytes);
-    atomic_set(&ctl_stats.resident, mapped);
-    atomic_set(&ctl_stats.mapped, mapped);
-    atomic_set(&ctl_stats.retained, usage.retained_bytes);
-    atomic_add(&ctl_stats.epoch, 1);
-}
-
-static int ctl_stats_read(unsigned id, uint64_t *value)
-{
-    if (atomic_get(&ctl_stats.epoch) == 0) {
-        ctl_stats_refresh();
-    }
-    switch (id) {
-    case CTL_allocated:
-        *value = atomic_get(&ctl_stats.allocated);
-        break;
-    case CTL_active:
-        *value = atomic_get(&ctl_stats.active);
-        break;
-    case CTL_metadata:
-        *value = atomic_get(&ctl_stats.metadata);
-        break;
-    case CTL_resident:
-        *value = atomic_get(&ctl_stats.resident);
-        break;
-    case CTL_mapped:
-        *value = atomic_get(&ctl_stats.mapped);
-        break;
-    case CTL_retained:
-        *value = atomic_get(&ctl_stats.retained);
-        break;
-    case CTL_zero_reallocs:
-        *value = zero_reallocs();
-        break;
-    default:
-        *value = 0; /* metadata_thp: metadata asks for no huge pages */
-        break;
-    }
-    return 0;
-}
-
 /* --- Of the whole process --------------------------------------------------------------------- */
+
+/* Pages in use, those in the stacks of heaps too: a sum of what arenas count anyway. */
+static size_t approximate_active(void)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i < arena_count(); i++) {
+        struct arena *arena = arena_at(i);
+        lock_take(&arena->lock);
+        size_t free_pages = arena->dirty.pages + arena->muzzy.pages + arena->retained.pages;
+        bytes += arena->region_bytes - (free_pages << os_page_shift) +
+                 (arena->huge_active_pages << os_page_shift);
+        lock_release(&arena->lock);
+    }
+    return bytes;
+}
 
 static int global_read(unsigned id, uint64_t *value)
 {
@@ -116,10 +84,9 @@ static int global_read(unsigned id, uint64_t *value)
         *value = text_value(JEMALLOC_VERSION);
         break;
     case CTL_epoch:
-        if (atomic_get(&ctl_stats.epoch) == 0) {
-            ctl_stats_refresh();
-        }
-        *value = atomic_get(&ctl_stats.epoch);
+        return ctl_stats_epoch(value);
+    case CTL_approximate_active:
+        *value = approximate_active();
         break;
     case CTL_background_thread:
         *value = option(OPTION_purge_thread) != 0;
@@ -135,8 +102,7 @@ static int global_write(unsigned id, uint64_t value)
 {
     switch (id) {
     case CTL_epoch:
-        ctl_stats_refresh();
-        return 0;
+        return ctl_stats_refresh();
     case CTL_background_thread:
         option_set(OPTION_purge_thread, value != 0);
         purge_thread_want();
@@ -352,19 +318,6 @@ static int arena_write(unsigned id, size_t index, uint64_t value)
 
 /* --- What holds for all arenas ---------------------------------------------------------------- */
 
-/* Slots of class 0 serve no request. */
-#define BINS (CLASSES - 1)
-
-static unsigned lextent_first(void)
-{
-    return page_class_of(large_pages(SLOT_MAX + 1));
-}
-
-static unsigned lextent_count(void)
-{
-    return page_class_of(large_pages(LARGE_MAX)) + 1 - lextent_first();
-}
-
 static int arenas_read(unsigned id, uint64_t *value)
 {
     switch (id) {
@@ -390,10 +343,10 @@ static int arenas_read(unsigned id, uint64_t *value)
         *value = SLOT_MAX;
         break;
     case CTL_nlextents:
-        *value = lextent_count();
+        *value = STATS_LEXTENTS;
         break;
     default:
-        *value = BINS; /* nbins, nhbins */
+        *value = STATS_BINS; /* nbins, nhbins */
         break;
     }
     return 0;
@@ -415,30 +368,24 @@ static int arenas_write(unsigned id, uint64_t value)
     return 0;
 }
 
-/* A slab that has grown to its full size. */
-static size_t bin_slab_size(unsigned class)
-{
-    return class_slab_pages(class, UINT8_MAX) << os_page_shift;
-}
-
 static int sizes_read(unsigned id, size_t index, uint64_t *value)
 {
-    if (index >= (id == CTL_lextent_size ? lextent_count() : BINS)) {
+    if (index >= (id == CTL_lextent_size ? STATS_LEXTENTS : STATS_BINS)) {
         return ENOENT;
     }
-    unsigned class = (unsigned)index + 1;
+    unsigned class = stats_bin_class((unsigned)index);
     switch (id) {
     case CTL_lextent_size:
-        *value = page_class_pages(lextent_first() + (unsigned)index) << os_page_shift;
+        *value = large_class_pages(STATS_FIRST_LARGE + (unsigned)index) << os_page_shift;
         break;
     case CTL_bin_size:
         *value = class_size(class);
         break;
     case CTL_bin_nregs:
-        *value = size_min(bin_slab_size(class) / class_size(class), SLAB_SLOTS_MAX);
+        *value = stats_bin_slots(class);
         break;
     case CTL_bin_slab_size:
-        *value = bin_slab_size(class);
+        *value = stats_bin_slab_size(class);
         break;
     default:
         *value = 1; /* nshards */
@@ -475,10 +422,10 @@ static int ctl_read(unsigned id, const size_t *mib, uint64_t *value)
         return id == CTL_lookup ? arena_look_up(value) : arenas_read(id, value);
     case CTL_GROUP_SIZES:
         return sizes_read(id, mib[2], value);
-    case CTL_GROUP_STATS:
-        return ctl_stats_read(id, value);
-    default:
+    case CTL_GROUP_OPT:
         return opt_read(id - CTL_OPT, value);
+    default:
+        return ctl_stats_read((enum ctl_group)ctl_at(id)->group, id, mib, value);
     }
 }
 
@@ -493,6 +440,9 @@ static int ctl_write(unsigned id, const size_t *mib, uint64_t value)
         return arena_write(id, mib[1], value);
     case CTL_GROUP_ARENAS:
         return arenas_write(id, value);
+    case CTL_GROUP_STATS:
+        stats_reset_locks(); /* stats.mutexes.reset */
+        return 0;
     default:
         return EPERM;
     }

@@ -6,17 +6,29 @@
 #ifndef MALLOW_CTL_H
 #define MALLOW_CTL_H
 
-#include "report.h"
+#include "stats_json.h"
 
 #include "../settings/conf.h"
 
 /* The parts of a name at most. */
-#define CTL_DEPTH 4u
+#define CTL_DEPTH 7u
 
 enum ctl_id {
 #define CTL(name, group, type, access, pattern) CTL_##name,
 #include "ctl.def"
 #undef CTL
+#define TOTAL(name, type, value) CTL_TOTAL_##name,
+#define WORKER(name, type, value) CTL_WORKER_##name,
+#define ARENA(name, type, value) CTL_ARENA_##name,
+#define ARENA_HIDDEN ARENA
+#define SMALL(name, type, value) CTL_SMALL_##name,
+#define LARGE(name, type, value) CTL_LARGE_##name,
+#define BIN(name, type, value) CTL_BIN_##name,
+#define BIN_HIDDEN BIN
+#define LEXTENT(name, type, value) CTL_LEXTENT_##name,
+#define LEXTENT_HIDDEN LEXTENT
+#define EXTENT(name, type, value) CTL_EXTENT_##name,
+#include "stats_json.def"
     CTL_OPT, /* the first of opt.*; the others follow in the order of conf.def */
 };
 
@@ -28,8 +40,14 @@ enum ctl_group {
     CTL_GROUP_ARENA,
     CTL_GROUP_ARENAS,
     CTL_GROUP_SIZES,
-    CTL_GROUP_STATS,
     CTL_GROUP_OPT,
+    CTL_GROUP_STATS, /* these to the last: ctl_stats.c */
+    CTL_GROUP_STATS_ARENA,
+    CTL_GROUP_STATS_BIN,
+    CTL_GROUP_STATS_LEXTENT,
+    CTL_GROUP_STATS_EXTENT,
+    CTL_GROUP_STATS_LOCK,
+    CTL_GROUP_STATS_HPA,
 };
 
 enum ctl_type {
@@ -50,7 +68,7 @@ enum ctl_access { CTL_ACCESS_READ, CTL_ACCESS_READ_WRITE, CTL_ACCESS_CALL };
 
 /* Text in place, so that the loader has nothing to relocate here when a program starts. */
 struct ctl_name {
-    char pattern[50];
+    char pattern[54];
     uint8_t group;  /* an enum ctl_group */
     uint8_t type;   /* an enum ctl_type */
     uint8_t access; /* an enum ctl_access */

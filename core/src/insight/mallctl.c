@@ -6,11 +6,12 @@
  *       31     40    7    44          its MIB: a number stands for itself; another part is the
  *                                     first id whose name begins alike up to there
  *
- * So the last number of a MIB is the id of the name, and the others must be what belongs to it.
+ * So the last number of a MIB is the id of the name, and the others must be what belongs to it. Where the
+ * last part is one of several words, its index is there too: id + index * number of all names.
  */
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
-#include "ctl.h"
+#include "ctl_stats.h"
 
 #include <errno.h>
 #include <string.h>
@@ -52,6 +53,23 @@ static bool part_is_number(struct word part, size_t *number)
     return part.length > 0 && part.length <= 9;
 }
 
+/* What a part is in a MIB where the pattern has a slot: a number is itself, a word its index. */
+static bool part_fits_slot(struct word part, struct word slot, size_t *number)
+{
+    const char *words = ctl_slot_words(slot);
+    if (words == NULL) {
+        return part_is_number(part, number);
+    }
+    long index = 0;
+    for (struct word at = word_at(words, 0); at.start != NULL; at = word_at(words, ++index)) {
+        if (parts_are_equal(part, at)) {
+            *number = (size_t)index;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The first id whose pattern has the same `parts` first parts as that of `id`. */
 static unsigned first_alike(unsigned id, unsigned parts)
 {
@@ -73,6 +91,15 @@ static unsigned first_alike(unsigned id, unsigned parts)
     return first;
 }
 
+static unsigned mib_depth(unsigned id)
+{
+    unsigned depth = 1;
+    for (const char *at = ctl_at(id)->pattern; *at != 0; at++) {
+        depth += *at == '.';
+    }
+    return depth;
+}
+
 /* The parts of the pattern of `id` as a MIB, the slots left as they are in `mib`. Returns how many
  * there are. */
 static unsigned mib_complete(unsigned id, size_t *mib)
@@ -87,6 +114,30 @@ static unsigned mib_complete(unsigned id, size_t *mib)
     return depth;
 }
 
+/* Whether the last part is one of several words. */
+static bool pattern_ends_with_slot(const char *pattern)
+{
+    return pattern[strlen(pattern) - 1] == '>';
+}
+
+/* The id of a whole MIB; `plain` becomes the same with the index of a last word in its place. ctl_count()
+ * if there is none. */
+static unsigned mib_find(const size_t *mib, size_t depth, size_t *plain)
+{
+    if (mib == NULL || depth == 0 || depth > CTL_DEPTH) {
+        return ctl_count();
+    }
+    unsigned id = (unsigned)(mib[depth - 1] % ctl_count());
+    bool has_word = pattern_ends_with_slot(ctl_at(id)->pattern);
+    memcpy(plain, mib, depth * sizeof *mib);
+    plain[depth - 1] = has_word ? mib[depth - 1] / ctl_count() : mib[depth - 1];
+    size_t whole[CTL_DEPTH];
+    memcpy(whole, plain, depth * sizeof *mib);
+    bool is_whole = mib_depth(id) == depth && mib_complete(id, whole) == depth &&
+                    memcmp(whole, plain, depth * sizeof *mib) == 0;
+    return is_whole ? id : ctl_count();
+}
+
 /* Whether the first `most` parts of a name, or all, are those of a pattern; the numbers for slots
  * go into `mib`. */
 static bool name_matches(const char *name, const char *pattern, size_t most, size_t *mib)
@@ -97,7 +148,7 @@ static bool name_matches(const char *name, const char *pattern, size_t most, siz
         }
         struct word part = part_at(name);
         struct word wanted = part_at(pattern);
-        bool is_alike = part_is_slot(wanted) ? part_is_number(part, &mib[depth])
+        bool is_alike = part_is_slot(wanted) ? part_fits_slot(part, wanted, &mib[depth])
                                              : parts_are_equal(part, wanted);
         if (!is_alike) {
             return false;
@@ -114,6 +165,9 @@ static unsigned name_find(const char *name, size_t most, size_t *mib, unsigned *
     for (unsigned id = 0; id < ctl_count(); id++) {
         if (name_matches(name, ctl_at(id)->pattern, most, mib)) {
             *depth = mib_complete(id, mib);
+            if (pattern_ends_with_slot(ctl_at(id)->pattern)) {
+                mib[*depth - 1] = id + mib[*depth - 1] * ctl_count();
+            }
             return id;
         }
     }
@@ -222,6 +276,9 @@ int mw_mallctl(const char *name, void *old_value, size_t *old_size, void *new_va
         return name != NULL ? ENOENT : EINVAL;
     }
     struct request_of_value request = {old_value, old_size, new_value, new_size};
+    if (pattern_ends_with_slot(ctl_at(id)->pattern)) {
+        mib[depth - 1] /= ctl_count();
+    }
     return request_serve(id, mib, &request);
 }
 
@@ -244,16 +301,12 @@ int mw_mallctlnametomib(const char *name, size_t *mib, size_t *mib_size)
 int mw_mallctlbymib(const size_t *mib, size_t mib_size, void *old_value, size_t *old_size,
                     void *new_value, size_t new_size)
 {
-    size_t whole[CTL_DEPTH];
+    size_t plain[CTL_DEPTH];
     process_init();
-    if (mib == NULL || mib_size == 0 || mib_size > CTL_DEPTH || mib[mib_size - 1] >= ctl_count()) {
-        return ENOENT;
-    }
-    unsigned id = (unsigned)mib[mib_size - 1];
-    memcpy(whole, mib, mib_size * sizeof *mib);
-    if (mib_complete(id, whole) != mib_size || memcmp(whole, mib, mib_size * sizeof *mib) != 0) {
+    unsigned id = mib_find(mib, mib_size, plain);
+    if (id == ctl_count()) {
         return ENOENT;
     }
     struct request_of_value request = {old_value, old_size, new_value, new_size};
-    return request_serve(id, whole, &request);
+    return request_serve(id, plain, &request);
 }

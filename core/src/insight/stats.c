@@ -210,6 +210,31 @@ __attribute__((no_sanitize("thread"))) static struct stats_lock figures_of_lock(
     };
 }
 
+static struct lock *process_lock_at(unsigned index)
+{
+    struct lock *const locks[STATS_PROCESS_LOCKS] = {&process.lock, &process.heaps_lock,
+                                                     &process.shared_lock, &rob_lock, &meta.lock};
+    return locks[index];
+}
+
+static struct lock *arena_lock_at(struct arena *arena, unsigned index)
+{
+    struct lock *const locks[STATS_ARENA_LOCKS] = {&arena->lock, &arena->purge_lock,
+                                                   &slab_pool_at(arena)->lock};
+    return locks[index];
+}
+
+static void stats_reset_locks(void)
+{
+    for (unsigned i = 0; i < STATS_PROCESS_LOCKS; i++) {
+        lock_reset_counts(process_lock_at(i));
+    }
+    for (unsigned i = 0; i < arena_count() * STATS_ARENA_LOCKS; i++) {
+        struct arena *arena = arena_at(i / STATS_ARENA_LOCKS);
+        lock_reset_counts(arena_lock_at(arena, i % STATS_ARENA_LOCKS));
+    }
+}
+
 /* --- Arenas ----------------------------------------------------------------------------------- */
 
 static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
@@ -251,9 +276,9 @@ static void read_arena(struct stats *stats, struct arena *arena)
         }
     }
     lock_release(&arena->lock);
-    to->locks[STATS_LOCK_ARENA] = figures_of_lock(&arena->lock);
-    to->locks[STATS_LOCK_PURGE] = figures_of_lock(&arena->purge_lock);
-    to->locks[STATS_LOCK_POOL] = figures_of_lock(&slab_pool_at(arena)->lock);
+    for (unsigned i = 0; i < STATS_ARENA_LOCKS; i++) {
+        to->locks[i] = figures_of_lock(arena_lock_at(arena, i));
+    }
 }
 
 /* --- What follows from the rest --------------------------------------------------------------- */
@@ -402,10 +427,8 @@ static void read_process(struct stats *stats)
     to->mappings_dropped = atomic_get(&os_counts.unmaps);
     to->mappings_moved = atomic_get(&os_counts.remaps);
     to->uptime = sum->uptime;
-    struct lock *locks[STATS_PROCESS_LOCKS] = {&process.lock, &process.heaps_lock,
-                                               &process.shared_lock, &rob_lock, &meta.lock};
     for (unsigned i = 0; i < STATS_PROCESS_LOCKS; i++) {
-        stats->locks[i] = figures_of_lock(locks[i]);
+        stats->locks[i] = figures_of_lock(process_lock_at(i));
     }
 }
 

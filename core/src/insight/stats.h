@@ -78,6 +78,7 @@ struct stats_arena {
 
 struct stats {
     size_t size;          /* bytes of this structure with its arenas */
+    size_t room;          /* bytes mapped, in a copy that is kept (ctl_stats.c) */
     unsigned arena_count; /* of `arenas` */
     struct stats_process process;
     struct stats_lock locks[STATS_PROCESS_LOCKS];
@@ -101,11 +102,15 @@ static uint64_t stats_bin_nmalloc(const struct stats_class *figures);
 /* Page classes whose blocks are larger than any slot begin here: STATS_FIRST_LARGE <= index <
  * LARGE_CLASSES are the sizes that large blocks have. */
 #define STATS_FIRST_LARGE page_class_of((SLOT_MAX >> os_page_shift) + 1)
+#define STATS_LEXTENTS (LARGE_CLASSES - STATS_FIRST_LARGE)
 
 /* Reads all figures into memory of their own, from the kernel: nothing is allocated, no lock is held
  * on return. NULL if there is none. The caller closes it. */
 static struct stats *stats_open(void);
 static void stats_close(struct stats *stats);
+
+/* Lets the counters of all locks begin anew. */
+static void stats_reset_locks(void);
 
 /* The figures of one heap; those of the heaps of ended threads count on. */
 static struct stats_heap stats_of_heap(struct heap *heap);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "stats_json.h"
 
-#include "../settings/options.h"
+#include "../settings/conf.h"
 
 /* --- jemalloc's words ------------------------------------------------------------------------- */
 
@@ -20,6 +20,7 @@ static struct stats_words stats_words_of(const struct stats *stats, const struct
         .retained = figures->retained_bytes,
         .base = stats_has_common(stats, arena) ? stats->process.metadata : 0,
         .small_allocated = figures->small_bytes,
+        .large_allocated = figures->large_bytes,
     };
     words.resident = words.active + words.dirty + words.muzzy + words.base;
     words.mapped = figures->region_bytes + figures->huge_bytes + figures->huge_dirty_bytes +
@@ -39,6 +40,49 @@ static struct stats_words stats_words_of(const struct stats *stats, const struct
     return words;
 }
 
+static long stats_decay_ms(const struct stats *stats, const struct stats_arena *arena,
+                           bool is_dirty)
+{
+    if (arena == &stats->all) {
+        return -1;
+    }
+    struct arena *at = arena_at((unsigned)(arena - stats->arenas));
+    return is_dirty ? arena_dirty_decay_ms(at) : arena_muzzy_decay_ms(at);
+}
+
+static const struct stats_lock no_lock;
+
+static const struct stats_lock *stats_global_mutex(const struct stats *stats, size_t index)
+{
+    bool is_ctl = index == 2;
+    return is_ctl ? &stats->locks[STATS_LOCK_PROCESS]
+           : index < 100 && word_at(WORDS_MUTEX, (long)index).start != NULL ? &no_lock
+                                                                            : NULL;
+}
+
+/* One lock guards all free extents of an arena, and one the list of all heaps. */
+static const struct stats_lock *stats_arena_mutex(const struct stats *stats,
+                                                  const struct stats_arena *arena, size_t index)
+{
+    if (index >= 100) {
+        return NULL;
+    }
+    struct word name = word_at(WORDS_LOCK, (long)index);
+    bool has_common = stats_has_common(stats, arena);
+    return name.start == NULL                           ? NULL
+           : word_is(name, "extents_dirty")             ? &arena->locks[STATS_LOCK_ARENA]
+           : word_is(name, "decay_dirty")               ? &arena->locks[STATS_LOCK_PURGE]
+           : word_is(name, "base") && has_common        ? &stats->locks[STATS_LOCK_META]
+           : word_is(name, "tcache_list") && has_common ? &stats->locks[STATS_LOCK_HEAPS]
+                                                        : &no_lock;
+}
+
+/* All bins of an arena have one lock: it stands with the first. */
+static const struct stats_lock *stats_bin_mutex(const struct stats_arena *arena, size_t bin)
+{
+    return bin == 0 ? &arena->locks[STATS_LOCK_POOL] : bin < STATS_BINS ? &no_lock : NULL;
+}
+
 /* --- Writing ---------------------------------------------------------------------------------- */
 
 /* Where in the object we are: whether something stands before at this level. */
@@ -56,12 +100,18 @@ static void json_next(struct json *json, const char *key)
     }
 }
 
+static void json_open_value(struct json *json, char bracket)
+{
+    sink_print(json->sink, "%c", bracket);
+    json->is_first = true;
+}
+
+/* `key` is NULL in a list. */
 /* `key` is NULL in a list. */
 static void json_open(struct json *json, const char *key, char bracket)
 {
     json_next(json, key);
-    sink_print(json->sink, "%c", bracket);
-    json->is_first = true;
+    json_open_value(json, bracket);
 }
 
 static void json_close(struct json *json, char bracket)
@@ -95,12 +145,27 @@ static void json_string(struct json *json, const char *key, const char *value)
     sink_print(json->sink, "\"%s\"", value);
 }
 
-static void json_zeros(struct json *json, const char *const *keys, size_t count)
+/* A key that is one of several words. */
+static void json_next_word(struct json *json, struct word key)
 {
-    for (size_t i = 0; i < count; i++) {
-        json_number(json, keys[i], 0);
+    char buffer[32];
+    json_next(json, word_text(key, buffer, sizeof buffer));
+}
+
+static void json_zeros(struct json *json, const char *words)
+{
+    long i = 0;
+    for (struct word key = word_at(words, 0); key.start != NULL; key = word_at(words, ++i)) {
+        json_next_word(json, key);
+        sink_print(json->sink, "0");
     }
 }
+
+/* By the types of stats_json.def. */
+#define JSON_UNSIGNED json_number
+#define JSON_SIZE json_number
+#define JSON_NUMBER64 json_number
+#define JSON_FIGURE(name, type, value) JSON_##type(json, #name, value);
 
 /* --- What does not change --------------------------------------------------------------------- */
 
@@ -122,24 +187,35 @@ static void write_config(struct json *json)
     json_close(json, '}');
 }
 
+/* As `opt.*` of mallctl: what held when the program began. */
+static void write_option(struct json *json, const struct conf_option *conf)
+{
+    long value = conf_value(conf);
+    char buffer[32];
+    switch (conf->type) {
+    case CONF_TYPE_BOOL:
+        json_bool(json, conf->name, value != 0);
+        break;
+    case CONF_TYPE_WORD:
+        json_string(json, conf->name,
+                    word_text(word_at(conf->words, value), buffer, sizeof buffer));
+        break;
+    case CONF_TYPE_TEXT:
+        json_string(json, conf->name, "");
+        break;
+    default:
+        json_signed(json, conf->name,
+                    conf->target == OPTION_arenas ? (long)thread_arenas() : value);
+        break;
+    }
+}
+
 static void write_options(struct json *json)
 {
     json_open(json, "opt", '{');
-    json_bool(json, "abort_conf", option(OPTION_abort_conf) != 0);
-    json_bool(json, "confirm_conf", option(OPTION_confirm_conf) != 0);
-    json_string(json, "dss", "disabled");
-    json_signed(json, "narenas", option(OPTION_arenas));
-    json_bool(json, "background_thread", option(OPTION_purge_thread) != 0);
-    json_signed(json, "dirty_decay_ms", option(OPTION_dirty_decay_ms));
-    json_signed(json, "muzzy_decay_ms", option(OPTION_muzzy_decay_ms));
-    static const char *const junk[] = {"false", "true", "alloc", "free"};
-    json_string(json, "junk", junk[option(OPTION_junk)]);
-    json_bool(json, "zero", option(OPTION_zero) != 0);
-    json_bool(json, "tcache", true);
-    json_number(json, "tcache_max", SLOT_MAX);
-    json_string(json, "thp", "default");
-    json_bool(json, "retain", true);
-    json_bool(json, "stats_print", option(OPTION_stats_print) != 0);
+    for (unsigned i = 0; i < conf_count(); i++) {
+        write_option(json, conf_at(i));
+    }
     json_close(json, '}');
 }
 
@@ -169,7 +245,7 @@ static void write_sizes(struct json *json, const struct stats *stats,
         }
         json_close(json, ']');
     }
-    json_number(json, "nlextents", LARGE_CLASSES - STATS_FIRST_LARGE);
+    json_number(json, "nlextents", STATS_LEXTENTS);
     if (parts->large) {
         json_open(json, "lextent", '[');
         for (unsigned class = STATS_FIRST_LARGE; class < LARGE_CLASSES; class ++) {
@@ -184,17 +260,10 @@ static void write_sizes(struct json *json, const struct stats *stats,
 
 /* --- Mutexes ---------------------------------------------------------------------------------- */
 
-/* A lock under the name of the mutex that does in jemalloc what it does here. */
-struct mutex {
-    const char *name;
-    const struct stats_lock *lock; /* NULL: there is none */
-};
-
-static void write_mutex(struct json *json, const char *name, const struct stats_lock *lock)
+static void write_mutex(struct json *json, struct word name, const struct stats_lock *lock)
 {
-    static const struct stats_lock none;
-    lock = lock != NULL ? lock : &none;
-    json_open(json, name, '{');
+    json_next_word(json, name);
+    json_open_value(json, '{');
     json_number(json, "num_ops", lock->operations);
     json_number(json, "num_wait", lock->waits);
     json_number(json, "num_spin_acq", lock->spins);
@@ -205,52 +274,26 @@ static void write_mutex(struct json *json, const char *name, const struct stats_
     json_close(json, '}');
 }
 
-static void write_mutexes(struct json *json, const struct mutex *mutexes, size_t count)
+static void write_global_mutexes(struct json *json, const struct stats *stats)
 {
     json_open(json, "mutexes", '{');
-    for (size_t i = 0; i < count; i++) {
-        write_mutex(json, mutexes[i].name, mutexes[i].lock);
+    long i = 0;
+    for (struct word at = word_at(WORDS_MUTEX, 0); at.start != NULL;
+         at = word_at(WORDS_MUTEX, ++i)) {
+        write_mutex(json, at, stats_global_mutex(stats, (size_t)i));
     }
     json_close(json, '}');
 }
 
-static void write_global_mutexes(struct json *json, const struct stats *stats)
-{
-    struct mutex mutexes[] = {
-        {"background_thread", NULL},
-        {"max_per_bg_thd", NULL},
-        {"ctl", &stats->locks[STATS_LOCK_PROCESS]},
-        {"prof", NULL},
-        {"prof_thds_data", NULL},
-        {"prof_dump", NULL},
-        {"prof_recent_alloc", NULL},
-        {"prof_recent_dump", NULL},
-        {"prof_stats", NULL},
-    };
-    write_mutexes(json, mutexes, array_count(mutexes));
-}
-
-/* One lock guards all free extents of an arena, and one the list of all heaps. */
 static void write_arena_mutexes(struct json *json, const struct stats *stats,
                                 const struct stats_arena *arena)
 {
-    bool has_common = stats_has_common(stats, arena);
-    struct mutex mutexes[] = {
-        {"large", NULL},
-        {"extent_avail", NULL},
-        {"extents_dirty", &arena->locks[STATS_LOCK_ARENA]},
-        {"extents_muzzy", NULL},
-        {"extents_retained", NULL},
-        {"extents_pinned", NULL},
-        {"decay_dirty", &arena->locks[STATS_LOCK_PURGE]},
-        {"decay_muzzy", NULL},
-        {"base", has_common ? &stats->locks[STATS_LOCK_META] : NULL},
-        {"tcache_list", has_common ? &stats->locks[STATS_LOCK_HEAPS] : NULL},
-        {"hpa_shard", NULL},
-        {"hpa_shard_grow", NULL},
-        {"hpa_sec", NULL},
-    };
-    write_mutexes(json, mutexes, array_count(mutexes));
+    json_open(json, "mutexes", '{');
+    long i = 0;
+    for (struct word at = word_at(WORDS_LOCK, 0); at.start != NULL; at = word_at(WORDS_LOCK, ++i)) {
+        write_mutex(json, at, stats_arena_mutex(stats, arena, (size_t)i));
+    }
+    json_close(json, '}');
 }
 
 /* --- Arenas ----------------------------------------------------------------------------------- */
@@ -261,18 +304,10 @@ static void write_bins(struct json *json, const struct stats_arena *arena, bool 
     for (unsigned bin = 0; bin < STATS_BINS; bin++) {
         const struct stats_class *of = &arena->classes[stats_bin_class(bin)];
         json_open(json, NULL, '{');
-        json_number(json, "nmalloc", stats_bin_nmalloc(of));
-        json_number(json, "ndalloc", of->frees);
-        json_number(json, "curregs", of->slots_out);
-        json_number(json, "nrequests", of->allocations);
-        json_number(json, "nfills", of->fills);
-        json_number(json, "nflushes", of->flushes);
-        json_number(json, "nreslabs", 0);
-        json_number(json, "curslabs", stats_bin_slabs(of));
-        json_number(json, "nonfull_slabs", stats_bin_nonfull_slabs(of));
+#define BIN JSON_FIGURE
+#include "stats_json.def"
         if (has_mutexes) {
-            /* All bins of an arena have one lock: it stands with the first. */
-            write_mutex(json, "mutex", bin == 0 ? &arena->locks[STATS_LOCK_POOL] : NULL);
+            write_mutex(json, word_at("mutex", 0), stats_bin_mutex(arena, bin));
         }
         json_close(json, '}');
     }
@@ -283,8 +318,10 @@ static void write_lextents(struct json *json, const struct stats_arena *arena)
 {
     json_open(json, "lextents", '[');
     for (unsigned class = STATS_FIRST_LARGE; class < LARGE_CLASSES; class ++) {
+        const struct stats_large *of = &arena->large[class];
         json_open(json, NULL, '{');
-        json_number(json, "curlextents", arena->large[class].blocks);
+#define LEXTENT JSON_FIGURE
+#include "stats_json.def"
         json_close(json, '}');
     }
     json_close(json, ']');
@@ -296,100 +333,63 @@ static void write_extents(struct json *json, const struct stats_arena *arena)
     for (unsigned bin = 0; bin < EXTENT_BINS; bin++) {
         const struct stats_extents *of = &arena->extents[bin];
         json_open(json, NULL, '{');
-        json_number(json, "ndirty", of->dirty);
-        json_number(json, "nmuzzy", of->muzzy);
-        json_number(json, "nretained", of->retained);
-        json_number(json, "npinned", 0);
-        json_number(json, "dirty_bytes", of->dirty_bytes);
-        json_number(json, "muzzy_bytes", of->muzzy_bytes);
-        json_number(json, "retained_bytes", of->retained_bytes);
-        json_number(json, "pinned_bytes", 0);
+#define EXTENT JSON_FIGURE
+#include "stats_json.def"
         json_close(json, '}');
     }
     json_close(json, ']');
 }
 
-static const char *const hpa_slab_keys[] = {
-    "npageslabs_nonhuge", "nactive_nonhuge", "ndirty_nonhuge", "nretained_nonhuge",
-    "npageslabs_huge",    "nactive_huge",    "ndirty_huge"};
-
 /* There is no such layer here. */
 static void write_hpa(struct json *json)
 {
-    static const char *const counters[] = {"npurge_passes", "npurges", "nhugifies", "ndehugifies"};
     json_open(json, "hpa_shard", '{');
-    json_zeros(json, counters, array_count(counters));
+    json_zeros(json, WORDS_HPA);
     json_open(json, "full_slabs", '{');
-    json_zeros(json, hpa_slab_keys, array_count(hpa_slab_keys));
+    json_zeros(json, WORDS_SLABS);
     json_close(json, '}');
     json_open(json, "empty_slabs", '{');
-    json_zeros(json, hpa_slab_keys, array_count(hpa_slab_keys));
+    json_zeros(json, WORDS_SLABS);
     json_close(json, '}');
     json_open(json, "nonfull_slabs", '[');
+    for (unsigned i = 0; i < STATS_HPA_LISTS; i++) {
+        json_open(json, NULL, '{');
+        json_zeros(json, WORDS_SLABS);
+        json_close(json, '}');
+    }
     json_close(json, ']');
     json_close(json, '}');
 }
 
-static void write_traffic(struct json *json, const struct stats_arena *arena,
-                          const struct stats_words *words)
+static void write_arena_figures(struct json *json, const struct stats *stats,
+                                const struct stats_arena *of)
 {
+    const struct stats_words whole = stats_words_of(stats, of), *words = &whole;
+    json_number(json, "uptime_ns", of->figures.uptime);
+    json_string(json, "dss", "disabled");
+    json_signed(json, "dirty_decay_ms", stats_decay_ms(stats, of, true));
+    json_signed(json, "muzzy_decay_ms", stats_decay_ms(stats, of, false));
+#define ARENA JSON_FIGURE
+#include "stats_json.def"
+    json_number(json, "sec_bytes", 0);
     json_open(json, "small", '{');
-    json_number(json, "allocated", words->small_allocated);
-    json_number(json, "nmalloc", words->small_nmalloc);
-    json_number(json, "ndalloc", words->small_ndalloc);
-    json_number(json, "nrequests", words->small_nrequests);
-    json_number(json, "nfills", words->nfills);
-    json_number(json, "nflushes", words->nflushes);
+#define SMALL JSON_FIGURE
+#include "stats_json.def"
     json_close(json, '}');
     json_open(json, "large", '{');
-    json_number(json, "allocated", arena->figures.large_bytes);
-    json_number(json, "nmalloc", words->large_nmalloc);
-    json_number(json, "ndalloc", words->large_ndalloc);
-    json_number(json, "nrequests", words->large_nmalloc);
-    json_number(json, "nfills", 0);
-    json_number(json, "nflushes", 0);
+#define LARGE JSON_FIGURE
+#include "stats_json.def"
     json_close(json, '}');
-}
-
-static void write_purges(struct json *json, const struct stats_arena_figures *figures)
-{
-    json_number(json, "dirty_npurge", figures->dirty_purges);
-    json_number(json, "dirty_nmadvise", figures->dirty_purge_calls);
-    json_number(json, "dirty_purged", figures->dirty_pages_purged);
-    json_number(json, "muzzy_npurge", figures->muzzy_purges);
-    json_number(json, "muzzy_nmadvise", figures->muzzy_purge_calls);
-    json_number(json, "muzzy_purged", figures->muzzy_pages_purged);
 }
 
 static void write_arena(struct json *json, const char *key, const struct stats *stats,
                         const struct stats_arena *arena, const struct stats_parts *parts)
 {
-    bool is_merged = arena == &stats->all;
-    struct stats_words words = stats_words_of(stats, arena);
     json_open(json, key, '{');
-    if (!is_merged) {
+    if (arena != &stats->all) {
         json_string(json, "name", "auto");
     }
-    json_number(json, "nthreads", arena->figures.threads);
-    json_number(json, "uptime_ns", arena->figures.uptime);
-    json_string(json, "dss", "disabled");
-    json_signed(json, "dirty_decay_ms", is_merged ? -1 : option(OPTION_dirty_decay_ms));
-    json_signed(json, "muzzy_decay_ms", is_merged ? -1 : option(OPTION_muzzy_decay_ms));
-    json_number(json, "pactive", words.active >> os_page_shift);
-    json_number(json, "pdirty", words.dirty >> os_page_shift);
-    json_number(json, "pmuzzy", words.muzzy >> os_page_shift);
-    write_purges(json, &arena->figures);
-    write_traffic(json, arena, &words);
-    json_number(json, "mapped", words.mapped);
-    json_number(json, "retained", words.retained);
-    json_number(json, "base", words.base);
-    json_number(json, "internal", 0);
-    json_number(json, "metadata_thp", 0);
-    json_number(json, "tcache_bytes", arena->figures.cached_bytes);
-    json_number(json, "tcache_stashed_bytes", 0);
-    json_number(json, "resident", words.resident);
-    json_number(json, "abandoned_vm", 0);
-    json_number(json, "extent_avail", arena->figures.unused_descriptors);
+    write_arena_figures(json, stats, arena);
     if (parts->mutexes) {
         write_arena_mutexes(json, stats, arena);
     }
@@ -429,20 +429,13 @@ static void write_arenas(struct json *json, const struct stats *stats,
 static void write_totals(struct json *json, const struct stats *stats,
                          const struct stats_parts *parts)
 {
-    struct stats_words words = stats_words_of(stats, &stats->all);
+    const struct stats_words whole = stats_words_of(stats, &stats->all), *words = &whole;
     json_open(json, "stats", '{');
-    json_number(json, "allocated", words.small_allocated + stats->all.figures.large_bytes);
-    json_number(json, "active", words.active);
-    json_number(json, "metadata", words.base);
-    json_number(json, "metadata_thp", 0);
-    json_number(json, "resident", words.resident);
-    json_number(json, "mapped", words.mapped);
-    json_number(json, "retained", words.retained);
-    json_number(json, "zero_reallocs", 0);
+#define TOTAL JSON_FIGURE
+#include "stats_json.def"
     json_open(json, "background_thread", '{');
-    json_number(json, "num_threads", atomic_get(&process.purge_thread_started));
-    json_number(json, "num_runs", 0);
-    json_number(json, "run_interval", 0);
+#define WORKER JSON_FIGURE
+#include "stats_json.def"
     json_close(json, '}');
     if (parts->mutexes) {
         write_global_mutexes(json, stats);

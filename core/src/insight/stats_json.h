@@ -30,7 +30,7 @@ static void stats_write_json(struct sink *sink, const struct stats *stats,
 struct stats_words {
     uint64_t active, dirty, muzzy, mapped, retained, base, resident;
     uint64_t small_allocated, small_nmalloc, small_ndalloc, small_nrequests, nfills, nflushes;
-    uint64_t large_nmalloc, large_ndalloc;
+    uint64_t large_allocated, large_nmalloc, large_ndalloc;
 };
 
 /* Mallow's own data belongs to no arena: here it is the first one's. */
@@ -39,5 +39,33 @@ static struct stats_words stats_words_of(const struct stats *stats,
 
 /* Whether what the process has only once stands with this arena. */
 static bool stats_has_common(const struct stats *stats, const struct stats_arena *arena);
+
+/* The decay time of an arena; -1 for all together. */
+static long stats_decay_ms(const struct stats *stats, const struct stats_arena *arena,
+                           bool is_dirty);
+
+/* Names in JSON and of mallctl, as "a|b|c". */
+#define WORDS_MUTEX                                                       \
+    "background_thread|max_per_bg_thd|ctl|prof|prof_thds_data|prof_dump|" \
+    "prof_recent_alloc|prof_recent_dump|prof_stats"
+#define WORDS_LOCK                                                                    \
+    "large|extent_avail|extents_dirty|extents_muzzy|extents_retained|extents_pinned|" \
+    "decay_dirty|decay_muzzy|base|tcache_list|hpa_shard|hpa_shard_grow|hpa_sec"
+#define WORDS_COUNTER "num_ops|num_wait|num_spin_acq|num_owner_switch|total_wait_time|max_wait_time"
+#define COUNTERS 6u
+#define WORDS_HPA "npurge_passes|npurges|nhugifies|ndehugifies"
+#define WORDS_SLABS                                                                        \
+    "npageslabs_nonhuge|nactive_nonhuge|ndirty_nonhuge|nretained_nonhuge|npageslabs_huge|" \
+    "nactive_huge|ndirty_huge"
+
+/* jemalloc has a list of these for each of so many sizes. */
+#define STATS_HPA_LISTS 64u
+
+/* The lock that does here what the mutex of that index in WORDS_MUTEX, or in WORDS_LOCK, or the mutex
+ * of a bin, does in jemalloc: one of zeros where there is none, NULL if there is no such mutex. */
+static const struct stats_lock *stats_global_mutex(const struct stats *stats, size_t index);
+static const struct stats_lock *stats_arena_mutex(const struct stats *stats,
+                                                  const struct stats_arena *arena, size_t index);
+static const struct stats_lock *stats_bin_mutex(const struct stats_arena *arena, size_t bin);
 
 #endif

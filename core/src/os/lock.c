@@ -200,6 +200,24 @@ static void lock_release(struct lock *lock)
     }
 }
 
+static void lock_reset_counts(struct lock *lock)
+{
+    bool is_held = lock_is_mine(lock);
+    if (!is_held) {
+        lock_take(lock);
+    }
+    atomic_set(&lock->turns, 0);
+    lock->owner_changes = 0;
+    lock->spins = 0;
+    lock->waits = 0;
+    lock->wait_ns = 0;
+    lock->wait_ns_most = 0;
+    lock->queue_most = 0;
+    if (!is_held) {
+        lock_release(lock);
+    }
+}
+
 static void lock_release_in_child(struct lock *lock)
 {
     if (lock_is_mine(lock)) {

@@ -50,6 +50,9 @@ static void lock_take(struct lock *lock);
 static bool lock_try_take(struct lock *lock);
 static void lock_release(struct lock *lock);
 
+/* Lets its counters begin anew; takes the lock for that, unless the thread has it. */
+static void lock_reset_counts(struct lock *lock);
+
 /* Whether the calling thread holds it. */
 static bool lock_is_mine(struct lock *lock);
 

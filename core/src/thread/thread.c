@@ -34,6 +34,8 @@ static struct {
     _Atomic bool stay_slow;
     _Atomic bool is_loaded; /* the constructor has run: threads may be started */
     _Atomic bool purge_thread_started;
+    _Atomic uint64_t purge_thread_runs; /* how often it kept house */
+    _Atomic uint64_t purge_thread_ms;   /* between these, in all */
     _Atomic bool has_orphans; /* perhaps: this process is the child of one with several heaps */
     unsigned fork_depth;      /* lock: heaps; forks between the program's start and this process */
     void *survivor;           /* lock: heaps; the thread that made the last of them */
@@ -347,15 +349,26 @@ static void *purge_thread_run(void *argument)
 {
     (void)argument;
     static uint32_t never_changes;
+    uint64_t last_ms = clock_look();
     while (option(OPTION_purge_thread)) {
         long decay_ms = option(OPTION_dirty_decay_ms);
         long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
         os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
-        keep_house(clock_look());
+        uint64_t now_ms = clock_look();
+        keep_house(now_ms);
+        atomic_add(&process.purge_thread_runs, 1);
+        atomic_add(&process.purge_thread_ms, now_ms - last_ms);
+        last_ms = now_ms;
     }
     atomic_set(&process.purge_thread_started, false);
     purge_thread_want(); /* perhaps somebody wants it again just now */
     return NULL;
+}
+
+static uint64_t purge_thread_interval_ns(void)
+{
+    uint64_t runs = atomic_get(&process.purge_thread_runs);
+    return runs != 0 ? atomic_get(&process.purge_thread_ms) * 1000000 / runs : 0;
 }
 
 static void purge_thread_start(void)

@@ -54,6 +54,9 @@ static bool thread_use_arena(unsigned index);
  * be started. One that runs ends by itself when the option no longer does. */
 static void purge_thread_want(void);
 
+/* The mean time between its runs so far. */
+static uint64_t purge_thread_interval_ns(void);
+
 /* At most so many arenas from now on; those that exist stay. 0 means no limit. Always true. */
 static bool thread_limit_arenas(unsigned limit);
 

@@ -14,12 +14,12 @@ MUTEX = {"num_ops", "num_wait", "num_spin_acq", "num_owner_switch", "total_wait_
 GLOBAL_MUTEXES = {"background_thread", "max_per_bg_thd", "ctl", "prof", "prof_thds_data", "prof_dump",
                   "prof_recent_alloc", "prof_recent_dump", "prof_stats"}
 TOTALS = {"allocated", "active", "metadata", "metadata_thp", "resident", "mapped", "retained",
-          "zero_reallocs", "background_thread", "mutexes"}
+          "pinned", "zero_reallocs", "background_thread", "mutexes"}
 ARENA = {"nthreads", "uptime_ns", "dss", "dirty_decay_ms", "muzzy_decay_ms", "pactive", "pdirty",
          "pmuzzy", "dirty_npurge", "dirty_nmadvise", "dirty_purged", "muzzy_npurge",
          "muzzy_nmadvise", "muzzy_purged", "small", "large", "mapped", "retained", "base", "internal",
          "metadata_thp", "tcache_bytes", "tcache_stashed_bytes", "resident", "abandoned_vm",
-         "extent_avail", "mutexes", "bins", "lextents", "extents", "hpa_shard"}
+         "extent_avail", "pinned", "sec_bytes", "mutexes", "bins", "lextents", "extents", "hpa_shard"}
 NOT_SUMS = {"uptime_ns", "dss", "dirty_decay_ms", "muzzy_decay_ms", "name", "max_wait_time",
             "max_num_thds"}
 # A bin's slabs are counted in full-grown ones, rounded up.

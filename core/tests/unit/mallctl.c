@@ -5,16 +5,23 @@
  */
 #include "unit.h"
 
-/* The pattern with a number in the place of each slot. */
-static void name_of(unsigned id, const char *number, char *name)
+/* The pattern with a number in the place of each slot, or the word of that index. */
+static void name_of(unsigned id, unsigned number, char *name)
 {
     for (const char *at = ctl_at(id)->pattern; *at != 0; at++) {
-        if (*at == '<') {
-            name = stpcpy(name, number);
-            at = strchr(at, '>');
-        } else {
+        if (*at != '<') {
             *name++ = *at;
+            continue;
         }
+        const char *end = strchr(at, '>');
+        const char *words = ctl_slot_words((struct word){at, (size_t)(end - at) + 1});
+        struct word word = words != NULL ? word_at(words, number) : (struct word){NULL, 0};
+        if (words != NULL && word.start == NULL) {
+            word = word_at(words, 0);
+        }
+        name += words != NULL ? sprintf(name, "%.*s", (int)word.length, word.start)
+                              : sprintf(name, "%u", number);
+        at = end;
     }
     *name = 0;
 }
@@ -28,7 +35,8 @@ static void check_read(unsigned id, const char *name)
     CHECK_EQ(size, length);
     CHECK_MSG(mw_mallctlnametomib(name, mib, &depth) == 0, "%s", name);
     CHECK_MSG(mw_mallctlbymib(mib, depth, &by_mib, &size, NULL, 0) == 0, "%s", name);
-    CHECK_MSG(value == by_mib || id == CTL_thread_allocated, "%s", name);
+    CHECK_MSG(value == by_mib || id == CTL_thread_allocated || id == CTL_approximate_active, "%s",
+              name);
     if (ctl_at(id)->type == CTL_TYPE_TEXT || ctl_at(id)->type == CTL_TYPE_WORD) {
         CHECK_MSG(value != 0 && strlen((const char *)value) < 100, "%s", name);
     }
@@ -43,7 +51,7 @@ TEST(mallctl_reads_every_name)
     unsigned read = 0, called = 0;
     for (unsigned id = 0; id < ctl_count(); id++) {
         char name[100];
-        name_of(id, "0", name);
+        name_of(id, 0, name);
         if (ctl_at(id)->access == CTL_ACCESS_CALL) {
             CHECK_MSG(mw_mallctl(name, NULL, NULL, NULL, 0) == 0, "%s", name);
             called++;
@@ -56,6 +64,35 @@ TEST(mallctl_reads_every_name)
         }
     }
     CHECK_EQ(read + called + 1, ctl_count());
+}
+
+/* Each mutex has each counter, whatever the words. */
+TEST(mallctl_reads_every_word)
+{
+    mw_free(mw_malloc(1));
+    unsigned read = 0;
+    for (unsigned id = 0; id < ctl_count(); id++) {
+        bool has_words =
+            ctl_at(id)->group == CTL_GROUP_STATS_LOCK || ctl_at(id)->group == CTL_GROUP_STATS_HPA;
+        if (!has_words || ctl_at(id)->access != CTL_ACCESS_READ) {
+            continue;
+        }
+        for (unsigned number = 0; number < 13; number++) {
+            char name[100], all[100];
+            name_of(id, number, name);
+            uint64_t value = 0;
+            size_t size = type_size((enum ctl_type)ctl_at(id)->type);
+            char *arena = strstr(name, "arenas.");
+            if (arena != NULL) { /* the number of the arena is no index of a word */
+                sprintf(all, "stats.arenas.4096%s", strchr(arena + 7, '.'));
+            } else {
+                strcpy(all, name);
+            }
+            CHECK_MSG(mw_mallctl(all, &value, &size, NULL, 0) == 0, "%s", all);
+            read++;
+        }
+    }
+    CHECK_EQ(read, 10 * 13);
 }
 
 TEST(mallctl_names_begin_alike_side_by_side)
@@ -104,6 +141,16 @@ TEST(mallctl_survives_hostile_names)
         "0.0.0.0.0.0.0.0",
         "opt.",
         "opt",
+        "stats.arenas.0.mutexes.num_ops",
+        "stats.arenas.0.mutexes.3.num_ops",
+        "stats.arenas.0.mutexes.large|extent_avail.num_ops",
+        "stats.mutexes.ctl.",
+        "stats.mutexes..num_ops",
+        "stats.mutexes.ct.num_ops",
+        "stats.mutexes.ctll.num_ops",
+        "stats.mutexes.<mutex>.num_ops",
+        "stats.arenas.merged.small.allocated",
+        "stats.arenas.0.bins.0.mutex.num_ops.more",
     };
     size_t mib[20], depth;
     for (size_t i = 0; i < array_count(names); i++) {
@@ -112,6 +159,22 @@ TEST(mallctl_survives_hostile_names)
         CHECK_MSG(mw_mallctl(names[i], old, &size, NULL, 0) == ENOENT, "'%s'", names[i]);
         depth = 20;
         CHECK_MSG(mw_mallctlnametomib(names[i], mib, &depth) == ENOENT, "'%s'", names[i]);
+    }
+    static const char *const indices[] = {
+        "stats.arenas.4097.small.allocated",
+        "stats.arenas.4098.small.allocated",
+        "stats.arenas.999999999.small.allocated",
+        "stats.arenas.18446744073709551616.pactive",
+        "stats.arenas.0.bins.999999999.nmalloc",
+        "stats.arenas.4096.bins.4096.nmalloc",
+        "stats.arenas.0.lextents.500.curlextents",
+        "stats.arenas.0.extents.64.ndirty",
+        "stats.arenas.0.hpa_shard.nonfull_slabs.64.ndirty_huge",
+    };
+    for (size_t i = 0; i < array_count(indices); i++) {
+        uint64_t old;
+        size_t size = sizeof old;
+        CHECK_MSG(mw_mallctl(indices[i], &old, &size, NULL, 0) == ENOENT, "'%s'", indices[i]);
     }
     depth = 0;
     CHECK_EQ(mw_mallctlnametomib("arenas.page", mib, &depth), ENOENT);
@@ -127,9 +190,10 @@ TEST(mallctl_survives_random_requests)
     unsigned good = 0;
     for (int round = 0; round < 200000; round++) {
         size_t mib[8];
-        size_t depth = test_random(&state) % 7, size = test_random(&state) % 12;
+        size_t depth = test_random(&state) % 9, size = test_random(&state) % 12;
         for (size_t i = 0; i < 8; i++) {
-            mib[i] = test_random(&state) % 8 == 0 ? test_random(&state) : test_random(&state) % 190;
+            mib[i] = test_random(&state) % 8 == 0 ? test_random(&state)
+                                                  : test_random(&state) % (2 * ctl_count());
         }
         unsigned id = (unsigned)(test_random(&state) % ctl_count());
         bool is_call = ctl_at(id)->access == CTL_ACCESS_CALL;
@@ -137,8 +201,8 @@ TEST(mallctl_survives_random_requests)
             depth = mib_complete(id, mib);
             mib[test_random(&state) % 8] ^= test_random(&state) % 4;
         }
-        if (depth != 0 && mib[depth - 1] < ctl_count() &&
-            ctl_at((unsigned)mib[depth - 1])->access == CTL_ACCESS_CALL) {
+        if (depth != 0 &&
+            ctl_at((unsigned)(mib[depth - 1] % ctl_count()))->access == CTL_ACCESS_CALL) {
             continue; /* does no harm, but takes long */
         }
         char old[16];
