@@ -2,8 +2,7 @@
  *
  *   mw_malloc  small: pops the heap's list                            hit
  *     alloc_refill     takes over the current slab's local list       every few dozen calls
- *     alloc_medium     above SMALL_MAX: pops a magazine               hit
- *     alloc_large_hit  above SLOT_MAX: pops a stack                   hit
+ *     alloc_medium     above SMALL_MAX: pops a magazine, of slots or of blocks of pages     hit
  *       alloc_slow     all the rest: a thread's first call, ticks, carving, other slabs, depots,
  *                      arenas, huge blocks
  */
@@ -13,7 +12,6 @@
 
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class);
 static NOINLINE void *alloc_medium(size_t size);
-static NOINLINE void *alloc_large_hit(size_t size);
 
 HIT_PATH void *mw_malloc(size_t size)
 {
@@ -34,33 +32,14 @@ HIT_PATH void *mw_malloc(size_t size)
 
 static NOINLINE void *alloc_medium(size_t size)
 {
-    if (unlikely(size > SLOT_MAX)) {
-        return alloc_large_hit(size);
-    }
-    struct slot *slot = heap_pop(heap_self, class_of_medium(size));
-    if (unlikely(slot == NULL)) {
-        return alloc_slow(size);
-    }
-    harden_slot_taken(slot);
-    return slot;
-}
-
-/* A block of pages from the heap's stacks. */
-static NOINLINE void *alloc_large_hit(size_t size)
-{
     struct heap *heap = heap_self;
-    if (unlikely(size > LARGE_MAX || heap->until_tick < 0)) {
+    unsigned class = class_of_medium(size);
+    if (unlikely(size > LARGE_MAX || heap->free[class] == NULL)) {
         return alloc_slow(size);
     }
-    unsigned class = page_class_of(large_pages(size));
-    struct extent *extent = stack_pop(heap, class);
-    if (unlikely(extent == NULL)) {
-        return alloc_slow(size);
-    }
-    check(extent_state(extent) == EXTENT_ACTIVE && extent_size(extent) >= size);
-    heap->until_tick--;
-    heap->large_counts[class]++;
-    return (void *)extent->start;
+    void *block = magazine_pop(heap, class);
+    check(mw_malloc_usable_size(block) >= size);
+    return block;
 }
 
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
@@ -172,6 +151,8 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
         heap->allocated += extent_size(extent);
     }
     *is_zero = extent->is_zero;
+    extent->is_zero = false; /* from now on nobody knows */
+    large_note_class(extent);
     return alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
 }
 

@@ -11,7 +11,7 @@
 
 #include "../thread/heap_common.h"
 
-static NOINLINE void free_slow(void *block, struct extent *extent);
+static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 
 HIT_PATH void mw_free(void *block)
 {
@@ -19,7 +19,7 @@ HIT_PATH void mw_free(void *block)
     struct slab *slab = &extent->slab;
     struct heap *heap = heap_self;
     if (unlikely(atomic_get(&slab->owner) != heap)) {
-        free_slow(block, extent);
+        free_slow(block, extent, heap);
         return;
     }
     struct slot *slot = block;
@@ -186,6 +186,16 @@ static void free_large(struct heap *heap, struct extent *extent)
         heap_put_pages(heap, extent);
         heap_note_release(heap);
     }
+}
+
+/* A slot of a depot's slab, or a block of pages. */
+static void free_by_kind(struct heap *heap, struct extent *extent, void *block)
+{
+    if (extent_is_slab(extent)) {
+        free_slot(heap, extent, block);
+    } else {
+        free_large(heap, extent);
+    }
     heap_tick_if_due(heap);
 }
 
@@ -205,31 +215,37 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
     if (unlikely(heap->is_counting)) {
         heap->deallocated += usable_size(extent, block);
     }
-    if (extent_is_slab(extent)) {
-        free_slot(heap, extent, block);
-        heap_tick_if_due(heap);
-    } else {
-        free_large(heap, extent);
-    }
+    free_by_kind(heap, extent, block);
     thread_leave(heap);
 }
 
-/* Tells apart what is no slot of this heap's slabs, with what the hit path has read. */
-static NOINLINE void free_slow(void *block, struct extent *extent)
+/* What a list of the heap has no room for. */
+static NOINLINE void free_unlisted(void *block, struct extent *extent)
 {
     struct heap *heap = heap_self;
-    struct heap *owner = atomic_get(&extent->slab.owner);
     if (unlikely(heap == HEAP_NONE)) {
         free_rare(block, extent);
-    } else if (owner == OWNER_DEPOT && slab_has_slot_at(extent, block)) {
-        if (unlikely(MW_SLOT_BITMAP || !magazine_try_put(heap, extent, block))) {
-            free_slot(heap, extent, block);
-        }
-        heap_tick_if_due(heap);
-    } else if (owner == OWNER_NOT_A_SLAB && extent_state(extent) == EXTENT_ACTIVE &&
-               (uintptr_t)block == extent->start) {
-        free_large(heap, extent);
-    } else if (owner >= OWNER_DEPOT || !slab_has_slot_at(extent, block)) {
+    } else {
+        free_by_kind(heap, extent, block);
+    }
+}
+
+/* The clock is due, or a list has got a block and there is much in all of them. */
+static NOINLINE void free_noted(struct extent *extent)
+{
+    struct heap *heap = heap_self;
+    stack_note_put(heap, extent);
+    if (!extent_is_slab(extent)) {
+        heap_note_release(heap);
+    }
+    heap_tick_if_due(heap);
+}
+
+/* Tells apart what goes into no list of the heap, with what the hit path has read. */
+static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct heap *heap)
+{
+    struct heap *owner = atomic_get(&extent->slab.owner);
+    if (owner >= OWNER_COMMON || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
     } else if (owner == NULL && heap_allocates(heap, extent->slab.class)) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
@@ -238,6 +254,20 @@ static NOINLINE void free_slow(void *block, struct extent *extent)
         harden_slot_freed(extent, block);
         heap_free_remote(heap, extent, block);
         heap_tick_if_due(heap);
+    }
+}
+
+/* A medium slot or a block of pages: into the list of its class, one way for both. */
+static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap)
+{
+    if (atomic_get(&extent->slab.owner) < OWNER_DEPOT || !slab_has_slot_at(extent, block) ||
+        unlikely(extent_state(extent) != EXTENT_ACTIVE)) {
+        free_elsewhere(block, extent, heap);
+    } else if (unlikely(MW_SLOT_BITMAP || !magazine_try_put(heap, extent, block))) {
+        free_unlisted(block, extent);
+    } else if (unlikely(heap->until_tick < 0 ||
+                        atomic_get(&heap->stack_pages) > heap->stack_alarm)) {
+        free_noted(extent);
     }
 }
 

@@ -35,7 +35,7 @@ static struct arena *arena_at(unsigned index)
 static void descriptor_init(struct arena *arena, struct extent *extent)
 {
     extent->arena = arena->index;
-    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+    extent_make_plain(extent);
 }
 
 static struct extent *descriptor_new_locked(struct arena *arena)

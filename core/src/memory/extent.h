@@ -47,9 +47,13 @@ enum slab_place {
 /* The owner of what is no slab: never equal to a heap, and never taken over. */
 #define OWNER_NOT_A_SLAB ((struct heap *)-1)
 
-/* The owners of a common slab and of one of a depot. */
-#define OWNER_COMMON ((struct heap *)-2)
-#define OWNER_DEPOT ((struct heap *)-3)
+/* The owners of a slab of a depot and of a common one. The order counts: free asks with one comparison
+ * whether what it got may go into a list of its heap, and with one whether a heap owns it. */
+#define OWNER_DEPOT ((struct heap *)-2)
+#define OWNER_COMMON ((struct heap *)-3)
+
+/* The class of what goes into no list of a heap. */
+#define CLASS_NONE 125u
 
 struct common;
 
@@ -77,12 +81,12 @@ ALWAYS_INLINE void slot_push(struct slot **list, struct slot *slot)
  *   carved - used == length of `local`, but in a common slab, whose table has the free
  * slots */
 struct slab {
-    _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
     union {
         struct slot *local;   /* owner thread */
         struct extent *below; /* of free pages in a chain, see stack.h: who holds the chain */
     };
-    uint64_t reciprocal; /* const while a slab: 2^64 / slot_size, rounded up */
+    _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
+    uint64_t reciprocal; /* const while a slab: 2^64 / slot_size, rounded up; else 1 */
     union {
         uint32_t left;  /* owner thread: frees until something has to be done */
         uint32_t stamp; /* of free pages: when they became free, by clock_stamp(); who holds them */
@@ -91,7 +95,7 @@ struct slab {
     uint32_t carved;    /* owner thread: slots that have been made */
     uint32_t capacity;  /* const while a slab */
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
-    uint8_t class;      /* const while a slab */
+    uint8_t class;      /* const while a slab; of pages with the program: the list that free takes */
     uint8_t place;      /* enum slab_place; owner thread, or lock: pool */
     bool was_touched;   /* const while a slab: its pages were in use before */
 };
@@ -120,7 +124,8 @@ struct extent {
 } __attribute__((aligned(CACHE_LINE)));
 
 static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line");
-static_assert(offsetof(struct extent, start) < CACHE_LINE, "free reads no second line");
+static_assert(offsetof(struct extent, is_zero) < CACHE_LINE, "free reads no second line");
+static_assert(offsetof(struct slab, below) == offsetof(struct slot, next), "linked as slots are");
 static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
 
 /* Address space from the OS that is cut into extents; aligned to 2 MiB unless the OS had little
@@ -154,6 +159,14 @@ ALWAYS_INLINE uintptr_t extent_end(struct extent *extent)
 ALWAYS_INLINE bool extent_is_slab(struct extent *extent)
 {
     return extent->slab.slot_size != 0;
+}
+
+/* What every extent is that is no slab. With this reciprocal a block begins at its start alone. */
+ALWAYS_INLINE void extent_make_plain(struct extent *extent)
+{
+    extent->slab.class = CLASS_NONE;
+    extent->slab.reciprocal = 1;
+    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
 }
 
 /* Sets the words of the first and the last granule: what neighbours and free look at. */

@@ -141,7 +141,7 @@ static void common_retire_locked(struct slab_pool *pool, struct extent *extent)
     check(extent->slab.place == SLAB_COMMON && lock_is_mine(&pool->lock));
     common_unlist_locked(extent);
     extent->slab.place = SLAB_NONE;
-    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+    extent_make_plain(extent);
     table_free_locked(pool, extent->common, extent->slab.capacity);
     extent->common = NULL;
 }

@@ -12,6 +12,14 @@
 #define SPARSE_PROBES 4u
 #define SPARSE_PROBE_PAGES 16u
 
+static void large_note_class(struct extent *extent)
+{
+    unsigned class = page_class_below(extent_pages(extent));
+    bool is_listed = !extent->is_huge && page_class_is_listed(class);
+    extent->slab.class = (uint8_t)(is_listed ? block_class_of(class) : CLASS_NONE);
+    check(extent->slab.class >= CLASSES && extent->slab.class <= CLASS_NONE);
+}
+
 static bool large_try_grow(struct arena *arena, struct extent *extent, size_t size)
 {
     size_t pages = large_rounded_pages(size);
@@ -36,7 +44,9 @@ static bool large_try_resize(struct extent *extent, size_t size)
     size_t pages = large_rounded_pages(size);
     size_t old_pages = extent_pages(extent);
     if (large_pages(size) > old_pages) {
-        return large_try_grow(arena, extent, size);
+        bool is_grown = large_try_grow(arena, extent, size);
+        large_note_class(extent);
+        return is_grown;
     }
     if (pages < old_pages) {
         /* A block that no longer needs a mapping of its own moves, so that it does not pin one. */
@@ -44,6 +54,7 @@ static bool large_try_resize(struct extent *extent, size_t size)
             return false;
         }
         arena_shrink(arena, extent, pages);
+        large_note_class(extent);
     }
     check(extent_size(extent) >= size);
     return true;
@@ -57,10 +68,13 @@ static bool large_try_resize_in_place(struct extent *extent, size_t size)
     }
     struct arena *arena = arena_of(extent);
     if (large_pages(size) > extent_pages(extent)) {
-        return arena_try_expand(arena, extent, large_rounded_pages(size));
+        bool is_grown = arena_try_expand(arena, extent, large_rounded_pages(size));
+        large_note_class(extent);
+        return is_grown;
     }
     if (large_rounded_pages(size) < extent_pages(extent)) {
         arena_shrink(arena, extent, large_rounded_pages(size));
+        large_note_class(extent);
     }
     return true;
 }

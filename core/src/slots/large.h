@@ -46,6 +46,33 @@ ALWAYS_INLINE size_t page_class_pages(unsigned class)
     return class < 8 ? class + 1 : (size_t)(9 + class % 8) << (class / 8 - 1);
 }
 
+/* Block classes go on where the classes of slots end, in the same steps: the page classes of more than
+ * 8 pages. So one computation leads from a size to the list of a heap, be it of slots or of blocks. With
+ * larger pages the first of them are not used. */
+#define BLOCK_CLASSES 64u
+#define LIST_CLASSES (CLASSES + BLOCK_CLASSES)
+#define PAGE_CLASS_LISTED 8u
+
+static_assert(CLASS_NONE == LIST_CLASSES, "the class of no list comes last");
+
+ALWAYS_INLINE unsigned page_class_of_block(unsigned class)
+{
+    return class - CLASSES + PAGE_CLASS_LISTED - 8 * (os_page_shift - GRANULE_SHIFT);
+}
+
+ALWAYS_INLINE unsigned block_class_of(unsigned page_class)
+{
+    return page_class - PAGE_CLASS_LISTED + 8 * (os_page_shift - GRANULE_SHIFT) + CLASSES;
+}
+
+ALWAYS_INLINE bool page_class_is_listed(unsigned page_class)
+{
+    return page_class >= PAGE_CLASS_LISTED && block_class_of(page_class) < CLASS_NONE;
+}
+
+/* Notes where a large block that the program gets goes when it is freed. */
+static void large_note_class(struct extent *extent);
+
 /* Where a large block is counted: its page class, and from LARGE_MAX on one for each doubling. A block
  * that is a mapping of its own is counted by its size rounded up to a power of two. */
 #define LARGE_CLASSES (PAGE_CLASSES + HUGE_SIZES)

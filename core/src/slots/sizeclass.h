@@ -54,11 +54,12 @@ ALWAYS_INLINE unsigned class_of_small(size_t size)
     return class_table[(size + 7) / 8];
 }
 
-/* SMALL_MAX < size <= SLOT_MAX */
+/* SMALL_MAX < size; above SLOT_MAX the block class. */
 ALWAYS_INLINE unsigned class_of_medium(size_t size)
 {
     unsigned log2 = floor_log2(size - 1);
-    return CLASS_OF_SMALL_MAX + 1 + (log2 - 10) * 8 + (unsigned)((size - 1) >> (log2 - 3) & 7);
+    unsigned eighth = (unsigned)((size - 1) >> (log2 - 3)); /* 8 to 15 */
+    return CLASS_OF_SMALL_MAX + 1 + (log2 - 10) * 8 + eighth - 8;
 }
 
 ALWAYS_INLINE unsigned class_of(size_t size)

@@ -67,7 +67,7 @@ static void slab_retire(struct extent *extent)
     check(slab_used(extent) == 0 && atomic_get(&extent->remote) == 0);
     check(extent_is_slab(extent) && extent->link.next == NULL);
     check(extent->slab.place == SLAB_NONE || extent->slab.place == SLAB_CURRENT);
-    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+    extent_make_plain(extent);
     extent->slab.slot_size = 0;
     size_t size = extent_size(extent);
     if (size > 2 * GRANULE) {

@@ -139,6 +139,7 @@ static NOINLINE void heap_expect_rest(struct heap *heap)
 {
     heap->released_ms = atomic_get(&heaps.kept_house_ms);
     heap->list_max = LIST_MAX_WAITING;
+    heap_set_alarm(heap);
     heap->until_tick = 0;
     heap_return_lists(heap);
 }

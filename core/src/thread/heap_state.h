@@ -57,7 +57,7 @@ struct bin {
 struct magazine {
     uint16_t count;  /* length of the list */
     uint16_t limit;  /* slots at most; 0: the thread does not allocate this class */
-    uint8_t emptied; /* visits to the depot to empty it since it was filled there */
+    uint32_t emptied; /* visits to the depot to empty it since it was filled there */
 };
 
 /* Slots of one slab that the heap does not own, on their way there. */
@@ -88,22 +88,24 @@ static_assert(CLASSES <= 64, "a bit per class");
 /* What every call of the slow path looks at comes first, so that a thread with a few blocks touches
  * one page of its heap. */
 struct heap {
-    struct slot *free[CLASSES]; /* the hit path's lists */
+    struct slot *free[LIST_CLASSES]; /* the hit path's lists */
     int32_t until_tick;         /* slots and blocks to hand out or take until the clock is read */
     uint32_t list_max;          /* slots that are handed out at a time: one of LIST_MAX_* */
     bool is_counting;           /* every call adds to the next two, see thread_count */
     uint64_t allocated;         /* bytes, since the thread began to count */
     uint64_t deallocated;       /* bytes */
-    struct magazine magazines[MEDIUM_CLASSES];
+    struct extent no_block; /* the hit paths write here what of a block belongs into its descriptor */
+    struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
     struct arena *arena;
     size_t magazine_bytes;      /* what the limits of the magazines amount to */
     uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
     _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
     size_t stack_limit;     /* pages; above it the older half of each stack goes to the arenas */
+    size_t stack_alarm;     /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
+                               while the lists are long */
     uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
     uint8_t probe_pause;    /* how often the last probe may still be believed */
-    _Atomic bool
-        is_private;      /* nobody robs the stacks; written by the owner, to true under rob_lock */
+    bool is_private;        /* blocks lie in lists of the heap, not in stacks that can be robbed */
     uint16_t busy_calls; /* ticks close together since the heap became idle,
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
@@ -122,7 +124,7 @@ struct heap {
     struct outbox outboxes[OUTBOXES];
 
     /* From here on nothing is reset while the process lives. */
-    uint64_t puts[CLASSES]; /* slots that the program freed into the list */
+    uint64_t puts[LIST_CLASSES]; /* slots that the program freed into the list */
     struct class_counts counts[CLASSES];
     uint64_t large_counts[LARGE_CLASSES]; /* large blocks that the program was given */
 };
@@ -160,6 +162,25 @@ ALWAYS_INLINE void heap_count_flush(struct heap *heap, unsigned class, uint32_t 
 ALWAYS_INLINE bool heap_is_anothers(struct heap *heap)
 {
     return heap->thread != NULL && heap->thread != os_thread_id() && !heap->is_orphan;
+}
+
+/* Adds to the pages in stacks, or takes away as an unsigned number wraps. */
+ALWAYS_INLINE void heap_count_stack(struct heap *heap, size_t pages)
+{
+    atomic_set(&heap->stack_pages, atomic_get(&heap->stack_pages) + pages);
+}
+
+/* To be called when the limit of the stacks or the length of the lists has changed. */
+ALWAYS_INLINE void heap_set_alarm(struct heap *heap)
+{
+    size_t waiting =
+        heap->list_max > LIST_MAX_WAITING ? WAITING_BYTES >> os_page_shift : SIZE_MAX;
+    heap->stack_alarm = size_min(heap->stack_limit, waiting);
+}
+
+ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
+{
+    return &heap->magazines[class - SMALL_CLASSES];
 }
 
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)

@@ -73,7 +73,7 @@ static bool heap_check(struct heap *heap)
 
 static bool heap_is_empty(struct heap *heap)
 {
-    for (unsigned class = 0; class < CLASSES; class ++) {
+    for (unsigned class = 0; class < LIST_CLASSES; class ++) {
         require(heap->free[class] == NULL);
     }
     for (unsigned class = 0; class < SMALL_CLASSES; class ++) {

@@ -120,7 +120,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     }
     bool is_draining = magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
     if (!is_draining) {
-        magazine->emptied = (uint8_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
+        magazine->emptied = (uint32_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
         magazine_grow(heap, class);
     }
     if (magazine->count >= magazine->limit) {

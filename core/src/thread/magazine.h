@@ -15,11 +15,6 @@
 #include "../slots/harden.h"
 #include "heap_state.h"
 
-ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
-{
-    return &heap->magazines[class - SMALL_CLASSES];
-}
-
 /* Takes the next slot off the hit path's list of a class, for the program; NULL if it is empty. */
 ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
 {
@@ -39,19 +34,55 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
  * aligned to what divides their size. */
 static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned);
 
-/* Takes a slot that the program freed, if there is room. */
-ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, struct slot *slot)
+/* One of two pointers, by whether a class is one of blocks of pages. Nobody can foretell that where sizes are
+ * mixed, so there must be no branch. */
+ALWAYS_INLINE void *block_or(void *block, void *other, unsigned class)
+{
+    opaque(class);
+    void *chosen = __builtin_expect_with_probability(class >= CLASSES, 1, 0.5) ? block : other;
+    opaque(chosen);
+    return chosen;
+}
+
+/* Takes the top of the list of a medium or block class, which is not empty, for the program. */
+ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class)
+{
+    struct slot *slot = heap->free[class];
+    check(heap_magazine(heap, class)->count > 0 && !heap_is_anothers(heap));
+    if (MW_SLOT_BITMAP && class < CLASSES) {
+        harden_slot_leaves(slot, class);
+    }
+    heap->no_block.start = (uintptr_t)slot;
+    struct extent *extent = block_or(slot, &heap->no_block, class);
+    heap->free[class] = slot->next;
+    heap_magazine(heap, class)->count--;
+    heap_count_stack(heap, -extent_pages(extent));
+    atomic_set(&extent->state, EXTENT_ACTIVE);
+    if (MW_FILL && class < CLASSES) {
+        harden_slot_taken(slot);
+    }
+    return (void *)extent->start;
+}
+
+/* Takes a slot or a block of pages that the program freed, if there is room. */
+ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, void *block)
 {
     unsigned class = extent->slab.class;
     struct magazine *magazine = heap_magazine(heap, class);
     if (unlikely(magazine->count >= magazine->limit)) {
         return false;
     }
+    struct slot *slot = block_or(extent, block, class);
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
     }
-    check(slab_is_of_depot(extent) && slab_has_slot(extent, slot) && !heap_is_anothers(heap));
-    check((heap->free[class] == NULL) == (magazine->count == 0));
+    check(class >= CLASSES ? !extent_is_slab(extent) && extent_state(extent) == EXTENT_ACTIVE
+                           : slab_is_of_depot(extent) && slab_has_slot(extent, slot));
+    check((heap->free[class] == NULL) == (magazine->count == 0) && !heap_is_anothers(heap));
+    struct extent *freed = block_or(extent, &heap->no_block, class);
+    freed->slab.stamp = clock_stamp();
+    atomic_set(&freed->state, EXTENT_CACHED);
+    heap_count_stack(heap, extent_pages(freed));
     slot_push(&heap->free[class], slot);
     magazine->count++;
     heap->puts[class]++;

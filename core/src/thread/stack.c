@@ -36,16 +36,78 @@ ALWAYS_INLINE struct extent *cell_empty(_Atomic(struct extent *) *cell)
     return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with stack_put */
 }
 
-/* The whole chain of a class; NULL if there is none. Owner. */
-ALWAYS_INLINE struct extent *stack_take_all(struct heap *heap, unsigned class)
+/* Whether the stack of a page class is a list that only the owner knows. */
+ALWAYS_INLINE bool stack_is_listed(struct heap *heap, unsigned class)
 {
-    _Atomic(struct extent *) *cell = &heap->stacks[class];
-    if (unlikely(!atomic_get(&heap->is_private))) {
-        return cell_empty(cell);
+    return heap->is_private && page_class_is_listed(class);
+}
+
+/* The whole chain of a class; NULL if there is none. Owner. */
+static struct extent *stack_take_all(struct heap *heap, unsigned class)
+{
+    if (!stack_is_listed(heap, class)) {
+        return cell_empty(&heap->stacks[class]);
     }
-    struct extent *chain = atomic_get(cell);
-    atomic_set(cell, NULL);
+    unsigned list = block_class_of(class);
+    struct extent *chain = (struct extent *)heap->free[list];
+    heap->free[list] = NULL;
+    heap_magazine(heap, list)->count = 0;
     return chain;
+}
+
+/* Adds a block to a list, on top. */
+static void list_push_block(struct heap *heap, unsigned list, struct extent *extent)
+{
+    extent->slab.class = (uint8_t)list;
+    extent->slab.below = (struct extent *)heap->free[list];
+    order_stores();
+    heap->free[list] = (struct slot *)extent;
+    heap_magazine(heap, list)->count++;
+}
+
+/* Puts a chain where there is none. Owner. */
+static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
+{
+    if (!stack_is_listed(heap, class)) {
+        cell_put(heap, class, chain);
+        return;
+    }
+    unsigned list = block_class_of(class);
+    check(heap->free[list] == NULL && heap_magazine(heap, list)->count == 0);
+    heap->free[list] = (struct slot *)chain;
+    for (struct extent *at = chain; at != NULL; at = at->slab.below) {
+        at->slab.class = (uint8_t)list;
+        heap_magazine(heap, list)->count++;
+    }
+}
+
+/* Takes the top of a stack; NULL if it is empty. */
+static struct extent *stack_pop(struct heap *heap, unsigned class)
+{
+    struct extent *extent;
+    if (stack_is_listed(heap, class)) {
+        unsigned list = block_class_of(class);
+        extent = (struct extent *)heap->free[list];
+        if (extent == NULL) {
+            return NULL;
+        }
+        heap->free[list] = (struct slot *)extent->slab.below;
+        heap_magazine(heap, list)->count--;
+    } else {
+        extent = cell_empty(&heap->stacks[class]);
+        if (extent == NULL) {
+            return NULL;
+        }
+        if (extent->slab.below != NULL) {
+            cell_put(heap, class, extent->slab.below);
+        }
+    }
+    check(extent_state(extent) == EXTENT_CACHED && !extent_is_slab(extent));
+    check(page_class_below(extent_pages(extent)) == class && !heap_is_anothers(heap));
+    check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
+    heap_count_stack(heap, -extent_pages(extent));
+    atomic_set(&extent->state, EXTENT_ACTIVE);
+    return extent;
 }
 
 /* They stay CACHED until the arena has them, so that a second free of one is noticed. */
@@ -200,21 +262,35 @@ static size_t stack_private_pages(struct heap *heap)
 
 static void stack_make_private(struct heap *heap)
 {
-    lock_take(&rob_lock);
-    atomic_set(&heap->is_private, true);
-    lock_release(&rob_lock);
+    check(!heap->is_private);
+    heap->is_private = true;
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        if (page_class_is_listed(class)) {
+            heap_magazine(heap, block_class_of(class))->limit = UINT16_MAX;
+            stack_put(heap, class, cell_empty(&heap->stacks[class]));
+        }
+    }
 }
 
 static void stack_make_public(struct heap *heap)
 {
-    atomic_set_release(&heap->is_private, false); /* pairs with stack_rob */
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        if (stack_is_listed(heap, class)) {
+            struct extent *chain = stack_take_all(heap, class);
+            heap_magazine(heap, block_class_of(class))->limit = 0;
+            if (chain != NULL) {
+                cell_put(heap, class, chain);
+            }
+        }
+    }
+    heap->is_private = false;
 }
 
 static void stack_set_private(struct heap *heap, bool is_busy)
 {
     size_t most = is_busy ? stack_private_pages(heap) : 0;
     size_t pages = atomic_get(&heap->stack_pages);
-    if (atomic_get(&heap->is_private)) {
+    if (heap->is_private) {
         if (pages > most || !is_busy) {
             stack_make_public(heap);
         }
@@ -238,10 +314,11 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
     size_t most = stack_private_pages(heap);
     if (atomic_get(&heap->stack_pages) > most) {
         stack_make_public(heap);
-    } else if (atomic_get(&heap->is_private)) {
+    } else if (heap->is_private) {
         heap->stack_limit = size_min(heap->stack_limit, most);
     }
     /* Not for ever: the sum stays too large while a robber has not told yet what it took. */
+    heap_set_alarm(heap);
     for (unsigned round = 0; round < 8; round++) {
         if (atomic_get(&heap->stack_pages) <= heap->stack_limit) {
             return;
@@ -262,7 +339,7 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
         stack_keep(heap, class, chain, young);
     }
     stack_recount(heap);
-    if (atomic_get(&heap->is_private) && stack_was_sparse(heap)) {
+    if (heap->is_private && stack_was_sparse(heap)) {
         stack_probe(heap); /* private stacks may hold so much only while that is true */
     }
 }
@@ -281,18 +358,14 @@ static void stack_rob_locked(struct heap *heap)
 static void stack_rob(struct heap *heap)
 {
     lock_take(&rob_lock);
-    if (!atomic_get_acquire(&heap->is_private)) { /* pairs with stack_make_public */
-        stack_rob_locked(heap);
-    }
+    stack_rob_locked(heap);
     lock_release(&rob_lock);
 }
 
 static void stack_rob_orphan(struct heap *heap)
 {
-    lock_take(&rob_lock);
-    atomic_set(&heap->is_private, false);
-    stack_rob_locked(heap);
-    lock_release(&rob_lock);
+    stack_make_public(heap);
+    stack_rob(heap);
 }
 
 /* --- Pages for slabs and large blocks --------------------------------------------------------- */
@@ -310,13 +383,24 @@ static void heap_put_pages(struct heap *heap, struct extent *extent)
     }
     extent->is_zero = false;
     extent->slab.stamp = clock_stamp();
-    extent->slab.below = stack_take_all(heap, class);
     atomic_set(&extent->state, EXTENT_CACHED);
-    stack_put(heap, class, extent);
+    if (stack_is_listed(heap, class)) {
+        list_push_block(heap, block_class_of(class), extent);
+    } else {
+        extent->slab.below = cell_empty(&heap->stacks[class]);
+        cell_put(heap, class, extent);
+    }
     heap_count_stack(heap, pages);
     heap->until_tick--;
     if (unlikely(atomic_get(&heap->stack_pages) > heap->stack_limit)) {
         stack_overflow(heap, class);
+    }
+}
+
+static void stack_note_put(struct heap *heap, struct extent *extent)
+{
+    if (atomic_get(&heap->stack_pages) > heap->stack_limit) {
+        stack_overflow(heap, extent_is_slab(extent) ? 0 : page_class_below(extent_pages(extent)));
     }
 }
 

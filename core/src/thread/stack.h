@@ -51,45 +51,20 @@ static struct extent *heap_take_pages(struct heap *heap, size_t pages);
  * stack. */
 static void heap_put_pages(struct heap *heap, struct extent *extent);
 
-/* Adds to the pages in stacks, or takes away as an unsigned number wraps. */
-ALWAYS_INLINE void heap_count_stack(struct heap *heap, size_t pages)
-{
-    atomic_set(&heap->stack_pages, atomic_get(&heap->stack_pages) + pages);
-}
-
-ALWAYS_INLINE void stack_put(struct heap *heap, unsigned class, struct extent *chain)
+ALWAYS_INLINE void cell_put(struct heap *heap, unsigned class, struct extent *chain)
 {
     /* Else what is there is lost. */
-    check(atomic_get(&heap->is_private) ||
-          (chain != NULL && atomic_get(&heap->stacks[class]) == NULL));
+    check(chain != NULL && atomic_get(&heap->stacks[class]) == NULL);
     atomic_set_release(&heap->stacks[class], chain); /* pairs with stack_pop, stack_rob */
 }
 
+
 /* Takes the top of a stack; NULL if it is empty. */
-ALWAYS_INLINE struct extent *stack_pop(struct heap *heap, unsigned class)
-{
-    struct extent *extent = atomic_get(&heap->stacks[class]);
-    if (extent == NULL) {
-        return NULL;
-    }
-    if (likely(atomic_get(&heap->is_private))) {
-        stack_put(heap, class, extent->slab.below);
-    } else {
-        extent = atomic_swap(&heap->stacks[class], NULL); /* pairs with stack_put, stack_rob */
-        if (unlikely(extent == NULL)) {
-            return NULL;
-        }
-        if (extent->slab.below != NULL) {
-            stack_put(heap, class, extent->slab.below);
-        }
-    }
-    check(extent_state(extent) == EXTENT_CACHED && !extent_is_slab(extent));
-    check(page_class_below(extent_pages(extent)) == class && !heap_is_anothers(heap));
-    check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
-    heap_count_stack(heap, -extent_pages(extent));
-    atomic_set(&extent->state, EXTENT_ACTIVE);
-    return extent;
-}
+static struct extent *stack_pop(struct heap *heap, unsigned class);
+
+/* After a free into a list of the heap: the stacks keep to their limit, and of a block's class something
+ * stays. */
+static void stack_note_put(struct heap *heap, struct extent *extent);
 
 /* Gives all blocks, or those that have been there since before `stamp`, to the arenas. Owner. */
 static void stack_flush(struct heap *heap);

@@ -50,7 +50,7 @@ static void rob_heaps_at_rest(uint64_t now_ms)
     }
     atomic_set(&heaps.robbed_ms, now_ms);
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        if (heap_is_at_rest(at, now_ms, age_ms) && !atomic_get(&at->is_private) &&
+        if (heap_is_at_rest(at, now_ms, age_ms) &&
             atomic_get(&at->stack_pages) > atomic_get(&at->robbed_pages)) {
             stack_rob(at);
         }
@@ -107,6 +107,7 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         stack_set_private(heap, false);
         heap->list_max = LIST_MAX_IDLE;
         heap->until_tick = 0;
+        heap_set_alarm(heap);
         return;
     }
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
@@ -119,6 +120,7 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         heap->busy_calls = 0;
     }
     heap->until_tick = (int32_t)size_min(heap->list_max, UNTIL_TICK_MOST);
+    heap_set_alarm(heap);
 }
 
 static NOINLINE void heap_tick(struct heap *heap)
