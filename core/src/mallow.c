@@ -59,6 +59,8 @@
 #include "slots/slab.c"
 #include "slots/common.c"
 #include "slots/harden.h"
+#include "slots/track.c"
+#include "slots/quarantine.c"
 #include "slots/depot.c"
 #include "slots/large.c"
 
@@ -78,6 +80,7 @@
 #include "api/alloc.c"
 #include "api/free.c"
 #include "api/mallocx.c"
+#include "api/tracked.c"
 
 /* layer 9: insight */
 #include "insight/report.c"

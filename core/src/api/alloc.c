@@ -13,7 +13,7 @@
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class);
 static NOINLINE void *alloc_medium(size_t size);
 
-HIT_PATH void *mw_malloc(size_t size)
+ALWAYS_INLINE void *alloc_plain(size_t size)
 {
     if (unlikely(size > SMALL_MAX)) {
         return alloc_medium(size);
@@ -28,6 +28,15 @@ HIT_PATH void *mw_malloc(size_t size)
     heap->free[class] = slot->next;
     harden_slot_taken(slot);
     return slot;
+}
+
+HIT_PATH void *mw_malloc(size_t size)
+{
+    if (MW_TRACK) {
+        return tracked_alloc(&(struct track_request){
+            .alignment = BLOCK_ALIGNMENT, .size = size, .caller = PROGRAM_PC});
+    }
+    return alloc_plain(size);
 }
 
 static NOINLINE void *alloc_medium(size_t size)
@@ -62,6 +71,12 @@ static COLD void *alloc_failed(void)
     }
     errno = ENOMEM;
     return NULL;
+}
+
+/* There was no memory. Where blocks are tracked, the caller has some in hand. */
+static COLD void *alloc_exhausted(void)
+{
+    return MW_TRACK ? NULL : alloc_failed();
 }
 
 /* --- Slow path -------------------------------------------------------------------------------- */
@@ -164,7 +179,7 @@ static NOINLINE void *alloc_slow(size_t size)
     void *block = size <= SLOT_MAX ? alloc_slot(heap, class_of(size), false)
                                    : alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
-    return likely(block != NULL) ? block : alloc_failed();
+    return likely(block != NULL) ? block : alloc_exhausted();
 }
 
 /* Makes a large block that has been used before zero. */
@@ -180,7 +195,7 @@ static void alloc_clear(void *block, size_t size)
 static void *alloc_zeroed(size_t size)
 {
     if (size <= SLOT_MAX) {
-        void *block = mw_malloc(size);
+        void *block = alloc_plain(size);
         return likely(block != NULL) ? memset(block, 0, size) : NULL;
     }
     struct heap *heap = thread_enter();
@@ -189,7 +204,7 @@ static void *alloc_zeroed(size_t size)
     void *block = alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
     if (unlikely(block == NULL)) {
-        return alloc_failed();
+        return alloc_exhausted();
     }
     if (unlikely(thread_stays_slow() && junk_fills_new())) {
         memset(block, 0, size);
@@ -204,6 +219,10 @@ void *mw_calloc(size_t count, size_t size)
     size_t bytes;
     if (unlikely(__builtin_mul_overflow(count, size, &bytes))) {
         return alloc_failed();
+    }
+    if (MW_TRACK) {
+        return tracked_alloc(&(struct track_request){
+            .alignment = BLOCK_ALIGNMENT, .size = bytes, .is_zero = true, .caller = PROGRAM_PC});
     }
     return alloc_zeroed(bytes);
 }
@@ -253,7 +272,7 @@ static void *alloc_aligned_slot(unsigned class)
     void *block = alloc_slot(heap, class, true);
     check(block == NULL || !slab_is_common(pagemap_find(block)));
     thread_leave(heap);
-    return block != NULL ? block : alloc_failed();
+    return block != NULL ? block : alloc_exhausted();
 }
 
 /* `alignment` is a power of two. */
@@ -270,13 +289,22 @@ static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
     bool is_zero;
     void *block = alloc_large(heap, size, size_max(alignment, os_page_size), &is_zero);
     thread_leave(heap);
-    return likely(block != NULL) ? block : alloc_failed();
+    return likely(block != NULL) ? block : alloc_exhausted();
+}
+
+ALWAYS_INLINE void *alloc_plain_aligned(size_t alignment, size_t size)
+{
+    void *block = alloc_aligned_hit(alignment, size);
+    return likely(block != NULL) ? block : alloc_aligned_slow(alignment, size);
 }
 
 ALWAYS_INLINE void *alloc_aligned(size_t alignment, size_t size)
 {
-    void *block = alloc_aligned_hit(alignment, size);
-    return likely(block != NULL) ? block : alloc_aligned_slow(alignment, size);
+    if (MW_TRACK) {
+        return tracked_alloc(&(struct track_request){
+            .alignment = alignment, .size = size, .made = MADE_ALIGNED, .caller = PROGRAM_PC});
+    }
+    return alloc_plain_aligned(alignment, size);
 }
 
 void *mw_aligned_alloc(size_t alignment, size_t size)
@@ -304,7 +332,7 @@ void *mw_memalign(size_t alignment, size_t size)
 static NOINLINE void *alloc_aligned_silent(size_t alignment, size_t size)
 {
     int saved = errno;
-    void *block = alloc_aligned_slow(alignment, size);
+    void *block = MW_TRACK ? alloc_aligned(alignment, size) : alloc_aligned_slow(alignment, size);
     errno = saved;
     return block;
 }
@@ -314,7 +342,7 @@ int mw_posix_memalign(void **out, size_t alignment, size_t size)
     if (unlikely(!is_power_of_two(alignment) || alignment % sizeof(void *) != 0)) {
         return EINVAL;
     }
-    void *block = alloc_aligned_hit(alignment, size);
+    void *block = MW_TRACK ? NULL : alloc_aligned_hit(alignment, size);
     if (unlikely(block == NULL)) {
         block = alloc_aligned_silent(alignment, size);
         if (block == NULL) {

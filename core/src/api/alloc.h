@@ -13,9 +13,12 @@
 #include "../thread/stack.h"
 #include "../thread/thread.h"
 #include "../thread/tick.h"
+#include "tracked.h"
 
 /* Any size; NULL with errno ENOMEM if out of memory. The alignment is a power of two. */
 static NOINLINE void *alloc_slow(size_t size);
+static void *alloc_plain(size_t size);
+static void *alloc_plain_aligned(size_t alignment, size_t size);
 static void *alloc_aligned(size_t alignment, size_t size);
 static void *alloc_zeroed(size_t size);
 

@@ -13,7 +13,7 @@
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 
-HIT_PATH void mw_free(void *block)
+ALWAYS_INLINE void free_plain(void *block)
 {
     struct extent *extent = pagemap_find(block);
     struct slab *slab = &extent->slab;
@@ -32,6 +32,15 @@ HIT_PATH void mw_free(void *block)
     if (unlikely(--slab->left == 0)) {
         heap_slab_event(heap, extent);
     }
+}
+
+HIT_PATH void mw_free(void *block)
+{
+    if (MW_TRACK) {
+        tracked_free(block, &(struct track_return){"free", SIZE_MAX, 0, PROGRAM_PC});
+        return;
+    }
+    free_plain(block);
 }
 
 /* --- Pointers that are not what free expects -------------------------------------------------- */
@@ -295,12 +304,21 @@ static void check_free_size(const void *block, size_t alignment, size_t size)
 
 void mw_free_sized(void *block, size_t size)
 {
+    if (MW_TRACK) {
+        tracked_free(block, &(struct track_return){"free_sized", size, 0, PROGRAM_PC});
+        return;
+    }
     check_free_size(block, 1, size);
     mw_free(block);
 }
 
 void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 {
+    if (MW_TRACK) {
+        tracked_free(block,
+                     &(struct track_return){"free_aligned_sized", size, alignment, PROGRAM_PC});
+        return;
+    }
     check_free_size(block, alignment, size);
     mw_free(block);
 }
@@ -309,12 +327,18 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 
 size_t mw_malloc_usable_size(const void *block)
 {
+    if (MW_TRACK) {
+        return block != NULL ? tracked_size("malloc_usable_size", block, PROGRAM_PC) : 0;
+    }
     struct extent *extent = pagemap_find(block);
     return extent_state(extent) == EXTENT_ACTIVE ? usable_size(extent, block) : 0;
 }
 
 size_t mw_malloc_good_size(size_t size)
 {
+    if (MW_TRACK) {
+        return size;
+    }
     process_init();
     if (size <= SLOT_MAX) {
         return class_size(class_of(size));
@@ -326,6 +350,9 @@ size_t mw_malloc_good_size(size_t size)
 
 static size_t block_held_size(const char *call, void *block)
 {
+    if (MW_TRACK) {
+        return tracked_size(call, block, 0);
+    }
     struct extent *extent = pagemap_find(block);
     if (!block_is_ours(call, block, extent)) {
         return 0;
@@ -401,7 +428,8 @@ void *mw_realloc(void *block, size_t size)
         return mw_malloc(size);
     }
     struct extent *extent = pagemap_find(block);
-    if (unlikely(!block_is_ours("realloc", block, extent))) {
+    if (MW_TRACK ? !tracked_holds("realloc", block, PROGRAM_PC)
+                 : unlikely(!block_is_ours("realloc", block, extent))) {
         void *(*next)(void *, size_t) =
             (void *(*)(void *, size_t))foreign_function("realloc", block);
         return next != NULL ? next(block, size) : NULL;
@@ -411,6 +439,9 @@ void *mw_realloc(void *block, size_t size)
     }
     if (unlikely(size > PTRDIFF_MAX)) {
         return alloc_failed();
+    }
+    if (MW_TRACK) {
+        return tracked_realloc(block, size, PROGRAM_PC);
     }
     if (extent_is_slab(extent)) {
         harden_slot_resized(extent, block);

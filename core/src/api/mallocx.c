@@ -85,11 +85,26 @@ void *mw_rallocx(void *block, size_t size, int flags)
     return moved;
 }
 
+/* Where blocks are tracked, one may get as long as its slot, or its pages. */
+static size_t xallocx_tracked(void *block, size_t size, size_t extra, int flags)
+{
+    size_t old_size = mw_malloc_usable_size(block);
+    size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;
+    size_t new_size = tracked_resize(block, size, most);
+    if ((flags & FLAG_ZERO) != 0 && new_size > old_size) {
+        memset((char *)block + old_size, 0, new_size - old_size);
+    }
+    return new_size;
+}
+
 size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
 {
     size_t old_size = block_held_size("xallocx", block);
     struct extent *extent = pagemap_find(block);
     bool is_aligned = ((uintptr_t)block & (flags_alignment(flags) - 1)) == 0;
+    if (MW_TRACK) {
+        return old_size != 0 && is_aligned ? xallocx_tracked(block, size, extra, flags) : old_size;
+    }
     if (old_size == 0 || extent_is_slab(extent) || !is_aligned) {
         return old_size;
     }
@@ -129,6 +144,9 @@ size_t mw_nallocx(size_t size, int flags)
     size = size_of_request(size);
     if (!alloc_is_possible(alignment, size)) {
         return 0;
+    }
+    if (MW_TRACK) {
+        return size;
     }
     if (alignment <= os_page_size && align_up(size, alignment) <= SLOT_MAX) {
         return class_size(class_of_aligned(alignment, size));

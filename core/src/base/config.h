@@ -46,6 +46,10 @@
 /* Slots are filled on allocation and on free, and the fill of a free slot is checked on reuse. */
 #define MW_FILL (MW_MODE == MW_DEBUG)
 
+/* Every block is known by its exact size and by the calls that allocated and freed it, lies between
+ * red zones, and waits in a quarantine after it was freed (slots/track.h). */
+#define MW_TRACK (MW_MODE == MW_DEBUG)
+
 /* A limit that is low in debug builds, so that tests come to what is beyond it. */
 #define MW_LIMIT(limit, in_debug) (MW_MODE == MW_DEBUG ? (in_debug) : (limit))
 

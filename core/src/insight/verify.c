@@ -51,5 +51,10 @@ bool mw_heap_is_valid(void)
     struct heap *heap = thread_enter();
     require(heap_check(heap));
     thread_leave(heap);
+    if (MW_TRACK) {
+        tracked_sweep();
+    }
     return true;
 }
+
+static bool (*const heap_check_all)(void) = mw_heap_is_valid;

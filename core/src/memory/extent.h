@@ -56,6 +56,7 @@ enum slab_place {
 #define CLASS_NONE 125u
 
 struct common;
+struct track_table;
 
 /* A free slot holds the link to the next one, and nothing else of ours. */
 struct slot {
@@ -118,6 +119,9 @@ struct extent {
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner; in a common
                                       slab the blocks that are out */
     struct common *common;         /* lock: pool: the table of a common slab */
+#if MW_TRACK
+    _Atomic(struct track_table *) tracks; /* atomic: what is known of its blocks, see track.h */
+#endif
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */
 #endif

@@ -6,13 +6,20 @@
  * Bitmap (slot.h): a free that finds its bit clear is a double free, certainly, however long ago the
  * first one was.
  *
- * Fill: a slot is 0xa5 when the program gets it and 0x5a when it is free, but for the link in its
- * first word. A free slot that is handed out with other content was written after its free.
+ * Fill: a free slot is 0x5a, but for the link in its first word; track.h says who fills it. One that
+ * is handed out with other content was written after its free.
  */
 #ifndef MALLOW_HARDEN_H
 #define MALLOW_HARDEN_H
 
 #include "common.h"
+
+/* Ends the program: a free slot is about to be used again, but its byte `at` is not what free left
+ * there. In track.c. */
+_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at);
+
+/* The first byte of a range that has another value; `size` if there is none. In track.c. */
+static size_t fill_differs(const unsigned char *at, size_t size, unsigned char fill);
 
 ALWAYS_INLINE size_t harden_block_size(struct extent *extent, const void *block)
 {
@@ -59,18 +66,15 @@ ALWAYS_INLINE void harden_slot_leaves(struct slot *slot, unsigned class)
     }
 }
 
-/* ... then, its link read, it gets the fill of a new block. */
+/* ... then, its link read, nobody may have written to what free filled. */
 ALWAYS_INLINE void harden_slot_taken(struct slot *slot)
 {
     if (MW_FILL) {
-        const unsigned char *bytes = (const unsigned char *)slot;
-        size_t size = harden_block_size(pagemap_find(slot), slot);
-        for (size_t i = sizeof(struct slot); i < size; i++) {
-            if (unlikely(bytes[i] != FILL_FREE)) {
-                harden_written(slot, size, i);
-            }
+        size_t size = harden_block_size(pagemap_find(slot), slot) - sizeof(struct slot);
+        size_t at = fill_differs((const unsigned char *)(slot + 1), size, FILL_FREE);
+        if (unlikely(at != size)) {
+            harden_written(slot, sizeof(struct slot) + size, sizeof(struct slot) + at);
         }
-        memset(slot, FILL_NEW, size);
     }
 }
 
@@ -89,9 +93,6 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
         if (unlikely((old & bit) == 0)) {
             harden_bad_block("free", extent, block);
         }
-    }
-    if (MW_FILL) {
-        memset(block, FILL_FREE, harden_block_size(extent, block));
     }
 }
 

@@ -19,21 +19,6 @@ _Noreturn static COLD void harden_interior(const char *call, const void *pointer
                  pointer, (uintptr_t)pointer - block, size, (void *)block);
 }
 
-_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at)
-{
-    struct fault fault = {
-        .kind = FAULT_WRITE_AFTER_FREE,
-        .call = "malloc",
-        .block = (uintptr_t)slot,
-        .size = size,
-        .state = "freed",
-        .has_offset = true,
-        .offset = (long)at,
-    };
-    fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
-                 (const void *)slot, size, ((const unsigned char *)slot)[at]);
-}
-
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,
                                             const void *block)
 {

@@ -122,10 +122,6 @@ ALWAYS_INLINE struct slot *slab_next_slot_of_more(struct extent *extent, struct 
 _Noreturn static COLD void harden_interior(const char *call, const void *pointer, uintptr_t block,
                                            size_t size);
 
-/* Ends the program: a free slot is about to be used again, but its byte `at` is not what free left
- * there. */
-_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at);
-
 /* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is
  * not one that the program holds. */
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,

@@ -3,6 +3,7 @@
 
 #include "../memory/meta.h"
 #include "../settings/load.h"
+#include "../slots/quarantine.h"
 #include "heap_valid.h"
 #include "orphan.h"
 #include "remote.h"
@@ -401,7 +402,8 @@ static void purge_thread_want(void)
 /* Calls a function with every lock; whether it said true of one of them. */
 static bool fork_visit_locks(bool (*visit)(struct lock *))
 {
-    bool any = visit(&process.lock);
+    bool any = visit(&quarantine.lock);
+    any |= visit(&process.lock);
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
     any |= visit(&rob_lock);
@@ -411,6 +413,7 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
         any |= visit(&arena_at(i)->purge_lock);
         any |= visit(&arena_at(i)->lock);
     }
+    any |= visit(&track_tables_lock);
     any |= visit(&meta.lock);
     return any;
 }
@@ -425,6 +428,7 @@ static bool free_unless_mine(struct lock *lock)
 
 static void fork_take(void)
 {
+    lock_take(&quarantine.lock);
     lock_take(&process.lock);
     lock_take(&process.heaps_lock);
     lock_take(&process.shared_lock);
@@ -439,6 +443,7 @@ static void fork_take(void)
     for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->lock);
     }
+    lock_take(&track_tables_lock);
     lock_take(&meta.lock);
     check(fork_visit_locks(lock_is_mine));
     lock_gate_close();
@@ -450,6 +455,7 @@ static void fork_release(bool in_child)
     void (*release)(struct lock *) = in_child ? lock_release_in_child : lock_release;
     lock_gate_open();
     release(&meta.lock);
+    release(&track_tables_lock);
     for (unsigned i = arena_count(); i-- > 0;) {
         release(&arena_at(i)->lock);
     }
@@ -464,6 +470,7 @@ static void fork_release(bool in_child)
     release(&process.shared_lock);
     release(&process.heaps_lock);
     release(&process.lock);
+    release(&quarantine.lock);
 }
 
 static void fork_before(void)
@@ -512,6 +519,7 @@ static void fork_in_child(void)
     bool was_nested = lock_gate_is_mine() && process.fork_nested > 0;
     atomic_set(&heaps.in_use, heap_own > HEAP_FREES(FREES_WITHOUT_HEAP));
     atomic_set(&process.purge_thread_started, false);
+    track_forget_thread();
     if (fork_took_locks()) {
         if (process.fork_has_streams) {
             libc_reset_streams_in_child();
