@@ -46,6 +46,7 @@
 #include "profile/expression.c"
 #include "profile/unwind.c"
 #include "profile/stack_store.c"
+#include "profile/calls.c"
 
 /* layer 5: arena */
 #include "arena/split.c"

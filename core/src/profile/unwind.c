@@ -6,6 +6,7 @@
 #include "../os/os.h"
 #include "expression.h"
 
+#include <link.h>
 #include <string.h>
 
 /* A place on the stack: a function and the values of its registers. */
@@ -378,12 +379,30 @@ static void unwind_note_own(const void *function)
 
 #if MW_SHARED_OBJECT
 extern const char object_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
-extern const char object_end[] __asm__("etext") __attribute__((visibility("hidden")));
+
+/* How far our code reaches from the start of the object: to the end of its executable segment. */
+static size_t object_reach(void)
+{
+    static _Atomic size_t reach;
+    size_t known = atomic_get(&reach);
+    if (likely(known != 0)) {
+        return known;
+    }
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)object_start;
+    const ElfW(Phdr) *segments = (const ElfW(Phdr) *)(object_start + header->e_phoff);
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        if (segments[i].p_type == PT_LOAD && (segments[i].p_flags & PF_X) != 0) {
+            known = segments[i].p_vaddr + segments[i].p_memsz;
+        }
+    }
+    atomic_set(&reach, known);
+    return known;
+}
 
 static bool is_own(uintptr_t pc, uintptr_t start)
 {
     (void)start;
-    return pc - (uintptr_t)object_start < (uintptr_t)object_end - (uintptr_t)object_start;
+    return pc - (uintptr_t)object_start < object_reach();
 }
 #else
 static bool is_own(uintptr_t pc, uintptr_t start)
@@ -398,12 +417,15 @@ static bool is_own(uintptr_t pc, uintptr_t start)
  * of its own between ours. */
 #define OWN_MOST 12u
 
-static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, size_t most)
+static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, uintptr_t *tops, size_t most)
 {
     size_t count = 0;
     bool is_inside = true;
     for (unsigned steps = 0; count < most; steps++) {
         uintptr_t pc = cursor->registers[CFI_PC], start;
+        if (tops != NULL) {
+            tops[count] = cursor->registers[CFI_SP];
+        }
         bool goes_on = cursor_step(cursor, &start);
         is_inside = is_inside && steps < OWN_MOST && is_own(pc, start);
         if (!is_inside) {
@@ -440,7 +462,7 @@ static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, size_t most)
                      : "x9", "memory")
 #endif
 
-static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)
+static NOINLINE size_t unwind_here_to(uintptr_t *frames, uintptr_t *tops, size_t most)
 {
     struct cursor cursor;
     memset(&cursor, 0, sizeof cursor);
@@ -450,5 +472,10 @@ static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)
     if (!cursor_step(&cursor, &start)) {
         return 0;
     }
-    return cursor_walk(&cursor, frames, most);
+    return cursor_walk(&cursor, frames, tops, most);
+}
+
+static size_t unwind_here(uintptr_t *frames, size_t most)
+{
+    return unwind_here_to(frames, NULL, most);
 }

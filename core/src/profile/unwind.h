@@ -18,7 +18,10 @@
 
 /* The return addresses from the innermost outwards, at most `most`; those in Mallow's own functions
  * come first and are left out. 0 if nothing is known. Uses 3 KiB of stack. */
-UNUSED static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most);
+UNUSED static size_t unwind_here(uintptr_t *frames, size_t most);
+
+/* The same, with the value of the stack pointer behind each call. */
+static NOINLINE size_t unwind_here_to(uintptr_t *frames, uintptr_t *tops, size_t most);
 
 /* Says of a function that it is Mallow's own: so are those that lie between any two of them. */
 UNUSED static void unwind_note_own(const void *function);

@@ -363,23 +363,6 @@ static COLD void track_bad_pointer(const char *call, const void *pointer, struct
                  who + 2);
 }
 
-/* --- Stacks ----------------------------------------------------------------------------------- */
-
-static uint32_t keep_nothing(uintptr_t caller)
-{
-    (void)caller;
-    return 0;
-}
-
-static struct fault_stack kept_nothing(uint32_t number)
-{
-    (void)number;
-    return (struct fault_stack){0, 0, NULL};
-}
-
-static uint32_t (*const calls_keep)(uintptr_t caller) = keep_nothing;
-static struct fault_stack (*const calls_kept)(uint32_t number) = kept_nothing;
-
 /* --- Threads ---------------------------------------------------------------------------------- */
 
 static THREAD_LOCAL uint32_t track_thread;

@@ -19,6 +19,7 @@
 #define MALLOW_TRACK_H
 
 #include "../os/fault.h"
+#include "../profile/calls.h"
 #include "common.h"
 #include "harden.h"
 
@@ -133,14 +134,7 @@ static void track_describe(struct track *track, struct fault *fault, char *who);
 static COLD void track_bad_pointer(const char *call, const void *pointer, struct extent *around,
                                    uintptr_t caller);
 
-/* --- Stacks ----------------------------------------------------------------------------------- */
-
-/* Keeps the calls of this moment, from the one that returns to `caller` on: their number. What lies
- * above in the layers says how. */
-static uint32_t (*const calls_keep)(uintptr_t caller);
-
-/* The calls of a number. */
-static struct fault_stack (*const calls_kept)(uint32_t number);
+/* --- Threads ------------------------------------------------------------------------------------ */
 
 /* The number of the calling thread, as the kernel gives it. */
 static uint32_t track_thread_number(void);
