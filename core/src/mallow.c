@@ -48,10 +48,12 @@
 #include "profile/stack_store.c"
 
 /* layer 5: arena */
+#include "arena/hooks.c"
 #include "arena/split.c"
 #include "arena/purge.c"
 #include "arena/limit.c"
 #include "arena/arena.c"
+#include "arena/explicit.c"
 
 /* layer 6: slots */
 #include "slots/sizeclass.c"
@@ -61,6 +63,7 @@
 #include "slots/harden.h"
 #include "slots/depot.c"
 #include "slots/large.c"
+#include "slots/direct.c"
 
 /* layer 7: thread */
 #include "thread/heap_state.h"
@@ -73,10 +76,12 @@
 #include "thread/orphan.c"
 #include "thread/tick.c"
 #include "thread/thread.c"
+#include "thread/route.c"
 
 /* layer 8: api */
 #include "api/alloc.c"
 #include "api/free.c"
+#include "api/cache.c"
 #include "api/mallocx.c"
 
 /* layer 9: insight */
@@ -90,6 +95,7 @@
 #include "insight/verify.c"
 #include "insight/control.c"
 #include "insight/ctl_stats.c"
+#include "insight/ctl_explicit.c"
 #include "insight/ctl.c"
 #include "insight/mallctl.c"
 

@@ -18,6 +18,7 @@
 
 #include "../slots/common.h"
 #include "../slots/depot.h"
+#include "../slots/direct.h"
 #include "../slots/large.h"
 
 /* Slots that the hit path gets at a time: while the program calls rarely, while free memory waits to go
@@ -117,6 +118,9 @@ struct heap {
     unsigned fork_depth;  /* lock: heaps; forks between the program's start and that thread's */
     bool is_orphan;       /* that thread is not of this process, see orphan.h */
     unsigned exit_rounds; /* how often the end of the thread was put off */
+    struct arena *bound;  /* the explicit arena that the thread allocates from; NULL: none */
+    bool is_uncached;     /* the thread wants nothing cached */
+    size_t cached_most;   /* the largest block that it wants cached; 0: as the heap does */
     struct heap *next;    /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
