@@ -49,10 +49,12 @@
 #include "profile/calls.c"
 
 /* layer 5: arena */
+#include "arena/hooks.c"
 #include "arena/split.c"
 #include "arena/purge.c"
 #include "arena/limit.c"
 #include "arena/arena.c"
+#include "arena/explicit.c"
 
 /* layer 6: slots */
 #include "slots/sizeclass.c"
@@ -64,6 +66,7 @@
 #include "slots/quarantine.c"
 #include "slots/depot.c"
 #include "slots/large.c"
+#include "slots/direct.c"
 
 /* layer 7: thread */
 #include "thread/heap_state.h"
@@ -76,10 +79,12 @@
 #include "thread/orphan.c"
 #include "thread/tick.c"
 #include "thread/thread.c"
+#include "thread/route.c"
 
 /* layer 8: api */
 #include "api/alloc.c"
 #include "api/free.c"
+#include "api/cache.c"
 #include "api/mallocx.c"
 #include "api/tracked.c"
 
@@ -94,6 +99,7 @@
 #include "insight/verify.c"
 #include "insight/control.c"
 #include "insight/ctl_stats.c"
+#include "insight/ctl_explicit.c"
 #include "insight/ctl.c"
 #include "insight/mallctl.c"
 

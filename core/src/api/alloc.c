@@ -106,8 +106,46 @@ static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_
     return slot;
 }
 
+static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero)
+{
+    void *block = NULL;
+    size_t usable = 0;
+    *is_zero = false;
+    if (alignment <= os_page_size && size <= SLOT_MAX && align_up(size, alignment) <= SLOT_MAX) {
+        unsigned class = class_of_aligned(alignment, size);
+        block = direct_alloc_slot(direct, class);
+        usable = class_size(class);
+    } else if (alloc_is_possible(alignment, size) && limit_allows(size)) {
+        struct extent *extent = direct_alloc_pages(direct, size, alignment);
+        block = extent != NULL ? (void *)extent->start : NULL;
+        usable = extent != NULL ? extent_size(extent) : 0;
+        *is_zero = extent != NULL && extent->is_zero;
+    }
+    if (block == NULL) {
+        return NULL;
+    }
+    thread_count_resize(0, usable);
+    return alloc_filled(block, usable, *is_zero);
+}
+
+/* The pool that serves a thread which allocates nothing from its heap; NULL for all others. */
+ALWAYS_INLINE struct direct *alloc_route(struct heap *heap, size_t size)
+{
+    if (likely(heap_self != HEAP_NONE)) {
+        return NULL;
+    }
+    struct direct *direct = thread_direct(heap, size);
+    heap->until_tick -= direct != NULL;
+    return direct;
+}
+
 static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
 {
+    struct direct *direct = alloc_route(heap, class_size(class));
+    if (unlikely(direct != NULL)) {
+        bool is_zero;
+        return alloc_direct(direct, 1, class_size(class), &is_zero);
+    }
     struct slot *slot = heap_pop(heap, class);
     if (slot == NULL) {
         slot = alloc_refilled(heap, class, must_be_aligned);
@@ -150,6 +188,10 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     /* Nothing is thrown away for what can never be. */
     if (!alloc_is_possible(alignment, size) || !limit_allows(size)) {
         return NULL;
+    }
+    struct direct *direct = alloc_route(heap, size);
+    if (unlikely(direct != NULL)) {
+        return alloc_direct(direct, alignment, size, is_zero);
     }
     struct extent *extent = alloc_pages(heap, size, alignment);
     if (unlikely(extent == NULL)) {
@@ -231,15 +273,6 @@ void *mw_calloc(size_t count, size_t size)
 
 /* The smallest page size: all slabs begin at multiples of it. */
 #define ALIGNED_HIT_MAX 4096u
-
-/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at
- * multiples of `alignment`. Between two powers of two the classes lie equally far apart: if the
- * alignment divides that distance, all are multiples of it, else all multiples of it are
- * classes. */
-ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
-{
-    return class_of(align_up(size + (size == 0), alignment));
-}
 
 /* The next slot of the hit path's list; NULL if there is none, or if it is a block of a common slab
  * that is not aligned. */

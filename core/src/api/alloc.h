@@ -10,6 +10,7 @@
 #include "../slots/harden.h"
 #include "../thread/magazine.h"
 #include "../thread/remote.h"
+#include "../thread/route.h"
 #include "../thread/stack.h"
 #include "../thread/thread.h"
 #include "../thread/tick.h"
@@ -24,6 +25,19 @@ static void *alloc_zeroed(size_t size);
 
 /* What every block is aligned to, whatever its size. */
 #define BLOCK_ALIGNMENT 16u
+
+/* A block directly from an arena; NULL if out of memory, errno is left alone. *is_zero says whether it
+ * reads as zero. */
+static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero);
+
+/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at
+ * multiples of `alignment`. Between two powers of two the classes lie equally far apart: if the
+ * alignment divides that distance, all are multiples of it, else all multiples of it are
+ * classes. */
+ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
+{
+    return class_of(align_up(size + (size == 0), alignment));
+}
 
 /* Whether there may ever be a large block of this kind. */
 static bool alloc_is_possible(size_t alignment, size_t size);

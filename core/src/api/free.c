@@ -208,6 +208,17 @@ static void free_by_kind(struct heap *heap, struct extent *extent, void *block)
     heap_tick_if_due(heap);
 }
 
+/* A block that goes back to its arena, past the heap. */
+static void free_direct(struct extent *extent, void *block)
+{
+    size_t usable = usable_size(extent, block);
+    thread_count_resize(usable, 0);
+    if (unlikely(thread_stays_slow()) && junk_fills_freed() && extent_is_slab(extent)) {
+        memset(block, FILL_FREE, usable);
+    }
+    direct_free(extent, block);
+}
+
 static NOINLINE void free_rare(void *block, struct extent *extent)
 {
     if (block == NULL) {
@@ -218,6 +229,10 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
         if (next != NULL) {
             next(block);
         }
+        return;
+    }
+    if (extent_is_direct(extent)) {
+        free_direct(extent, block);
         return;
     }
     struct heap *heap = thread_enter_to_free();
@@ -280,14 +295,34 @@ static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *
     }
 }
 
+static void free_uncached(void *block)
+{
+    struct extent *extent = pagemap_find(block);
+    bool is_slot = slab_is_of_depot(extent) && slab_has_slot(extent, block);
+    bool is_large = extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent) &&
+                    (uintptr_t)block == extent->start && !extent_is_direct(extent);
+    if (block == NULL || (!is_slot && !is_large)) {
+        mw_free(block); /* small slots go to their slab, direct blocks to their arena */
+        return;
+    }
+    thread_leave(thread_enter()); /* the child of a fork puts its heaps in order first */
+    thread_count_resize(usable_size(extent, block), 0);
+    if (is_large) {
+        arena_free(arena_of(extent), extent);
+        return;
+    }
+    struct slot *slot = block;
+    harden_slot_freed(extent, slot);
+    slot->next = NULL;
+    arena_free_chain(depot_put(slot));
+}
+
 void mw_cfree(void *block)
 {
     mw_free(block);
 }
 
-/* Ends the program if the block cannot be one of that size. A block that realloc shrank may have up
- * to twice what was asked for. Only in secure and debug builds: it is a second look-up. */
-static void check_free_size(const void *block, size_t alignment, size_t size)
+static void free_check_size(const void *block, size_t alignment, size_t size)
 {
     if (!MW_SLOT_BITMAP || block == NULL || !is_power_of_two(alignment)) {
         return;
@@ -308,7 +343,7 @@ void mw_free_sized(void *block, size_t size)
         tracked_free(block, &(struct track_return){"free_sized", size, 0, PROGRAM_PC});
         return;
     }
-    check_free_size(block, 1, size);
+    free_check_size(block, 1, size);
     mw_free(block);
 }
 
@@ -319,7 +354,7 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
                      &(struct track_return){"free_aligned_sized", size, alignment, PROGRAM_PC});
         return;
     }
-    check_free_size(block, alignment, size);
+    free_check_size(block, alignment, size);
     mw_free(block);
 }
 
@@ -408,6 +443,11 @@ static COLD void *realloc_to_zero(void *block)
 static bool realloc_pages(struct extent *extent, size_t size)
 {
     size_t old_size = extent_size(extent);
+    if (extent_is_direct(extent)) {
+        bool done = direct_try_resize(extent, size, false);
+        thread_count_resize(done ? old_size : 0, done ? extent_size(extent) : 0);
+        return done;
+    }
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
     if (!large_try_resize(extent, size)) {
         return false;
@@ -420,6 +460,21 @@ static bool realloc_pages(struct extent *extent, size_t size)
         thread_leave(heap);
     }
     return true;
+}
+
+static void *block_try_resize(void *block, struct extent *extent, size_t size)
+{
+    if (extent_is_slab(extent)) {
+        harden_slot_resized(extent, block);
+        return slot_still_fits(usable_size(extent, block), size) ? block : NULL;
+    }
+    return size > SLOT_MAX && realloc_pages(extent, size) ? (void *)extent->start : NULL;
+}
+
+static bool block_try_resize_in_place(struct extent *extent, size_t size)
+{
+    return extent_is_direct(extent) ? direct_try_resize(extent, size, true)
+                                    : large_try_resize_in_place(extent, size);
 }
 
 void *mw_realloc(void *block, size_t size)
@@ -443,13 +498,9 @@ void *mw_realloc(void *block, size_t size)
     if (MW_TRACK) {
         return tracked_realloc(block, size, PROGRAM_PC);
     }
-    if (extent_is_slab(extent)) {
-        harden_slot_resized(extent, block);
-        if (slot_still_fits(usable_size(extent, block), size)) {
-            return block;
-        }
-    } else if (size > SLOT_MAX && realloc_pages(extent, size)) {
-        return (void *)extent->start;
+    void *resized = block_try_resize(block, extent, size);
+    if (resized != NULL) {
+        return resized;
     }
     return realloc_by_copy(block, extent, size);
 }

@@ -8,6 +8,7 @@
 #include "../memory/meta.h"
 #include "../thread/stack.h"
 #include "../thread/tick.h"
+#include "ctl_explicit.h"
 
 #include <errno.h>
 
@@ -66,8 +67,8 @@ static uint64_t text_value(const char *text)
 static size_t approximate_active(void)
 {
     size_t bytes = 0;
-    for (unsigned i = 0; i < arena_count(); i++) {
-        struct arena *arena = arena_at(i);
+    for (unsigned i = 0; i < arenas_ever(); i++) {
+        struct arena *arena = arena_ever_at(i);
         lock_take(&arena->lock);
         size_t free_pages = arena->dirty.pages + arena->muzzy.pages + arena->retained.pages;
         bytes += arena->region_bytes - (free_pages << os_page_shift) +
@@ -174,18 +175,18 @@ static int opt_read(unsigned index, uint64_t *value)
 
 static int thread_read(unsigned id, uint64_t *value)
 {
-    struct heap *heap;
-    if (id == CTL_thread_tcache_enabled) {
-        *value = true;
+    if (id == CTL_thread_arena) {
+        *value = thread_arena();
         return 0;
     }
-    if (id == CTL_thread_arena) {
-        heap = thread_enter();
-        *value = heap->arena->index;
+    if (id == CTL_thread_tcache_enabled || id == CTL_thread_tcache_max) {
+        struct heap *heap = thread_enter();
+        size_t most = heap->cached_most != 0 ? heap->cached_most : SLOT_MAX;
+        *value = id == CTL_thread_tcache_max ? most : !heap->is_uncached;
         thread_leave(heap);
         return 0;
     }
-    heap = thread_count();
+    struct heap *heap = thread_count();
     if (heap == NULL) {
         return EAGAIN;
     }
@@ -206,11 +207,26 @@ static int thread_read(unsigned id, uint64_t *value)
     return 0;
 }
 
+/* What lies in the heap's lists already goes back at once. */
+static bool thread_write_cached(unsigned id, uint64_t value)
+{
+    size_t most = value >= SLOT_MAX ? 0 : size_max(value, 1);
+    bool done =
+        id == CTL_thread_tcache_max ? thread_set_cached_most(most) : thread_set_cached(value != 0);
+    struct heap *heap = thread_enter();
+    heap_collect(heap);
+    thread_leave(heap);
+    return done;
+}
+
 static int thread_write(unsigned id, uint64_t value)
 {
     switch (id) {
     case CTL_thread_arena:
         return value < UINT32_MAX && thread_use_arena((unsigned)value) ? 0 : EFAULT;
+    case CTL_thread_tcache_enabled:
+    case CTL_thread_tcache_max:
+        return thread_write_cached(id, value) ? 0 : EAGAIN;
     case CTL_thread_tcache_flush: {
         struct heap *heap = thread_enter();
         heap_collect(heap);
@@ -223,33 +239,32 @@ static int thread_write(unsigned id, uint64_t value)
     }
 }
 
+/* --- Explicit caches -------------------------------------------------------------------------- */
+
+static int tcache_create(uint64_t *value)
+{
+    unsigned created;
+    int error = cache_create(&created);
+    *value = created;
+    return error;
+}
+
+static int tcache_write(unsigned id, uint64_t value)
+{
+    return id == CTL_tcache_flush ? cache_flush((unsigned)value) : cache_destroy((unsigned)value);
+}
+
 /* --- Arenas ----------------------------------------------------------------------------------- */
-
-/* Whether the index means all arenas: by its own number, and by the one that older programs use. */
-static bool index_is_all(size_t index)
-{
-    return index == MALLCTL_ARENAS_ALL || index == thread_arenas();
-}
-
-static bool index_is_valid(size_t index)
-{
-    return index < thread_arenas() || index_is_all(index) || index == MALLCTL_ARENAS_DESTROYED;
-}
-
-/* The arena of an index; NULL if it means several, or one that is not made yet. */
-static struct arena *arena_of_index(size_t index)
-{
-    return index < arena_count() ? arena_at((unsigned)index) : NULL;
-}
 
 static int arena_read(unsigned id, size_t index, uint64_t *value)
 {
-    struct arena *arena = arena_of_index(index);
-    if (!index_is_valid(index)) {
+    struct arena *arena = arena_of_number(index);
+    if (!number_is_valid(index)) {
         return ENOENT;
     }
     if (id == CTL_arena_initialized) {
-        *value = arena != NULL || index_is_all(index);
+        *value = arena != NULL || number_is_all(index) ||
+                 (index == MALLCTL_ARENAS_DESTROYED && arenas_were_destroyed());
         return 0;
     }
     if (id == CTL_arena_dss) {
@@ -259,33 +274,42 @@ static int arena_read(unsigned id, size_t index, uint64_t *value)
     if (arena == NULL) {
         return EFAULT;
     }
-    *value = (uint64_t)(id == CTL_arena_dirty_decay_ms ? arena_dirty_decay_ms(arena)
-                                                       : arena_muzzy_decay_ms(arena));
-    return 0;
-}
-
-static void purge_or_decay(unsigned id, struct arena *arena)
-{
-    if (id == CTL_arena_purge) {
-        arena_purge(arena, 0);
-    } else {
-        arena_tick(arena, clock_look());
+    switch (id) {
+    case CTL_arena_dirty_decay_ms:
+        *value = (uint64_t)arena_dirty_decay_ms(arena);
+        break;
+    case CTL_arena_muzzy_decay_ms:
+        *value = (uint64_t)arena_muzzy_decay_ms(arena);
+        break;
+    case CTL_arena_extent_hooks:
+        *value = (uintptr_t)arena_hooks(arena);
+        break;
+    case CTL_arena_retain_grow_limit:
+        *value = arena_region_most(arena);
+        break;
+    default: /* name: the value is the buffer */
+        if (*value != 0) {
+            arena_get_name(arena, (char *)*value);
+        }
+        break;
     }
+    return 0;
 }
 
 /* Of one arena or of all. Free pages that lie with heaps come back first. */
 static int arena_act(unsigned id, size_t index)
 {
-    if (!index_is_valid(index)) {
+    if (!number_is_valid(index)) {
         return ENOENT;
     }
     struct heap *first = atomic_get_acquire(&heaps.all); /* pairs with heap_obtain */
     for (struct heap *at = first; at != NULL; at = at->next) {
         stack_rob(at);
     }
-    for (unsigned i = 0; i < arena_count(); i++) {
-        if (i == index || index_is_all(index)) {
-            purge_or_decay(id, arena_at(i));
+    for (unsigned i = 0; i < number_count(); i++) {
+        struct arena *arena = arena_of_number(i);
+        if (arena != NULL && (i == index || number_is_all(index))) {
+            arena_give_back(arena, id == CTL_arena_purge);
         }
     }
     return 0;
@@ -300,20 +324,49 @@ static bool decay_ms_is_valid(enum option_id id, uint64_t value, long *ms)
     return *ms >= -1;
 }
 
-static int arena_write(unsigned id, size_t index, uint64_t value)
+static int arena_set(unsigned id, struct arena *arena, uint64_t value)
 {
-    if (id == CTL_arena_purge || id == CTL_arena_decay) {
-        return arena_act(id, index);
-    }
-    struct arena *arena = arena_of_index(index);
     bool is_dirty = id == CTL_arena_dirty_decay_ms;
     long ms;
-    if (arena == NULL || !decay_ms_is_valid(OPTION_dirty_decay_ms, value, &ms)) {
+    switch (id) {
+    case CTL_arena_extent_hooks:
+        return arena_set_hooks(arena, (extent_hooks_t *)value);
+    case CTL_arena_retain_grow_limit:
+        return arena_set_region_most(arena, value);
+    case CTL_arena_name:
+        if (value == 0) {
+            return EINVAL;
+        }
+        arena_set_name(arena, (const char *)value);
+        return 0;
+    case CTL_arena_dss: /* sbrk is never used */
+        return value != 0 && strcmp((const char *)value, "disabled") == 0 ? 0 : EFAULT;
+    default:
+        break;
+    }
+    if (!decay_ms_is_valid(OPTION_dirty_decay_ms, value, &ms)) {
         return EFAULT;
     }
     atomic_set(is_dirty ? &arena->dirty_ms : &arena->muzzy_ms, ms);
-    arena_tick(arena, clock_look());
+    arena_give_back(arena, false);
     return 0;
+}
+
+static int arena_write(unsigned id, size_t index, uint64_t value)
+{
+    switch (id) {
+    case CTL_arena_purge:
+    case CTL_arena_decay:
+        return arena_act(id, index);
+    case CTL_arena_reset:
+        return arena_reset(index);
+    case CTL_arena_destroy:
+        return arena_destroy(index);
+    default: {
+        struct arena *arena = arena_of_number(index);
+        return arena != NULL ? arena_set(id, arena, value) : EFAULT;
+    }
+    }
 }
 
 /* --- What holds for all arenas ---------------------------------------------------------------- */
@@ -322,7 +375,7 @@ static int arenas_read(unsigned id, uint64_t *value)
 {
     switch (id) {
     case CTL_narenas:
-        *value = thread_arenas();
+        *value = number_count();
         break;
     case CTL_dirty_decay_ms:
         *value = (uint64_t)option(OPTION_dirty_decay_ms);
@@ -365,6 +418,7 @@ static int arenas_write(unsigned id, uint64_t value)
     for (unsigned i = 0; i < arena_count(); i++) {
         arena_tick(arena_at(i), clock_look());
     }
+    directs_tick(clock_look());
     return 0;
 }
 
@@ -401,7 +455,7 @@ static int arena_look_up(uint64_t *block)
     if (extent == pagemap_nothing() || mw_malloc_usable_size((void *)*block) == 0) {
         return EINVAL;
     }
-    *block = arena_of(extent)->index;
+    *block = arena_of(extent)->number;
     return 0;
 }
 
@@ -416,10 +470,14 @@ static int ctl_read(unsigned id, const size_t *mib, uint64_t *value)
         return config_read(id, value);
     case CTL_GROUP_THREAD:
         return thread_read(id, value);
+    case CTL_GROUP_TCACHE:
+        return tcache_create(value);
     case CTL_GROUP_ARENA:
         return arena_read(id, mib[1], value);
     case CTL_GROUP_ARENAS:
-        return id == CTL_lookup ? arena_look_up(value) : arenas_read(id, value);
+        return id == CTL_lookup   ? arena_look_up(value)
+               : id == CTL_create ? arena_create((extent_hooks_t *)*value, value)
+                                  : arenas_read(id, value);
     case CTL_GROUP_SIZES:
         return sizes_read(id, mib[2], value);
     case CTL_GROUP_OPT:
@@ -436,6 +494,8 @@ static int ctl_write(unsigned id, const size_t *mib, uint64_t value)
         return global_write(id, value);
     case CTL_GROUP_THREAD:
         return thread_write(id, value);
+    case CTL_GROUP_TCACHE:
+        return tcache_write(id, value);
     case CTL_GROUP_ARENA:
         return arena_write(id, mib[1], value);
     case CTL_GROUP_ARENAS:

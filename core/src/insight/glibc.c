@@ -67,7 +67,9 @@ int mw_malloc_info(int options, void *stream)
     sink_print(&sink, "<malloc version=\"1\">\n");
     for (unsigned i = 0; i < stats->arena_count; i++) {
         struct usage usage = {0};
-        usage_add_arena(&usage, arena_at(i));
+        if (arena_numbered(i) != NULL) {
+            usage_add_arena(&usage, arena_numbered(i));
+        }
         sink_print(&sink, "<heap nr=\"%u\">\n", i);
         print_xml_sizes(&sink, &stats->arenas[i]);
         print_xml_totals(&sink, &usage);

@@ -178,9 +178,10 @@ static unsigned name_find(const char *name, size_t most, size_t *mib, unsigned *
 
 static size_t type_size(enum ctl_type type)
 {
-    return type == CTL_TYPE_BOOL                                  ? sizeof(bool)
-           : type == CTL_TYPE_UNSIGNED || type == CTL_TYPE_LOOKUP ? sizeof(unsigned)
-                                                                  : sizeof(uint64_t);
+    return type == CTL_TYPE_BOOL ? sizeof(bool)
+           : type == CTL_TYPE_UNSIGNED || type == CTL_TYPE_LOOKUP || type == CTL_TYPE_CREATE
+               ? sizeof(unsigned)
+               : sizeof(uint64_t);
 }
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -218,6 +219,52 @@ static int request_look_up(unsigned id, const size_t *mib, const struct request_
     return value_out(value, sizeof(unsigned), request->old_value, request->old_size);
 }
 
+/* Nothing is made whose number would be lost. */
+static int request_create(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    uint64_t value = 0;
+    bool is_write = request->new_value != NULL || request->new_size != 0;
+    if (is_write && ctl_at(id)->access == CTL_ACCESS_READ) {
+        return EPERM;
+    }
+    if (request->old_value == NULL || request->old_size == NULL ||
+        *request->old_size != sizeof(unsigned)) {
+        if (request->old_size != NULL) {
+            *request->old_size = 0;
+        }
+        return EINVAL;
+    }
+    if (request->new_value != NULL) {
+        if (request->new_size != sizeof(void *)) {
+            return EINVAL;
+        }
+        memcpy(&value, request->new_value, sizeof(void *));
+    }
+    int error = ctl_read(id, mib, &value);
+    return error != 0 ? error
+                      : value_out(value, sizeof(unsigned), request->old_value, request->old_size);
+}
+
+static int request_name(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    uint64_t buffer = 0, name = 0;
+    bool is_write = request->new_value != NULL;
+    if (request->old_value != NULL && request->old_size != NULL) {
+        if (*request->old_size != sizeof(void *)) {
+            return EINVAL;
+        }
+        memcpy(&buffer, request->old_value, sizeof(void *));
+    }
+    if (is_write) {
+        if (request->new_size != sizeof(void *)) {
+            return EINVAL;
+        }
+        memcpy(&name, request->new_value, sizeof(void *));
+    }
+    int error = ctl_read(id, mib, &buffer);
+    return error != 0 || !is_write ? error : ctl_write(id, mib, name);
+}
+
 static int request_read(unsigned id, const size_t *mib, const struct request_of_value *request)
 {
     uint64_t value = 0;
@@ -246,8 +293,22 @@ static int request_serve(unsigned id, const size_t *mib, const struct request_of
         bool has_value = is_write || request->old_value != NULL || request->old_size != NULL;
         return has_value ? EPERM : ctl_write(id, mib, 0);
     }
-    if (name->type == CTL_TYPE_LOOKUP) {
+    switch ((enum ctl_type)name->type) {
+    case CTL_TYPE_LOOKUP:
         return request_look_up(id, mib, request);
+    case CTL_TYPE_CREATE:
+        return request_create(id, mib, request);
+    case CTL_TYPE_NAME:
+        return request_name(id, mib, request);
+    default:
+        break;
+    }
+    if (name->access == CTL_ACCESS_WRITE) {
+        if (request->old_value != NULL || request->old_size != NULL) {
+            return EPERM;
+        }
+        bool fits = request->new_value != NULL && request->new_size == type_size(name->type);
+        return fits ? request_write(id, mib, request) : EINVAL;
     }
     if (is_write && name->access == CTL_ACCESS_READ) {
         return EPERM;

@@ -45,6 +45,7 @@ bool mw_heap_is_valid(void)
         lock_release(&arena->lock);
         require(!slab_pools_are_used() || pool_is_valid(arena));
     }
+    directs_check();
     struct usage usage = usage_now(); /* requires that extents tile their regions */
     require(usage.slab_used_bytes <= usage.slab_bytes);
     require(usage.slab_bytes + usage.large_bytes + usage.retained_bytes <= usage.region_bytes);

@@ -42,15 +42,17 @@ enum slab_place {
     SLAB_SHARED,  /* no owner, or one that will take it out: in its pool's list; lock: pool */
     SLAB_COMMON,  /* OWNER_COMMON: several heaps take blocks from it, see common.h; lock: pool */
     SLAB_DEPOT,   /* OWNER_DEPOT: heaps fill their magazines from it, see depot.h; lock: pool */
+    SLAB_DIRECT, /* OWNER_DIRECT: the program takes slots past the heaps, see direct.h; lock: direct */
 };
 
 /* The owner of what is no slab: never equal to a heap, and never taken over. */
 #define OWNER_NOT_A_SLAB ((struct heap *)-1)
 
-/* The owners of a slab of a depot and of a common one. The order counts: free asks with one comparison
+/* The owners of a slab of a depot, of one of direct blocks, and of a common one. The order counts: free asks with one comparison
  * whether what it got may go into a list of its heap, and with one whether a heap owns it. */
 #define OWNER_DEPOT ((struct heap *)-2)
-#define OWNER_COMMON ((struct heap *)-3)
+#define OWNER_DIRECT ((struct heap *)-3) /* of a large block too while the program holds it */
+#define OWNER_COMMON ((struct heap *)-4)
 
 /* The class of what goes into no list of a heap. */
 #define CLASS_NONE 125u
@@ -87,7 +89,7 @@ struct slab {
         struct extent *below; /* of free pages in a chain, see stack.h: who holds the chain */
     };
     _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
-    uint64_t reciprocal; /* const while a slab: 2^64 / slot_size, rounded up; else 1 */
+    uint64_t reciprocal;          /* const while a slab: 2^64 / slot_size, rounded up; else 1 */
     union {
         uint32_t left;  /* owner thread: frees until something has to be done */
         uint32_t stamp; /* of free pages: when they became free, by clock_stamp(); who holds them */
@@ -96,9 +98,9 @@ struct slab {
     uint32_t carved;    /* owner thread: slots that have been made */
     uint32_t capacity;  /* const while a slab */
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
-    uint8_t class;      /* const while a slab; of pages with the program: the list that free takes */
-    uint8_t place;      /* enum slab_place; owner thread, or lock: pool */
-    bool was_touched;   /* const while a slab: its pages were in use before */
+    uint8_t class;    /* const while a slab; of pages with the program: the list that free takes */
+    uint8_t place;    /* enum slab_place; owner thread, or lock: pool */
+    bool was_touched; /* const while a slab: its pages were in use before */
 };
 
 struct extent {
@@ -107,9 +109,8 @@ struct extent {
     uintptr_t start;        /* const while active */
     _Atomic uint32_t pages; /* lock: arena, or who holds the extent */
     _Atomic uint8_t state;  /* lock: arena, or who holds the extent */
-    uint8_t arena;          /* const while active */
     bool is_huge;           /* a mapping of its own, in no region; const while active */
-    bool is_zero;           /* lock: arena: the pages read as zero */
+    uint16_t arena;         /* const: the index of its arena */
     struct region *region;  /* const while active; NULL if huge */
     struct link link;       /* lock: arena, pool, or owner thread: the list of its state or place */
     struct extent *bin_next; /* lock: arena: in a set's bin */
@@ -118,7 +119,10 @@ struct extent {
     _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner; in a common
                                       slab the blocks that are out */
-    struct common *common;         /* lock: pool: the table of a common slab */
+    bool is_zero;                  /* lock: arena: the pages read as zero */
+    bool is_decommitted;   /* lock: arena: a hook took the memory, and another has to give it
+                                      back before use, see arena/hooks.h */
+    struct common *common; /* lock: pool: the table of a common slab */
 #if MW_TRACK
     _Atomic(struct track_table *) tracks; /* atomic: what is known of its blocks, see track.h */
 #endif
@@ -128,7 +132,7 @@ struct extent {
 } __attribute__((aligned(CACHE_LINE)));
 
 static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line");
-static_assert(offsetof(struct extent, is_zero) < CACHE_LINE, "free reads no second line");
+static_assert(offsetof(struct extent, arena) < CACHE_LINE, "free reads no second line");
 static_assert(offsetof(struct slab, below) == offsetof(struct slot, next), "linked as slots are");
 static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
 

@@ -18,6 +18,7 @@
 
 #include "../slots/common.h"
 #include "../slots/depot.h"
+#include "../slots/direct.h"
 #include "../slots/large.h"
 
 /* Slots that the hit path gets at a time: while the program calls rarely, while free memory waits to go
@@ -55,8 +56,8 @@ struct bin {
 
 /* The free slots of a medium class that a heap holds: the list is heap->free[class]. */
 struct magazine {
-    uint16_t count;  /* length of the list */
-    uint16_t limit;  /* slots at most; 0: the thread does not allocate this class */
+    uint16_t count;   /* length of the list */
+    uint16_t limit;   /* slots at most; 0: the thread does not allocate this class */
     uint32_t emptied; /* visits to the depot to empty it since it was filled there */
 };
 
@@ -89,24 +90,25 @@ static_assert(CLASSES <= 64, "a bit per class");
  * one page of its heap. */
 struct heap {
     struct slot *free[LIST_CLASSES]; /* the hit path's lists */
-    int32_t until_tick;         /* slots and blocks to hand out or take until the clock is read */
-    uint32_t list_max;          /* slots that are handed out at a time: one of LIST_MAX_* */
-    bool is_counting;           /* every call adds to the next two, see thread_count */
-    uint64_t allocated;         /* bytes, since the thread began to count */
-    uint64_t deallocated;       /* bytes */
-    struct extent no_block; /* the hit paths write here what of a block belongs into its descriptor */
+    int32_t until_tick;   /* slots and blocks to hand out or take until the clock is read */
+    uint32_t list_max;    /* slots that are handed out at a time: one of LIST_MAX_* */
+    bool is_counting;     /* every call adds to the next two, see thread_count */
+    uint64_t allocated;   /* bytes, since the thread began to count */
+    uint64_t deallocated; /* bytes */
+    struct extent
+        no_block; /* the hit paths write here what of a block belongs into its descriptor */
     struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
     struct arena *arena;
     size_t magazine_bytes;      /* what the limits of the magazines amount to */
     uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
     _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
-    size_t stack_limit;     /* pages; above it the older half of each stack goes to the arenas */
-    size_t stack_alarm;     /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
+    size_t stack_limit; /* pages; above it the older half of each stack goes to the arenas */
+    size_t stack_alarm; /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
                                while the lists are long */
     uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
     uint8_t probe_pause;    /* how often the last probe may still be believed */
     bool is_private;        /* blocks lie in lists of the heap, not in stacks that can be robbed */
-    uint16_t busy_calls; /* ticks close together since the heap became idle,
+    uint16_t busy_calls;    /* ticks close together since the heap became idle,
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;      /* when heap_settle was called last */
@@ -117,6 +119,9 @@ struct heap {
     unsigned fork_depth;  /* lock: heaps; forks between the program's start and that thread's */
     bool is_orphan;       /* that thread is not of this process, see orphan.h */
     unsigned exit_rounds; /* how often the end of the thread was put off */
+    struct arena *bound;  /* the explicit arena that the thread allocates from; NULL: none */
+    bool is_uncached;     /* the thread wants nothing cached */
+    size_t cached_most;   /* the largest block that it wants cached; 0: as the heap does */
     struct heap *next;    /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
@@ -173,8 +178,7 @@ ALWAYS_INLINE void heap_count_stack(struct heap *heap, size_t pages)
 /* To be called when the limit of the stacks or the length of the lists has changed. */
 ALWAYS_INLINE void heap_set_alarm(struct heap *heap)
 {
-    size_t waiting =
-        heap->list_max > LIST_MAX_WAITING ? WAITING_BYTES >> os_page_shift : SIZE_MAX;
+    size_t waiting = heap->list_max > LIST_MAX_WAITING ? WAITING_BYTES >> os_page_shift : SIZE_MAX;
     heap->stack_alarm = size_min(heap->stack_limit, waiting);
 }
 

@@ -115,11 +115,16 @@ static struct arena *arena_choose_locked(void)
 
 static bool thread_limit_arenas(unsigned limit)
 {
+    lock_take(&table_lock);
     lock_take(&process.heaps_lock);
     if (limit != 0 && limit <= ARENAS_MAX) {
-        process.arenas_wanted = limit;
+        /* What the program has made has the numbers behind these. */
+        bool has_explicit = atomic_get_acquire(&explicit_count) != 0; /* pairs with explicit_new */
+        process.arenas_wanted =
+            has_explicit && limit > explicit_arenas[0]->number ? explicit_arenas[0]->number : limit;
     }
     lock_release(&process.heaps_lock);
+    lock_release(&table_lock);
     return true;
 }
 
@@ -160,12 +165,24 @@ static void heap_make_idle_locked(struct heap *heap)
     process.idle_heaps = heap;
 }
 
+/* The thread allocates from no explicit arena any more. */
+static void heap_unbind(struct heap *heap)
+{
+    if (heap->bound != NULL) {
+        atomic_sub(&heap->bound->bound, 1);
+        heap->bound = NULL;
+    }
+    heap->is_uncached = false;
+    heap->cached_most = 0;
+}
+
 static void thread_ended(void *argument)
 {
     struct heap *heap = argument;
     if (heap_own != heap) {
         return;
     }
+    heap_unbind(heap);
     if (heap->exit_rounds++ < EXIT_ROUNDS && libc_watch_this_thread(heap)) {
         return;
     }
@@ -235,6 +252,9 @@ static NOINLINE void orphans_adopt(void)
     lock_take(&process.heaps_lock);
     struct heap *orphans = is_mine ? orphans_find_locked() : NULL;
     lock_release(&process.heaps_lock);
+    for (struct heap *heap = orphans; heap != NULL; heap = heap->next_idle) {
+        heap_unbind(heap);
+    }
     orphans_empty(orphans);
     lock_take(&process.heaps_lock);
     while (orphans != NULL) {
@@ -328,22 +348,6 @@ static unsigned thread_arenas(void)
     return count > arena_count() ? count : arena_count();
 }
 
-static bool thread_use_arena(unsigned index)
-{
-    if (index >= thread_arenas()) {
-        return false;
-    }
-    struct heap *heap = thread_enter();
-    bool is_own = heap != &heap_shared;
-    thread_leave(heap);
-    if (is_own) {
-        lock_take(&process.heaps_lock);
-        heap->arena = arena_get_locked(index);
-        lock_release(&process.heaps_lock);
-    }
-    return is_own;
-}
-
 /* --- The purge thread ------------------------------------------------------------------------- */
 
 static void *purge_thread_run(void *argument)
@@ -356,7 +360,7 @@ static void *purge_thread_run(void *argument)
         long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
         os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
         uint64_t now_ms = clock_look();
-        keep_house(now_ms);
+        keep_house(now_ms, true);
         atomic_add(&process.purge_thread_runs, 1);
         atomic_add(&process.purge_thread_ms, now_ms - last_ms);
         last_ms = now_ms;
@@ -403,6 +407,8 @@ static void purge_thread_want(void)
 static bool fork_visit_locks(bool (*visit)(struct lock *))
 {
     bool any = visit(&quarantine.lock);
+    any |= visit(&table_lock);
+    any |= directs_have(visit);
     any |= visit(&process.lock);
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
@@ -411,7 +417,9 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
     for (unsigned i = 0; i < arena_count(); i++) {
         any |= visit(&slab_pool_at(arena_at(i))->lock);
         any |= visit(&arena_at(i)->purge_lock);
-        any |= visit(&arena_at(i)->lock);
+    }
+    for (unsigned i = 0; i < arenas_ever(); i++) {
+        any |= visit(&arena_ever_at(i)->lock);
     }
     any |= visit(&track_tables_lock);
     any |= visit(&meta.lock);
@@ -429,6 +437,8 @@ static bool free_unless_mine(struct lock *lock)
 static void fork_take(void)
 {
     lock_take(&quarantine.lock);
+    lock_take(&table_lock); /* no arena is made by the program from now on */
+    directs_visit(lock_take);
     lock_take(&process.lock);
     lock_take(&process.heaps_lock);
     lock_take(&process.shared_lock);
@@ -440,8 +450,8 @@ static void fork_take(void)
     for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->purge_lock);
     }
-    for (unsigned i = 0; i < arena_count(); i++) {
-        lock_take(&arena_at(i)->lock);
+    for (unsigned i = 0; i < arenas_ever(); i++) {
+        lock_take(&arena_ever_at(i)->lock);
     }
     lock_take(&track_tables_lock);
     lock_take(&meta.lock);
@@ -456,8 +466,8 @@ static void fork_release(bool in_child)
     lock_gate_open();
     release(&meta.lock);
     release(&track_tables_lock);
-    for (unsigned i = arena_count(); i-- > 0;) {
-        release(&arena_at(i)->lock);
+    for (unsigned i = arenas_ever(); i-- > 0;) {
+        release(&arena_ever_at(i)->lock);
     }
     for (unsigned i = arena_count(); i-- > 0;) {
         release(&arena_at(i)->purge_lock);
@@ -470,6 +480,8 @@ static void fork_release(bool in_child)
     release(&process.shared_lock);
     release(&process.heaps_lock);
     release(&process.lock);
+    directs_visit(release);
+    release(&table_lock);
     release(&quarantine.lock);
 }
 
