@@ -41,6 +41,7 @@ enum ctl_group {
     CTL_GROUP_ARENAS,
     CTL_GROUP_SIZES,
     CTL_GROUP_OPT,
+    CTL_GROUP_RAW,   /* mallctl.c */
     CTL_GROUP_STATS, /* these to the last: ctl_stats.c */
     CTL_GROUP_STATS_ARENA,
     CTL_GROUP_STATS_BIN,
@@ -61,6 +62,7 @@ enum ctl_type {
     CTL_TYPE_WORD, /* a TEXT, by its index among the words of an option */
     CTL_TYPE_POINTER,
     CTL_TYPE_VOID,
+    CTL_TYPE_RAW,    /* a structure: what is read depends on what is written */
     CTL_TYPE_LOOKUP, /* a pointer is written and the index of its arena is read */
 };
 
