@@ -100,11 +100,14 @@
 #include "insight/control.c"
 #include "insight/ctl_stats.c"
 #include "insight/ctl_explicit.c"
+#include "insight/utilization.c"
 #include "insight/ctl.c"
 #include "insight/mallctl.c"
 
 /* layer 10: entry */
-#if MW_EXPORT_LIBC
+#if MW_HAS_PREFIX
+#include "entry/shim_prefixed.c"
+#elif MW_EXPORT_LIBC
 #include "entry/shim_libc.c"
 #include "entry/shim_jemalloc.c"
 #if MW_SHARED_OBJECT /* in an archive it is a member of its own */

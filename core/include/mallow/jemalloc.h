@@ -73,6 +73,12 @@ MW_PUBLIC void mw_sdallocx(void *block, size_t size, int flags);
 /* The usable size that mallocx with the same arguments would give, at least; 0 if it would fail. */
 MW_PUBLIC size_t mw_nallocx(size_t size, int flags);
 
+/* Whether the program should move a block of its own: 1 if it lies in a slab that is emptier than others
+ * of its size, so that moving such blocks empties slabs, else 0. The program allocates, copies and frees,
+ * as Redis's active defragmentation does. */
+#define JEMALLOC_FRAG_HINT
+MW_PUBLIC int mw_get_defrag_hint(void *block);
+
 /* --- Control -----------------------------------------------------------------------------------
  * Each returns 0 or one of
  *   ENOENT   there is no such name
@@ -142,6 +148,7 @@ MW_PUBLIC size_t sallocx(const void *block, int flags);
 MW_PUBLIC void dallocx(void *block, int flags);
 MW_PUBLIC void sdallocx(void *block, size_t size, int flags);
 MW_PUBLIC size_t nallocx(size_t size, int flags);
+MW_PUBLIC int je_get_defrag_hint(void *block);
 MW_PUBLIC int mallctl(const char *name, void *old_value, size_t *old_size, void *new_value,
                       size_t new_size);
 MW_PUBLIC int mallctlnametomib(const char *name, size_t *mib, size_t *mib_size);

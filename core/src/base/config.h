@@ -19,6 +19,21 @@
 #define MW_EXPORT_LIBC 1
 #endif
 
+/* The names of jemalloc's interface, which has its own build where they begin with a prefix. */
+#ifdef MW_JEMALLOC_PREFIX
+#define MW_HAS_PREFIX 1
+#define PREFIXED_NOW(prefix, name) prefix##name
+#define PREFIXED_BY(prefix, name) PREFIXED_NOW(prefix, name)
+#define PREFIXED(name) PREFIXED_BY(MW_JEMALLOC_PREFIX, name)
+#define PREFIX_TEXT_NOW(prefix) #prefix
+#define PREFIX_TEXT_BY(prefix) PREFIX_TEXT_NOW(prefix)
+#define PREFIX_TEXT PREFIX_TEXT_BY(MW_JEMALLOC_PREFIX)
+#else
+#define MW_HAS_PREFIX 0
+#define PREFIXED(name) name
+#define PREFIX_TEXT ""
+#endif
+
 /* Whether system calls go through test_syscall(), which a unit test defines. */
 #ifndef MW_TEST_SYSCALLS
 #define MW_TEST_SYSCALLS 0

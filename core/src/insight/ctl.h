@@ -42,6 +42,7 @@ enum ctl_group {
     CTL_GROUP_ARENAS,
     CTL_GROUP_SIZES,
     CTL_GROUP_OPT,
+    CTL_GROUP_RAW,   /* mallctl.c */
     CTL_GROUP_STATS, /* these to the last: ctl_stats.c */
     CTL_GROUP_STATS_ARENA,
     CTL_GROUP_STATS_BIN,
@@ -64,6 +65,7 @@ enum ctl_type {
     CTL_TYPE_VOID,
     CTL_TYPE_CREATE, /* an unsigned: reading makes something, and gives its number */
     CTL_TYPE_NAME,   /* a text; who reads it hands the address of a buffer in */
+    CTL_TYPE_RAW,    /* a structure: what is read depends on what is written */
     CTL_TYPE_LOOKUP, /* a pointer is written and the index of its arena is read */
 };
 

@@ -12,6 +12,7 @@
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
 #include "ctl_stats.h"
+#include "utilization.h"
 
 #include <errno.h>
 #include <string.h>
@@ -265,6 +266,42 @@ static int request_name(unsigned id, const size_t *mib, const struct request_of_
     return error != 0 || !is_write ? error : ctl_write(id, mib, name);
 }
 
+static int request_utilization(const struct request_of_value *request)
+{
+    struct utilization_of_bin result;
+    const void *block;
+    if (request->old_value == NULL || request->old_size == NULL ||
+        *request->old_size != sizeof result || request->new_value == NULL ||
+        request->new_size != sizeof block) {
+        return EINVAL;
+    }
+    memcpy(&block, request->new_value, sizeof block);
+    if (!utilization_query(block, &result)) {
+        return EAGAIN;
+    }
+    memcpy(request->old_value, &result, sizeof result);
+    return 0;
+}
+
+/* Of as many blocks as there are pointers. */
+static int request_utilizations(const struct request_of_value *request)
+{
+    size_t count = request->new_size / sizeof(void *);
+    if (request->old_value == NULL || request->old_size == NULL || request->new_value == NULL ||
+        count == 0 || request->new_size % sizeof(void *) != 0 ||
+        *request->old_size / sizeof(struct utilization) != count ||
+        *request->old_size % sizeof(struct utilization) != 0) {
+        return EINVAL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const void *block;
+        memcpy(&block, (const char *)request->new_value + i * sizeof block, sizeof block);
+        struct utilization result = utilization_of(block);
+        memcpy((char *)request->old_value + i * sizeof result, &result, sizeof result);
+    }
+    return 0;
+}
+
 static int request_read(unsigned id, const size_t *mib, const struct request_of_value *request)
 {
     uint64_t value = 0;
@@ -300,6 +337,9 @@ static int request_serve(unsigned id, const size_t *mib, const struct request_of
         return request_create(id, mib, request);
     case CTL_TYPE_NAME:
         return request_name(id, mib, request);
+    case CTL_TYPE_RAW:
+        return id == CTL_utilization_query ? request_utilization(request)
+                                           : request_utilizations(request);
     default:
         break;
     }

@@ -82,6 +82,7 @@ __attribute__((no_sanitize("thread"))) static void add_slab(struct stats_arena *
     out = out >= remote && out - remote <= slab->capacity ? out - remote : slab->capacity;
     class->slabs++;
     class->slabs_nonfull += out < slab->capacity;
+    class->slots_nonfull += out < slab->capacity ? slab->capacity : 0;
     class->slots += slab->capacity;
     class->slots_out += out;
     to->figures.slab_bytes += extent_size(extent);
