@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Runs the fault suite against one build of Mallow and compares with cases.txt.
 
-  run.py MODE LIBRARY DRIVER [NAME ...]     NAME: only these faults
-  run.py --record MODE LIBRARY DRIVER       writes what the build does into cases.txt: each case is
+  suite.py MODE LIBRARY DRIVER [NAME ...]     NAME: only these faults
+  suite.py --record MODE LIBRARY DRIVER       writes what the build does into cases.txt: each case is
                                             run several times
 
 Fails where a case ends otherwise than cases.txt says, better or worse, or a correct program is
@@ -45,10 +45,10 @@ def name_of(case):
     return f"{case.fault} {case.entry} {case.size} {case.thread}"
 
 
-def outcome(case, driver, env):
+def outcome(case, driver, env, limit_s=ending.TIME_LIMIT_S):
     """(word, sentence). The word is caught, refused, damaged, missed, absent or hung."""
     words = [str(driver), case.fault, case.entry, case.size, case.thread]
-    end = ending.run(words, env)
+    end = ending.run(words, env, limit_s)
     if end.code == 2 or "usage:" in end.errors:
         sys.exit(f"{' '.join(words)}: {end.errors.strip()}")
     if end.code is None:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Runs the exploit probes against one build of Mallow and compares with probes.txt.
 
-  run.py MODE LIBRARY PROBES [NAME ...]     NAME: only these
-  run.py --record MODE LIBRARY PROBES       writes what the build does into probes.txt
+  probes.py MODE LIBRARY PROBES [NAME ...]     NAME: only these
+  probes.py --record MODE LIBRARY PROBES       writes what the build does into probes.txt
 
 Fails where a probe ends otherwise than probes.txt says, better or worse.
 """
