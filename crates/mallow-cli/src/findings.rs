@@ -11,7 +11,7 @@ pub struct Entry {
     pub text: &'static str,
 }
 
-pub const CATALOGUE: [Entry; 45] = [
+pub const CATALOGUE: [Entry; 47] = [
     Entry {
         id: "MLW2101",
         title: "arenas of glibc reserve address space",
@@ -160,7 +160,7 @@ is no multiple of 2 MiB. Check: THP of thread stacks in the next explain.",
         title: "malloc is served by an allocator that shows little",
         text: "The heap's size is known from its mappings, what is free inside is not. jemalloc: \
 MALLOC_CONF=stats_print:true prints it at exit; mimalloc: MIMALLOC_SHOW_STATS=1; tcmalloc: MALLOCSTATS=1. \
-glibc and Mallow are read in full.",
+glibc, Mallow and the usual builds of jemalloc are read in full.",
     },
     Entry {
         id: "MLW2402",
@@ -168,6 +168,19 @@ glibc and Mallow are read in full.",
         text: "musl's malloc has one lock for all threads. Programs with several threads that allocate \
 much can be many times slower than with another allocator. Mallow serves musl programs by preload: \
 mallow compare -- COMMAND shows what it is worth.",
+    },
+    Entry {
+        id: "MLW2403",
+        title: "free pages that the allocator keeps resident",
+        text: "Another allocator than glibc's or Mallow keeps pages that hold no block: it gives them back \
+when some time has passed and the program calls it, which one at rest does not. jemalloc: \
+background_thread:true gives them back without calls; mimalloc: mi_collect(true).",
+    },
+    Entry {
+        id: "MLW2404",
+        title: "free blocks between others that are in use",
+        text: "The allocator has many free blocks in pages that hold blocks in use, so these pages cannot go \
+back. Blocks that live long lie between those that do not. mallow record shows who allocates them.",
     },
     Entry {
         id: "MLW2501",
