@@ -10,49 +10,49 @@
 
 #include <errno.h>
 
-static NOINLINE void *alloc_refill(struct heap *heap, unsigned class);
+static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size);
 static NOINLINE void *alloc_medium(size_t size);
 
 HIT_PATH void *mw_malloc(size_t size)
 {
-    if (unlikely(size > SMALL_MAX)) {
+    if (unlikely(size > SMALL_REQUEST_MAX)) {
         return alloc_medium(size);
     }
-    unsigned class = class_of_small(size);
+    unsigned class = class_of_small(size + CANARY_BYTES);
     struct heap *heap = heap_self;
     struct slot *slot = heap->free[class];
     if (unlikely(slot == NULL)) {
-        return alloc_refill(heap, class);
+        return alloc_refill(heap, class, size);
     }
     harden_slot_leaves(slot, class);
-    heap->free[class] = slot->next;
-    harden_slot_taken(slot);
+    heap->free[class] = slot_next(slot);
+    harden_slot_taken(slot, size);
     return slot;
 }
 
 static NOINLINE void *alloc_medium(size_t size)
 {
     struct heap *heap = heap_self;
-    unsigned class = class_of_medium(size);
+    unsigned class = class_of_medium(medium_bytes(size));
     if (unlikely(size > LARGE_MAX || heap->free[class] == NULL)) {
         return alloc_slow(size);
     }
-    void *block = magazine_pop(heap, class);
+    void *block = magazine_pop(heap, class, size);
     check(mw_malloc_usable_size(block) >= size);
     return block;
 }
 
-static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
+static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size)
 {
     struct extent *extent = heap->bins[class].current;
     check(class < SMALL_CLASSES && heap->free[class] == NULL);
     if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
         struct slot *slot = heap_take_local(heap, extent);
         harden_slot_leaves(slot, class);
-        harden_slot_taken(slot);
+        harden_slot_taken(slot, size);
         return slot;
     }
-    return alloc_slow(class_size(class));
+    return alloc_slow(MW_CANARY ? size : class_size(class));
 }
 
 static COLD void *alloc_failed(void)
@@ -91,7 +91,7 @@ static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_
     return slot;
 }
 
-static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
+static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool must_be_aligned)
 {
     struct slot *slot = heap_pop(heap, class);
     if (slot == NULL) {
@@ -101,14 +101,14 @@ static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
         heap_reclaim(heap);
         slot = alloc_refilled(heap, class, must_be_aligned);
     }
-    check(slot == NULL || harden_block_size(pagemap_find(slot), slot) >= class_size(class));
+    check(slot == NULL || slot_block_size(pagemap_find(slot), slot) >= class_size(class));
     if (slot != NULL) {
-        harden_slot_taken(slot);
+        harden_slot_taken(slot, size);
         if (unlikely(heap->is_counting)) {
-            heap->allocated += harden_block_size(pagemap_find(slot), slot);
+            heap->allocated += slot_block_size(pagemap_find(slot), slot);
         }
     }
-    return alloc_filled(slot, class_size(class), false);
+    return alloc_filled(slot, MW_CANARY ? size : class_size(class), false);
 }
 
 /* Huge blocks and large alignments come from the arenas, past the stacks. */
@@ -153,7 +153,9 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     *is_zero = extent->is_zero;
     extent->is_zero = false; /* from now on nobody knows */
     large_note_class(extent);
-    return alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
+    void *block = alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
+    canary_place_large(extent, size);
+    return block;
 }
 
 static NOINLINE void *alloc_slow(size_t size)
@@ -161,8 +163,9 @@ static NOINLINE void *alloc_slow(size_t size)
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);
     bool is_zero;
-    void *block = size <= SLOT_MAX ? alloc_slot(heap, class_of(size), false)
-                                   : alloc_large(heap, size, os_page_size, &is_zero);
+    void *block = size <= SLOT_REQUEST_MAX
+                      ? alloc_slot(heap, class_of(size + CANARY_BYTES), size, false)
+                      : alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
     return likely(block != NULL) ? block : alloc_failed();
 }
@@ -179,7 +182,7 @@ static void alloc_clear(void *block, size_t size)
 
 static void *alloc_zeroed(size_t size)
 {
-    if (size <= SLOT_MAX) {
+    if (size <= SLOT_REQUEST_MAX) {
         void *block = mw_malloc(size);
         return likely(block != NULL) ? memset(block, 0, size) : NULL;
     }
@@ -195,6 +198,9 @@ static void *alloc_zeroed(size_t size)
         memset(block, 0, size);
     } else if (!is_zero) {
         alloc_clear(block, size);
+        if (MW_CANARY) {
+            canary_place_large(pagemap_find(block), size); /* what was cleared are whole pages */
+        }
     }
     return block;
 }
@@ -219,14 +225,14 @@ void *mw_calloc(size_t count, size_t size)
  * classes. */
 ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
 {
-    return class_of(align_up(size + (size == 0), alignment));
+    return class_of(align_up(slot_bytes(size), alignment));
 }
 
 /* The next slot of the hit path's list; NULL if there is none, or if it is a block of a common slab
  * that is not aligned. */
 ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
 {
-    if (unlikely(alignment - 1 >= ALIGNED_HIT_MAX || size > SLOT_MAX)) {
+    if (unlikely(alignment - 1 >= ALIGNED_HIT_MAX || size > SLOT_REQUEST_MAX)) {
         return NULL;
     }
     struct heap *heap = heap_self;
@@ -237,12 +243,12 @@ ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
     }
     check(class_size(class) >= size && heap == heap_self);
     heap_pop(heap, class);
-    harden_slot_taken(slot);
+    harden_slot_taken(slot, size);
     return slot;
 }
 
 /* A slot of one of the class's own slabs, when the list is empty or has a block of a common one. */
-static void *alloc_aligned_slot(unsigned class)
+static void *alloc_aligned_slot(unsigned class, size_t size)
 {
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);
@@ -250,7 +256,7 @@ static void *alloc_aligned_slot(unsigned class)
         heap_return_list(heap, class);
     }
     check(heap->free[class] == NULL);
-    void *block = alloc_slot(heap, class, true);
+    void *block = alloc_slot(heap, class, size, true);
     check(block == NULL || !slab_is_common(pagemap_find(block)));
     thread_leave(heap);
     return block != NULL ? block : alloc_failed();
@@ -261,9 +267,9 @@ static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
 {
     check(is_power_of_two(alignment));
     process_init(); /* for the page size */
-    if (alignment <= os_page_size && size <= SLOT_MAX &&
-        align_up(size_max(size, 1), alignment) <= SLOT_MAX) {
-        return alloc_aligned_slot(class_of_aligned(alignment, size));
+    if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
+        align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
+        return alloc_aligned_slot(class_of_aligned(alignment, size), size);
     }
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);

@@ -127,14 +127,24 @@ ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct ext
     return false;
 }
 
+/* The same, and the program is not known to have freed it. */
+static bool block_is_held(const char *call, const void *block, struct extent *extent)
+{
+    if (!block_is_ours(call, block, extent)) {
+        return false;
+    }
+    if (extent_is_slab(extent)) {
+        harden_slot_looked_at(call, extent, block);
+    }
+    return true;
+}
+
 /* --- Slow path -------------------------------------------------------------------------------- */
 
-ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
+/* All bytes of a block. */
+ALWAYS_INLINE size_t block_size(struct extent *extent, const void *block)
 {
-    if (!extent_is_slab(extent)) {
-        return extent_size(extent);
-    }
-    return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
+    return extent_is_slab(extent) ? slot_block_size(extent, block) : extent_size(extent);
 }
 
 /* A slot that the program gives back, of any slab. */
@@ -143,8 +153,8 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
     struct slab *slab = &extent->slab;
     check(extent_state(extent) == EXTENT_ACTIVE && !heap_is_anothers(heap));
     harden_slot_freed(extent, slot);
-    if (unlikely(thread_stays_slow()) && junk_fills_freed()) {
-        memset(slot, FILL_FREE, usable_size(extent, slot));
+    if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed()) {
+        memset(slot, FILL_FREE, block_size(extent, slot));
     }
     struct heap *owner = atomic_get(&slab->owner);
     if (owner == OWNER_DEPOT) {
@@ -176,6 +186,10 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
 static void free_large(struct heap *heap, struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    if (MW_CANARY) {
+        block_requested("free", extent, (void *)extent->start);
+        canary_set_large_size(extent, 0);
+    }
     if (extent->is_huge) {
         arena_free(arena_of(extent), extent);
         heap->until_tick--;
@@ -213,7 +227,7 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
     }
     struct heap *heap = thread_enter_to_free();
     if (unlikely(heap->is_counting)) {
-        heap->deallocated += usable_size(extent, block);
+        heap->deallocated += block_size(extent, block);
     }
     free_by_kind(heap, extent, block);
     thread_leave(heap);
@@ -276,20 +290,28 @@ void mw_cfree(void *block)
     mw_free(block);
 }
 
-/* Ends the program if the block cannot be one of that size. A block that realloc shrank may have up
- * to twice what was asked for. Only in secure and debug builds: it is a second look-up. */
+/* Ends the program if the block is none of that size or alignment. Only in secure and debug builds,
+ * which know what was asked for: it is a second look-up. */
 static void check_free_size(const void *block, size_t alignment, size_t size)
 {
     if (!MW_SLOT_BITMAP || block == NULL || !is_power_of_two(alignment)) {
         return;
     }
-    size_t usable = mw_malloc_usable_size(block);
-    size_t unit = alignment <= os_page_size ? alignment : os_page_size;
-    size_t asked = align_up(size_max(size, 1), unit);
-    if (unlikely(usable != 0 && (asked > usable || (usable > 16 && asked <= usable / 2)))) {
+    struct extent *extent = pagemap_find(block);
+    if (!block_is_held("free", block, extent)) {
+        return;
+    }
+    size_t requested = block_requested("free", extent, block);
+    if (unlikely(size != requested)) {
         fault_simple(FAULT_SIZE_MISMATCH, "free_sized", block,
                      "free of %p with a size of %zu bytes, but the block has %zu", block, size,
-                     usable);
+                     requested);
+    }
+    if (unlikely(((uintptr_t)block & (alignment - 1)) != 0)) {
+        fault_simple(
+            FAULT_ALIGNMENT_MISMATCH, "free_aligned_sized", block,
+            "free of %p (%zu bytes) with an alignment of %zu bytes, which it does not have", block,
+            size, alignment);
     }
 }
 
@@ -310,14 +332,18 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 size_t mw_malloc_usable_size(const void *block)
 {
     struct extent *extent = pagemap_find(block);
-    return extent_state(extent) == EXTENT_ACTIVE ? usable_size(extent, block) : 0;
+    if (MW_SLOT_BITMAP && block != NULL) {
+        bool is_held = block_is_held("malloc_usable_size", block, extent);
+        return is_held ? block_requested("malloc_usable_size", extent, block) : 0;
+    }
+    return extent_state(extent) == EXTENT_ACTIVE ? block_size(extent, block) : 0;
 }
 
 size_t mw_malloc_good_size(size_t size)
 {
     process_init();
-    if (size <= SLOT_MAX) {
-        return class_size(class_of(size));
+    if (size <= SLOT_REQUEST_MAX) {
+        return class_size(class_of(size + CANARY_BYTES)) - CANARY_BYTES;
     }
     return size <= PTRDIFF_MAX ? large_rounded_pages(size) << os_page_shift : size;
 }
@@ -327,13 +353,7 @@ size_t mw_malloc_good_size(size_t size)
 static size_t block_held_size(const char *call, void *block)
 {
     struct extent *extent = pagemap_find(block);
-    if (!block_is_ours(call, block, extent)) {
-        return 0;
-    }
-    if (extent_is_slab(extent)) {
-        harden_slot_resized(extent, block);
-    }
-    return usable_size(extent, block);
+    return block_is_held(call, block, extent) ? block_requested(call, extent, block) : 0;
 }
 
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
@@ -344,7 +364,7 @@ static bool slot_still_fits(size_t usable, size_t size)
 
 static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
 {
-    size_t old_size = usable_size(extent, block);
+    size_t old_size = block_requested("realloc", extent, block);
     void *moved = mw_malloc(size);
     if (moved == NULL) {
         return size <= old_size ? block : NULL; /* making it smaller never fails */
@@ -401,7 +421,7 @@ void *mw_realloc(void *block, size_t size)
         return mw_malloc(size);
     }
     struct extent *extent = pagemap_find(block);
-    if (unlikely(!block_is_ours("realloc", block, extent))) {
+    if (unlikely(!block_is_held("realloc", block, extent))) {
         void *(*next)(void *, size_t) =
             (void *(*)(void *, size_t))foreign_function("realloc", block);
         return next != NULL ? next(block, size) : NULL;
@@ -412,12 +432,17 @@ void *mw_realloc(void *block, size_t size)
     if (unlikely(size > PTRDIFF_MAX)) {
         return alloc_failed();
     }
+    if (MW_CANARY) {
+        block_requested("realloc", extent, block);
+    }
     if (extent_is_slab(extent)) {
-        harden_slot_resized(extent, block);
-        if (slot_still_fits(usable_size(extent, block), size)) {
+        size_t slot_size = slot_block_size(extent, block);
+        if (slot_still_fits(slot_size - CANARY_BYTES, size)) {
+            canary_place(extent, block, slot_size, size);
             return block;
         }
-    } else if (size > SLOT_MAX && realloc_pages(extent, size)) {
+    } else if (size > SLOT_REQUEST_MAX && realloc_pages(extent, size)) {
+        canary_place_large(extent, size);
         return (void *)extent->start;
     }
     return realloc_by_copy(block, extent, size);

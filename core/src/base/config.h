@@ -40,11 +40,23 @@
 /* A bit per slot says whether the program holds it: double and interior frees are always found. */
 #define MW_SLOT_BITMAP (MW_MODE != MW_FAST)
 
+/* Keys and random numbers, which the next ones need. */
+#define MW_SECRETS (MW_MODE != MW_FAST)
+
+/* The link in a free slot is encoded, so that what a program writes there is no link. */
+#define MW_CODED_LINKS (MW_MODE != MW_FAST)
+
 /* Pages without access before and behind each chunk of metadata. */
 #define MW_META_GUARD (MW_MODE != MW_FAST)
 
-/* Slots are filled on allocation and on free, and the fill of a free slot is checked on reuse. */
-#define MW_FILL (MW_MODE == MW_DEBUG)
+/* Slots are filled on free, and the fill of a free slot is checked on reuse. */
+#define MW_FILL (MW_MODE != MW_FAST)
+
+/* Slots are filled on allocation too. */
+#define MW_FILL_NEW (MW_MODE == MW_DEBUG)
+
+/* Behind what the program asked for stand bytes that it must not write, and the size is kept. */
+#define MW_CANARY (MW_MODE != MW_FAST)
 
 /* A limit that is low in debug builds, so that tests come to what is beyond it. */
 #define MW_LIMIT(limit, in_debug) (MW_MODE == MW_DEBUG ? (in_debug) : (limit))

@@ -19,8 +19,20 @@ _Noreturn static COLD void harden_interior(const char *call, const void *pointer
                  pointer, (uintptr_t)pointer - block, size, (void *)block);
 }
 
-_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at)
+/* The first byte of a free slot that is not what free left there; 0 if that is one of the link's. */
+static size_t slot_find_written(const struct slot *slot, size_t size)
 {
+    for (size_t i = sizeof *slot; i < size; i++) {
+        if (((const unsigned char *)slot)[i] != FILL_FREE) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+_Noreturn static COLD void slot_bad_content(const struct slot *slot, size_t size)
+{
+    size_t at = slot_find_written(slot, size);
     struct fault fault = {
         .kind = FAULT_WRITE_AFTER_FREE,
         .call = "malloc",
@@ -30,6 +42,10 @@ _Noreturn static COLD void harden_written(const struct slot *slot, size_t size, 
         .has_offset = true,
         .offset = (long)at,
     };
+    if (at == 0) {
+        fault_report(&fault, "write after free: the first word of %p (%zu bytes) was overwritten",
+                     (const void *)slot, size);
+    }
     fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
                  (const void *)slot, size, ((const unsigned char *)slot)[at]);
 }
