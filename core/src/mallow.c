@@ -36,6 +36,7 @@
 
 /* layer 3: memory */
 #include "memory/meta.c"
+#include "memory/secret.c"
 #include "memory/pagemap.c"
 #include "memory/extent.c"
 #include "memory/decay.c"
@@ -61,7 +62,8 @@
 #include "slots/slot.c"
 #include "slots/slab.c"
 #include "slots/common.c"
-#include "slots/harden.h"
+#include "slots/canary.c"
+#include "slots/harden.c"
 #include "slots/track.c"
 #include "slots/quarantine.c"
 #include "slots/depot.c"

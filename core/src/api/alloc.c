@@ -10,23 +10,23 @@
 
 #include <errno.h>
 
-static NOINLINE void *alloc_refill(struct heap *heap, unsigned class);
+static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size);
 static NOINLINE void *alloc_medium(size_t size);
 
 ALWAYS_INLINE void *alloc_plain(size_t size)
 {
-    if (unlikely(size > SMALL_MAX)) {
+    if (unlikely(size > SMALL_REQUEST_MAX)) {
         return alloc_medium(size);
     }
-    unsigned class = class_of_small(size);
+    unsigned class = class_of_small(size + CANARY_BYTES);
     struct heap *heap = heap_self;
     struct slot *slot = heap->free[class];
     if (unlikely(slot == NULL)) {
-        return alloc_refill(heap, class);
+        return alloc_refill(heap, class, size);
     }
     harden_slot_leaves(slot, class);
-    heap->free[class] = slot->next;
-    harden_slot_taken(slot);
+    heap->free[class] = slot_next(slot);
+    harden_slot_taken(slot, size);
     return slot;
 }
 
@@ -42,26 +42,26 @@ HIT_PATH void *mw_malloc(size_t size)
 static NOINLINE void *alloc_medium(size_t size)
 {
     struct heap *heap = heap_self;
-    unsigned class = class_of_medium(size);
+    unsigned class = class_of_medium(medium_bytes(size));
     if (unlikely(size > LARGE_MAX || heap->free[class] == NULL)) {
         return alloc_slow(size);
     }
-    void *block = magazine_pop(heap, class);
+    void *block = magazine_pop(heap, class, size);
     check(MW_TRACK || mw_malloc_usable_size(block) >= size);
     return block;
 }
 
-static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
+static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size)
 {
     struct extent *extent = heap->bins[class].current;
     check(class < SMALL_CLASSES && heap->free[class] == NULL);
     if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
         struct slot *slot = heap_take_local(heap, extent);
         harden_slot_leaves(slot, class);
-        harden_slot_taken(slot);
+        harden_slot_taken(slot, size);
         return slot;
     }
-    return alloc_slow(class_size(class));
+    return alloc_slow(MW_CANARY ? size : class_size(class));
 }
 
 static COLD void *alloc_failed(void)
@@ -106,26 +106,34 @@ static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_
     return slot;
 }
 
-static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero)
+/* A slot of a class past the heap, for `size` bytes. */
+static void *alloc_direct_slot(struct direct *direct, unsigned class, size_t size)
 {
-    void *block = NULL;
-    size_t usable = 0;
-    *is_zero = false;
-    if (alignment <= os_page_size && size <= SLOT_MAX && align_up(size, alignment) <= SLOT_MAX) {
-        unsigned class = class_of_aligned(alignment, size);
-        block = direct_alloc_slot(direct, class);
-        usable = class_size(class);
-    } else if (alloc_is_possible(alignment, size) && limit_allows(size)) {
-        struct extent *extent = direct_alloc_pages(direct, size, alignment);
-        block = extent != NULL ? (void *)extent->start : NULL;
-        usable = extent != NULL ? extent_size(extent) : 0;
-        *is_zero = extent != NULL && extent->is_zero;
-    }
+    void *block = direct_alloc_slot(direct, class, size);
     if (block == NULL) {
         return NULL;
     }
-    thread_count_resize(0, usable);
-    return alloc_filled(block, usable, *is_zero);
+    thread_count_resize(0, class_size(class));
+    return alloc_filled(block, MW_CANARY ? size : class_size(class), false);
+}
+
+static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero)
+{
+    *is_zero = false;
+    if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
+        align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
+        return alloc_direct_slot(direct, class_of_aligned(alignment, size), size);
+    }
+    struct extent *extent = alloc_is_possible(alignment, size) && limit_allows(size)
+                                ? direct_alloc_pages(direct, size, alignment)
+                                : NULL;
+    if (extent == NULL) {
+        return NULL;
+    }
+    *is_zero = extent->is_zero;
+    canary_place_large(extent, size);
+    thread_count_resize(0, extent_size(extent));
+    return alloc_filled((void *)extent->start, MW_CANARY ? size : extent_size(extent), *is_zero);
 }
 
 /* The pool that serves a thread which allocates nothing from its heap; NULL for all others. */
@@ -139,12 +147,11 @@ ALWAYS_INLINE struct direct *alloc_route(struct heap *heap, size_t size)
     return direct;
 }
 
-static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
+static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool must_be_aligned)
 {
     struct direct *direct = alloc_route(heap, class_size(class));
     if (unlikely(direct != NULL)) {
-        bool is_zero;
-        return alloc_direct(direct, 1, class_size(class), &is_zero);
+        return alloc_direct_slot(direct, class, size);
     }
     struct slot *slot = heap_pop(heap, class);
     if (slot == NULL) {
@@ -154,14 +161,14 @@ static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
         heap_reclaim(heap);
         slot = alloc_refilled(heap, class, must_be_aligned);
     }
-    check(slot == NULL || harden_block_size(pagemap_find(slot), slot) >= class_size(class));
+    check(slot == NULL || slot_block_size(pagemap_find(slot), slot) >= class_size(class));
     if (slot != NULL) {
-        harden_slot_taken(slot);
+        harden_slot_taken(slot, size);
         if (unlikely(heap->is_counting)) {
-            heap->allocated += harden_block_size(pagemap_find(slot), slot);
+            heap->allocated += slot_block_size(pagemap_find(slot), slot);
         }
     }
-    return alloc_filled(slot, class_size(class), false);
+    return alloc_filled(slot, MW_CANARY ? size : class_size(class), false);
 }
 
 /* Huge blocks and large alignments come from the arenas, past the stacks. */
@@ -210,7 +217,9 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     *is_zero = extent->is_zero;
     extent->is_zero = false; /* from now on nobody knows */
     large_note_class(extent);
-    return alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
+    void *block = alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
+    canary_place_large(extent, size);
+    return block;
 }
 
 static NOINLINE void *alloc_slow(size_t size)
@@ -218,8 +227,9 @@ static NOINLINE void *alloc_slow(size_t size)
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);
     bool is_zero;
-    void *block = size <= SLOT_MAX ? alloc_slot(heap, class_of(size), false)
-                                   : alloc_large(heap, size, os_page_size, &is_zero);
+    void *block = size <= SLOT_REQUEST_MAX
+                      ? alloc_slot(heap, class_of(size + CANARY_BYTES), size, false)
+                      : alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
     return likely(block != NULL) ? block : alloc_exhausted();
 }
@@ -236,7 +246,7 @@ static void alloc_clear(void *block, size_t size)
 
 static void *alloc_zeroed(size_t size)
 {
-    if (size <= SLOT_MAX) {
+    if (size <= SLOT_REQUEST_MAX) {
         void *block = alloc_plain(size);
         return likely(block != NULL) ? memset(block, 0, size) : NULL;
     }
@@ -252,6 +262,9 @@ static void *alloc_zeroed(size_t size)
         memset(block, 0, size);
     } else if (!is_zero) {
         alloc_clear(block, size);
+        if (MW_CANARY) {
+            canary_place_large(pagemap_find(block), size); /* what was cleared are whole pages */
+        }
     }
     return block;
 }
@@ -278,7 +291,7 @@ void *mw_calloc(size_t count, size_t size)
  * that is not aligned. */
 ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
 {
-    if (unlikely(alignment - 1 >= ALIGNED_HIT_MAX || size > SLOT_MAX)) {
+    if (unlikely(alignment - 1 >= ALIGNED_HIT_MAX || size > SLOT_REQUEST_MAX)) {
         return NULL;
     }
     struct heap *heap = heap_self;
@@ -289,12 +302,12 @@ ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
     }
     check(class_size(class) >= size && heap == heap_self);
     heap_pop(heap, class);
-    harden_slot_taken(slot);
+    harden_slot_taken(slot, size);
     return slot;
 }
 
 /* A slot of one of the class's own slabs, when the list is empty or has a block of a common one. */
-static void *alloc_aligned_slot(unsigned class)
+static void *alloc_aligned_slot(unsigned class, size_t size)
 {
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);
@@ -302,7 +315,7 @@ static void *alloc_aligned_slot(unsigned class)
         heap_return_list(heap, class);
     }
     check(heap->free[class] == NULL);
-    void *block = alloc_slot(heap, class, true);
+    void *block = alloc_slot(heap, class, size, true);
     check(block == NULL || !slab_is_common(pagemap_find(block)));
     thread_leave(heap);
     return block != NULL ? block : alloc_exhausted();
@@ -313,9 +326,9 @@ static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
 {
     check(is_power_of_two(alignment));
     process_init(); /* for the page size */
-    if (alignment <= os_page_size && size <= SLOT_MAX &&
-        align_up(size_max(size, 1), alignment) <= SLOT_MAX) {
-        return alloc_aligned_slot(class_of_aligned(alignment, size));
+    if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
+        align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
+        return alloc_aligned_slot(class_of_aligned(alignment, size), size);
     }
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);

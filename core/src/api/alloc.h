@@ -23,6 +23,18 @@ static void *alloc_plain_aligned(size_t alignment, size_t size);
 static void *alloc_aligned(size_t alignment, size_t size);
 static void *alloc_zeroed(size_t size);
 
+/* What a request of at most SLOT_REQUEST_MAX bytes takes of a slot. */
+ALWAYS_INLINE size_t slot_bytes(size_t size)
+{
+    return MW_CANARY ? size + CANARY_BYTES : size + (size == 0);
+}
+
+/* The same above SMALL_REQUEST_MAX; a large block needs no more than its size. */
+ALWAYS_INLINE size_t medium_bytes(size_t size)
+{
+    return size + (size <= SLOT_MAX ? CANARY_BYTES : 0);
+}
+
 /* What every block is aligned to, whatever its size. */
 #define BLOCK_ALIGNMENT 16u
 
@@ -36,7 +48,7 @@ static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, 
  * classes. */
 ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
 {
-    return class_of(align_up(size + (size == 0), alignment));
+    return class_of(align_up(slot_bytes(size), alignment));
 }
 
 /* Whether there may ever be a large block of this kind. */

@@ -60,16 +60,11 @@ static struct cache *cache_at(unsigned id)
     return cache != NULL && cache->is_in_use ? cache : NULL;
 }
 
-/* Takes the first block of a list. In secure and debug builds the program is known to hold it still:
- * it was not freed in another way meanwhile, nor its link overwritten. */
+/* Takes the first block of a list. */
 static void *cache_pop(struct cache *cache, unsigned class)
 {
     struct slot *slot = cache->list[class];
-    if (MW_SLOT_BITMAP &&
-        (!slab_has_slot(pagemap_find(slot), slot) || !slot_is_held(pagemap_find(slot), slot))) {
-        slot_bad_link(class, slot);
-    }
-    cache->list[class] = slot->next;
+    cache->list[class] = slot_next(slot);
     cache->count[class]--;
     check((cache->count[class] == 0) == (cache->list[class] == NULL));
     return slot;
@@ -118,25 +113,16 @@ static void *cache_take(struct cache *cache, unsigned class)
     return block;
 }
 
-static bool cache_has(struct cache *cache, unsigned class, const void *block)
-{
-    for (struct slot *at = cache->list[class]; at != NULL; at = at->next) {
-        if (at == block) {
-            return true;
-        }
-    }
-    return false;
-}
-
+/* In secure and debug builds a block that is freed is free: no cache holds it. */
 static bool cache_put(struct cache *cache, void *block)
 {
     struct extent *extent = pagemap_find(block);
-    if (block_held_size("free", block) == 0 || !extent_is_slab(extent) || slab_is_common(extent) ||
-        extent_is_direct(extent)) {
+    if (MW_SLOT_BITMAP || block_held_size("free", block) == 0 || !extent_is_slab(extent) ||
+        slab_is_common(extent) || extent_is_direct(extent)) {
         return false;
     }
     unsigned class = extent->slab.class;
-    if (cache->list[class] == block || (MW_SLOT_BITMAP && cache_has(cache, class, block))) {
+    if (cache->list[class] == block) {
         harden_bad_block("free", extent, block);
     }
     size_t most = size_max(size_min(CACHED_BYTES / class_size(class), CACHED_MOST), CACHED_FEWEST);
@@ -144,8 +130,7 @@ static bool cache_put(struct cache *cache, void *block)
         cache_reduce(cache, class, (uint16_t)(most / 2));
     }
     struct slot *slot = block;
-    slot->next = cache->list[class];
-    cache->list[class] = slot;
+    slot_push(&cache->list[class], slot);
     cache->count[class]++;
     thread_count_resize(class_size(class), 0);
     return true;

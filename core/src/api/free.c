@@ -136,14 +136,24 @@ ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct ext
     return false;
 }
 
+/* The same, and the program is not known to have freed it. */
+static bool block_is_held(const char *call, const void *block, struct extent *extent)
+{
+    if (!block_is_ours(call, block, extent)) {
+        return false;
+    }
+    if (extent_is_slab(extent)) {
+        harden_slot_looked_at(call, extent, block);
+    }
+    return true;
+}
+
 /* --- Slow path -------------------------------------------------------------------------------- */
 
-ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
+/* All bytes of a block. */
+ALWAYS_INLINE size_t block_size(struct extent *extent, const void *block)
 {
-    if (!extent_is_slab(extent)) {
-        return extent_size(extent);
-    }
-    return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
+    return extent_is_slab(extent) ? slot_block_size(extent, block) : extent_size(extent);
 }
 
 /* A slot that the program gives back, of any slab. */
@@ -152,8 +162,8 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
     struct slab *slab = &extent->slab;
     check(extent_state(extent) == EXTENT_ACTIVE && !heap_is_anothers(heap));
     harden_slot_freed(extent, slot);
-    if (unlikely(thread_stays_slow()) && junk_fills_freed()) {
-        memset(slot, FILL_FREE, usable_size(extent, slot));
+    if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed()) {
+        memset(slot, FILL_FREE, block_size(extent, slot));
     }
     struct heap *owner = atomic_get(&slab->owner);
     if (owner == OWNER_DEPOT) {
@@ -185,6 +195,10 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
 static void free_large(struct heap *heap, struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    if (MW_CANARY) {
+        block_requested("free", extent, (void *)extent->start);
+        canary_set_large_size(extent, 0);
+    }
     if (extent->is_huge) {
         arena_free(arena_of(extent), extent);
         heap->until_tick--;
@@ -211,9 +225,13 @@ static void free_by_kind(struct heap *heap, struct extent *extent, void *block)
 /* A block that goes back to its arena, past the heap. */
 static void free_direct(struct extent *extent, void *block)
 {
-    size_t usable = usable_size(extent, block);
+    size_t usable = block_size(extent, block);
+    if (MW_CANARY && !extent_is_slab(extent)) {
+        block_requested("free", extent, block);
+        canary_set_large_size(extent, 0);
+    }
     thread_count_resize(usable, 0);
-    if (unlikely(thread_stays_slow()) && junk_fills_freed() && extent_is_slab(extent)) {
+    if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed() && extent_is_slab(extent)) {
         memset(block, FILL_FREE, usable);
     }
     direct_free(extent, block);
@@ -237,7 +255,7 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
     }
     struct heap *heap = thread_enter_to_free();
     if (unlikely(heap->is_counting)) {
-        heap->deallocated += usable_size(extent, block);
+        heap->deallocated += block_size(extent, block);
     }
     free_by_kind(heap, extent, block);
     thread_leave(heap);
@@ -306,14 +324,18 @@ static void free_uncached(void *block)
         return;
     }
     thread_leave(thread_enter()); /* the child of a fork puts its heaps in order first */
-    thread_count_resize(usable_size(extent, block), 0);
+    thread_count_resize(block_size(extent, block), 0);
     if (is_large) {
+        if (MW_CANARY) {
+            block_requested("free", extent, block);
+            canary_set_large_size(extent, 0);
+        }
         arena_free(arena_of(extent), extent);
         return;
     }
     struct slot *slot = block;
     harden_slot_freed(extent, slot);
-    slot->next = NULL;
+    slot_set_next(slot, NULL);
     arena_free_chain(depot_put(slot));
 }
 
@@ -327,13 +349,21 @@ static void free_check_size(const void *block, size_t alignment, size_t size)
     if (!MW_SLOT_BITMAP || block == NULL || !is_power_of_two(alignment)) {
         return;
     }
-    size_t usable = mw_malloc_usable_size(block);
-    size_t unit = alignment <= os_page_size ? alignment : os_page_size;
-    size_t asked = align_up(size_max(size, 1), unit);
-    if (unlikely(usable != 0 && (asked > usable || (usable > 16 && asked <= usable / 2)))) {
+    struct extent *extent = pagemap_find(block);
+    if (!block_is_held("free", block, extent)) {
+        return;
+    }
+    size_t requested = block_requested("free", extent, block);
+    if (unlikely(size != requested)) {
         fault_simple(FAULT_SIZE_MISMATCH, "free_sized", block,
                      "free of %p with a size of %zu bytes, but the block has %zu", block, size,
-                     usable);
+                     requested);
+    }
+    if (unlikely(((uintptr_t)block & (alignment - 1)) != 0)) {
+        fault_simple(
+            FAULT_ALIGNMENT_MISMATCH, "free_aligned_sized", block,
+            "free of %p (%zu bytes) with an alignment of %zu bytes, which it does not have", block,
+            size, alignment);
     }
 }
 
@@ -366,7 +396,11 @@ size_t mw_malloc_usable_size(const void *block)
         return block != NULL ? tracked_size("malloc_usable_size", block, PROGRAM_PC) : 0;
     }
     struct extent *extent = pagemap_find(block);
-    return extent_state(extent) == EXTENT_ACTIVE ? usable_size(extent, block) : 0;
+    if (MW_SLOT_BITMAP && block != NULL) {
+        bool is_held = block_is_held("malloc_usable_size", block, extent);
+        return is_held ? block_requested("malloc_usable_size", extent, block) : 0;
+    }
+    return extent_state(extent) == EXTENT_ACTIVE ? block_size(extent, block) : 0;
 }
 
 size_t mw_malloc_good_size(size_t size)
@@ -375,8 +409,8 @@ size_t mw_malloc_good_size(size_t size)
         return size;
     }
     process_init();
-    if (size <= SLOT_MAX) {
-        return class_size(class_of(size));
+    if (size <= SLOT_REQUEST_MAX) {
+        return class_size(class_of(size + CANARY_BYTES)) - CANARY_BYTES;
     }
     return size <= PTRDIFF_MAX ? large_rounded_pages(size) << os_page_shift : size;
 }
@@ -389,13 +423,7 @@ static size_t block_held_size(const char *call, void *block)
         return tracked_size(call, block, 0);
     }
     struct extent *extent = pagemap_find(block);
-    if (!block_is_ours(call, block, extent)) {
-        return 0;
-    }
-    if (extent_is_slab(extent)) {
-        harden_slot_resized(extent, block);
-    }
-    return usable_size(extent, block);
+    return block_is_held(call, block, extent) ? block_requested(call, extent, block) : 0;
 }
 
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
@@ -406,7 +434,7 @@ static bool slot_still_fits(size_t usable, size_t size)
 
 static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
 {
-    size_t old_size = usable_size(extent, block);
+    size_t old_size = block_requested("realloc", extent, block);
     void *moved = mw_malloc(size);
     if (moved == NULL) {
         return size <= old_size ? block : NULL; /* making it smaller never fails */
@@ -464,11 +492,22 @@ static bool realloc_pages(struct extent *extent, size_t size)
 
 static void *block_try_resize(void *block, struct extent *extent, size_t size)
 {
-    if (extent_is_slab(extent)) {
-        harden_slot_resized(extent, block);
-        return slot_still_fits(usable_size(extent, block), size) ? block : NULL;
+    if (MW_CANARY) {
+        block_requested("realloc", extent, block);
     }
-    return size > SLOT_MAX && realloc_pages(extent, size) ? (void *)extent->start : NULL;
+    if (extent_is_slab(extent)) {
+        size_t slot_size = slot_block_size(extent, block);
+        if (!slot_still_fits(slot_size - CANARY_BYTES, size)) {
+            return NULL;
+        }
+        canary_place(extent, block, slot_size, size);
+        return block;
+    }
+    if (size <= SLOT_REQUEST_MAX || !realloc_pages(extent, size)) {
+        return NULL;
+    }
+    canary_place_large(extent, size);
+    return (void *)extent->start;
 }
 
 static bool block_try_resize_in_place(struct extent *extent, size_t size)
@@ -484,7 +523,7 @@ void *mw_realloc(void *block, size_t size)
     }
     struct extent *extent = pagemap_find(block);
     if (MW_TRACK ? !tracked_holds("realloc", block, PROGRAM_PC)
-                 : unlikely(!block_is_ours("realloc", block, extent))) {
+                 : unlikely(!block_is_held("realloc", block, extent))) {
         void *(*next)(void *, size_t) =
             (void *(*)(void *, size_t))foreign_function("realloc", block);
         return next != NULL ? next(block, size) : NULL;

@@ -55,7 +55,7 @@ ALWAYS_INLINE size_t size_of_request(size_t size)
  * begin. */
 static void *mallocx_zeroed(size_t alignment, size_t size)
 {
-    if (alignment > BLOCK_ALIGNMENT && (alignment > os_page_size || size <= SLOT_MAX)) {
+    if (alignment > BLOCK_ALIGNMENT && (alignment > os_page_size || size <= SLOT_REQUEST_MAX)) {
         void *block = alloc_aligned(alignment, size);
         return block != NULL ? memset(block, 0, mw_malloc_usable_size(block)) : NULL;
     }
@@ -123,7 +123,8 @@ static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, siz
 {
     bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
     bool is_worth_it = mw_nallocx(size, MALLOCX_LG_ALIGN(floor_log2(alignment))) > old_size / 2;
-    if (is_aligned && size <= old_size && is_worth_it) {
+    bool fits = MW_CANARY ? size == old_size : size <= old_size;
+    if (is_aligned && fits && is_worth_it) {
         return block;
     }
     void *moved = alloc_aligned(alignment, size);
@@ -271,8 +272,9 @@ size_t mw_nallocx(size_t size, int flags)
     if (MW_TRACK) {
         return size;
     }
-    if (alignment <= os_page_size && align_up(size, alignment) <= SLOT_MAX) {
-        return class_size(class_of_aligned(alignment, size));
+    if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
+        align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
+        return class_size(class_of_aligned(alignment, size)) - CANARY_BYTES;
     }
     return large_rounded_pages(size) << os_page_shift;
 }

@@ -133,7 +133,7 @@ static void block_enters(struct extent *extent, struct track *track)
     size_t size = extent_size(extent);
     if (extent_is_slab(extent)) {
         void *start = (void *)track_slot_start(track);
-        size = harden_block_size(extent, start);
+        size = slot_block_size(extent, start);
         memset(start, FILL_FREE, size);
     }
     uintptr_t leaving[LEAVE_MOST];
@@ -216,7 +216,7 @@ static void *block_begins(const struct track_request *request, const struct trac
     struct track *track = track_make(extent, start);
     if (unlikely(track == NULL)) {
         if (layout->is_slot) {
-            memset(start, FILL_FREE, harden_block_size(extent, start));
+            memset(start, FILL_FREE, slot_block_size(extent, start));
         }
         free_plain(start);
         return NULL;

@@ -55,11 +55,20 @@
 /* A bit per slot says whether the program holds it: double and interior frees are always found. */
 #define MW_SLOT_BITMAP (MW_MODE != MW_FAST)
 
+/* Keys and random numbers, which the next ones need. */
+#define MW_SECRETS (MW_MODE != MW_FAST)
+
+/* The link in a free slot is encoded, so that what a program writes there is no link. */
+#define MW_CODED_LINKS (MW_MODE != MW_FAST)
+
 /* Pages without access before and behind each chunk of metadata. */
 #define MW_META_GUARD (MW_MODE != MW_FAST)
 
-/* Slots are filled on allocation and on free, and the fill of a free slot is checked on reuse. */
-#define MW_FILL (MW_MODE == MW_DEBUG)
+/* Slots are filled on free, and the fill of a free slot is checked on reuse. */
+#define MW_FILL (MW_MODE != MW_FAST)
+
+/* Behind what the program asked for stand bytes that it must not write, and the size is kept. */
+#define MW_CANARY (MW_MODE == MW_SECURE)
 
 /* Every block is known by its exact size and by the calls that allocated and freed it, lies between
  * red zones, and waits in a quarantine after it was freed (slots/track.h). */

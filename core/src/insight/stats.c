@@ -140,7 +140,7 @@ list_length_locked(struct arena *arena, struct heap *heap, unsigned class)
             break;
         }
         length++;
-        slot = atomic_peek(&slot->next);
+        slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
     }
     return length;
 }

@@ -19,6 +19,7 @@
 #include "../base/check.h"
 #include "../base/list.h"
 #include "pagemap.h"
+#include "secret.h"
 
 struct heap;
 
@@ -60,16 +61,35 @@ enum slab_place {
 struct common;
 struct track_table;
 
-/* A free slot holds the link to the next one, and nothing else of ours. */
+/* A free slot holds the link to the next one, and nothing else of ours. In secure and debug builds
+ * the link is encoded with the process's keys and the slot's own address: what the program writes
+ * there leads to no address of a slot, and a link that is copied elsewhere leads nowhere. */
 struct slot {
-    struct slot *next;
+    uintptr_t link;
 };
+
+ALWAYS_INLINE uintptr_t slot_link_key(const struct slot *slot)
+{
+    return MW_CODED_LINKS ? ((uintptr_t)slot ^ secrets.link) * secrets.link_odd : 0;
+}
+
+/* What stands behind a slot in its list; NULL at the end. Who follows it looks at it first: see
+ * slot.h. */
+ALWAYS_INLINE struct slot *slot_next(const struct slot *slot)
+{
+    return (struct slot *)(slot->link ^ slot_link_key(slot));
+}
+
+ALWAYS_INLINE void slot_set_next(struct slot *slot, struct slot *next)
+{
+    slot->link = (uintptr_t)next ^ slot_link_key(slot);
+}
 
 /* Puts a slot first in a list. Whoever finds it there finds its link. */
 ALWAYS_INLINE void slot_push(struct slot **list, struct slot *slot)
 {
     check(slot != NULL && *list != slot); /* a slot is not pushed twice */
-    slot->next = *list;
+    slot_set_next(slot, *list);
     order_stores();
     *list = slot;
 }
@@ -126,6 +146,12 @@ struct extent {
 #if MW_TRACK
     _Atomic(struct track_table *) tracks; /* atomic: what is known of its blocks, see track.h */
 #endif
+#if MW_CANARY
+    union {
+        uint64_t canary;          /* const while a slab: its key */
+        _Atomic size_t requested; /* of a large block, bytes; who holds it */
+    };
+#endif
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */
 #endif
@@ -133,7 +159,7 @@ struct extent {
 
 static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line");
 static_assert(offsetof(struct extent, arena) < CACHE_LINE, "free reads no second line");
-static_assert(offsetof(struct slab, below) == offsetof(struct slot, next), "linked as slots are");
+static_assert(offsetof(struct slab, below) == offsetof(struct slot, link), "linked as slots are");
 static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
 
 /* Address space from the OS that is cut into extents; aligned to 2 MiB unless the OS had little

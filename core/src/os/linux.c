@@ -293,6 +293,12 @@ static uint64_t os_set_signal_mask(uint64_t mask)
     return old;
 }
 
+static bool os_random(void *buffer, size_t size)
+{
+    const long no_wait = 1; /* GRND_NONBLOCK */
+    return system_call(SYS_getrandom, (long)buffer, (long)size, no_wait, 0, 0, 0) == (long)size;
+}
+
 static void os_write(int fd, const char *text, size_t size)
 {
     while (size > 0) {

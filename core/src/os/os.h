@@ -94,6 +94,9 @@ static uint64_t os_now_ns(void);
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms);
 static void os_wake_one(void *word);
 
+/* Fills the buffer with the kernel's random bytes. False if it has none, or refuses. */
+static bool os_random(void *buffer, size_t size);
+
 static void os_write(int fd, const char *text, size_t size);
 
 /* What a descriptor stands for: equal for two only if they are the same file. All zeros if

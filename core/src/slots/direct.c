@@ -191,7 +191,7 @@ static struct slot *direct_take_slot_locked(struct direct *direct, struct extent
     return slot;
 }
 
-static void *direct_alloc_slot(struct direct *direct, unsigned class)
+static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t size)
 {
     struct slot *slot = NULL;
     lock_take(&direct->lock);
@@ -205,7 +205,7 @@ static void *direct_alloc_slot(struct direct *direct, unsigned class)
     check_slow(direct_is_valid(direct));
     lock_release(&direct->lock);
     if (slot != NULL) {
-        harden_slot_taken(slot);
+        harden_slot_taken(slot, size);
     }
     return slot;
 }

@@ -45,7 +45,7 @@ static struct direct *direct_find(struct arena *arena);
 static struct direct *direct_open(struct arena *arena);
 
 /* A slot that the program holds from now on, or an extent for a large block; NULL if out of memory. */
-static void *direct_alloc_slot(struct direct *direct, unsigned class);
+static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t size);
 static struct extent *direct_alloc_pages(struct direct *direct, size_t size, size_t alignment);
 
 /* A direct block that the program gives back. */

@@ -57,7 +57,7 @@ static void quarantine_check_locked(void)
         require(track != NULL && track_state(atomic_get(&track->word)) == TRACK_FREED);
         if (extent_is_slab(extent)) {
             uintptr_t start = track_slot_start(track);
-            size_t size = harden_block_size(extent, (void *)start);
+            size_t size = slot_block_size(extent, (void *)start);
             size_t at = fill_differs((const unsigned char *)start, size, FILL_FREE);
             if (unlikely(at != size)) {
                 harden_written((const struct slot *)start, size, at);

@@ -36,6 +36,18 @@ static struct slab_pool *slab_pool_of(struct extent *extent)
     return &slab_pools[extent->arena];
 }
 
+#if MW_CANARY
+static void slab_choose_canary(struct extent *extent)
+{
+    extent->canary = secret_mix(random_bits(), (uintptr_t)extent ^ secrets.canary);
+}
+#else
+static void slab_choose_canary(struct extent *extent)
+{
+    (void)extent;
+}
+#endif
+
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner)
 {
     uint32_t slot_size = class_size(class);
@@ -54,6 +66,7 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->place = SLAB_NONE;
     slab->was_touched = !extent->is_zero;
     atomic_set(&extent->remote, 0);
+    slab_choose_canary(extent);
     slots_hold_none(extent);
     /* pairs with nothing: the rest comes first for the child of a fork, see thread/orphan.h */
     atomic_set_release(&slab->owner, owner);
@@ -88,9 +101,9 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
     char *last = first + (count - 1) * slab->slot_size;
     for (char *at = first; at < last; at += slab->slot_size) {
-        ((struct slot *)at)->next = (struct slot *)(at + slab->slot_size);
+        slot_set_next((struct slot *)at, (struct slot *)(at + slab->slot_size));
     }
-    ((struct slot *)last)->next = NULL;
+    slot_set_next((struct slot *)last, NULL);
     slab->carved += (uint32_t)count;
     slab->left += (uint32_t)count;
     check(count > 0 && (uintptr_t)last + slab->slot_size <= extent_end(extent));
@@ -119,7 +132,7 @@ static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struc
     uint64_t old = atomic_get(&extent->remote);
     uint64_t new;
     do {
-        tail->next = remote_head(old);
+        slot_set_next(tail, remote_head(old));
         uint64_t total = (old >> REMOTE_HEAD_BITS) + count;
         check(total <= capacity && remote_head(old) != head);
         new = (uint64_t)(uintptr_t)head | total << REMOTE_HEAD_BITS;
@@ -153,7 +166,7 @@ static void slab_absorb_remote(struct extent *extent)
         for (uint32_t i = 1; i < count; i++) {
             tail = slab_next_slot_of_more(extent, tail);
         }
-        tail->next = slab->local;
+        slot_set_next(tail, slab->local);
         order_stores();
     }
     slab->local = list;
@@ -302,7 +315,7 @@ static bool slab_is_valid(struct extent *extent)
 {
     struct slab *slab = &extent->slab;
     uint32_t local = 0;
-    for (struct slot *slot = slab->local; slot != NULL; slot = slot->next) {
+    for (struct slot *slot = slab->local; slot != NULL; slot = slot_next(slot)) {
         require(slab_has_slot_at(extent, slot) && slab_index(extent, slot) < slab->carved);
         require(++local <= slab->carved);
     }

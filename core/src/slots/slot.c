@@ -19,6 +19,36 @@ _Noreturn static COLD void harden_interior(const char *call, const void *pointer
                  pointer, (uintptr_t)pointer - block, size, (void *)block);
 }
 
+static size_t slot_find_written(const struct slot *slot, size_t size)
+{
+    for (size_t i = sizeof *slot; i < size; i++) {
+        if (((const unsigned char *)slot)[i] != FILL_FREE) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+_Noreturn static COLD void slot_bad_content(const struct slot *slot, size_t size)
+{
+    size_t at = slot_find_written(slot, size);
+    struct fault fault = {
+        .kind = FAULT_WRITE_AFTER_FREE,
+        .call = "malloc",
+        .block = (uintptr_t)slot,
+        .size = size,
+        .state = "freed",
+        .has_offset = true,
+        .offset = (long)at,
+    };
+    if (at == 0) {
+        fault_report(&fault, "write after free: the first word of %p (%zu bytes) was overwritten",
+                     (const void *)slot, size);
+    }
+    fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
+                 (const void *)slot, size, ((const unsigned char *)slot)[at]);
+}
+
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,
                                             const void *block)
 {

@@ -192,7 +192,7 @@ static struct track_zones track_zones(struct extent *extent, struct track *track
     uintptr_t start, end;
     if (extent_is_slab(extent)) {
         start = block - track_front(word);
-        end = start + harden_block_size(extent, (void *)start);
+        end = start + slot_block_size(extent, (void *)start);
     } else {
         /* Before a block at the start of a page there is another page, without access. */
         start = track_front(word) >= os_page_size ? block : block - track_front(word);

@@ -34,7 +34,7 @@ static NOINLINE void heap_take_part(struct extent *extent, uint32_t count)
     }
     extent->slab.local = slab_next_slot(extent, last);
     extent->slab.left += count;
-    last->next = NULL;
+    slot_set_next(last, NULL);
 }
 
 static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
@@ -53,7 +53,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     }
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, slab->class, count);
-    heap->free[slab->class] = slot->next;
+    heap->free[slab->class] = slot_next(slot);
     return slot;
 }
 
@@ -102,14 +102,14 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
     uint32_t count = 0;
     for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
         list_slot_check(slot, class);
-        next = slot->next;
+        next = slot_next(slot);
         count++;
         if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
             check(current->slab.left > 0);
             slot_push(&current->slab.local, slot);
             current->slab.left--;
         } else {
-            slot->next = others;
+            slot_set_next(slot, others);
             others = slot;
         }
     }
@@ -329,7 +329,7 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
     }
     struct slot *more = slab_carve(extent, heap->list_max);
     slab->left -= slab->carved - carved_before; /* not handed out, but free */
-    last->next = more;
+    slot_set_next(last, more);
     check(slab_counts_match(extent));
     check_slow(slab_is_valid(extent));
 }
@@ -373,7 +373,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             struct slot *list = slab_carve(extent, heap->list_max);
             heap->until_tick -= (int32_t)(extent->slab.carved - carved_before);
             heap_count_fill(heap, class, extent->slab.carved - carved_before);
-            heap->free[class] = list->next;
+            heap->free[class] = slot_next(list);
             return list;
         }
         heap_give_up_current(heap, bin);

@@ -36,7 +36,7 @@ static bool heap_free_list_is_valid(struct heap *heap, unsigned class)
 {
     struct extent *current = heap->bins[class].current;
     uint32_t of_current = 0;
-    for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot->next) {
+    for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot_next(slot)) {
         struct extent *extent = pagemap_find(slot);
         if (slab_is_common(extent)) {
             require(common_block_size(extent, slot) >= class_size(class));

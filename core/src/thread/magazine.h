@@ -21,7 +21,7 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
     struct slot *slot = heap->free[class];
     if (likely(slot != NULL)) {
         harden_slot_leaves(slot, class);
-        heap->free[class] = slot->next;
+        heap->free[class] = slot_next(slot);
         if (class_is_medium(class)) {
             check(heap_magazine(heap, class)->count > 0);
             heap_magazine(heap, class)->count--;
@@ -44,8 +44,16 @@ ALWAYS_INLINE void *block_or(void *block, void *other, unsigned class)
     return chosen;
 }
 
-/* Takes the top of the list of a medium or block class, which is not empty, for the program. */
-ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class)
+/* What stands behind the top of a list. Blocks of pages are linked by their descriptors, whose links
+ * need no key. */
+ALWAYS_INLINE struct slot *list_next(const struct slot *top, unsigned class)
+{
+    return MW_CODED_LINKS && class >= CLASSES ? (struct slot *)top->link : slot_next(top);
+}
+
+/* Takes the top of the list of a medium or block class, which is not empty, for the program, which
+ * asked for `size` bytes. */
+ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
 {
     struct slot *slot = heap->free[class];
     check(heap_magazine(heap, class)->count > 0 && !heap_is_anothers(heap));
@@ -54,12 +62,14 @@ ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class)
     }
     heap->no_block.start = (uintptr_t)slot;
     struct extent *extent = block_or(slot, &heap->no_block, class);
-    heap->free[class] = slot->next;
+    heap->free[class] = list_next(slot, class);
     heap_magazine(heap, class)->count--;
     heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
-    if (MW_FILL && class < CLASSES) {
-        harden_slot_taken(slot);
+    if (MW_SLOT_BITMAP && class < CLASSES) {
+        harden_slot_taken(slot, size);
+    } else {
+        canary_place_large(extent, size);
     }
     return (void *)extent->start;
 }
@@ -76,6 +86,7 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, vo
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
     }
+    check(!MW_CODED_LINKS || class < CLASSES); /* of pages: list_push_block */
     check(class >= CLASSES ? !extent_is_slab(extent) && extent_state(extent) == EXTENT_ACTIVE
                            : slab_is_of_depot(extent) && slab_has_slot(extent, slot));
     check((heap->free[class] == NULL) == (magazine->count == 0) && !heap_is_anothers(heap));

@@ -2,6 +2,7 @@
 #include "thread.h"
 
 #include "../memory/meta.h"
+#include "../memory/secret.h"
 #include "../settings/load.h"
 #include "../slots/quarantine.h"
 #include "heap_valid.h"
@@ -72,6 +73,7 @@ static NOINLINE void process_init_slow(void)
     lock_take(&process.lock);
     if (atomic_get(&process.state) == 0) {
         os_init();
+        secrets_init();
         options_load();
         limit_look();
         if (option(OPTION_zero) || option(OPTION_junk)) {

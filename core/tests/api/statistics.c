@@ -28,6 +28,11 @@ static uint64_t figure_of_size(size_t size, const char *name)
     size_t rounded = t_malloc_good_size(size);
     const char *kind = rounded <= 32768 ? "class" : "large";
     size_t bound = rounded;
+    uint64_t value;
+    snprintf(text, sizeof text, "all.%s.%zu.%s", kind, bound, name);
+    if (rounded <= 32768 && !mw_stats_read(text, &value)) {
+        bound += 8; /* the canary */
+    }
     if (rounded > (8u << 20)) {
         for (bound = 1; bound < rounded;) {
             bound *= 2;
