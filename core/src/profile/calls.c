@@ -63,7 +63,7 @@ static bool note_places(struct known_calls *known, uintptr_t top, const uintptr_
 static NOINLINE uint32_t calls_walk(struct known_calls *known, uintptr_t top, uintptr_t caller)
 {
     uintptr_t frames[CALLS_MOST + 1], tops[CALLS_MOST + 1];
-    size_t count = unwind_here_to(frames, tops, CALLS_MOST);
+    size_t count = unwind_often(frames, tops, CALLS_MOST);
     uint32_t number = count != 0 ? store_put(frames, count) : store_put(&caller, 1);
     if (known == NULL) {
         return number;
