@@ -27,6 +27,7 @@
 #include "os/libc.c"
 #include "os/log.c"
 #include "os/fault.c"
+#include "os/trap.c"
 #include "os/lock.c"
 
 /* layer 2: settings */
@@ -84,6 +85,7 @@
 #include "thread/route.c"
 
 /* layer 8: api */
+#include "api/tracking.h"
 #include "api/alloc.c"
 #include "api/free.c"
 #include "api/cache.c"

@@ -14,7 +14,7 @@
 #include "../thread/stack.h"
 #include "../thread/thread.h"
 #include "../thread/tick.h"
-#include "tracked.h"
+#include "tracking.h"
 
 /* Any size; NULL with errno ENOMEM if out of memory. The alignment is a power of two. */
 static NOINLINE void *alloc_slow(size_t size);

@@ -7,8 +7,9 @@
  * Large blocks change their place and their access only under the quarantine's lock, so that a
  * sweep, which holds it, reads nothing that traps.
  */
-#include "tracked.h"
+#include "tracking.h"
 
+#include "../os/trap.h"
 #include "../thread/thread.h"
 #include "free.h"
 
@@ -437,6 +438,55 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
     return moved;
 }
 
+/* --- Accesses that trap ----------------------------------------------------------------------- */
+
+static COLD void trap_tell(struct track *track, const struct trap *trap)
+{
+    struct fault fault = {
+        .call = "access",
+        .pointer = (void *)trap->address,
+        .access = trap->access,
+        .pc = trap->pc,
+        .caller = trap->pc,
+        .has_offset = true,
+    };
+    char who[TRACK_WHO];
+    track_describe(track, &fault, who);
+    const char *access = trap->access != NULL ? trap->access : "access";
+    fault.offset = (long)(trap->address - fault.block);
+    if (fault.state[0] == 'f') {
+        fault.kind = access[0] == 'w' ? FAULT_WRITE_AFTER_FREE : FAULT_READ_AFTER_FREE;
+        fault_report(&fault, "%s after free: byte %ld of %p (%zu bytes%s)", access, fault.offset,
+                     (void *)fault.block, fault.size, who);
+    }
+    fault.kind = FAULT_OUT_OF_BOUNDS;
+    if (fault.offset < 0) {
+        fault_report(&fault, "underflow of %p (%zu bytes%s): %s of byte %ld in front of it",
+                     (void *)fault.block, fault.size, who, access, -fault.offset);
+    }
+    fault_report(&fault, "overflow of %p (%zu bytes%s): %s of byte %ld behind it",
+                 (void *)fault.block, fault.size, who, access, fault.offset - (long)fault.size);
+}
+
+/* Pages without access are those beside and of large blocks. */
+static void trap_seen(const struct trap *trap)
+{
+    struct extent *extent = extent_around((void *)trap->address);
+    if (extent == NULL || extent_is_slab(extent)) {
+        return;
+    }
+    struct track *track = track_find_around(extent, (void *)trap->address);
+    if (track != NULL) {
+        trap_tell(track, trap);
+    }
+}
+
+static void tracked_begin(void)
+{
+    trap_watch(trap_seen);
+}
+
+static void (*const tracked_start)(void) = tracked_begin;
 static void *(*const tracked_alloc)(const struct track_request *) = tracked_alloc_block;
 static void (*const tracked_free)(void *, const struct track_return *) = tracked_free_block;
 static void *(*const tracked_realloc)(void *, size_t, uintptr_t) = tracked_realloc_block;

@@ -40,6 +40,9 @@ static size_t purge_all(size_t keep_pages, bool may_call_hooks)
 
 void mw_collect(bool force)
 {
+    if (MW_TRACK) {
+        tracked_release_all();
+    }
     struct heap *heap = thread_enter();
     heap_collect(heap);
     if (force) {

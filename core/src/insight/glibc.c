@@ -145,6 +145,9 @@ static struct os_file standard_error;
 CONSTRUCTOR static void remember_standard_error(void)
 {
     process_init();
+    if (MW_TRACK) {
+        tracked_start();
+    }
     if (option(OPTION_stats_print)) {
         standard_error = os_file_of(2);
     }
@@ -153,6 +156,9 @@ CONSTRUCTOR static void remember_standard_error(void)
 /* Only where the user looks: the descriptor may have become a file of the program's. */
 DESTRUCTOR static void print_stats_at_exit(void)
 {
+    if (MW_TRACK) {
+        tracked_sweep();
+    }
     if (option(OPTION_stats_print)) {
         struct os_file now = os_file_of(2);
         if (now.device == standard_error.device && now.inode == standard_error.inode) {

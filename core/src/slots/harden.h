@@ -16,6 +16,10 @@
 
 #include "canary.h"
 
+/* Ends the program: a free slot is about to be used again, but its byte `at` is not what free left
+ * there. What lies below in the layers knows whose it was. */
+static NO_RETURN void (*const harden_written)(const struct slot *slot, size_t size, size_t at);
+
 /* Ends the program unless a list of free slots of a class may go on with `slot`: before anybody
  * reads what is there. */
 ALWAYS_INLINE void list_slot_check(struct slot *slot, unsigned class)
@@ -56,10 +60,6 @@ ALWAYS_INLINE void harden_slot_leaves(struct slot *slot, unsigned class)
     }
 }
 
-/* Ends the program: a free slot is about to be used again, but its byte `at` is not what free left
- * there. In track.c. */
-_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at);
-
 /* The same in any build; finds the byte. */
 _Noreturn static COLD void harden_bad_content(const struct slot *slot, size_t size)
 {
@@ -94,6 +94,13 @@ ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size)
     return other == 0;
 }
 
+/* The same for every byte. */
+ALWAYS_INLINE bool slot_is_all_fill(const struct slot *slot, size_t size)
+{
+    size_t behind = size - sizeof *slot;
+    return fill_differs((const unsigned char *)(slot + 1), behind, FILL_FREE) == behind;
+}
+
 ALWAYS_INLINE void slot_fill(void *block, size_t size)
 {
     if (size > FILL_INLINE_MAX) {
@@ -119,7 +126,9 @@ ALWAYS_INLINE void harden_slot_taken(struct slot *slot, size_t size)
         harden_bad_content(slot, block_size);
     }
     if (MW_FILL) {
-        if (unlikely(!slot_fill_is_whole(slot, block_size))) {
+        bool is_whole = MW_TRACK ? slot_is_all_fill(slot, block_size)
+                                 : slot_fill_is_whole(slot, block_size);
+        if (unlikely(!is_whole)) {
             harden_bad_content(slot, block_size);
         }
         slot->link = 0; /* nobody learns what an encoded link looks like */

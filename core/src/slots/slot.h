@@ -17,6 +17,9 @@
 
 #include <string.h>
 
+/* The first byte of a range that has another value; `size` if there is none. */
+static size_t fill_differs(const unsigned char *at, size_t size, unsigned char fill);
+
 #define FILL_NEW 0xa5
 #define FILL_FREE (MW_MODE == MW_SECURE ? 0 : 0x5a)
 #define FILL_NEW_WORD (FILL_NEW * (uint64_t)0x0101010101010101)

@@ -163,27 +163,6 @@ static bool track_visit(bool (*visit)(struct track *track, void *context), void 
 
 /* --- Red zones -------------------------------------------------------------------------------- */
 
-static size_t fill_differs(const unsigned char *at, size_t size, unsigned char fill)
-{
-    size_t i = 0;
-    uint64_t words = fill * 0x0101010101010101u;
-    for (; i < size && ((uintptr_t)(at + i) & 7) != 0; i++) {
-        if (at[i] != fill) {
-            return i;
-        }
-    }
-    for (; i + 32 <= size; i += 32) {
-        uint64_t word[4];
-        memcpy(word, at + i, sizeof word);
-        if (((word[0] ^ words) | (word[1] ^ words) | (word[2] ^ words) | (word[3] ^ words)) != 0) {
-            break;
-        }
-    }
-    for (; i < size && at[i] == fill; i++) {
-    }
-    return i;
-}
-
 static struct track_zones track_zones(struct extent *extent, struct track *track)
 {
     uint64_t word = atomic_get(&track->word);
@@ -298,7 +277,7 @@ static void track_check_zones(struct track *track, const struct track_zones *zon
 /* --- Faults ----------------------------------------------------------------------------------- */
 
 /* A free slot of `size` bytes is about to be used, but its byte `at` is not what free left there. */
-_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at)
+_Noreturn static COLD void track_written(const struct slot *slot, size_t size, size_t at)
 {
     const unsigned char *byte = (const unsigned char *)slot + at;
     struct fault fault = {.kind = FAULT_WRITE_AFTER_FREE, .call = "malloc", .pointer = byte};
@@ -318,6 +297,8 @@ _Noreturn static COLD void harden_written(const struct slot *slot, size_t size, 
     fault_report(&fault, "write after free: byte %ld of %p (%zu bytes%s) is 0x%x", fault.offset,
                  (void *)fault.block, fault.size, who, *byte);
 }
+
+static NO_RETURN void (*const harden_written)(const struct slot *, size_t, size_t) = track_written;
 
 /* Where an address lies, seen from a block. */
 static const char *place_of(uintptr_t address, uintptr_t block, size_t size, size_t *distance)

@@ -4,8 +4,8 @@
  * of alloc.c and free.c come here first, and from here their plain forms are called, which know of
  * slots and pages only. In other builds nothing of this is reached.
  */
-#ifndef MALLOW_TRACKED_H
-#define MALLOW_TRACKED_H
+#ifndef MALLOW_TRACKING_H
+#define MALLOW_TRACKING_H
 
 #include "../slots/quarantine.h"
 
@@ -46,6 +46,9 @@ static size_t (*const tracked_size)(const char *call, const void *block, uintptr
 
 /* Gives the block another size where it is, as far as its slot or pages reach. Its size then. */
 static size_t (*const tracked_resize)(void *block, size_t least, size_t most);
+
+/* Once, when the library is loaded. */
+static void (*const tracked_start)(void);
 
 /* Lets everything out of the quarantine. False if there was nothing in it. */
 static bool (*const tracked_release_all)(void);
