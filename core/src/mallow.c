@@ -101,6 +101,7 @@
 #include "insight/glibc.c"
 #include "insight/stats_page.c"
 #include "insight/verify.c"
+#include "insight/leak.c"
 #include "insight/control.c"
 #include "insight/ctl_stats.c"
 #include "insight/ctl_explicit.c"

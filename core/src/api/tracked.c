@@ -50,7 +50,7 @@ static struct track_layout layout_of(size_t alignment, size_t size)
 /* The first whole page behind a large block. */
 static uintptr_t guard_start(struct track *track)
 {
-    uintptr_t block = atomic_get(&track->block);
+    uintptr_t block = track_block(track);
     return align_up(block + track_size(atomic_get(&track->word)), os_page_size);
 }
 
@@ -59,7 +59,7 @@ static void guard_pages(struct extent *extent, struct track *track)
 {
     struct track_table *table = track_table(extent);
     uintptr_t start = guard_start(track);
-    uintptr_t block = atomic_get(&track->block);
+    uintptr_t block = track_block(track);
     if (start < extent_end(extent)) {
         table->guard = (uint8_t)os_guard((void *)start, extent_end(extent) - start);
     }
@@ -130,7 +130,7 @@ static size_t quarantine_limit(void)
 /* The block is FREED. */
 static void block_enters(struct extent *extent, struct track *track)
 {
-    uintptr_t block = atomic_get(&track->block);
+    uintptr_t block = track_block(track);
     size_t size = extent_size(extent);
     if (extent_is_slab(extent)) {
         void *start = (void *)track_slot_start(track);
@@ -164,10 +164,10 @@ static bool sweep_block(struct track *track, void *context)
     (void)context;
     uint64_t word = atomic_get_acquire(&track->word); /* pairs with block_begins */
     if (track_state(word) == TRACK_LIVE) {
-        uintptr_t block = atomic_get(&track->block);
+        uintptr_t block = track_block(track);
         struct track_zones zones = track_zones(pagemap_find((void *)block), track);
         if (!track_zones_are_whole(&zones) && atomic_get_ordered(&track->word) == word &&
-            atomic_get(&track->block) == block) {
+            track_block(track) == block) {
             track_check_zones(track, &zones, "sweep", 0);
         }
     }
@@ -226,7 +226,7 @@ static void *block_begins(const struct track_request *request, const struct trac
     size_t alignment = layout->front == 0 ? 1 : request->alignment;
     uint64_t word = track_word(request->size, alignment, request->made);
     bool is_slot = extent_is_slab(extent);
-    atomic_set(&track->block, (uintptr_t)block);
+    atomic_set(&track->inverted, ~(uintptr_t)block);
     atomic_set(&track->allocated_stack, calls_keep(request->caller));
     atomic_set(&track->allocated_thread, track_thread_number());
     atomic_set(&track->word, word & ~(uint64_t)TRACK_LIVE);
@@ -400,7 +400,7 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
     bool done = unguard_pages(extent) && realloc_pages(extent, front + size + os_page_size);
     char *block = (char *)extent->start + front;
     if (done) {
-        atomic_set(&track->block, (uintptr_t)block);
+        atomic_set(&track->inverted, ~(uintptr_t)block);
         atomic_set(&track->allocated_stack, calls_keep(caller));
         atomic_set(&track->allocated_thread, track_thread_number());
         track_set_size(track, size);

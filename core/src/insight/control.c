@@ -55,6 +55,9 @@ void mw_collect(bool force)
 
 int mw_malloc_trim(size_t pad)
 {
+    if (MW_TRACK) {
+        tracked_release_all();
+    }
     struct heap *heap = thread_enter();
     heap_collect(heap);
     size_t purged = purge_all(pad >> os_page_shift, heap->thread != NULL);

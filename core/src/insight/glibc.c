@@ -158,6 +158,9 @@ DESTRUCTOR static void print_stats_at_exit(void)
 {
     if (MW_TRACK) {
         tracked_sweep();
+        if (option(OPTION_leak_check)) {
+            leak_check_at_exit();
+        }
     }
     if (option(OPTION_stats_print)) {
         struct os_file now = os_file_of(2);

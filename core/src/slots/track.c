@@ -42,8 +42,8 @@ static struct track_table *table_obtain_locked(uint32_t capacity)
     struct track_table *table = tables_unused[log2];
     if (table != NULL) {
         /* In a table that waits the first block is the link. */
-        tables_unused[log2] = (struct track_table *)atomic_get(&table->tracks[0].block);
-        atomic_set(&table->tracks[0].block, 0);
+        tables_unused[log2] = (struct track_table *)atomic_get(&table->tracks[0].inverted);
+        atomic_set(&table->tracks[0].inverted, 0);
         return table;
     }
     table = meta_alloc((size_t)1 << log2);
@@ -69,7 +69,7 @@ static COLD struct track_table *table_make(struct extent *extent, uint32_t capac
         if (table != NULL && old != NULL) {
             unsigned log2 = table_log2(old->capacity);
             atomic_set(&old->tracks[0].word, TRACK_NONE);
-            atomic_set(&old->tracks[0].block, (uintptr_t)tables_unused[log2]);
+            atomic_set(&old->tracks[0].inverted, (uintptr_t)tables_unused[log2]);
             tables_unused[log2] = old;
         }
     }
@@ -105,7 +105,7 @@ static struct track *track_find(const void *block)
     }
     uint32_t index = track_index(extent, block);
     struct track *track = &table->tracks[index];
-    bool is_known = index < table->capacity && atomic_get(&track->block) == (uintptr_t)block;
+    bool is_known = index < table->capacity && track_block(track) == (uintptr_t)block;
     return likely(is_known) ? track : NULL;
 }
 
@@ -115,7 +115,7 @@ static bool track_reaches(struct extent *extent, struct track *track, uint32_t i
                           uintptr_t address)
 {
     uint64_t word = atomic_get(&track->word);
-    uintptr_t block = atomic_get(&track->block);
+    uintptr_t block = track_block(track);
     if (track_state(word) == TRACK_NONE || block < extent->start || block >= extent_end(extent)) {
         return false;
     }
@@ -166,7 +166,7 @@ static bool track_visit(bool (*visit)(struct track *track, void *context), void 
 static struct track_zones track_zones(struct extent *extent, struct track *track)
 {
     uint64_t word = atomic_get(&track->word);
-    uintptr_t block = atomic_get(&track->block);
+    uintptr_t block = track_block(track);
     uintptr_t block_end = block + track_size(word);
     uintptr_t start, end;
     if (extent_is_slab(extent)) {
@@ -197,15 +197,6 @@ static size_t damage_length(const unsigned char *first, const unsigned char *end
     return (size_t)(end - first);
 }
 
-static void who_append(char *who, size_t size, const char *format, ...)
-{
-    size_t used = strlen(who);
-    va_list arguments;
-    va_start(arguments, format);
-    text_print(who + used, size - used, format, &arguments);
-    va_end(arguments);
-}
-
 static void track_describe(struct track *track, struct fault *fault, char *who)
 {
     static const char *const made[] = {"malloc", "new", "new[]", "aligned"};
@@ -213,18 +204,18 @@ static void track_describe(struct track *track, struct fault *fault, char *who)
     uint32_t allocated_by = atomic_get(&track->allocated_thread);
     uint32_t freed_by = atomic_get(&track->freed_thread);
     bool is_live = track_state(word) == TRACK_LIVE;
-    fault->block = atomic_get(&track->block);
+    fault->block = track_block(track);
     fault->size = track_size(word);
     fault->state = is_live ? "live" : "freed";
     fault->made = made[track_made(word)];
     fault->allocated = calls_kept(atomic_get(&track->allocated_stack));
     fault->allocated.thread = allocated_by;
     who[0] = 0;
-    who_append(who, TRACK_WHO, ", allocated by thread %u", allocated_by);
+    text_print_behind(who, TRACK_WHO, ", allocated by thread %u", allocated_by);
     if (!is_live) {
         fault->freed = calls_kept(atomic_get(&track->freed_stack));
         fault->freed.thread = freed_by;
-        who_append(who, TRACK_WHO, ", freed by thread %u", freed_by);
+        text_print_behind(who, TRACK_WHO, ", freed by thread %u", freed_by);
     }
 }
 

@@ -33,7 +33,8 @@ enum track_made { MADE_BY_MALLOC, MADE_BY_NEW, MADE_BY_NEW_ARRAY, MADE_ALIGNED }
  *     | 63 .. 16 size | 15 .. 10 | 9 .. 4 log2 of the alignment | 3 2 made | 1 0 state | */
 struct track {
     _Atomic uint64_t word;
-    _Atomic uintptr_t block; /* where it begins: tells apart who was here before */
+    _Atomic uintptr_t inverted; /* where it begins, ~: tells apart who was here before, and is no
+                                   pointer for who looks for pointers */
     _Atomic uint32_t allocated_stack, freed_stack;
     _Atomic uint32_t allocated_thread, freed_thread;
 };
@@ -77,10 +78,15 @@ ALWAYS_INLINE uint64_t track_word(size_t size, size_t alignment, enum track_made
            TRACK_LIVE;
 }
 
+ALWAYS_INLINE uintptr_t track_block(struct track *track)
+{
+    return ~atomic_get(&track->inverted);
+}
+
 /* Where the slot of a block begins, or what the front red zone of its pages would be. */
 ALWAYS_INLINE uintptr_t track_slot_start(struct track *track)
 {
-    return atomic_get(&track->block) - track_front(atomic_get(&track->word));
+    return track_block(track) - track_front(atomic_get(&track->word));
 }
 
 /* --- Tables ----------------------------------------------------------------------------------- */

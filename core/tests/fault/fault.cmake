@@ -22,6 +22,15 @@ if(is_native)
   endforeach()
 endif()
 
+# Leaks, at the end of a program.
+if(is_native AND "debug" IN_LIST MALLOW_MODES)
+  add_executable(fault-leaks ${CMAKE_CURRENT_LIST_DIR}/leaks.c)
+  target_link_libraries(fault-leaks PRIVATE Threads::Threads)
+  target_compile_options(fault-leaks PRIVATE -O0 -w)
+  mallow_test(fault-leaks-debug COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/leaks.py
+              $<TARGET_FILE:mallow-debug-shared> $<TARGET_FILE:fault-leaks>)
+endif()
+
 # The fault suite (suite/) and the exploit probes (probes/): a program each, run once for each line
 # of cases.txt and probes.txt; where blocks come to lie (layout/); misuse at places where it is hard
 # to say so (places/). What is wrong in the programs hides from compilers behind volatile. The long
