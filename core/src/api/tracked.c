@@ -99,26 +99,29 @@ static void block_leaves(uintptr_t block)
         return;
     }
     lock_take(&quarantine.lock);
-    if (unguard_pages(extent)) { /* else the kernel has no room for mappings: the pages are lost */
+    if (unguard_pages(extent)) {
         name_block_granule(extent, block, false);
         free_plain((void *)extent->start);
+    } else { /* the kernel has no room for mappings: later, perhaps */
+        quarantine_put_locked(block, extent_size(extent));
     }
     lock_release(&quarantine.lock);
 }
 
 static bool tracked_release_all_blocks(void)
 {
-    bool any = false;
-    for (;;) {
+    lock_take(&quarantine.lock);
+    size_t count = quarantine.count;
+    lock_release(&quarantine.lock);
+    for (size_t i = 0; i < count; i++) {
         lock_take(&quarantine.lock);
         uintptr_t block = quarantine.count != 0 ? quarantine_take_locked(0) : 0;
         lock_release(&quarantine.lock);
-        if (block == 0) {
-            return any;
+        if (block != 0) {
+            block_leaves(block);
         }
-        block_leaves(block);
-        any = true;
     }
+    return count != 0;
 }
 
 static size_t quarantine_limit(void)
@@ -293,10 +296,10 @@ static struct track *track_of_live(const char *call, const void *block, uintptr_
 static void check_return(struct track *track, const void *block, const struct track_return *given)
 {
     uint64_t word = atomic_get(&track->word);
-    size_t alignment = track_made(word) == MADE_ALIGNED ? track_alignment(word) : 0;
+    size_t alignment = track_alignment(word);
     bool fits_size = given->size == SIZE_MAX || given->size == track_size(word);
-    bool fits_alignment =
-        given->alignment == 0 || alignment == 0 || given->alignment == alignment || alignment == 1;
+    bool fits_alignment = given->alignment <= BLOCK_ALIGNMENT || given->alignment == alignment ||
+                          alignment == 1; /* 1: too large to be noted */
     if (likely(fits_size && fits_alignment)) {
         return;
     }
