@@ -79,6 +79,7 @@
 #include "thread/magazine.c"
 #include "thread/heap_valid.c"
 #include "thread/heap.c"
+#include "thread/delay.c"
 #include "thread/orphan.c"
 #include "thread/tick.c"
 #include "thread/thread.c"

@@ -9,7 +9,7 @@
  */
 #include "free.h"
 
-#include "../thread/heap_common.h"
+#include "../thread/delay.h"
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 
@@ -27,6 +27,19 @@ ALWAYS_INLINE void free_plain(void *block)
         harden_bad_block("free", extent, slot);
     }
     harden_slot_freed(extent, slot);
+    if (MW_DELAY_FREE) {
+        slot = delay_swap(heap, slot, slab->slot_size);
+        if (slot == NULL) {
+            return;
+        }
+        extent = pagemap_find(slot);
+        slab = &extent->slab;
+        if (atomic_get(&slab->owner) != heap) {
+            heap_take_back(heap, extent, slot);
+            heap_tick_if_due(heap);
+            return;
+        }
+    }
     check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
     slot_push(&slab->local, slot);
     if (unlikely(--slab->left == 0)) {
@@ -159,36 +172,19 @@ ALWAYS_INLINE size_t block_size(struct extent *extent, const void *block)
 /* A slot that the program gives back, of any slab. */
 static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
 {
-    struct slab *slab = &extent->slab;
     check(extent_state(extent) == EXTENT_ACTIVE && !heap_is_anothers(heap));
     harden_slot_freed(extent, slot);
     if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed()) {
         memset(slot, FILL_FREE, block_size(extent, slot));
     }
-    struct heap *owner = atomic_get(&slab->owner);
-    if (owner == OWNER_DEPOT) {
-        if (!magazine_try_put(heap, extent, slot)) {
-            magazine_put_slow(heap, extent, slot);
-            heap_note_release(heap);
+    if (MW_DELAY_FREE) {
+        slot = delay_swap(heap, slot, block_size(extent, slot));
+        if (slot == NULL) {
+            return;
         }
-        return;
+        extent = pagemap_find(slot);
     }
-    if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
-        heap_adopt(heap, extent);
-        owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
-    }
-    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
-        return;
-    }
-    if (owner != heap) {
-        heap_free_remote(heap, extent, slot);
-        return;
-    }
-    check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
-    slot_push(&slab->local, slot);
-    if (--slab->left == 0) {
-        heap_slab_event(heap, extent);
-    }
+    heap_take_back(heap, extent, slot);
 }
 
 /* A large block that the program gives back. */
@@ -289,7 +285,7 @@ static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct h
     struct heap *owner = atomic_get(&extent->slab.owner);
     if (owner >= OWNER_COMMON || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
-    } else if (owner == NULL && heap_allocates(heap, extent->slab.class)) {
+    } else if (MW_DELAY_FREE || (owner == NULL && heap_allocates(heap, extent->slab.class))) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
         heap_tick_if_due(heap);
     } else {
@@ -512,8 +508,12 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
 
 static bool block_try_resize_in_place(struct extent *extent, size_t size)
 {
-    return extent_is_direct(extent) ? direct_try_resize(extent, size, true)
-                                    : large_try_resize_in_place(extent, size);
+    bool done = extent_is_direct(extent) ? direct_try_resize(extent, size, true)
+                                         : large_try_resize_in_place(extent, size);
+    if (done) {
+        canary_place_large(extent, size);
+    }
+    return done;
 }
 
 void *mw_realloc(void *block, size_t size)

@@ -214,7 +214,7 @@ size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
     if (!block_try_resize_in_place(extent, most) && size > old_size) {
         block_try_resize_in_place(extent, size);
     }
-    size_t new_size = extent_size(extent);
+    size_t new_size = block_requested("xallocx", extent, block);
     if ((flags & FLAG_ZERO) != 0 && new_size > old_size) {
         memset((char *)block + old_size, 0, new_size - old_size);
     }

@@ -68,13 +68,21 @@ static size_t arena_region_size(struct arena *arena)
                                 size_max(most & ~(os_page_size - 1), os_page_size));
 }
 
+/* Anywhere below this: the lower half of what a process has. */
+#define PLACE_BITS 46
+
+static uintptr_t region_random_place(void)
+{
+    return random_bits() & (((uintptr_t)1 << PLACE_BITS) - REGION_ALIGNMENT);
+}
+
 /* Maps a region for at least `size` bytes; its extent joins the retained ones. Called without the
  * lock, so that the kernel does not work under it. */
 static bool arena_add_region(struct arena *arena, size_t size)
 {
     lock_take(&arena->lock);
     size_t wanted = size_max(arena_region_size(arena), align_up(size, REGION_ALIGNMENT));
-    uintptr_t hint = arena->region_hint;
+    uintptr_t hint = MW_RANDOM ? region_random_place() : arena->region_hint;
     lock_release(&arena->lock);
 
     /* With a limit on address space less may be had: half, a quarter, and in the end just what is

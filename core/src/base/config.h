@@ -61,6 +61,11 @@
 /* The link in a free slot is encoded, so that what a program writes there is no link. */
 #define MW_CODED_LINKS (MW_MODE != MW_FAST)
 
+/* A slot that was freed waits before it is handed out again, and slots are handed out in no order
+ * that can be told. */
+#define MW_DELAY_FREE (MW_MODE == MW_SECURE)
+#define MW_RANDOM (MW_MODE == MW_SECURE)
+
 /* Pages without access before and behind each chunk of metadata. */
 #define MW_META_GUARD (MW_MODE != MW_FAST)
 

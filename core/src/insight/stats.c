@@ -173,6 +173,18 @@ add_outboxes_locked(struct stats *stats, struct arena *arena, struct heap *heap)
     }
 }
 
+__attribute__((no_sanitize("thread"))) static void
+add_delayed_locked(struct stats *stats, struct arena *arena, struct heap *heap)
+{
+    for (unsigned i = 0; i < DELAY_RANDOM + DELAY_FIFO; i++) {
+        struct slot *slot = delay_at(heap, i);
+        struct extent *extent = slot != NULL ? pagemap_find(slot) : NULL;
+        if (extent != NULL && extent->arena == arena->index && extent_is_slab(extent)) {
+            stats->arenas[arena->index].classes[extent->slab.class].slots_cached++;
+        }
+    }
+}
+
 __attribute__((no_sanitize("thread"))) static void add_counts(struct stats *stats,
                                                               struct heap *heap)
 {
@@ -293,6 +305,9 @@ static void read_arena(struct stats *stats, struct arena *arena)
         if (heap_counts(stats, heap)) {
             add_lists_locked(stats, arena, heap);
             add_outboxes_locked(stats, arena, heap);
+            if (MW_DELAY_FREE) {
+                add_delayed_locked(stats, arena, heap);
+            }
         }
     }
     lock_release(&arena->lock);

@@ -6,6 +6,7 @@
 #include "report.h"
 
 #include "../slots/canary.h"
+#include "../thread/delay.h"
 #include "../thread/heap_valid.h"
 
 /* What all heaps of an arena share: the slabs that none of them owns and that have free slots. */
@@ -127,6 +128,7 @@ bool mw_heap_is_valid(void)
     require(usage.slab_bytes + usage.large_bytes + usage.retained_bytes <= usage.region_bytes);
     struct heap *heap = thread_enter();
     require(heap_check(heap));
+    delay_check(heap);
     thread_leave(heap);
     if (MW_TRACK) {
         tracked_sweep();
@@ -135,3 +137,13 @@ bool mw_heap_is_valid(void)
 }
 
 static bool (*const heap_check_all)(void) = mw_heap_is_valid;
+
+/* What a program wrote to blocks that it had freed shortly before it ended. */
+#if MW_DELAY_FREE
+DESTRUCTOR static void verify_at_exit(void)
+{
+    if (heap_self != HEAP_NONE) {
+        delay_check(heap_self);
+    }
+}
+#endif

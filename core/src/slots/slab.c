@@ -4,6 +4,9 @@
 /* Shared slabs that are tried before a new one is made. */
 #define SHARED_TRIES 8u
 
+/* Slots that are carved in random order. */
+#define SHUFFLED_MAX 256u
+
 /* Slots of a new slab that are carved in one go. */
 #define CARVED_AT_FIRST 8u
 
@@ -88,17 +91,44 @@ static void slab_retire(struct extent *extent)
     }
 }
 
+/* The same in random order. */
+static struct slot *slab_carve_shuffled(struct extent *extent, char *first, uint32_t count)
+{
+    struct slab *slab = &extent->slab;
+    uint16_t order[SHUFFLED_MAX];
+    struct slot_list list = {NULL, NULL};
+    check(count > 0 && count <= SHUFFLED_MAX);
+    slots_fill_carved(extent, first, count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = random_below(random_bits(), i + 1);
+        order[i] = order[at];
+        order[at] = (uint16_t)i;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        slot_list_append(&list, (struct slot *)(first + (size_t)order[i] * slab->slot_size));
+    }
+    slot_list_end(&list);
+    slab->carved += count;
+    slab->left += count;
+    check(slab_counts_match(extent));
+    order_stores();
+    return list.head;
+}
+
 static struct slot *slab_carve(struct extent *extent, uint32_t most)
 {
     struct slab *slab = &extent->slab;
     check(slab->carved < slab->capacity && most > 0);
     /* A few at first: a thread that wants one slot should not pay for a page of them. */
     size_t page = size_max(os_page_size / slab->slot_size, 1);
-    size_t count = size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
+    size_t count = MW_RANDOM ? page : size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
     count = slab->was_touched ? most : count;
     count = size_min(size_min(count, most), slab->capacity - slab->carved);
 
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
+    if (MW_RANDOM) {
+        return slab_carve_shuffled(extent, first, (uint32_t)size_min(count, SHUFFLED_MAX));
+    }
     char *last = first + (count - 1) * slab->slot_size;
     for (char *at = first; at < last; at += slab->slot_size) {
         slot_set_next((struct slot *)at, (struct slot *)(at + slab->slot_size));

@@ -6,6 +6,7 @@
 #include "heap_common.h"
 #include "heap_valid.h"
 #include "magazine.h"
+#include "delay.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -370,6 +371,12 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
         }
         if (extent->slab.carved < extent->slab.capacity) {
             uint32_t carved_before = extent->slab.carved;
+            if (MW_RANDOM) {
+                /* More than are handed out now: which of them come first nobody can tell. */
+                extent->slab.local = slab_carve(extent, UINT32_MAX);
+                extent->slab.left -= extent->slab.carved - carved_before;
+                continue;
+            }
             struct slot *list = slab_carve(extent, heap->list_max);
             heap->until_tick -= (int32_t)(extent->slab.carved - carved_before);
             heap_count_fill(heap, class, extent->slab.carved - carved_before);
@@ -451,6 +458,7 @@ static void heap_settle_small(struct heap *heap, unsigned class)
 
 static void heap_settle_classes(struct heap *heap)
 {
+    delay_empty(heap);
     heap_flush_outboxes(heap);
     for (uint64_t left = heap->classes_used; left != 0; left &= left - 1) {
         unsigned class = (unsigned)__builtin_ctzl(left);
@@ -530,6 +538,7 @@ static void bin_abandon(struct heap *heap, struct bin *bin)
 
 static void heap_abandon(struct heap *heap)
 {
+    delay_empty(heap);
     heap_flush_outboxes(heap);
     for (uint64_t left = heap->classes_used; left != 0; left &= left - 1) {
         unsigned class = (unsigned)__builtin_ctzl(left);

@@ -86,6 +86,18 @@ struct class_counts {
 
 static_assert(CLASSES <= 64, "a bit per class");
 
+/* Slots that wait before they are free, see delay.h. */
+#define DELAY_RANDOM 64u
+#define DELAY_FIFO 128u
+
+struct delay {
+    struct slot *random[DELAY_RANDOM]; /* NULL: nothing is there */
+    struct slot *fifo[DELAY_FIFO];
+    uint32_t next; /* the oldest of fifo */
+    size_t bytes;  /* of all of them */
+    uint64_t seed; /* 0: not chosen yet */
+};
+
 /* What every call of the slow path looks at comes first, so that a thread with a few blocks touches
  * one page of its heap. */
 struct heap {
@@ -127,6 +139,9 @@ struct heap {
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
     struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];
+#if MW_DELAY_FREE
+    struct delay delay;
+#endif
 
     /* From here on nothing is reset while the process lives. */
     uint64_t puts[LIST_CLASSES]; /* slots that the program freed into the list */

@@ -2,6 +2,7 @@
 #include "heap_valid.h"
 
 #include "magazine.h"
+#include "delay.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -73,6 +74,7 @@ static bool heap_check(struct heap *heap)
 
 static bool heap_is_empty(struct heap *heap)
 {
+    require(delay_is_empty(heap));
     for (unsigned class = 0; class < LIST_CLASSES; class ++) {
         require(heap->free[class] == NULL);
     }

@@ -3,6 +3,7 @@
 
 #include "../slots/harden.h"
 #include "heap_valid.h"
+#include "delay.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -108,7 +109,18 @@ static void orphan_send_slots(struct heap *heap)
     for (unsigned i = 0; i < OUTBOXES; i++) {
         lists[CLASSES + i] = orphan_list_cut(orphan_outbox_list(&heap->outboxes[i]));
     }
+    struct slot *waiting[DELAY_RANDOM + DELAY_FIFO];
+    for (unsigned i = 0; i < array_count(waiting); i++) {
+        struct slot *slot = delay_at(heap, i);
+        bool is_whole = slot != NULL && orphan_has_slot(pagemap_find(slot), slot);
+        waiting[i] = is_whole ? slot : NULL;
+    }
     orphan_reset(heap);
+    for (unsigned i = 0; i < array_count(waiting); i++) {
+        if (waiting[i] != NULL) {
+            heap_free_remote(heap, pagemap_find(waiting[i]), waiting[i]);
+        }
+    }
     for (unsigned i = 0; i < array_count(lists); i++) {
         if (lists[i] != NULL) {
             heap_return_others(heap, lists[i],

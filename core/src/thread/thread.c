@@ -7,6 +7,7 @@
 #include "../slots/quarantine.h"
 #include "heap_valid.h"
 #include "orphan.h"
+#include "delay.h"
 #include "remote.h"
 #include "stack.h"
 #include "tick.h"
@@ -298,6 +299,7 @@ static void thread_leave(struct heap *heap)
                                : heap == heap_own && heap->thread == os_thread_id());
     if (heap == &heap_shared) {
         /* Perhaps nobody comes here again. */
+        delay_empty(heap);
         heap_flush_outboxes(heap);
         heap_return_lists(heap);
         stack_flush(heap);
