@@ -235,9 +235,9 @@ def main():
             print(f"{found['cases'].count('caught')} of {len(cases)} caught, "
                   f"{found['probes'].count('reached')} of {len(probes)} probes reach their goal, "
                   f"{len(found['alarms'])} alarms", flush=True)
+            (out / "results.json").write_text(json.dumps(
+                {"cases": [suite.name_of(case) for case in cases], "probes": probes, "results": results}))
     results = {a.name: results[a.name] for a in there if a.name in results}
-    (out / "results.json").write_text(json.dumps(
-        {"cases": [suite.name_of(case) for case in cases], "probes": probes, "results": results}))
     rows = [[f"CWE-{case.cwe} {suite.name_of(case)}"] + [found["cases"][i] for found in results.values()]
             for i, case in enumerate(cases)]
     (out / "cases.md").write_text("\n".join(table(["case", *results], rows)) + "\n")

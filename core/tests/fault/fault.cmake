@@ -34,7 +34,8 @@ endif()
 # The fault suite (suite/) and the exploit probes (probes/): a program each, run once for each line
 # of cases.txt and probes.txt; where blocks come to lie (layout/); misuse at places where it is hard
 # to say so (places/). What is wrong in the programs hides from compilers behind volatile. The long
-# form, beside all other allocators: make faults.
+# form, beside all other allocators: make faults. The target fault-record writes what the builds do
+# into cases.txt and probes.txt.
 if(is_native)
   foreach(program suite probes layout places)
     file(GLOB ${program}_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/${program}/*.c)
@@ -56,10 +57,16 @@ if(is_native)
                 ${CMAKE_CURRENT_LIST_DIR}/places/places.py $<TARGET_FILE:${library}-shared>
                 $<TARGET_FILE:${library}-static> $<TARGET_FILE:fault-places>
                 ${CMAKE_CURRENT_LIST_DIR}/places/places.c)
+    foreach(table suite probes)
+      list(APPEND record_commands COMMAND ${Python3_EXECUTABLE}
+           ${CMAKE_CURRENT_LIST_DIR}/${table}/${table}.py --record ${mode}
+           $<TARGET_FILE:${library}-shared> $<TARGET_FILE:fault-${table}>)
+    endforeach()
     list(APPEND layout_of ${mode}=$<TARGET_FILE:${library}-shared>)
   endforeach()
   mallow_test(fault-suite-layout COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/layout/layout.py
               --runs 300 $<TARGET_FILE:fault-layout> ${layout_of})
+  add_custom_target(fault-record ${record_commands} USES_TERMINAL VERBATIM)
 endif()
 
 # Every system call that the allocator makes is made to fail in turn; sites.py checks "every". It
