@@ -165,7 +165,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
     if (slot != NULL) {
         harden_slot_taken(slot, size);
         if (unlikely(heap->is_counting)) {
-            heap->allocated += slot_block_size(pagemap_find(slot), slot);
+            heap_count_bytes(heap, slot_block_size(pagemap_find(slot), slot));
         }
     }
     return alloc_filled(slot, MW_CANARY ? size : class_size(class), false);
@@ -212,7 +212,7 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     heap->large_counts[large_class_of(extent_pages(extent), extent->is_huge)]++;
     if (unlikely(heap->is_counting)) {
-        heap->allocated += extent_size(extent);
+        heap_count_bytes(heap, extent_size(extent));
     }
     *is_zero = extent->is_zero;
     extent->is_zero = false; /* from now on nobody knows */

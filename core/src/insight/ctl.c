@@ -200,6 +200,9 @@ static int thread_read(unsigned id, uint64_t *value)
     case CTL_thread_deallocated:
         *value = heap->deallocated;
         break;
+    case CTL_thread_peak_read:
+        *value = heap->held_most;
+        break;
     default:
         *value = (uintptr_t)&heap->deallocated;
         break;
@@ -219,6 +222,16 @@ static bool thread_write_cached(unsigned id, uint64_t value)
     return done;
 }
 
+static bool thread_reset_peak(void)
+{
+    struct heap *heap = thread_count();
+    if (heap != NULL) {
+        heap->held_before = heap->allocated - heap->deallocated;
+        heap->held_most = 0;
+    }
+    return heap != NULL;
+}
+
 static int thread_write(unsigned id, uint64_t value)
 {
     switch (id) {
@@ -227,6 +240,8 @@ static int thread_write(unsigned id, uint64_t value)
     case CTL_thread_tcache_enabled:
     case CTL_thread_tcache_max:
         return thread_write_cached(id, value) ? 0 : EAGAIN;
+    case CTL_thread_peak_reset:
+        return thread_reset_peak() ? 0 : EAGAIN;
     case CTL_thread_tcache_flush: {
         struct heap *heap = thread_enter();
         heap_collect(heap);

@@ -143,6 +143,10 @@ struct heap {
     struct delay delay;
 #endif
 
+    /* Of what a thread that counts holds: allocated - deallocated. */
+    uint64_t held_before; /* when it last let the peak begin anew */
+    uint64_t held_most;   /* since then, beyond that */
+
     /* From here on nothing is reset while the process lives. */
     uint64_t puts[LIST_CLASSES]; /* slots that the program freed into the list */
     struct class_counts counts[CLASSES];
@@ -175,6 +179,16 @@ ALWAYS_INLINE void heap_count_flush(struct heap *heap, unsigned class, uint32_t 
 {
     heap->counts[class].returned += count;
     heap->counts[class].flushes += count != 0;
+}
+
+/* For a heap that counts each call, see thread_count. */
+ALWAYS_INLINE void heap_count_bytes(struct heap *heap, uint64_t bytes)
+{
+    heap->allocated += bytes;
+    int64_t held = (int64_t)(heap->allocated - heap->deallocated - heap->held_before);
+    if (held > (int64_t)heap->held_most) {
+        heap->held_most = (uint64_t)held;
+    }
 }
 
 /* Whether another thread of this process works with the heap now; no thread is noted in the shared

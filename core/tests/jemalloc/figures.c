@@ -254,6 +254,25 @@ TEST(approximate_active_needs_no_epoch)
     CHECK_LT(READ(8, "approximate_stats.active"), before + (1 << 20));
 }
 
+TEST(the_peak_of_a_thread)
+{
+    CHECK_EQ(mallctl("thread.peak.reset", NULL, NULL, NULL, 0), 0);
+    CHECK_EQ(READ(8, "thread.peak.read"), 0);
+    void *one = malloc(100000), *other = malloc(1000);
+    uint64_t most = malloc_usable_size(one) + malloc_usable_size(other);
+    free(one);
+    CHECK_EQ(READ(8, "thread.peak.read"), most);
+    one = malloc(50000);
+    CHECK_EQ(READ(8, "thread.peak.read"), most);
+    one = realloc(one, (size_t)20 << 20);
+    CHECK_GE(READ(8, "thread.peak.read"), (uint64_t)20 << 20);
+    CHECK_EQ(mallctl("thread.peak.reset", NULL, NULL, NULL, 0), 0);
+    free(one);
+    free(other);
+    CHECK_EQ(READ(8, "thread.peak.read"), 0); /* less than at the reset */
+    CHECK_EQ(mallctl("thread.peak.read", NULL, NULL, &most, sizeof most), EPERM);
+}
+
 /* --- From everywhere -------------------------------------------------------------------------- */
 
 /* Each thread sees, once it has written the epoch, what it allocated before. */
