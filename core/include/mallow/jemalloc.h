@@ -40,7 +40,8 @@ extern "C" {
 /* New bytes are zero; when a block grows, those behind its usable size before. */
 #define MALLOCX_ZERO ((int)0x40)
 
-/* Which cache and which arena serve the call. Accepted; the thread's own serve all calls. */
+/* Which cache and which arena serve the call. What an arena gives goes back to it at once, whoever
+ * frees it, and passes caches by. */
 #define MALLOCX_TCACHE(tc) ((int)(((tc) + 2) << 8))
 #define MALLOCX_TCACHE_NONE MALLOCX_TCACHE(-1)
 #define MALLOCX_ARENA(a) ((((int)(a)) + 1) << 20)
@@ -99,8 +100,8 @@ MW_PUBLIC int mw_mallctlbymib(const size_t *mib, size_t mib_size, void *old_valu
                               void *new_value, size_t new_size);
 
 /* --- Hooks of arenas ---------------------------------------------------------------------------
- * The types, so that programs which name them compile. Arenas with hooks of their own cannot be
- * made: "arenas.create" is refused. */
+ * An arena that "arenas.create" makes may have functions of the program's for its memory. All but alloc
+ * return true for "no"; one that is NULL always says no. They may allocate, but not from that arena. */
 
 typedef struct extent_hooks_s extent_hooks_t;
 
