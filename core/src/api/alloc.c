@@ -46,9 +46,8 @@ static NOINLINE void *alloc_medium(size_t size)
     if (unlikely(size > LARGE_MAX || heap->free[class] == NULL)) {
         return alloc_slow(size);
     }
-    void *block = magazine_pop(heap, class);
-    check(MW_TRACK || mw_malloc_usable_size(block) >= size);
-    return block;
+    check(class_size(class) >= size);
+    return magazine_pop(heap, class);
 }
 
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
