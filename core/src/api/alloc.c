@@ -46,9 +46,8 @@ static NOINLINE void *alloc_medium(size_t size)
     if (unlikely(size > LARGE_MAX || heap->free[class] == NULL)) {
         return alloc_slow(size);
     }
-    void *block = magazine_pop(heap, class, size);
-    check(block != NULL);
-    return block;
+    check(class_size(class) >= size);
+    return magazine_pop(heap, class, size);
 }
 
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size)

@@ -204,6 +204,13 @@ __attribute__((no_sanitize("thread"))) static void add_counts(struct stats *stat
     for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
         to->large[class].allocations += heap->large_counts[class];
     }
+    for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
+        unsigned page_class = page_class_of_block(class);
+        if (page_class < PAGE_CLASSES && page_class_is_listed(page_class)) {
+            to->large[page_class].allocations +=
+                heap->puts[class] - heap_magazine(heap, class)->count;
+        }
+    }
     to->figures.heaps += heap != &heap_shared;
     to->figures.threads += heap->thread != NULL && atomic_peek(&heap->bound) == NULL;
 }

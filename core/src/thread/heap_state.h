@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Heaps: what a thread allocates from. A heap belongs to one thread at a time; only that thread
- * touches it, except `stacks`, which anybody may rob unless they are private, and robbed_pages, by
- * which the robber tells.
+ * touches it, except `stacks`, which anybody may rob, and robbed_pages, by which the robber tells.
  *
  *   small (up to SMALL_MAX)   malloc pops free[class], slots of bins[class].current
  *                             free pushes to the slab's own list, if the heap owns the slab
  *   medium (up to SLOT_MAX)   malloc pops free[class], free pushes there: a magazine, filled from
  *                             and emptied to the depot of the arena (magazine.h)
- *   pages                     large blocks and the pages of slabs: stacks by page class (stack.h)
+ *   pages                     large blocks and the pages of slabs: stacks by page class (stack.h);
+ *                             while they are private, malloc pops free[class] of a block class, and
+ *                             free pushes there
  *
  * free[class] holds blocks of common slabs instead where a small class has no current slab, and a
  * magazine may hold blocks from holes.
@@ -54,11 +55,12 @@ struct bin {
     bool is_draining;       /* other slabs have become empty since slots were handed out */
 };
 
-/* The free slots of a medium class that a heap holds: the list is heap->free[class]. */
+/* The free slots of a medium class, or blocks of a block class, that a heap holds: the list is
+ * heap->free[class]. */
 struct magazine {
     uint16_t count;   /* length of the list */
-    uint16_t limit;   /* slots at most; 0: the thread does not allocate this class */
-    uint32_t emptied; /* visits to the depot to empty it since it was filled there */
+    uint16_t limit;   /* at most; 0: the thread does not allocate the class; none is private */
+    uint32_t emptied; /* of slots: visits to the depot to empty it since it was filled there */
 };
 
 /* Slots of one slab that the heap does not own, on their way there. */
@@ -117,10 +119,10 @@ struct heap {
     size_t stack_limit; /* pages; above it the older half of each stack goes to the arenas */
     size_t stack_alarm; /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
                                while the lists are long */
-    uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
-    uint8_t probe_pause;    /* how often the last probe may still be believed */
-    bool is_private;        /* blocks lie in lists of the heap, not in stacks that can be robbed */
-    uint16_t busy_calls;    /* ticks close together since the heap became idle,
+    uint8_t stack_resident;   /* of 64 pages in stacks, so many were resident at the last probe */
+    uint8_t probe_pause;      /* how often the last probe may still be believed */
+    bool is_private;          /* the chains of block classes lie in lists, not in cells */
+    uint16_t busy_calls;      /* ticks close together since the heap became idle,
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;      /* when heap_settle was called last */
@@ -136,7 +138,7 @@ struct heap {
     size_t cached_most;   /* the largest block that it wants cached; 0: as the heap does */
     struct heap *next;    /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
-    _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
+    _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: cells, anybody takes from them */
     struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];
 #if MW_DELAY_FREE
@@ -148,9 +150,12 @@ struct heap {
     uint64_t held_most;   /* since then, beyond that */
 
     /* From here on nothing is reset while the process lives. */
-    uint64_t puts[LIST_CLASSES]; /* slots that the program freed into the list */
+    uint64_t
+        puts[LIST_CLASSES]; /* slots that the program freed into the list; of block classes less
+                                    the length of the list: blocks that it was given from there */
     struct class_counts counts[CLASSES];
-    uint64_t large_counts[LARGE_CLASSES]; /* large blocks that the program was given */
+    uint64_t
+        large_counts[LARGE_CLASSES]; /* large blocks that the program was given past the lists */
 };
 
 /* What all heaps share. */

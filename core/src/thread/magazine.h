@@ -4,6 +4,11 @@
  * pushes to it, whichever slab the slot is of and whoever allocated it. An empty magazine is filled
  * to half its limit from an arena's depot, a full one is emptied to half.
  *
+ * Blocks of pages, while the heap's stacks are private, lie in lists of their own classes, and are
+ * popped and pushed by the same instructions: where sizes are mixed, each branch on what a block is
+ * would be wrong at every second call. A block's place in the list is its descriptor, a slot's is the
+ * slot; what is written to a descriptor goes to heap->no_block if there is none.
+ *
  * What is in a magazine nobody else can use, so the limit begins low, grows with each visit to the
  * depot, is halved when the heap settles, and falls while the thread only frees: a thread that uses
  * a class now and then holds a slot or two of it, one that only frees holds none. The limits of a
@@ -62,6 +67,7 @@ ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
     }
     heap->no_block.start = (uintptr_t)slot;
     struct extent *extent = block_or(slot, &heap->no_block, class);
+    check(class < CLASSES || extent_size(extent) >= class_size(class));
     heap->free[class] = list_next(slot, class);
     heap_magazine(heap, class)->count--;
     heap_count_stack(heap, -extent_pages(extent));
