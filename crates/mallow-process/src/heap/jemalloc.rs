@@ -49,7 +49,7 @@ const BASE_BLOCK_MOST: u64 = 64;
 /// Words of zeroed data that may point to a leaf, and entries of each that are looked at.
 const MOST_CANDIDATES: u64 = 4096;
 const FIRST_ENTRIES: usize = 8;
-const MOST_DATA: u64 = 256 << 20;
+const MOST_DATA: u64 = 64 << 20;
 /// Of these each is about 128 MiB or more.
 const MOST_LEAVES: usize = 1 << 17;
 /// Extents by which the version is told.
