@@ -124,9 +124,10 @@ impl Sums {
 
     /// Free pages of an arena, met in the order of addresses.
     pub fn free(&mut self, arena: u64, start: u64, end: u64) {
+        let is_full = self.free.len() == MOST_RANGES;
         match self.free.last_mut() {
             Some((of, last)) if *of == arena && last.1 == start => last.1 = end,
-            _ if self.free.len() == MOST_RANGES => {
+            _ if is_full => {
                 self.unasked = self.unasked.saturating_add(end.saturating_sub(start));
             }
             _ => self.free.push((arena, (start, end))),
