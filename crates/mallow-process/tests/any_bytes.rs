@@ -157,9 +157,9 @@ proptest! {
         }
         // Pieces of 64 KiB are read here.
         for read in [jemalloc::read, mimalloc::read, of_musl] {
-            memory.left.set(200);
+            memory.left.set(20);
             let found = read(&memory, &vmas);
-            memory.left.set(200);
+            memory.left.set(20);
             let heap = found.map_or(Heap::Unknown, Heap::Spans);
             heap.used_and_free();
             name_all(&Process { vmas: vmas.clone(), ..Process::default() }, &heap, Some(&memory));
@@ -212,7 +212,7 @@ fn of_musl(memory: &dyn Memory, vmas: &[Vma]) -> Option<spans::Heap> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     /// Heaps of other allocators with any of their words wrong.
     #[test]
@@ -227,7 +227,9 @@ proptest! {
         let memory = Words { word, resident: u64::MAX, left: Cell::new(100_000) };
         let vmas = spans_vmas();
         for read in [jemalloc::read, mimalloc::read, of_musl] {
+            memory.left.set(1000);
             let found = read(&memory, &vmas);
+            memory.left.set(100);
             let heap = found.map_or(Heap::Unknown, Heap::Spans);
             heap.used_and_free();
             name_all(&Process { vmas: vmas.clone(), ..Process::default() }, &heap, Some(&memory));

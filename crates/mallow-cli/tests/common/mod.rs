@@ -79,8 +79,9 @@ pub fn is_root() -> bool {
 /// The name of an installed allocator that is built for glibc, such as jemalloc.
 pub fn installed_allocators() -> Vec<String> {
     let report = json(&run(&["list", "--json"]));
-    let is_there =
-        |a: &&Value| a["libc"] == "glibc" && !a["path"].is_null() && a["name"] != "scudo";
+    let is_there = |a: &&serde_json::Value| {
+        a["libc"] == "glibc" && !a["path"].is_null() && a["name"] != "scudo"
+    };
     let allocators = report["allocators"].as_array().unwrap().iter().filter(is_there);
     allocators.filter_map(|a| a["name"].as_str().map(str::to_owned)).collect()
 }

@@ -49,7 +49,7 @@ const BASE_BLOCK_MOST: u64 = 64;
 /// Words of zeroed data that may point to a leaf, and entries of each that are looked at.
 const MOST_CANDIDATES: u64 = 4096;
 const FIRST_ENTRIES: usize = 8;
-const MOST_DATA: u64 = 256 << 20;
+const MOST_DATA: u64 = 64 << 20;
 /// Of these each is about 128 MiB or more.
 const MOST_LEAVES: usize = 1 << 17;
 /// Extents by which the version is told.
@@ -225,7 +225,7 @@ impl Extent {
         let count = self.size() / size;
         let free = self.bits() >> layout.free & 0x3ff;
         let is_whole = count > 0 && count <= 64 * BITMAP_WORDS as u64;
-        if !is_whole || self.size() % size != 0 || free > count {
+        if !is_whole || !self.size().is_multiple_of(size) || free > count {
             return None;
         }
         let words = count.div_ceil(64) as usize;
@@ -378,7 +378,7 @@ impl Reader<'_> {
             let span = self.shape.span_log2(level);
             let below = |&(table, base): &Leaf| {
                 let words = self.known(table, self.shape.entries());
-                words.map(move |(at, word)| (word, base + ((at - table) / 8 << span))).collect()
+                words.map(move |(at, word)| (word, base + (((at - table) / 8) << span))).collect()
             };
             tables = tables.iter().flat_map::<Vec<Leaf>, _>(below).take(MOST_LEAVES).collect();
         }
@@ -392,7 +392,7 @@ impl Reader<'_> {
             let size = 8 * self.shape.entry;
             let mut entry = Entry { words: [0; 2], is_wide: self.shape.entry == 2 };
             for first in (0..self.shape.leaf() / 8).step_by(PIECE as usize) {
-                let page = |word: u64| base + (word / self.shape.entry << PAGE_LOG2);
+                let page = |word: u64| base + ((word / self.shape.entry) << PAGE_LOG2);
                 if page(first + PIECE) <= next {
                     continue;
                 }
@@ -566,7 +566,7 @@ impl<'a> Walk<'a> {
             // Newer versions may round to pages, not to classes, and name the class above.
             if wanted.saturating_add(pad) <= size { wanted } else { size.saturating_sub(pad) }
         };
-        let is_moved = extent.words[1] % PAGE != 0;
+        let is_moved = !extent.words[1].is_multiple_of(PAGE);
         self.is_padded |= is_moved || (wanted >= SMALLEST_LARGE && wanted < size);
         let sums = self.padded.entry(extent.arena()).or_default();
         sums.0 = sums.0.saturating_add(usable(PAD));

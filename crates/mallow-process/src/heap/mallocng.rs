@@ -36,7 +36,7 @@ const SINGLE: u64 = 63;
 const MOST_ADDRESS: u64 = 1 << 48;
 const MOST_PAGES: usize = 1 << 20;
 /// The data of a C library, or of a static program.
-const MOST_DATA: u64 = 64 << 20;
+const MOST_DATA: u64 = 16 << 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Group {

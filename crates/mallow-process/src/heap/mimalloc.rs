@@ -104,12 +104,14 @@ pub fn read(memory: &dyn Memory, vmas: &[Vma]) -> Option<Heap> {
     });
     let starts: Vec<u64> = starts.take(MOST_PLACES).collect();
     let read = |layout: Layout| {
-        let found = starts.iter().filter_map(|&start| segment_in_tries(memory, layout, start));
-        let found = same_key(found.collect());
+        let segment = |&start: &u64| segment_in_tries(memory, layout, start);
+        // Their spans are read again later: those of all segments would take too much memory.
+        let found = starts.iter().filter_map(segment).map(|found| (found.start, found.key));
+        let found = same_key(&found.collect::<Vec<_>>());
         (!found.is_empty()).then_some((layout, found))
     };
     let (layout, segments) = LAYOUTS.into_iter().filter_map(read).max_by_key(|(_, s)| s.len())?;
-    Some(sums(memory, layout, segments))
+    Some(sums(memory, layout, &segments))
 }
 
 /// A segment whose table does not fit together may be changing.
@@ -187,47 +189,59 @@ fn span(memory: &dyn Memory, layout: Layout, at: u64, (start, size): (u64, u64))
     Some(Span { start, size, block, reserved, used, thread_free })
 }
 
-/// Those whose cookies are encoded with the word that most of them have.
-fn same_key(segments: Vec<Segment>) -> Vec<Segment> {
+/// Where segments are whose cookies are encoded with the word that most of them have.
+fn same_key(segments: &[(u64, u64)]) -> Vec<u64> {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    for segment in &segments {
-        *counts.entry(segment.key).or_default() += 1;
+    for &(_, key) in segments {
+        *counts.entry(key).or_default() += 1;
     }
     let most = counts.into_iter().max_by_key(|&(_, count)| count).map(|(key, _)| key);
-    segments.into_iter().filter(|segment| Some(segment.key) == most).collect()
+    let same = segments.iter().filter(|&&(_, key)| Some(key) == most);
+    same.map(|&(start, _)| start).collect()
 }
 
-fn sums(memory: &dyn Memory, layout: Layout, segments: Vec<Segment>) -> Heap {
+fn sums(memory: &dyn Memory, layout: Layout, segments: &[u64]) -> Heap {
     let mut sums = Sums::default();
     let mut metadata_at = Vec::new();
-    for segment in &segments {
-        metadata_at.push((segment.start, segment.start + segment.header));
-        let end = segment.start.saturating_add(segment.size);
-        sums.pages(segment.start + segment.header, end);
-        for span in &segment.spans {
-            if span.block == 0 {
-                let arena = sums.arena(0);
-                arena.dirty = arena.dirty.saturating_add(span.size);
-                sums.free(0, span.start, span.start.saturating_add(span.size));
-                continue;
+    let mut unread: u64 = 0;
+    for &start in segments {
+        match segment_in_tries(memory, layout, start) {
+            Some(segment) => {
+                metadata_at.push((segment.start, segment.start + segment.header));
+                add(memory, &segment, &mut sums);
             }
-            let used = span.used - freed_by_others(memory, span);
-            if span.reserved > 1 {
-                sums.run(0, span.size, span.block, span.reserved, used);
-            } else {
-                let arena = sums.arena(0);
-                arena.active = arena.active.saturating_add(span.size);
-                arena.large = arena.large.saturating_add(used * span.block);
-                arena.large_count += used;
-            }
+            None => unread += SEGMENT,
         }
     }
     let mut heap = sums.finish(memory);
     heap.allocator = "mimalloc".into();
     heap.layout = if layout.block.1 == 8 { "mimalloc 2.2".into() } else { "mimalloc 2.0".into() };
+    heap.unread = unread;
     heap.metadata = metadata_at.iter().map(|(start, end)| end - start).sum();
     heap.metadata_at = metadata_at;
     heap
+}
+
+fn add(memory: &dyn Memory, segment: &Segment, sums: &mut Sums) {
+    let end = segment.start.saturating_add(segment.size);
+    sums.pages(segment.start + segment.header, end);
+    for span in &segment.spans {
+        if span.block == 0 {
+            let arena = sums.arena(0);
+            arena.dirty = arena.dirty.saturating_add(span.size);
+            sums.free(0, span.start, span.start.saturating_add(span.size));
+            continue;
+        }
+        let used = span.used - freed_by_others(memory, span);
+        if span.reserved > 1 {
+            sums.run(0, span.size, span.block, span.reserved, used);
+        } else {
+            let arena = sums.arena(0);
+            arena.active = arena.active.saturating_add(span.size);
+            arena.large = arena.large.saturating_add(used * span.block);
+            arena.large_count += used;
+        }
+    }
 }
 
 /// Blocks in the list to which other threads free; they still count as used. Its links may be

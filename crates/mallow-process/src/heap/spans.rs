@@ -9,7 +9,7 @@ use super::mallow::Class;
 use crate::memory::Memory;
 
 /// Of free pages, ranges that are asked about one by one.
-const MOST_RANGES: usize = 1 << 16;
+const MOST_RANGES: usize = 1 << 19;
 
 /// Sizes in bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Heap {
     pub metadata: u64,
     /// What of it was changing whenever it was looked at, and is not counted.
     pub unread: u64,
+    /// Free pages of which it was not asked whether they are resident: there are too many ranges.
+    pub unasked: u64,
     /// Pages of runs, of large blocks, and free ones.
     pub ranges: Vec<(u64, u64)>,
     pub metadata_at: Vec<(u64, u64)>,
@@ -88,6 +90,7 @@ pub struct Sums {
     pub arenas: BTreeMap<u64, Arena>,
     classes: BTreeMap<u64, Class>,
     free: Vec<(u64, (u64, u64))>,
+    unasked: u64,
     ranges: Vec<(u64, u64)>,
 }
 
@@ -121,15 +124,19 @@ impl Sums {
 
     /// Free pages of an arena, met in the order of addresses.
     pub fn free(&mut self, arena: u64, start: u64, end: u64) {
+        let is_full = self.free.len() == MOST_RANGES;
         match self.free.last_mut() {
             Some((of, last)) if *of == arena && last.1 == start => last.1 = end,
+            _ if is_full => {
+                self.unasked = self.unasked.saturating_add(end.saturating_sub(start));
+            }
             _ => self.free.push((arena, (start, end))),
         }
     }
 
     /// The heap that was met; what of its free pages is resident is asked for.
     pub fn finish(mut self, memory: &dyn Memory) -> Heap {
-        for (index, (start, end)) in std::mem::take(&mut self.free).into_iter().take(MOST_RANGES) {
+        for (index, (start, end)) in std::mem::take(&mut self.free) {
             let resident = memory.resident(start, end.max(start)).unwrap_or(0);
             let arena = self.arena(index);
             arena.free_resident =
@@ -139,6 +146,7 @@ impl Sums {
             arenas: self.arenas.into_values().collect(),
             classes: self.classes.into_values().collect(),
             ranges: self.ranges,
+            unasked: self.unasked,
             ..Heap::default()
         }
     }

@@ -36,6 +36,12 @@ pub struct Words<F: Fn(u64) -> u64> {
 impl<F: Fn(u64) -> u64> Memory for Words<F> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
         self.left.set(self.left.get().checked_sub(1)?);
+        // Parts of a word.
+        if !address.is_multiple_of(8) && buffer.len() as u64 <= 8 - address % 8 {
+            let word = (self.word)(address & !7) >> (8 * (address % 8));
+            buffer.copy_from_slice(&word.to_le_bytes()[..buffer.len()]);
+            return Some(());
+        }
         for (index, part) in buffer.chunks_mut(8).enumerate() {
             let word = (self.word)(address.wrapping_add(8 * index as u64));
             part.copy_from_slice(&word.to_le_bytes()[..part.len()]);

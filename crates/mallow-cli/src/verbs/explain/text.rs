@@ -291,9 +291,10 @@ pub fn spans_line(heap: &spans::Heap) -> String {
         0 => String::new(),
         unread => format!(" Pages that were changing and are not counted: {}.", size(unread)),
     };
+    let least = if heap.unasked > 0 { "at least " } else { "" };
     format!(
         "In use {} in {} blocks{with}; free {} in pages that have blocks in use, {} in free pages \
-         ({} of it resident); metadata {}.{unread}",
+         ({least}{} of it resident); metadata {}.{unread}",
         size(heap.used()),
         heap.used_count(),
         size(heap.free_blocks()),
