@@ -51,7 +51,10 @@ fn functions<'a>(finding: &'a Value, at: &str) -> Vec<&'a str> {
 fn a_double_free_is_told_with_three_stacks() {
     let program = Program::new(&[]).unwrap();
     let finding = program.found(&[], "double");
-    assert_eq!((finding["id"].as_str(), finding["kind"].as_str()), (Some("MLW4101"), Some("double-free")));
+    assert_eq!(
+        (finding["id"].as_str(), finding["kind"].as_str()),
+        (Some("MLW4101"), Some("double-free"))
+    );
     assert_eq!(finding["block"]["size"], 40, "{finding:#}");
     for (at, first) in [("now", "give_back"), ("allocated", "make_block"), ("freed", "give_back")] {
         let calls = functions(&finding, at);
