@@ -266,8 +266,9 @@ static unsigned exercise(unsigned arena, unsigned rounds)
         }
         blocks[at][0] = blocks[at][of[at] / 2] = blocks[at][of[at] - 1] = (unsigned char)at;
         if (round % 11 == 0 && of[at] > 40000) {
-            size_t now = xallocx(blocks[at], of[at] * 2, 0, 0);
-            blocks[at][now - 1] = 0;
+            if (xallocx(blocks[at], of[at] * 2, 0, 0) >= of[at] * 2) {
+                blocks[at][of[at] * 2 - 1] = 0;
+            }
             blocks[at][of[at] - 1] = (unsigned char)at;
         } else if (round % 13 == 0) {
             unsigned char *moved = rallocx(blocks[at], of[at] * 2, MALLOCX_ARENA(arena));
