@@ -112,7 +112,7 @@ def kept_results(path, cases, probes):
 
 
 def table(heads, rows):
-    lines = ["| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
 
 
