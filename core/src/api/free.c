@@ -10,6 +10,7 @@
 #include "free.h"
 
 #include "../thread/delay.h"
+#include "../thread/heap.h"
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 

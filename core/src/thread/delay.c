@@ -1,40 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "delay.h"
 
-#include "heap.h"
-#include "heap_common.h"
-#include "magazine.h"
-#include "remote.h"
-
-static void heap_take_back(struct heap *heap, struct extent *extent, struct slot *slot)
-{
-    struct slab *slab = &extent->slab;
-    struct heap *owner = atomic_get(&slab->owner);
-    if (owner == OWNER_DEPOT) {
-        if (!magazine_try_put(heap, extent, slot)) {
-            magazine_put_slow(heap, extent, slot);
-            heap_note_release(heap);
-        }
-        return;
-    }
-    if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
-        heap_adopt(heap, extent);
-        owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
-    }
-    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
-        return;
-    }
-    if (owner != heap) {
-        heap_free_remote(heap, extent, slot);
-        return;
-    }
-    check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
-    slot_push(&slab->local, slot);
-    if (--slab->left == 0) {
-        heap_slab_event(heap, extent);
-    }
-}
-
 #if MW_DELAY_FREE
 
 #define PLACES (DELAY_RANDOM + DELAY_FIFO)
@@ -92,7 +58,7 @@ static NOINLINE void delay_shorten(struct heap *heap)
             i < DELAY_FIFO ? &delay->fifo[oldest] : &delay->random[i - DELAY_FIFO];
         struct slot *slot = delay_take(delay, place);
         if (slot != NULL) {
-            heap_take_back(heap, pagemap_find(slot), slot);
+            delay_gives_back(heap, pagemap_find(slot), slot);
         }
     }
 }
@@ -128,7 +94,7 @@ static void delay_empty(struct heap *heap)
         struct slot **place = i < DELAY_RANDOM ? &delay->random[i] : &delay->fifo[i - DELAY_RANDOM];
         struct slot *slot = delay_take(delay, place);
         if (slot != NULL) {
-            heap_take_back(heap, pagemap_find(slot), slot);
+            delay_gives_back(heap, pagemap_find(slot), slot);
         }
     }
     check(delay_is_empty(heap));

@@ -495,6 +495,38 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
     check(heap_check(heap)); /* walks, but not often */
 }
 
+static void heap_take_back(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    struct slab *slab = &extent->slab;
+    struct heap *owner = atomic_get(&slab->owner);
+    if (owner == OWNER_DEPOT) {
+        if (!magazine_try_put(heap, extent, slot)) {
+            magazine_put_slow(heap, extent, slot);
+            heap_note_release(heap);
+        }
+        return;
+    }
+    if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
+        heap_adopt(heap, extent);
+        owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
+    }
+    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
+        return;
+    }
+    if (owner != heap) {
+        heap_free_remote(heap, extent, slot);
+        return;
+    }
+    check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
+    slot_push(&slab->local, slot);
+    if (--slab->left == 0) {
+        heap_slab_event(heap, extent);
+    }
+}
+
+static void (*const delay_gives_back)(struct heap *, struct extent *,
+                                      struct slot *) = heap_take_back;
+
 /* --- Start and end ---------------------------------------------------------------------------- */
 
 static void heap_collect(struct heap *heap)
