@@ -92,7 +92,7 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, vo
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
     }
-    check(!MW_CODED_LINKS || class < CLASSES); /* of pages: list_push_block */
+    check(!MW_CODED_LINKS || class < CLASSES); /* of pages: stack_push */
     check(class >= CLASSES ? !extent_is_slab(extent) && extent_state(extent) == EXTENT_ACTIVE
                            : slab_is_of_depot(extent) && slab_has_slot(extent, slot));
     check((heap->free[class] == NULL) == (magazine->count == 0) && !heap_is_anothers(heap));
