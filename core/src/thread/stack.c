@@ -97,7 +97,8 @@ static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
     }
     unsigned list = block_class_of(class);
     extent->slab.class = (uint8_t)list;
-    extent->slab.below = (struct extent *)heap->free[list];
+    extent->slab.below = (struct extent *)heap->free[list]; /* never encoded, see list_next */
+    order_stores();
     heap->free[list] = (struct slot *)extent;
     list_count(heap, list, 1);
 }
