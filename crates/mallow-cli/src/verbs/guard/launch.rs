@@ -62,7 +62,7 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     let pid = child.id();
     let errors = child.stderr.take();
     let (status, messages) = std::thread::scope(|scope| {
-        let reader = scope.spawn(move || errors.map_or_else(Vec::new, |pipe| pass_on(pipe)));
+        let reader = scope.spawn(move || errors.map_or_else(Vec::new, pass_on));
         let status = wait(&mut child, pid, || interrupted.load(Ordering::Relaxed));
         (status, reader.join().unwrap_or_default())
     });
