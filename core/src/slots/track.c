@@ -268,7 +268,7 @@ static void track_check_zones(struct track *track, const struct track_zones *zon
 /* --- Faults ----------------------------------------------------------------------------------- */
 
 /* A free slot of `size` bytes is about to be used, but its byte `at` is not what free left there. */
-_Noreturn static COLD void track_written(const struct slot *slot, size_t size, size_t at)
+static COLD NO_RETURN void track_written(const struct slot *slot, size_t size, size_t at)
 {
     const unsigned char *byte = (const unsigned char *)slot + at;
     struct fault fault = {.kind = FAULT_WRITE_AFTER_FREE, .call = "malloc", .pointer = byte};
