@@ -46,6 +46,8 @@
 #include "profile/expression.c"
 #include "profile/unwind.c"
 #include "profile/stack_store.c"
+#include "profile/probe.h"
+#include "profile/sample.c"
 
 /* layer 5: arena */
 #include "arena/split.c"
@@ -71,6 +73,7 @@
 #include "thread/heap_valid.c"
 #include "thread/heap.c"
 #include "thread/orphan.c"
+#include "thread/sampling.c"
 #include "thread/tick.c"
 #include "thread/thread.c"
 
@@ -88,6 +91,7 @@
 #include "insight/glibc.c"
 #include "insight/stats_page.c"
 #include "insight/verify.c"
+#include "insight/profile.c"
 #include "insight/control.c"
 #include "insight/ctl_stats.c"
 #include "insight/ctl.c"

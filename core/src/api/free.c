@@ -132,7 +132,7 @@ ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct ext
 ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
 {
     if (!extent_is_slab(extent)) {
-        return extent_size(extent);
+        return unlikely(extent_is_sampled(extent)) ? extent->sample_size : extent_size(extent);
     }
     return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
 }
@@ -215,6 +215,9 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
     if (unlikely(heap->is_counting)) {
         heap->deallocated += usable_size(extent, block);
     }
+    if (unlikely(extent_is_sampled(extent))) {
+        sample_drop(extent);
+    }
     free_by_kind(heap, extent, block);
     thread_leave(heap);
 }
@@ -245,7 +248,7 @@ static NOINLINE void free_noted(struct extent *extent)
 static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct heap *heap)
 {
     struct heap *owner = atomic_get(&extent->slab.owner);
-    if (owner >= OWNER_COMMON || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
+    if (owner >= OWNER_SAMPLED || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
     } else if (owner == NULL && heap_allocates(heap, extent->slab.class)) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
@@ -377,13 +380,29 @@ static COLD void *realloc_to_zero(void *block)
     }
 }
 
+/* A block of pages with another size is another block to a profile. */
+static void realloc_sample(struct extent *extent, size_t size)
+{
+    struct heap *heap = thread_enter();
+    if (heap->is_sampling) {
+        alloc_maybe_sample(heap, extent, size);
+    }
+    thread_leave(heap);
+}
+
 /* A block that is counted in another class from now on counts as freed and allocated anew. */
 static bool realloc_pages(struct extent *extent, size_t size)
 {
     size_t old_size = extent_size(extent);
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
+    if (unlikely(extent_is_sampled(extent))) {
+        sample_drop(extent);
+    }
     if (!large_try_resize(extent, size)) {
         return false;
+    }
+    if (unlikely(profile_is_wanted())) {
+        realloc_sample(extent, size);
     }
     thread_count_resize(old_size, extent_size(extent));
     unsigned class = large_class_of(extent_pages(extent), extent->is_huge);

@@ -90,7 +90,7 @@ size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
     size_t old_size = block_held_size("xallocx", block);
     struct extent *extent = pagemap_find(block);
     bool is_aligned = ((uintptr_t)block & (flags_alignment(flags) - 1)) == 0;
-    if (old_size == 0 || extent_is_slab(extent) || !is_aligned) {
+    if (old_size == 0 || extent_is_slab(extent) || extent_is_sampled(extent) || !is_aligned) {
         return old_size;
     }
     size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;

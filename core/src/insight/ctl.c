@@ -7,7 +7,9 @@
 #include "../arena/purge.h"
 #include "../memory/meta.h"
 #include "../thread/stack.h"
+#include "../thread/sampling.h"
 #include "../thread/tick.h"
+#include "profile.h"
 
 #include <errno.h>
 
@@ -125,6 +127,7 @@ static int config_read(unsigned id, uint64_t *value)
     case CTL_malloc_conf:
         *value = text_value("");
         break;
+    case CTL_prof:
     case CTL_fill:
     case CTL_stats:
     case CTL_xmalloc:
@@ -159,7 +162,7 @@ static int opt_read(unsigned index, uint64_t *value)
     const struct conf_option *conf = conf_at(index);
     long number = conf_value(conf);
     if (conf->type == CONF_TYPE_TEXT) {
-        *value = text_value("");
+        *value = text_value(strcmp(conf->name, "prof_prefix") == 0 ? prof_prefix() : "");
     } else if (conf->type == CONF_TYPE_WORD) {
         *value = text_value(word_ended(word_at(conf->words, number)));
     } else if (conf->target == OPTION_arenas) {
@@ -221,6 +224,129 @@ static int thread_write(unsigned id, uint64_t value)
         mw_collect(false); /* thread.idle */
         return 0;
     }
+}
+
+/* --- Profiles --------------------------------------------------------------------------------- */
+
+/* Waits for a profile that another thread writes; not for ever, as a signal handler may have interrupted
+ * this one in writing it. */
+#define DUMP_TRIES 2000u
+
+static int dump_asked_for(const char *path)
+{
+    static uint32_t never_changes;
+    int error = EAGAIN;
+    for (unsigned tries = 0; tries < DUMP_TRIES && error == EAGAIN; tries++) {
+        error = profile_dump(path, DUMP_ASKED_FOR);
+        if (error == EAGAIN) {
+            os_wait(&never_changes, 0, 1);
+        }
+    }
+    return error == 0 ? 0 : error == EAGAIN ? EAGAIN : EFAULT;
+}
+
+static int prof_read(unsigned id, uint64_t *value)
+{
+    switch (id) {
+    case CTL_prof_thread_active_init:
+        *value = atomic_get(&profile.is_enabled) && atomic_get(&profile.starts_active);
+        break;
+    case CTL_prof_active:
+        *value = atomic_get(&profile.is_active);
+        break;
+    case CTL_prof_gdump:
+        *value = atomic_get(&profile.dumps_at_peak);
+        break;
+    case CTL_prof_interval:
+        *value = option(OPTION_lg_prof_interval) < 0
+                     ? 0
+                     : (uint64_t)1 << option(OPTION_lg_prof_interval);
+        break;
+    default:
+        *value = atomic_get(&profile.rate_log2);
+        break;
+    }
+    return 0;
+}
+
+/* The calling thread begins or ends to take samples at once; others when they look at the clock. */
+static void follow_profile(void)
+{
+    struct heap *heap = thread_enter();
+    heap_follow_profile(heap);
+    thread_leave(heap);
+}
+
+static int prof_write(unsigned id, uint64_t value)
+{
+    const char *text = value != CTL_NO_VALUE ? (const char *)value : NULL;
+    if (!atomic_get(&profile.is_enabled)) {
+        return ENOENT;
+    }
+    switch (id) {
+    case CTL_prof_thread_active_init:
+        atomic_set(&profile.starts_active, value != 0);
+        return 0;
+    case CTL_prof_active:
+        profile_set_active(value != 0);
+        follow_profile();
+        return 0;
+    case CTL_prof_gdump:
+        atomic_set(&profile.dumps_at_peak, value != 0);
+        return 0;
+    case CTL_prof_prefix:
+        return text != NULL && prof_prefix_set((struct word){text, strlen(text)}) ? 0 : EINVAL;
+    case CTL_prof_reset:
+        if (value != CTL_NO_VALUE && value > (uint64_t)option_maximum(OPTION_lg_prof_sample)) {
+            value = (uint64_t)option_maximum(OPTION_lg_prof_sample);
+        }
+        profile_reset(value != CTL_NO_VALUE ? (unsigned)value : atomic_get(&profile.rate_log2));
+        follow_profile();
+        return 0;
+    default:
+        return dump_asked_for(text);
+    }
+}
+
+static int thread_prof_read(unsigned id, uint64_t *value)
+{
+    struct heap *heap = thread_enter();
+    *value = id == CTL_thread_prof_name ? text_value(heap->profile_name)
+                                        : atomic_get(&profile.is_enabled) && heap->may_sample;
+    thread_leave(heap);
+    return 0;
+}
+
+/* A name of printable characters, cut to what there is room for. */
+static int thread_name_set(struct heap *heap, const char *name)
+{
+    size_t length = name != NULL ? strlen(name) : 0;
+    for (size_t i = 0; i < length; i++) {
+        if (name[i] < ' ' || name[i] > '~') {
+            return EFAULT;
+        }
+    }
+    length = size_min(length, sizeof heap->profile_name - 1);
+    memcpy(heap->profile_name, name, length);
+    heap->profile_name[length] = 0;
+    return name != NULL ? 0 : EINVAL;
+}
+
+static int thread_prof_write(unsigned id, uint64_t value)
+{
+    int error = 0;
+    if (!atomic_get(&profile.is_enabled)) {
+        return ENOENT;
+    }
+    struct heap *heap = thread_enter();
+    if (id == CTL_thread_prof_name) {
+        error = thread_name_set(heap, (const char *)value);
+    } else {
+        heap->may_sample = value != 0;
+        heap_follow_profile(heap);
+    }
+    thread_leave(heap);
+    return error;
 }
 
 /* --- Arenas ----------------------------------------------------------------------------------- */
@@ -416,6 +542,10 @@ static int ctl_read(unsigned id, const size_t *mib, uint64_t *value)
         return config_read(id, value);
     case CTL_GROUP_THREAD:
         return thread_read(id, value);
+    case CTL_GROUP_THREAD_PROF:
+        return thread_prof_read(id, value);
+    case CTL_GROUP_PROF:
+        return prof_read(id, value);
     case CTL_GROUP_ARENA:
         return arena_read(id, mib[1], value);
     case CTL_GROUP_ARENAS:
@@ -436,6 +566,10 @@ static int ctl_write(unsigned id, const size_t *mib, uint64_t value)
         return global_write(id, value);
     case CTL_GROUP_THREAD:
         return thread_write(id, value);
+    case CTL_GROUP_THREAD_PROF:
+        return thread_prof_write(id, value);
+    case CTL_GROUP_PROF:
+        return prof_write(id, value);
     case CTL_GROUP_ARENA:
         return arena_write(id, mib[1], value);
     case CTL_GROUP_ARENAS:

@@ -37,6 +37,8 @@ enum ctl_group {
     CTL_GROUP_GLOBAL,
     CTL_GROUP_CONFIG,
     CTL_GROUP_THREAD,
+    CTL_GROUP_THREAD_PROF,
+    CTL_GROUP_PROF,
     CTL_GROUP_ARENA,
     CTL_GROUP_ARENAS,
     CTL_GROUP_SIZES,
@@ -64,7 +66,10 @@ enum ctl_type {
     CTL_TYPE_LOOKUP, /* a pointer is written and the index of its arena is read */
 };
 
-enum ctl_access { CTL_ACCESS_READ, CTL_ACCESS_READ_WRITE, CTL_ACCESS_CALL };
+enum ctl_access { CTL_ACCESS_READ, CTL_ACCESS_READ_WRITE, CTL_ACCESS_WRITE, CTL_ACCESS_CALL };
+
+/* What is written to a name by who writes no value, where that means something. */
+#define CTL_NO_VALUE UINT64_MAX
 
 /* Text in place, so that the loader has nothing to relocate here when a program starts. */
 struct ctl_name {

@@ -238,6 +238,13 @@ static int request_write(unsigned id, const size_t *mib, const struct request_of
     return ctl_write(id, mib, value);
 }
 
+/* What is done where no value means something too. */
+static int request_act(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    return request->new_value != NULL ? request_write(id, mib, request)
+                                      : ctl_write(id, mib, CTL_NO_VALUE);
+}
+
 static int request_serve(unsigned id, const size_t *mib, const struct request_of_value *request)
 {
     const struct ctl_name *name = ctl_at(id);
@@ -248,6 +255,11 @@ static int request_serve(unsigned id, const size_t *mib, const struct request_of
     }
     if (name->type == CTL_TYPE_LOOKUP) {
         return request_look_up(id, mib, request);
+    }
+    if (name->access == CTL_ACCESS_WRITE) {
+        bool is_read = request->old_value != NULL || request->old_size != NULL;
+        bool fits = request->new_value == NULL || request->new_size == type_size(name->type);
+        return is_read ? EPERM : fits ? request_act(id, mib, request) : EINVAL;
     }
     if (is_write && name->access == CTL_ACCESS_READ) {
         return EPERM;

@@ -101,6 +101,14 @@ static void text_print(char *buffer, size_t size, const char *format, va_list *a
     text_format(&(struct text){buffer, size, 0}, format, arguments);
 }
 
+static void text_printed(char *buffer, size_t size, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    text_print(buffer, size, format, &arguments);
+    va_end(arguments);
+}
+
 static void sink_print(struct sink *sink, const char *format, ...)
 {
     char buffer[512];

@@ -24,6 +24,9 @@ static PRINTF_LIKE(2, 3) void sink_print(struct sink *sink, const char *format, 
 /* Formats into a buffer, cut to its size. */
 static void text_print(char *buffer, size_t size, const char *format, va_list *arguments);
 
+/* The same with the arguments as they are. */
+static PRINTF_LIKE(3, 4) void text_printed(char *buffer, size_t size, const char *format, ...);
+
 /* A sink that ends at standard error. */
 static struct sink log_sink(void);
 

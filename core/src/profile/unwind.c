@@ -378,7 +378,7 @@ static void unwind_note_own(const void *function)
 
 #if MW_SHARED_OBJECT
 extern const char object_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
-extern const char object_end[] __asm__("etext") __attribute__((visibility("hidden")));
+extern const char object_end[] __asm__("_DYNAMIC") __attribute__((visibility("hidden")));
 
 static bool is_own(uintptr_t pc, uintptr_t start)
 {

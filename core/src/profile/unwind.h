@@ -18,9 +18,9 @@
 
 /* The return addresses from the innermost outwards, at most `most`; those in Mallow's own functions
  * come first and are left out. 0 if nothing is known. Uses 3 KiB of stack. */
-UNUSED static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most);
+static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most);
 
 /* Says of a function that it is Mallow's own: so are those that lie between any two of them. */
-UNUSED static void unwind_note_own(const void *function);
+static void unwind_note_own(const void *function);
 
 #endif

@@ -6,6 +6,7 @@
 #include "heap_valid.h"
 #include "orphan.h"
 #include "remote.h"
+#include "sampling.h"
 #include "stack.h"
 #include "tick.h"
 
@@ -73,6 +74,7 @@ static NOINLINE void process_init_slow(void)
         os_init();
         options_load();
         limit_look();
+        profile_load();
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&process.stay_slow, true);
         }
@@ -142,6 +144,7 @@ static struct heap *heap_obtain(void)
         heap->thread = os_thread_id();
         heap->fork_depth = process.fork_depth;
         heap->is_counting = false;
+        heap->may_sample = atomic_get(&profile.starts_active);
     }
     lock_release(&process.heaps_lock);
     if (heap != NULL) {
@@ -171,6 +174,8 @@ static void thread_ended(void *argument)
     check(heap->thread == os_thread_id() && atomic_get(&heaps.in_use) > 0);
     heap_self = HEAP_NONE;
     heap_own = HEAP_ENDED;
+    heap_return_lists(heap);
+    heap_stop_sampling(heap);
     heap_abandon(heap);
     atomic_sub(&heaps.in_use, 1);
     heap->exit_rounds = 0;
@@ -512,6 +517,8 @@ static void fork_in_child(void)
     bool was_nested = lock_gate_is_mine() && process.fork_nested > 0;
     atomic_set(&heaps.in_use, heap_own > HEAP_FREES(FREES_WITHOUT_HEAP));
     atomic_set(&process.purge_thread_started, false);
+    atomic_set(&profile.is_dumping, false); /* perhaps another thread did */
+    atomic_add(&profile.round, 1); /* else it would choose its samples as the parent does */
     if (fork_took_locks()) {
         if (process.fork_has_streams) {
             libc_reset_streams_in_child();
