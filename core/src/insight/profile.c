@@ -159,11 +159,11 @@ static int dump_to(const char *path)
     print_stacks(&sink);
     print_mappings(&sink);
     dump_flush();
+    if (dump.error != 0) {
+        os_empty_file(dump.fd); /* half of a profile misleads */
+    }
     if (!os_close(dump.fd) && dump.error == 0) {
         dump.error = EIO;
-    }
-    if (dump.error != 0) {
-        os_remove_file(path); /* half of a profile misleads */
     }
     return dump.error;
 }

@@ -22,9 +22,9 @@ static int os_create_file(const char *path)
     return (int)fd;
 }
 
-static void os_remove_file(const char *path)
+static void os_empty_file(int fd)
 {
-    system_call(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0);
+    system_call(SYS_ftruncate, fd, 0, 0, 0, 0, 0);
 }
 
 static bool os_close(int fd)

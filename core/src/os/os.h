@@ -118,7 +118,6 @@ static int os_thread_number(void);
 /* A descriptor, or below 0: in the second function an error number, negated. */
 static int os_open_to_read(const char *path);
 static int os_create_file(const char *path);
-static void os_remove_file(const char *path);
 static bool os_close(int fd);
 
 /* As many bytes as there are, at most `size`; 0 at the end, below 0 if there is an error. */
@@ -126,6 +125,9 @@ static long os_read_some(int fd, char *buffer, size_t size);
 
 /* Reads all of `size` bytes, or says false. */
 static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
+
+/* Makes a file empty; what is no file stays as it is. */
+static void os_empty_file(int fd);
 
 /* Writes all; 0 or an error number. */
 static int os_write_all(int fd, const char *text, size_t size);

@@ -169,8 +169,9 @@ def check_signal(folder):
     expect(len(files) == 1, f"a profile by signal: {files}")
     profile = Profile(files[0])
     expect(profile.live("leaking") == 0, "before the first signal")
-    near(profile.live("signals"), 4000 * 640, spread_of(4000 * 640, 640, 1024) + 40 * 640,
-         "between the signals")
+    # A thread follows when it looks at the clock: some of the first blocks may be missing.
+    expect(0.6 < profile.live("signals") / (4000 * 640) < 1.2,
+           f"between the signals: {profile.live('signals'):.0f}")
 
 
 def check_controls(folder):
@@ -225,7 +226,20 @@ def in_folder(check, *arguments):
         print("ok  " if len(failures) == before else "FAIL", label)
 
 
+def check_probes():
+    """What tracers look for, and the counters by which they say that they listen."""
+    text = subprocess.run(["readelf", "-nW", LIBRARY], capture_output=True, text=True).stdout
+    found = re.findall(r"Provider: (\w+)\s+Name: (\w+)\s+Location: \w+, Base: \w+, "
+                       r"Semaphore: 0x0*([1-9a-f]\w*)\s+Arguments: (.*)", text)
+    expect(sorted((where, name) for where, name, _, _ in found) ==
+           [("otel_memory", "alloc"), ("otel_memory", "free")], f"probes: {found}")
+    expect([arguments.count("8@") for _, name, _, arguments in sorted(found)] == [3, 1],
+           f"arguments: {found}")
+    print("ok   probes" if not failures else "     probes")
+
+
 def main():
+    check_probes()
     for client in (CLIENT, STATIC):
         in_folder(check_estimate, client)
         in_folder(check_leak, client)
