@@ -52,7 +52,11 @@ TEST(mallctl_reads_every_name)
     for (unsigned id = 0; id < ctl_count(); id++) {
         char name[100];
         name_of(id, 0, name);
-        if (ctl_at(id)->access == CTL_ACCESS_CALL) {
+        if (ctl_at(id)->access == CTL_ACCESS_WRITE) {
+            size_t size = 8;
+            CHECK_MSG(mw_mallctl(name, name, &size, NULL, 0) == EPERM, "%s", name);
+            called++;
+        } else if (ctl_at(id)->access == CTL_ACCESS_CALL) {
             CHECK_MSG(mw_mallctl(name, NULL, NULL, NULL, 0) == 0, "%s", name);
             called++;
         } else if (ctl_at(id)->type != CTL_TYPE_LOOKUP) {
