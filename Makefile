@@ -9,6 +9,9 @@
 #   make peers      the allocators that Mallow is measured against (build/peers)
 #   make bench      the whole benchmark beside them, up to two hours; after an interruption it goes on
 #                   where it was; bench/run --short takes five minutes
+#   make faults     the fault suite and the exploits under every allocator: docs/hardening.md
+#                   (10 minutes)
+#   make test-redis Redis's own tests, with Mallow in the place of its jemalloc (20 minutes; REDIS_UNITS)
 #   make fuzz-tool  any bytes for each parser of the command, a minute each
 #   make packages   debs, rpms and apks (dist/), of this machine and, as far as it goes, aarch64
 #   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)
@@ -37,7 +40,7 @@ LIBDIR ?=
 MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/mallow
 MALLOW_HERE ?= $(MALLOW)
 
-.PHONY: build run test test-bare fuzz-tool peers bench packages test-packages dist test-dist
+.PHONY: build run test test-bare test-redis fuzz-tool peers bench faults packages test-packages dist test-dist
 .PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
@@ -65,6 +68,10 @@ test-bare:
 	@tools/setup test
 	@tools/bare-root run test
 
+test-redis:
+	@tools/setup test
+	@core/tests/interpose/redis/run-suite $(BUILD)/redis $(REDIS_UNITS)
+
 fuzz-tool:
 	@tools/setup test
 	@tools/fuzz
@@ -78,6 +85,11 @@ bench: peers
 	@$(MAKE) --no-print-directory build
 	-@$(MAKE) --no-print-directory bench/out/instructions.md
 	bench/run --publish --continue
+
+faults: peers libraries
+	@cmake -S . -B $(BUILD) -DMALLOW_BUILD_TESTS=ON >/dev/null
+	@cmake --build $(BUILD) --target fault-suite fault-probes fault-layout -j $(JOBS) -- --no-print-directory
+	core/tests/fault/compare.py --build $(BUILD) --runs 10000 --publish
 
 # Without valgrind there are none.
 bench/out/instructions.md: build/libmallow.so build/libmallow-secure.so $(wildcard build/peers/*.so)

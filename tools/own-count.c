@@ -15,6 +15,7 @@
 
 typedef int mallctl_fn(const char *, void *, size_t *, void *, size_t);
 typedef int property_fn(const char *, size_t *);
+typedef size_t held_fn(void);
 
 // Whether a function lies in the same library as malloc: others may be loaded beside it.
 static void *of_malloc(const char *name)
@@ -34,6 +35,7 @@ static void count(int number)
     snprintf(name, sizeof name, "%s/count.%d", getenv("OWN_COUNT"), (int)getpid());
     mallctl_fn *mallctl = (mallctl_fn *)of_malloc("mallctl");
     property_fn *property = (property_fn *)of_malloc("MallocExtension_GetNumericProperty");
+    held_fn *held = (held_fn *)dlsym(RTLD_DEFAULT, "explain_load_held");
     size_t bytes = 0, size = sizeof bytes;
     uint64_t epoch = 1;
     if (mallctl) {
@@ -41,10 +43,12 @@ static void count(int number)
         mallctl("stats.allocated", &bytes, &size, NULL, 0);
     } else if (property) {
         property("generic.current_allocated_bytes", &bytes);
+    } else if (held) {
+        bytes = held();
     }
     FILE *file = fopen(name, "w");
     if (!file) return;
-    if (mallctl || property)
+    if (mallctl || property || held)
         fprintf(file, "allocated %zu\n", bytes);
     else
         malloc_info(0, file);

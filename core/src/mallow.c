@@ -27,6 +27,7 @@
 #include "os/libc.c"
 #include "os/log.c"
 #include "os/fault.c"
+#include "os/trap.c"
 #include "os/lock.c"
 
 /* layer 2: settings */
@@ -36,6 +37,7 @@
 
 /* layer 3: memory */
 #include "memory/meta.c"
+#include "memory/secret.c"
 #include "memory/pagemap.c"
 #include "memory/extent.c"
 #include "memory/decay.c"
@@ -48,21 +50,28 @@
 #include "profile/stack_store.c"
 #include "profile/probe.h"
 #include "profile/sample.c"
+#include "profile/calls.c"
 
 /* layer 5: arena */
+#include "arena/hooks.c"
 #include "arena/split.c"
 #include "arena/purge.c"
 #include "arena/limit.c"
 #include "arena/arena.c"
+#include "arena/explicit.c"
 
 /* layer 6: slots */
 #include "slots/sizeclass.c"
 #include "slots/slot.c"
 #include "slots/slab.c"
 #include "slots/common.c"
-#include "slots/harden.h"
+#include "slots/canary.c"
+#include "slots/harden.c"
+#include "slots/track.c"
+#include "slots/quarantine.c"
 #include "slots/depot.c"
 #include "slots/large.c"
+#include "slots/direct.c"
 
 /* layer 7: thread */
 #include "thread/heap_state.h"
@@ -70,17 +79,22 @@
 #include "thread/remote.c"
 #include "thread/heap_common.c"
 #include "thread/magazine.c"
+#include "thread/delay.c"
 #include "thread/heap_valid.c"
 #include "thread/heap.c"
 #include "thread/orphan.c"
 #include "thread/sampling.c"
 #include "thread/tick.c"
 #include "thread/thread.c"
+#include "thread/route.c"
 
 /* layer 8: api */
+#include "api/tracking.h"
 #include "api/alloc.c"
 #include "api/free.c"
+#include "api/cache.c"
 #include "api/mallocx.c"
+#include "api/tracked.c"
 
 /* layer 9: insight */
 #include "insight/report.c"
@@ -92,13 +106,19 @@
 #include "insight/stats_page.c"
 #include "insight/verify.c"
 #include "insight/profile.c"
+#include "insight/leak.c"
 #include "insight/control.c"
 #include "insight/ctl_stats.c"
+#include "insight/ctl_explicit.c"
+#include "insight/ctl_prof.c"
+#include "insight/utilization.c"
 #include "insight/ctl.c"
 #include "insight/mallctl.c"
 
 /* layer 10: entry */
-#if MW_EXPORT_LIBC
+#if MW_HAS_PREFIX
+#include "entry/shim_prefixed.c"
+#elif MW_EXPORT_LIBC
 #include "entry/shim_libc.c"
 #include "entry/shim_jemalloc.c"
 #if MW_SHARED_OBJECT /* in an archive it is a member of its own */

@@ -160,3 +160,8 @@ void t_malloc_stats(void)
 {
     NAME(malloc_stats)();
 }
+
+bool t_has_red_zones(void)
+{
+    return t_malloc_good_size(1) == 1;
+}

@@ -36,6 +36,10 @@ int t_mallopt(int param, int value);
 int t_malloc_info(int options, void *stream);
 void t_malloc_stats(void);
 
+/* True in the debug build: blocks lie between red zones in larger slots, so figures by size class are
+ * not those of the sizes that were asked for. */
+bool t_has_red_zones(void);
+
 /* True where the libc names are the allocator under test: C++ operators and libc itself use it. */
 extern const bool t_names_are_libc;
 

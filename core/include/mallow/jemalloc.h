@@ -40,7 +40,8 @@ extern "C" {
 /* New bytes are zero; when a block grows, those behind its usable size before. */
 #define MALLOCX_ZERO ((int)0x40)
 
-/* Which cache and which arena serve the call. Accepted; the thread's own serve all calls. */
+/* Which cache and which arena serve the call. What an arena gives goes back to it at once, whoever
+ * frees it, and passes caches by. */
 #define MALLOCX_TCACHE(tc) ((int)(((tc) + 2) << 8))
 #define MALLOCX_TCACHE_NONE MALLOCX_TCACHE(-1)
 #define MALLOCX_ARENA(a) ((((int)(a)) + 1) << 20)
@@ -73,6 +74,12 @@ MW_PUBLIC void mw_sdallocx(void *block, size_t size, int flags);
 /* The usable size that mallocx with the same arguments would give, at least; 0 if it would fail. */
 MW_PUBLIC size_t mw_nallocx(size_t size, int flags);
 
+/* Whether the program should move a block of its own: 1 if it lies in a slab that is emptier than others
+ * of its size, so that moving such blocks empties slabs, else 0. The program allocates, copies and frees,
+ * as Redis's active defragmentation does. */
+#define JEMALLOC_FRAG_HINT
+MW_PUBLIC int mw_get_defrag_hint(void *block);
+
 /* --- Control -----------------------------------------------------------------------------------
  * Each returns 0 or one of
  *   ENOENT   there is no such name
@@ -93,8 +100,8 @@ MW_PUBLIC int mw_mallctlbymib(const size_t *mib, size_t mib_size, void *old_valu
                               void *new_value, size_t new_size);
 
 /* --- Hooks of arenas ---------------------------------------------------------------------------
- * The types, so that programs which name them compile. Arenas with hooks of their own cannot be
- * made: "arenas.create" is refused. */
+ * An arena that "arenas.create" makes may have functions of the program's for its memory. All but alloc
+ * return true for "no"; one that is NULL always says no. They may allocate, but not from that arena. */
 
 typedef struct extent_hooks_s extent_hooks_t;
 
@@ -142,6 +149,7 @@ MW_PUBLIC size_t sallocx(const void *block, int flags);
 MW_PUBLIC void dallocx(void *block, int flags);
 MW_PUBLIC void sdallocx(void *block, size_t size, int flags);
 MW_PUBLIC size_t nallocx(size_t size, int flags);
+MW_PUBLIC int je_get_defrag_hint(void *block);
 MW_PUBLIC int mallctl(const char *name, void *old_value, size_t *old_size, void *new_value,
                       size_t new_size);
 MW_PUBLIC int mallctlnametomib(const char *name, size_t *mib, size_t *mib_size);

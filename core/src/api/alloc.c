@@ -10,49 +10,57 @@
 
 #include <errno.h>
 
-static NOINLINE void *alloc_refill(struct heap *heap, unsigned class);
+static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size);
 static NOINLINE void *alloc_medium(size_t size);
 
-HIT_PATH void *mw_malloc(size_t size)
+ALWAYS_INLINE void *alloc_plain(size_t size)
 {
-    if (unlikely(size > SMALL_MAX)) {
+    if (unlikely(size > SMALL_REQUEST_MAX)) {
         return alloc_medium(size);
     }
-    unsigned class = class_of_small(size);
+    unsigned class = class_of_small(size + CANARY_BYTES);
     struct heap *heap = heap_self;
     struct slot *slot = heap->free[class];
     if (unlikely(slot == NULL)) {
-        return alloc_refill(heap, class);
+        return alloc_refill(heap, class, size);
     }
     harden_slot_leaves(slot, class);
-    heap->free[class] = slot->next;
-    harden_slot_taken(slot);
+    heap->free[class] = slot_next(slot);
+    harden_slot_taken(slot, size);
     return slot;
+}
+
+HIT_PATH void *mw_malloc(size_t size)
+{
+    if (MW_TRACK) {
+        return tracked_alloc(&(struct track_request){
+            .alignment = BLOCK_ALIGNMENT, .size = size, .caller = PROGRAM_PC});
+    }
+    return alloc_plain(size);
 }
 
 static NOINLINE void *alloc_medium(size_t size)
 {
     struct heap *heap = heap_self;
-    unsigned class = class_of_medium(size);
+    unsigned class = class_of_medium(medium_bytes(size));
     if (unlikely(size > LARGE_MAX || heap->free[class] == NULL)) {
         return alloc_slow(size);
     }
-    void *block = magazine_pop(heap, class);
-    check(mw_malloc_usable_size(block) >= size);
-    return block;
+    check(class_size(class) >= size);
+    return magazine_pop(heap, class, size);
 }
 
-static NOINLINE void *alloc_refill(struct heap *heap, unsigned class)
+static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size)
 {
     struct extent *extent = heap->bins[class].current;
     check(class < SMALL_CLASSES && heap->free[class] == NULL);
     if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
         struct slot *slot = heap_take_local(heap, extent);
         harden_slot_leaves(slot, class);
-        harden_slot_taken(slot);
+        harden_slot_taken(slot, size);
         return slot;
     }
-    return alloc_slow(class_size(class));
+    return alloc_slow(MW_CANARY ? size : class_size(class));
 }
 
 static COLD void *alloc_failed(void)
@@ -62,6 +70,12 @@ static COLD void *alloc_failed(void)
     }
     errno = ENOMEM;
     return NULL;
+}
+
+/* There was no memory. Where blocks are tracked, the caller has some in hand. */
+static COLD void *alloc_exhausted(void)
+{
+    return MW_TRACK ? NULL : alloc_failed();
 }
 
 /* --- Slow path -------------------------------------------------------------------------------- */
@@ -96,8 +110,9 @@ static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_
     return slot;
 }
 
-/* A sampled block in the place of a slot; NULL if this call is none or there is no memory. */
-static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class)
+/* A sampled block of `size` bytes in the place of a slot; NULL if this call is none or there is no
+ * memory. */
+static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t size)
 {
     struct extent *extent = heap_sample_is_due(heap, class)
                                 ? heap_take_pages(heap, large_pages(class_size(class)))
@@ -109,16 +124,62 @@ static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class)
     extent->is_zero = false;
     sample_take(extent, class_size(class));
     if (heap->is_counting) {
-        heap->allocated += class_size(class);
+        heap_count_bytes(heap, class_size(class));
     }
-    return alloc_filled((void *)extent->start, class_size(class), false);
+    canary_place_large(extent, size);
+    return alloc_filled((void *)extent->start, MW_CANARY ? size : class_size(class), false);
 }
 
-static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
+/* A slot of a class past the heap, for `size` bytes. */
+static void *alloc_direct_slot(struct direct *direct, unsigned class, size_t size)
 {
+    void *block = direct_alloc_slot(direct, class, size);
+    if (block == NULL) {
+        return NULL;
+    }
+    thread_count_resize(0, class_size(class));
+    return alloc_filled(block, MW_CANARY ? size : class_size(class), false);
+}
+
+static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero)
+{
+    *is_zero = false;
+    if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
+        align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
+        return alloc_direct_slot(direct, class_of_aligned(alignment, size), size);
+    }
+    struct extent *extent = alloc_is_possible(alignment, size) && limit_allows(size)
+                                ? direct_alloc_pages(direct, size, alignment)
+                                : NULL;
+    if (extent == NULL) {
+        return NULL;
+    }
+    *is_zero = extent->is_zero;
+    canary_place_large(extent, size);
+    thread_count_resize(0, extent_size(extent));
+    return alloc_filled((void *)extent->start, MW_CANARY ? size : extent_size(extent), *is_zero);
+}
+
+/* The pool that serves a thread which allocates nothing from its heap; NULL for all others. */
+ALWAYS_INLINE struct direct *alloc_route(struct heap *heap, size_t size)
+{
+    if (likely(heap_self != HEAP_NONE)) {
+        return NULL;
+    }
+    struct direct *direct = thread_direct(heap, size);
+    heap->until_tick -= direct != NULL;
+    return direct;
+}
+
+static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool must_be_aligned)
+{
+    struct direct *direct = alloc_route(heap, class_size(class));
+    if (unlikely(direct != NULL)) {
+        return alloc_direct_slot(direct, class, size);
+    }
     struct slot *slot = heap_pop(heap, class);
     if (slot == NULL && unlikely(heap->is_sampling)) {
-        void *block = alloc_sampled(heap, class);
+        void *block = alloc_sampled(heap, class, size);
         if (block != NULL) {
             return block;
         }
@@ -130,14 +191,14 @@ static void *alloc_slot(struct heap *heap, unsigned class, bool must_be_aligned)
         heap_reclaim(heap);
         slot = alloc_refilled(heap, class, must_be_aligned);
     }
-    check(slot == NULL || harden_block_size(pagemap_find(slot), slot) >= class_size(class));
+    check(slot == NULL || slot_block_size(pagemap_find(slot), slot) >= class_size(class));
     if (slot != NULL) {
-        harden_slot_taken(slot);
+        harden_slot_taken(slot, size);
         if (unlikely(heap->is_counting)) {
-            heap->allocated += harden_block_size(pagemap_find(slot), slot);
+            heap_count_bytes(heap, slot_block_size(pagemap_find(slot), slot));
         }
     }
-    return alloc_filled(slot, class_size(class), false);
+    return alloc_filled(slot, MW_CANARY ? size : class_size(class), false);
 }
 
 /* Huge blocks and large alignments come from the arenas, past the stacks. */
@@ -174,6 +235,10 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     if (!alloc_is_possible(alignment, size) || !limit_allows(size)) {
         return NULL;
     }
+    struct direct *direct = alloc_route(heap, size);
+    if (unlikely(direct != NULL)) {
+        return alloc_direct(direct, alignment, size, is_zero);
+    }
     struct extent *extent = alloc_pages(heap, size, alignment);
     if (unlikely(extent == NULL)) {
         heap_reclaim(heap);
@@ -185,16 +250,18 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     check(extent_size(extent) >= size && (extent->start & (alignment - 1)) == 0);
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     heap->large_counts[large_class_of(extent_pages(extent), extent->is_huge)]++;
-    if (unlikely(heap->is_counting)) {
-        heap->allocated += extent_size(extent);
-    }
     *is_zero = extent->is_zero;
     extent->is_zero = false; /* from now on nobody knows */
     large_note_class(extent);
     if (unlikely(heap->is_sampling)) {
         alloc_maybe_sample(heap, extent, size);
     }
-    return alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
+    if (unlikely(heap->is_counting)) {
+        heap_count_bytes(heap, large_block_size(extent));
+    }
+    void *block = alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
+    canary_place_large(extent, size);
+    return block;
 }
 
 static NOINLINE void *alloc_slow(size_t size)
@@ -202,10 +269,11 @@ static NOINLINE void *alloc_slow(size_t size)
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);
     bool is_zero;
-    void *block = size <= SLOT_MAX ? alloc_slot(heap, class_of(size), false)
-                                   : alloc_large(heap, size, os_page_size, &is_zero);
+    void *block = size <= SLOT_REQUEST_MAX
+                      ? alloc_slot(heap, class_of(size + CANARY_BYTES), size, false)
+                      : alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
-    return likely(block != NULL) ? block : alloc_failed();
+    return likely(block != NULL) ? block : alloc_exhausted();
 }
 
 /* Makes a large block that has been used before zero. */
@@ -220,8 +288,8 @@ static void alloc_clear(void *block, size_t size)
 
 static void *alloc_zeroed(size_t size)
 {
-    if (size <= SLOT_MAX) {
-        void *block = mw_malloc(size);
+    if (size <= SLOT_REQUEST_MAX) {
+        void *block = alloc_plain(size);
         return likely(block != NULL) ? memset(block, 0, size) : NULL;
     }
     struct heap *heap = thread_enter();
@@ -230,12 +298,15 @@ static void *alloc_zeroed(size_t size)
     void *block = alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
     if (unlikely(block == NULL)) {
-        return alloc_failed();
+        return alloc_exhausted();
     }
     if (unlikely(thread_stays_slow() && junk_fills_new())) {
         memset(block, 0, size);
     } else if (!is_zero) {
         alloc_clear(block, size);
+        if (MW_CANARY) {
+            canary_place_large(pagemap_find(block), size); /* what was cleared are whole pages */
+        }
     }
     return block;
 }
@@ -246,6 +317,10 @@ void *mw_calloc(size_t count, size_t size)
     if (unlikely(__builtin_mul_overflow(count, size, &bytes))) {
         return alloc_failed();
     }
+    if (MW_TRACK) {
+        return tracked_alloc(&(struct track_request){
+            .alignment = BLOCK_ALIGNMENT, .size = bytes, .is_zero = true, .caller = PROGRAM_PC});
+    }
     return alloc_zeroed(bytes);
 }
 
@@ -254,20 +329,11 @@ void *mw_calloc(size_t count, size_t size)
 /* The smallest page size: all slabs begin at multiples of it. */
 #define ALIGNED_HIT_MAX 4096u
 
-/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at
- * multiples of `alignment`. Between two powers of two the classes lie equally far apart: if the
- * alignment divides that distance, all are multiples of it, else all multiples of it are
- * classes. */
-ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
-{
-    return class_of(align_up(size + (size == 0), alignment));
-}
-
 /* The next slot of the hit path's list; NULL if there is none, or if it is a block of a common slab
  * that is not aligned. */
 ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
 {
-    if (unlikely(alignment - 1 >= ALIGNED_HIT_MAX || size > SLOT_MAX)) {
+    if (unlikely(alignment - 1 >= ALIGNED_HIT_MAX || size > SLOT_REQUEST_MAX)) {
         return NULL;
     }
     struct heap *heap = heap_self;
@@ -278,12 +344,12 @@ ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
     }
     check(class_size(class) >= size && heap == heap_self);
     heap_pop(heap, class);
-    harden_slot_taken(slot);
+    harden_slot_taken(slot, size);
     return slot;
 }
 
 /* A slot of one of the class's own slabs, when the list is empty or has a block of a common one. */
-static void *alloc_aligned_slot(unsigned class)
+static void *alloc_aligned_slot(unsigned class, size_t size)
 {
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);
@@ -291,10 +357,10 @@ static void *alloc_aligned_slot(unsigned class)
         heap_return_list(heap, class);
     }
     check(heap->free[class] == NULL);
-    void *block = alloc_slot(heap, class, true);
+    void *block = alloc_slot(heap, class, size, true);
     check(block == NULL || !slab_is_common(pagemap_find(block)));
     thread_leave(heap);
-    return block != NULL ? block : alloc_failed();
+    return block != NULL ? block : alloc_exhausted();
 }
 
 /* `alignment` is a power of two. */
@@ -302,22 +368,31 @@ static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
 {
     check(is_power_of_two(alignment));
     process_init(); /* for the page size */
-    if (alignment <= os_page_size && size <= SLOT_MAX &&
-        align_up(size_max(size, 1), alignment) <= SLOT_MAX) {
-        return alloc_aligned_slot(class_of_aligned(alignment, size));
+    if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
+        align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
+        return alloc_aligned_slot(class_of_aligned(alignment, size), size);
     }
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);
     bool is_zero;
     void *block = alloc_large(heap, size, size_max(alignment, os_page_size), &is_zero);
     thread_leave(heap);
-    return likely(block != NULL) ? block : alloc_failed();
+    return likely(block != NULL) ? block : alloc_exhausted();
+}
+
+ALWAYS_INLINE void *alloc_plain_aligned(size_t alignment, size_t size)
+{
+    void *block = alloc_aligned_hit(alignment, size);
+    return likely(block != NULL) ? block : alloc_aligned_slow(alignment, size);
 }
 
 ALWAYS_INLINE void *alloc_aligned(size_t alignment, size_t size)
 {
-    void *block = alloc_aligned_hit(alignment, size);
-    return likely(block != NULL) ? block : alloc_aligned_slow(alignment, size);
+    if (MW_TRACK) {
+        return tracked_alloc(&(struct track_request){
+            .alignment = alignment, .size = size, .made = MADE_ALIGNED, .caller = PROGRAM_PC});
+    }
+    return alloc_plain_aligned(alignment, size);
 }
 
 void *mw_aligned_alloc(size_t alignment, size_t size)
@@ -345,7 +420,7 @@ void *mw_memalign(size_t alignment, size_t size)
 static NOINLINE void *alloc_aligned_silent(size_t alignment, size_t size)
 {
     int saved = errno;
-    void *block = alloc_aligned_slow(alignment, size);
+    void *block = MW_TRACK ? alloc_aligned(alignment, size) : alloc_aligned_slow(alignment, size);
     errno = saved;
     return block;
 }
@@ -355,7 +430,7 @@ int mw_posix_memalign(void **out, size_t alignment, size_t size)
     if (unlikely(!is_power_of_two(alignment) || alignment % sizeof(void *) != 0)) {
         return EINVAL;
     }
-    void *block = alloc_aligned_hit(alignment, size);
+    void *block = MW_TRACK ? NULL : alloc_aligned_hit(alignment, size);
     if (unlikely(block == NULL)) {
         block = alloc_aligned_silent(alignment, size);
         if (block == NULL) {

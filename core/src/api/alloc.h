@@ -10,17 +10,46 @@
 #include "../slots/harden.h"
 #include "../thread/magazine.h"
 #include "../thread/remote.h"
+#include "../thread/route.h"
 #include "../thread/stack.h"
 #include "../thread/thread.h"
 #include "../thread/tick.h"
+#include "tracking.h"
 
 /* Any size; NULL with errno ENOMEM if out of memory. The alignment is a power of two. */
 static NOINLINE void *alloc_slow(size_t size);
+static void *alloc_plain(size_t size);
+static void *alloc_plain_aligned(size_t alignment, size_t size);
 static void *alloc_aligned(size_t alignment, size_t size);
 static void *alloc_zeroed(size_t size);
 
+/* What a request of at most SLOT_REQUEST_MAX bytes takes of a slot. */
+ALWAYS_INLINE size_t slot_bytes(size_t size)
+{
+    return MW_CANARY ? size + CANARY_BYTES : size + (size == 0);
+}
+
+/* The same above SMALL_REQUEST_MAX; a large block needs no more than its size. */
+ALWAYS_INLINE size_t medium_bytes(size_t size)
+{
+    return size + (size <= SLOT_MAX ? CANARY_BYTES : 0);
+}
+
 /* What every block is aligned to, whatever its size. */
 #define BLOCK_ALIGNMENT 16u
+
+/* A block directly from an arena; NULL if out of memory, errno is left alone. *is_zero says whether it
+ * reads as zero. */
+static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero);
+
+/* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at
+ * multiples of `alignment`. Between two powers of two the classes lie equally far apart: if the
+ * alignment divides that distance, all are multiples of it, else all multiples of it are
+ * classes. */
+ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
+{
+    return class_of(align_up(slot_bytes(size), alignment));
+}
 
 /* Whether there may ever be a large block of this kind. */
 static bool alloc_is_possible(size_t alignment, size_t size);

@@ -9,11 +9,12 @@
  */
 #include "free.h"
 
-#include "../thread/heap_common.h"
+#include "../thread/delay.h"
+#include "../thread/heap.h"
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 
-HIT_PATH void mw_free(void *block)
+ALWAYS_INLINE void free_plain(void *block)
 {
     struct extent *extent = pagemap_find(block);
     struct slab *slab = &extent->slab;
@@ -27,11 +28,33 @@ HIT_PATH void mw_free(void *block)
         harden_bad_block("free", extent, slot);
     }
     harden_slot_freed(extent, slot);
+    if (MW_DELAY_FREE) {
+        slot = delay_swap(heap, slot, slab->slot_size);
+        if (slot == NULL) {
+            return;
+        }
+        extent = pagemap_find(slot);
+        slab = &extent->slab;
+        if (atomic_get(&slab->owner) != heap) {
+            heap_take_back(heap, extent, slot);
+            heap_tick_if_due(heap);
+            return;
+        }
+    }
     check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
     slot_push(&slab->local, slot);
     if (unlikely(--slab->left == 0)) {
         heap_slab_event(heap, extent);
     }
+}
+
+HIT_PATH void mw_free(void *block)
+{
+    if (MW_TRACK) {
+        tracked_free(block, &(struct track_return){"free", SIZE_MAX, 0, PROGRAM_PC});
+        return;
+    }
+    free_plain(block);
 }
 
 /* --- Pointers that are not what free expects -------------------------------------------------- */
@@ -127,55 +150,61 @@ ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct ext
     return false;
 }
 
+/* The same, and the program is not known to have freed it. */
+static bool block_is_held(const char *call, const void *block, struct extent *extent)
+{
+    if (!block_is_ours(call, block, extent)) {
+        return false;
+    }
+    if (extent_is_slab(extent)) {
+        harden_slot_looked_at(call, extent, block);
+    }
+    return true;
+}
+
 /* --- Slow path -------------------------------------------------------------------------------- */
 
-ALWAYS_INLINE size_t usable_size(struct extent *extent, const void *block)
+/* All bytes of a block. */
+ALWAYS_INLINE size_t block_size(struct extent *extent, const void *block)
 {
-    if (!extent_is_slab(extent)) {
-        return unlikely(extent_is_sampled(extent)) ? extent->sample_size : extent_size(extent);
-    }
-    return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
+    return extent_is_slab(extent) ? slot_block_size(extent, block) : large_block_size(extent);
 }
 
 /* A slot that the program gives back, of any slab. */
 static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
 {
-    struct slab *slab = &extent->slab;
     check(extent_state(extent) == EXTENT_ACTIVE && !heap_is_anothers(heap));
     harden_slot_freed(extent, slot);
-    if (unlikely(thread_stays_slow()) && junk_fills_freed()) {
-        memset(slot, FILL_FREE, usable_size(extent, slot));
+    if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed()) {
+        memset(slot, FILL_FREE, block_size(extent, slot));
     }
-    struct heap *owner = atomic_get(&slab->owner);
-    if (owner == OWNER_DEPOT) {
-        if (!magazine_try_put(heap, extent, slot)) {
-            magazine_put_slow(heap, extent, slot);
-            heap_note_release(heap);
+    if (MW_DELAY_FREE) {
+        slot = delay_swap(heap, slot, block_size(extent, slot));
+        if (slot == NULL) {
+            return;
         }
-        return;
+        extent = pagemap_find(slot);
     }
-    if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
-        heap_adopt(heap, extent);
-        owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
+    heap_take_back(heap, extent, slot);
+}
+
+/* A large block is no longer the program's. */
+static void large_leaves(struct extent *extent)
+{
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    if (MW_CANARY) {
+        block_requested("free", extent, (void *)extent->start);
+        canary_set_large_size(extent, 0);
     }
-    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
-        return;
-    }
-    if (owner != heap) {
-        heap_free_remote(heap, extent, slot);
-        return;
-    }
-    check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
-    slot_push(&slab->local, slot);
-    if (--slab->left == 0) {
-        heap_slab_event(heap, extent);
+    if (unlikely(extent_is_sampled(extent))) {
+        sample_drop(extent);
     }
 }
 
 /* A large block that the program gives back. */
 static void free_large(struct heap *heap, struct extent *extent)
 {
-    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    large_leaves(extent);
     if (extent->is_huge) {
         arena_free(arena_of(extent), extent);
         heap->until_tick--;
@@ -199,6 +228,21 @@ static void free_by_kind(struct heap *heap, struct extent *extent, void *block)
     heap_tick_if_due(heap);
 }
 
+/* A block that goes back to its arena, past the heap. */
+static void free_direct(struct extent *extent, void *block)
+{
+    size_t usable = block_size(extent, block);
+    if (MW_CANARY && !extent_is_slab(extent)) {
+        block_requested("free", extent, block);
+        canary_set_large_size(extent, 0);
+    }
+    thread_count_resize(usable, 0);
+    if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed() && extent_is_slab(extent)) {
+        memset(block, FILL_FREE, usable);
+    }
+    direct_free(extent, block);
+}
+
 static NOINLINE void free_rare(void *block, struct extent *extent)
 {
     if (block == NULL) {
@@ -211,12 +255,13 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
         }
         return;
     }
+    if (extent_is_direct(extent)) {
+        free_direct(extent, block);
+        return;
+    }
     struct heap *heap = thread_enter_to_free();
     if (unlikely(heap->is_counting)) {
-        heap->deallocated += usable_size(extent, block);
-    }
-    if (unlikely(extent_is_sampled(extent))) {
-        sample_drop(extent);
+        heap->deallocated += block_size(extent, block);
     }
     free_by_kind(heap, extent, block);
     thread_leave(heap);
@@ -250,7 +295,7 @@ static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct h
     struct heap *owner = atomic_get(&extent->slab.owner);
     if (owner >= OWNER_SAMPLED || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
-    } else if (owner == NULL && heap_allocates(heap, extent->slab.class)) {
+    } else if (MW_DELAY_FREE || (owner == NULL && heap_allocates(heap, extent->slab.class))) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
         heap_tick_if_due(heap);
     } else {
@@ -274,37 +319,75 @@ static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *
     }
 }
 
+static void free_uncached(void *block)
+{
+    struct extent *extent = pagemap_find(block);
+    bool is_slot = slab_is_of_depot(extent) && slab_has_slot(extent, block);
+    bool is_large = extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent) &&
+                    (uintptr_t)block == extent->start && !extent_is_direct(extent);
+    if (block == NULL || (!is_slot && !is_large)) {
+        mw_free(block); /* small slots go to their slab, direct blocks to their arena */
+        return;
+    }
+    thread_leave(thread_enter()); /* the child of a fork puts its heaps in order first */
+    thread_count_resize(block_size(extent, block), 0);
+    if (is_large) {
+        large_leaves(extent);
+        arena_free(arena_of(extent), extent);
+        return;
+    }
+    struct slot *slot = block;
+    harden_slot_freed(extent, slot);
+    slot_set_next(slot, NULL);
+    arena_free_chain(depot_put(slot));
+}
+
 void mw_cfree(void *block)
 {
     mw_free(block);
 }
 
-/* Ends the program if the block cannot be one of that size. A block that realloc shrank may have up
- * to twice what was asked for. Only in secure and debug builds: it is a second look-up. */
-static void check_free_size(const void *block, size_t alignment, size_t size)
+static void free_check_size(const void *block, size_t alignment, size_t size)
 {
     if (!MW_SLOT_BITMAP || block == NULL || !is_power_of_two(alignment)) {
         return;
     }
-    size_t usable = mw_malloc_usable_size(block);
-    size_t unit = alignment <= os_page_size ? alignment : os_page_size;
-    size_t asked = align_up(size_max(size, 1), unit);
-    if (unlikely(usable != 0 && (asked > usable || (usable > 16 && asked <= usable / 2)))) {
+    struct extent *extent = pagemap_find(block);
+    if (!block_is_held("free", block, extent)) {
+        return;
+    }
+    size_t requested = block_requested("free", extent, block);
+    if (unlikely(size != requested)) {
         fault_simple(FAULT_SIZE_MISMATCH, "free_sized", block,
                      "free of %p with a size of %zu bytes, but the block has %zu", block, size,
-                     usable);
+                     requested);
+    }
+    if (unlikely(((uintptr_t)block & (alignment - 1)) != 0)) {
+        fault_simple(
+            FAULT_ALIGNMENT_MISMATCH, "free_aligned_sized", block,
+            "free of %p (%zu bytes) with an alignment of %zu bytes, which it does not have", block,
+            size, alignment);
     }
 }
 
 void mw_free_sized(void *block, size_t size)
 {
-    check_free_size(block, 1, size);
+    if (MW_TRACK) {
+        tracked_free(block, &(struct track_return){"free_sized", size, 0, PROGRAM_PC});
+        return;
+    }
+    free_check_size(block, 1, size);
     mw_free(block);
 }
 
 void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 {
-    check_free_size(block, alignment, size);
+    if (MW_TRACK) {
+        tracked_free(block,
+                     &(struct track_return){"free_aligned_sized", size, alignment, PROGRAM_PC});
+        return;
+    }
+    free_check_size(block, alignment, size);
     mw_free(block);
 }
 
@@ -312,15 +395,25 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 
 size_t mw_malloc_usable_size(const void *block)
 {
+    if (MW_TRACK) {
+        return block != NULL ? tracked_size("malloc_usable_size", block, PROGRAM_PC) : 0;
+    }
     struct extent *extent = pagemap_find(block);
-    return extent_state(extent) == EXTENT_ACTIVE ? usable_size(extent, block) : 0;
+    if (MW_SLOT_BITMAP && block != NULL) {
+        bool is_held = block_is_held("malloc_usable_size", block, extent);
+        return is_held ? block_requested("malloc_usable_size", extent, block) : 0;
+    }
+    return extent_state(extent) == EXTENT_ACTIVE ? block_size(extent, block) : 0;
 }
 
 size_t mw_malloc_good_size(size_t size)
 {
+    if (MW_TRACK) {
+        return size;
+    }
     process_init();
-    if (size <= SLOT_MAX) {
-        return class_size(class_of(size));
+    if (size <= SLOT_REQUEST_MAX) {
+        return class_size(class_of(size + CANARY_BYTES)) - CANARY_BYTES;
     }
     return size <= PTRDIFF_MAX ? large_rounded_pages(size) << os_page_shift : size;
 }
@@ -329,14 +422,11 @@ size_t mw_malloc_good_size(size_t size)
 
 static size_t block_held_size(const char *call, void *block)
 {
+    if (MW_TRACK) {
+        return tracked_size(call, block, 0);
+    }
     struct extent *extent = pagemap_find(block);
-    if (!block_is_ours(call, block, extent)) {
-        return 0;
-    }
-    if (extent_is_slab(extent)) {
-        harden_slot_resized(extent, block);
-    }
-    return usable_size(extent, block);
+    return block_is_held(call, block, extent) ? block_requested(call, extent, block) : 0;
 }
 
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
@@ -347,7 +437,7 @@ static bool slot_still_fits(size_t usable, size_t size)
 
 static void *realloc_by_copy(void *block, struct extent *extent, size_t size)
 {
-    size_t old_size = usable_size(extent, block);
+    size_t old_size = block_requested("realloc", extent, block);
     void *moved = mw_malloc(size);
     if (moved == NULL) {
         return size <= old_size ? block : NULL; /* making it smaller never fails */
@@ -393,9 +483,17 @@ static void realloc_sample(struct extent *extent, size_t size)
 /* A block that is counted in another class from now on counts as freed and allocated anew. */
 static bool realloc_pages(struct extent *extent, size_t size)
 {
-    size_t old_size = extent_size(extent);
+    size_t old_size = large_block_size(extent);
+    if (extent_is_direct(extent)) {
+        bool done = direct_try_resize(extent, size, false);
+        thread_count_resize(done ? old_size : 0, done ? extent_size(extent) : 0);
+        return done;
+    }
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
     if (unlikely(extent_is_sampled(extent))) {
+        if (old_size != extent_size(extent)) {
+            return false; /* if it had to stay, it would no longer count with its size */
+        }
         sample_drop(extent);
     }
     if (!large_try_resize(extent, size)) {
@@ -404,7 +502,7 @@ static bool realloc_pages(struct extent *extent, size_t size)
     if (unlikely(profile_is_wanted())) {
         realloc_sample(extent, size);
     }
-    thread_count_resize(old_size, extent_size(extent));
+    thread_count_resize(old_size, large_block_size(extent));
     unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
     if (class != before) {
         struct heap *heap = thread_enter();
@@ -414,13 +512,44 @@ static bool realloc_pages(struct extent *extent, size_t size)
     return true;
 }
 
+static void *block_try_resize(void *block, struct extent *extent, size_t size)
+{
+    if (MW_CANARY) {
+        block_requested("realloc", extent, block);
+    }
+    if (extent_is_slab(extent)) {
+        size_t slot_size = slot_block_size(extent, block);
+        if (!slot_still_fits(slot_size - CANARY_BYTES, size)) {
+            return NULL;
+        }
+        canary_place(extent, block, slot_size, size);
+        return block;
+    }
+    if (size <= SLOT_REQUEST_MAX || !realloc_pages(extent, size)) {
+        return NULL;
+    }
+    canary_place_large(extent, size);
+    return (void *)extent->start;
+}
+
+static bool block_try_resize_in_place(struct extent *extent, size_t size)
+{
+    bool done = extent_is_direct(extent) ? direct_try_resize(extent, size, true)
+                                         : large_try_resize_in_place(extent, size);
+    if (done) {
+        canary_place_large(extent, size);
+    }
+    return done;
+}
+
 void *mw_realloc(void *block, size_t size)
 {
     if (block == NULL) {
         return mw_malloc(size);
     }
     struct extent *extent = pagemap_find(block);
-    if (unlikely(!block_is_ours("realloc", block, extent))) {
+    if (MW_TRACK ? !tracked_holds("realloc", block, PROGRAM_PC)
+                 : unlikely(!block_is_held("realloc", block, extent))) {
         void *(*next)(void *, size_t) =
             (void *(*)(void *, size_t))foreign_function("realloc", block);
         return next != NULL ? next(block, size) : NULL;
@@ -431,13 +560,12 @@ void *mw_realloc(void *block, size_t size)
     if (unlikely(size > PTRDIFF_MAX)) {
         return alloc_failed();
     }
-    if (extent_is_slab(extent)) {
-        harden_slot_resized(extent, block);
-        if (slot_still_fits(usable_size(extent, block), size)) {
-            return block;
-        }
-    } else if (size > SLOT_MAX && realloc_pages(extent, size)) {
-        return (void *)extent->start;
+    if (MW_TRACK) {
+        return tracked_realloc(block, size, PROGRAM_PC);
+    }
+    void *resized = block_try_resize(block, extent, size);
+    if (resized != NULL) {
+        return resized;
     }
     return realloc_by_copy(block, extent, size);
 }

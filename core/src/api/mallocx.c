@@ -1,15 +1,44 @@
 /* SPDX-License-Identifier: MIT
  *
- * jemalloc's functions that take flags. Which arena and which cache a call names does not matter:
- * the thread's own heap serves it.
+ * jemalloc's functions that take flags. A call that names an arena gets a direct block of it; one that
+ * names a cache gets what lies there first. All others are served by the thread's own heap.
  */
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
-#include "free.h"
+#include "cache.h"
+
+#include <errno.h>
 
 /* The fields of the flags. */
 #define FLAG_LG_ALIGN 0x3f
 #define FLAG_ZERO 0x40
+
+#define FLAG_CACHE_SHIFT 8
+#define FLAG_CACHE 0xfff
+#define FLAG_ARENA_SHIFT 20
+
+/* Nothing but alignment and zero: the common case. */
+#define FLAGS_PLAIN 0x7f
+
+/* In the place of the cache. */
+#define CACHE_NONE 1u
+
+ALWAYS_INLINE bool flags_are_plain(int flags)
+{
+    return (flags & ~FLAGS_PLAIN) == 0;
+}
+
+/* 0: none is named; CACHE_NONE; or the identity of a cache plus 2. */
+ALWAYS_INLINE unsigned flags_cache(int flags)
+{
+    return (unsigned)flags >> FLAG_CACHE_SHIFT & FLAG_CACHE;
+}
+
+/* 0: none is named; or the number of an arena plus 1. */
+ALWAYS_INLINE unsigned flags_arena(int flags)
+{
+    return (unsigned)flags >> FLAG_ARENA_SHIFT;
+}
 
 ALWAYS_INLINE size_t flags_alignment(int flags)
 {
@@ -26,7 +55,7 @@ ALWAYS_INLINE size_t size_of_request(size_t size)
  * begin. */
 static void *mallocx_zeroed(size_t alignment, size_t size)
 {
-    if (alignment > BLOCK_ALIGNMENT && (alignment > os_page_size || size <= SLOT_MAX)) {
+    if (alignment > BLOCK_ALIGNMENT && (alignment > os_page_size || size <= SLOT_REQUEST_MAX)) {
         void *block = alloc_aligned(alignment, size);
         return block != NULL ? memset(block, 0, mw_malloc_usable_size(block)) : NULL;
     }
@@ -38,10 +67,51 @@ static void *mallocx_zeroed(size_t alignment, size_t size)
     return block;
 }
 
+static void *mallocx_of_arena(size_t alignment, size_t size, unsigned number, bool zero)
+{
+    bool is_zero = false;
+    struct direct *direct = thread_direct_numbered(number);
+    void *block = direct != NULL ? alloc_direct(direct, alignment, size, &is_zero) : NULL;
+    if (block == NULL) {
+        return alloc_failed();
+    }
+    return zero && !is_zero ? memset(block, 0, mw_malloc_usable_size(block)) : block;
+}
+
+/* A block that lies in a cache; NULL if none does. */
+static void *mallocx_of_cache(size_t alignment, size_t size, unsigned id, bool zero)
+{
+    process_init();
+    struct cache *cache = cache_at(id);
+    if (cache == NULL || alignment > os_page_size || size > SLOT_MAX ||
+        align_up(size, alignment) > SLOT_MAX) {
+        return NULL;
+    }
+    void *block = cache_take(cache, class_of_aligned(alignment, size));
+    check(((uintptr_t)block & (alignment - 1)) == 0);
+    return block != NULL && zero ? memset(block, 0, mw_malloc_usable_size(block)) : block;
+}
+
+static NOINLINE void *mallocx_named(size_t size, int flags)
+{
+    size_t alignment = flags_alignment(flags);
+    bool zero = (flags & FLAG_ZERO) != 0;
+    if (flags_arena(flags) != 0) {
+        return mallocx_of_arena(alignment, size, flags_arena(flags) - 1, zero);
+    }
+    void *block = flags_cache(flags) > CACHE_NONE
+                      ? mallocx_of_cache(alignment, size, flags_cache(flags) - 2, zero)
+                      : NULL;
+    return block != NULL ? block : mw_mallocx(size, flags & FLAGS_PLAIN);
+}
+
 void *mw_mallocx(size_t size, int flags)
 {
     size_t alignment = flags_alignment(flags);
     size = size_of_request(size);
+    if (unlikely(!flags_are_plain(flags))) {
+        return mallocx_named(size, flags);
+    }
     if (unlikely((flags & FLAG_ZERO) != 0)) {
         return mallocx_zeroed(alignment, size);
     }
@@ -53,7 +123,8 @@ static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, siz
 {
     bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
     bool is_worth_it = mw_nallocx(size, MALLOCX_LG_ALIGN(floor_log2(alignment))) > old_size / 2;
-    if (is_aligned && size <= old_size && is_worth_it) {
+    bool fits = MW_CANARY ? size == old_size : size <= old_size;
+    if (is_aligned && fits && is_worth_it) {
         return block;
     }
     void *moved = alloc_aligned(alignment, size);
@@ -64,10 +135,41 @@ static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, siz
     return moved;
 }
 
+/* rallocx where a copy comes from the arena or the cache that is named. */
+static NOINLINE void *rallocx_named(void *block, size_t size, int flags)
+{
+    size_t old_size = block_held_size("rallocx", block);
+    if (old_size == 0) {
+        return mw_realloc(block, size); /* what is done with it the option `foreign` says */
+    }
+    size_t alignment = flags_alignment(flags);
+    bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
+    char *moved = NULL;
+    if (size <= PTRDIFF_MAX && is_aligned && alignment <= os_page_size) {
+        moved = block_try_resize(block, pagemap_find(block), size);
+    }
+    if (moved == NULL) {
+        moved = mw_mallocx(size, flags & ~FLAG_ZERO);
+        if (moved == NULL) {
+            return NULL;
+        }
+        memcpy(moved, block, size_min(old_size, size));
+        mw_dallocx(block, flags);
+    }
+    size_t new_size = mw_malloc_usable_size(moved);
+    if ((flags & FLAG_ZERO) != 0 && new_size > old_size) {
+        memset(moved + old_size, 0, new_size - old_size);
+    }
+    return moved;
+}
+
 void *mw_rallocx(void *block, size_t size, int flags)
 {
     if (block == NULL) {
         return mw_mallocx(size, flags);
+    }
+    if (unlikely(!flags_are_plain(flags))) {
+        return rallocx_named(block, size_of_request(size), flags);
     }
     size_t alignment = flags_alignment(flags);
     size_t old_size = block_held_size("rallocx", block);
@@ -85,19 +187,34 @@ void *mw_rallocx(void *block, size_t size, int flags)
     return moved;
 }
 
+/* Where blocks are tracked, one may get as long as its slot, or its pages. */
+static size_t xallocx_tracked(void *block, size_t size, size_t extra, int flags)
+{
+    size_t old_size = mw_malloc_usable_size(block);
+    size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;
+    size_t new_size = tracked_resize(block, size, most);
+    if ((flags & FLAG_ZERO) != 0 && new_size > old_size) {
+        memset((char *)block + old_size, 0, new_size - old_size);
+    }
+    return new_size;
+}
+
 size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
 {
     size_t old_size = block_held_size("xallocx", block);
     struct extent *extent = pagemap_find(block);
     bool is_aligned = ((uintptr_t)block & (flags_alignment(flags) - 1)) == 0;
+    if (MW_TRACK) {
+        return old_size != 0 && is_aligned ? xallocx_tracked(block, size, extra, flags) : old_size;
+    }
     if (old_size == 0 || extent_is_slab(extent) || extent_is_sampled(extent) || !is_aligned) {
         return old_size;
     }
     size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;
-    if (!large_try_resize_in_place(extent, most) && size > old_size) {
-        large_try_resize_in_place(extent, size);
+    if (!block_try_resize_in_place(extent, most) && size > old_size) {
+        block_try_resize_in_place(extent, size);
     }
-    size_t new_size = extent_size(extent);
+    size_t new_size = block_requested("xallocx", extent, block);
     if ((flags & FLAG_ZERO) != 0 && new_size > old_size) {
         memset((char *)block + old_size, 0, new_size - old_size);
     }
@@ -111,14 +228,36 @@ size_t mw_sallocx(const void *block, int flags)
     return mw_malloc_usable_size(block);
 }
 
+/* Which arena is named does not matter: a block goes back to where it came from. */
+static NOINLINE void dallocx_named(void *block, int flags)
+{
+    unsigned named = flags_cache(flags);
+    if (named == CACHE_NONE) {
+        free_uncached(block);
+        return;
+    }
+    struct cache *cache = named != 0 ? cache_at(named - 2) : NULL;
+    if (cache == NULL || block == NULL || !cache_put(cache, block)) {
+        mw_free(block);
+    }
+}
+
 void mw_dallocx(void *block, int flags)
 {
-    (void)flags;
+    if (unlikely(!flags_are_plain(flags))) {
+        dallocx_named(block, flags);
+        return;
+    }
     mw_free(block);
 }
 
 void mw_sdallocx(void *block, size_t size, int flags)
 {
+    if (unlikely(!flags_are_plain(flags))) {
+        free_check_size(block, flags_alignment(flags), size);
+        dallocx_named(block, flags);
+        return;
+    }
     mw_free_aligned_sized(block, flags_alignment(flags), size);
 }
 
@@ -130,8 +269,12 @@ size_t mw_nallocx(size_t size, int flags)
     if (!alloc_is_possible(alignment, size)) {
         return 0;
     }
-    if (alignment <= os_page_size && align_up(size, alignment) <= SLOT_MAX) {
-        return class_size(class_of_aligned(alignment, size));
+    if (MW_TRACK) {
+        return size;
+    }
+    if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
+        align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
+        return class_size(class_of_aligned(alignment, size)) - CANARY_BYTES;
     }
     return large_rounded_pages(size) << os_page_shift;
 }

@@ -23,7 +23,8 @@ static struct arena *arena_init(unsigned index)
     if (!arena->is_ready) {
         lock_init(&arena->lock, LOCK_ARENA);
         lock_init(&arena->purge_lock, LOCK_PURGE);
-        arena->index = (uint8_t)index;
+        arena->index = (uint16_t)index;
+        arena->number = index;
         atomic_set(&arena->dirty_ms, DECAY_AS_OPTION);
         atomic_set(&arena->muzzy_ms, DECAY_AS_OPTION);
         arena->region_next_size = REGION_ALIGNMENT;
@@ -57,13 +58,31 @@ static struct region *region_new_locked(struct arena *arena)
     return region;
 }
 
+/* The size of the next region, as far as nobody needs a larger one. */
+static size_t arena_region_size(struct arena *arena)
+{
+    check(lock_is_mine(&arena->lock));
+    size_t most = arena->region_most;
+    return most == 0 ? arena->region_next_size
+                     : size_min(arena->region_next_size,
+                                size_max(most & ~(os_page_size - 1), os_page_size));
+}
+
+/* Anywhere below this: the lower half of what a process has. */
+#define PLACE_BITS 46
+
+static uintptr_t region_random_place(void)
+{
+    return random_bits() & (((uintptr_t)1 << PLACE_BITS) - REGION_ALIGNMENT);
+}
+
 /* Maps a region for at least `size` bytes; its extent joins the retained ones. Called without the
  * lock, so that the kernel does not work under it. */
 static bool arena_add_region(struct arena *arena, size_t size)
 {
     lock_take(&arena->lock);
-    size_t wanted = size_max(arena->region_next_size, align_up(size, REGION_ALIGNMENT));
-    uintptr_t hint = arena->region_hint;
+    size_t wanted = size_max(arena_region_size(arena), align_up(size, REGION_ALIGNMENT));
+    uintptr_t hint = MW_RANDOM ? region_random_place() : arena->region_hint;
     lock_release(&arena->lock);
 
     /* With a limit on address space less may be had: half, a quarter, and in the end just what is
@@ -337,7 +356,7 @@ static void arena_free_locked(struct arena *arena, struct extent *extent)
 
 static void arena_purge_at_once(struct arena *arena)
 {
-    if (option(OPTION_dirty_decay_ms) == 0) {
+    if (!arena->is_explicit && arena_dirty_decay_ms(arena) == 0) {
         arena_purge(arena, 0);
     }
 }

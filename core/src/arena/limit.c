@@ -52,8 +52,8 @@ struct holding {
 static struct holding holding_now(void)
 {
     struct holding now = {.all = meta_bytes() >> os_page_shift};
-    for (unsigned i = 0; i < arena_count(); i++) {
-        struct arena *arena = arena_at(i);
+    for (unsigned i = 0; i < arenas_ever(); i++) {
+        struct arena *arena = arena_ever_at(i);
         lock_take(&arena->lock);
         size_t free = arena->dirty.pages + arena->huge.pages + arena->muzzy.pages;
         now.free += free;
@@ -64,7 +64,8 @@ static struct holding holding_now(void)
     return now;
 }
 
-/* Gives back `pages` of what is free, or all there is. Returns how many went. */
+/* Gives back `pages` of what is free in arenas of threads, or all there is: others may call hooks, which
+ * may allocate. Returns how many went. */
 static size_t give_back(size_t pages)
 {
     size_t gone = 0;

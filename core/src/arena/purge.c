@@ -35,12 +35,35 @@ static size_t arena_dirty_pages_locked(struct arena *arena)
     return arena->dirty.pages + arena->huge.pages;
 }
 
+/* As extent_give_back: memory that the program's hooks neither take nor purge stays, and is free. */
+static enum extent_state extent_give_to_hooks(struct arena *arena, struct extent *extent,
+                                              bool may_be_lazy)
+{
+    void *start = (void *)extent->start;
+    size_t size = extent_size(extent);
+    check(!extent->is_huge && !extent->is_decommitted);
+    if (may_be_lazy && hooks_purge_lazy(arena->hooks, start, size, arena->number)) {
+        return EXTENT_MUZZY;
+    }
+    extent->is_decommitted = hooks_decommit(arena->hooks, start, size, arena->number);
+    extent->is_zero =
+        extent->is_decommitted || hooks_purge_forced(arena->hooks, start, size, arena->number);
+    if (!extent->is_zero && !may_be_lazy) {
+        hooks_purge_lazy(arena->hooks, start, size, arena->number);
+    }
+    return EXTENT_RETAINED;
+}
+
 /* Gives the pages of one extent, which is in no set, back to the kernel. Without the lock. Returns
  * the state that it has then; UNUSED if the mapping is gone. */
-static enum extent_state extent_give_back(struct extent *extent, bool may_be_lazy)
+static enum extent_state extent_give_back(struct arena *arena, struct extent *extent,
+                                          bool may_be_lazy)
 {
     void *start = (void *)extent->start;
     check(extent_state(extent) == EXTENT_MOVING && !extent_is_slab(extent));
+    if (arena->hooks != NULL) {
+        return extent_give_to_hooks(arena, extent, may_be_lazy);
+    }
     if (extent->is_huge) {
         extent_unmap_ends(extent);
         if (os_unmap(start, extent_size(extent))) {
@@ -69,7 +92,7 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
 {
     size_t purged = 0;
     uint64_t calls = 0;
-    check(lock_is_mine(&arena->purge_lock) && lock_is_mine(&arena->lock));
+    check((arena->is_explicit || lock_is_mine(&arena->purge_lock)) && lock_is_mine(&arena->lock));
     while (purged < pages) {
         struct extent *batch[PURGE_BATCH];
         enum extent_state states[PURGE_BATCH];
@@ -90,7 +113,7 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
         calls += count;
         lock_release(&arena->lock);
         for (unsigned i = 0; i < count; i++) {
-            states[i] = extent_give_back(batch[i], may_be_lazy);
+            states[i] = extent_give_back(arena, batch[i], may_be_lazy);
         }
         lock_take(&arena->lock);
         for (unsigned i = 0; i < count; i++) {
@@ -184,9 +207,25 @@ static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pa
 
 /* --- Time and demand ------------------------------------------------------------------------- */
 
+/* Of an explicit arena the caller holds the direct lock, which serves as well: who waits for the
+ * purge lock must not wait for a hook. */
+static void purge_begin(struct arena *arena)
+{
+    if (!arena->is_explicit) {
+        lock_take(&arena->purge_lock);
+    }
+}
+
+static void purge_end(struct arena *arena)
+{
+    if (!arena->is_explicit) {
+        lock_release(&arena->purge_lock);
+    }
+}
+
 static size_t arena_tick(struct arena *arena, uint64_t now_ms)
 {
-    if (!lock_try_take(&arena->purge_lock)) {
+    if (!arena->is_explicit && !lock_try_take(&arena->purge_lock)) {
         return (size_t)1 << 20; /* whoever holds it purges: there is something */
     }
     lock_take(&arena->lock);
@@ -201,13 +240,13 @@ static size_t arena_tick(struct arena *arena, uint64_t now_ms)
     check(arena_is_valid(arena)); /* walks, but not often */
     size_t left = arena_dirty_pages_locked(arena);
     lock_release(&arena->lock);
-    lock_release(&arena->purge_lock);
+    purge_end(arena);
     return left;
 }
 
 static size_t arena_purge(struct arena *arena, size_t keep_pages)
 {
-    lock_take(&arena->purge_lock);
+    purge_begin(arena);
     lock_take(&arena->lock);
     size_t purged =
         arena_purge_locked(arena, pages_above(arena_dirty_pages_locked(arena), keep_pages), false,
@@ -216,7 +255,7 @@ static size_t arena_purge(struct arena *arena, size_t keep_pages)
                                  arena_oldest_muzzy_locked);
     check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
-    lock_release(&arena->purge_lock);
+    purge_end(arena);
     return purged;
 }
 

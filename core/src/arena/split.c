@@ -32,6 +32,17 @@ static struct arena *arena_at(unsigned index)
     return &arenas[index];
 }
 
+static unsigned arenas_ever(void)
+{
+    return arena_count() + atomic_get_acquire(&explicit_count); /* pairs with explicit_new */
+}
+
+static struct arena *arena_ever_at(unsigned at)
+{
+    unsigned count = arena_count();
+    return at < count ? &arenas[at] : explicit_arenas[at - count];
+}
+
 static void descriptor_init(struct arena *arena, struct extent *extent)
 {
     extent->arena = arena->index;
@@ -74,15 +85,49 @@ static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
     atomic_set(&extent->pages, (uint32_t)pages);
     extent->is_huge = like->is_huge;
     extent->is_zero = like->is_zero;
+    extent->is_decommitted = like->is_decommitted;
     extent->region = like->region;
     extent->slab.stamp = like->slab.stamp;
     atomic_set(&extent->state, (uint8_t)state);
     extent_map_ends(extent);
 }
 
+/* --- Hooks ------------------------------------------------------------------------------------ */
+
+/* The arena's lock is given up while a hook runs. Nobody else changes extents of the arena meanwhile:
+ * that takes the direct lock too, which the caller holds. Who only looks finds extents as they were. */
+static bool arena_may_split_locked(struct arena *arena, struct extent *extent, size_t pages)
+{
+    extent_hooks_t *hooks = arena->hooks;
+    if (likely(hooks == NULL)) {
+        return true;
+    }
+    lock_release(&arena->lock);
+    bool may = hooks_split(hooks, (void *)extent->start, extent_size(extent),
+                           pages << os_page_shift, !extent->is_decommitted, arena->number);
+    lock_take(&arena->lock);
+    return may;
+}
+
+static bool arena_may_merge_locked(struct arena *arena, struct extent *low, struct extent *high)
+{
+    extent_hooks_t *hooks = arena->hooks;
+    if (likely(hooks == NULL)) {
+        return true;
+    }
+    lock_release(&arena->lock);
+    bool may = hooks_merge(hooks, (void *)low->start, extent_size(low), (void *)high->start,
+                           extent_size(high), !low->is_decommitted, arena->number);
+    lock_take(&arena->lock);
+    return may;
+}
+
 static struct extent *extent_split_locked(struct arena *arena, struct extent *extent, size_t pages)
 {
     check(pages > 0 && pages < extent_pages(extent));
+    if (!arena_may_split_locked(arena, extent, pages)) {
+        return NULL;
+    }
     struct extent *rest = descriptor_new_locked(arena);
     if (rest == NULL) {
         return NULL;
@@ -109,7 +154,8 @@ static struct extent *arena_mergeable_locked(struct arena *arena, struct extent 
     /* The arena of a descriptor never changes, so nobody else changes the rest meanwhile. */
     bool fits = other != pagemap_nothing() && other->arena == arena->index &&
                 extent_state(other) == extent_state(extent) && other->is_huge == extent->is_huge &&
-                other->region == region && extent_pages(other) + extent_pages(extent) <= UINT32_MAX;
+                other->region == region && other->is_decommitted == extent->is_decommitted &&
+                extent_pages(other) + extent_pages(extent) <= UINT32_MAX;
     check(!fits || other->start == extent_end(extent) || extent_end(other) == extent->start);
     return fits ? other : NULL;
 }
@@ -133,6 +179,21 @@ static void extent_merge_locked(struct arena *arena, struct extent *low, struct 
     check_slow(extent_is_valid(low));
 }
 
+/* Joins two free neighbours, of which one is in its set. False, and nothing changes, if a hook says
+ * no. */
+static bool arena_join_locked(struct arena *arena, struct extent *low, struct extent *high,
+                              struct extent *listed)
+{
+    struct extent_set *set = arena_set_of(arena, listed);
+    extent_set_remove(set, listed);
+    if (!arena_may_merge_locked(arena, low, high)) {
+        extent_set_insert(set, listed);
+        return false;
+    }
+    extent_merge_locked(arena, low, high);
+    return true;
+}
+
 static void arena_insert_locked(struct arena *arena, struct extent *extent, enum extent_state state)
 {
     check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
@@ -141,13 +202,10 @@ static void arena_insert_locked(struct arena *arena, struct extent *extent, enum
     atomic_set(&extent->state, (uint8_t)state);
     struct extent *high = arena_mergeable_locked(arena, extent, extent_end(extent));
     if (high != NULL) {
-        extent_set_remove(arena_set_of(arena, high), high);
-        extent_merge_locked(arena, extent, high);
+        arena_join_locked(arena, extent, high, high);
     }
     struct extent *low = arena_mergeable_locked(arena, extent, extent->start - GRANULE);
-    if (low != NULL) {
-        extent_set_remove(arena_set_of(arena, low), low);
-        extent_merge_locked(arena, low, extent);
+    if (low != NULL && arena_join_locked(arena, low, extent, low)) {
         extent = low;
     }
     extent_set_insert(arena_set_of(arena, extent), extent);
@@ -239,7 +297,8 @@ static struct extent *arena_room_behind_locked(struct arena *arena, struct exten
                 next->region == extent->region && next->is_huge == extent->is_huge &&
                 (extent_state(next) == EXTENT_DIRTY || extent_state(next) == EXTENT_MUZZY ||
                  extent_state(next) == EXTENT_RETAINED) &&
-                next->start == end && extent_pages(next) + extent_pages(extent) >= pages;
+                next->start == end && !next->is_decommitted &&
+                extent_pages(next) + extent_pages(extent) >= pages;
     return fits ? next : NULL;
 }
 
@@ -258,6 +317,10 @@ static bool arena_expand_locked(struct arena *arena, struct extent *extent, stru
             return false;
         }
         extent_set_insert(set, rest);
+    }
+    if (!arena_may_merge_locked(arena, extent, next)) {
+        arena_insert_locked(arena, next, extent_state(next));
+        return false;
     }
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent_merge_locked(arena, extent, next);

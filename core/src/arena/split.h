@@ -13,8 +13,14 @@
 #include "../memory/decay.h"
 #include "../memory/extent.h"
 #include "../os/lock.h"
+#include "hooks.h"
 
+/* Arenas that threads share; the program may make others at run time, see explicit.h. All of them have
+ * numbers below ARENA_NUMBERS, as flags have room for no more. */
 #define ARENAS_MAX 64u
+#define ARENA_NUMBERS 4095u
+
+#define ARENA_NAME_SIZE 32u
 
 #define DECAY_AS_OPTION (-2)
 
@@ -41,8 +47,16 @@ struct purge_counts {
 struct arena {
     struct lock lock;
     struct lock purge_lock; /* held while extents are on their way back to the kernel */
-    uint8_t index;          /* const */
+    uint16_t index;         /* const: in `arenas`, or ARENAS_MAX and more: explicit */
     bool is_ready;          /* const after arena_init */
+    bool is_explicit;       /* const: made by the program. All its extents are in regions, and who
+                               changes one holds the direct lock */
+    bool is_in_use;         /* lock: table; of an explicit arena: it is made and not destroyed */
+    unsigned number;        /* const: what the program calls it */
+    extent_hooks_t *hooks;  /* lock: direct; NULL: the kernel. Of explicit arenas only */
+    size_t region_most;     /* lock; regions grow no larger of themselves; 0: REGION_MAX */
+    _Atomic uint32_t bound; /* atomic: threads that allocate from this explicit arena */
+    char name[ARENA_NAME_SIZE]; /* lock; empty: by number */
 
     struct extent_set dirty;    /* lock */
     struct extent_set huge;     /* lock: the dirty ones that are mappings of their own */
@@ -86,9 +100,18 @@ static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned
 static unsigned arena_count(void);
 static struct arena *arena_at(unsigned index);
 
+/* The arenas that the program makes, by index less ARENAS_MAX; they are never freed, and used again. */
+static struct arena *explicit_arenas[ARENA_NUMBERS] IN_SECTION(arenas); /* const once set */
+static _Atomic unsigned explicit_count; /* lock: table; only ever grows */
+
+/* All that were ever made of both kinds, in no particular order. */
+static unsigned arenas_ever(void);
+static struct arena *arena_ever_at(unsigned at);
+
 ALWAYS_INLINE struct arena *arena_of(struct extent *extent)
 {
-    return &arenas[extent->arena];
+    return likely(extent->arena < ARENAS_MAX) ? &arenas[extent->arena]
+                                              : explicit_arenas[extent->arena - ARENAS_MAX];
 }
 
 /* A descriptor that is the arena's from now on and describes nothing yet. */

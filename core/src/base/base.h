@@ -77,6 +77,21 @@ ALWAYS_INLINE size_t size_max(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Eight bytes at any address, of memory of any type. */
+struct unaligned64 {
+    uint64_t value;
+} __attribute__((packed, may_alias));
+
+ALWAYS_INLINE uint64_t load_unaligned(const char *at)
+{
+    return ((const struct unaligned64 *)at)->value;
+}
+
+ALWAYS_INLINE void store_unaligned(char *at, uint64_t value)
+{
+    ((struct unaligned64 *)at)->value = value;
+}
+
 /* `alignment` is a power of two. */
 ALWAYS_INLINE size_t align_up(size_t value, size_t alignment)
 {

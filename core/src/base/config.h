@@ -19,6 +19,21 @@
 #define MW_EXPORT_LIBC 1
 #endif
 
+/* The names of jemalloc's interface, which has its own build where they begin with a prefix. */
+#ifdef MW_JEMALLOC_PREFIX
+#define MW_HAS_PREFIX 1
+#define PREFIXED_NOW(prefix, name) prefix##name
+#define PREFIXED_BY(prefix, name) PREFIXED_NOW(prefix, name)
+#define PREFIXED(name) PREFIXED_BY(MW_JEMALLOC_PREFIX, name)
+#define PREFIX_TEXT_NOW(prefix) #prefix
+#define PREFIX_TEXT_BY(prefix) PREFIX_TEXT_NOW(prefix)
+#define PREFIX_TEXT PREFIX_TEXT_BY(MW_JEMALLOC_PREFIX)
+#else
+#define MW_HAS_PREFIX 0
+#define PREFIXED(name) name
+#define PREFIX_TEXT ""
+#endif
+
 /* Whether system calls go through test_syscall(), which a unit test defines. */
 #ifndef MW_TEST_SYSCALLS
 #define MW_TEST_SYSCALLS 0
@@ -40,11 +55,29 @@
 /* A bit per slot says whether the program holds it: double and interior frees are always found. */
 #define MW_SLOT_BITMAP (MW_MODE != MW_FAST)
 
+/* Keys and random numbers, which the next ones need. */
+#define MW_SECRETS (MW_MODE != MW_FAST)
+
+/* The link in a free slot is encoded, so that what a program writes there is no link. */
+#define MW_CODED_LINKS (MW_MODE != MW_FAST)
+
+/* A slot that was freed waits before it is handed out again, and slots are handed out in no order
+ * that can be told. */
+#define MW_DELAY_FREE (MW_MODE == MW_SECURE)
+#define MW_RANDOM (MW_MODE == MW_SECURE)
+
 /* Pages without access before and behind each chunk of metadata. */
 #define MW_META_GUARD (MW_MODE != MW_FAST)
 
-/* Slots are filled on allocation and on free, and the fill of a free slot is checked on reuse. */
-#define MW_FILL (MW_MODE == MW_DEBUG)
+/* Slots are filled on free, and the fill of a free slot is checked on reuse. */
+#define MW_FILL (MW_MODE != MW_FAST)
+
+/* Behind what the program asked for stand bytes that it must not write, and the size is kept. */
+#define MW_CANARY (MW_MODE == MW_SECURE)
+
+/* Every block is known by its exact size and by the calls that allocated and freed it, lies between
+ * red zones, and waits in a quarantine after it was freed (slots/track.h). */
+#define MW_TRACK (MW_MODE == MW_DEBUG)
 
 /* A limit that is low in debug builds, so that tests come to what is beyond it. */
 #define MW_LIMIT(limit, in_debug) (MW_MODE == MW_DEBUG ? (in_debug) : (limit))

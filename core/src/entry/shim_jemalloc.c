@@ -11,6 +11,7 @@ size_t sallocx(const void *block, int flags) PUBLIC_ALIAS(mw_sallocx);
 void dallocx(void *block, int flags) PUBLIC_ALIAS(mw_dallocx);
 void sdallocx(void *block, size_t size, int flags) PUBLIC_ALIAS(mw_sdallocx);
 size_t nallocx(size_t size, int flags) PUBLIC_ALIAS(mw_nallocx);
+int je_get_defrag_hint(void *block) PUBLIC_ALIAS(mw_get_defrag_hint);
 int mallctl(const char *name, void *old_value, size_t *old_size, void *new_value, size_t new_size)
     PUBLIC_ALIAS(mw_mallctl);
 int mallctlnametomib(const char *name, size_t *mib, size_t *mib_size)

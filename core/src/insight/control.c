@@ -20,7 +20,7 @@
 #define M_ARENA_MAX (-8)
 
 /* Gives free memory back to the kernel, all but `keep_pages` per arena. */
-static size_t purge_all(size_t keep_pages)
+static size_t purge_all(size_t keep_pages, bool may_call_hooks)
 {
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
         stack_rob(at);
@@ -32,26 +32,35 @@ static size_t purge_all(size_t keep_pages)
             arena_unmap_free_regions(arena_at(i));
         }
     }
+    if (keep_pages == 0 && may_call_hooks) {
+        directs_purge();
+    }
     return purged;
 }
 
 void mw_collect(bool force)
 {
+    if (MW_TRACK) {
+        tracked_release_all();
+    }
     struct heap *heap = thread_enter();
     heap_collect(heap);
     if (force) {
-        purge_all(0);
+        purge_all(0, heap->thread != NULL);
     } else {
-        keep_house(clock_look());
+        keep_house(clock_look(), heap->thread != NULL);
     }
     thread_leave(heap);
 }
 
 int mw_malloc_trim(size_t pad)
 {
+    if (MW_TRACK) {
+        tracked_release_all();
+    }
     struct heap *heap = thread_enter();
     heap_collect(heap);
-    size_t purged = purge_all(pad >> os_page_shift);
+    size_t purged = purge_all(pad >> os_page_shift, heap->thread != NULL);
     thread_leave(heap);
     return purged != 0;
 }

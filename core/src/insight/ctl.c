@@ -7,9 +7,9 @@
 #include "../arena/purge.h"
 #include "../memory/meta.h"
 #include "../thread/stack.h"
-#include "../thread/sampling.h"
 #include "../thread/tick.h"
-#include "profile.h"
+#include "ctl_explicit.h"
+#include "ctl_prof.h"
 
 #include <errno.h>
 
@@ -68,8 +68,8 @@ static uint64_t text_value(const char *text)
 static size_t approximate_active(void)
 {
     size_t bytes = 0;
-    for (unsigned i = 0; i < arena_count(); i++) {
-        struct arena *arena = arena_at(i);
+    for (unsigned i = 0; i < arenas_ever(); i++) {
+        struct arena *arena = arena_ever_at(i);
         lock_take(&arena->lock);
         size_t free_pages = arena->dirty.pages + arena->muzzy.pages + arena->retained.pages;
         bytes += arena->region_bytes - (free_pages << os_page_shift) +
@@ -128,6 +128,8 @@ static int config_read(unsigned id, uint64_t *value)
         *value = text_value("");
         break;
     case CTL_prof:
+        *value = PROFILE_IS_POSSIBLE;
+        break;
     case CTL_fill:
     case CTL_stats:
     case CTL_xmalloc:
@@ -177,18 +179,18 @@ static int opt_read(unsigned index, uint64_t *value)
 
 static int thread_read(unsigned id, uint64_t *value)
 {
-    struct heap *heap;
-    if (id == CTL_thread_tcache_enabled) {
-        *value = true;
+    if (id == CTL_thread_arena) {
+        *value = thread_arena();
         return 0;
     }
-    if (id == CTL_thread_arena) {
-        heap = thread_enter();
-        *value = heap->arena->index;
+    if (id == CTL_thread_tcache_enabled || id == CTL_thread_tcache_max) {
+        struct heap *heap = thread_enter();
+        size_t most = heap->cached_most != 0 ? heap->cached_most : SLOT_MAX;
+        *value = id == CTL_thread_tcache_max ? most : !heap->is_uncached;
         thread_leave(heap);
         return 0;
     }
-    heap = thread_count();
+    struct heap *heap = thread_count();
     if (heap == NULL) {
         return EAGAIN;
     }
@@ -202,6 +204,9 @@ static int thread_read(unsigned id, uint64_t *value)
     case CTL_thread_deallocated:
         *value = heap->deallocated;
         break;
+    case CTL_thread_peak_read:
+        *value = heap->held_most;
+        break;
     default:
         *value = (uintptr_t)&heap->deallocated;
         break;
@@ -209,11 +214,38 @@ static int thread_read(unsigned id, uint64_t *value)
     return 0;
 }
 
+/* What lies in the heap's lists already goes back at once. */
+static bool thread_write_cached(unsigned id, uint64_t value)
+{
+    size_t most = value >= SLOT_MAX ? 0 : size_max(value, 1);
+    bool done =
+        id == CTL_thread_tcache_max ? thread_set_cached_most(most) : thread_set_cached(value != 0);
+    struct heap *heap = thread_enter();
+    heap_collect(heap);
+    thread_leave(heap);
+    return done;
+}
+
+static bool thread_reset_peak(void)
+{
+    struct heap *heap = thread_count();
+    if (heap != NULL) {
+        heap->held_before = heap->allocated - heap->deallocated;
+        heap->held_most = 0;
+    }
+    return heap != NULL;
+}
+
 static int thread_write(unsigned id, uint64_t value)
 {
     switch (id) {
     case CTL_thread_arena:
         return value < UINT32_MAX && thread_use_arena((unsigned)value) ? 0 : EFAULT;
+    case CTL_thread_tcache_enabled:
+    case CTL_thread_tcache_max:
+        return thread_write_cached(id, value) ? 0 : EAGAIN;
+    case CTL_thread_peak_reset:
+        return thread_reset_peak() ? 0 : EAGAIN;
     case CTL_thread_tcache_flush: {
         struct heap *heap = thread_enter();
         heap_collect(heap);
@@ -226,156 +258,35 @@ static int thread_write(unsigned id, uint64_t value)
     }
 }
 
-/* --- Profiles --------------------------------------------------------------------------------- */
+/* --- Explicit caches -------------------------------------------------------------------------- */
 
-/* Waits for a profile that another thread writes; not for ever, as a signal handler may have interrupted
- * this one in writing it. */
-#define DUMP_TRIES 2000u
-
-static int dump_asked_for(const char *path)
+static int tcache_create(uint64_t *value)
 {
-    static uint32_t never_changes;
-    int error = EAGAIN;
-    for (unsigned tries = 0; tries < DUMP_TRIES && error == EAGAIN; tries++) {
-        error = profile_dump(path, DUMP_ASKED_FOR);
-        if (error == EAGAIN) {
-            os_wait(&never_changes, 0, 1);
-        }
-    }
-    return error == 0 ? 0 : error == EAGAIN ? EAGAIN : EFAULT;
-}
-
-static int prof_read(unsigned id, uint64_t *value)
-{
-    switch (id) {
-    case CTL_prof_thread_active_init:
-        *value = atomic_get(&profile.is_enabled) && atomic_get(&profile.starts_active);
-        break;
-    case CTL_prof_active:
-        *value = atomic_get(&profile.is_active);
-        break;
-    case CTL_prof_gdump:
-        *value = atomic_get(&profile.dumps_at_peak);
-        break;
-    case CTL_prof_interval:
-        *value = option(OPTION_lg_prof_interval) < 0
-                     ? 0
-                     : (uint64_t)1 << option(OPTION_lg_prof_interval);
-        break;
-    default:
-        *value = atomic_get(&profile.rate_log2);
-        break;
-    }
-    return 0;
-}
-
-/* The calling thread begins or ends to take samples at once; others when they look at the clock. */
-static void follow_profile(void)
-{
-    struct heap *heap = thread_enter();
-    heap_follow_profile(heap);
-    thread_leave(heap);
-}
-
-static int prof_write(unsigned id, uint64_t value)
-{
-    const char *text = value != CTL_NO_VALUE ? (const char *)value : NULL;
-    if (!atomic_get(&profile.is_enabled)) {
-        return ENOENT;
-    }
-    switch (id) {
-    case CTL_prof_thread_active_init:
-        atomic_set(&profile.starts_active, value != 0);
-        return 0;
-    case CTL_prof_active:
-        profile_set_active(value != 0);
-        follow_profile();
-        return 0;
-    case CTL_prof_gdump:
-        atomic_set(&profile.dumps_at_peak, value != 0);
-        return 0;
-    case CTL_prof_prefix:
-        return text != NULL && prof_prefix_set((struct word){text, strlen(text)}) ? 0 : EINVAL;
-    case CTL_prof_reset:
-        if (value != CTL_NO_VALUE && value > (uint64_t)option_maximum(OPTION_lg_prof_sample)) {
-            value = (uint64_t)option_maximum(OPTION_lg_prof_sample);
-        }
-        profile_reset(value != CTL_NO_VALUE ? (unsigned)value : atomic_get(&profile.rate_log2));
-        follow_profile();
-        return 0;
-    default:
-        return dump_asked_for(text);
-    }
-}
-
-static int thread_prof_read(unsigned id, uint64_t *value)
-{
-    struct heap *heap = thread_enter();
-    *value = id == CTL_thread_prof_name ? text_value(heap->profile_name)
-                                        : atomic_get(&profile.is_enabled) && heap->may_sample;
-    thread_leave(heap);
-    return 0;
-}
-
-/* A name of printable characters, cut to what there is room for. */
-static int thread_name_set(struct heap *heap, const char *name)
-{
-    size_t length = name != NULL ? strlen(name) : 0;
-    for (size_t i = 0; i < length; i++) {
-        if (name[i] < ' ' || name[i] > '~') {
-            return EFAULT;
-        }
-    }
-    length = size_min(length, sizeof heap->profile_name - 1);
-    memcpy(heap->profile_name, name, length);
-    heap->profile_name[length] = 0;
-    return name != NULL ? 0 : EINVAL;
-}
-
-static int thread_prof_write(unsigned id, uint64_t value)
-{
-    int error = 0;
-    if (!atomic_get(&profile.is_enabled)) {
-        return ENOENT;
-    }
-    struct heap *heap = thread_enter();
-    if (id == CTL_thread_prof_name) {
-        error = thread_name_set(heap, (const char *)value);
-    } else {
-        heap->may_sample = value != 0;
-        heap_follow_profile(heap);
-    }
-    thread_leave(heap);
+    unsigned created;
+    int error = cache_create(&created);
+    *value = created;
     return error;
+}
+
+static int tcache_write(unsigned id, uint64_t value)
+{
+    if (value == CTL_NO_VALUE) {
+        return EINVAL;
+    }
+    return id == CTL_tcache_flush ? cache_flush((unsigned)value) : cache_destroy((unsigned)value);
 }
 
 /* --- Arenas ----------------------------------------------------------------------------------- */
 
-/* Whether the index means all arenas: by its own number, and by the one that older programs use. */
-static bool index_is_all(size_t index)
-{
-    return index == MALLCTL_ARENAS_ALL || index == thread_arenas();
-}
-
-static bool index_is_valid(size_t index)
-{
-    return index < thread_arenas() || index_is_all(index) || index == MALLCTL_ARENAS_DESTROYED;
-}
-
-/* The arena of an index; NULL if it means several, or one that is not made yet. */
-static struct arena *arena_of_index(size_t index)
-{
-    return index < arena_count() ? arena_at((unsigned)index) : NULL;
-}
-
 static int arena_read(unsigned id, size_t index, uint64_t *value)
 {
-    struct arena *arena = arena_of_index(index);
-    if (!index_is_valid(index)) {
+    struct arena *arena = arena_of_number(index);
+    if (!number_is_valid(index)) {
         return ENOENT;
     }
     if (id == CTL_arena_initialized) {
-        *value = arena != NULL || index_is_all(index);
+        *value = arena != NULL || number_is_all(index) ||
+                 (index == MALLCTL_ARENAS_DESTROYED && arenas_were_destroyed());
         return 0;
     }
     if (id == CTL_arena_dss) {
@@ -385,33 +296,42 @@ static int arena_read(unsigned id, size_t index, uint64_t *value)
     if (arena == NULL) {
         return EFAULT;
     }
-    *value = (uint64_t)(id == CTL_arena_dirty_decay_ms ? arena_dirty_decay_ms(arena)
-                                                       : arena_muzzy_decay_ms(arena));
-    return 0;
-}
-
-static void purge_or_decay(unsigned id, struct arena *arena)
-{
-    if (id == CTL_arena_purge) {
-        arena_purge(arena, 0);
-    } else {
-        arena_tick(arena, clock_look());
+    switch (id) {
+    case CTL_arena_dirty_decay_ms:
+        *value = (uint64_t)arena_dirty_decay_ms(arena);
+        break;
+    case CTL_arena_muzzy_decay_ms:
+        *value = (uint64_t)arena_muzzy_decay_ms(arena);
+        break;
+    case CTL_arena_extent_hooks:
+        *value = (uintptr_t)arena_hooks(arena);
+        break;
+    case CTL_arena_retain_grow_limit:
+        *value = arena_region_most(arena);
+        break;
+    default: /* name: the value is the buffer */
+        if (*value != 0) {
+            arena_get_name(arena, (char *)*value);
+        }
+        break;
     }
+    return 0;
 }
 
 /* Of one arena or of all. Free pages that lie with heaps come back first. */
 static int arena_act(unsigned id, size_t index)
 {
-    if (!index_is_valid(index)) {
+    if (!number_is_valid(index)) {
         return ENOENT;
     }
     struct heap *first = atomic_get_acquire(&heaps.all); /* pairs with heap_obtain */
     for (struct heap *at = first; at != NULL; at = at->next) {
         stack_rob(at);
     }
-    for (unsigned i = 0; i < arena_count(); i++) {
-        if (i == index || index_is_all(index)) {
-            purge_or_decay(id, arena_at(i));
+    for (unsigned i = 0; i < number_count(); i++) {
+        struct arena *arena = arena_of_number(i);
+        if (arena != NULL && (i == index || number_is_all(index))) {
+            arena_give_back(arena, id == CTL_arena_purge);
         }
     }
     return 0;
@@ -426,20 +346,49 @@ static bool decay_ms_is_valid(enum option_id id, uint64_t value, long *ms)
     return *ms >= -1;
 }
 
-static int arena_write(unsigned id, size_t index, uint64_t value)
+static int arena_set(unsigned id, struct arena *arena, uint64_t value)
 {
-    if (id == CTL_arena_purge || id == CTL_arena_decay) {
-        return arena_act(id, index);
-    }
-    struct arena *arena = arena_of_index(index);
     bool is_dirty = id == CTL_arena_dirty_decay_ms;
     long ms;
-    if (arena == NULL || !decay_ms_is_valid(OPTION_dirty_decay_ms, value, &ms)) {
+    switch (id) {
+    case CTL_arena_extent_hooks:
+        return arena_set_hooks(arena, (extent_hooks_t *)value);
+    case CTL_arena_retain_grow_limit:
+        return arena_set_region_most(arena, value);
+    case CTL_arena_name:
+        if (value == 0) {
+            return EINVAL;
+        }
+        arena_set_name(arena, (const char *)value);
+        return 0;
+    case CTL_arena_dss: /* sbrk is never used */
+        return value != 0 && strcmp((const char *)value, "disabled") == 0 ? 0 : EFAULT;
+    default:
+        break;
+    }
+    if (!decay_ms_is_valid(OPTION_dirty_decay_ms, value, &ms)) {
         return EFAULT;
     }
     atomic_set(is_dirty ? &arena->dirty_ms : &arena->muzzy_ms, ms);
-    arena_tick(arena, clock_look());
+    arena_give_back(arena, false);
     return 0;
+}
+
+static int arena_write(unsigned id, size_t index, uint64_t value)
+{
+    switch (id) {
+    case CTL_arena_purge:
+    case CTL_arena_decay:
+        return arena_act(id, index);
+    case CTL_arena_reset:
+        return arena_reset(index);
+    case CTL_arena_destroy:
+        return arena_destroy(index);
+    default: {
+        struct arena *arena = arena_of_number(index);
+        return arena != NULL ? arena_set(id, arena, value) : EFAULT;
+    }
+    }
 }
 
 /* --- What holds for all arenas ---------------------------------------------------------------- */
@@ -448,7 +397,7 @@ static int arenas_read(unsigned id, uint64_t *value)
 {
     switch (id) {
     case CTL_narenas:
-        *value = thread_arenas();
+        *value = number_count();
         break;
     case CTL_dirty_decay_ms:
         *value = (uint64_t)option(OPTION_dirty_decay_ms);
@@ -491,6 +440,7 @@ static int arenas_write(unsigned id, uint64_t value)
     for (unsigned i = 0; i < arena_count(); i++) {
         arena_tick(arena_at(i), clock_look());
     }
+    directs_tick(clock_look());
     return 0;
 }
 
@@ -527,7 +477,7 @@ static int arena_look_up(uint64_t *block)
     if (extent == pagemap_nothing() || mw_malloc_usable_size((void *)*block) == 0) {
         return EINVAL;
     }
-    *block = arena_of(extent)->index;
+    *block = arena_of(extent)->number;
     return 0;
 }
 
@@ -543,13 +493,17 @@ static int ctl_read(unsigned id, const size_t *mib, uint64_t *value)
     case CTL_GROUP_THREAD:
         return thread_read(id, value);
     case CTL_GROUP_THREAD_PROF:
-        return thread_prof_read(id, value);
+        return ctl_thread_prof_read(id, value);
     case CTL_GROUP_PROF:
-        return prof_read(id, value);
+        return ctl_prof_read(id, value);
+    case CTL_GROUP_TCACHE:
+        return tcache_create(value);
     case CTL_GROUP_ARENA:
         return arena_read(id, mib[1], value);
     case CTL_GROUP_ARENAS:
-        return id == CTL_lookup ? arena_look_up(value) : arenas_read(id, value);
+        return id == CTL_lookup   ? arena_look_up(value)
+               : id == CTL_create ? arena_create((extent_hooks_t *)*value, value)
+                                  : arenas_read(id, value);
     case CTL_GROUP_SIZES:
         return sizes_read(id, mib[2], value);
     case CTL_GROUP_OPT:
@@ -567,9 +521,11 @@ static int ctl_write(unsigned id, const size_t *mib, uint64_t value)
     case CTL_GROUP_THREAD:
         return thread_write(id, value);
     case CTL_GROUP_THREAD_PROF:
-        return thread_prof_write(id, value);
+        return ctl_thread_prof_write(id, value);
     case CTL_GROUP_PROF:
-        return prof_write(id, value);
+        return ctl_prof_write(id, value != CTL_NO_VALUE ? &value : NULL);
+    case CTL_GROUP_TCACHE:
+        return tcache_write(id, value);
     case CTL_GROUP_ARENA:
         return arena_write(id, mib[1], value);
     case CTL_GROUP_ARENAS:

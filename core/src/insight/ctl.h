@@ -39,10 +39,12 @@ enum ctl_group {
     CTL_GROUP_THREAD,
     CTL_GROUP_THREAD_PROF,
     CTL_GROUP_PROF,
+    CTL_GROUP_TCACHE,
     CTL_GROUP_ARENA,
     CTL_GROUP_ARENAS,
     CTL_GROUP_SIZES,
     CTL_GROUP_OPT,
+    CTL_GROUP_RAW,   /* mallctl.c */
     CTL_GROUP_STATS, /* these to the last: ctl_stats.c */
     CTL_GROUP_STATS_ARENA,
     CTL_GROUP_STATS_BIN,
@@ -63,12 +65,15 @@ enum ctl_type {
     CTL_TYPE_WORD, /* a TEXT, by its index among the words of an option */
     CTL_TYPE_POINTER,
     CTL_TYPE_VOID,
+    CTL_TYPE_CREATE, /* an unsigned: reading makes something, and gives its number */
+    CTL_TYPE_NAME,   /* a text; who reads it hands the address of a buffer in */
+    CTL_TYPE_RAW,    /* a structure: what is read depends on what is written */
     CTL_TYPE_LOOKUP, /* a pointer is written and the index of its arena is read */
 };
 
-enum ctl_access { CTL_ACCESS_READ, CTL_ACCESS_READ_WRITE, CTL_ACCESS_WRITE, CTL_ACCESS_CALL };
+enum ctl_access { CTL_ACCESS_READ, CTL_ACCESS_WRITE, CTL_ACCESS_READ_WRITE, CTL_ACCESS_CALL };
 
-/* What is written to a name by who writes no value, where that means something. */
+/* What is written to a WRITE name by who gives no value: whether that means something its group says. */
 #define CTL_NO_VALUE UINT64_MAX
 
 /* Text in place, so that the loader has nothing to relocate here when a program starts. */
@@ -83,7 +88,8 @@ struct ctl_name {
 static unsigned ctl_count(void);
 static const struct ctl_name *ctl_at(unsigned id);
 
-/* The value of a name; `mib` has the numbers of its slots. 0 or an error number. */
+/* The value of a name; `mib` has the numbers of its slots. 0 or an error number. Of a LOOKUP, a CREATE
+ * and a NAME *value is what was handed in. */
 static int ctl_read(unsigned id, const size_t *mib, uint64_t *value);
 
 /* Sets it, or does what the name stands for. */

@@ -67,7 +67,9 @@ int mw_malloc_info(int options, void *stream)
     sink_print(&sink, "<malloc version=\"1\">\n");
     for (unsigned i = 0; i < stats->arena_count; i++) {
         struct usage usage = {0};
-        usage_add_arena(&usage, arena_at(i));
+        if (arena_numbered(i) != NULL) {
+            usage_add_arena(&usage, arena_numbered(i));
+        }
         sink_print(&sink, "<heap nr=\"%u\">\n", i);
         print_xml_sizes(&sink, &stats->arenas[i]);
         print_xml_totals(&sink, &usage);
@@ -143,6 +145,9 @@ static struct os_file standard_error;
 CONSTRUCTOR static void remember_standard_error(void)
 {
     process_init();
+    if (MW_TRACK) {
+        tracked_start();
+    }
     if (option(OPTION_stats_print)) {
         standard_error = os_file_of(2);
     }
@@ -151,6 +156,12 @@ CONSTRUCTOR static void remember_standard_error(void)
 /* Only where the user looks: the descriptor may have become a file of the program's. */
 DESTRUCTOR static void print_stats_at_exit(void)
 {
+    if (MW_TRACK) {
+        tracked_sweep();
+        if (option(OPTION_leak_check)) {
+            leak_check_at_exit();
+        }
+    }
     if (option(OPTION_stats_print)) {
         struct os_file now = os_file_of(2);
         if (now.device == standard_error.device && now.inode == standard_error.inode) {

@@ -12,6 +12,7 @@
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
 #include "ctl_stats.h"
+#include "utilization.h"
 
 #include <errno.h>
 #include <string.h>
@@ -178,9 +179,10 @@ static unsigned name_find(const char *name, size_t most, size_t *mib, unsigned *
 
 static size_t type_size(enum ctl_type type)
 {
-    return type == CTL_TYPE_BOOL                                  ? sizeof(bool)
-           : type == CTL_TYPE_UNSIGNED || type == CTL_TYPE_LOOKUP ? sizeof(unsigned)
-                                                                  : sizeof(uint64_t);
+    return type == CTL_TYPE_BOOL ? sizeof(bool)
+           : type == CTL_TYPE_UNSIGNED || type == CTL_TYPE_LOOKUP || type == CTL_TYPE_CREATE
+               ? sizeof(unsigned)
+               : sizeof(uint64_t);
 }
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -218,6 +220,88 @@ static int request_look_up(unsigned id, const size_t *mib, const struct request_
     return value_out(value, sizeof(unsigned), request->old_value, request->old_size);
 }
 
+/* Nothing is made whose number would be lost. */
+static int request_create(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    uint64_t value = 0;
+    bool is_write = request->new_value != NULL || request->new_size != 0;
+    if (is_write && ctl_at(id)->access == CTL_ACCESS_READ) {
+        return EPERM;
+    }
+    if (request->old_value == NULL || request->old_size == NULL ||
+        *request->old_size != sizeof(unsigned)) {
+        if (request->old_size != NULL) {
+            *request->old_size = 0;
+        }
+        return EINVAL;
+    }
+    if (request->new_value != NULL) {
+        if (request->new_size != sizeof(void *)) {
+            return EINVAL;
+        }
+        memcpy(&value, request->new_value, sizeof(void *));
+    }
+    int error = ctl_read(id, mib, &value);
+    return error != 0 ? error
+                      : value_out(value, sizeof(unsigned), request->old_value, request->old_size);
+}
+
+static int request_name(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    uint64_t buffer = 0, name = 0;
+    bool is_write = request->new_value != NULL;
+    if (request->old_value != NULL && request->old_size != NULL) {
+        if (*request->old_size != sizeof(void *)) {
+            return EINVAL;
+        }
+        memcpy(&buffer, request->old_value, sizeof(void *));
+    }
+    if (is_write) {
+        if (request->new_size != sizeof(void *)) {
+            return EINVAL;
+        }
+        memcpy(&name, request->new_value, sizeof(void *));
+    }
+    int error = ctl_read(id, mib, &buffer);
+    return error != 0 || !is_write ? error : ctl_write(id, mib, name);
+}
+
+static int request_utilization(const struct request_of_value *request)
+{
+    struct utilization_of_bin result;
+    const void *block;
+    if (request->old_value == NULL || request->old_size == NULL ||
+        *request->old_size != sizeof result || request->new_value == NULL ||
+        request->new_size != sizeof block) {
+        return EINVAL;
+    }
+    memcpy(&block, request->new_value, sizeof block);
+    if (!utilization_query(block, &result)) {
+        return EAGAIN;
+    }
+    memcpy(request->old_value, &result, sizeof result);
+    return 0;
+}
+
+/* Of as many blocks as there are pointers. */
+static int request_utilizations(const struct request_of_value *request)
+{
+    size_t count = request->new_size / sizeof(void *);
+    if (request->old_value == NULL || request->old_size == NULL || request->new_value == NULL ||
+        count == 0 || request->new_size % sizeof(void *) != 0 ||
+        *request->old_size / sizeof(struct utilization) != count ||
+        *request->old_size % sizeof(struct utilization) != 0) {
+        return EINVAL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const void *block;
+        memcpy(&block, (const char *)request->new_value + i * sizeof block, sizeof block);
+        struct utilization result = utilization_of(block);
+        memcpy((char *)request->old_value + i * sizeof result, &result, sizeof result);
+    }
+    return 0;
+}
+
 static int request_read(unsigned id, const size_t *mib, const struct request_of_value *request)
 {
     uint64_t value = 0;
@@ -253,8 +337,18 @@ static int request_serve(unsigned id, const size_t *mib, const struct request_of
         bool has_value = is_write || request->old_value != NULL || request->old_size != NULL;
         return has_value ? EPERM : ctl_write(id, mib, 0);
     }
-    if (name->type == CTL_TYPE_LOOKUP) {
+    switch ((enum ctl_type)name->type) {
+    case CTL_TYPE_LOOKUP:
         return request_look_up(id, mib, request);
+    case CTL_TYPE_CREATE:
+        return request_create(id, mib, request);
+    case CTL_TYPE_NAME:
+        return request_name(id, mib, request);
+    case CTL_TYPE_RAW:
+        return id == CTL_utilization_query ? request_utilization(request)
+                                           : request_utilizations(request);
+    default:
+        break;
     }
     if (name->access == CTL_ACCESS_WRITE) {
         bool is_read = request->old_value != NULL || request->old_size != NULL;

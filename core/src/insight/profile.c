@@ -137,13 +137,13 @@ static void dump_name(char *name, size_t size, char reason)
 {
     uint32_t number = atomic_add(&dump_count, 1);
     uint32_t of_reason = atomic_add(&dump_counts[reason - 'a'], 1);
-    text_printed(name, size, "%s.%ld.%u.%c", prof_prefix(), os_process_id(), number, reason);
-    size_t used = strlen(name);
+    name[0] = 0;
+    text_print_behind(name, size, "%s.%d.%u.%c", prof_prefix(), os_process_number(), number,
+                      reason);
     if (reason != DUMP_FINAL) {
-        text_printed(name + used, size - used, "%u", of_reason);
+        text_print_behind(name, size, "%u", of_reason);
     }
-    used = strlen(name);
-    text_printed(name + used, size - used, ".heap");
+    text_print_behind(name, size, ".heap");
 }
 
 static int dump_to(const char *path)

@@ -69,8 +69,8 @@ static struct usage usage_now(void)
     struct heap *heap = thread_enter();
     heap_return_lists(heap);
     thread_leave(heap);
-    for (unsigned i = 0; i < arena_count(); i++) {
-        usage_add_arena(&usage, arena_at(i));
+    for (unsigned i = 0; i < arenas_ever(); i++) {
+        usage_add_arena(&usage, arena_ever_at(i));
     }
     usage.metadata_bytes = meta_bytes();
     return usage;

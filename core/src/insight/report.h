@@ -30,4 +30,7 @@ struct usage {
 static void usage_add_arena(struct usage *usage, struct arena *arena);
 static struct usage usage_now(void);
 
+/* Tells of blocks that nothing points to. */
+static void (*const leak_check_at_exit)(void);
+
 #endif

@@ -82,6 +82,7 @@ __attribute__((no_sanitize("thread"))) static void add_slab(struct stats_arena *
     out = out >= remote && out - remote <= slab->capacity ? out - remote : slab->capacity;
     class->slabs++;
     class->slabs_nonfull += out < slab->capacity;
+    class->slots_nonfull += out < slab->capacity ? slab->capacity : 0;
     class->slots += slab->capacity;
     class->slots_out += out;
     to->figures.slab_bytes += extent_size(extent);
@@ -139,7 +140,7 @@ list_length_locked(struct arena *arena, struct heap *heap, unsigned class)
             break;
         }
         length++;
-        slot = atomic_peek(&slot->next);
+        slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
     }
     return length;
 }
@@ -172,6 +173,18 @@ add_outboxes_locked(struct stats *stats, struct arena *arena, struct heap *heap)
     }
 }
 
+__attribute__((no_sanitize("thread"))) static void
+add_delayed_locked(struct stats *stats, struct arena *arena, struct heap *heap)
+{
+    for (unsigned i = 0; i < DELAY_RANDOM + DELAY_FIFO; i++) {
+        struct slot *slot = delay_at(heap, i);
+        struct extent *extent = slot != NULL ? pagemap_find(slot) : NULL;
+        if (extent != NULL && extent->arena == arena->index && extent_is_slab(extent)) {
+            stats->arenas[arena->index].classes[extent->slab.class].slots_cached++;
+        }
+    }
+}
+
 __attribute__((no_sanitize("thread"))) static void add_counts(struct stats *stats,
                                                               struct heap *heap)
 {
@@ -191,8 +204,15 @@ __attribute__((no_sanitize("thread"))) static void add_counts(struct stats *stat
     for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
         to->large[class].allocations += heap->large_counts[class];
     }
+    for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
+        unsigned page_class = page_class_of_block(class);
+        if (page_class < PAGE_CLASSES && page_class_is_listed(page_class)) {
+            to->large[page_class].allocations +=
+                heap->puts[class] - heap_magazine(heap, class)->count;
+        }
+    }
     to->figures.heaps += heap != &heap_shared;
-    to->figures.threads += heap->thread != NULL;
+    to->figures.threads += heap->thread != NULL && atomic_peek(&heap->bound) == NULL;
 }
 
 /* --- Locks ------------------------------------------------------------------------------------ */
@@ -220,7 +240,8 @@ static struct lock *process_lock_at(unsigned index)
 static struct lock *arena_lock_at(struct arena *arena, unsigned index)
 {
     struct lock *const locks[STATS_ARENA_LOCKS] = {&arena->lock, &arena->purge_lock,
-                                                   &slab_pool_at(arena)->lock};
+                                                   arena->is_explicit ? &direct_find(arena)->lock
+                                                                      : &slab_pool_at(arena)->lock};
     return locks[index];
 }
 
@@ -229,9 +250,11 @@ static void stats_reset_locks(void)
     for (unsigned i = 0; i < STATS_PROCESS_LOCKS; i++) {
         lock_reset_counts(process_lock_at(i));
     }
-    for (unsigned i = 0; i < arena_count() * STATS_ARENA_LOCKS; i++) {
-        struct arena *arena = arena_at(i / STATS_ARENA_LOCKS);
-        lock_reset_counts(arena_lock_at(arena, i % STATS_ARENA_LOCKS));
+    for (unsigned i = 0; i < arena_numbers(arena_count()) * STATS_ARENA_LOCKS; i++) {
+        struct arena *arena = arena_numbered(i / STATS_ARENA_LOCKS);
+        if (arena != NULL) {
+            lock_reset_counts(arena_lock_at(arena, i % STATS_ARENA_LOCKS));
+        }
     }
 }
 
@@ -260,22 +283,45 @@ static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
     }
 }
 
+/* Blocks that the program was given directly. */
+__attribute__((no_sanitize("thread"))) static void add_direct_counts(struct stats_arena *to,
+                                                                     struct direct *direct)
+{
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        to->classes[class].allocations += atomic_peek(&direct->blocks[class]);
+        to->classes[class].slabs_made += atomic_peek(&direct->slabs_made[class]);
+    }
+    for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
+        to->large[class].allocations += atomic_peek(&direct->large_blocks[class]);
+    }
+    to->figures.threads += atomic_get(&direct->arena->bound);
+}
+
 static void read_arena(struct stats *stats, struct arena *arena)
 {
-    struct stats_arena *to = &stats->arenas[arena->index];
+    struct stats_arena *to = &stats->arenas[arena->number];
     lock_take(&arena->lock);
     for (struct region *region = arena->regions; region != NULL; region = region->next) {
         add_region_locked(to, region);
     }
     add_huge_locked(to, arena);
     add_arena_counts_locked(to, arena);
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap_after(heap)) {
+    /* What lies in heaps is of no explicit arena. */
+    struct heap *first = arena->is_explicit ? NULL : heap_first();
+    for (struct heap *heap = first; heap != NULL; heap = heap_after(heap)) {
         if (heap_counts(stats, heap)) {
             add_lists_locked(stats, arena, heap);
             add_outboxes_locked(stats, arena, heap);
+            if (MW_DELAY_FREE) {
+                add_delayed_locked(stats, arena, heap);
+            }
         }
     }
     lock_release(&arena->lock);
+    struct direct *direct = direct_find(arena);
+    if (direct != NULL) {
+        add_direct_counts(to, direct);
+    }
     for (unsigned i = 0; i < STATS_ARENA_LOCKS; i++) {
         to->locks[i] = figures_of_lock(arena_lock_at(arena, i));
     }
@@ -440,7 +486,10 @@ static void stats_read(struct stats *stats)
         }
     }
     for (unsigned i = 0; i < stats->arena_count; i++) {
-        read_arena(stats, arena_at(i));
+        struct arena *arena = arena_numbered(i);
+        if (arena != NULL) {
+            read_arena(stats, arena);
+        }
     }
     for (unsigned class = 1; class < CLASSES; class ++) {
         derive_class(stats, class);
@@ -458,7 +507,7 @@ static void stats_read(struct stats *stats)
 static struct stats *stats_open(void)
 {
     thread_leave(thread_enter()); /* the child of a fork puts its heaps in order first */
-    unsigned count = arena_count();
+    unsigned count = arena_numbers(arena_count());
     size_t size = sizeof(struct stats) + count * sizeof(struct stats_arena);
     struct stats *stats = os_map(NULL, align_up(size, os_page_size));
     if (stats != NULL) {

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#define MW_NO_JEMALLOC_NAMES
+#include "../../include/mallow/jemalloc.h"
 #include "stats_json.h"
 
 #include "../settings/conf.h"
@@ -449,7 +451,7 @@ static void stats_write_json(struct sink *sink, const struct stats *stats,
     struct json json = {sink, true};
     sink_print(sink, "{\n\"jemalloc\": {");
     if (parts->general) {
-        json_string(&json, "version", mw_version());
+        json_string(&json, "version", JEMALLOC_VERSION);
         write_config(&json);
         write_options(&json);
         write_sizes(&json, stats, parts);

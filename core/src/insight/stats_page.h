@@ -25,8 +25,9 @@
  *               but not with the program; so are those of an outbox
  *   cached      pages in the stacks of heaps: free, though the arena counts them as active
  *   counters    `counts` and `puts` of a heap are arrays of `classes` elements. The program was given
- *               handed + puts - returned blocks of a class, less the length of the list; `large_counts` are
- *               those of large blocks by page class. `purge_counts` and `lock` lie in an arena where
+ *               handed + puts - returned blocks of a class, less the length of the list. `large_counts`, by
+ *               page class, are large blocks that were given past the lists; `puts` and `free` go on with
+ *               block classes, and puts less the length of the list were given from there. `purge_counts` and `lock` lie in an arena where
  *               the fields say, `class_sizes` are numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
  *   lines       the figures of stats.def, by name: what mw_stats_each of the process would show
  */

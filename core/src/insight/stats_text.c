@@ -5,9 +5,10 @@
 
 /* The program may set it, as with jemalloc; the name is the libc's side of ours. Visible, so that a
  * program that refers to it and this library mean the same variable. */
-#if MW_EXPORT_LIBC
-__attribute__((visibility("default"))) void (*malloc_message)(void *context, const char *text);
-#define message_of_program malloc_message
+#if MW_EXPORT_LIBC || MW_HAS_PREFIX
+#define message_of_program PREFIXED(malloc_message)
+extern void (*message_of_program)(void *context, const char *text);
+__attribute__((visibility("default"))) void (*message_of_program)(void *context, const char *text);
 #else
 static void (*message_of_program)(void *context, const char *text);
 #endif

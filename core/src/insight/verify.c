@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether the heap is whole: every arena, and the calling thread's heap.
+ * Whether the heap is whole: every arena, the calling thread's heap, and in secure and debug builds
+ * what lies behind every block.
  */
 #include "report.h"
 
+#include "../slots/canary.h"
+#include "../thread/delay.h"
 #include "../thread/heap_valid.h"
 
 /* What all heaps of an arena share: the slabs that none of them owns and that have free slots. */
@@ -35,6 +38,77 @@ static bool pool_is_valid(struct arena *arena)
     return true;
 }
 
+/* --- Canaries --------------------------------------------------------------------------------- */
+
+/* Another thread may be between two steps with a block: what is found so often is so. */
+#define DAMAGE_LOOKS 100u
+
+static bool slot_is_damaged(struct extent *extent, uint32_t index)
+{
+    uint64_t bit = (uint64_t)1 << (index % 64);
+    if (!extent_is_slab(extent) || index >= extent->slab.capacity ||
+        (atomic_get(live_word(extent, index)) & bit) == 0) {
+        return false;
+    }
+    const char *slot = (const char *)extent->start + (size_t)index * extent->slab.slot_size;
+    size_t size = slot_block_size(extent, slot);
+    if (size == 0) {
+        return false;
+    }
+    /* A slot that its thread has just taken has no canary yet. */
+    uint64_t canary = load_unaligned(slot + size - CANARY_BYTES);
+    return canary != FILL_FREE_WORD && canary != FILL_NEW_WORD &&
+           canary_read(extent, slot, size) == CANARY_DAMAGED;
+}
+
+/* The arena's lock is held: no page of its extents is unmapped. */
+__attribute__((no_sanitize("thread"))) static void slab_verify_locked(struct extent *extent)
+{
+    for (uint32_t index = 0; index < extent->slab.capacity; index++) {
+        unsigned looks = 0;
+        while (slot_is_damaged(extent, index)) {
+            if (++looks == DAMAGE_LOOKS) {
+                canary_bad("mw_heap_is_valid", extent,
+                           (void *)(extent->start + (uintptr_t)index * extent->slab.slot_size));
+            }
+            cpu_relax();
+        }
+    }
+}
+
+__attribute__((no_sanitize("thread"))) static void large_verify_locked(struct extent *extent)
+{
+    unsigned looks = 0;
+    while (extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent) &&
+           canary_large_size(extent) != 0 && canary_read_large(extent) == CANARY_DAMAGED) {
+        if (++looks == DAMAGE_LOOKS) {
+            canary_bad("mw_heap_is_valid", extent, (void *)extent->start);
+        }
+        cpu_relax();
+    }
+}
+
+static void canaries_verify(struct arena *arena)
+{
+    lock_take(&arena->lock);
+    for (struct region *region = arena->regions; region != NULL; region = region->next) {
+        uintptr_t at = region->start;
+        while (at < region->start + region->size) {
+            struct extent *extent = pagemap_find((void *)at);
+            at = extent_end(extent);
+            if (extent_state(extent) != EXTENT_ACTIVE) {
+                continue;
+            }
+            if (extent_is_slab(extent)) {
+                slab_verify_locked(extent);
+            } else {
+                large_verify_locked(extent);
+            }
+        }
+    }
+    lock_release(&arena->lock);
+}
+
 bool mw_heap_is_valid(void)
 {
     process_init();
@@ -44,12 +118,32 @@ bool mw_heap_is_valid(void)
         require(arena_is_valid(arena));
         lock_release(&arena->lock);
         require(!slab_pools_are_used() || pool_is_valid(arena));
+        if (MW_CANARY) {
+            canaries_verify(arena);
+        }
     }
+    directs_check();
     struct usage usage = usage_now(); /* requires that extents tile their regions */
     require(usage.slab_used_bytes <= usage.slab_bytes);
     require(usage.slab_bytes + usage.large_bytes + usage.retained_bytes <= usage.region_bytes);
     struct heap *heap = thread_enter();
     require(heap_check(heap));
+    delay_check(heap);
     thread_leave(heap);
+    if (MW_TRACK) {
+        tracked_sweep();
+    }
     return true;
 }
+
+static bool (*const heap_check_all)(void) = mw_heap_is_valid;
+
+/* What a program wrote to blocks that it had freed shortly before it ended. */
+#if MW_DELAY_FREE
+DESTRUCTOR static void verify_at_exit(void)
+{
+    if (heap_self != HEAP_NONE) {
+        delay_check(heap_self);
+    }
+}
+#endif

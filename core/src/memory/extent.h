@@ -19,6 +19,7 @@
 #include "../base/check.h"
 #include "../base/list.h"
 #include "pagemap.h"
+#include "secret.h"
 
 struct heap;
 
@@ -42,34 +43,57 @@ enum slab_place {
     SLAB_SHARED,  /* no owner, or one that will take it out: in its pool's list; lock: pool */
     SLAB_COMMON,  /* OWNER_COMMON: several heaps take blocks from it, see common.h; lock: pool */
     SLAB_DEPOT,   /* OWNER_DEPOT: heaps fill their magazines from it, see depot.h; lock: pool */
+    SLAB_DIRECT, /* OWNER_DIRECT: the program takes slots past the heaps, see direct.h; lock: direct */
 };
 
 /* The owner of what is no slab: never equal to a heap, and never taken over. */
 #define OWNER_NOT_A_SLAB ((struct heap *)-1)
 
-/* The owners of a slab of a depot and of a common one. The order counts: free asks with one comparison
+/* The owners of a slab of a depot, of one of direct blocks, and of a common one. The order counts: free asks with one comparison
  * whether what it got may go into a list of its heap, and with one whether a heap owns it. */
 #define OWNER_DEPOT ((struct heap *)-2)
-#define OWNER_COMMON ((struct heap *)-3)
+#define OWNER_DIRECT ((struct heap *)-3) /* of a large block too while the program holds it */
+#define OWNER_COMMON ((struct heap *)-4)
 
-/* The owner of a block that is a sample of a profile, see profile/sample.h: an extent of its own. */
-#define OWNER_SAMPLED ((struct heap *)-4)
+/* The owner of a block that is a sample of a profile, see profile/sample.h: an extent of its own. No
+ * heap has an address from here on. */
+#define OWNER_SAMPLED ((struct heap *)-5)
 
 /* The class of what goes into no list of a heap. */
 #define CLASS_NONE 125u
 
 struct common;
+struct track_table;
 
-/* A free slot holds the link to the next one, and nothing else of ours. */
+/* A free slot holds the link to the next one, and nothing else of ours. In secure and debug builds
+ * the link is encoded with the process's keys and the slot's own address: what the program writes
+ * there leads to no address of a slot, and a link that is copied elsewhere leads nowhere. */
 struct slot {
-    struct slot *next;
+    uintptr_t link;
 };
+
+ALWAYS_INLINE uintptr_t slot_link_key(const struct slot *slot)
+{
+    return MW_CODED_LINKS ? ((uintptr_t)slot ^ secrets.link) * secrets.link_odd : 0;
+}
+
+/* What stands behind a slot in its list; NULL at the end. Who follows it looks at it first: see
+ * slot.h. */
+ALWAYS_INLINE struct slot *slot_next(const struct slot *slot)
+{
+    return (struct slot *)(slot->link ^ slot_link_key(slot));
+}
+
+ALWAYS_INLINE void slot_set_next(struct slot *slot, struct slot *next)
+{
+    slot->link = (uintptr_t)next ^ slot_link_key(slot);
+}
 
 /* Puts a slot first in a list. Whoever finds it there finds its link. */
 ALWAYS_INLINE void slot_push(struct slot **list, struct slot *slot)
 {
     check(slot != NULL && *list != slot); /* a slot is not pushed twice */
-    slot->next = *list;
+    slot_set_next(slot, *list);
     order_stores();
     *list = slot;
 }
@@ -89,7 +113,7 @@ struct slab {
         struct extent *below; /* of free pages in a chain, see stack.h: who holds the chain */
     };
     _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
-    uint64_t reciprocal; /* const while a slab: 2^64 / slot_size, rounded up; else 1 */
+    uint64_t reciprocal;          /* const while a slab: 2^64 / slot_size, rounded up; else 1 */
     union {
         uint32_t left;  /* owner thread: frees until something has to be done */
         uint32_t stamp; /* of free pages: when they became free, by clock_stamp(); who holds them */
@@ -104,9 +128,9 @@ struct slab {
     };
     uint32_t capacity;  /* const while a slab */
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
-    uint8_t class;      /* const while a slab; of pages with the program: the list that free takes */
-    uint8_t place;      /* enum slab_place; owner thread, or lock: pool */
-    bool was_touched;   /* const while a slab: its pages were in use before */
+    uint8_t class;    /* const while a slab; of pages with the program: the list that free takes */
+    uint8_t place;    /* enum slab_place; owner thread, or lock: pool */
+    bool was_touched; /* const while a slab: its pages were in use before */
 };
 
 struct extent {
@@ -115,9 +139,8 @@ struct extent {
     uintptr_t start;        /* const while active */
     _Atomic uint32_t pages; /* lock: arena, or who holds the extent */
     _Atomic uint8_t state;  /* lock: arena, or who holds the extent */
-    uint8_t arena;          /* const while active */
     bool is_huge;           /* a mapping of its own, in no region; const while active */
-    bool is_zero;           /* lock: arena: the pages read as zero */
+    uint16_t arena;         /* const: the index of its arena */
     struct region *region;  /* const while active; NULL if huge */
     struct link link;       /* lock: arena, pool, or owner thread: the list of its state or place */
     struct extent *bin_next; /* lock: arena: in a set's bin */
@@ -126,18 +149,30 @@ struct extent {
     _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner; in a common
                                       slab the blocks that are out */
+    bool is_zero;                  /* lock: arena: the pages read as zero */
+    bool is_decommitted; /* lock: arena: a hook took the memory, and another has to give it
+                                      back before use, see arena/hooks.h */
     union {
         struct common *common; /* lock: pool: the table of a common slab */
         size_t sample_size;    /* of a sampled block: const; the size that it counts with */
     };
+#if MW_TRACK
+    _Atomic(struct track_table *) tracks; /* atomic: what is known of its blocks, see track.h */
+#endif
+#if MW_CANARY
+    union {
+        uint64_t canary;          /* const while a slab: its key */
+        _Atomic size_t requested; /* of a large block, bytes; who holds it */
+    };
+#endif
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */
 #endif
 } __attribute__((aligned(CACHE_LINE)));
 
 static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line");
-static_assert(offsetof(struct extent, is_zero) < CACHE_LINE, "free reads no second line");
-static_assert(offsetof(struct slab, below) == offsetof(struct slot, next), "linked as slots are");
+static_assert(offsetof(struct extent, arena) < CACHE_LINE, "free reads no second line");
+static_assert(offsetof(struct slab, below) == offsetof(struct slot, link), "linked as slots are");
 static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
 
 /* Address space from the OS that is cut into extents; aligned to 2 MiB unless the OS had little

@@ -192,35 +192,20 @@ static const char *module_build_id(uintptr_t base, char *text)
     return "-";
 }
 
-static uintptr_t parse_hex(char **text)
-{
-    uintptr_t value = 0;
-    for (;; (*text)++) {
-        char c = **text;
-        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
-                                                : 16;
-        if (digit == 16) {
-            return value;
-        }
-        value = value << 4 | digit;
-    }
-}
-
 /* "START-END PERMISSIONS OFFSET DEVICE INODE   PATH" */
 static void map_line(void *context, char *line)
 {
     struct map_reader *reader = context;
     char *at = line;
-    uintptr_t start = parse_hex(&at);
+    uintptr_t start = text_parse_hex(&at);
     at += *at == '-';
-    uintptr_t end = parse_hex(&at);
+    uintptr_t end = text_parse_hex(&at);
     if (*at != ' ' || strlen(at) < 8) {
         return;
     }
     bool is_executable = at[3] == 'x';
     at += 6;
-    uintptr_t offset = parse_hex(&at);
+    uintptr_t offset = text_parse_hex(&at);
     char *path = strchr(at, '/');
     if (path == NULL) {
         path = strchr(at, '[');
@@ -241,6 +226,45 @@ static void map_line(void *context, char *line)
                    is_of_base ? module_build_id(reader->base, text) : "-");
         reader->sink->write(reader->sink->context, path, strlen(path));
         sink_print(reader->sink, "\n");
+    }
+}
+
+/* The file of an address, found among the lines of /proc/self/maps. */
+struct place {
+    uintptr_t address;
+    uintptr_t offset; /* in the file */
+    char file[128];   /* the end of its path */
+};
+
+static void place_line(void *context, char *line)
+{
+    struct place *place = context;
+    char *at = line;
+    uintptr_t start = text_parse_hex(&at);
+    at += *at == '-';
+    uintptr_t end = text_parse_hex(&at);
+    if (place->address < start || place->address >= end || strlen(at) < 8) {
+        return;
+    }
+    at += 6;
+    place->offset = place->address - start + text_parse_hex(&at);
+    const char *path = strchr(at, '/');
+    if (path != NULL) {
+        size_t length = strlen(path);
+        path += length < sizeof place->file ? 0 : length - sizeof place->file + 1;
+        memcpy(place->file, path, strlen(path) + 1);
+    }
+}
+
+#define PLACES_SHOWN 16u
+
+static void fault_put_places(struct sink *sink, const struct fault_stack *stack)
+{
+    for (uint32_t i = 0; i < stack->count && i < PLACES_SHOWN; i++) {
+        struct place place = {stack->frames[i] - 1, 0, ""};
+        os_read_lines("/proc/self/maps", place_line, &place);
+        sink_print(sink, "        %p %s+0x%lx\n", (void *)stack->frames[i], place.file,
+                   place.offset);
     }
 }
 
@@ -347,6 +371,15 @@ _Noreturn static COLD void fault_end(const struct fault *fault, const char *form
     fault_begin();
     text_print(sentence, sizeof sentence, format, arguments);
     log_warn("%s", sentence);
+    struct sink sink = log_sink();
+    if (fault->allocated.count != 0 && fault_state.path[0] == 0) {
+        sink_print(&sink, "    allocated by thread %u at\n", fault->allocated.thread);
+        fault_put_places(&sink, &fault->allocated);
+    }
+    if (fault->freed.count != 0 && fault_state.path[0] == 0) {
+        sink_print(&sink, "    freed by thread %u at\n", fault->freed.thread);
+        fault_put_places(&sink, &fault->freed);
+    }
     fault_write(fault, sentence);
     os_abort();
 }

@@ -80,6 +80,9 @@ static bool fault_open(const struct fault *fault, const char *sentence, struct s
 static void fault_close(struct sink *sink);
 static void fault_put_frames(struct sink *sink, const struct fault_stack *stack);
 
+/* A stack for people: a line for each call, with the file that it is in and where there. */
+static void fault_put_places(struct sink *sink, const struct fault_stack *stack);
+
 /* The file that reports go to, from the environment. */
 static void fault_load(void);
 

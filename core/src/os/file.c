@@ -76,11 +76,6 @@ static int os_write_all(int fd, const char *text, size_t size)
     return 0;
 }
 
-static long os_process_id(void)
-{
-    return system_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
-}
-
 _Noreturn static void os_exit(int status)
 {
     for (;;) {

@@ -22,6 +22,10 @@
 #ifndef MADV_FREE
 #define MADV_FREE 8
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -97,6 +101,32 @@ static bool os_protect(void *start, size_t size)
 {
     check(is_of_pages(start, size));
     return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
+}
+
+static unsigned os_guard(void *start, size_t size)
+{
+    check(is_of_pages(start, size));
+    /* Asked anew each time: the kernel also refuses for memory that the program has locked. */
+    if (!is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
+        return GUARD_MARKED;
+    }
+    if (!os_protect(start, size)) {
+        return 0;
+    }
+    system_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0);
+    return GUARD_PROTECTED;
+}
+
+static bool os_unguard(void *start, size_t size, unsigned ways)
+{
+    check(is_of_pages(start, size));
+    if ((ways & GUARD_MARKED) != 0 &&
+        is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0))) {
+        return false;
+    }
+    return (ways & GUARD_PROTECTED) == 0 ||
+           !is_error(
+               system_call(SYS_mprotect, (long)start, (long)size, PROT_READ | PROT_WRITE, 0, 0, 0));
 }
 
 static bool os_unmap(void *start, size_t size)
@@ -261,6 +291,12 @@ static uint64_t os_set_signal_mask(uint64_t mask)
     uint64_t old = 0;
     system_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, (long)&old, sizeof mask, 0, 0);
     return old;
+}
+
+static bool os_random(void *buffer, size_t size)
+{
+    const long no_wait = 1; /* GRND_NONBLOCK */
+    return system_call(SYS_getrandom, (long)buffer, (long)size, no_wait, 0, 0, 0) == (long)size;
 }
 
 static void os_write(int fd, const char *text, size_t size)

@@ -13,14 +13,15 @@
 /* A bit per rank of which this thread holds a lock. */
 static THREAD_LOCAL uint32_t locks_held;
 
-static const char *const lock_names[] = {"process", "heaps", "shared", "pool", "rob",
-                                         "limit",   "purge", "arena",  "meta"};
+static const char *const lock_names[] = {"track",  "table",  "direct", "process", "heaps",
+                                         "shared", "pool",   "rob",    "limit",   "purge",
+                                         "arena",  "tables", "meta"};
 static_assert(array_count(lock_names) == LOCK_RANKS, "a name for each rank");
 
 /* Whether a thread may hold several locks of the rank. */
 static bool rank_may_repeat(unsigned rank)
 {
-    return rank >= LOCK_POOL && rank <= LOCK_ARENA;
+    return rank == LOCK_DIRECT || (rank >= LOCK_POOL && rank <= LOCK_ARENA);
 }
 #endif
 

@@ -101,11 +101,27 @@ static void text_print(char *buffer, size_t size, const char *format, va_list *a
     text_format(&(struct text){buffer, size, 0}, format, arguments);
 }
 
-static void text_printed(char *buffer, size_t size, const char *format, ...)
+static uintptr_t text_parse_hex(char **text)
 {
+    uintptr_t value = 0;
+    for (;; (*text)++) {
+        char c = **text;
+        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+                                                : 16;
+        if (digit == 16) {
+            return value;
+        }
+        value = value << 4 | digit;
+    }
+}
+
+static void text_print_behind(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
     va_list arguments;
     va_start(arguments, format);
-    text_print(buffer, size, format, &arguments);
+    text_print(text + used, size - used, format, &arguments);
     va_end(arguments);
 }
 

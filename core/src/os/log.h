@@ -24,8 +24,11 @@ static PRINTF_LIKE(2, 3) void sink_print(struct sink *sink, const char *format, 
 /* Formats into a buffer, cut to its size. */
 static void text_print(char *buffer, size_t size, const char *format, va_list *arguments);
 
-/* The same with the arguments as they are. */
-static PRINTF_LIKE(3, 4) void text_printed(char *buffer, size_t size, const char *format, ...);
+/* Appends to a text that ends in 0. */
+static PRINTF_LIKE(3, 4) void text_print_behind(char *text, size_t size, const char *format, ...);
+
+/* The number in hexadecimal digits at *text, which moves behind it. */
+static uintptr_t text_parse_hex(char **text);
 
 /* A sink that ends at standard error. */
 static struct sink log_sink(void);

@@ -48,6 +48,16 @@ static void *os_map_aligned(void *hint, size_t size, size_t alignment);
 /* Takes all access away, for guard pages. False if the kernel refused. */
 static bool os_protect(void *start, size_t size);
 
+/* Ways in which pages can be without access: as marks in the page tables, which cost no mapping and
+ * give the memory back (Linux 6.13), or as a mapping of their own. */
+enum { GUARD_MARKED = 1, GUARD_PROTECTED = 2 };
+
+/* Takes all access away from pages whose content is no longer wanted, and the memory if that is
+ * possible. Returns how it was done, 0 if the kernel refused. os_unguard undoes the ways in a set;
+ * false if the kernel refused. */
+static unsigned os_guard(void *start, size_t size);
+static bool os_unguard(void *start, size_t size, unsigned ways);
+
 /* False if the kernel refused: it has no room for one more mapping. Then nothing has changed. */
 static bool os_unmap(void *start, size_t size);
 
@@ -83,6 +93,9 @@ static uint64_t os_now_ns(void);
 /* Sleeps while *word == expected, until a wake or, with timeout_ms != 0, at most that long. */
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms);
 static void os_wake_one(void *word);
+
+/* Fills the buffer with the kernel's random bytes. False if it has none, or refuses. */
+static bool os_random(void *buffer, size_t size);
 
 static void os_write(int fd, const char *text, size_t size);
 
@@ -131,8 +144,6 @@ static void os_empty_file(int fd);
 
 /* Writes all; 0 or an error number. */
 static int os_write_all(int fd, const char *text, size_t size);
-
-static long os_process_id(void);
 
 /* Ends the process at once. */
 _Noreturn static void os_exit(int status);

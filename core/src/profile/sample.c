@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sample.h"
 
+#include "../os/log.h"
 #include "../settings/options.h"
 #include "probe.h"
 #include "unwind.h"
@@ -101,6 +102,14 @@ static uint64_t interval_bytes(void)
 
 static void profile_load(void)
 {
+    if (!PROFILE_IS_POSSIBLE) {
+        if (option(OPTION_prof) || option(OPTION_prof_signal) != 0) {
+            log_warn(
+                "prof has no effect in this build, which tracks every block: use libmallow.so or "
+                "libmallow-secure.so");
+        }
+        return;
+    }
     bool by_signal = option(OPTION_prof_signal) != 0;
     atomic_set(&profile.is_enabled, option(OPTION_prof) || by_signal);
     atomic_set(&profile.is_active, option(OPTION_prof) && option(OPTION_prof_active));
@@ -118,7 +127,8 @@ static bool probe_has_listeners(const uint16_t *listeners)
 
 static bool profile_is_wanted(void)
 {
-    return atomic_get(&profile.is_active) || probe_has_listeners(&mallow_probe_alloc_listeners);
+    return PROFILE_IS_POSSIBLE &&
+           (atomic_get(&profile.is_active) || probe_has_listeners(&mallow_probe_alloc_listeners));
 }
 
 static void profile_set_active(bool is_active)

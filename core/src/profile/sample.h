@@ -16,6 +16,10 @@
 #include "../memory/extent.h"
 #include "stack_store.h"
 
+/* Whether blocks can be samples. Where every block is tracked they stay where they are: what is freed
+ * waits there, and a profile would count it as held. */
+#define PROFILE_IS_POSSIBLE (!MW_TRACK)
+
 /* The figures of a call stack. Blocks are counted in 1/1024. */
 enum { LIVE_BLOCKS, LIVE_BYTES, ALL_BLOCKS, ALL_BYTES };
 #define BLOCK_UNIT 1024u
@@ -70,6 +74,12 @@ static void sample_drop(struct extent *extent);
 ALWAYS_INLINE bool extent_is_sampled(struct extent *extent)
 {
     return atomic_get(&extent->slab.owner) == OWNER_SAMPLED;
+}
+
+/* The bytes of a large block, all of them; of a sampled one those of its class. */
+ALWAYS_INLINE size_t large_block_size(struct extent *extent)
+{
+    return unlikely(extent_is_sampled(extent)) ? extent->sample_size : extent_size(extent);
 }
 
 /* Writes a profile if that is due by what was allocated: insight/profile.c. */

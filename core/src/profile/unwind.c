@@ -6,6 +6,7 @@
 #include "../os/os.h"
 #include "expression.h"
 
+#include <link.h>
 #include <string.h>
 
 /* A place on the stack: a function and the values of its registers. */
@@ -14,6 +15,7 @@ struct cursor {
     uintptr_t readable;     /* pages from here ... */
     uintptr_t readable_end; /* ... to here are known to be readable */
     bool is_interrupted;    /* the function was interrupted, so its pc is no return address */
+    bool is_frequent;       /* such walks are made all the time: see struct known_step */
 };
 
 /* Frame pointers that lead further up than this lead nowhere. */
@@ -296,19 +298,19 @@ static bool rules_cfa(struct cursor *cursor, const struct cfi_rules *rules, uint
 }
 
 /* By what .eh_frame says of the function. */
-static bool step_by_rules(struct cursor *cursor, const struct cfi_function *function, uintptr_t pc)
+static bool step_by_rules(struct cursor *cursor, const struct cfi_function *function,
+                          const struct cfi_rules *rules)
 {
-    struct cfi_rules rules;
     uintptr_t caller[CFI_REGISTERS], cfa;
-    if (!cfi_rules_at(function, pc, &rules) || !rules_cfa(cursor, &rules, &cfa)) {
+    if (!rules_cfa(cursor, rules, &cfa)) {
         return false;
     }
     for (unsigned i = 0; i < CFI_REGISTERS; i++) {
-        if (!rule_value(cursor, &rules, i, cfa, &caller[i])) {
+        if (!rule_value(cursor, rules, i, cfa, &caller[i])) {
             return false;
         }
     }
-    if (rules.kinds[CFI_SP] == CFI_SAME) {
+    if (rules->kinds[CFI_SP] == CFI_SAME) {
         caller[CFI_SP] = cfa;
     }
     if (function->return_register < CFI_REGISTERS) {
@@ -339,16 +341,64 @@ static bool step_by_frame_pointer(struct cursor *cursor)
     return true;
 }
 
+/* What was found out about a place in the program. Frequent walks look here first; if other code has
+ * come to lie there since, a stack is wrong, and no more than that. */
+struct known_step {
+    _Atomic bool is_busy; /* somebody reads or writes it: it is not waited for */
+    uintptr_t pc;
+    struct cfi_function function;
+    struct cfi_rules rules;
+};
+
+#define KNOWN_STEPS 2048u
+
+static struct known_step known_steps[KNOWN_STEPS] IN_SECTION(steps);
+
+static bool step_by_known(struct cursor *cursor, uintptr_t pc, bool *is_known, uintptr_t *start)
+{
+    struct known_step *known = &known_steps[(pc * 0x9e3779b97f4a7c15u) >> 53];
+    *is_known = false;
+    if (atomic_exchange_explicit(&known->is_busy, true, memory_order_acquire)) {
+        return false;
+    }
+    if (known->pc != pc) {
+        known->pc = 0;
+        if (function_find(pc, &known->function) && !known->function.is_signal &&
+            cfi_rules_at(&known->function, pc, &known->rules)) {
+            known->pc = pc;
+        }
+    }
+    bool is_good = false;
+    if (known->pc == pc) {
+        *is_known = true;
+        *start = known->function.start;
+        is_good = step_by_rules(cursor, &known->function, &known->rules);
+    }
+    atomic_set_release(&known->is_busy, false); /* pairs with the exchange above */
+    return is_good;
+}
+
+static_assert(KNOWN_STEPS == (uint64_t)1 << (64 - 53), "the upper bits are an index");
+
 /* *start: where the function begins that was left, 0 if that is not known. */
 static bool cursor_step(struct cursor *cursor, uintptr_t *start)
 {
     struct cfi_function function;
+    struct cfi_rules rules;
     uintptr_t pc = cursor->registers[CFI_PC] - !cursor->is_interrupted;
+    if (cursor->is_frequent) {
+        bool is_found;
+        bool is_done = step_by_known(cursor, pc, &is_found, start);
+        if (is_found) {
+            cursor->registers[CFI_PC] = plain_pc(cursor->registers[CFI_PC]);
+            return is_done && cursor->registers[CFI_PC] != 0;
+        }
+    }
     bool is_known = function_find(pc, &function);
     *start = is_known ? function.start : 0;
     bool is_good;
     if (is_known && !(function.is_signal && SIGNALS_BY_CODE)) {
-        is_good = step_by_rules(cursor, &function, pc);
+        is_good = cfi_rules_at(&function, pc, &rules) && step_by_rules(cursor, &function, &rules);
     } else {
         is_good = step_from_signal(cursor) || step_by_frame_pointer(cursor);
     }
@@ -378,12 +428,30 @@ static void unwind_note_own(const void *function)
 
 #if MW_SHARED_OBJECT
 extern const char object_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
-extern const char object_end[] __asm__("_DYNAMIC") __attribute__((visibility("hidden")));
+
+/* How far our code reaches from the start of the object: to the end of its executable segment. */
+static size_t object_reach(void)
+{
+    static _Atomic size_t reach;
+    size_t known = atomic_get(&reach);
+    if (likely(known != 0)) {
+        return known;
+    }
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)object_start;
+    const ElfW(Phdr) *segments = (const ElfW(Phdr) *)(object_start + header->e_phoff);
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        if (segments[i].p_type == PT_LOAD && (segments[i].p_flags & PF_X) != 0) {
+            known = segments[i].p_vaddr + segments[i].p_memsz;
+        }
+    }
+    atomic_set(&reach, known);
+    return known;
+}
 
 static bool is_own(uintptr_t pc, uintptr_t start)
 {
     (void)start;
-    return pc - (uintptr_t)object_start < (uintptr_t)object_end - (uintptr_t)object_start;
+    return pc - (uintptr_t)object_start < object_reach();
 }
 #else
 static bool is_own(uintptr_t pc, uintptr_t start)
@@ -398,12 +466,15 @@ static bool is_own(uintptr_t pc, uintptr_t start)
  * of its own between ours. */
 #define OWN_MOST 12u
 
-static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, size_t most)
+static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, uintptr_t *tops, size_t most)
 {
     size_t count = 0;
     bool is_inside = true;
     for (unsigned steps = 0; count < most; steps++) {
         uintptr_t pc = cursor->registers[CFI_PC], start;
+        if (tops != NULL) {
+            tops[count] = cursor->registers[CFI_SP];
+        }
         bool goes_on = cursor_step(cursor, &start);
         is_inside = is_inside && steps < OWN_MOST && is_own(pc, start);
         if (!is_inside) {
@@ -440,6 +511,43 @@ static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, size_t most)
                      : "x9", "memory")
 #endif
 
+/* The part of the thread's stack that frequent walks have found readable. */
+static THREAD_LOCAL uintptr_t known_stack, known_stack_end;
+
+/* Stack pointers that are further below that are thought to be on another stack. */
+#define STACK_GROWTH (64 * KiB)
+
+static void cursor_use_known_stack(struct cursor *cursor)
+{
+    uintptr_t page = cursor->registers[CFI_SP] & ~(os_page_size - 1);
+    if (page + STACK_GROWTH >= known_stack && page < known_stack_end) {
+        cursor->readable = page;
+        cursor->readable_end = known_stack_end;
+    }
+}
+
+static void cursor_note_stack(const struct cursor *cursor, uintptr_t sp)
+{
+    if (cursor->readable <= sp && sp < cursor->readable_end) {
+        known_stack = cursor->readable;
+        known_stack_end = cursor->readable_end;
+    }
+}
+
+static NOINLINE size_t unwind_often(uintptr_t *frames, uintptr_t *tops, size_t most)
+{
+    struct cursor cursor;
+    memset(&cursor, 0, sizeof cursor);
+    CAPTURE(cursor.registers);
+    cursor.is_interrupted = true; /* the pc is exact */
+    cursor.is_frequent = true;
+    uintptr_t start, sp = cursor.registers[CFI_SP];
+    cursor_use_known_stack(&cursor);
+    size_t count = cursor_step(&cursor, &start) ? cursor_walk(&cursor, frames, tops, most) : 0;
+    cursor_note_stack(&cursor, sp);
+    return count;
+}
+
 static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)
 {
     struct cursor cursor;
@@ -450,5 +558,5 @@ static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)
     if (!cursor_step(&cursor, &start)) {
         return 0;
     }
-    return cursor_walk(&cursor, frames, most);
+    return cursor_walk(&cursor, frames, NULL, most);
 }

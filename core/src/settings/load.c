@@ -5,9 +5,9 @@
 #include "conf.h"
 
 /* Weak: the definitions of the program, or of a library that it brought, take their place. */
-#if MW_EXPORT_LIBC
-#define PROGRAM_CONF malloc_conf
-#define PROGRAM_CONF_HARDER malloc_conf_2_conf_harder
+#if MW_EXPORT_LIBC || MW_HAS_PREFIX
+#define PROGRAM_CONF PREFIXED(malloc_conf)
+#define PROGRAM_CONF_HARDER PREFIXED(malloc_conf_2_conf_harder)
 #else
 #define PROGRAM_CONF mw_malloc_conf
 #define PROGRAM_CONF_HARDER mw_malloc_conf_2_conf_harder
@@ -25,7 +25,8 @@ static char options_link[2048] IN_SECTION(options); /* lock: process */
 /* What /etc/malloc.conf says. In a file each line may have settings. */
 static const char *system_conf(void)
 {
-    if (os_read_link_or_file("/etc/malloc.conf", options_link, sizeof options_link) <= 0) {
+    if (os_read_link_or_file("/etc/" PREFIX_TEXT "malloc.conf", options_link,
+                             sizeof options_link) <= 0) {
         return NULL;
     }
     char *end = options_link + strlen(options_link);
@@ -38,18 +39,29 @@ static const char *system_conf(void)
     return options_link;
 }
 
+/* The variable of the environment: of a build with a prefix its own, as JE_MALLOC_CONF. */
+static const char *conf_variable(void)
+{
+    static char name[sizeof PREFIX_TEXT "MALLOC_CONF"] =
+        PREFIX_TEXT "MALLOC_CONF"; /* lock: process */
+    for (char *at = name; MW_HAS_PREFIX && *at != 0; at++) {
+        *at = (char)(*at >= 'a' && *at <= 'z' ? *at - 'a' + 'A' : *at);
+    }
+    return name;
+}
+
 static void options_load(void)
 {
     fault_load();
     char *buffer = options_text;
     bool all_good = true;
-    const char *text = libc_getenv("MALLOC_CONF", buffer, sizeof options_text);
+    const char *text = libc_getenv(conf_variable(), buffer, sizeof options_text);
     const struct conf_source sources[] = {
         {PROGRAM_CONF, "string pointed to by the global variable malloc_conf", "malloc_conf"},
         {system_conf(),
          "\"name\" of the file referenced by the symbolic link named /etc/malloc.conf",
          "/etc/malloc.conf"},
-        {text, "value of the environment variable MALLOC_CONF", "MALLOC_CONF"},
+        {text, "value of the environment variable MALLOC_CONF", conf_variable()},
         {PROGRAM_CONF_HARDER, "string pointed to by the global variable malloc_conf_2_conf_harder",
          "malloc_conf_2_conf_harder"},
     };

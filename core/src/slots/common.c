@@ -208,9 +208,9 @@ _Noreturn static COLD void common_bad_block(const char *call, struct extent *ext
 
 /* --- Taking ----------------------------------------------------------------------------------- */
 
-/* Takes blocks out of one slab, appended at *tail. Returns how many. */
+/* Takes blocks out of one slab and appends them to a list. Returns how many. */
 static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, uint32_t want,
-                                        struct slot ***tail)
+                                        struct slot_list *list)
 {
     struct slab *slab = &extent->slab;
     uint32_t count = 0;
@@ -222,8 +222,7 @@ static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, ui
             break;
         }
         struct slot *block = common_slot_becomes_block(extent, at, span);
-        **tail = block;
-        *tail = &block->next;
+        slot_list_append(list, block);
         at += span;
         count++;
     }
@@ -241,8 +240,7 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind, unsi
                                 uint32_t span, uint32_t want, uint32_t *count)
 {
     struct slab_pool *pool = slab_pool_at(arena);
-    struct slot *list = NULL;
-    struct slot **tail = &list;
+    struct slot_list list = {NULL, NULL};
     *count = 0;
     if (!slab_pools_are_used()) {
         return NULL;
@@ -256,7 +254,7 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind, unsi
         struct extent *extent = container_of(slabs->next, struct extent, link);
         check(extent->slab.place == SLAB_COMMON && extent->slab.class == class);
         if (extent->common->run_max >= span) {
-            *count += common_take_from_locked(extent, span, want - *count, &tail);
+            *count += common_take_from_locked(extent, span, want - *count, &list);
         }
         /* One without a run goes behind the others, one without a free slot out of the list. */
         if (extent->common->run_max < span) {
@@ -266,10 +264,10 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind, unsi
             }
         }
     }
-    *tail = NULL;
+    slot_list_end(&list);
     lock_release(&pool->lock);
-    check((list == NULL) == (*count == 0) && *count <= want);
-    return list;
+    check((list.head == NULL) == (*count == 0) && *count <= want);
+    return list.head;
 }
 
 static struct extent *common_take_sparse(struct arena *arena, unsigned class, uint32_t span,
@@ -315,11 +313,11 @@ static bool common_create_locked(struct slab_pool *pool, struct extent *extent,
     memset(common->slots + slab->carved, SLOT_FREE, slab->capacity - slab->carved);
     struct slot *next;
     for (struct slot *slot = slab->local; slot != NULL; slot = next) {
-        next = slot->next;
+        next = slab_next_slot(extent, slot);
         common_slot_becomes_free(extent, slab_index(extent, slot), 1);
     }
     size_t carved_bytes = (size_t)slab->carved * slab->slot_size;
-    if (MW_FILL) {
+    if (MW_FILL && (FILL_FREE != 0 || slab->was_touched)) {
         memset((char *)extent->start + carved_bytes, FILL_FREE,
                (size_t)(slab->capacity - slab->carved) * slab->slot_size);
     }
@@ -354,20 +352,19 @@ static struct slot *common_create_first(struct extent *extent, struct heap *owne
                                         uint32_t *count)
 {
     struct slab_pool *pool = slab_pool_of(extent);
-    struct slot *list = NULL;
-    struct slot **tail = &list;
+    struct slot_list list = {NULL, NULL};
     check(extent->slab.place == SLAB_NONE && atomic_get(&extent->slab.owner) == owner);
     check(slab_used(extent) == 0 && want > 0);
     lock_take(&pool->lock);
     if (common_create_locked(pool, extent, COMMON_FIRST)) {
-        *count = common_take_from_locked(extent, 1, want, &tail);
-        *tail = NULL;
+        *count = common_take_from_locked(extent, 1, want, &list);
+        slot_list_end(&list);
         if (extent->common->run_max > 0) {
             common_list_locked(extent);
         }
     }
     lock_release(&pool->lock);
-    return list;
+    return list.head;
 }
 
 /* --- Validity --------------------------------------------------------------------------------- */

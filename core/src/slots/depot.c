@@ -3,8 +3,8 @@
 
 #include "harden.h"
 
-/* Appends up to `want` slots of one slab at *tail. Returns how many. */
-static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, struct slot ***tail)
+/* Appends up to `want` slots of one slab to a list. Returns how many. */
+static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, struct slot_list *list)
 {
     struct slab *slab = &extent->slab;
     uint32_t count = 0;
@@ -13,8 +13,7 @@ static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, str
     while (count < want && slab->local != NULL) {
         struct slot *slot = slab->local;
         slab->local = slab_next_slot(extent, slot);
-        **tail = slot;
-        *tail = &slot->next;
+        slot_list_append(list, slot);
         count++;
     }
     slab->left += count;
@@ -22,11 +21,11 @@ static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, str
         uint32_t carved = slab->carved;
         struct slot *slot = slab_carve(extent, want - count);
         carved = slab->carved - carved;
-        **tail = slot;
+        slot_list_append(list, slot);
         for (uint32_t i = 1; i < carved; i++) {
-            slot = slot->next;
+            slot = slot_next(slot);
         }
-        *tail = &slot->next;
+        list->tail = slot;
         count += carved;
     }
     check(count > 0 && count <= want && slab_counts_match(extent));
@@ -58,8 +57,7 @@ static void depot_list_locked(struct slab_pool *pool, struct extent *extent)
 static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t want, uint32_t *count)
 {
     struct slab_pool *pool = slab_pool_at(arena);
-    struct slot *list = NULL;
-    struct slot **tail = &list;
+    struct slot_list list = {NULL, NULL};
     *count = 0;
     if (!slab_pools_are_used() || atomic_get(&pool->count[class]) == 0) {
         return NULL;
@@ -68,15 +66,15 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
     while (*count < want && !list_is_empty(&pool->slabs[class])) {
         struct extent *extent = container_of(pool->slabs[class].next, struct extent, link);
         check(extent->slab.class == class && slab_pool_of(extent) == pool);
-        *count += depot_take_from_locked(extent, want - *count, &tail);
+        *count += depot_take_from_locked(extent, want - *count, &list);
         if (slab_is_full(extent)) {
             depot_unlist_locked(pool, extent);
         }
     }
-    *tail = NULL;
+    slot_list_end(&list);
     lock_release(&pool->lock);
-    check((list == NULL) == (*count == 0) && *count <= want);
-    return list;
+    check((list.head == NULL) == (*count == 0) && *count <= want);
+    return list.head;
 }
 
 static size_t depot_slab_pages(struct arena *arena, unsigned class)
@@ -110,7 +108,7 @@ static bool depot_put_locked(struct slab_pool *pool, struct extent *extent, stru
     check(slab_index(extent, slot) < slab->carved && slab->local != slot);
     bool was_full = slab_is_full(extent);
     check(was_full == (extent->link.next == NULL)); /* a full one is in no list */
-    slot->next = slab->local;
+    slot_set_next(slot, slab->local);
     slab->local = slot;
     slab->left--;
     if (slab->left == 0) {
@@ -142,7 +140,7 @@ static struct extent *depot_put(struct slot *list)
             if (slab_pool_of(extent) != pool) {
                 break;
             }
-            list = slot->next;
+            list = slot_next(slot);
             if (depot_put_locked(pool, extent, slot)) {
                 extent->slab.below = empty;
                 empty = extent;
@@ -151,6 +149,7 @@ static struct extent *depot_put(struct slot *list)
         lock_release(&pool->lock);
     }
     for (struct extent *at = empty; at != NULL; at = at->slab.below) {
+        harden_slab_empty(at);
         slab_retire(at);
     }
     return empty;
@@ -160,7 +159,7 @@ static bool depot_slab_is_valid(struct extent *extent)
 {
     struct slab *slab = &extent->slab;
     uint32_t free = 0;
-    for (struct slot *slot = slab->local; slot != NULL; slot = slot->next) {
+    for (struct slot *slot = slab->local; slot != NULL; slot = slot_next(slot)) {
         require(slab_has_slot_at(extent, slot) && free < slab->carved);
         free++;
     }

@@ -6,18 +6,19 @@
  * Bitmap (slot.h): a free that finds its bit clear is a double free, certainly, however long ago the
  * first one was.
  *
- * Fill: a slot is 0xa5 when the program gets it and 0x5a when it is free, but for the link in its
- * first word. A free slot that is handed out with other content was written after its free.
+ * Fill: a free slot has nothing but its link: all else is 0 (secure) or 0x5a (debug). A slot that is
+ * handed out with other content was written after its free. In debug builds track.h says who fills it.
+ *
+ * Canary (canary.h): a block that is freed, resized or measured was not written beyond its end.
  */
 #ifndef MALLOW_HARDEN_H
 #define MALLOW_HARDEN_H
 
-#include "common.h"
+#include "canary.h"
 
-ALWAYS_INLINE size_t harden_block_size(struct extent *extent, const void *block)
-{
-    return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
-}
+/* Ends the program: a free slot is about to be used again, but its byte `at` is not what free left
+ * there. What lies below in the layers knows whose it was. */
+static NO_RETURN void (*const harden_written)(const struct slot *slot, size_t size, size_t at);
 
 /* Ends the program unless a list of free slots of a class may go on with `slot`: before anybody
  * reads what is there. */
@@ -59,19 +60,80 @@ ALWAYS_INLINE void harden_slot_leaves(struct slot *slot, unsigned class)
     }
 }
 
-/* ... then, its link read, it gets the fill of a new block. */
-ALWAYS_INLINE void harden_slot_taken(struct slot *slot)
+/* The same in any build; finds the byte. */
+_Noreturn static COLD void harden_bad_content(const struct slot *slot, size_t size)
 {
-    if (MW_FILL) {
-        const unsigned char *bytes = (const unsigned char *)slot;
-        size_t size = harden_block_size(pagemap_find(slot), slot);
-        for (size_t i = sizeof(struct slot); i < size; i++) {
-            if (unlikely(bytes[i] != FILL_FREE)) {
-                harden_written(slot, size, i);
-            }
-        }
-        memset(slot, FILL_NEW, size);
+    if (MW_TRACK) {
+        harden_written(slot, size, slot_find_written(slot, size));
     }
+    slot_bad_content(slot, size);
+}
+
+/* Whether a link may be one that we wrote: what the program wrote there hardly ever decodes to an
+ * aligned address of user space. */
+ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
+{
+    const uintptr_t never = ~(ADDRESS_LIMIT - 16);
+    return ((uintptr_t)slot_next(slot) & never) == 0;
+}
+
+/* Whether the words behind the link have the fill of a free slot: all of a small one, of a larger one
+ * the first FILL_CHECKED bytes and as many at its end. */
+ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size)
+{
+    const uint64_t *words = (const uint64_t *)slot;
+    size_t count = size / sizeof *words;
+    size_t checked = size_min(count, FILL_CHECKED / sizeof *words);
+    uint64_t other = words[1] ^ FILL_FREE_WORD;
+    for (size_t i = 2; i < checked; i += 2) {
+        other |= (words[i] ^ FILL_FREE_WORD) | (words[i + 1] ^ FILL_FREE_WORD);
+    }
+    for (size_t i = size_max(count - checked, checked); i < count; i += 2) {
+        other |= (words[i] ^ FILL_FREE_WORD) | (words[i + 1] ^ FILL_FREE_WORD);
+    }
+    return other == 0;
+}
+
+/* The same for every byte. */
+ALWAYS_INLINE bool slot_is_all_fill(const struct slot *slot, size_t size)
+{
+    size_t behind = size - sizeof *slot;
+    return fill_differs((const unsigned char *)(slot + 1), behind, FILL_FREE) == behind;
+}
+
+ALWAYS_INLINE void slot_fill(void *block, size_t size)
+{
+    if (size > FILL_INLINE_MAX) {
+        memset(block, FILL_FREE, size);
+        return;
+    }
+    uint64_t *words = block;
+    for (size_t i = 0; i < size / sizeof *words; i += 2) {
+        words[i] = FILL_FREE_WORD;
+        words[i + 1] = FILL_FREE_WORD;
+    }
+}
+
+/* ... then, its link read, it becomes a block of `size` bytes. */
+ALWAYS_INLINE void harden_slot_taken(struct slot *slot, size_t size)
+{
+    if (!MW_SLOT_BITMAP) {
+        return;
+    }
+    struct extent *extent = pagemap_find(slot);
+    size_t block_size = slot_block_size(extent, slot);
+    if (MW_CODED_LINKS && unlikely(!slot_link_is_plausible(slot))) {
+        harden_bad_content(slot, block_size);
+    }
+    if (MW_FILL) {
+        bool is_whole = MW_TRACK ? slot_is_all_fill(slot, block_size)
+                                 : slot_fill_is_whole(slot, block_size);
+        if (unlikely(!is_whole)) {
+            harden_bad_content(slot, block_size);
+        }
+        slot->link = 0; /* nobody learns what an encoded link looks like */
+    }
+    canary_place(extent, slot, block_size, size);
 }
 
 /* The program gives the slot back, which begins at `block`. Ends it if it does not hold the
@@ -90,18 +152,26 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
             harden_bad_block("free", extent, block);
         }
     }
-    if (MW_FILL) {
-        memset(block, FILL_FREE, harden_block_size(extent, block));
+    if (MW_CANARY) {
+        block_requested("free", extent, block);
+    }
+    if (MW_FILL && !MW_TRACK) {
+        slot_fill(block, slot_block_size(extent, block));
     }
 }
 
-/* The program resizes the slot. Ends it if it does not hold the slot. */
-ALWAYS_INLINE void harden_slot_resized(struct extent *extent, const void *block)
+/* A slab whose slots are all free, and not common, is about to be plain pages: looks at what is in
+ * them. */
+static void harden_slab_empty(struct extent *extent);
+
+/* The program resizes or measures the slot. Ends it if it does not hold the slot, or has written
+ * beyond its end. */
+ALWAYS_INLINE void harden_slot_looked_at(const char *call, struct extent *extent, const void *block)
 {
     if (MW_SLOT_BITMAP) {
         if (unlikely(slab_index(extent, block) >= extent->slab.capacity ||
                      !slot_is_held(extent, block))) {
-            harden_bad_block("realloc", extent, block);
+            harden_bad_block(call, extent, block);
         }
     }
 }

@@ -4,6 +4,9 @@
 /* Shared slabs that are tried before a new one is made. */
 #define SHARED_TRIES 8u
 
+/* Slots that are carved in random order. */
+#define SHUFFLED_MAX 256u
+
 /* Slots of a new slab that are carved in one go. */
 #define CARVED_AT_FIRST 8u
 
@@ -36,6 +39,18 @@ static struct slab_pool *slab_pool_of(struct extent *extent)
     return &slab_pools[extent->arena];
 }
 
+#if MW_CANARY
+static void slab_choose_canary(struct extent *extent)
+{
+    extent->canary = secret_mix(random_bits(), (uintptr_t)extent ^ secrets.canary);
+}
+#else
+static void slab_choose_canary(struct extent *extent)
+{
+    (void)extent;
+}
+#endif
+
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner)
 {
     uint32_t slot_size = class_size(class);
@@ -54,6 +69,7 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->place = SLAB_NONE;
     slab->was_touched = !extent->is_zero;
     atomic_set(&extent->remote, 0);
+    slab_choose_canary(extent);
     slots_hold_none(extent);
     /* pairs with nothing: the rest comes first for the child of a fork, see thread/orphan.h */
     atomic_set_release(&slab->owner, owner);
@@ -75,22 +91,49 @@ static void slab_retire(struct extent *extent)
     }
 }
 
+/* The same in random order. */
+static struct slot *slab_carve_shuffled(struct extent *extent, char *first, uint32_t count)
+{
+    struct slab *slab = &extent->slab;
+    uint16_t order[SHUFFLED_MAX];
+    struct slot_list list = {NULL, NULL};
+    check(count > 0 && count <= SHUFFLED_MAX);
+    slots_fill_carved(extent, first, count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = random_below(random_bits(), i + 1);
+        order[i] = order[at];
+        order[at] = (uint16_t)i;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        slot_list_append(&list, (struct slot *)(first + (size_t)order[i] * slab->slot_size));
+    }
+    slot_list_end(&list);
+    slab->carved += count;
+    slab->left += count;
+    check(slab_counts_match(extent));
+    order_stores();
+    return list.head;
+}
+
 static struct slot *slab_carve(struct extent *extent, uint32_t most)
 {
     struct slab *slab = &extent->slab;
     check(slab->carved < slab->capacity && most > 0);
     /* A few at first: a thread that wants one slot should not pay for a page of them. */
     size_t page = size_max(os_page_size / slab->slot_size, 1);
-    size_t count = size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
+    size_t count = MW_RANDOM ? page : size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
     count = slab->was_touched ? most : count;
     count = size_min(size_min(count, most), slab->capacity - slab->carved);
 
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
+    if (MW_RANDOM) {
+        return slab_carve_shuffled(extent, first, (uint32_t)size_min(count, SHUFFLED_MAX));
+    }
     char *last = first + (count - 1) * slab->slot_size;
     for (char *at = first; at < last; at += slab->slot_size) {
-        ((struct slot *)at)->next = (struct slot *)(at + slab->slot_size);
+        slot_set_next((struct slot *)at, (struct slot *)(at + slab->slot_size));
     }
-    ((struct slot *)last)->next = NULL;
+    slot_set_next((struct slot *)last, NULL);
     slab->carved += (uint32_t)count;
     slab->left += (uint32_t)count;
     check(count > 0 && (uintptr_t)last + slab->slot_size <= extent_end(extent));
@@ -119,7 +162,7 @@ static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struc
     uint64_t old = atomic_get(&extent->remote);
     uint64_t new;
     do {
-        tail->next = remote_head(old);
+        slot_set_next(tail, remote_head(old));
         uint64_t total = (old >> REMOTE_HEAD_BITS) + count;
         check(total <= capacity && remote_head(old) != head);
         new = (uint64_t)(uintptr_t)head | total << REMOTE_HEAD_BITS;
@@ -153,7 +196,7 @@ static void slab_absorb_remote(struct extent *extent)
         for (uint32_t i = 1; i < count; i++) {
             tail = slab_next_slot_of_more(extent, tail);
         }
-        tail->next = slab->local;
+        slot_set_next(tail, slab->local);
         order_stores();
     }
     slab->local = list;
@@ -302,7 +345,7 @@ static bool slab_is_valid(struct extent *extent)
 {
     struct slab *slab = &extent->slab;
     uint32_t local = 0;
-    for (struct slot *slot = slab->local; slot != NULL; slot = slot->next) {
+    for (struct slot *slot = slab->local; slot != NULL; slot = slot_next(slot)) {
         require(slab_has_slot_at(extent, slot) && slab_index(extent, slot) < slab->carved);
         require(++local <= slab->carved);
     }

@@ -3,6 +3,8 @@
 
 #include "../os/fault.h"
 
+#include <string.h>
+
 _Noreturn static COLD void harden_interior(const char *call, const void *pointer, uintptr_t block,
                                            size_t size)
 {
@@ -19,8 +21,19 @@ _Noreturn static COLD void harden_interior(const char *call, const void *pointer
                  pointer, (uintptr_t)pointer - block, size, (void *)block);
 }
 
-_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at)
+static size_t slot_find_written(const struct slot *slot, size_t size)
 {
+    for (size_t i = sizeof *slot; i < size; i++) {
+        if (((const unsigned char *)slot)[i] != FILL_FREE) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+_Noreturn static COLD void slot_bad_content(const struct slot *slot, size_t size)
+{
+    size_t at = slot_find_written(slot, size);
     struct fault fault = {
         .kind = FAULT_WRITE_AFTER_FREE,
         .call = "malloc",
@@ -30,6 +43,10 @@ _Noreturn static COLD void harden_written(const struct slot *slot, size_t size, 
         .has_offset = true,
         .offset = (long)at,
     };
+    if (at == 0) {
+        fault_report(&fault, "write after free: the first word of %p (%zu bytes) was overwritten",
+                     (const void *)slot, size);
+    }
     fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
                  (const void *)slot, size, ((const unsigned char *)slot)[at]);
 }
@@ -66,4 +83,25 @@ _Noreturn static COLD void slot_bad_link(unsigned class, const void *link)
                  "free list of %u-byte blocks is damaged: it names %p, which is %s", slot_size,
                  link,
                  slab_has_slot(extent, link) && slot_is_held(extent, link) ? "in use" : "none");
+}
+
+static size_t fill_differs(const unsigned char *at, size_t size, unsigned char fill)
+{
+    size_t i = 0;
+    uint64_t words = fill * 0x0101010101010101u;
+    for (; i < size && ((uintptr_t)(at + i) & 7) != 0; i++) {
+        if (at[i] != fill) {
+            return i;
+        }
+    }
+    for (; i + 32 <= size; i += 32) {
+        uint64_t word[4];
+        memcpy(word, at + i, sizeof word);
+        if (((word[0] ^ words) | (word[1] ^ words) | (word[2] ^ words) | (word[3] ^ words)) != 0) {
+            break;
+        }
+    }
+    for (; i < size && at[i] == fill; i++) {
+    }
+    return i;
 }

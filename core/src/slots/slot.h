@@ -17,8 +17,18 @@
 
 #include <string.h>
 
+/* The first byte of a range that has another value; `size` if there is none. */
+static size_t fill_differs(const unsigned char *at, size_t size, unsigned char fill);
+
 #define FILL_NEW 0xa5
-#define FILL_FREE 0x5a
+#define FILL_FREE (MW_MODE == MW_SECURE ? 0 : 0x5a)
+#define FILL_NEW_WORD (FILL_NEW * (uint64_t)0x0101010101010101)
+#define FILL_FREE_WORD (FILL_FREE * (uint64_t)0x0101010101010101)
+
+/* Of a slot so many bytes are looked at before it is handed out, and at its end; a debug build looks at
+ * all. Slots up to the second size are filled without a call. */
+#define FILL_CHECKED (MW_MODE == MW_SECURE ? (size_t)1024 : (size_t)SLOT_MAX)
+#define FILL_INLINE_MAX 128u
 
 /* Whether a slot begins at `address`, which lies in the slab: whether the distance from the start
  * is a multiple of the slot size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder
@@ -83,7 +93,7 @@ ALWAYS_INLINE void slots_hold_none(struct extent *extent)
 
 ALWAYS_INLINE void slots_fill_carved(struct extent *extent, char *first, size_t count)
 {
-    if (MW_FILL) {
+    if (MW_FILL && (FILL_FREE != 0 || extent->slab.was_touched)) {
         for (size_t i = 0; i < count; i++) {
             char *slot = first + i * extent->slab.slot_size;
             memset(slot + sizeof(struct slot), FILL_FREE,
@@ -94,13 +104,36 @@ ALWAYS_INLINE void slots_fill_carved(struct extent *extent, char *first, size_t 
 
 /* --- Lists ------------------------------------------------------------------------------------ */
 
+/* A list that grows at its end. */
+struct slot_list {
+    struct slot *head; /* NULL: empty */
+    struct slot *tail; /* its link is set last, by slot_list_end */
+};
+
+ALWAYS_INLINE void slot_list_append(struct slot_list *list, struct slot *slot)
+{
+    if (list->head == NULL) {
+        list->head = slot;
+    } else {
+        slot_set_next(list->tail, slot);
+    }
+    list->tail = slot;
+}
+
+ALWAYS_INLINE void slot_list_end(struct slot_list *list)
+{
+    if (list->head != NULL) {
+        slot_set_next(list->tail, NULL);
+    }
+}
+
 /* Ends the program: a list of free slots of a class leads to `link`, which is none of them. */
 _Noreturn static COLD void slot_bad_link(unsigned class, const void *link);
 
 /* The slot behind `slot` in a list of free slots of one slab; NULL at its end. */
 ALWAYS_INLINE struct slot *slab_next_slot(struct extent *extent, struct slot *slot)
 {
-    struct slot *next = slot->next;
+    struct slot *next = slot_next(slot);
     if (MW_SLOT_BITMAP &&
         unlikely(next != NULL && (!slab_has_slot(extent, next) || slot_is_held(extent, next)))) {
         slot_bad_link(extent->slab.class, next);
@@ -122,9 +155,11 @@ ALWAYS_INLINE struct slot *slab_next_slot_of_more(struct extent *extent, struct 
 _Noreturn static COLD void harden_interior(const char *call, const void *pointer, uintptr_t block,
                                            size_t size);
 
-/* Ends the program: a free slot is about to be used again, but its byte `at` is not what free left
- * there. */
-_Noreturn static COLD void harden_written(const struct slot *slot, size_t size, size_t at);
+/* The first byte of a free slot that is not what free left there; 0 if that is one of the link's. */
+static size_t slot_find_written(const struct slot *slot, size_t size);
+
+/* Ends the program: a free slot, which begins a block of `size` bytes, was written to. */
+_Noreturn static COLD void slot_bad_content(const struct slot *slot, size_t size);
 
 /* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is
  * not one that the program holds. */

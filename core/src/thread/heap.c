@@ -6,6 +6,7 @@
 #include "heap_common.h"
 #include "heap_valid.h"
 #include "magazine.h"
+#include "delay.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -34,7 +35,7 @@ static NOINLINE void heap_take_part(struct extent *extent, uint32_t count)
     }
     extent->slab.local = slab_next_slot(extent, last);
     extent->slab.left += count;
-    last->next = NULL;
+    slot_set_next(last, NULL);
 }
 
 static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
@@ -53,7 +54,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     }
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, slab->class, count);
-    heap->free[slab->class] = slot->next;
+    heap->free[slab->class] = slot_next(slot);
     return slot;
 }
 
@@ -102,19 +103,20 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
     uint32_t count = 0;
     for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
         list_slot_check(slot, class);
-        next = slot->next;
+        next = slot_next(slot);
         count++;
         if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
             check(current->slab.left > 0);
             slot_push(&current->slab.local, slot);
             current->slab.left--;
         } else {
-            slot->next = others;
+            slot_set_next(slot, others);
             others = slot;
         }
     }
     heap->free[class] = NULL;
-    heap->sample_known &= ~((uint64_t)(count != 0) << class); /* it was to come behind what leaves here */
+    heap->sample_known &=
+        ~((uint64_t)(count != 0) << class); /* it was to come behind what leaves here */
     heap_count_flush(heap, class, count);
     check_slow(current == NULL || slab_is_valid(current));
     heap_return_others(heap, others, class);
@@ -330,7 +332,7 @@ static void heap_lengthen_local(struct heap *heap, struct extent *extent)
     }
     struct slot *more = slab_carve(extent, heap->list_max);
     slab->left -= slab->carved - carved_before; /* not handed out, but free */
-    last->next = more;
+    slot_set_next(last, more);
     check(slab_counts_match(extent));
     check_slow(slab_is_valid(extent));
 }
@@ -371,10 +373,16 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
         }
         if (extent->slab.carved < extent->slab.capacity) {
             uint32_t carved_before = extent->slab.carved;
+            if (MW_RANDOM) {
+                /* More than are handed out now: which of them come first nobody can tell. */
+                extent->slab.local = slab_carve(extent, UINT32_MAX);
+                extent->slab.left -= extent->slab.carved - carved_before;
+                continue;
+            }
             struct slot *list = slab_carve(extent, heap->list_max);
             heap->until_tick -= (int32_t)(extent->slab.carved - carved_before);
             heap_count_fill(heap, class, extent->slab.carved - carved_before);
-            heap->free[class] = list->next;
+            heap->free[class] = slot_next(list);
             return list;
         }
         heap_give_up_current(heap, bin);
@@ -452,6 +460,7 @@ static void heap_settle_small(struct heap *heap, unsigned class)
 
 static void heap_settle_classes(struct heap *heap)
 {
+    delay_empty(heap);
     heap_flush_outboxes(heap);
     for (uint64_t left = heap->classes_used; left != 0; left &= left - 1) {
         unsigned class = (unsigned)__builtin_ctzl(left);
@@ -487,6 +496,38 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
     stack_trim(heap, stamp);
     check(heap_check(heap)); /* walks, but not often */
 }
+
+static void heap_take_back(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    struct slab *slab = &extent->slab;
+    struct heap *owner = atomic_get(&slab->owner);
+    if (owner == OWNER_DEPOT) {
+        if (!magazine_try_put(heap, extent, slot)) {
+            magazine_put_slow(heap, extent, slot);
+            heap_note_release(heap);
+        }
+        return;
+    }
+    if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
+        heap_adopt(heap, extent);
+        owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
+    }
+    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
+        return;
+    }
+    if (owner != heap) {
+        heap_free_remote(heap, extent, slot);
+        return;
+    }
+    check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
+    slot_push(&slab->local, slot);
+    if (--slab->left == 0) {
+        heap_slab_event(heap, extent);
+    }
+}
+
+static void (*const delay_gives_back)(struct heap *, struct extent *,
+                                      struct slot *) = heap_take_back;
 
 /* --- Start and end ---------------------------------------------------------------------------- */
 
@@ -531,6 +572,7 @@ static void bin_abandon(struct heap *heap, struct bin *bin)
 
 static void heap_abandon(struct heap *heap)
 {
+    delay_empty(heap);
     heap_flush_outboxes(heap);
     for (uint64_t left = heap->classes_used; left != 0; left &= left - 1) {
         unsigned class = (unsigned)__builtin_ctzl(left);

@@ -65,6 +65,9 @@ static void heap_reclaim(struct heap *heap);
  * arenas. */
 static void heap_settle(struct heap *heap, uint32_t stamp);
 
+/* A slot that is free goes where it can be handed out from: the slab, a magazine, an outbox. */
+static void heap_take_back(struct heap *heap, struct extent *extent, struct slot *slot);
+
 /* Gives up all slabs, for the thread ends. */
 static void heap_abandon(struct heap *heap);
 

@@ -67,7 +67,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
         return false;
     }
     unsigned count = 0;
-    for (struct slot *at = heap->free[class]; at != NULL; at = at->next) {
+    for (struct slot *at = heap->free[class]; at != NULL; at = slot_next(at)) {
         list_slot_check(at, class);
         if (unlikely(at == slot)) {
             harden_bad_block("free", extent, slot);
@@ -156,7 +156,7 @@ static struct slot *heap_take_common(struct heap *heap, unsigned class)
     }
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, class, count);
-    heap->free[class] = list->next;
+    heap->free[class] = slot_next(list);
     heap_note_class(heap, class);
     return list;
 }

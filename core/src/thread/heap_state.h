@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Heaps: what a thread allocates from. A heap belongs to one thread at a time; only that thread
- * touches it, except `stacks`, which anybody may rob unless they are private, and robbed_pages, by
- * which the robber tells.
+ * touches it, except `stacks`, which anybody may rob, and robbed_pages, by which the robber tells.
  *
  *   small (up to SMALL_MAX)   malloc pops free[class], slots of bins[class].current
  *                             free pushes to the slab's own list, if the heap owns the slab
  *   medium (up to SLOT_MAX)   malloc pops free[class], free pushes there: a magazine, filled from
  *                             and emptied to the depot of the arena (magazine.h)
- *   pages                     large blocks and the pages of slabs: stacks by page class (stack.h)
+ *   pages                     large blocks and the pages of slabs: stacks by page class (stack.h);
+ *                             while they are private, malloc pops free[class] of a block class, and
+ *                             free pushes there
  *
  * free[class] holds blocks of common slabs instead where a small class has no current slab, and a
  * magazine may hold blocks from holes.
@@ -18,6 +19,7 @@
 
 #include "../slots/common.h"
 #include "../slots/depot.h"
+#include "../slots/direct.h"
 #include "../profile/sample.h"
 #include "../slots/large.h"
 
@@ -54,11 +56,12 @@ struct bin {
     bool is_draining;       /* other slabs have become empty since slots were handed out */
 };
 
-/* The free slots of a medium class that a heap holds: the list is heap->free[class]. */
+/* The free slots of a medium class, or blocks of a block class, that a heap holds: the list is
+ * heap->free[class]. */
 struct magazine {
-    uint16_t count;  /* length of the list */
-    uint16_t limit;  /* slots at most; 0: the thread does not allocate this class */
-    uint32_t emptied; /* visits to the depot to empty it since it was filled there */
+    uint16_t count;   /* length of the list */
+    uint16_t limit;   /* at most; 0: the thread does not allocate the class; none is private */
+    uint32_t emptied; /* of slots: visits to the depot to empty it since it was filled there */
 };
 
 /* What belongs to a magazine of a heap that takes samples: its own limit is 0 then, so that free comes to
@@ -93,28 +96,41 @@ struct class_counts {
 
 static_assert(CLASSES <= 64, "a bit per class");
 
+/* Slots that wait before they are free, see delay.h. */
+#define DELAY_RANDOM 64u
+#define DELAY_FIFO 128u
+
+struct delay {
+    struct slot *random[DELAY_RANDOM]; /* NULL: nothing is there */
+    struct slot *fifo[DELAY_FIFO];
+    uint32_t next; /* the oldest of fifo */
+    size_t bytes;  /* of all of them */
+    uint64_t seed; /* 0: not chosen yet */
+};
+
 /* What every call of the slow path looks at comes first, so that a thread with a few blocks touches
  * one page of its heap. */
 struct heap {
     struct slot *free[LIST_CLASSES]; /* the hit path's lists */
-    int32_t until_tick;         /* slots and blocks to hand out or take until the clock is read */
-    uint32_t list_max;          /* slots that are handed out at a time: one of LIST_MAX_* */
-    bool is_counting;           /* every call adds to the next two, see thread_count */
-    uint64_t allocated;         /* bytes, since the thread began to count */
-    uint64_t deallocated;       /* bytes */
-    struct extent no_block; /* the hit paths write here what of a block belongs into its descriptor */
+    int32_t until_tick;   /* slots and blocks to hand out or take until the clock is read */
+    uint32_t list_max;    /* slots that are handed out at a time: one of LIST_MAX_* */
+    bool is_counting;     /* every call adds to the next two, see thread_count */
+    uint64_t allocated;   /* bytes, since the thread began to count */
+    uint64_t deallocated; /* bytes */
+    struct extent
+        no_block; /* the hit paths write here what of a block belongs into its descriptor */
     struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
     struct arena *arena;
     size_t magazine_bytes;      /* what the limits of the magazines amount to */
     uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
     _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
-    size_t stack_limit;     /* pages; above it the older half of each stack goes to the arenas */
-    size_t stack_alarm;     /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
+    size_t stack_limit; /* pages; above it the older half of each stack goes to the arenas */
+    size_t stack_alarm; /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
                                while the lists are long */
-    uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
-    uint8_t probe_pause;    /* how often the last probe may still be believed */
-    bool is_private;        /* blocks lie in lists of the heap, not in stacks that can be robbed */
-    uint16_t busy_calls; /* ticks close together since the heap became idle,
+    uint8_t stack_resident;   /* of 64 pages in stacks, so many were resident at the last probe */
+    uint8_t probe_pause;      /* how often the last probe may still be believed */
+    bool is_private;          /* the chains of block classes lie in lists, not in cells */
+    uint16_t busy_calls;      /* ticks close together since the heap became idle,
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;      /* when heap_settle was called last */
@@ -125,25 +141,38 @@ struct heap {
     unsigned fork_depth;  /* lock: heaps; forks between the program's start and that thread's */
     bool is_orphan;       /* that thread is not of this process, see orphan.h */
     unsigned exit_rounds; /* how often the end of the thread was put off */
+    struct arena *bound;  /* the explicit arena that the thread allocates from; NULL: none */
+    bool is_uncached;     /* the thread wants nothing cached */
+    size_t cached_most;   /* the largest block that it wants cached; 0: as the heap does */
     struct heap *next;    /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
-    _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: put by the owner, taken by anybody */
+    _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: cells, anybody takes from them */
     struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];
+#if MW_DELAY_FREE
+    struct delay delay;
+#endif
 
-    bool is_sampling;      /* takes samples for a profile, see sampling.h */
-    bool may_sample;       /* the thread wants to take part: thread.prof.active */
-    int32_t tick_bias;     /* see heap_set_until_tick */
-    uint64_t sample_known; /* a bit per class: until_sample says when a sample comes */
+    /* Of what a thread that counts holds: allocated - deallocated. */
+    uint64_t held_before; /* when it last let the peak begin anew */
+    uint64_t held_most;   /* since then, beyond that */
+
+    bool is_sampling;               /* takes samples for a profile, see sampling.h */
+    bool may_sample;                /* the thread wants to take part: thread.prof.active */
+    int32_t tick_bias;              /* see heap_set_until_tick */
+    uint64_t sample_known;          /* a bit per class: until_sample says when a sample comes */
     uint32_t until_sample[CLASSES]; /* slots that come behind the list before the next sample */
-    char profile_name[32]; /* thread.prof.name */
+    char profile_name[32];          /* thread.prof.name */
     struct sampler sampler;
     struct sampled_magazine sampled[MEDIUM_CLASSES];
 
     /* From here on nothing is reset while the process lives. */
-    uint64_t puts[LIST_CLASSES]; /* slots that the program freed into the list */
+    uint64_t
+        puts[LIST_CLASSES]; /* slots that the program freed into the list; of block classes less
+                                    the length of the list: blocks that it was given from there */
     struct class_counts counts[CLASSES];
-    uint64_t large_counts[LARGE_CLASSES]; /* large blocks that the program was given */
+    uint64_t
+        large_counts[LARGE_CLASSES]; /* large blocks that the program was given past the lists */
 };
 
 /* Slots and blocks until the next tick. Of a heap that takes samples the field is below 0 all the time, so
@@ -183,6 +212,16 @@ ALWAYS_INLINE void heap_count_flush(struct heap *heap, unsigned class, uint32_t 
     heap->counts[class].flushes += count != 0;
 }
 
+/* For a heap that counts each call, see thread_count. */
+ALWAYS_INLINE void heap_count_bytes(struct heap *heap, uint64_t bytes)
+{
+    heap->allocated += bytes;
+    int64_t held = (int64_t)(heap->allocated - heap->deallocated - heap->held_before);
+    if (held > (int64_t)heap->held_most) {
+        heap->held_most = (uint64_t)held;
+    }
+}
+
 /* Whether another thread of this process works with the heap now; no thread is noted in the shared
  * heap. */
 ALWAYS_INLINE bool heap_is_anothers(struct heap *heap)
@@ -199,8 +238,7 @@ ALWAYS_INLINE void heap_count_stack(struct heap *heap, size_t pages)
 /* To be called when the limit of the stacks or the length of the lists has changed. */
 ALWAYS_INLINE void heap_set_alarm(struct heap *heap)
 {
-    size_t waiting =
-        heap->list_max > LIST_MAX_WAITING ? WAITING_BYTES >> os_page_shift : SIZE_MAX;
+    size_t waiting = heap->list_max > LIST_MAX_WAITING ? WAITING_BYTES >> os_page_shift : SIZE_MAX;
     heap->stack_alarm = size_min(heap->stack_limit, waiting);
 }
 

@@ -2,6 +2,7 @@
 #include "heap_valid.h"
 
 #include "magazine.h"
+#include "delay.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -36,7 +37,7 @@ static bool heap_free_list_is_valid(struct heap *heap, unsigned class)
 {
     struct extent *current = heap->bins[class].current;
     uint32_t of_current = 0;
-    for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot->next) {
+    for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot_next(slot)) {
         struct extent *extent = pagemap_find(slot);
         if (slab_is_common(extent)) {
             require(common_block_size(extent, slot) >= class_size(class));
@@ -73,6 +74,7 @@ static bool heap_check(struct heap *heap)
 
 static bool heap_is_empty(struct heap *heap)
 {
+    require(delay_is_empty(heap));
     for (unsigned class = 0; class < LIST_CLASSES; class ++) {
         require(heap->free[class] == NULL);
     }

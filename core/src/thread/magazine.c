@@ -102,7 +102,7 @@ static struct slot *magazine_fill_open(struct heap *heap, unsigned class, bool m
     check(count > 0 && count <= want && slab_has_slot(pagemap_find(slot), slot));
     magazine_grow(heap, class);
     magazine->emptied = 0;
-    heap->free[class] = slot->next;
+    heap->free[class] = slot_next(slot);
     magazine->count = (uint16_t)(count - 1);
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, class, count);
@@ -137,14 +137,19 @@ static void magazine_put_full(struct heap *heap, struct extent *extent, struct s
     if (magazine->count >= magazine->limit) {
         /* The slots that were freed last stay. */
         uint32_t keep = magazine->limit / (is_draining ? 4u : 2u);
-        struct slot **at = &heap->free[class];
+        struct slot *rest = heap->free[class];
+        struct slot *last = NULL;
         for (uint32_t i = 0; i < keep; i++) {
-            list_slot_check(*at, class);
-            at = &(*at)->next;
+            list_slot_check(rest, class);
+            last = rest;
+            rest = slot_next(rest);
         }
-        struct slot *rest = *at;
         check(rest != NULL); /* there were more than stay */
-        *at = NULL;
+        if (last != NULL) {
+            slot_set_next(last, NULL);
+        } else {
+            heap->free[class] = NULL;
+        }
         heap_count_flush(heap, class, magazine->count - keep);
         heap->sample_known &= ~((uint64_t)1 << class); /* it was to come behind what leaves here */
         magazine->count = (uint16_t)keep;
@@ -217,7 +222,7 @@ static bool magazine_is_valid(struct heap *heap, unsigned class)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     uint32_t count = 0;
-    for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot->next) {
+    for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot_next(slot)) {
         struct extent *extent = pagemap_find(slot);
         require(slab_is_common(extent) ? common_block_size(extent, slot) >= class_size(class)
                                        : extent->slab.class == class);

@@ -4,6 +4,11 @@
  * pushes to it, whichever slab the slot is of and whoever allocated it. An empty magazine is filled
  * to half its limit from an arena's depot, a full one is emptied to half.
  *
+ * Blocks of pages, while the heap's stacks are private, lie in lists of their own classes, and are
+ * popped and pushed by the same instructions: where sizes are mixed, each branch on what a block is
+ * would be wrong at every second call. A block's place in the list is its descriptor, a slot's is the
+ * slot; what is written to a descriptor goes to heap->no_block if there is none.
+ *
  * What is in a magazine nobody else can use, so the limit begins low, grows with each visit to the
  * depot, is halved when the heap settles, and falls while the thread only frees: a thread that uses
  * a class now and then holds a slot or two of it, one that only frees holds none. The limits of a
@@ -21,7 +26,7 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
     struct slot *slot = heap->free[class];
     if (likely(slot != NULL)) {
         harden_slot_leaves(slot, class);
-        heap->free[class] = slot->next;
+        heap->free[class] = slot_next(slot);
         if (class_is_medium(class)) {
             check(heap_magazine(heap, class)->count > 0);
             heap_magazine(heap, class)->count--;
@@ -60,8 +65,16 @@ ALWAYS_INLINE void *block_or(void *block, void *other, unsigned class)
     return chosen;
 }
 
-/* Takes the top of the list of a medium or block class, which is not empty, for the program. */
-ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class)
+/* What stands behind the top of a list. Blocks of pages are linked by their descriptors, whose links
+ * need no key. */
+ALWAYS_INLINE struct slot *list_next(const struct slot *top, unsigned class)
+{
+    return MW_CODED_LINKS && class >= CLASSES ? (struct slot *)top->link : slot_next(top);
+}
+
+/* Takes the top of the list of a medium or block class, which is not empty, for the program, which
+ * asked for `size` bytes. */
+ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
 {
     struct slot *slot = heap->free[class];
     check(heap_magazine(heap, class)->count > 0 && !heap_is_anothers(heap));
@@ -70,12 +83,15 @@ ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class)
     }
     heap->no_block.start = (uintptr_t)slot;
     struct extent *extent = block_or(slot, &heap->no_block, class);
-    heap->free[class] = slot->next;
+    check(class < CLASSES || extent_size(extent) >= class_size(class));
+    heap->free[class] = list_next(slot, class);
     heap_magazine(heap, class)->count--;
     heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
-    if (MW_FILL && class < CLASSES) {
-        harden_slot_taken(slot);
+    if (MW_SLOT_BITMAP && class < CLASSES) {
+        harden_slot_taken(slot, size);
+    } else {
+        canary_place_large(extent, size);
     }
     return (void *)extent->start;
 }
@@ -92,6 +108,7 @@ ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, vo
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
     }
+    check(!MW_CODED_LINKS || class < CLASSES); /* of pages: stack_push */
     check(class >= CLASSES ? !extent_is_slab(extent) && extent_state(extent) == EXTENT_ACTIVE
                            : slab_is_of_depot(extent) && slab_has_slot(extent, slot));
     check((heap->free[class] == NULL) == (magazine->count == 0) && !heap_is_anothers(heap));

@@ -3,6 +3,7 @@
 
 #include "../slots/harden.h"
 #include "heap_valid.h"
+#include "delay.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -32,16 +33,21 @@ static bool orphan_has_slot(struct extent *extent, struct slot *slot)
 /* Ends a list before its first member that is no such slot. NULL if it has no end. */
 static struct slot *orphan_list_cut(struct slot *list)
 {
-    struct slot **at = &list;
+    struct slot *last = NULL;
+    struct slot *at = list;
     for (uint32_t length = 0; length < LIST_LENGTH_MAX; length++) {
-        if (*at == NULL) {
+        if (at == NULL) {
             return list;
         }
-        if (!orphan_has_slot(pagemap_find(*at), *at)) {
-            *at = NULL;
+        if (!orphan_has_slot(pagemap_find(at), at)) {
+            if (last == NULL) {
+                return NULL;
+            }
+            slot_set_next(last, NULL);
             return list;
         }
-        at = &(*at)->next;
+        last = at;
+        at = slot_next(at);
     }
     return NULL;
 }
@@ -57,19 +63,19 @@ static struct slot *orphan_outbox_list(struct outbox *outbox)
         if (pagemap_find(at) != outbox->slab || !orphan_has_slot(outbox->slab, at)) {
             return NULL;
         }
-        at = at->next;
+        at = slot_next(at);
     }
     if (at != outbox->tail || pagemap_find(at) != outbox->slab) {
         return NULL;
     }
-    at->next = NULL;
+    slot_set_next(at, NULL);
     return outbox->head;
 }
 
 static uint32_t list_length(struct slot *list)
 {
     uint32_t length = 0;
-    for (struct slot *at = list; at != NULL; at = at->next) {
+    for (struct slot *at = list; at != NULL; at = slot_next(at)) {
         length++;
     }
     return length;
@@ -103,7 +109,18 @@ static void orphan_send_slots(struct heap *heap)
     for (unsigned i = 0; i < OUTBOXES; i++) {
         lists[CLASSES + i] = orphan_list_cut(orphan_outbox_list(&heap->outboxes[i]));
     }
+    struct slot *waiting[DELAY_RANDOM + DELAY_FIFO];
+    for (unsigned i = 0; i < array_count(waiting); i++) {
+        struct slot *slot = delay_at(heap, i);
+        bool is_whole = slot != NULL && orphan_has_slot(pagemap_find(slot), slot);
+        waiting[i] = is_whole ? slot : NULL;
+    }
     orphan_reset(heap);
+    for (unsigned i = 0; i < array_count(waiting); i++) {
+        if (waiting[i] != NULL) {
+            heap_free_remote(heap, pagemap_find(waiting[i]), waiting[i]);
+        }
+    }
     for (unsigned i = 0; i < array_count(lists); i++) {
         if (lists[i] != NULL) {
             heap_return_others(heap, lists[i],
@@ -117,22 +134,23 @@ static void orphan_send_slots(struct heap *heap)
 /* A bit per slot that was found in a list of the slab at hand. */
 static uint64_t found_free[LIST_LENGTH_MAX / 64] IN_SECTION(orphan); /* who empties orphans */
 
-/* Ends a list of the slab before the first slot that cannot be free, or was found already. Adds the
- * length to *count. Returns where the end is. */
-static struct slot **slab_list_cut(struct extent *extent, struct slot **list, uint32_t *count)
+/* Appends what a list of the slab has before the first slot that cannot be free, or was found
+ * already. Adds the length to *count. */
+static void slab_list_add(struct extent *extent, struct slot_list *to, struct slot *list,
+                          uint32_t *count)
 {
-    struct slot **at = list;
-    for (; *at != NULL; at = &(*at)->next) {
-        uint32_t index = orphan_has_slot(extent, *at) ? slab_index(extent, *at) : LIST_LENGTH_MAX;
+    struct slot *next;
+    for (struct slot *at = list; at != NULL; at = next) {
+        uint32_t index = orphan_has_slot(extent, at) ? slab_index(extent, at) : LIST_LENGTH_MAX;
         uint64_t bit = (uint64_t)1 << (index % 64);
         if (index == LIST_LENGTH_MAX || (found_free[index / 64] & bit) != 0) {
-            *at = NULL;
             break;
         }
         found_free[index / 64] |= bit;
+        next = slot_next(at);
+        slot_list_append(to, at);
         ++*count;
     }
-    return at;
 }
 
 /* Counts the free slots of a slab anew, and gives it up as the thread would have. */
@@ -143,10 +161,11 @@ static void orphan_release_slab(struct heap *heap, struct extent *extent)
     uint32_t count = 0;
     uint32_t unused;
     struct slot *list = slab_collect_remote(extent, &unused);
-    struct slot **end = slab_list_cut(extent, &list, &count);
-    slab_list_cut(extent, &slab->local, &count);
-    *end = slab->local;
-    slab->local = list;
+    struct slot_list free = {NULL, NULL};
+    slab_list_add(extent, &free, list, &count);
+    slab_list_add(extent, &free, slab->local, &count);
+    slot_list_end(&free);
+    slab->local = free.head;
     check(count <= slab->carved && atomic_get(&slab->owner) == heap && heap->is_orphan);
     slab->left = slab->carved - count;
     slab->bias = 0;
@@ -162,7 +181,7 @@ static bool slab_is_of_orphan(struct extent *extent)
 {
     struct heap *owner = atomic_get(&extent->slab.owner);
     return extent_state(extent) == EXTENT_ACTIVE && extent_is_slab(extent) && owner != NULL &&
-           owner < OWNER_COMMON && owner->is_orphan;
+           owner < OWNER_SAMPLED && owner->is_orphan;
 }
 
 /* The slabs that orphans own, linked by bin_next. They are found by a walk, for a list of the

@@ -20,7 +20,7 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
     check_slow(outbox_is_valid(outbox));
     heap->counts[slab->class].sent += outbox->count;
     outbox->slab = NULL;
-    outbox->tail->next = slab->local;
+    slot_set_next(outbox->tail, slab->local);
     slab->local = outbox->head;
     uint32_t used = slab_used(extent) - outbox->count;
     slab->left = used;
@@ -31,6 +31,7 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
 static void heap_release_slab(struct heap *heap, struct extent *extent)
 {
     check(atomic_get(&extent->slab.owner) == heap && heap_outbox(heap, extent)->slab != extent);
+    harden_slab_empty(extent);
     slab_retire(extent);
     heap_put_pages(heap, extent);
 }
@@ -76,7 +77,7 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
                       struct slot *tail, uint32_t count)
 {
     if (slab_is_of_depot(extent)) {
-        tail->next = NULL;
+        slot_set_next(tail, NULL);
         heap_send_to_depot(heap, head);
         return;
     }
@@ -112,19 +113,20 @@ static void heap_return_others(struct heap *heap, struct slot *list, unsigned cl
         struct extent *extent = pagemap_find(list);
         if (slab_is_of_depot(extent)) {
             struct slot *slot = list;
-            list = slot->next;
-            slot->next = of_depots;
+            list = slot_next(slot);
+            slot_set_next(slot, of_depots);
             of_depots = slot;
             continue;
         }
         struct slot *tail = list;
         uint32_t count = 1;
-        while (tail->next != NULL && pagemap_find(tail->next) == extent) {
-            tail = tail->next;
-            list_slot_check(tail, class);
+        struct slot *rest = slot_next(tail);
+        while (rest != NULL && pagemap_find(rest) == extent) {
+            list_slot_check(rest, class);
+            tail = rest;
+            rest = slot_next(tail);
             count++;
         }
-        struct slot *rest = tail->next;
         heap_send(heap, extent, list, tail, count);
         list = rest;
     }
@@ -179,7 +181,7 @@ static bool outbox_is_valid(struct outbox *outbox)
         return true;
     }
     uint32_t count = 1;
-    for (struct slot *at = outbox->head; at != outbox->tail; at = at->next) {
+    for (struct slot *at = outbox->head; at != outbox->tail; at = slot_next(at)) {
         require(at != NULL && slab_has_slot(outbox->slab, at) && ++count <= outbox->count);
     }
     return slab_has_slot(outbox->slab, outbox->tail) && count == outbox->count &&

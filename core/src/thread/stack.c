@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "stack.h"
 
-/* What the stacks of all heaps together may hold: this share of what an arena has in use, and at least
- * so much; but those of one heap at least what a full-grown slab and some blocks need. */
+/* What the stacks of an arena's heaps may hold together: this share of what the arena has in use; and
+ * those of all heaps at least so much; but those of one heap at least what a full-grown slab and some
+ * blocks need. */
 #define STACK_SHARE 4u
 #define STACK_MIN (1 * MiB)
 #define STACK_MIN_EACH (128 * KiB)
@@ -25,7 +26,7 @@
 #define PROBE_PAUSE 64u
 
 /* Held while a chain is on its way from a stack to the arenas in a robber's hands: fork takes it, so that
- * a child has every page in one place. And while stacks become private: no robber is under way then. */
+ * a child has every page in one place. */
 static struct lock rob_lock = LOCK_INITIALIZER(LOCK_ROB);
 
 /* --- Put and take ----------------------------------------------------------------------------- */
@@ -33,13 +34,28 @@ static struct lock rob_lock = LOCK_INITIALIZER(LOCK_ROB);
 /* The whole chain of a class, if anybody may take it; NULL if there is none. Owner or robber. */
 ALWAYS_INLINE struct extent *cell_empty(_Atomic(struct extent *) *cell)
 {
-    return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with stack_put */
+    return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with cell_put */
 }
 
-/* Whether the stack of a page class is a list that only the owner knows. */
+/* Only the owner puts, and never where something is: that would be lost. */
+static void cell_put(_Atomic(struct extent *) *cell, struct extent *chain)
+{
+    check(chain != NULL && atomic_get(cell) == NULL);
+    atomic_set_release(cell, chain); /* pairs with cell_empty */
+}
+
+/* Whether the stack of a page class is a list of the hit paths, which only the owner knows. */
 ALWAYS_INLINE bool stack_is_listed(struct heap *heap, unsigned class)
 {
     return heap->is_private && page_class_is_listed(class);
+}
+
+/* Counts blocks that come into a list, or leave it as an unsigned number wraps, other than by a free or a
+ * malloc of the program. */
+ALWAYS_INLINE void list_count(struct heap *heap, unsigned list, size_t count)
+{
+    heap->puts[list] += count;
+    heap_magazine(heap, list)->count += (uint16_t)count;
 }
 
 /* The whole chain of a class; NULL if there is none. Owner. */
@@ -51,25 +67,15 @@ static struct extent *stack_take_all(struct heap *heap, unsigned class)
     unsigned list = block_class_of(class);
     struct extent *chain = (struct extent *)heap->free[list];
     heap->free[list] = NULL;
-    heap_magazine(heap, list)->count = 0;
+    list_count(heap, list, -(size_t)heap_magazine(heap, list)->count);
     return chain;
-}
-
-/* Adds a block to a list, on top. */
-static void list_push_block(struct heap *heap, unsigned list, struct extent *extent)
-{
-    extent->slab.class = (uint8_t)list;
-    extent->slab.below = (struct extent *)heap->free[list];
-    order_stores();
-    heap->free[list] = (struct slot *)extent;
-    heap_magazine(heap, list)->count++;
 }
 
 /* Puts a chain where there is none. Owner. */
 static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
 {
     if (!stack_is_listed(heap, class)) {
-        cell_put(heap, class, chain);
+        cell_put(&heap->stacks[class], chain);
         return;
     }
     unsigned list = block_class_of(class);
@@ -77,11 +83,26 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
     heap->free[list] = (struct slot *)chain;
     for (struct extent *at = chain; at != NULL; at = at->slab.below) {
         at->slab.class = (uint8_t)list;
-        heap_magazine(heap, list)->count++;
+        list_count(heap, list, 1);
     }
 }
 
-/* Takes the top of a stack; NULL if it is empty. */
+/* Puts a block on top. Owner. */
+static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
+{
+    if (!stack_is_listed(heap, class)) {
+        extent->slab.below = cell_empty(&heap->stacks[class]);
+        cell_put(&heap->stacks[class], extent);
+        return;
+    }
+    unsigned list = block_class_of(class);
+    extent->slab.class = (uint8_t)list;
+    extent->slab.below = (struct extent *)heap->free[list]; /* never encoded, see list_next */
+    order_stores();
+    heap->free[list] = (struct slot *)extent;
+    list_count(heap, list, 1);
+}
+
 static struct extent *stack_pop(struct heap *heap, unsigned class)
 {
     struct extent *extent;
@@ -92,14 +113,14 @@ static struct extent *stack_pop(struct heap *heap, unsigned class)
             return NULL;
         }
         heap->free[list] = (struct slot *)extent->slab.below;
-        heap_magazine(heap, list)->count--;
+        list_count(heap, list, -(size_t)1);
     } else {
         extent = cell_empty(&heap->stacks[class]);
         if (extent == NULL) {
             return NULL;
         }
         if (extent->slab.below != NULL) {
-            cell_put(heap, class, extent->slab.below);
+            cell_put(&heap->stacks[class], extent->slab.below);
         }
     }
     check(extent_state(extent) == EXTENT_CACHED && !extent_is_slab(extent));
@@ -244,9 +265,10 @@ static void stack_halve(struct heap *heap, unsigned latest)
 static size_t stack_limit_now(struct heap *heap)
 {
     size_t in_use = atomic_get(&heap->arena->active_pages);
-    size_t of_all = size_max(in_use / STACK_SHARE, STACK_MIN >> os_page_shift);
-    size_t limit =
-        size_max(of_all / size_max(atomic_get(&heaps.in_use), 1), STACK_MIN_EACH >> os_page_shift);
+    size_t heaps_in_use = size_max(atomic_get(&heaps.in_use), 1);
+    size_t of_arena = in_use / STACK_SHARE / size_max(heaps_in_use / arena_count(), 1);
+    size_t least = size_max(STACK_MIN / heaps_in_use, STACK_MIN_EACH) >> os_page_shift;
+    size_t limit = size_max(of_arena, least);
     bool is_sparse = atomic_get(&heap->stack_pages) > limit && stack_is_sparse(heap);
     return is_sparse ? limit * STACK_SPARSE_FACTOR : limit;
 }
@@ -279,7 +301,7 @@ static void stack_make_public(struct heap *heap)
             struct extent *chain = stack_take_all(heap, class);
             heap_magazine(heap, block_class_of(class))->limit = 0;
             if (chain != NULL) {
-                cell_put(heap, class, chain);
+                cell_put(&heap->stacks[class], chain);
             }
         }
     }
@@ -344,8 +366,9 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
     }
 }
 
-static void stack_rob_locked(struct heap *heap)
+static void stack_rob(struct heap *heap)
 {
+    lock_take(&rob_lock);
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         struct extent *chain = cell_empty(&heap->stacks[class]);
         if (chain != NULL) {
@@ -353,12 +376,6 @@ static void stack_rob_locked(struct heap *heap)
             arena_free_chain(chain);
         }
     }
-}
-
-static void stack_rob(struct heap *heap)
-{
-    lock_take(&rob_lock);
-    stack_rob_locked(heap);
     lock_release(&rob_lock);
 }
 
@@ -384,12 +401,7 @@ static void heap_put_pages(struct heap *heap, struct extent *extent)
     extent->is_zero = false;
     extent->slab.stamp = clock_stamp();
     atomic_set(&extent->state, EXTENT_CACHED);
-    if (stack_is_listed(heap, class)) {
-        list_push_block(heap, block_class_of(class), extent);
-    } else {
-        extent->slab.below = cell_empty(&heap->stacks[class]);
-        cell_put(heap, class, extent);
-    }
+    stack_push(heap, class, extent);
     heap_count_stack(heap, pages);
     heap->until_tick--;
     if (unlikely(atomic_get(&heap->stack_pages) > heap->stack_limit)) {

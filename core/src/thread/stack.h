@@ -4,9 +4,11 @@
  * that warm pages come back first. Large blocks and slabs take their pages here before they ask an
  * arena.
  *
- * A stack is a chain of extents whose top lies in a cell, stacks[class]:
+ * A stack is a chain of extents, linked by `below`, in one of two places:
  *
- *     cell -> extent -> extent -> NULL          linked by `below`
+ *     cell, stacks[class]     anybody may take the chain
+ *     list, free[class]       private: only the owner knows it, and the hit paths use it, as they use
+ *                             the list of slots of a medium class (magazine.h)
  *
  * Anybody may take what lies in a cell, with an exchange for NULL, and then holds the whole chain.
  * Only the heap's thread puts a chain there, and only while it finds or has made the cell empty: so
@@ -21,19 +23,11 @@
  *                                 cell = block
  *
  * An exchange takes as long as malloc and free else take together: it waits until the program's
- * writes before it have reached memory. So the stacks of a heap that is busy and holds little in them
- * are private (is_private): nobody robs them, and their owner uses plain loads and stores. A robber
- * looks at is_private under rob_lock, and the owner sets it under that lock, so that no robber is
- * under way; to give it up is one store:
- *
- *     owner                                       robber
- *     lock rob_lock; is_private = true; unlock    lock rob_lock
- *     ... loads and stores ...                      is_private: nothing
- *     is_private = false (release)                  else (acquire): exchanges, as above
- *     ... exchanges, as above ...                 unlock
- *
- * What lies in private stacks while their thread sleeps stays there, so all that heaps may hold in
- * such stacks together is bounded, and where threads are many none has any.
+ * writes before it have reached memory. So while a heap is busy and holds little in its stacks they are
+ * private (is_private), but for those of the smallest page classes: the owner takes the chains out of
+ * the cells by exchanges, once, and puts them back when that is over. What lies in private stacks while
+ * their thread sleeps stays there, so all that heaps may hold in them together is bounded, and where
+ * threads are many none has any.
  *
  * The owner alone writes stack_pages. A robber adds what it took to robbed_pages, and the owner
  * takes that out of the sum when the sum matters: so stack_pages may be too large, never too small.
@@ -51,14 +45,6 @@ static struct extent *heap_take_pages(struct heap *heap, size_t pages);
  * stack. */
 static void heap_put_pages(struct heap *heap, struct extent *extent);
 
-ALWAYS_INLINE void cell_put(struct heap *heap, unsigned class, struct extent *chain)
-{
-    /* Else what is there is lost. */
-    check(chain != NULL && atomic_get(&heap->stacks[class]) == NULL);
-    atomic_set_release(&heap->stacks[class], chain); /* pairs with stack_pop, stack_rob */
-}
-
-
 /* Takes the top of a stack; NULL if it is empty. */
 static struct extent *stack_pop(struct heap *heap, unsigned class);
 
@@ -74,11 +60,12 @@ static void stack_trim(struct heap *heap, uint32_t stamp);
  * private stacks now. Owner, at a tick. */
 static void stack_set_private(struct heap *heap, bool is_busy);
 
-/* Gives all blocks of a heap to the arenas, unless its stacks are private. Any thread. */
+/* Gives all blocks of a heap that lie in cells to the arenas. Any thread. */
 static void stack_rob(struct heap *heap);
 
-/* The same, but the stacks are no longer private: their thread does not exist. */
+/* The same of a heap whose thread does not exist, and of all blocks. */
 static void stack_rob_orphan(struct heap *heap);
+
 /* Takes each chain for a moment and walks over it. Owner. */
 static bool stack_is_valid(struct heap *heap);
 

@@ -2,9 +2,12 @@
 #include "thread.h"
 
 #include "../memory/meta.h"
+#include "../memory/secret.h"
 #include "../settings/load.h"
+#include "../slots/quarantine.h"
 #include "heap_valid.h"
 #include "orphan.h"
+#include "delay.h"
 #include "remote.h"
 #include "sampling.h"
 #include "stack.h"
@@ -72,6 +75,7 @@ static NOINLINE void process_init_slow(void)
     lock_take(&process.lock);
     if (atomic_get(&process.state) == 0) {
         os_init();
+        secrets_init();
         options_load();
         limit_look();
         profile_load();
@@ -116,11 +120,16 @@ static struct arena *arena_choose_locked(void)
 
 static bool thread_limit_arenas(unsigned limit)
 {
+    lock_take(&table_lock);
     lock_take(&process.heaps_lock);
     if (limit != 0 && limit <= ARENAS_MAX) {
-        process.arenas_wanted = limit;
+        /* What the program has made has the numbers behind these. */
+        bool has_explicit = atomic_get_acquire(&explicit_count) != 0; /* pairs with explicit_new */
+        process.arenas_wanted =
+            has_explicit && limit > explicit_arenas[0]->number ? explicit_arenas[0]->number : limit;
     }
     lock_release(&process.heaps_lock);
+    lock_release(&table_lock);
     return true;
 }
 
@@ -162,12 +171,24 @@ static void heap_make_idle_locked(struct heap *heap)
     process.idle_heaps = heap;
 }
 
+/* The thread allocates from no explicit arena any more. */
+static void heap_unbind(struct heap *heap)
+{
+    if (heap->bound != NULL) {
+        atomic_sub(&heap->bound->bound, 1);
+        heap->bound = NULL;
+    }
+    heap->is_uncached = false;
+    heap->cached_most = 0;
+}
+
 static void thread_ended(void *argument)
 {
     struct heap *heap = argument;
     if (heap_own != heap) {
         return;
     }
+    heap_unbind(heap);
     if (heap->exit_rounds++ < EXIT_ROUNDS && libc_watch_this_thread(heap)) {
         return;
     }
@@ -239,6 +260,9 @@ static NOINLINE void orphans_adopt(void)
     lock_take(&process.heaps_lock);
     struct heap *orphans = is_mine ? orphans_find_locked() : NULL;
     lock_release(&process.heaps_lock);
+    for (struct heap *heap = orphans; heap != NULL; heap = heap->next_idle) {
+        heap_unbind(heap);
+    }
     orphans_empty(orphans);
     lock_take(&process.heaps_lock);
     while (orphans != NULL) {
@@ -280,6 +304,7 @@ static void thread_leave(struct heap *heap)
                                : heap == heap_own && heap->thread == os_thread_id());
     if (heap == &heap_shared) {
         /* Perhaps nobody comes here again. */
+        delay_empty(heap);
         heap_flush_outboxes(heap);
         heap_return_lists(heap);
         stack_flush(heap);
@@ -308,6 +333,8 @@ static struct heap *thread_count(void)
     if (!heap->is_counting) {
         heap->allocated = 0;
         heap->deallocated = 0;
+        heap->held_before = 0;
+        heap->held_most = 0;
         heap->is_counting = true;
         heap_self = HEAP_NONE;
     }
@@ -318,8 +345,8 @@ static void thread_count_resize(size_t old_size, size_t new_size)
 {
     struct heap *heap = heap_own;
     if (heap > HEAP_FREES(FREES_WITHOUT_HEAP) && heap->is_counting) {
-        heap->allocated += new_size;
         heap->deallocated += old_size;
+        heap_count_bytes(heap, new_size);
     }
 }
 
@@ -330,22 +357,6 @@ static unsigned thread_arenas(void)
     unsigned count = process.arenas_wanted;
     lock_release(&process.heaps_lock);
     return count > arena_count() ? count : arena_count();
-}
-
-static bool thread_use_arena(unsigned index)
-{
-    if (index >= thread_arenas()) {
-        return false;
-    }
-    struct heap *heap = thread_enter();
-    bool is_own = heap != &heap_shared;
-    thread_leave(heap);
-    if (is_own) {
-        lock_take(&process.heaps_lock);
-        heap->arena = arena_get_locked(index);
-        lock_release(&process.heaps_lock);
-    }
-    return is_own;
 }
 
 /* --- The purge thread ------------------------------------------------------------------------- */
@@ -360,7 +371,7 @@ static void *purge_thread_run(void *argument)
         long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
         os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
         uint64_t now_ms = clock_look();
-        keep_house(now_ms);
+        keep_house(now_ms, true);
         atomic_add(&process.purge_thread_runs, 1);
         atomic_add(&process.purge_thread_ms, now_ms - last_ms);
         last_ms = now_ms;
@@ -406,7 +417,10 @@ static void purge_thread_want(void)
 /* Calls a function with every lock; whether it said true of one of them. */
 static bool fork_visit_locks(bool (*visit)(struct lock *))
 {
-    bool any = visit(&process.lock);
+    bool any = visit(&quarantine.lock);
+    any |= visit(&table_lock);
+    any |= directs_have(visit);
+    any |= visit(&process.lock);
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
     any |= visit(&rob_lock);
@@ -414,8 +428,11 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
     for (unsigned i = 0; i < arena_count(); i++) {
         any |= visit(&slab_pool_at(arena_at(i))->lock);
         any |= visit(&arena_at(i)->purge_lock);
-        any |= visit(&arena_at(i)->lock);
     }
+    for (unsigned i = 0; i < arenas_ever(); i++) {
+        any |= visit(&arena_ever_at(i)->lock);
+    }
+    any |= visit(&track_tables_lock);
     any |= visit(&meta.lock);
     return any;
 }
@@ -430,6 +447,9 @@ static bool free_unless_mine(struct lock *lock)
 
 static void fork_take(void)
 {
+    lock_take(&quarantine.lock);
+    lock_take(&table_lock); /* no arena is made by the program from now on */
+    directs_visit(lock_take);
     lock_take(&process.lock);
     lock_take(&process.heaps_lock);
     lock_take(&process.shared_lock);
@@ -441,9 +461,10 @@ static void fork_take(void)
     for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->purge_lock);
     }
-    for (unsigned i = 0; i < arena_count(); i++) {
-        lock_take(&arena_at(i)->lock);
+    for (unsigned i = 0; i < arenas_ever(); i++) {
+        lock_take(&arena_ever_at(i)->lock);
     }
+    lock_take(&track_tables_lock);
     lock_take(&meta.lock);
     check(fork_visit_locks(lock_is_mine));
     lock_gate_close();
@@ -455,8 +476,9 @@ static void fork_release(bool in_child)
     void (*release)(struct lock *) = in_child ? lock_release_in_child : lock_release;
     lock_gate_open();
     release(&meta.lock);
-    for (unsigned i = arena_count(); i-- > 0;) {
-        release(&arena_at(i)->lock);
+    release(&track_tables_lock);
+    for (unsigned i = arenas_ever(); i-- > 0;) {
+        release(&arena_ever_at(i)->lock);
     }
     for (unsigned i = arena_count(); i-- > 0;) {
         release(&arena_at(i)->purge_lock);
@@ -469,6 +491,9 @@ static void fork_release(bool in_child)
     release(&process.shared_lock);
     release(&process.heaps_lock);
     release(&process.lock);
+    directs_visit(release);
+    release(&table_lock);
+    release(&quarantine.lock);
 }
 
 static void fork_before(void)
@@ -519,6 +544,7 @@ static void fork_in_child(void)
     atomic_set(&process.purge_thread_started, false);
     atomic_set(&profile.is_dumping, false); /* perhaps another thread did */
     atomic_add(&profile.round, 1); /* else it would choose its samples as the parent does */
+    track_forget_thread();
     if (fork_took_locks()) {
         if (process.fork_has_streams) {
             libc_reset_streams_in_child();

@@ -46,10 +46,6 @@ static void thread_count_resize(size_t old_size, size_t new_size);
 /* How many arenas there are, or will be when there are threads enough. */
 static unsigned thread_arenas(void);
 
-/* Lets the thread take its memory from an arena, which is made if need be. False if there is no
- * such arena, or the thread has no heap of its own. */
-static bool thread_use_arena(unsigned index);
-
 /* Starts the thread that gives memory back if the option purge_thread says so now and threads may
  * be started. One that runs ends by itself when the option no longer does. */
 static void purge_thread_want(void);

@@ -58,7 +58,7 @@ static void rob_heaps_at_rest(uint64_t now_ms)
     }
 }
 
-static void keep_house(uint64_t now_ms)
+static void keep_house(uint64_t now_ms, bool may_call_hooks)
 {
     uint64_t last = atomic_get(&heaps.kept_house_ms);
     if (now_ms < last + HOUSE_MS || !atomic_replace(&heaps.kept_house_ms, &last, now_ms) ||
@@ -73,6 +73,9 @@ static void keep_house(uint64_t now_ms)
         if (!option(OPTION_retain)) {
             arena_unmap_free_regions(arena_at(i));
         }
+    }
+    if (may_call_hooks) {
+        directs_tick(now_ms);
     }
     atomic_set(&heaps.is_waiting, dirty << os_page_shift > WAITING_BYTES);
 }
@@ -145,7 +148,7 @@ static NOINLINE void heap_tick(struct heap *heap)
             heap->settled_ms = now_ms;
             heap_settle(heap, (uint32_t)(now_ms - age_ms));
         }
-        keep_house(now_ms);
+        keep_house(now_ms, heap->thread != NULL); /* the shared heap is locked */
     }
     heap_set_pace(heap, elapsed_ms);
     check(heap->until_tick + heap->tick_bias >= 0 &&

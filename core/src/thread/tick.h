@@ -26,7 +26,7 @@ ALWAYS_INLINE void heap_tick_if_due(struct heap *heap)
 }
 
 /* The part that concerns all threads: heaps at rest are robbed of free pages, and free memory goes
- * back to the kernel when its time is over. Any thread. */
-static void keep_house(uint64_t now_ms);
+ * back to the kernel when its time is over. Any thread; hooks of arenas only if it holds no lock. */
+static void keep_house(uint64_t now_ms, bool may_call_hooks);
 
 #endif

@@ -4,6 +4,8 @@
 
   check.py LIBRARY            compare, exit 1 on a difference
   check.py --write LIBRARY    take the library's exported names as the new exported.txt
+  check.py --prefix=je_ LIBRARY   one whose jemalloc names have a prefix: exported are the names of
+                              prefixed.txt with that before them, and of exported.txt those of mw_
 
   exported names    exactly those of exported.txt
   undefined names   only those of undefined.txt, and each of them, unless weak, is exported by
@@ -44,11 +46,14 @@ def symbols(library, *options):
     return found
 
 
-def check_exported(library):
+def check_exported(library, prefix):
     expected = lines_of("exported.txt")
     problems = []
     if expected != sorted(expected):
         problems.append("exported.txt is not sorted (LC_ALL=C)")
+    if prefix:
+        expected = [name for name in expected if name.startswith("mw_")]
+        expected += [prefix + name for name in lines_of("prefixed.txt")]
     found = {name for _, name in symbols(library, "--defined-only")}
     problems += [f"not exported: {name}" for name in sorted(set(expected) - found)]
     problems += [f"exported, but not in exported.txt: {name}" for name in sorted(found - set(expected))]
@@ -97,7 +102,8 @@ def main():
         names = sorted({name for _, name in symbols(library, "--defined-only")})
         (HERE / "exported.txt").write_text("\n".join(names) + "\n")
         return 0
-    problems = check_exported(library) + check_undefined(library) + check_tls_model(library)
+    prefix = next((argument[9:] for argument in sys.argv if argument.startswith("--prefix=")), "")
+    problems = check_exported(library, prefix) + check_undefined(library) + check_tls_model(library)
     for problem in problems:
         print(f"{library.name}: {problem}")
     print(f"{library.name}: {len(problems)} problems")

@@ -22,10 +22,22 @@ if(is_native)
   endforeach()
 endif()
 
+# Leaks, at the end of a program.
+if(is_native AND "debug" IN_LIST MALLOW_MODES)
+  add_executable(fault-leaks ${CMAKE_CURRENT_LIST_DIR}/leaks.c)
+  target_link_libraries(fault-leaks PRIVATE Threads::Threads)
+  target_compile_options(fault-leaks PRIVATE -O0 -w)
+  mallow_test(fault-leaks-debug COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/leaks.py
+              $<TARGET_FILE:mallow-debug-shared> $<TARGET_FILE:fault-leaks>)
+endif()
+
 # The fault suite (suite/) and the exploit probes (probes/): a program each, run once for each line
-# of cases.txt and probes.txt. What is wrong in them hides from compilers behind volatile.
+# of cases.txt and probes.txt; where blocks come to lie (layout/); misuse at places where it is hard
+# to say so (places/). What is wrong in the programs hides from compilers behind volatile. The long
+# form, beside all other allocators: make faults. The target fault-record writes what the builds do
+# into cases.txt and probes.txt.
 if(is_native)
-  foreach(program suite probes)
+  foreach(program suite probes layout places)
     file(GLOB ${program}_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/${program}/*.c)
     add_executable(fault-${program} ${${program}_sources})
     target_link_libraries(fault-${program} PRIVATE test_flags)
@@ -36,12 +48,25 @@ if(is_native)
   foreach(mode IN LISTS MALLOW_MODES)
     string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
     mallow_test(fault-suite-${mode} COMMAND ${Python3_EXECUTABLE}
-                ${CMAKE_CURRENT_LIST_DIR}/suite/run.py ${mode} $<TARGET_FILE:${library}-shared>
+                ${CMAKE_CURRENT_LIST_DIR}/suite/suite.py ${mode} $<TARGET_FILE:${library}-shared>
                 $<TARGET_FILE:fault-suite>)
     mallow_test(fault-suite-probes-${mode} COMMAND ${Python3_EXECUTABLE}
-                ${CMAKE_CURRENT_LIST_DIR}/probes/run.py ${mode} $<TARGET_FILE:${library}-shared>
+                ${CMAKE_CURRENT_LIST_DIR}/probes/probes.py ${mode} $<TARGET_FILE:${library}-shared>
                 $<TARGET_FILE:fault-probes>)
+    mallow_test(fault-suite-places-${mode} COMMAND ${Python3_EXECUTABLE}
+                ${CMAKE_CURRENT_LIST_DIR}/places/places.py $<TARGET_FILE:${library}-shared>
+                $<TARGET_FILE:${library}-static> $<TARGET_FILE:fault-places>
+                ${CMAKE_CURRENT_LIST_DIR}/places/places.c)
+    foreach(table suite probes)
+      list(APPEND record_commands COMMAND ${Python3_EXECUTABLE}
+           ${CMAKE_CURRENT_LIST_DIR}/${table}/${table}.py --record ${mode}
+           $<TARGET_FILE:${library}-shared> $<TARGET_FILE:fault-${table}>)
+    endforeach()
+    list(APPEND layout_of ${mode}=$<TARGET_FILE:${library}-shared>)
   endforeach()
+  mallow_test(fault-suite-layout COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/layout/layout.py
+              --runs 300 $<TARGET_FILE:fault-layout> ${layout_of})
+  add_custom_target(fault-record ${record_commands} USES_TERMINAL VERBATIM)
 endif()
 
 # Every system call that the allocator makes is made to fail in turn; sites.py checks "every". It

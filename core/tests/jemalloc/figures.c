@@ -15,6 +15,18 @@
 
 #include "../test.h"
 
+/* What a block may use is what was asked for in the secure and debug builds: not the size of its slot. */
+static bool is_fast(void)
+{
+    return strstr(mw_version(), "fast") != NULL;
+}
+
+/* The debug build keeps freed blocks for a while and puts room around each: sizes and sums are others. */
+static bool is_debug(void)
+{
+    return strstr(mw_version(), "debug") != NULL;
+}
+
 static uint64_t read_sized(const char *name, size_t wanted)
 {
     uint64_t value = 0;
@@ -64,6 +76,9 @@ static void *blocks[BLOCKS];
 
 TEST(a_bin_has_what_the_program_holds)
 {
+    if (!is_fast()) {
+        return;
+    }
     unsigned bin = bin_of(200);
     write_epoch();
     uint64_t before = READ(8, "stats.arenas.4096.bins.%u.curregs", bin);
@@ -96,6 +111,9 @@ TEST(a_bin_has_what_the_program_holds)
 
 TEST(a_large_size_has_what_the_program_holds)
 {
+    if (is_debug()) {
+        return;
+    }
     unsigned large = lextent_of(100000);
     write_epoch();
     uint64_t before = READ(8, "stats.arenas.4096.lextents.%u.curlextents", large);
@@ -247,11 +265,36 @@ TEST(background_thread_is_counted)
 
 TEST(approximate_active_needs_no_epoch)
 {
+    if (is_debug()) {
+        return;
+    }
     uint64_t before = READ(8, "approximate_stats.active");
     void *block = malloc((size_t)50 << 20);
     CHECK_GE(READ(8, "approximate_stats.active"), before + (50 << 20));
     free(block);
     CHECK_LT(READ(8, "approximate_stats.active"), before + (1 << 20));
+}
+
+TEST(the_peak_of_a_thread)
+{
+    if (!is_fast()) {
+        return;
+    }
+    CHECK_EQ(mallctl("thread.peak.reset", NULL, NULL, NULL, 0), 0);
+    CHECK_EQ(READ(8, "thread.peak.read"), 0);
+    void *one = malloc(100000), *other = malloc(1000);
+    uint64_t most = malloc_usable_size(one) + malloc_usable_size(other);
+    free(one);
+    CHECK_EQ(READ(8, "thread.peak.read"), most);
+    one = malloc(50000);
+    CHECK_EQ(READ(8, "thread.peak.read"), most);
+    one = realloc(one, (size_t)20 << 20);
+    CHECK_GE(READ(8, "thread.peak.read"), (uint64_t)20 << 20);
+    CHECK_EQ(mallctl("thread.peak.reset", NULL, NULL, NULL, 0), 0);
+    free(one);
+    free(other);
+    CHECK_EQ(READ(8, "thread.peak.read"), 0); /* less than at the reset */
+    CHECK_EQ(mallctl("thread.peak.read", NULL, NULL, &most, sizeof most), EPERM);
 }
 
 /* --- From everywhere -------------------------------------------------------------------------- */
@@ -274,6 +317,9 @@ static void *epochs_of_thread(void *unused)
 
 TEST(epochs_of_several_threads)
 {
+    if (is_debug()) {
+        return;
+    }
     pthread_t threads[4];
     for (int i = 0; i < 4; i++) {
         pthread_create(&threads[i], NULL, epochs_of_thread, NULL);

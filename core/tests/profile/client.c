@@ -16,7 +16,13 @@
 /* The preloaded library's, or that of the archive. */
 __attribute__((weak)) int mallctl(const char *name, void *old_value, size_t *old_size,
                                   void *new_value, size_t new_size);
+__attribute__((weak)) void *mallocx(size_t size, int flags);
+__attribute__((weak)) void dallocx(void *block, int flags);
 size_t malloc_usable_size(void *block);
+
+#define FLAG_ARENA(number) ((int)(((number) + 1) << 20))
+#define FLAG_CACHE(number) ((int)(((number) + 2) << 8))
+#define FLAG_NO_CACHE FLAG_CACHE(-1)
 
 #define NOINLINE __attribute__((noinline))
 #define BLOCKS 4000
@@ -233,14 +239,15 @@ static NOINLINE void modules(const char *path)
     dump_as("unloaded.heap");
 }
 
-/* Sampled blocks are as good as others. */
-static NOINLINE void blocks(void)
+/* Sampled blocks are as good as others. `is_exact`: no block has more bytes than were asked for. */
+static NOINLINE void blocks(bool is_exact)
 {
     for (size_t size = 1; size < 100000; size += size / 5 + 1) {
         for (int i = 0; i < 20; i++) {
             char *block = malloc(size);
             check(malloc_usable_size(block) >= size && malloc_usable_size(block) < 2 * size + 32,
                   "malloc_usable_size");
+            check(!is_exact || malloc_usable_size(block) == size, "malloc_usable_size is exact");
             memset(block, 'x', size);
             block = realloc(block, 2 * size);
             check(block[0] == 'x' && block[size - 1] == 'x', "realloc does not keep the content");
@@ -314,6 +321,68 @@ static NOINLINE void signals(void)
     many_sizes();
 }
 
+/* What comes from an arena by its number is no sample. */
+NOINLINE void direct_blocks(int flags)
+{
+    for (int i = 0; i < 3; i++) {
+        held[i] = mallocx((size_t[]){100, 5000, 50000}[i], flags);
+    }
+    __asm__ volatile("");
+}
+
+/* Blocks that pass by the cache when they are freed. */
+NOINLINE void uncached_blocks(int flags)
+{
+    for (size_t size = 10; size < 200000; size *= 3) {
+        dallocx(malloc(size), flags);
+        dallocx(mallocx(size, flags), flags);
+    }
+    __asm__ volatile("");
+}
+
+static uint64_t get_number(const char *name)
+{
+    uint64_t value = 0;
+    size_t size = sizeof value;
+    check(mallctl(name, &value, &size, NULL, 0) == 0, name);
+    return value;
+}
+
+/* What a thread counts as allocated it counts as freed. */
+NOINLINE void counted_blocks(void)
+{
+    uint64_t before = get_number("thread.allocated") - get_number("thread.deallocated");
+    for (size_t size = 10; size < 2000000; size *= 3) {
+        free(realloc(malloc(size), 2 * size));
+        free(realloc(calloc(1, size), size / 2));
+        free(aligned_alloc(4096, size));
+    }
+    check(get_number("thread.allocated") - get_number("thread.deallocated") == before,
+          "thread.allocated and thread.deallocated");
+}
+
+static NOINLINE void explicit(void)
+{
+    unsigned arena = 0, cache = 0;
+    size_t size = sizeof arena;
+    check(mallctl("arenas.create", &arena, &size, NULL, 0) == 0, "arenas.create");
+    check(mallctl("tcache.create", &cache, &size, NULL, 0) == 0, "tcache.create");
+    uncached_blocks(FLAG_NO_CACHE);
+    uncached_blocks(FLAG_CACHE((int)cache));
+    check(mallctl("tcache.destroy", NULL, NULL, &cache, sizeof cache) == 0, "tcache.destroy");
+    direct_blocks(FLAG_ARENA((int)arena));
+    counted_blocks();
+    dump_as("explicit.heap");
+    drop(3);
+}
+
+static NOINLINE void overflow(size_t size)
+{
+    char *volatile block = malloc(size);
+    block[size] = 'x';
+    free(block);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -329,7 +398,11 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "module") == 0) {
         modules(argv[2]);
     } else if (strcmp(what, "blocks") == 0) {
-        blocks();
+        blocks(argc > 2 && strcmp(argv[2], "secure") == 0);
+    } else if (strcmp(what, "explicit") == 0) {
+        explicit();
+    } else if (strcmp(what, "overflow") == 0) {
+        overflow((size_t)atoi(argv[2]));
     } else if (strcmp(what, "controls") == 0) {
         controls();
     } else if (strcmp(what, "signal") == 0) {

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Heap profiles of a program that is known: what it allocates by function, what it holds, what it says.
 
-  run.py LIBRARY CLIENT STATIC-CLIENT MODULE
+  run.py MODE LIBRARY CLIENT STATIC-CLIENT MODULE
 
 CLIENT runs with LIBRARY preloaded, STATIC-CLIENT has the archive in it. Each case is a process of its own
 in a folder of its own. Names are looked up with nm, so that the static client and the module are read alike.
+MODE is fast, secure or debug; the debug build takes no samples, and must say so.
 """
 
 import bisect
@@ -18,7 +19,9 @@ import subprocess
 import sys
 import tempfile
 
-LIBRARY, CLIENT, STATIC, MODULE = (os.path.abspath(path) for path in sys.argv[1:5])
+SKIPPED = 77
+MODE = sys.argv[1]
+LIBRARY, CLIENT, STATIC, MODULE = (os.path.abspath(path) for path in sys.argv[2:6])
 failures = []
 
 
@@ -110,19 +113,21 @@ def spread_of(size, block, rate):
     return math.sqrt(size * block * (1 - p) / p)
 
 
-# function: bytes in a round, as classes round sizes up; the largest block.
+# function: bytes in a round, as classes round sizes up; the largest block. In the secure build there are 8
+# bytes more in each slot.
+SMALL, ALIGNED = (64, 768) if MODE == "secure" else (48, 512)
 WORK = {
-    "small_blocks": (4000 * 48, 48),
+    "small_blocks": (4000 * SMALL, SMALL),
     "medium_blocks": (400 * 5120, 5120),
     "large_blocks": (40 * 61440, 61440),
     "one_at_a_time": (4000 * 2048, 2048),
-    "aligned_blocks": (1000 * 512, 512),
+    "aligned_blocks": (1000 * ALIGNED, ALIGNED),
 }
 
 
 def check_estimate(folder, client):
     """Many rounds with other samples each, at several rates."""
-    for lg_rate, rounds in ((10, 20), (14, 50), (19, 400)):
+    for lg_rate, rounds in ((10, 10), (14, 25), (19, 150)):
         run(folder, client, "estimate", str(rounds),
             conf=f"prof_accum:true,lg_prof_sample:{lg_rate}")
         profile = Profile(folder / "estimate.heap")
@@ -170,7 +175,8 @@ def check_signal(folder):
     profile = Profile(files[0])
     expect(profile.live("leaking") == 0, "before the first signal")
     # A thread follows when it looks at the clock: some of the first blocks may be missing.
-    expect(0.6 < profile.live("signals") / (4000 * 640) < 1.2,
+    size = 768 if MODE == "secure" else 640
+    expect(0.6 < profile.live("signals") / (4000 * size) < 1.2,
            f"between the signals: {profile.live('signals'):.0f}")
 
 
@@ -214,8 +220,30 @@ def check_jeprof(folder):
 
 
 def check_blocks(folder, rate):
-    run(folder, CLIENT, "blocks", conf=f"lg_prof_sample:{rate}")
+    run(folder, CLIENT, "blocks", MODE, conf=f"lg_prof_sample:{rate}")
     run(folder, CLIENT, "threads", conf=f"lg_prof_sample:{rate}")
+
+
+def check_explicit(folder, client):
+    """Every block that can be one is a sample."""
+    run(folder, client, "explicit", conf="lg_prof_sample:0,prof_accum:true")
+    profile = Profile(folder / "explicit.heap")
+    expect(profile.allocated("direct_blocks") == 0, "blocks of an explicit arena are no samples")
+    expect(profile.allocated("uncached_blocks") > 10**6, "blocks that pass by the cache are")
+    for name in ("uncached_blocks", "counted_blocks"):
+        expect(profile.live(name) == 0, f"{name} holds {profile.live(name):.0f} bytes")
+
+
+def check_overflow(folder):
+    for size in ("24", "5001", "70001"):
+        said = run(folder, CLIENT, "overflow", size, conf="lg_prof_sample:0", status=-6)
+        expect("overflow of" in said, f"an overflow of {size} bytes is found: {said}")
+
+
+def check_no_effect(folder):
+    said = run(folder, CLIENT, "leak", conf="prof_final:true,prof_leak:true")
+    expect("prof has no effect in this build" in said, f"the build says that it takes no samples: {said}")
+    expect(not list(folder.iterdir()), "and writes no profile")
 
 
 def in_folder(check, *arguments):
@@ -239,11 +267,18 @@ def check_probes():
 
 
 def main():
+    if MODE == "debug":
+        in_folder(check_no_effect)
+        print("skipped: the debug build takes no samples")
+        return 1 if failures else SKIPPED
     check_probes()
     for client in (CLIENT, STATIC):
         in_folder(check_estimate, client)
         in_folder(check_leak, client)
         in_folder(check_fork, client)
+        in_folder(check_explicit, client)
+    if MODE == "secure":
+        in_folder(check_overflow)
     in_folder(check_files)
     in_folder(check_signal)
     in_folder(check_controls)

@@ -42,7 +42,7 @@ static inline struct extent *slab_with_slots(struct heap *owner, uint32_t capaci
     slab_create(extent, class_of(SLOT_SIZE), owner);
     extent->slab.capacity = capacity;
     struct slot *slot = out != 0 ? slab_carve(extent, out) : NULL;
-    for (uint32_t i = 0; i < out; i++, slot = slot->next) {
+    for (uint32_t i = 0; i < out; i++, slot = slot_next(slot)) {
         slots[i] = slot;
     }
     return extent;

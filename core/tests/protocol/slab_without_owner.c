@@ -160,7 +160,7 @@ static void owned_slab(void)
 static void collect(void)
 {
     slab_absorb_remote(extent);
-    for (struct slot *slot = extent->slab.local; slot != NULL; slot = slot->next) {
+    for (struct slot *slot = extent->slab.local; slot != NULL; slot = slot_next(slot)) {
         memset(slot + 1, 3, SLOT_SIZE - sizeof *slot);
     }
     slab_absorb_remote(extent);
@@ -168,7 +168,7 @@ static void collect(void)
 
 static void push_two_and_one(void)
 {
-    slots[0]->next = slots[1];
+    slot_set_next(slots[0], slots[1]);
     heap_send(&heaps_of[1], extent, slots[0], slots[1], 2);
     program_frees(&heaps_of[1], extent, slots[2]);
 }
@@ -182,7 +182,7 @@ static void all_slots_are_back(void)
 {
     slab_absorb_remote(extent);
     unsigned seen = 0;
-    for (struct slot *slot = extent->slab.local; slot != NULL; slot = slot->next) {
+    for (struct slot *slot = extent->slab.local; slot != NULL; slot = slot_next(slot)) {
         unsigned bit = 1u << slab_index(extent, slot);
         PROPERTY((seen & bit) == 0, "slot %u arrived twice", slab_index(extent, slot));
         seen |= bit;

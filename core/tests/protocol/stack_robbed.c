@@ -5,6 +5,9 @@
  */
 #include "protocol.h"
 
+/* The fewest pages of a class that may be private. */
+enum { PAGES = 9, CLASS = PAGE_CLASS_LISTED };
+
 static size_t active_before;
 
 static void stack_of_two(void)
@@ -14,16 +17,15 @@ static void stack_of_two(void)
     active_before = atomic_get(&owner->arena->active_pages);
     struct extent *extents[2];
     for (unsigned i = 0; i < 2; i++) {
-        extents[i] = arena_alloc(owner->arena, 1, os_page_size);
+        extents[i] = arena_alloc(owner->arena, PAGES, os_page_size);
         PROPERTY(extents[i] != NULL, "out of memory");
     }
     for (unsigned i = 0; i < 2; i++) {
         heap_put_pages(owner, extents[i]);
     }
-    explorer_watch(&owner->stacks[page_class_of(1)], "cell");
+    explorer_watch(&owner->stacks[CLASS], "cell");
     explorer_watch(&owner->stack_pages, "stack_pages");
     explorer_watch(&owner->robbed_pages, "robbed_pages");
-    explorer_watch(&owner->is_private, "is_private");
 }
 
 static void private_stack_of_two(void)
@@ -35,8 +37,8 @@ static void private_stack_of_two(void)
 static void pop_and_put(void)
 {
     struct heap *owner = &heaps_of[0];
-    struct extent *first = stack_pop(owner, page_class_of(1));
-    struct extent *second = stack_pop(owner, page_class_of(1));
+    struct extent *first = stack_pop(owner, CLASS);
+    struct extent *second = stack_pop(owner, CLASS);
     PROPERTY(first == NULL || first != second, "a block was handed out twice");
     if (first != NULL) {
         memset((void *)first->start, 1, os_page_size);
@@ -82,12 +84,12 @@ static void sums_agree(void)
 {
     struct heap *owner = &heaps_of[0];
     size_t in_cell = 0;
-    for (struct extent *at = atomic_get(&owner->stacks[page_class_of(1)]); at != NULL;
-         at = at->slab.below) {
+    struct extent *chain = stack_take_all(owner, CLASS);
+    for (struct extent *at = chain; at != NULL; at = at->slab.below) {
         PROPERTY(extent_state(at) == EXTENT_CACHED, "a block in a stack is in state %d",
                  extent_state(at));
         in_cell += extent_pages(at);
-        PROPERTY(in_cell <= 2, "more blocks in the stack than there are");
+        PROPERTY(in_cell <= 2 * PAGES, "more blocks in the stack than there are");
     }
     size_t stack = atomic_get(&owner->stack_pages);
     size_t robbed = atomic_get(&owner->robbed_pages);
@@ -95,6 +97,9 @@ static void sums_agree(void)
              stack, robbed);
     size_t active = atomic_get(&owner->arena->active_pages) - active_before;
     PROPERTY(active == in_cell, "%zu pages are in use, %zu in the stack", active, in_cell);
+    if (chain != NULL) {
+        stack_put(owner, CLASS, chain);
+    }
     stack_flush(owner);
     PROPERTY(atomic_get(&owner->stack_pages) == 0, "an empty stack counts pages");
 }
@@ -144,7 +149,7 @@ TEST(a_private_stack_is_robbed_once_it_is_private_no_more)
 /* stack_pop that leaves what is below the top in the cell, as if nobody else took from there. */
 static void pop_without_swap(void)
 {
-    _Atomic(struct extent *) *cell = &heaps_of[0].stacks[page_class_of(1)];
+    _Atomic(struct extent *) *cell = &heaps_of[0].stacks[CLASS];
     struct extent *top = atomic_get_acquire(cell);
     if (top != NULL) {
         atomic_set_release(cell, top->slab.below);
@@ -154,15 +159,21 @@ static void pop_without_swap(void)
     }
 }
 
-/* stack_make_private without the lock: a robber may be under way. */
-static void pop_in_private_without_lock(void)
+/* stack_make_private without an exchange: a robber takes the same chain. */
+static void pop_in_private_without_swap(void)
 {
-    atomic_set(&heaps_of[0].is_private, true);
+    struct heap *owner = &heaps_of[0];
+    struct extent *chain = atomic_get_acquire(&owner->stacks[CLASS]);
+    atomic_set(&owner->stacks[CLASS], NULL);
+    stack_make_private(owner);
+    stack_put(owner, CLASS, chain);
     pop_and_put();
 }
 
-static const struct scenario private_without_lock = {
-    "mistake: private without lock", stack_of_two, {pop_in_private_without_lock, rob}, sums_agree};
+static const struct scenario private_without_swap = {"mistake: private without exchange",
+                                                     stack_of_two,
+                                                     {pop_in_private_without_swap, rob},
+                                                     sums_agree};
 
 static const struct scenario pop_is_no_exchange = {
     "mistake: pop without exchange", stack_of_two, {pop_without_swap, rob}, sums_agree};
@@ -170,7 +181,7 @@ static const struct scenario pop_is_no_exchange = {
 TEST(mistakes_with_stacks_are_found)
 {
     explore_finds(&pop_is_no_exchange, MEMORY_ORDERED, MISTAKE_NONE, "pop without exchange");
-    explore_finds(&private_without_lock, MEMORY_ORDERED, MISTAKE_NONE, "private without lock");
+    explore_finds(&private_without_swap, MEMORY_ORDERED, MISTAKE_NONE, "private without exchange");
     explore_finds(&share_and_rob, MEMORY_C11, MISTAKE_NO_RELEASE, "race");
     explore_finds(&pop_and_rob, MEMORY_ORDERED, MISTAKE_SPLIT_SWAP, "pop and put");
     explore_finds(&pop_and_rob, MEMORY_C11, MISTAKE_NO_ACQUIRE, "race");

@@ -26,7 +26,7 @@ static void release(void)
 
 static struct magazine *magazine(void)
 {
-    return heap_magazine(heap_own, class_of(SIZE));
+    return heap_magazine(heap_own, class_of(SIZE + CANARY_BYTES));
 }
 
 TEST(magazine_gives_back_the_slot_freed_last)
@@ -35,7 +35,7 @@ TEST(magazine_gives_back_the_slot_freed_last)
     CHECK(slab_is_of_depot(pagemap_find(blocks[0])));
     char *freed = blocks[0];
     mw_free(freed);
-    CHECK(heap_own->free[class_of(SIZE)] == (struct slot *)freed);
+    CHECK(heap_own->free[class_of(SIZE + CANARY_BYTES)] == (struct slot *)freed);
     blocks[0] = mw_malloc(SIZE);
     CHECK(blocks[0] == freed);
     release();
@@ -73,7 +73,7 @@ TEST(magazine_gives_everything_back)
         fill(SIZE);
         release();
         mw_collect(true);
-        CHECK(heap_own->free[class_of(SIZE)] == NULL);
+        CHECK(heap_own->free[class_of(SIZE + CANARY_BYTES)] == NULL);
         CHECK_EQ(magazine()->count, 0);
         CHECK_EQ(usage_now().slab_bytes, 0);
         CHECK(mw_heap_is_valid());
@@ -123,8 +123,8 @@ TEST(magazine_of_a_thread_that_ended_is_empty)
     pthread_join(thread, NULL);
     for (struct heap *at = atomic_get(&heaps.all); at != NULL; at = at->next) {
         if (at != heap_own) {
-            CHECK(at->free[class_of(SIZE)] == NULL);
-            CHECK_EQ(heap_magazine(at, class_of(SIZE))->count, 0);
+            CHECK(at->free[class_of(SIZE + CANARY_BYTES)] == NULL);
+            CHECK_EQ(heap_magazine(at, class_of(SIZE + CANARY_BYTES))->count, 0);
         }
     }
 }
@@ -163,8 +163,8 @@ TEST(depot_counts_what_is_out)
     CHECK_EQ(count, 3);
     CHECK_EQ(slab_used(extent), 3);
     CHECK(depot_slab_is_valid(extent));
-    struct slot *rest = list->next;
-    list->next = NULL;
+    struct slot *rest = slot_next(list);
+    slot_set_next(list, NULL);
     CHECK(depot_put(list) == NULL);
     CHECK_EQ(slab_used(extent), 2);
     struct extent *empty = depot_put(rest);

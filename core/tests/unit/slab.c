@@ -17,7 +17,7 @@ TEST(slab_tells_slots_from_other_addresses)
 {
     for (unsigned class = 1; class < CLASSES; class ++) {
         void *block;
-        struct extent *extent = slab_of_size(class_size(class), &block);
+        struct extent *extent = slab_of_size(class_size(class) - CANARY_BYTES, &block);
         uint32_t slot_size = extent->slab.slot_size;
         CHECK_EQ(slot_size, class_size(class));
         for (size_t offset = 0; offset < extent->slab.capacity * (size_t)slot_size;
@@ -46,7 +46,7 @@ TEST(slab_collects_remote_frees)
     }
     struct slot *list = slab_collect_remote(extent, &count);
     CHECK_EQ(count, 10);
-    for (int i = 9; i >= 0; i--, list = list->next) {
+    for (int i = 9; i >= 0; i--, list = slot_next(list)) {
         CHECK(list == slots[i]);
     }
     CHECK(list == NULL);

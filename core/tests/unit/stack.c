@@ -113,7 +113,7 @@ TEST(stack_that_is_private_is_not_robbed)
 {
     struct extent *first = free_block(malloc_pages(20));
     stack_set_private(heap_own, true);
-    CHECK(atomic_get(&heap_own->is_private));
+    CHECK(heap_own->is_private);
     struct extent *second = free_block(malloc_pages(33));
     stack_rob(heap_own);
     CHECK(extent_state(first) == EXTENT_CACHED && extent_state(second) == EXTENT_CACHED);
@@ -132,9 +132,9 @@ TEST(stack_is_private_while_its_thread_is_busy)
     for (int i = 0; i < 200; i++) {
         mw_free(malloc_pages(20));
     }
-    CHECK(atomic_get(&heap_own->is_private));
+    CHECK(heap_own->is_private);
     heap_set_pace(heap_own, IDLE_MS);
-    CHECK(!atomic_get(&heap_own->is_private));
+    CHECK(!heap_own->is_private);
 }
 
 /* What a sleeping thread may take with it is bounded: more makes the stacks public. */
@@ -148,7 +148,7 @@ TEST(stack_that_holds_much_is_not_private)
     }
     for (size_t i = 0; i < array_count(blocks); i++) {
         mw_free(blocks[i]);
-        if (atomic_get(&heap_own->is_private)) {
+        if (heap_own->is_private) {
             CHECK_LE(atomic_get(&heap_own->stack_pages), most);
         }
     }
@@ -156,10 +156,10 @@ TEST(stack_that_holds_much_is_not_private)
     size_t heaps_before = atomic_get(&heaps.in_use);
     mw_free(malloc_pages(40));
     stack_set_private(heap_own, true);
-    CHECK(atomic_get(&heap_own->is_private));
+    CHECK(heap_own->is_private);
     atomic_set(&heaps.in_use, 1000 * arena_count());
     stack_set_private(heap_own, true);
-    CHECK(!atomic_get(&heap_own->is_private));
+    CHECK(!heap_own->is_private);
     atomic_set(&heaps.in_use, (uint32_t)heaps_before);
     CHECK(mw_heap_is_valid());
 }

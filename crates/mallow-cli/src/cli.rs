@@ -19,6 +19,7 @@ use crate::verbs::config::ConfigArgs;
 use crate::verbs::disable::DisableArgs;
 use crate::verbs::enable::EnableArgs;
 use crate::verbs::explain::ExplainArgs;
+use crate::verbs::guard::GuardArgs;
 use crate::verbs::help::HelpArgs;
 use crate::verbs::list::ListArgs;
 use crate::verbs::man::ManArgs;
@@ -79,6 +80,8 @@ pub enum Verb {
     Replay(Box<ReplayArgs>),
     /// Hold the allocations of a command against a baseline, for continuous integration
     Check(Box<CheckArgs>),
+    /// Run a command under an allocator that finds misuse of memory, and say what was wrong
+    Guard(Box<GuardArgs>),
     /// Turn an allocator on for login shells, a service, or by wrappers; or print the lines for others
     Enable(Box<EnableArgs>),
     /// Undo what enable did: every file is again what it was
@@ -137,6 +140,7 @@ impl Cli {
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),
             Verb::Check(args) => verbs::check::main(&args, notes),
+            Verb::Guard(args) => verbs::guard::main(&args, notes),
             Verb::Enable(args) => verbs::enable::main(&args, notes),
             Verb::Disable(args) => verbs::disable::main(&args),
             Verb::Status(args) => verbs::status::main(&args),

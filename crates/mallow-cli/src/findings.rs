@@ -1,6 +1,6 @@
 //! The catalogue of findings: `mallow help MLW2101` explains one. Ids are never used for something
 //! else once they are released. 2xxx are those of `explain`, some of which
-//! `advise` looks for too; 3xxx are those of `advise` alone.
+//! `advise` looks for too; 3xxx are those of `advise` alone, 4xxx those of `guard`.
 
 use crate::error::{Error, Result};
 
@@ -11,7 +11,7 @@ pub struct Entry {
     pub text: &'static str,
 }
 
-pub const CATALOGUE: [Entry; 45] = [
+pub const CATALOGUE: [Entry; 65] = [
     Entry {
         id: "MLW2101",
         title: "arenas of glibc reserve address space",
@@ -160,7 +160,7 @@ is no multiple of 2 MiB. Check: THP of thread stacks in the next explain.",
         title: "malloc is served by an allocator that shows little",
         text: "The heap's size is known from its mappings, what is free inside is not. jemalloc: \
 MALLOC_CONF=stats_print:true prints it at exit; mimalloc: MIMALLOC_SHOW_STATS=1; tcmalloc: MALLOCSTATS=1. \
-glibc and Mallow are read in full.",
+glibc, Mallow and the usual builds of jemalloc are read in full.",
     },
     Entry {
         id: "MLW2402",
@@ -168,6 +168,19 @@ glibc and Mallow are read in full.",
         text: "musl's malloc has one lock for all threads. Programs with several threads that allocate \
 much can be many times slower than with another allocator. Mallow serves musl programs by preload: \
 mallow compare -- COMMAND shows what it is worth.",
+    },
+    Entry {
+        id: "MLW2403",
+        title: "free pages that the allocator keeps resident",
+        text: "Another allocator than glibc's or Mallow keeps pages that hold no block: it gives them back \
+when some time has passed and the program calls it, which one at rest does not. jemalloc: \
+background_thread:true gives them back without calls; mimalloc: mi_collect(true).",
+    },
+    Entry {
+        id: "MLW2404",
+        title: "free blocks between others that are in use",
+        text: "The allocator has many free blocks in pages that hold blocks in use, so these pages cannot go \
+back. Blocks that live long lie between those that do not. mallow record shows who allocates them.",
     },
     Entry {
         id: "MLW2501",
@@ -369,11 +382,101 @@ LD_PRELOAD in the unit. Check: transactions a second under your own load.",
 jemalloc. A build with libc malloc keeps what lies free between the keys. Check: mem_allocator \
 and mem_fragmentation_ratio of INFO memory.",
     },
+    Entry {
+        id: "MLW4101",
+        title: "a block was freed twice",
+        text: "The block had been given to free, realloc or delete before. The second call may already concern a new block at the same place, whose owner then loses it. Look at both stacks: one of the two owners should not free, or the pointer has to be set to NULL after the first free. Check: mallow guard -- COMMAND ends without a finding.",
+    },
+    Entry {
+        id: "MLW4102",
+        title: "free was given a pointer into a block",
+        text: "The pointer lies inside a block, behind its start: it was moved on while the block was worked on, or the block was made with a header of its own that belongs in front. Keep the pointer that malloc returned and free that. With C++: delete through a base class that is not the first needs a virtual destructor.",
+    },
+    Entry {
+        id: "MLW4103",
+        title: "free was given a pointer that no block can begin at",
+        text: "Blocks begin at multiples of 16, and the pointer is none: it was moved on, or it was overwritten in part. Keep the pointer that malloc returned.",
+    },
+    Entry {
+        id: "MLW4104",
+        title: "free was given a pointer to memory that holds no block",
+        text: "The pointer lies in the allocator's memory where no block begins, or begins any more: the pointer was computed, overwritten, or its block went back to the system since. Look at where it comes from in the stack that is shown.",
+    },
+    Entry {
+        id: "MLW4105",
+        title: "free was given memory that malloc never gave",
+        text: "The pointer is to the stack, to a global variable, to a mapping, or came from another allocator, such as that of a library with a malloc of its own. Free it with the function that belongs to the one that made it.",
+    },
+    Entry {
+        id: "MLW4106",
+        title: "bytes behind a block were overwritten",
+        text: "The program wrote beyond the end of the block: often a missing byte for the final zero of a string, a length in elements taken for one in bytes, or a loop that runs one too far. The stack of the allocation says which block; the place of the write is found by --mode debug where the block has a page of its own, or by a debugger's watchpoint on the damaged address.",
+    },
+    Entry {
+        id: "MLW4107",
+        title: "bytes in front of a block were overwritten",
+        text: "The program wrote before the start of the block: a negative index, or a pointer that was moved back too far. The stack of the allocation says which block it was.",
+    },
+    Entry {
+        id: "MLW4108",
+        title: "a block was written to after it was freed",
+        text: "Somebody kept a pointer to the block beyond its free, and wrote through it. The stack of the free says when the block ended; whoever still held the pointer then is at fault. In a program with threads it is often the other thread.",
+    },
+    Entry {
+        id: "MLW4109",
+        title: "a block was read after it was freed",
+        text: "Somebody kept a pointer to the block beyond its free, and read through it. The stack of the access shows who, that of the free when the block ended.",
+    },
+    Entry {
+        id: "MLW4110",
+        title: "an access went beyond a block",
+        text: "The access came to a page that guards a block: it was behind the block's end, or before its start. The stack of the access shows the line, that of the allocation the size that was asked for.",
+    },
+    Entry {
+        id: "MLW4111",
+        title: "a block was freed with another size than it has",
+        text: "free_sized or a sized delete was told a size that is not the block's. With C++ that is a delete through a pointer to another type, or a class without a virtual destructor; -Wdelete-non-virtual-dtor finds the latter when the program is compiled.",
+    },
+    Entry {
+        id: "MLW4112",
+        title: "a block was freed with another alignment than it has",
+        text: "An aligned delete was told an alignment that the block was not made with, or an aligned block was deleted without one. Types with alignas have to be complete where they are deleted.",
+    },
+    Entry {
+        id: "MLW4113",
+        title: "a block was freed by another family of functions",
+        text: "What new made has to be deleted by delete, what new[] made by delete[], and what malloc made by free. They happen to fit in many allocators, and not in others; destructors do not run, or run once instead of for each element.",
+    },
+    Entry {
+        id: "MLW4114",
+        title: "the list of free blocks was overwritten",
+        text: "A free block does not hold what the allocator wrote into it: somebody wrote to it after its free, or far beyond the end of the block before it. mallow guard --mode debug -- COMMAND finds which, with the stacks.",
+    },
+    Entry {
+        id: "MLW4115",
+        title: "there was no memory",
+        text: "The program asked for memory that there is none of, and the option xmalloc says that it should end then. Look at the size in the sentence, and at the limits: ulimit -v, the control group, memory_limit.",
+    },
+    Entry {
+        id: "MLW4116",
+        title: "the allocator's own records are damaged",
+        text: "A record of the allocator is not what it can be. Far writes through wild pointers do that; if mallow guard --mode debug finds nothing before, it may be a fault of Mallow: please report it.",
+    },
+    Entry {
+        id: "MLW4117",
+        title: "blocks were never freed, and nothing points to them",
+        text: "When the program ended, no variable, stack, register or block that is still in use held the address of these blocks. A direct leak is pointed to by nothing; an indirect one by leaked blocks only, and ends with them. The stack of the allocation says which blocks they are. What is meant to stay for ever is named in a file of suppressions: leak:FUNCTION, with --suppressions FILE. mallow record and mallow report show when they were made.",
+    },
+    Entry {
+        id: "MLW4118",
+        title: "the heap was misused",
+        text: "See the sentence and the stack: the call was not one that the interface allows.",
+    },
 ];
 
 /// All of them, a line each.
 pub fn list() -> String {
-    let mut text = String::from("What mallow explain and mallow advise may find:\n\n");
+    let mut text = String::from("What mallow explain, advise and guard may find:\n\n");
     for entry in &CATALOGUE {
         text += &format!("{}  {}\n", entry.id, entry.title);
     }

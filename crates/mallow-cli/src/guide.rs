@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 19] = [
+const GUIDES: [Guide; 20] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
@@ -77,6 +77,11 @@ const GUIDES: [Guide; 19] = [
         verb: "check",
         examples: ["check --update -- python3 app.py", "check --format github -- ./tests"],
         next: ("record", "shows all that the command allocates, in a report"),
+    },
+    Guide {
+        verb: "guard",
+        examples: ["guard -- ./app --test", "guard --leaks --html faults.html -- python3 app.py"],
+        next: ("help", "explains what was found, by its id"),
     },
     Guide {
         verb: "enable",

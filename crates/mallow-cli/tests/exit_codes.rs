@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 20] = [
     "list",
     "run",
     "compare",
@@ -28,6 +28,7 @@ const VERBS: [&str; 19] = [
     "report",
     "replay",
     "check",
+    "guard",
     "enable",
     "disable",
     "status",
@@ -63,7 +64,8 @@ impl Setting {
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
         let baseline = self.path("baseline");
-        let lines: [&[&str]; 15] = [
+        let lines: [&[&str]; 16] = [
+            &["guard", "-q", "--json", "--", "true"],
             &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
             &["list"],
             &["status"],

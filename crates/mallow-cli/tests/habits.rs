@@ -147,7 +147,8 @@ fn every_verb_with_a_result_has_the_same_forms() {
     let (trace, result, page) = (path("trace"), path("result"), path("page"));
     assert_eq!(run(&["record", "-q", "-o", &trace, "--", "ls", "/"]).code, Some(0));
     let baseline = path("baseline");
-    let lines: [&[&str]; 12] = [
+    let lines: [&[&str]; 13] = [
+        &["guard", "-q", "--", "true"],
         &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
         &["list"],
         &["status"],

@@ -205,6 +205,12 @@ fn of_heap(heap: &Heap) -> Vec<Space> {
             let leaf = |range| space(Kind::MallowMetadata, "page map", range);
             heap.regions.iter().map(region).chain(heap.leaves.iter().map(leaf)).collect()
         }
+        Heap::Spans(heap) => {
+            let pages = |range| space(Kind::Allocator, "blocks and free pages", range);
+            let metadata = |range| space(Kind::Allocator, "metadata", range);
+            let ranges = heap.ranges.iter().map(pages);
+            ranges.chain(heap.metadata_at.iter().map(metadata)).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -8,7 +8,9 @@ use std::cell::Cell;
 
 use mallow_process::binding::Inspector;
 use mallow_process::elf::{self, ElfInfo};
-use mallow_process::heap::{Heap, glibc, mallow, stats_page::Page};
+use mallow_process::heap::{
+    Heap, glibc, jemalloc, mallocng, mallow, mimalloc, spans, stats_page::Page,
+};
 use mallow_process::mappings::{self, Context};
 use mallow_process::memory::Memory;
 use mallow_process::process::{Process, SAVED};
@@ -16,7 +18,7 @@ use mallow_process::runtimes;
 use mallow_process::smaps::Vma;
 use mallow_process::{maps, smaps};
 use proptest::prelude::*;
-use words::{DATA, HEAP, HEAP_SIZE, Words, arena_word};
+use words::{DATA, HEAP, HEAP_SIZE, Words, arena_word, spans_places, spans_vmas, spans_word};
 
 type Edit = (usize, u8, bool);
 
@@ -153,6 +155,15 @@ proptest! {
         if let Some(page) = Page::read(&memory, at) {
             mallow::read(&memory, &page);
         }
+        // Pieces of 64 KiB are read here.
+        for read in [jemalloc::read, mimalloc::read, of_musl] {
+            memory.left.set(20);
+            let found = read(&memory, &vmas);
+            memory.left.set(20);
+            let heap = found.map_or(Heap::Unknown, Heap::Spans);
+            heap.used_and_free();
+            name_all(&Process { vmas: vmas.clone(), ..Process::default() }, &heap, Some(&memory));
+        }
         name_all(&Process { vmas, ..Process::default() }, &heap, Some(&memory));
     }
 
@@ -194,6 +205,56 @@ proptest! {
             Heap::Glibc(heaps).used_and_free();
         }
     }
+}
+
+fn of_musl(memory: &dyn Memory, vmas: &[Vma]) -> Option<spans::Heap> {
+    mallocng::read(memory, vmas, |_| true)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Heaps of other allocators with any of their words wrong.
+    #[test]
+    fn any_spans(wrong in proptest::collection::vec((any::<usize>(), any_number()), 1..6)) {
+        let places = spans_places();
+        let wrong: Vec<(u64, u64)> =
+            wrong.iter().map(|&(at, value)| (places[at % places.len()], value)).collect();
+        let word = |address: u64| {
+            let found = wrong.iter().find(|(at, _)| *at == address);
+            found.map_or_else(|| spans_word(address), |found| found.1)
+        };
+        let memory = Words { word, resident: u64::MAX, left: Cell::new(100_000) };
+        let vmas = spans_vmas();
+        for read in [jemalloc::read, mimalloc::read, of_musl] {
+            memory.left.set(1000);
+            let found = read(&memory, &vmas);
+            memory.left.set(100);
+            let heap = found.map_or(Heap::Unknown, Heap::Spans);
+            heap.used_and_free();
+            name_all(&Process { vmas: vmas.clone(), ..Process::default() }, &heap, Some(&memory));
+        }
+    }
+}
+
+/// In use, in how many blocks, and free blocks beside them.
+fn figures(heap: &spans::Heap) -> (u64, u64, u64) {
+    (heap.used(), heap.used_count(), heap.free_blocks())
+}
+
+#[test]
+fn heaps_of_other_allocators_are_read() {
+    let memory = Words { word: spans_word, resident: u64::MAX, left: Cell::new(1_000_000) };
+    let vmas = spans_vmas();
+    let heap = jemalloc::read(&memory, &vmas).expect("a tree");
+    assert_eq!(heap.layout, "jemalloc 5.3");
+    assert_eq!(figures(&heap), (16 * 61 * 64, 16 * 61, 16 * 3 * 64));
+    let heap = mimalloc::read(&memory, &vmas).expect("a segment");
+    assert_eq!(figures(&heap), (40 * 512, 40, 60 * 512));
+    assert_eq!((heap.free_pages(), heap.free_resident()), (510 << 16, 510 << 16));
+    let heap = mallocng::read(&memory, &vmas, |_| true).expect("a context");
+    assert_eq!(figures(&heap), (7 * 60, 7, 3 * 60));
+    assert_eq!(heap.ranges, [(words::MUSL + 0x10000, words::MUSL + 0x11000)]);
 }
 
 /// More than an address space from the system.

@@ -1,4 +1,4 @@
-//! jemalloc's JSON, as 5.2.1, 5.3.0 and 5.3.1 write it.
+//! jemalloc's JSON, as 5.2.1, 5.3.0 and 5.3.1 write it, and Mallow, which says so in its version.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,11 @@ pub fn read(dump: &Value) -> Option<Stats> {
     };
     let reader = Reader::new(dump);
     let mut read = Stats {
-        allocator: "jemalloc".into(),
-        version: dump.get("version").and_then(Value::as_str).map(short_version),
+        allocator: if reader.of_mallow.is_some() { "mallow" } else { "jemalloc" }.into(),
+        version: dump
+            .get("version")
+            .and_then(Value::as_str)
+            .map(|version| reader.of_mallow.map_or_else(|| short_version(version), str::to_owned)),
         uptime_ns: merged.iter().filter_map(|arena| number(arena, "uptime_ns")).max(),
         threads: sum(merged.iter().map(|arena| number(arena, "nthreads"))),
         arenas_for_threads: reader.narenas(),
@@ -56,7 +59,15 @@ fn short_version(version: &str) -> String {
     version.split('-').next().unwrap_or(version).to_owned()
 }
 
+/// Mallow's version: `0.1.0` in `5.3.0-mallow-0.1.0`, or, as it wrote that before, in `0.1.0 fast`.
+fn version_of_mallow(version: &str) -> Option<&str> {
+    let modes = [" fast", " secure", " debug"];
+    let before = modes.iter().find_map(|mode| version.strip_suffix(mode));
+    version.split_once("-mallow-").map(|(_, own)| own).or(before)
+}
+
 struct Reader<'a> {
+    of_mallow: Option<&'a str>,
     dump: &'a Value,
     arenas: &'a Value,
     page: u64,
@@ -73,7 +84,8 @@ impl<'a> Reader<'a> {
             dump,
             arenas,
             page: number(arenas, "page").unwrap_or(DEFAULT_PAGE),
-            has_mixed_locks: is_before(version, [5, 3, 1]),
+            of_mallow: version_of_mallow(version),
+            has_mixed_locks: version_of_mallow(version).is_none() && is_before(version, [5, 3, 1]),
         }
     }
 

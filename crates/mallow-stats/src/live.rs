@@ -9,7 +9,7 @@ pub fn stats(heap: &Heap, resident: Option<u64>) -> Option<Stats> {
     let mut stats = match heap {
         Heap::Mallow(heap) => of_mallow(heap),
         Heap::Glibc(heaps) => of_glibc(heaps),
-        Heap::Other(_) | Heap::Unknown => return None,
+        Heap::Spans(_) | Heap::Other(_) | Heap::Unknown => return None,
     };
     stats.totals.resident = resident;
     Some(stats)

@@ -49,6 +49,24 @@ fn versions_of_jemalloc_are_read_alike() {
     }
 }
 
+/// Mallow writes jemalloc's JSON, under its own version and with the counters of locks where they belong.
+#[test]
+fn the_json_of_mallow_is_called_so() {
+    for version in ["5.3.0-mallow-0.1.0", "0.1.0 secure"] {
+        let locks = r#""extents_dirty":{"num_ops":10,"num_wait":3,"num_spin_acq":2,
+            "num_owner_switch":4,"total_wait_time":500,"max_wait_time":300,"max_num_thds":1}"#;
+        let text = format!(
+            r#"{{"jemalloc":{{"version":"{version}","config":{{"stats":true}},"stats":{{"allocated":1}},
+            "stats.arenas":{{"merged":{{"nthreads":1,"mutexes":{{{locks}}}}}}}}}}}"#
+        );
+        let stats = stats(&text);
+        assert_eq!((stats.allocator.as_str(), stats.version.as_deref()), ("mallow", Some("0.1.0")));
+        let lock = stats.lock("extents_dirty").unwrap();
+        assert_eq!((lock.waits, lock.spins), (Some(3), Some(2)));
+        assert!(!stats.missing.iter().any(|what| what.contains("wrong names")));
+    }
+}
+
 /// By the text that the same jemalloc writes, num_wait of the JSON is a rate up to 5.3.0, and the
 /// waits stand under num_spin_acq.
 #[test]

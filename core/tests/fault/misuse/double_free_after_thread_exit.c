@@ -1,4 +1,4 @@
-// expect: secure=abort "double free" fast=any debug=abort "double free"
+// expect: secure=abort "free of" fast=any debug=abort "double free"
 /* SPDX-License-Identifier: MIT
  * The thread that allocated and freed the block has ended. */
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// expect: secure=abort "is damaged" fast=any debug=abort "is damaged"
+// expect: secure=abort "write after free" fast=any debug=abort "write after free"
 /* SPDX-License-Identifier: MIT
  * The link of a free block leads into the middle of another. */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// expect: secure=abort "free list of 1024-byte blocks is damaged" fast=any debug=abort "free list of 1024-byte blocks is damaged"
+// expect: secure=abort "write after free" fast=any debug=abort "write after free"
 /* SPDX-License-Identifier: MIT
  * The link of a free block leads to a free block that is too small. */
 #include <stdlib.h>

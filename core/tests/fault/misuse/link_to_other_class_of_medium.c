@@ -1,4 +1,4 @@
-// expect: secure=abort "free list of 5120-byte blocks is damaged" fast=any debug=abort "free list of 5120-byte blocks is damaged"
+// expect: secure=abort "write after free" fast=any debug=abort "write after free"
 /* SPDX-License-Identifier: MIT
  * The link of a free block above 1 KiB leads to a free block that is too small. */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// expect: secure=abort "which is in use" fast=any debug=abort "which is in use"
+// expect: secure=abort "write after free" fast=any debug=abort "write after free"
 /* SPDX-License-Identifier: MIT
  * The link of a free block leads to a block that the program holds. */
 #include <stdlib.h>

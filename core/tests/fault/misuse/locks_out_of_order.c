@@ -1,4 +1,4 @@
-// expect: debug=abort "lock taken out of order: heaps by a thread that holds arena" secure=any fast=any
+// expect: debug=abort "by a thread that holds arena" secure=any fast=any
 /* The allocator is called from a signal handler that interrupts it while it holds a lock: a filter
  * makes the first munmap a signal, and the allocator unmaps a region under the lock of its arena. */
 #include <linux/filter.h>

@@ -23,6 +23,18 @@ static void must(bool holds, const char *what)
     }
 }
 
+/* Some allocators refuse an aligned_alloc whose size is no multiple of the alignment, as C11 did, or
+ * an aligned block of no bytes. */
+static bool is_served(const struct entry *entry, size_t size)
+{
+    void *block = opaque(entry->allocate(size));
+    must(block != NULL || size == 0 || strcmp(entry->name, "aligned_alloc") == 0, "no memory");
+    if (block != NULL) {
+        entry->release(block, size);
+    }
+    return block != NULL;
+}
+
 /* The first and the last byte, and what malloc_usable_size allows. */
 static void bounds(const struct entry *entry, size_t size)
 {
@@ -146,7 +158,9 @@ int correct_family(const char *name)
         }
         for (const struct entry *entry = entries; entry->name != NULL; entry++) {
             for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
-                families[i].run(entry, sizes[k]);
+                if (is_served(entry, sizes[k])) {
+                    families[i].run(entry, sizes[k]);
+                }
             }
         }
         return 0;

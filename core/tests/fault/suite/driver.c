@@ -218,8 +218,7 @@ void *allocate(const struct entry *entry, size_t size)
 {
     void *block = opaque(entry->allocate(size));
     if (block == NULL) {
-        fprintf(stderr, "driver: no memory for %zu bytes\n", size);
-        _exit(2);
+        end_absent("there is no block of that size");
     }
     return block;
 }

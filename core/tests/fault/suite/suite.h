@@ -63,7 +63,8 @@ const struct entry *entry_named(const char *name);
 /* The same pointer, of which the compiler knows nothing. */
 void *opaque(void *pointer);
 
-/* Allocates with the entry, and ends the program where there is no memory. */
+/* Allocates with the entry. Where that is refused (some allocators take aligned_alloc's size only in
+ * multiples of the alignment), the case is absent. */
 void *allocate(const struct entry *entry, size_t size);
 
 /* Fills a block; of a large one its first and its last page, so that a case takes no second. */

@@ -37,6 +37,13 @@ const DUMPS: [(&str, &str); 3] = [
     ),
 ];
 
+/// A line of each form.
+const FAULT: &str = "\
+mallow-fault 1\nkind overflow\ncall free\nsentence bytes behind a block\npid 7\ntid 8\nprogram /bin/a b\n\
+pointer 0x1010\nblock 0x1000 13\nstate live\nmade new[]\noffset -2\nlength 3\nstack now 0x10 0x20\n\
+stack allocated 8 0x30\nstack freed 9 0x40\nbytes 0xff0 00ff10\nleak 64 2 indirect stack 0x50\n\
+map 1000-2000 a0 2c58 /bin/a b\nend\nfree(): invalid pointer\n";
+
 fn main() -> std::io::Result<()> {
     let Some(folder) = std::env::args().nth(1) else {
         eprintln!("usage: seeds DIR");
@@ -69,6 +76,7 @@ fn main() -> std::io::Result<()> {
     for (name, dump) in DUMPS {
         write("stats", name, dump.as_bytes())?;
     }
+    write("faults", "report", FAULT.as_bytes())?;
     // Chunks of a heap: sizes with the flag of the one before, and the top.
     let chunks: Vec<u8> = (1..200u64)
         .flat_map(|n| [0, (n % 40 + 2) * 16 + 1, 0x5500_0000_0010 + n * 16, 0])

@@ -16,7 +16,7 @@ const READ_AHEAD: usize = 1 << 20;
 /// Records between two looks at the progress.
 const PROGRESS_EVERY: u64 = 1 << 16;
 
-pub use symbols::Sources;
+pub use symbols::{Sources, Symbols};
 
 /// A trace, read and named.
 pub struct Analysed {

@@ -53,12 +53,17 @@ type PerfMap = BTreeMap<u64, (u64, String)>;
 impl<'a> Symbols<'a> {
     pub fn new(findings: &Findings, sources: Sources<'a>) -> Symbols<'a> {
         let started = Duration::from_nanos(findings.header.started_unix_ns);
+        Symbols::of(findings.pids().collect(), SystemTime::UNIX_EPOCH + started, sources)
+    }
+
+    /// For processes that began at `started`: their numbers, by those that modules name them by.
+    pub fn of(pids: HashMap<u32, u32>, started: SystemTime, sources: Sources<'a>) -> Symbols<'a> {
         Symbols {
             sources,
             files: HashMap::new(),
             jit: HashMap::new(),
-            pids: findings.pids().collect(),
-            started: SystemTime::UNIX_EPOCH + started,
+            pids,
+            started,
             missing: BTreeSet::new(),
             changed: BTreeSet::new(),
             unnamed_places: 0,

@@ -8,6 +8,7 @@ pub mod config;
 pub mod disable;
 pub mod enable;
 pub mod explain;
+pub mod guard;
 pub mod help;
 pub mod list;
 pub mod man;

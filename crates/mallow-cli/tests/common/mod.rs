@@ -77,13 +77,17 @@ pub fn is_root() -> bool {
 }
 
 /// The name of an installed allocator that is built for glibc, such as jemalloc.
-pub fn other_allocator() -> Option<String> {
+pub fn installed_allocators() -> Vec<String> {
     let report = json(&run(&["list", "--json"]));
-    let allocators = report["allocators"].as_array().unwrap();
-    let found = allocators
-        .iter()
-        .find(|a| a["libc"] == "glibc" && !a["path"].is_null() && a["name"] != "scudo")
-        .and_then(|a| a["name"].as_str().map(str::to_owned));
+    let is_there = |a: &&serde_json::Value| {
+        a["libc"] == "glibc" && !a["path"].is_null() && a["name"] != "scudo"
+    };
+    let allocators = report["allocators"].as_array().unwrap().iter().filter(is_there);
+    allocators.filter_map(|a| a["name"].as_str().map(str::to_owned)).collect()
+}
+
+pub fn other_allocator() -> Option<String> {
+    let found = installed_allocators().into_iter().next();
     if found.is_none() {
         eprintln!("skipped: no other allocator is installed");
     }

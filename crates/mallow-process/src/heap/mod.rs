@@ -1,10 +1,14 @@
-//! Heaps, read from outside: `glibc` (with `chunks` and `large`) and `mallow` (with `stats_page`);
-//! what the others hold is known by their mappings alone.
+//! Heaps, read from outside: `glibc` (with `chunks` and `large`), `mallow` (with `stats_page`), and
+//! what gives `spans`: `jemalloc`, `mimalloc` and `mallocng`, which is musl's. What others hold is known by their mappings alone.
 
 mod chunks;
 pub mod glibc;
+pub mod jemalloc;
 pub mod large;
+pub mod mallocng;
 pub mod mallow;
+pub mod mimalloc;
+pub mod spans;
 pub mod stats_page;
 
 use serde::{Deserialize, Serialize};
@@ -16,11 +20,16 @@ use crate::process::Process;
 use glibc::Heaps;
 use stats_page::Page;
 
+/// Of a static program in which no symbol tells whose malloc it has.
+const UNTOLD: &str = "its own (static)";
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Heap {
     Glibc(Heaps),
     Mallow(mallow::Heap),
+    /// Of another allocator, by its own structures.
+    Spans(spans::Heap),
     /// Known by its mappings alone.
     Other(Other),
     /// Nothing could be read of it.
@@ -43,6 +52,7 @@ impl Heap {
         match self {
             Heap::Glibc(heaps) => heaps.incomplete,
             Heap::Mallow(heap) => heap.incomplete,
+            Heap::Spans(heap) => u32::from(heap.is_incomplete()),
             _ => 0,
         }
     }
@@ -66,6 +76,7 @@ impl Heap {
                 let kept = heap.sum(|arena| arena.dirty + arena.cached);
                 Some((heap.allocated(), heap.free_slots() + kept))
             }
+            Heap::Spans(heap) => Some((heap.used(), heap.free_blocks() + heap.free_resident())),
             _ => None,
         }
     }
@@ -141,13 +152,27 @@ fn read_heap(
             return Heap::Glibc(heaps);
         }
     }
-    Heap::Unknown
+    let is_served = |name: &str| allocator.starts_with(name) || allocator == UNTOLD;
+    let vmas = &process.vmas;
+    let is_musl = |name: &str| {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        (is_static && name == process.exe)
+            || file == "libc.so"
+            || file.starts_with("ld-musl")
+            || file.starts_with("libc.musl")
+    };
+    let jemalloc = || is_served("jemalloc").then(|| jemalloc::read(memory, vmas)).flatten();
+    let mimalloc = || is_served("mimalloc").then(|| mimalloc::read(memory, vmas)).flatten();
+    let musl = || is_served("musl").then(|| mallocng::read(memory, vmas, is_musl)).flatten();
+    let found = jemalloc().or_else(mimalloc).or_else(musl);
+    found.map_or(Heap::Unknown, Heap::Spans)
 }
 
 fn name_of(heap: &Heap, served: String) -> String {
     match heap {
         Heap::Glibc(_) => "glibc".into(),
         Heap::Mallow(_) if !served.starts_with("mallow") => "mallow".into(),
+        Heap::Spans(heap) if served == UNTOLD => heap.allocator.clone(),
         _ => served,
     }
 }

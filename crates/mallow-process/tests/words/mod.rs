@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use mallow_process::memory::Memory;
+use mallow_process::smaps::Vma;
 
 pub const DATA: u64 = 0x7f00_0000_0000;
 pub const HEAP: u64 = 0x5500_0000_0000;
@@ -35,6 +36,12 @@ pub struct Words<F: Fn(u64) -> u64> {
 impl<F: Fn(u64) -> u64> Memory for Words<F> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
         self.left.set(self.left.get().checked_sub(1)?);
+        // Parts of a word.
+        if !address.is_multiple_of(8) && buffer.len() as u64 <= 8 - address % 8 {
+            let word = (self.word)(address & !7) >> (8 * (address % 8));
+            buffer.copy_from_slice(&word.to_le_bytes()[..buffer.len()]);
+            return Some(());
+        }
         for (index, part) in buffer.chunks_mut(8).enumerate() {
             let word = (self.word)(address.wrapping_add(8 * index as u64));
             part.copy_from_slice(&word.to_le_bytes()[..part.len()]);
@@ -56,4 +63,99 @@ impl<F: Fn(u64) -> u64> Memory for Words<F> {
         assert!(start <= end, "{start:x} {end:x}");
         Some(self.resident.min(end - start))
     }
+}
+
+/// Heaps of other allocators, each at an address of its own.
+pub const JEMALLOC: u64 = 0x7f40_0000_0000;
+pub const MIMALLOC: u64 = 0x7f50_0000_0000;
+pub const MUSL: u64 = 0x7f60_0000_0000;
+pub const SPANS_SIZE: u64 = 32 << 20;
+const SLABS: u64 = JEMALLOC + (16 << 20);
+
+/// Data of a library with zeroed data behind it, and the heaps.
+pub fn spans_vmas() -> Vec<Vma> {
+    let vma = |start, size, inode| {
+        let perms = "rw-p".into();
+        Vma { start, end: start + size, perms, rss: size, inode, ..Vma::default() }
+    };
+    let heaps = [JEMALLOC, MIMALLOC, MUSL].map(|start| vma(start, SPANS_SIZE, 0));
+    [vma(DATA, 0x1000, 1), vma(DATA + 0x1000, 4 << 20, 0)].into_iter().chain(heaps).collect()
+}
+
+/// jemalloc: sixteen slabs of 64 regions of 64 bytes, three of each free.
+fn jemalloc_word(address: u64) -> u64 {
+    let root = DATA + 0x1100;
+    let leaf = JEMALLOC + (4 << 20);
+    let extents = JEMALLOC + (8 << 20);
+    let page = (address.wrapping_sub(leaf) / 8).wrapping_sub((SLABS >> 12) & 0x3_ffff);
+    if address == root + 8 * (JEMALLOC >> 30) {
+        return leaf;
+    }
+    if address >= leaf && page < 16 {
+        return 4 << 48 | (extents + 128 * page) | 1;
+    }
+    let (number, field) = (address.wrapping_sub(extents) / 128, address % 128);
+    match field {
+        0 if number < 16 => 1 << 12 | 4 << 20 | 3 << 28,
+        8 if number < 16 => SLABS + (number << 12),
+        16 if number < 16 => 4096,
+        64 if number < 16 => 0b111,
+        _ => 0,
+    }
+}
+
+/// mimalloc: a segment with a page of 100 blocks of 512 bytes, of which 40 are used.
+fn mimalloc_word(address: u64) -> u64 {
+    match address - MIMALLOC {
+        216 => 1,
+        224 => MIMALLOC ^ 0x1234,
+        248 | 272 => 512,
+        256 => 1,
+        288 => 1,
+        384 => 1,
+        392 => 100 << 16 | 100 << 32,
+        416 => 40,
+        424 => 512,
+        480 => 510,
+        _ => 0,
+    }
+}
+
+/// musl: a group of ten slots of 64 bytes, three of them free.
+fn musl_word(address: u64) -> u64 {
+    const SECRET: u64 = 0xfeed_5eed;
+    let context = DATA + 0x40;
+    match address {
+        _ if address == context || address == MUSL => SECRET,
+        _ if address == context + 8 => 1,
+        _ if address == context + 56 => MUSL,
+        _ if address == MUSL + 16 => 1,
+        _ if address == MUSL + 40 => MUSL + 0x10000,
+        _ if address == MUSL + 48 => 0b11 | 0b100 << 32,
+        _ if address == MUSL + 56 => 9 | 3 << 6 | 1 << 12,
+        _ if address == MUSL + 0x10000 => MUSL + 24,
+        _ => 0,
+    }
+}
+
+/// A word of the three heaps.
+pub fn spans_word(address: u64) -> u64 {
+    match address {
+        MIMALLOC..MUSL => mimalloc_word(address),
+        JEMALLOC..MIMALLOC => jemalloc_word(address),
+        _ => jemalloc_word(address) | musl_word(address),
+    }
+}
+
+/// Where words of these heaps lie that mean something.
+pub fn spans_places() -> Vec<u64> {
+    let ranges = [
+        (DATA, DATA + 0x100),
+        (JEMALLOC + (4 << 20) + 8 * 4096, JEMALLOC + (4 << 20) + 8 * 4112),
+        (JEMALLOC + (8 << 20), JEMALLOC + (8 << 20) + 16 * 128),
+        (MIMALLOC, MIMALLOC + 0x300),
+        (MUSL, MUSL + 0x80),
+        (MUSL + 0x10000, MUSL + 0x10008),
+    ];
+    ranges.into_iter().flat_map(|(start, end)| (start..end).step_by(8)).collect()
 }

@@ -209,7 +209,12 @@ fn heap(report: &Report) -> String {
                 &format!("Arenas of Mallow {}", heap.build),
                 &text::mallow_arena_table(heap),
                 true,
-            ) + &table("Size classes", &text::class_table(heap, true), true)
+            ) + &table("Size classes", &text::class_table(&heap.classes, true), true)
+        }
+        Heap::Spans(heap) => {
+            format!("<p>{}</p>\n", escape(&text::spans_line(heap)))
+                + &table(&format!("Arenas of {}", heap.layout), &text::span_table(heap, true), true)
+                + &table("Block sizes", &text::class_table(&heap.classes, true), true)
         }
         _ => String::new(),
     }

@@ -9,6 +9,7 @@ use super::report::{Finding, Report};
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
+use mallow_process::heap::spans;
 use mallow_process::mappings::{Group, Kind, Runtime};
 
 const MIB: u64 = 1 << 20;
@@ -51,16 +52,17 @@ pub fn findings(report: &Report) -> Vec<Finding> {
                     "shows what of it is free".into(),
                 );
             }
-            if other.name == "musl" && report.totals.threads > 1 {
-                found.add(
-                    "MLW2402",
-                    format!("{} threads share one lock", report.totals.threads),
-                    "mallow compare -- COMMAND",
-                    "threads that allocate no longer wait for each other".into(),
-                );
-            }
         }
+        Heap::Spans(heap) => spans(heap, &mut found),
         Heap::Unknown => {}
+    }
+    if report.allocator == "musl" && report.totals.threads > 1 {
+        found.add(
+            "MLW2402",
+            format!("{} threads share one lock", report.totals.threads),
+            "mallow compare -- COMMAND",
+            "threads that allocate no longer wait for each other".into(),
+        );
     }
     kernel(report, &mut found);
     kinds(report, &mut found);
@@ -215,6 +217,39 @@ fn mallow(heap: &mallow::Heap, found: &mut Findings) {
             format!("{} in blocks that threads keep", size(cached)),
             "nothing; mw_collect() if it must go at once",
             format!("{} goes back within seconds", size(cached)),
+        );
+    }
+}
+
+fn spans(heap: &spans::Heap, found: &mut Findings) {
+    let (used, free) = (heap.used(), heap.free_resident());
+    if free >= NOTABLE && free >= used / 4 {
+        found.add(
+            "MLW2403",
+            format!("{} of free pages resident beside {} in use", size(free), size(used)),
+            match heap.allocator.as_str() {
+                "jemalloc" => "MALLOC_CONF=background_thread:true, or dirty_decay_ms lower",
+                "mimalloc" => "MIMALLOC_PURGE_DELAY lower, or mi_collect(true) in the program",
+                _ => "an allocator that gives memory back: mallow compare",
+            },
+            format!("up to {} goes back", size(free)),
+        );
+    }
+    let free = heap.free_blocks();
+    if free >= NOTABLE && free >= used / 2 {
+        let worst = heap.classes.iter().max_by_key(|class| {
+            class.capacity.saturating_sub(class.used).saturating_mul(class.slot_size)
+        });
+        let worst = worst.map_or(0, |class| class.slot_size);
+        found.add(
+            "MLW2404",
+            format!(
+                "{} of free blocks beside {} in use, most of {worst} bytes",
+                size(free),
+                size(used)
+            ),
+            "allocate what lives long apart from what does not",
+            "pages become free and go back".into(),
         );
     }
 }

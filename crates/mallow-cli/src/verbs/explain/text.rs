@@ -9,6 +9,7 @@ use super::report::Report;
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::Heaps;
 use mallow_process::heap::mallow;
+use mallow_process::heap::spans;
 
 /// Arenas and classes that are listed without --all.
 const MOST_ROWS: usize = 10;
@@ -34,6 +35,7 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
     match &report.heap {
         Heap::Glibc(heaps) => text += &glibc(heaps, &heading, format, all, screen),
         Heap::Mallow(heap) => text += &mallow(heap, &heading, format, all, screen),
+        Heap::Spans(heap) => text += &spans(heap, &heading, format, all, screen),
         Heap::Other(other) => {
             let taken = other.taken.map_or(String::new(), |taken| {
                 format!("; it counts {} as taken from the system", size(taken))
@@ -248,12 +250,93 @@ fn mallow(
     }
     text += &mallow_arena_table(heap).render(format, screen);
     text += &heading("By class");
-    text += &class_table(heap, all).render(format, screen);
-    let hidden = if all { 0 } else { heap.classes.len().saturating_sub(MOST_ROWS) };
-    if hidden > 0 {
-        let _ = writeln!(text, "and {hidden} more (--all)");
+    text += &class_table(&heap.classes, all).render(format, screen);
+    text + &hidden(heap.classes.len(), all)
+}
+
+/// How many rows of a table are not shown.
+fn hidden(rows: usize, all: bool) -> String {
+    match if all { 0 } else { rows.saturating_sub(MOST_ROWS) } {
+        0 => String::new(),
+        more => format!("and {more} more (--all)\n"),
     }
-    text
+}
+
+fn spans(
+    heap: &spans::Heap,
+    heading: &dyn Fn(&str) -> String,
+    format: Format,
+    all: bool,
+    screen: Screen,
+) -> String {
+    let mut text = heading(&format!("Heap of {}", heap.layout));
+    let _ = writeln!(text, "{}", spans_line(heap));
+    if format == Format::Md {
+        text.push('\n');
+    }
+    text += &span_table(heap, all).render(format, screen);
+    text += &hidden(heap.arenas.len(), all);
+    text += &heading("By block size");
+    text += &class_table(&heap.classes, all).render(format, screen);
+    text + &hidden(heap.classes.len(), all)
+}
+
+/// The sums of a heap in a sentence or two.
+pub fn spans_line(heap: &spans::Heap) -> String {
+    let with = match heap.counted_as_used.as_str() {
+        "" => String::new(),
+        with => format!(" ({with} included, as it counts them itself)"),
+    };
+    let unread = match heap.unread {
+        0 => String::new(),
+        unread => format!(" Pages that were changing and are not counted: {}.", size(unread)),
+    };
+    let least = if heap.unasked > 0 { "at least " } else { "" };
+    format!(
+        "In use {} in {} blocks{with}; free {} in pages that have blocks in use, {} in free pages \
+         ({least}{} of it resident); metadata {}.{unread}",
+        size(heap.used()),
+        heap.used_count(),
+        size(heap.free_blocks()),
+        size(heap.free_pages()),
+        size(heap.free_resident()),
+        size(heap.metadata)
+    )
+}
+
+pub fn span_table(heap: &spans::Heap, all: bool) -> Table {
+    let mut table = Table::new(&[
+        ("arena", false),
+        ("active", true),
+        ("small", true),
+        ("blocks", true),
+        ("free blocks", true),
+        ("large", true),
+        ("blocks", true),
+        ("dirty", true),
+        ("muzzy", true),
+        ("retained", true),
+        ("free resident", true),
+    ]);
+    let mut arenas: Vec<_> = heap.arenas.iter().collect();
+    arenas.sort_by_key(|arena| std::cmp::Reverse(arena.active));
+    let most = if all { arenas.len() } else { MOST_ROWS };
+    for arena in arenas.into_iter().take(most) {
+        table.rows.push(vec![
+            arena.index.to_string(),
+            size(arena.active),
+            size(arena.small),
+            arena.small_count.to_string(),
+            size(arena.small_room.saturating_sub(arena.small)),
+            size(arena.large),
+            arena.large_count.to_string(),
+            size(arena.dirty),
+            size(arena.muzzy),
+            size(arena.retained),
+            size(arena.free_resident),
+        ]);
+    }
+    table
 }
 
 pub fn mallow_arena_table(heap: &mallow::Heap) -> Table {
@@ -288,7 +371,7 @@ pub fn mallow_arena_table(heap: &mallow::Heap) -> Table {
     table
 }
 
-pub fn class_table(heap: &mallow::Heap, all: bool) -> Table {
+pub fn class_table(classes: &[mallow::Class], all: bool) -> Table {
     let mut table = Table::new(&[
         ("slot size", true),
         ("slabs", true),
@@ -297,7 +380,7 @@ pub fn class_table(heap: &mallow::Heap, all: bool) -> Table {
         ("% used", true),
         ("bytes", true),
     ]);
-    let mut classes: Vec<_> = heap.classes.iter().collect();
+    let mut classes: Vec<_> = classes.iter().collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.bytes));
     let most = if all { classes.len() } else { MOST_ROWS };
     for class in classes.into_iter().take(most) {

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Runs the fault suite against one build of Mallow and compares with cases.txt.
 
-  run.py MODE LIBRARY DRIVER [NAME ...]     NAME: only these faults
-  run.py --record MODE LIBRARY DRIVER       writes what the build does into cases.txt: each case is
+  suite.py MODE LIBRARY DRIVER [NAME ...]     NAME: only these faults
+  suite.py --record MODE LIBRARY DRIVER       writes what the build does into cases.txt: each case is
                                             run several times
 
 Fails where a case ends otherwise than cases.txt says, better or worse, or a correct program is
-reported.
+reported. Where chance has a part in it (a canary may be what was written over it), a case must end as
+it says in nine runs of ten.
 """
 
 import collections
@@ -23,7 +24,8 @@ CASES = HERE / "cases.txt"
 MODES = ("fast", "secure", "debug")
 FAMILIES = ("bounds", "use", "frees", "matching", "requests", "threads")
 CAUGHT = ("caught", "refused")
-RECORD_TIMES = 24
+RECORD_TIMES = 10
+RETRIES = 9  # of which none may end otherwise, after one has
 
 Case = collections.namedtuple("Case", "cwe fault entry size thread expected line")
 
@@ -45,10 +47,10 @@ def name_of(case):
     return f"{case.fault} {case.entry} {case.size} {case.thread}"
 
 
-def outcome(case, driver, env):
+def outcome(case, driver, env, limit_s=ending.TIME_LIMIT_S):
     """(word, sentence). The word is caught, refused, damaged, missed, absent or hung."""
     words = [str(driver), case.fault, case.entry, case.size, case.thread]
-    end = ending.run(words, env)
+    end = ending.run(words, env, limit_s)
     if end.code == 2 or "usage:" in end.errors:
         sys.exit(f"{' '.join(words)}: {end.errors.strip()}")
     if end.code is None:
@@ -71,6 +73,25 @@ def unsound(word, sentence):
     return None
 
 
+def problem(case, mode, word, sentence):
+    """What is wrong with one run of a case; None if it is as cases.txt says."""
+    expected = case.expected[mode]
+    wrong = unsound(word, sentence)
+    if wrong is None and expected != "varies" and (word in CAUGHT) != (expected == "caught"):
+        wrong = f"expected {expected}"
+    return wrong
+
+
+def check(case, mode, driver, env):
+    """(word, sentence, problem)."""
+    word, sentence = outcome(case, driver, env)
+    wrong = problem(case, mode, word, sentence)
+    if wrong and word != "hung" and not any(
+            problem(case, mode, *outcome(case, driver, env)) for _ in range(RETRIES)):
+        wrong = None
+    return word, sentence, wrong
+
+
 def correct_programs(driver, env):
     """The families whose correct program was reported, with what was said."""
     reported = []
@@ -82,10 +103,12 @@ def correct_programs(driver, env):
 
 
 def record(mode, cases, driver, env):
-    words = {}
-    for case in cases:
-        ends = {outcome(case, driver, env)[0] in CAUGHT for _ in range(RECORD_TIMES)}
-        words[case.line] = ("varies" if len(ends) == 2 else "caught" if True in ends else "missed")
+    jobs = [case for case in cases for _ in range(RECORD_TIMES)]
+    ends = collections.defaultdict(set)
+    for case, (word, _) in zip(jobs, ending.run_all(jobs, lambda job: outcome(job, driver, env))):
+        ends[case.line].add(word in CAUGHT)
+    words = {line: "varies" if len(seen) == 2 else "caught" if True in seen else "missed"
+             for line, seen in ends.items()}
     ending.rewrite(CASES, 5 + MODES.index(mode), words)
 
 
@@ -93,15 +116,15 @@ def summary(cases, results):
     """A line for each weakness: how many of its cases are caught."""
     print(f"\n{'CWE':>5} {'cases':>6} {'caught':>7}  not caught")
     by_cwe = collections.defaultdict(list)
-    for case, (word, _) in zip(cases, results):
+    for case, (word, *_) in zip(cases, results):
         by_cwe[case.cwe].append((case, word))
     for cwe, found in sorted(by_cwe.items()):
         missed = collections.Counter(case.fault for case, word in found if word not in CAUGHT)
         print(f"{cwe:>5} {len(found):>6} {sum(word in CAUGHT for _, word in found):>7}  "
               + ", ".join(f"{fault} {count}" for fault, count in missed.items()))
-    caught = sum(word in CAUGHT for word, _ in results)
+    caught = sum(word in CAUGHT for word, *_ in results)
     print(f"{len(cases)} cases, {caught} caught ({100 * caught / len(cases):.1f} %), "
-          f"{sum(word == 'damaged' for word, _ in results)} damaged")
+          f"{sum(word == 'damaged' for word, *_ in results)} damaged")
 
 
 def main():
@@ -117,16 +140,11 @@ def main():
         record(mode, cases, driver, env)
         return 0
 
-    results = ending.run_all(cases, lambda case: outcome(case, driver, env))
-    failed = 0
-    for case, (word, sentence) in zip(cases, results):
-        expected = case.expected[mode]
-        wrong = unsound(word, sentence)
-        if expected != "varies" and (word in CAUGHT) != (expected == "caught"):
-            wrong = wrong or f"expected {expected}"
-        failed += wrong is not None
+    results = ending.run_all(cases, lambda case: check(case, mode, driver, env))
+    for case, (word, sentence, wrong) in zip(cases, results):
         print(f"{'FAIL' if wrong else 'ok  '} CWE-{case.cwe} {name_of(case)}: {word}: "
               f"{wrong + ': ' if wrong else ''}{sentence}")
+    failed = sum(wrong is not None for _, _, wrong in results)
     for family, sentence in correct_programs(driver, env):
         failed += 1
         print(f"FAIL a correct program of the family {family} was reported: {sentence}")

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   tracked_alloc   a slot or pages, larger by the red zones; notes who called
+ *   tracked_free    checks the red zones, fills the slot or takes access to the pages away, puts
+ *                   the block into the quarantine, and gives back what leaves it
+ *
+ * Large blocks change their place and their access only under the quarantine's lock, so that a
+ * sweep, which holds it, reads nothing that traps.
+ */
+#include "tracking.h"
+
+#include "../os/trap.h"
+#include "../thread/thread.h"
+#include "free.h"
+
+/* Behind a block in a slot there are so many bytes at least. */
+#define ZONE_MIN 16u
+
+/* Above this alignment there is no red zone in front. */
+#define FRONT_MAX (64 * MiB)
+
+/* Pages of realloc from here on are kept, or moved by the kernel; smaller ones are copied, so that
+ * a stale pointer is found. */
+#define RESIZE_MIN (128 * KiB)
+
+/* Blocks that leave the quarantine with one that comes in: more than one, so that it shrinks again
+ * after large blocks. */
+#define LEAVE_MOST 4u
+
+/* --- Layout ----------------------------------------------------------------------------------- */
+
+/* What is asked of the plain allocator for a block. */
+struct track_layout {
+    size_t front;
+    size_t total;
+    bool is_slot;
+};
+
+static struct track_layout layout_of(size_t alignment, size_t size)
+{
+    size_t front = size_max(alignment, ZONE_MIN);
+    size_t total = front + size + ZONE_MIN;
+    if (alignment <= os_page_size && align_up(total, alignment) <= SLOT_MAX) {
+        return (struct track_layout){front, total, true};
+    }
+    front = alignment <= FRONT_MAX ? front : 0;
+    return (struct track_layout){front, size_max(front + size + os_page_size, SLOT_MAX + 1), false};
+}
+
+/* The first whole page behind a large block. */
+static uintptr_t guard_start(struct track *track)
+{
+    uintptr_t block = track_block(track);
+    return align_up(block + track_size(atomic_get(&track->word)), os_page_size);
+}
+
+/* Puts pages without access behind a large block and, if it begins with a page, before it. */
+static void guard_pages(struct extent *extent, struct track *track)
+{
+    struct track_table *table = track_table(extent);
+    uintptr_t start = guard_start(track);
+    uintptr_t block = track_block(track);
+    if (start < extent_end(extent)) {
+        table->guard = (uint8_t)os_guard((void *)start, extent_end(extent) - start);
+    }
+    if (block % os_page_size == 0 && block > extent->start) {
+        table->guard |= (uint8_t)os_guard((void *)(block - os_page_size), os_page_size);
+    }
+}
+
+static bool unguard_pages(struct extent *extent)
+{
+    struct track_table *table = track_table(extent);
+    bool done = os_unguard((void *)extent->start, extent_size(extent), table->guard);
+    table->guard = done ? 0 : table->guard;
+    return done;
+}
+
+/* The page map knows the ends of large blocks only; one with a large alignment begins elsewhere. */
+static void name_block_granule(struct extent *extent, uintptr_t block, bool is_named)
+{
+    uintptr_t granule = block & ~(GRANULE - 1);
+    if (!extent_is_slab(extent) && granule != extent->start &&
+        granule != extent_end(extent) - GRANULE) {
+        pagemap_set(granule, is_named ? extent : NULL);
+    }
+}
+
+/* --- Quarantine ------------------------------------------------------------------------------- */
+
+/* Gives a block that has left the quarantine to the plain allocator. */
+static void block_leaves(uintptr_t block)
+{
+    struct extent *extent = pagemap_find((void *)block);
+    struct track *track = track_find((void *)block);
+    check(track != NULL && track_state(atomic_get(&track->word)) == TRACK_FREED);
+    if (extent_is_slab(extent)) {
+        free_plain((void *)track_slot_start(track));
+        return;
+    }
+    lock_take(&quarantine.lock);
+    if (unguard_pages(extent)) {
+        name_block_granule(extent, block, false);
+        free_plain((void *)extent->start);
+    } else { /* the kernel has no room for mappings: later, perhaps */
+        quarantine_put_locked(block, extent_size(extent));
+    }
+    lock_release(&quarantine.lock);
+}
+
+static bool tracked_release_all_blocks(void)
+{
+    lock_take(&quarantine.lock);
+    size_t count = quarantine.count;
+    lock_release(&quarantine.lock);
+    for (size_t i = 0; i < count; i++) {
+        lock_take(&quarantine.lock);
+        uintptr_t block = quarantine.count != 0 ? quarantine_take_locked(0) : 0;
+        lock_release(&quarantine.lock);
+        if (block != 0) {
+            block_leaves(block);
+        }
+    }
+    return count != 0;
+}
+
+static size_t quarantine_limit(void)
+{
+    long limit = option(OPTION_quarantine);
+    return limit < 0 ? 0 : (size_t)limit;
+}
+
+/* The block is FREED. */
+static void block_enters(struct extent *extent, struct track *track)
+{
+    uintptr_t block = track_block(track);
+    size_t size = extent_size(extent);
+    if (extent_is_slab(extent)) {
+        void *start = (void *)track_slot_start(track);
+        size = slot_block_size(extent, start);
+        memset(start, FILL_FREE, size);
+    }
+    uintptr_t leaving[LEAVE_MOST];
+    unsigned count = 0;
+    lock_take(&quarantine.lock);
+    if (!extent_is_slab(extent)) {
+        struct track_table *table = track_table(extent);
+        table->guard |= (uint8_t)os_guard((void *)extent->start, size);
+    }
+    size_t limit = quarantine_limit();
+    if (!quarantine_put_locked(block, size)) {
+        leaving[count++] = block;
+    }
+    while (count < LEAVE_MOST && (leaving[count] = quarantine_take_locked(limit)) != 0) {
+        count++;
+    }
+    lock_release(&quarantine.lock);
+    for (unsigned i = 0; i < count; i++) {
+        block_leaves(leaving[i]);
+    }
+}
+
+/* --- Sweeps ----------------------------------------------------------------------------------- */
+
+static bool sweep_block(struct track *track, void *context)
+{
+    (void)context;
+    uint64_t word = atomic_get_acquire(&track->word); /* pairs with block_begins */
+    if (track_state(word) == TRACK_LIVE) {
+        uintptr_t block = track_block(track);
+        struct track_zones zones = track_zones(pagemap_find((void *)block), track);
+        if (!track_zones_are_whole(&zones) && atomic_get_ordered(&track->word) == word &&
+            track_block(track) == block) {
+            track_check_zones(track, &zones, "sweep", 0);
+        }
+    }
+    return true;
+}
+
+/* Other threads may allocate and free meanwhile: a block that is freed just now is no longer LIVE,
+ * and cannot leave the quarantine before the end of the sweep. */
+static void tracked_sweep_all(void)
+{
+    lock_take(&quarantine.lock);
+    track_visit(sweep_block, NULL);
+    quarantine_check_locked();
+    lock_release(&quarantine.lock);
+}
+
+static bool (*const heap_check_all)(void);
+
+/* The option check_every: the whole heap, after every so many calls. */
+static void check_now_and_then(void)
+{
+    static _Atomic uint64_t calls;
+    long every = option(OPTION_check_every);
+    if (unlikely(every > 0) && atomic_add(&calls, 1) % (uint64_t)every == (uint64_t)every - 1) {
+        heap_check_all();
+    }
+}
+
+/* --- Allocation ------------------------------------------------------------------------------- */
+
+/* What the program finds in a new block. */
+static void fill_new(void *block, const struct track_request *request, bool is_slot)
+{
+    if (request->is_zero || option(OPTION_zero)) {
+        if (is_slot || !request->is_zero) {
+            memset(block, 0, request->size);
+        }
+    } else if (is_slot || junk_fills_new()) {
+        memset(block, FILL_NEW, request->size);
+    }
+}
+
+static void *block_begins(const struct track_request *request, const struct track_layout *layout,
+                          char *start)
+{
+    struct extent *extent = pagemap_find(start);
+    struct track *track = track_make(extent, start);
+    if (unlikely(track == NULL)) {
+        if (layout->is_slot) {
+            memset(start, FILL_FREE, slot_block_size(extent, start));
+        }
+        free_plain(start);
+        return NULL;
+    }
+    char *block = start + layout->front;
+    size_t alignment = layout->front == 0 ? 1 : request->alignment;
+    uint64_t word = track_word(request->size, alignment, request->made);
+    bool is_slot = extent_is_slab(extent);
+    atomic_set(&track->inverted, ~(uintptr_t)block);
+    atomic_set(&track->allocated_stack, calls_keep(request->caller));
+    atomic_set(&track->allocated_thread, track_thread_number());
+    atomic_set(&track->word, word & ~(uint64_t)TRACK_LIVE);
+    if (!is_slot) {
+        lock_take(&quarantine.lock);
+        guard_pages(extent, track);
+        name_block_granule(extent, (uintptr_t)block, true);
+        lock_release(&quarantine.lock);
+    }
+    struct track_zones zones = track_zones(extent, track);
+    track_fill_zones(&zones);
+    fill_new(block, request, is_slot);
+    atomic_set_release(&track->word, word); /* pairs with sweep_block */
+    return block;
+}
+
+static void *take_plain(const struct track_request *request, const struct track_layout *layout)
+{
+    if (request->alignment > BLOCK_ALIGNMENT) {
+        return alloc_plain_aligned(request->alignment, layout->total);
+    }
+    return layout->is_slot || !request->is_zero ? alloc_plain(layout->total)
+                                                : alloc_zeroed(layout->total);
+}
+
+static void *tracked_alloc_block(const struct track_request *request)
+{
+    if (unlikely(os_page_size == 0)) {
+        process_init();
+    }
+    check(is_power_of_two(request->alignment));
+    if (unlikely(!alloc_is_possible(request->alignment, request->size))) {
+        return alloc_failed();
+    }
+    struct track_layout layout = layout_of(request->alignment, request->size);
+    void *start = take_plain(request, &layout);
+    if (unlikely(start == NULL) && tracked_release_all_blocks()) {
+        start = take_plain(request, &layout);
+    }
+    void *block = start != NULL ? block_begins(request, &layout, start) : NULL;
+    check_now_and_then();
+    return likely(block != NULL) ? block : alloc_failed();
+}
+
+/* --- Free ------------------------------------------------------------------------------------- */
+
+/* The track of a block that the program holds. Ends the program if `block` is memory of ours, but
+ * none; NULL if it is foreign. */
+static struct track *track_of_live(const char *call, const void *block, uintptr_t caller)
+{
+    struct track *track = track_find(block);
+    if (likely(track != NULL && track_state(atomic_get(&track->word)) == TRACK_LIVE)) {
+        return track;
+    }
+    struct extent *around = extent_around(block);
+    if (around != NULL) {
+        track_bad_pointer(call, block, around, caller);
+        bad_block(call, block, around);
+    }
+    return NULL;
+}
+
+/* A free whose size or alignment is not that of the block. */
+static void check_return(struct track *track, const void *block, const struct track_return *given)
+{
+    uint64_t word = atomic_get(&track->word);
+    size_t alignment = track_alignment(word);
+    bool fits_size = given->size == SIZE_MAX || given->size == track_size(word);
+    bool fits_alignment = given->alignment <= BLOCK_ALIGNMENT || given->alignment == alignment ||
+                          alignment == 1; /* 1: too large to be noted */
+    if (likely(fits_size && fits_alignment)) {
+        return;
+    }
+    struct fault fault = {.call = given->call, .pointer = block, .caller = given->caller};
+    char who[TRACK_WHO];
+    track_describe(track, &fault, who);
+    if (!fits_size) {
+        fault.kind = FAULT_SIZE_MISMATCH;
+        fault_report(&fault, "free of %p with a size of %zu bytes, but the block has %zu%s", block,
+                     given->size, track_size(word), who);
+    }
+    fault.kind = FAULT_ALIGNMENT_MISMATCH;
+    fault_report(&fault, "free of %p with an alignment of %zu, but the block has %zu (%s)", block,
+                 given->alignment, alignment, who + 2);
+}
+
+/* LIVE becomes FREED, once: of two threads that free one block one comes too late. */
+static bool track_try_free(struct track *track)
+{
+    uint64_t word = atomic_get(&track->word);
+    return track_state(word) == TRACK_LIVE &&
+           atomic_replace(&track->word, &word, (word & ~(uint64_t)3) | TRACK_FREED);
+}
+
+static void tracked_free_block(void *block, const struct track_return *given)
+{
+    if (block == NULL) {
+        return;
+    }
+    struct track *track = track_of_live(given->call, block, given->caller);
+    if (unlikely(track == NULL)) {
+        free_plain(block); /* foreign */
+        return;
+    }
+    struct extent *extent = pagemap_find(block);
+    struct track_zones zones = track_zones(extent, track);
+    track_check_zones(track, &zones, given->call, given->caller);
+    check_return(track, block, given);
+    if (unlikely(!track_try_free(track))) {
+        track_bad_pointer(given->call, block, extent, given->caller);
+    }
+    atomic_set(&track->freed_stack, calls_keep(given->caller));
+    atomic_set(&track->freed_thread, track_thread_number());
+    block_enters(extent, track);
+    check_now_and_then();
+}
+
+/* --- Sizes ------------------------------------------------------------------------------------ */
+
+static size_t tracked_block_size(const char *call, const void *block, uintptr_t caller)
+{
+    struct track *track = track_of_live(call, block, caller);
+    if (track == NULL) {
+        return 0;
+    }
+    struct track_zones zones = track_zones(pagemap_find(block), track);
+    track_check_zones(track, &zones, call, caller);
+    return track_size(atomic_get(&track->word));
+}
+
+static bool tracked_holds_block(const char *call, const void *block, uintptr_t caller)
+{
+    return track_of_live(call, block, caller) != NULL;
+}
+
+static void track_set_size(struct track *track, size_t size)
+{
+    uint64_t word = atomic_get(&track->word);
+    atomic_set_release(&track->word, (word & 0xffff) | (uint64_t)size << 16);
+}
+
+static size_t tracked_resize_block(void *block, size_t least, size_t most)
+{
+    struct track *track = track_find(block);
+    struct extent *extent = pagemap_find(block);
+    lock_take(&quarantine.lock); /* no sweep meanwhile */
+    struct track_zones zones = track_zones(extent, track);
+    size_t zone = extent_is_slab(extent) ? ZONE_MIN : 0;
+    size_t reach = (size_t)(zones.end - zones.block) - zone;
+    if (least <= reach) {
+        track_set_size(track, size_min(most, reach));
+        zones.block_end = zones.block + size_min(most, reach);
+        track_fill_zones(&zones);
+    }
+    lock_release(&quarantine.lock);
+    return track_size(atomic_get(&track->word));
+}
+
+/* --- Realloc ---------------------------------------------------------------------------------- */
+
+/* Pages get longer or shorter, and may get another address. NULL if they have to be copied. */
+static void *resize_pages(struct extent *extent, struct track *track, size_t size, uintptr_t caller)
+{
+    uint64_t word = atomic_get(&track->word);
+    size_t front = track_front(word);
+    size_t old_size = track_size(word);
+    if (extent_is_slab(extent) || front >= os_page_size || size_min(old_size, size) < RESIZE_MIN) {
+        return NULL;
+    }
+    lock_take(&quarantine.lock);
+    bool done = unguard_pages(extent) && realloc_pages(extent, front + size + os_page_size);
+    char *block = (char *)extent->start + front;
+    if (done) {
+        atomic_set(&track->inverted, ~(uintptr_t)block);
+        atomic_set(&track->allocated_stack, calls_keep(caller));
+        atomic_set(&track->allocated_thread, track_thread_number());
+        track_set_size(track, size);
+    }
+    guard_pages(extent, track);
+    struct track_zones zones = track_zones(extent, track);
+    track_fill_zones(&zones);
+    lock_release(&quarantine.lock);
+    return done ? block : NULL;
+}
+
+static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
+{
+    struct track *track = track_of_live("realloc", block, caller);
+    check(track != NULL && size != 0);
+    struct extent *extent = pagemap_find(block);
+    struct track_zones zones = track_zones(extent, track);
+    track_check_zones(track, &zones, "realloc", caller);
+    size_t old_size = track_size(atomic_get(&track->word));
+    void *moved = resize_pages(extent, track, size, caller);
+    if (moved != NULL) {
+        return moved;
+    }
+    struct track_request request = {BLOCK_ALIGNMENT, size, MADE_BY_MALLOC, false, caller};
+    moved = tracked_alloc_block(&request);
+    if (moved == NULL) {
+        if (size > old_size) {
+            return NULL;
+        }
+        tracked_resize_block(block, size, size); /* making it smaller never fails */
+        return block;
+    }
+    memcpy(moved, block, size_min(old_size, size));
+    tracked_free_block(block, &(struct track_return){"realloc", SIZE_MAX, 0, caller});
+    return moved;
+}
+
+/* --- Accesses that trap ----------------------------------------------------------------------- */
+
+static COLD void trap_tell(struct track *track, const struct trap *trap)
+{
+    struct fault fault = {
+        .call = "access",
+        .pointer = (void *)trap->address,
+        .access = trap->access,
+        .pc = trap->pc,
+        .caller = trap->pc,
+        .has_offset = true,
+    };
+    char who[TRACK_WHO];
+    track_describe(track, &fault, who);
+    const char *access = trap->access != NULL ? trap->access : "access";
+    fault.offset = (long)(trap->address - fault.block);
+    if (fault.state[0] == 'f') {
+        fault.kind = access[0] == 'w' ? FAULT_WRITE_AFTER_FREE : FAULT_READ_AFTER_FREE;
+        fault_report(&fault, "%s after free: byte %ld of %p (%zu bytes%s)", access, fault.offset,
+                     (void *)fault.block, fault.size, who);
+    }
+    fault.kind = FAULT_OUT_OF_BOUNDS;
+    if (fault.offset < 0) {
+        fault_report(&fault, "underflow of %p (%zu bytes%s): %s of byte %ld in front of it",
+                     (void *)fault.block, fault.size, who, access, -fault.offset);
+    }
+    fault_report(&fault, "overflow of %p (%zu bytes%s): %s of byte %ld behind it",
+                 (void *)fault.block, fault.size, who, access, fault.offset - (long)fault.size);
+}
+
+/* Pages without access are those beside and of large blocks. */
+static void trap_seen(const struct trap *trap)
+{
+    struct extent *extent = extent_around((void *)trap->address);
+    if (extent == NULL || extent_is_slab(extent)) {
+        return;
+    }
+    struct track *track = track_find_around(extent, (void *)trap->address);
+    if (track != NULL) {
+        trap_tell(track, trap);
+    }
+}
+
+static void tracked_begin(void)
+{
+    trap_watch(trap_seen);
+}
+
+static void (*const tracked_start)(void) = tracked_begin;
+static void *(*const tracked_alloc)(const struct track_request *) = tracked_alloc_block;
+static void (*const tracked_free)(void *, const struct track_return *) = tracked_free_block;
+static void *(*const tracked_realloc)(void *, size_t, uintptr_t) = tracked_realloc_block;
+static bool (*const tracked_holds)(const char *, const void *, uintptr_t) = tracked_holds_block;
+static size_t (*const tracked_size)(const char *, const void *, uintptr_t) = tracked_block_size;
+static size_t (*const tracked_resize)(void *, size_t, size_t) = tracked_resize_block;
+static bool (*const tracked_release_all)(void) = tracked_release_all_blocks;
+static void (*const tracked_sweep)(void) = tracked_sweep_all;

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The leak check of the debug build, at the end of the program: which live blocks nothing points
+ * to. A word that has the address of a block, or of a byte inside, counts as a pointer to it.
+ *
+ *   roots      all memory that can be written and is not the allocator's: globals of all modules,
+ *              stacks, thread-local data, mappings of the program's own
+ *   live       what roots point to, and what these blocks point to
+ *   indirect   leaked blocks that leaked blocks point to
+ *
+ * Other threads go on meanwhile; what only a register of one of them points to is taken for a leak.
+ * Memory is read by the kernel, so that it may vanish. The tables of tracked blocks are memory too:
+ * they hold addresses inverted (track.h).
+ */
+#include "report.h"
+
+#include "../os/fault.h"
+
+#include <string.h>
+
+struct leak_block {
+    uintptr_t start;
+    size_t size;
+    uint32_t calls; /* that allocated it */
+    uint8_t mark;   /* enum leak_mark */
+};
+
+enum leak_mark { LEAK_UNSEEN, LEAK_LIVE, LEAK_INDIRECT };
+
+struct leak_range {
+    uintptr_t start;
+    uintptr_t end;
+};
+
+struct leak_heap {
+    struct leak_block *blocks;
+    size_t count;
+    size_t most;
+    uint32_t *pending; /* blocks whose content is to be read */
+    size_t pending_count;
+    struct leak_range *own; /* memory of the allocator: no roots */
+    size_t own_count;
+    size_t own_most;
+    uint8_t mark; /* what is found gets it */
+};
+
+/* --- Tables ----------------------------------------------------------------------------------- */
+
+static void *leak_map(size_t count, size_t size)
+{
+    return os_map(NULL, align_up(size_max(count, 1) * size, os_page_size));
+}
+
+static bool count_block(struct track *track, void *context)
+{
+    (void)track;
+    ++*(size_t *)context;
+    return true;
+}
+
+static void own_add(struct leak_heap *heap, uintptr_t start, uintptr_t end)
+{
+    if (heap->own_count < heap->own_most) {
+        heap->own[heap->own_count++] = (struct leak_range){start, end};
+    }
+}
+
+static bool add_block(struct track *track, void *context)
+{
+    struct leak_heap *heap = context;
+    uint64_t word = atomic_get(&track->word);
+    if (track_state(word) == TRACK_LIVE && heap->count < heap->most) {
+        uintptr_t start = track_block(track);
+        struct extent *extent = pagemap_find((void *)start);
+        heap->blocks[heap->count++] =
+            (struct leak_block){start, track_size(word), atomic_get(&track->allocated_stack), 0};
+        if (!extent_is_slab(extent)) {
+            own_add(heap, extent->start, extent_end(extent));
+        }
+    }
+    return true;
+}
+
+/* A heap sort by the first word of each element, which is an address. */
+static void swap_elements(char *a, char *b, size_t size)
+{
+    char kept[64];
+    check(size <= sizeof kept);
+    memcpy(kept, a, size);
+    memcpy(a, b, size);
+    memcpy(b, kept, size);
+}
+
+static uintptr_t key_at(const char *elements, size_t at, size_t size)
+{
+    uintptr_t key;
+    memcpy(&key, elements + at * size, sizeof key);
+    return key;
+}
+
+static void sift(char *elements, size_t at, size_t count, size_t size)
+{
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= count) {
+            return;
+        }
+        child +=
+            child + 1 < count && key_at(elements, child + 1, size) > key_at(elements, child, size);
+        if (key_at(elements, at, size) >= key_at(elements, child, size)) {
+            return;
+        }
+        swap_elements(elements + at * size, elements + child * size, size);
+        at = child;
+    }
+}
+
+static void sort_by_first_word(void *array, size_t count, size_t size)
+{
+    char *elements = array;
+    for (size_t at = count / 2; at-- > 0;) {
+        sift(elements, at, count, size);
+    }
+    for (size_t last = count; last-- > 1;) {
+        swap_elements(elements, elements + last * size, size);
+        sift(elements, 0, last, size);
+    }
+}
+
+/* The last element that begins at or before an address; `count` if there is none. */
+static size_t find_before(const void *array, size_t count, size_t size, uintptr_t address)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (key_at(array, middle, size) <= address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low != 0 ? low - 1 : count;
+}
+
+static bool leak_heap_open(struct leak_heap *heap)
+{
+    size_t known = 0, regions = 0;
+    track_visit(count_block, &known);
+    for (unsigned i = 0; i < arena_count(); i++) {
+        lock_take(&arena_at(i)->lock);
+        for (struct region *at = arena_at(i)->regions; at != NULL; at = at->next) {
+            regions++;
+        }
+        lock_release(&arena_at(i)->lock);
+    }
+    heap->most = known + 1024;
+    heap->own_most = known + regions + 1024;
+    heap->blocks = leak_map(heap->most, sizeof *heap->blocks);
+    heap->pending = leak_map(heap->most, sizeof *heap->pending);
+    heap->own = leak_map(heap->own_most, sizeof *heap->own);
+    if (heap->blocks == NULL || heap->pending == NULL || heap->own == NULL) {
+        return false;
+    }
+    track_visit(add_block, heap);
+    for (unsigned i = 0; i < arena_count(); i++) {
+        lock_take(&arena_at(i)->lock);
+        for (struct region *at = arena_at(i)->regions; at != NULL; at = at->next) {
+            own_add(heap, at->start, at->start + at->size);
+        }
+        lock_release(&arena_at(i)->lock);
+    }
+    own_add(heap, (uintptr_t)heap->blocks, (uintptr_t)(heap->blocks + heap->most));
+    own_add(heap, (uintptr_t)heap->pending, (uintptr_t)(heap->pending + heap->most));
+    sort_by_first_word(heap->blocks, heap->count, sizeof *heap->blocks);
+    sort_by_first_word(heap->own, heap->own_count, sizeof *heap->own);
+    return true;
+}
+
+/* --- Marking ---------------------------------------------------------------------------------- */
+
+static void mark_word(struct leak_heap *heap, uintptr_t word)
+{
+    if (heap->count == 0 || word < heap->blocks[0].start) {
+        return;
+    }
+    size_t at = find_before(heap->blocks, heap->count, sizeof *heap->blocks, word);
+    struct leak_block *block = &heap->blocks[at];
+    if (at != heap->count && word - block->start < size_max(block->size, 1) &&
+        block->mark == LEAK_UNSEEN) {
+        block->mark = heap->mark;
+        heap->pending[heap->pending_count++] = (uint32_t)at;
+    }
+}
+
+static void mark_range(struct leak_heap *heap, uintptr_t start, uintptr_t end)
+{
+    static uintptr_t words[2048]; /* one leak check at a time */
+    start = align_up(start, sizeof *words);
+    while (start + sizeof *words <= end) {
+        /* No further than its page: the next one may be missing. */
+        size_t size = size_min(end - start, sizeof words);
+        if (!os_read_memory((void *)start, words, size & ~(sizeof *words - 1))) {
+            size = size_min(end, align_up(start + 1, os_page_size)) - start;
+            if (!os_read_memory((void *)start, words, size & ~(sizeof *words - 1))) {
+                start += align_up(size, sizeof *words);
+                continue;
+            }
+        }
+        for (size_t i = 0; i < size / sizeof *words; i++) {
+            mark_word(heap, words[i]);
+        }
+        start += align_up(size, sizeof *words);
+    }
+}
+
+static void mark_pending(struct leak_heap *heap)
+{
+    while (heap->pending_count != 0) {
+        struct leak_block *block = &heap->blocks[heap->pending[--heap->pending_count]];
+        mark_range(heap, block->start, block->start + block->size);
+    }
+}
+
+/* A mapping without what is the allocator's, and without what lies below this thread's stack. */
+static void mark_roots(struct leak_heap *heap, uintptr_t start, uintptr_t end)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    start = start <= here && here < end ? here : start;
+    while (start < end) {
+        size_t at = find_before(heap->own, heap->own_count, sizeof *heap->own, start);
+        if (at != heap->own_count && start < heap->own[at].end) {
+            start = heap->own[at].end;
+            continue;
+        }
+        size_t next = at == heap->own_count ? 0 : at + 1;
+        uintptr_t stop = next < heap->own_count ? size_min(heap->own[next].start, end) : end;
+        mark_range(heap, start, stop);
+        start = stop;
+    }
+}
+
+/* "START-END rw-p ..." */
+static void root_line(void *context, char *line)
+{
+    uintptr_t start = text_parse_hex(&line);
+    line += *line == '-';
+    uintptr_t end = text_parse_hex(&line);
+    if (strncmp(line, " rw", 3) == 0 && line[4] == 'p') {
+        mark_roots(context, start, end);
+    }
+}
+
+/* --- Telling ---------------------------------------------------------------------------------- */
+
+/* What one call stack leaked. */
+struct leak {
+    uintptr_t calls; /* first: they are sorted by it */
+    size_t bytes;
+    size_t count;
+    size_t direct_bytes;
+};
+
+#define LEAKS_TOLD 20u
+
+/* Leaks by call stack, in the place of the table of ranges. */
+static size_t leaks_by_calls(struct leak_heap *heap, struct leak *leaks, size_t most)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < heap->count && count < most; i++) {
+        struct leak_block *block = &heap->blocks[i];
+        if (block->mark != LEAK_LIVE) {
+            leaks[count++] = (struct leak){block->calls, block->size, 1,
+                                           block->mark == LEAK_UNSEEN ? block->size : 0};
+        }
+    }
+    sort_by_first_word(leaks, count, sizeof *leaks);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (kept != 0 && leaks[kept - 1].calls == leaks[i].calls) {
+            leaks[kept - 1].bytes += leaks[i].bytes;
+            leaks[kept - 1].direct_bytes += leaks[i].direct_bytes;
+            leaks[kept - 1].count++;
+        } else {
+            leaks[kept++] = leaks[i];
+        }
+    }
+    return kept;
+}
+
+/* The index of the leak of most bytes, which is taken out by being told. */
+static struct leak *leak_next(struct leak *leaks, size_t count)
+{
+    struct leak *most = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (leaks[i].count != 0 && (most == NULL || leaks[i].bytes > most->bytes)) {
+            most = &leaks[i];
+        }
+    }
+    return most;
+}
+
+static void leaks_tell(struct leak *leaks, size_t count)
+{
+    size_t bytes = 0, blocks = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += leaks[i].bytes;
+        blocks += leaks[i].count;
+    }
+    struct fault fault = {.kind = FAULT_LEAK, .call = "exit"};
+    char sentence[128] = "";
+    struct sink report;
+    text_print_behind(sentence, sizeof sentence,
+                      "leak of %zu bytes in %zu blocks, by %zu call stacks", bytes, blocks, count);
+    log_warn("%s", sentence);
+    bool has_report = fault_open(&fault, sentence, &report);
+    struct leak *leak;
+    for (size_t told = 0; told < LEAKS_TOLD * 50 && (leak = leak_next(leaks, count)) != NULL;
+         told++) {
+        struct fault_stack stack = calls_kept((uint32_t)leak->calls);
+        if (told < LEAKS_TOLD) {
+            struct sink sink = log_sink();
+            sink_print(&sink, "    %zu bytes in %zu blocks from\n", leak->bytes, leak->count);
+            fault_put_places(&sink, &stack);
+        }
+        if (has_report) {
+            sink_print(&report, "leak %zu %zu %s stack", leak->bytes, leak->count,
+                       leak->direct_bytes != 0 ? "direct" : "indirect");
+            fault_put_frames(&report, &stack);
+        }
+        leak->count = 0;
+    }
+    if (has_report) {
+        fault_close(&report);
+    }
+}
+
+static void leak_check(void)
+{
+    struct leak_heap heap = {.mark = LEAK_LIVE};
+    if (!leak_heap_open(&heap)) {
+        log_warn("leak_check: no memory for the check");
+        return;
+    }
+    os_read_lines("/proc/self/maps", root_line, &heap);
+    mark_pending(&heap);
+    heap.mark = LEAK_INDIRECT;
+    for (size_t i = 0; i < heap.count; i++) {
+        if (heap.blocks[i].mark == LEAK_UNSEEN) {
+            struct leak_block *block = &heap.blocks[i];
+            block->mark = LEAK_LIVE; /* for a moment: not to be found by what it points to */
+            mark_range(&heap, block->start, block->start + block->size);
+            mark_pending(&heap);
+            block->mark = LEAK_UNSEEN;
+        }
+    }
+    struct leak *leaks = leak_map(heap.count, sizeof *leaks);
+    size_t count = leaks != NULL ? leaks_by_calls(&heap, leaks, heap.count) : 0;
+    if (count != 0) {
+        leaks_tell(leaks, count);
+    }
+}
+
+static void (*const leak_check_at_exit)(void) = leak_check;

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#include "secret.h"
+
+#include <string.h>
+
+#define ONE_IN_EACH_BYTE 0x0101010101010101u
+
+static void secrets_init(void)
+{
+    if (!MW_SECRETS) {
+        return;
+    }
+    uint64_t bits[5] = {0};
+    if (!os_random(bits, sizeof bits)) {
+        /* A kernel that refuses has still placed the stack at random. */
+        uint64_t seed = os_now_ns() ^ (uintptr_t)&seed << 20;
+        for (unsigned i = 0; i < array_count(bits); i++) {
+            seed += 0x9e3779b97f4a7c15u;
+            bits[i] ^= secret_mix(seed, (uintptr_t)&secrets ^ 0xe7037ed1a0b428dbu);
+        }
+    }
+    secrets.link = bits[0];
+    secrets.link_odd = bits[1] | 1;
+    secrets.canary = bits[2];
+    secrets.numbers = bits[3];
+    secrets.padding = (bits[4] % 255 + 1) * ONE_IN_EACH_BYTE;
+}

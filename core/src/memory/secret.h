@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What an attacker must not know, in secure and debug builds: the keys of links and canaries, and
+ * random numbers. They come from the kernel once, when the process starts, and a child of fork has
+ * those of its parent, because it has its blocks. The numbers are mixed from a count and two keys:
+ * to tell the next one takes more than to have seen a few, but they are no cipher.
+ */
+#ifndef MALLOW_SECRET_H
+#define MALLOW_SECRET_H
+
+#include "../base/atomic.h"
+#include "../os/os.h"
+
+/* Const after secrets_init, but for the count. Zeros until then: there are no blocks yet. */
+static struct {
+    uint64_t link;     /* of the links in free slots, see slot_next */
+    uint64_t link_odd; /* odd */
+    uint64_t canary;   /* from which each slab's own comes */
+    uint64_t numbers;  /* of random numbers */
+    uint64_t padding;  /* eight times the byte that lies behind what was asked for; it is not 0 */
+    _Atomic uint64_t drawn;
+} secrets;
+
+static void secrets_init(void);
+
+/* Both halves of the product of two numbers, folded into one. */
+ALWAYS_INLINE uint64_t secret_mix(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* 64 random bits. */
+ALWAYS_INLINE uint64_t random_bits(void)
+{
+    uint64_t drawn = atomic_add(&secrets.drawn, 1) + 1;
+    return secret_mix(drawn * 0x9e3779b97f4a7c15u ^ secrets.numbers,
+                      secrets.link_odd ^ (drawn << 32));
+}
+
+/* The low 32 of some random bits, as a number below `bound`. */
+ALWAYS_INLINE uint32_t random_below(uint64_t bits, uint32_t bound)
+{
+    return (uint32_t)((bits & UINT32_MAX) * bound >> 32);
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "trap.h"
+
+#include "../base/atomic.h"
+#include "os.h"
+#include "syscall.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/ucontext.h>
+
+/* The kernel's struct sigaction, which is not the libc's. */
+struct kernel_action {
+    void (*handler)(int number, siginfo_t *info, void *context);
+    unsigned long flags;
+#if defined(__x86_64__)
+    void (*restorer)(void);
+#endif
+    uint64_t mask;
+};
+
+#define KERNEL_SA_RESTORER 0x04000000ul
+
+static struct kernel_action trap_previous; /* const once watched */
+static void (*trap_look)(const struct trap *trap);
+
+static long trap_set(const struct kernel_action *action, struct kernel_action *old)
+{
+    return system_call(SYS_rt_sigaction, SIGSEGV, (long)action, (long)old, sizeof action->mask, 0,
+                       0);
+}
+
+#if defined(__x86_64__)
+/* Where a handler returns to. */
+void mw_trap_return(void) __attribute__((visibility("hidden")));
+__asm__(".text\n.p2align 4\n.hidden mw_trap_return\n.globl mw_trap_return\n"
+        ".type mw_trap_return, @function\nmw_trap_return:\n"
+        "movq $15, %rax\nsyscall\n.size mw_trap_return, . - mw_trap_return\n");
+#endif
+
+static struct trap trap_of(const siginfo_t *info, const void *context)
+{
+    const ucontext_t *state = context;
+    struct trap trap = {(uintptr_t)info->si_addr, 0, NULL};
+#if defined(__x86_64__)
+    trap.pc = (uintptr_t)state->uc_mcontext.gregs[16];                        /* RIP */
+    trap.access = (state->uc_mcontext.gregs[19] & 2) != 0 ? "write" : "read"; /* ERR */
+#else
+    trap.pc = state->uc_mcontext.pc;
+#endif
+    return trap;
+}
+
+static void trap_handle(int number, siginfo_t *info, void *context)
+{
+    struct trap trap = trap_of(info, context);
+    if (info->si_code > 0) { /* of the CPU, not sent by somebody */
+        trap_look(&trap);
+    }
+    uintptr_t previous = (uintptr_t)trap_previous.handler;
+    if (previous == (uintptr_t)SIG_DFL || previous == (uintptr_t)SIG_IGN) {
+        /* The instruction traps again, or the signal is sent again, and is not ours then. */
+        trap_set(&trap_previous, NULL);
+        if (info->si_code <= 0) {
+            system_call(SYS_tgkill, os_process_number(), os_thread_number(), number, 0, 0, 0);
+        }
+        return;
+    }
+    trap_previous.handler(number, info, context);
+}
+
+static void trap_watch(void (*look)(const struct trap *trap))
+{
+    struct kernel_action action = {.handler = trap_handle, .flags = SA_SIGINFO | SA_ONSTACK};
+#if defined(__x86_64__)
+    action.flags |= KERNEL_SA_RESTORER;
+    action.restorer = mw_trap_return;
+#endif
+    trap_look = look;
+    trap_set(&action, &trap_previous);
+}

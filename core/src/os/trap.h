@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Accesses that trap, of the debug build: whoever knows the address says what is wrong, and what
+ * nobody knows goes on to whoever handled SIGSEGV before.
+ */
+#ifndef MALLOW_TRAP_H
+#define MALLOW_TRAP_H
+
+#include "../base/base.h"
+
+struct trap {
+    uintptr_t address;  /* what was accessed */
+    uintptr_t pc;       /* by this instruction */
+    const char *access; /* "read" or "write"; NULL where the CPU does not say */
+};
+
+/* From now on `look` is called first; it returns if the address is none of its own. */
+static void trap_watch(void (*look)(const struct trap *trap));
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+#include "canary.h"
+
+#include "../os/fault.h"
+
+/* At the very end of the pages there is no room for all of the padding. */
+static void canary_place_large(struct extent *extent, size_t size)
+{
+    if (!MW_CANARY) {
+        return;
+    }
+    check(extent_state(extent) == EXTENT_ACTIVE && size <= extent_size(extent));
+    size_t slack = size_min(extent_size(extent) - size, PADDING_BYTES);
+    memset((char *)extent->start + size, (uint8_t)secrets.padding, slack);
+    canary_set_large_size(extent, size);
+    check_slow(canary_read_large(extent) == size);
+}
+
+static size_t canary_read_large(struct extent *extent)
+{
+    size_t size = canary_large_size(extent);
+    if (!MW_CANARY || unlikely(size > extent_size(extent))) {
+        return size;
+    }
+    size_t slack = size_min(extent_size(extent) - size, PADDING_BYTES);
+    for (size_t i = 0; i < slack; i++) {
+        if (((const uint8_t *)extent->start)[size + i] != (uint8_t)secrets.padding) {
+            return CANARY_DAMAGED;
+        }
+    }
+    return size;
+}
+
+_Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)
+{
+    size_t size = canary_large_size(extent);
+    const char *most = "";
+    if (extent_is_slab(extent)) {
+        size_t capacity = slot_block_size(extent, block) - CANARY_BYTES;
+        uintptr_t at = (uintptr_t)block + capacity;
+        uint64_t canary = load_unaligned((const char *)at) ^ canary_key(extent, at);
+        size_t slack = canary >> CANARY_SLACK_SHIFT;
+        bool is_known = (canary & CANARY_FIXED) == 0 && slack <= capacity;
+        size = is_known ? capacity - slack : capacity;
+        most = is_known ? "" : "at most ";
+    }
+    struct fault fault = {
+        .kind = FAULT_OVERFLOW,
+        .call = call,
+        .pointer = block,
+        .block = (uintptr_t)block,
+        .size = size,
+        .state = "live",
+        .has_offset = true,
+        .offset = (long)size,
+    };
+    fault_report(&fault,
+                 "overflow of %p (%s%zu bytes), found by %s: the bytes behind it were overwritten",
+                 block, most, size, call);
+}

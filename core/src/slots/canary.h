@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Canaries: what lies behind the bytes that the program asked for, in secure and debug builds.
+ *
+ *   slot      | asked for         | padding: the first 8 bytes | ...            | canary |
+ *             block               + size                                    + capacity
+ *
+ *   canary, as a number:  | 63 .. 49  bytes between size and canary | 48 47  kind | 46 .. 8  0 | 7 .. 0 |
+ *   exclusive or with a key of the slab and the address; the lowest byte, which comes first, is 0.
+ *
+ * So a string that is not terminated ends before the canary, and an overflow by one byte is found if
+ * the size is not exactly the capacity. The key differs by slab and process. The padding is no
+ * secret, only unlikely content without a 0 byte, and the same in every byte. A large block has
+ * padding alone; its size stands in the descriptor, 0 while the program does not hold the block.
+ *
+ * The padding is written before the size that it belongs to: so mw_heap_is_valid may look at any time.
+ *
+ * Who writes: the thread that gets the block, before the program has it, or resizes it. Who checks:
+ * free, realloc, malloc_usable_size, and mw_heap_is_valid.
+ */
+#ifndef MALLOW_CANARY_H
+#define MALLOW_CANARY_H
+
+#include "../profile/sample.h"
+#include "common.h"
+
+/* What a slot has more than the program may ask for. */
+#define CANARY_BYTES (MW_CANARY ? 8u : 0u)
+
+/* The largest requests that small classes and slots serve. */
+#define SMALL_REQUEST_MAX (SMALL_MAX - CANARY_BYTES)
+#define SLOT_REQUEST_MAX (SLOT_MAX - CANARY_BYTES)
+
+/* Of a block whose canary or padding is not what it was. */
+#define CANARY_DAMAGED SIZE_MAX
+
+#define CANARY_SLACK_SHIFT 49
+#define CANARY_FIXED (((uint64_t)1 << 47) - 1)
+#define PADDING_BYTES 8u
+
+static_assert(SLOT_MAX - 8 < (size_t)1 << (64 - CANARY_SLACK_SHIFT), "the slack has 15 bits");
+
+/* The bytes of the block that begins at a slot, all of them; 0 if none begins there. */
+ALWAYS_INLINE size_t slot_block_size(struct extent *extent, const void *block)
+{
+    return slab_is_common(extent) ? common_block_size(extent, block) : extent->slab.slot_size;
+}
+
+#if MW_CANARY
+ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
+{
+    return (extent->canary ^ at << 12) & ~(uint64_t)0xff;
+}
+
+ALWAYS_INLINE size_t canary_large_size(struct extent *extent)
+{
+    return atomic_get(&extent->requested);
+}
+
+ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
+{
+    atomic_set(&extent->requested, size);
+}
+#else
+ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
+{
+    return (uintptr_t)extent ^ at;
+}
+
+ALWAYS_INLINE size_t canary_large_size(struct extent *extent)
+{
+    return extent_size(extent);
+}
+
+ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
+{
+    (void)extent;
+    (void)size;
+}
+#endif
+
+/* Of the first eight bytes behind a block the bits that lie before `slack` bytes have passed. */
+ALWAYS_INLINE uint64_t padding_mask(size_t slack)
+{
+    return slack >= PADDING_BYTES ? UINT64_MAX : ((uint64_t)1 << (8 * slack)) - 1;
+}
+
+ALWAYS_INLINE bool padding_is_whole(const char *end, size_t slack)
+{
+    return ((load_unaligned(end) ^ secrets.padding) & padding_mask(slack)) == 0;
+}
+
+/* A slot's block of `block_size` bytes in all gets or changes its size. */
+ALWAYS_INLINE void canary_place(struct extent *extent, void *block, size_t block_size, size_t size)
+{
+    if (MW_CANARY) {
+        size_t capacity = block_size - CANARY_BYTES;
+        uintptr_t at = (uintptr_t)block + capacity;
+        check(size <= capacity && block_size <= SLOT_MAX);
+        uint64_t slack = capacity - size;
+        store_unaligned((char *)block + size, secrets.padding);
+        store_unaligned((char *)at, canary_key(extent, at) ^ slack << CANARY_SLACK_SHIFT);
+    }
+}
+
+/* What the program asked for, of a slot's block; CANARY_DAMAGED if it was written beyond that. */
+ALWAYS_INLINE size_t canary_read(struct extent *extent, const void *block, size_t block_size)
+{
+    size_t capacity = block_size - CANARY_BYTES;
+    uintptr_t at = (uintptr_t)block + capacity;
+    uint64_t canary = load_unaligned((const char *)at) ^ canary_key(extent, at);
+    size_t slack = canary >> CANARY_SLACK_SHIFT;
+    if (unlikely((canary & CANARY_FIXED) != 0 || slack > capacity ||
+                 !padding_is_whole((const char *)at - slack, slack))) {
+        return CANARY_DAMAGED;
+    }
+    return capacity - slack;
+}
+
+/* The same for a large block. */
+static void canary_place_large(struct extent *extent, size_t size);
+static size_t canary_read_large(struct extent *extent);
+
+/* Ends the program: a call found that it had written beyond a block's end. */
+_Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block);
+
+/* The size that the program asked for; ends it if it wrote beyond that. In the fast build what the
+ * block has. */
+ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, const void *block)
+{
+    if (!MW_CANARY) {
+        return extent_is_slab(extent) ? slot_block_size(extent, block) : large_block_size(extent);
+    }
+    size_t size = extent_is_slab(extent)
+                      ? canary_read(extent, block, slot_block_size(extent, block))
+                      : canary_read_large(extent);
+    if (unlikely(size == CANARY_DAMAGED)) {
+        canary_bad(call, extent, block);
+    }
+    return size;
+}
+
+#endif

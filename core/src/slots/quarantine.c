@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include "quarantine.h"
+
+#define WEIGHT_SHIFT 48
+#define WEIGHT_UNIT 16u
+#define WEIGHT_MAX ((size_t)0xffff * WEIGHT_UNIT)
+
+static uintptr_t entry_block(uint64_t entry)
+{
+    return entry & (((uint64_t)1 << WEIGHT_SHIFT) - 1);
+}
+
+static size_t entry_bytes(uint64_t entry)
+{
+    return (size_t)(entry >> WEIGHT_SHIFT) * WEIGHT_UNIT;
+}
+
+static bool quarantine_put_locked(uintptr_t block, size_t bytes)
+{
+    check(lock_is_mine(&quarantine.lock) && quarantine.count < QUARANTINE_BLOCKS);
+    if (unlikely(quarantine.ring == NULL)) {
+        quarantine.ring = os_map(NULL, QUARANTINE_BLOCKS * sizeof *quarantine.ring);
+        if (quarantine.ring == NULL) {
+            return false;
+        }
+    }
+    uint64_t weight = align_up(size_min(bytes, WEIGHT_MAX), WEIGHT_UNIT) / WEIGHT_UNIT;
+    size_t at = (quarantine.first + quarantine.count) % QUARANTINE_BLOCKS;
+    quarantine.ring[at] = (uint64_t)block | weight << WEIGHT_SHIFT;
+    quarantine.bytes += weight * WEIGHT_UNIT;
+    quarantine.count++;
+    return true;
+}
+
+static uintptr_t quarantine_take_locked(size_t limit)
+{
+    check(lock_is_mine(&quarantine.lock));
+    bool is_full = quarantine.count == QUARANTINE_BLOCKS - 1; /* a place for the next */
+    if (quarantine.count == 0 || (quarantine.bytes <= limit && !is_full)) {
+        return 0;
+    }
+    uint64_t entry = quarantine.ring[quarantine.first];
+    quarantine.first = (quarantine.first + 1) % QUARANTINE_BLOCKS;
+    quarantine.count--;
+    quarantine.bytes -= entry_bytes(entry);
+    return entry_block(entry);
+}
+
+static void quarantine_check_locked(void)
+{
+    check(lock_is_mine(&quarantine.lock));
+    for (size_t i = 0; i < quarantine.count; i++) {
+        uint64_t entry = quarantine.ring[(quarantine.first + i) % QUARANTINE_BLOCKS];
+        uintptr_t block = entry_block(entry);
+        struct extent *extent = pagemap_find((void *)block);
+        struct track *track = track_find((void *)block);
+        require(track != NULL && track_state(atomic_get(&track->word)) == TRACK_FREED);
+        if (extent_is_slab(extent)) {
+            uintptr_t start = track_slot_start(track);
+            size_t size = slot_block_size(extent, (void *)start);
+            size_t at = fill_differs((const unsigned char *)start, size, FILL_FREE);
+            if (unlikely(at != size)) {
+                harden_written((const struct slot *)start, size, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks that the program has freed and that nobody gets yet, in the debug build: the oldest leave
+ * first, when the option `quarantine` is exceeded. Blocks in it keep their slots or pages, so that
+ * whoever uses a stale pointer meets nobody else's data.
+ */
+#ifndef MALLOW_QUARANTINE_H
+#define MALLOW_QUARANTINE_H
+
+#include "track.h"
+
+/* Blocks at most. */
+#define QUARANTINE_BLOCKS ((size_t)1 << 18)
+
+static struct quarantine {
+    struct lock lock;
+    uint64_t *ring; /* const once made: block in the low 48 bits, weight in units of 16 bytes */
+    size_t first;   /* lock: track; where the oldest is */
+    size_t count;   /* lock: track */
+    size_t bytes;   /* lock: track; the sum of the weights */
+} quarantine = {.lock = LOCK_INITIALIZER(LOCK_TRACK)};
+
+/* Puts a block in. False if there is no memory for the ring. */
+static bool quarantine_put_locked(uintptr_t block, size_t bytes);
+
+/* Takes the oldest block out if there is more than so many bytes, or no room for another block; 0
+ * if nothing has to leave. */
+static uintptr_t quarantine_take_locked(size_t limit);
+
+/* Ends the program if a block in it was written to. */
+static void quarantine_check_locked(void);
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+#include "track.h"
+
+#include "../memory/meta.h"
+
+#include <string.h>
+
+/* --- Tables ----------------------------------------------------------------------------------- */
+
+static struct lock track_tables_lock = LOCK_INITIALIZER(LOCK_TABLES);
+static _Atomic(struct track_table *) track_tables;         /* all ever made; they are never freed */
+static struct track_table *tables_unused[TABLE_SIZES + 8]; /* lock: tables; by log2 of their size */
+
+#if MW_TRACK
+static _Atomic(struct track_table *) *table_place(struct extent *extent)
+{
+    return &extent->tracks;
+}
+#else
+static _Atomic(struct track_table *) *table_place(struct extent *extent)
+{
+    (void)extent;
+    return &track_tables;
+}
+#endif
+
+static struct track_table *track_table(struct extent *extent)
+{
+    return atomic_get_acquire(table_place(extent)); /* pairs with table_make */
+}
+
+static unsigned table_log2(uint32_t capacity)
+{
+    size_t size = sizeof(struct track_table) + capacity * sizeof(struct track);
+    return floor_log2(size_max(size, CACHE_LINE) - 1) + 1;
+}
+
+static struct track_table *table_obtain_locked(uint32_t capacity)
+{
+    unsigned log2 = table_log2(capacity);
+    check(log2 < array_count(tables_unused) && lock_is_mine(&track_tables_lock));
+    struct track_table *table = tables_unused[log2];
+    if (table != NULL) {
+        /* In a table that waits the first block is the link. */
+        tables_unused[log2] = (struct track_table *)atomic_get(&table->tracks[0].inverted);
+        atomic_set(&table->tracks[0].inverted, 0);
+        return table;
+    }
+    table = meta_alloc((size_t)1 << log2);
+    if (table != NULL) {
+        table->capacity = (uint32_t)((((size_t)1 << log2) - sizeof *table) / sizeof(struct track));
+        table->next = atomic_get(&track_tables);
+        atomic_set_release(&track_tables, table); /* pairs with track_visit */
+    }
+    return table;
+}
+
+/* The table goes with the descriptor from one use of it to the next: what it says of earlier blocks
+ * does no harm, as these lay elsewhere or were of the same kind. */
+static COLD struct track_table *table_make(struct extent *extent, uint32_t capacity)
+{
+    lock_take(&track_tables_lock);
+    struct track_table *old = atomic_get(table_place(extent));
+    if (old == NULL || old->capacity < capacity) {
+        struct track_table *table = table_obtain_locked(capacity);
+        if (table != NULL) {
+            atomic_set_release(table_place(extent), table); /* pairs with track_table */
+        }
+        if (table != NULL && old != NULL) {
+            unsigned log2 = table_log2(old->capacity);
+            atomic_set(&old->tracks[0].word, TRACK_NONE);
+            atomic_set(&old->tracks[0].inverted, (uintptr_t)tables_unused[log2]);
+            tables_unused[log2] = old;
+        }
+    }
+    lock_release(&track_tables_lock);
+    struct track_table *table = atomic_get(table_place(extent));
+    return table != NULL && table->capacity >= capacity ? table : NULL;
+}
+
+static struct track *track_make(struct extent *extent, const void *slot)
+{
+    bool is_slab = extent_is_slab(extent);
+    uint32_t capacity = is_slab ? extent->slab.capacity : 1;
+    struct track_table *table = track_table(extent);
+    if (unlikely(table == NULL || table->capacity < capacity)) {
+        table = table_make(extent, capacity);
+    }
+    uint32_t index = is_slab ? slab_index(extent, slot) : 0;
+    check(index < capacity);
+    return table != NULL ? &table->tracks[index] : NULL;
+}
+
+static uint32_t track_index(struct extent *extent, const void *address)
+{
+    return extent_is_slab(extent) ? slab_index(extent, address) : 0;
+}
+
+static struct track *track_find(const void *block)
+{
+    struct extent *extent = pagemap_find(block);
+    struct track_table *table = track_table(extent);
+    if (unlikely(table == NULL)) {
+        return NULL;
+    }
+    uint32_t index = track_index(extent, block);
+    struct track *track = &table->tracks[index];
+    bool is_known = index < table->capacity && track_block(track) == (uintptr_t)block;
+    return likely(is_known) ? track : NULL;
+}
+
+/* Whether a track speaks of a block in the slot of that number, and not of an earlier use of the
+ * descriptor; and whether it reaches to an address. */
+static bool track_reaches(struct extent *extent, struct track *track, uint32_t index,
+                          uintptr_t address)
+{
+    uint64_t word = atomic_get(&track->word);
+    uintptr_t block = track_block(track);
+    if (track_state(word) == TRACK_NONE || block < extent->start || block >= extent_end(extent)) {
+        return false;
+    }
+    if (!extent_is_slab(extent)) {
+        return true;
+    }
+    uintptr_t slot = extent->start + (uintptr_t)index * extent->slab.slot_size;
+    uintptr_t end = size_max(slot + extent->slab.slot_size, block + track_size(word) + 16);
+    return block == slot + track_front(word) && address < end;
+}
+
+static struct track *track_find_around(struct extent *extent, const void *address)
+{
+    struct track_table *table = track_table(extent);
+    if (table == NULL) {
+        return NULL;
+    }
+    uint32_t index = track_index(extent, address);
+    for (uint32_t back = 0; back < COMMON_SPAN_MAX && back <= index; back++) {
+        uint32_t at = index - back;
+        if (at < table->capacity &&
+            track_reaches(extent, &table->tracks[at], at, (uintptr_t)address)) {
+            return &table->tracks[at];
+        }
+        if (!extent_is_slab(extent)) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+static bool track_visit(bool (*visit)(struct track *track, void *context), void *context)
+{
+    struct track_table *table = atomic_get_acquire(&track_tables); /* pairs with table_obtain */
+    for (; table != NULL; table = table->next) {
+        for (uint32_t i = 0; i < table->capacity; i++) {
+            if (track_state(atomic_get(&table->tracks[i].word)) != TRACK_NONE &&
+                !visit(&table->tracks[i], context)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* --- Red zones -------------------------------------------------------------------------------- */
+
+static struct track_zones track_zones(struct extent *extent, struct track *track)
+{
+    uint64_t word = atomic_get(&track->word);
+    uintptr_t block = track_block(track);
+    uintptr_t block_end = block + track_size(word);
+    uintptr_t start, end;
+    if (extent_is_slab(extent)) {
+        start = block - track_front(word);
+        end = start + slot_block_size(extent, (void *)start);
+    } else {
+        /* Before a block at the start of a page there is another page, without access. */
+        start = track_front(word) >= os_page_size ? block : block - track_front(word);
+        end = size_min(align_up(block_end, os_page_size), extent_end(extent));
+    }
+    check(start <= block && block_end <= end);
+    return (struct track_zones){(unsigned char *)start, (unsigned char *)block,
+                                (unsigned char *)block_end, (unsigned char *)end};
+}
+
+static void track_fill_zones(const struct track_zones *zones)
+{
+    memset(zones->start, FILL_ZONE, (size_t)(zones->block - zones->start));
+    memset(zones->block_end, FILL_ZONE, (size_t)(zones->end - zones->block_end));
+}
+
+/* How many bytes lie from the first that is damaged to the last. */
+static size_t damage_length(const unsigned char *first, const unsigned char *end)
+{
+    while (end > first && end[-1] == FILL_ZONE) {
+        end--;
+    }
+    return (size_t)(end - first);
+}
+
+static void track_describe(struct track *track, struct fault *fault, char *who)
+{
+    static const char *const made[] = {"malloc", "new", "new[]", "aligned"};
+    uint64_t word = atomic_get(&track->word);
+    uint32_t allocated_by = atomic_get(&track->allocated_thread);
+    uint32_t freed_by = atomic_get(&track->freed_thread);
+    bool is_live = track_state(word) == TRACK_LIVE;
+    fault->block = track_block(track);
+    fault->size = track_size(word);
+    fault->state = is_live ? "live" : "freed";
+    fault->made = made[track_made(word)];
+    fault->allocated = calls_kept(atomic_get(&track->allocated_stack));
+    fault->allocated.thread = allocated_by;
+    who[0] = 0;
+    text_print_behind(who, TRACK_WHO, ", allocated by thread %u", allocated_by);
+    if (!is_live) {
+        fault->freed = calls_kept(atomic_get(&track->freed_stack));
+        fault->freed.thread = freed_by;
+        text_print_behind(who, TRACK_WHO, ", freed by thread %u", freed_by);
+    }
+}
+
+static COLD void track_overflow(struct track *track, const struct track_zones *zones,
+                                const char *call, uintptr_t caller)
+{
+    size_t size = (size_t)(zones->block_end - zones->block);
+    size_t behind = (size_t)(zones->end - zones->block_end);
+    size_t at = fill_differs(zones->block_end, behind, FILL_ZONE);
+    struct fault fault = {.call = call, .pointer = zones->block, .caller = caller};
+    char who[TRACK_WHO];
+    track_describe(track, &fault, who);
+    fault.state = "live";
+    fault.has_offset = true;
+    if (at < behind) {
+        fault.kind = FAULT_OVERFLOW;
+        fault.offset = (long)(size + at);
+        fault.length = damage_length(zones->block_end + at, zones->end);
+        fault_report(&fault, "overflow of %p (%zu bytes%s): byte %zu behind it is 0x%x",
+                     (void *)zones->block, size, who, at, zones->block_end[at]);
+    }
+    size_t front = (size_t)(zones->block - zones->start);
+    size_t first = fill_differs(zones->start, front, FILL_ZONE);
+    if (first < front) {
+        fault.kind = FAULT_UNDERFLOW;
+        fault.length = damage_length(zones->start + first, zones->block);
+        size_t before = front - (first + fault.length) + 1;
+        fault.offset = -(long)(front - first);
+        fault_report(&fault, "underflow of %p (%zu bytes%s): byte %zu in front of it is 0x%x",
+                     (void *)zones->block, size, who, before, zones->block[-(long)before]);
+    }
+}
+
+static bool track_zones_are_whole(const struct track_zones *zones)
+{
+    size_t front = (size_t)(zones->block - zones->start);
+    size_t behind = (size_t)(zones->end - zones->block_end);
+    return fill_differs(zones->start, front, FILL_ZONE) == front &&
+           fill_differs(zones->block_end, behind, FILL_ZONE) == behind;
+}
+
+static void track_check_zones(struct track *track, const struct track_zones *zones,
+                              const char *call, uintptr_t caller)
+{
+    if (unlikely(!track_zones_are_whole(zones))) {
+        track_overflow(track, zones, call, caller);
+    }
+}
+
+/* --- Faults ----------------------------------------------------------------------------------- */
+
+/* A free slot of `size` bytes is about to be used, but its byte `at` is not what free left there. */
+_Noreturn static COLD void track_written(const struct slot *slot, size_t size, size_t at)
+{
+    const unsigned char *byte = (const unsigned char *)slot + at;
+    struct fault fault = {.kind = FAULT_WRITE_AFTER_FREE, .call = "malloc", .pointer = byte};
+    struct track *track = track_find_around(pagemap_find(slot), byte);
+    fault.has_offset = true;
+    if (track == NULL) {
+        fault.block = (uintptr_t)slot;
+        fault.size = size;
+        fault.offset = (long)at;
+        fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
+                     (const void *)slot, size, *byte);
+    }
+    char who[TRACK_WHO];
+    track_describe(track, &fault, who);
+    fault.state = "freed";
+    fault.offset = (long)((uintptr_t)byte - fault.block);
+    fault_report(&fault, "write after free: byte %ld of %p (%zu bytes%s) is 0x%x", fault.offset,
+                 (void *)fault.block, fault.size, who, *byte);
+}
+
+static NO_RETURN void (*const harden_written)(const struct slot *, size_t, size_t) = track_written;
+
+/* Where an address lies, seen from a block. */
+static const char *place_of(uintptr_t address, uintptr_t block, size_t size, size_t *distance)
+{
+    if (address < block) {
+        *distance = block - address;
+        return "in front of";
+    }
+    *distance =
+        address < block + size || address == block ? address - block : address - (block + size);
+    return address < block + size || address == block ? "inside" : "behind";
+}
+
+static COLD void track_bad_pointer(const char *call, const void *pointer, struct extent *around,
+                                   uintptr_t caller)
+{
+    struct track *track = around != NULL ? track_find_around(around, pointer) : NULL;
+    if (track == NULL) {
+        return;
+    }
+    struct fault fault = {.call = call, .pointer = pointer, .caller = caller};
+    char who[TRACK_WHO];
+    track_describe(track, &fault, who);
+    bool is_live = fault.state[0] == 'l';
+    if (fault.block == (uintptr_t)pointer) {
+        if (is_live) {
+            return;
+        }
+        fault.kind = FAULT_DOUBLE_FREE;
+        if (strcmp(call, "free") == 0) {
+            fault_report(&fault, "double free of %p (%zu bytes%s)", pointer, fault.size, who);
+        }
+        fault_report(&fault, "%s of %p (%zu bytes%s), which is free", call, pointer, fault.size,
+                     who);
+    }
+    size_t distance;
+    const char *place = place_of((uintptr_t)pointer, fault.block, fault.size, &distance);
+    fault.kind = (uintptr_t)pointer % 16 != 0 ? FAULT_MISALIGNED_FREE : FAULT_INTERIOR_FREE;
+    fault.has_offset = true;
+    fault.offset = (long)((uintptr_t)pointer - fault.block);
+    fault_report(&fault, "%s of %p, which is %zu bytes %s a %sblock of %zu bytes at %p (%s)", call,
+                 pointer, distance, place, is_live ? "" : "freed ", fault.size, (void *)fault.block,
+                 who + 2);
+}
+
+/* --- Threads ---------------------------------------------------------------------------------- */
+
+static THREAD_LOCAL uint32_t track_thread;
+
+static uint32_t track_thread_number(void)
+{
+    if (unlikely(track_thread == 0)) {
+        track_thread = (uint32_t)os_thread_number();
+    }
+    return track_thread;
+}
+
+static void track_forget_thread(void)
+{
+    track_thread = 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks that something points to, from everywhere that the leak check looks at, and blocks that
+ * nothing points to: leaks.py reads what the debug build says at the end.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct node {
+    struct node *next;
+    char bytes[24];
+};
+
+static void *global;
+static _Thread_local void *of_thread;
+static volatile int is_ready;
+
+static __attribute__((noinline)) void lose(void)
+{
+    for (int i = 0; i < 3; i++) {
+        memset(malloc(40), 0, 40);
+    }
+    struct node *first = calloc(1, sizeof *first);
+    first->next = calloc(1, 500);
+    memset(malloc(300000), 0, 300000);
+}
+
+static __attribute__((noinline)) void clear_stack(void)
+{
+    volatile char bytes[8192];
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = 0;
+    }
+}
+
+static void *wait_for_ever(void *argument)
+{
+    void *volatile on_stack = malloc(101);
+    of_thread = malloc(102);
+    is_ready = 1;
+    for (;;) {
+        pause();
+    }
+    return on_stack != argument ? of_thread : NULL;
+}
+
+int main(void)
+{
+    global = malloc(103);
+    *(void **)global = (char *)malloc(104) + 50; /* an interior pointer keeps a block too */
+    of_thread = malloc(105);
+    void **mapping = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *mapping = malloc(200000);
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_for_ever, NULL);
+    while (!is_ready) {
+        usleep(1000);
+    }
+    lose();
+    clear_stack();
+    return 0;
+}

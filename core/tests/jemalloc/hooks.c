@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arenas with hooks of the program. The hooks here keep a list of all extents and check each call
+ * against it; they allocate and free with malloc in every call, as hooks of real programs do.
+ */
+#include <jemalloc/jemalloc.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "../test.h"
+
+enum hook { ALLOC, DALLOC, DESTROY, COMMIT, DECOMMIT, LAZY, FORCED, SPLIT, MERGE, HOOKS };
+
+enum { EXTENTS = 20000 };
+
+/* An arena's hooks, and what they know. jemalloc hands the first member back. */
+struct watch {
+    extent_hooks_t hooks;
+    int says_no[HOOKS]; /* 1: always; n: every nth call */
+    unsigned calls[HOOKS];
+    bool comes_without_memory; /* alloc gives address space that has to be committed */
+    unsigned arena;
+    pthread_mutex_t mutex; /* of the list: arenas of several threads share no watch */
+    struct {
+        char *start;
+        size_t size;
+        bool is_committed;
+    } extents[EXTENTS];
+    size_t count;
+};
+
+static size_t page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool declines(struct watch *watch, enum hook hook, unsigned arena)
+{
+    void *volatile block = malloc(100 + 1000 * (size_t)hook);
+    void *volatile large = malloc(100000);
+    CHECK(block != NULL && large != NULL);
+    free(block);
+    free(large);
+    CHECK(watch->arena == 0 || watch->arena == arena);
+    watch->arena = arena;
+    watch->calls[hook]++;
+    int every = watch->says_no[hook];
+    return every != 0 && watch->calls[hook] % (unsigned)every == 0;
+}
+
+static size_t find(struct watch *watch, void *start, size_t size)
+{
+    for (size_t i = 0; i < watch->count; i++) {
+        if (watch->extents[i].start == start) {
+            CHECK_MSG(watch->extents[i].size == size, "%p: %zu, %zu", start, watch->extents[i].size,
+                      size);
+            return i;
+        }
+    }
+    FAIL("%p of %zu bytes is no extent", start, size);
+}
+
+static void add(struct watch *watch, void *start, size_t size, bool is_committed)
+{
+    CHECK(watch->count < EXTENTS);
+    watch->extents[watch->count].start = start;
+    watch->extents[watch->count].size = size;
+    watch->extents[watch->count++].is_committed = is_committed;
+}
+
+static void drop(struct watch *watch, size_t at)
+{
+    watch->extents[at] = watch->extents[--watch->count];
+}
+
+static void *watch_alloc(extent_hooks_t *hooks, void *new_address, size_t size, size_t alignment,
+                         bool *zero, bool *commit, unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    CHECK(size > 0 && size % page() == 0 && alignment >= page());
+    if (declines(watch, ALLOC, arena) || new_address != NULL) {
+        return NULL;
+    }
+    bool is_committed = !watch->comes_without_memory;
+    char *start = mmap(NULL, size + alignment, is_committed ? PROT_READ | PROT_WRITE : PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED) {
+        return NULL;
+    }
+    char *end = start + size + alignment;
+    char *aligned = start + (alignment - (uintptr_t)start % alignment) % alignment;
+    munmap(aligned + size, (size_t)(end - aligned) - size);
+    if (aligned != start) {
+        munmap(start, (size_t)(aligned - start));
+    }
+    *zero = true;
+    *commit = is_committed;
+    add(watch, aligned, size, is_committed);
+    return aligned;
+}
+
+static bool watch_dalloc(extent_hooks_t *hooks, void *address, size_t size, bool committed,
+                         unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    size_t at = find(watch, address, size);
+    CHECK_EQ(watch->extents[at].is_committed, committed);
+    if (declines(watch, DALLOC, arena)) {
+        return true;
+    }
+    drop(watch, at);
+    CHECK_EQ(munmap(address, size), 0);
+    return false;
+}
+
+static void watch_destroy(extent_hooks_t *hooks, void *address, size_t size, bool committed,
+                          unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    size_t at = find(watch, address, size);
+    CHECK_EQ(watch->extents[at].is_committed, committed);
+    declines(watch, DESTROY, arena);
+    drop(watch, at);
+    CHECK_EQ(munmap(address, size), 0);
+}
+
+static bool watch_commit(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
+                         size_t length, unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    size_t at = find(watch, address, size);
+    CHECK(offset + length <= size && !watch->extents[at].is_committed);
+    if (declines(watch, COMMIT, arena)) {
+        return true;
+    }
+    watch->extents[at].is_committed = true;
+    return mprotect((char *)address + offset, length, PROT_READ | PROT_WRITE) != 0;
+}
+
+static bool watch_decommit(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
+                           size_t length, unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    size_t at = find(watch, address, size);
+    CHECK(offset == 0 && length == size && watch->extents[at].is_committed);
+    if (declines(watch, DECOMMIT, arena)) {
+        return true;
+    }
+    watch->extents[at].is_committed = false;
+    CHECK_EQ(madvise(address, size, MADV_DONTNEED), 0);
+    return mprotect(address, size, PROT_NONE) != 0; /* who touches it now dies */
+}
+
+static bool watch_lazy(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
+                       size_t length, unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    CHECK(watch->extents[find(watch, address, size)].is_committed);
+    memset((char *)address + offset, 0x77, 1); /* content is undefined from now on */
+    return declines(watch, LAZY, arena) || length != size;
+}
+
+static bool watch_forced(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
+                         size_t length, unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    CHECK(watch->extents[find(watch, address, size)].is_committed);
+    return declines(watch, FORCED, arena) ||
+           madvise((char *)address + offset, length, MADV_DONTNEED) != 0;
+}
+
+static bool watch_split(extent_hooks_t *hooks, void *address, size_t size, size_t size_a,
+                        size_t size_b, bool committed, unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    size_t at = find(watch, address, size);
+    CHECK(size_a + size_b == size && size_a > 0 && size_b > 0);
+    CHECK_EQ(watch->extents[at].is_committed, committed);
+    if (declines(watch, SPLIT, arena)) {
+        return true;
+    }
+    watch->extents[at].size = size_a;
+    add(watch, (char *)address + size_a, size_b, committed);
+    return false;
+}
+
+static bool watch_merge(extent_hooks_t *hooks, void *address_a, size_t size_a, void *address_b,
+                        size_t size_b, bool committed, unsigned arena)
+{
+    struct watch *watch = (struct watch *)hooks;
+    size_t low = find(watch, address_a, size_a), high = find(watch, address_b, size_b);
+    CHECK((char *)address_a + size_a == address_b);
+    CHECK_EQ(watch->extents[low].is_committed, committed);
+    CHECK_EQ(watch->extents[high].is_committed, committed);
+    if (declines(watch, MERGE, arena)) {
+        return true;
+    }
+    watch->extents[low].size += size_b;
+    drop(watch, high);
+    return false;
+}
+
+static void watch_init(struct watch *watch)
+{
+    watch->hooks =
+        (extent_hooks_t){watch_alloc, watch_dalloc, watch_destroy, watch_commit, watch_decommit,
+                         watch_lazy,  watch_forced, watch_split,   watch_merge};
+}
+
+static unsigned create(extent_hooks_t *hooks)
+{
+    unsigned arena;
+    size_t size = sizeof arena;
+    CHECK_EQ(mallctl("arenas.create", &arena, &size, &hooks, sizeof hooks), 0);
+    return arena;
+}
+
+static int act(unsigned arena, const char *what)
+{
+    char name[64];
+    snprintf(name, sizeof name, "arena.%u.%s", arena, what);
+    return mallctl(name, NULL, NULL, NULL, 0);
+}
+
+static void set_decay(unsigned arena, const char *what, ssize_t ms)
+{
+    char name[64];
+    snprintf(name, sizeof name, "arena.%u.%s", arena, what);
+    CHECK_EQ(mallctl(name, NULL, NULL, &ms, sizeof ms), 0);
+}
+
+static const size_t sizes[] = {16,    100,   1000,   2000,    5000,    30000,
+                               40000, 70000, 300000, 3 << 20, 12 << 20};
+enum { SIZES = sizeof sizes / sizeof *sizes, BLOCKS = 200 };
+
+static uint64_t random_state = 88172645463325252u;
+
+/* Random blocks, each with a pattern that is looked at before it is freed. NULL is allowed where a
+ * hook may decline. Returns how many there were. */
+static unsigned exercise(unsigned arena, unsigned rounds)
+{
+    unsigned char *blocks[BLOCKS] = {NULL};
+    size_t of[BLOCKS];
+    unsigned good = 0;
+    for (unsigned round = 0; round < rounds; round++) {
+        size_t at = test_random(&random_state) % BLOCKS;
+        if (blocks[at] != NULL) {
+            CHECK_EQ(blocks[at][0], (unsigned char)at);
+            CHECK_EQ(blocks[at][of[at] - 1], (unsigned char)at);
+            dallocx(blocks[at], 0);
+        }
+        of[at] = sizes[test_random(&random_state) % SIZES];
+        int flags = MALLOCX_ARENA(arena) | (round % 3 == 0 ? MALLOCX_ZERO : 0) |
+                    (round % 7 == 0 ? MALLOCX_ALIGN(16384) : 0);
+        blocks[at] = mallocx(of[at], flags);
+        if (blocks[at] == NULL) {
+            continue;
+        }
+        good++;
+        if (flags & MALLOCX_ZERO) {
+            CHECK(blocks[at][0] == 0 && blocks[at][of[at] / 2] == 0 && blocks[at][of[at] - 1] == 0);
+        }
+        blocks[at][0] = blocks[at][of[at] / 2] = blocks[at][of[at] - 1] = (unsigned char)at;
+        if (round % 11 == 0 && of[at] > 40000) {
+            if (xallocx(blocks[at], of[at] * 2, 0, 0) >= of[at] * 2) {
+                blocks[at][of[at] * 2 - 1] = 0;
+            }
+            blocks[at][of[at] - 1] = (unsigned char)at;
+        } else if (round % 13 == 0) {
+            unsigned char *moved = rallocx(blocks[at], of[at] * 2, MALLOCX_ARENA(arena));
+            blocks[at] = moved != NULL ? moved : blocks[at];
+        }
+        if (round % 97 == 0) {
+            CHECK_EQ(act(arena, "decay"), 0);
+        }
+        if (round % 203 == 0) {
+            CHECK_EQ(act(arena, "purge"), 0);
+        }
+        if (round % 1501 == 1500) {
+            CHECK_EQ(act(arena, "reset"), 0);
+            memset(blocks, 0, sizeof blocks);
+        }
+    }
+    CHECK(mw_heap_is_valid());
+    return good;
+}
+
+static struct watch watch;
+
+TEST(every_mapping_goes_through_the_hooks)
+{
+    watch_init(&watch);
+    for (int round = 0; round < 5; round++) {
+        watch.arena = 0;
+        unsigned arena = create(&watch.hooks);
+        CHECK_EQ(exercise(arena, 4000), 4000);
+        CHECK(watch.count > 0);
+        CHECK_EQ(act(arena, "destroy"), 0);
+        CHECK_EQ(watch.count, 0);
+    }
+    for (int hook = 0; hook < HOOKS; hook++) {
+        bool is_needed = hook != DESTROY && hook != LAZY && hook != FORCED;
+        CHECK_MSG((watch.calls[hook] != 0) == is_needed, "hook %d: %u", hook, watch.calls[hook]);
+    }
+}
+
+TEST(hooks_may_decline_now_and_then)
+{
+    watch_init(&watch);
+    for (int mask = 1; mask < 1 << HOOKS; mask += 5) {
+        for (int hook = 0; hook < HOOKS; hook++) {
+            watch.says_no[hook] = mask >> hook & 1 ? 2 + hook % 3 : 0;
+        }
+        watch.arena = 0;
+        watch.comes_without_memory = mask % 3 == 0;
+        unsigned arena = create(&watch.hooks);
+        set_decay(arena, "dirty_decay_ms", mask % 4 == 0 ? 0 : 5);
+        set_decay(arena, "muzzy_decay_ms", mask % 2 ? 5 : 0);
+        CHECK(exercise(arena, 400) > 100);
+        CHECK_EQ(act(arena, "destroy"), 0);
+        CHECK_EQ(watch.count, 0); /* the last hook cannot decline */
+    }
+}
+
+TEST(hooks_may_decline_always)
+{
+    watch_init(&watch);
+    for (int hook = DALLOC; hook < HOOKS; hook++) {
+        memset(watch.says_no, 0, sizeof watch.says_no);
+        watch.says_no[hook] = 1;
+        watch.arena = 0;
+        unsigned arena = create(&watch.hooks);
+        set_decay(arena, "muzzy_decay_ms", 5);
+        CHECK(exercise(arena, 1000) == 1000 || hook == COMMIT);
+        CHECK_EQ(act(arena, "destroy"), 0);
+        CHECK_EQ(watch.count, 0);
+    }
+    watch.says_no[ALLOC] = 1;
+    watch.arena = 0;
+    unsigned arena = create(&watch.hooks);
+    errno = 0;
+    CHECK(mallocx(100, MALLOCX_ARENA(arena)) == NULL &&
+          mallocx(100000, MALLOCX_ARENA(arena)) == NULL);
+    CHECK_EQ(errno, ENOMEM);
+    CHECK_EQ(act(arena, "destroy"), 0);
+}
+
+TEST(hooks_may_be_missing)
+{
+    for (int hook = DALLOC; hook < HOOKS; hook++) {
+        watch_init(&watch);
+        switch (hook) {
+        case DALLOC:
+            watch.hooks.dalloc = NULL;
+            break;
+        case COMMIT:
+            watch.hooks.commit = NULL;
+            watch.hooks.decommit = NULL;
+            break;
+        case DECOMMIT:
+            watch.hooks.decommit = NULL;
+            break;
+        case LAZY:
+            watch.hooks.purge_lazy = NULL;
+            break;
+        case FORCED:
+            watch.hooks.decommit = NULL;
+            watch.hooks.purge_forced = NULL;
+            break;
+        case SPLIT:
+            watch.hooks.split = NULL;
+            break;
+        case MERGE:
+            watch.hooks.merge = NULL;
+            break;
+        default:
+            watch.hooks.destroy = NULL;
+            break;
+        }
+        watch.arena = 0;
+        unsigned arena = create(&watch.hooks);
+        CHECK_EQ(exercise(arena, 1000), 1000);
+        CHECK_EQ(act(arena, "destroy"), 0);
+        CHECK_EQ(watch.count, 0);
+    }
+}
+
+TEST(a_declined_dalloc_keeps_the_memory_for_reuse)
+{
+    watch_init(&watch);
+    watch.says_no[DALLOC] = 1;
+    unsigned arena = create(&watch.hooks);
+    for (int round = 0; round < 10; round++) {
+        void *block = mallocx(20 << 20, MALLOCX_ARENA(arena));
+        memset(block, 1, 20 << 20);
+        dallocx(block, 0);
+        CHECK_EQ(act(arena, "purge"), 0);
+    }
+    CHECK_EQ(watch.calls[ALLOC], 1);
+    CHECK_GE(watch.calls[DALLOC], 1);
+    CHECK_EQ(watch.calls[DESTROY], 0);
+    CHECK_EQ(act(arena, "destroy"), 0);
+    CHECK(watch.calls[DESTROY] > 0 && watch.count == 0);
+}
+
+/* As RocksDB does: own hooks around those that the arena had. */
+static extent_hooks_t *original;
+static extent_hooks_t around;
+static unsigned passed_on;
+
+static void *pass_alloc_on(extent_hooks_t *hooks, void *new_address, size_t size, size_t alignment,
+                           bool *zero, bool *commit, unsigned arena)
+{
+    (void)hooks;
+    passed_on++;
+    return original->alloc(original, new_address, size, alignment, zero, commit, arena);
+}
+
+TEST(hooks_around_those_of_the_arena)
+{
+    unsigned arena, size_of_arena = 0;
+    size_t size = sizeof arena;
+    (void)size_of_arena;
+    CHECK_EQ(mallctl("arenas.create", &arena, &size, NULL, 0), 0);
+    char name[64];
+    snprintf(name, sizeof name, "arena.%u.extent_hooks", arena);
+    dallocx(mallocx(100, MALLOCX_ARENA(arena)), 0);
+    size = sizeof original;
+    CHECK_EQ(mallctl(name, &original, &size, NULL, 0), 0);
+    around = *original;
+    around.alloc = pass_alloc_on;
+    extent_hooks_t *hooks = &around, *before = NULL;
+    CHECK_EQ(mallctl(name, &before, &size, &hooks, sizeof hooks), 0);
+    CHECK(before == original);
+    CHECK_EQ(exercise(arena, 3000), 3000);
+    CHECK(passed_on > 0);
+    CHECK_EQ(mallctl(name, &before, &size, &original, sizeof original), 0);
+    CHECK(before == &around);
+    CHECK_EQ(exercise(arena, 3000), 3000);
+    CHECK_EQ(act(arena, "destroy"), 0);
+    CHECK_EQ(mallctl("arena.0.extent_hooks", &before, &size, NULL, 0), 0);
+    CHECK(before == original);
+}
+
+/* --- Threads ---------------------------------------------------------------------------------- */
+
+enum { THREADS = 3 };
+static struct watch watches[THREADS];
+static volatile bool stop;
+
+static void *bound_with_hooks(void *argument)
+{
+    unsigned arena = create(argument);
+    CHECK_EQ(mallctl("thread.arena", NULL, NULL, &arena, sizeof arena), 0);
+    uint64_t state = (uintptr_t)argument | 1;
+    void *blocks[30] = {NULL};
+    do {
+        size_t at = test_random(&state) % 30;
+        free(blocks[at]);
+        blocks[at] = malloc(sizes[test_random(&state) % SIZES]);
+        CHECK(blocks[at] != NULL);
+        if (test_random(&state) % 64 == 0) {
+            CHECK_EQ(act(arena, "purge"), 0);
+        }
+    } while (!stop);
+    for (int i = 0; i < 30; i++) {
+        free(blocks[i]);
+    }
+    return NULL;
+}
+
+TEST(hooks_that_allocate_in_bound_threads_under_forks)
+{
+    pthread_t threads[THREADS];
+    bool on = true;
+    CHECK_EQ(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);
+    ssize_t soon = 20;
+    CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &soon, sizeof soon), 0);
+    for (int i = 0; i < THREADS; i++) {
+        watch_init(&watches[i]);
+        pthread_create(&threads[i], NULL, bound_with_hooks, &watches[i]);
+    }
+    for (int round = 0; round < 40; round++) {
+        usleep(2000);
+        pid_t child = fork();
+        if (child == 0) {
+            free(malloc(100)); /* the bound threads are gone */
+            for (int i = 0; i < THREADS; i++) {
+                if (watches[i].arena != 0) {
+                    CHECK(mallocx(50000, MALLOCX_ARENA(watches[i].arena)) != NULL);
+                    CHECK_EQ(act(watches[i].arena, "destroy"), 0);
+                    CHECK_EQ(watches[i].count, 0);
+                }
+            }
+            CHECK(mw_heap_is_valid());
+            _exit(0);
+        }
+        int status;
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK_EQ(status, 0);
+    }
+    stop = true;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_EQ(act(watches[i].arena, "destroy"), 0);
+        CHECK_EQ(watches[i].count, 0);
+    }
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(decay_gives_to_hooks_while_nobody_calls)
+{
+    watch_init(&watch);
+    bool on = true;
+    unsigned arena = create(&watch.hooks);
+    set_decay(arena, "dirty_decay_ms", 50);
+    CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &(ssize_t){50}, sizeof(ssize_t)), 0);
+    CHECK_EQ(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);
+    void *block = mallocx(30 << 20, MALLOCX_ARENA(arena));
+    memset(block, 1, 30 << 20);
+    dallocx(block, 0);
+    for (int i = 0; i < 500 && __atomic_load_n(&watch.calls[DALLOC], __ATOMIC_RELAXED) == 0; i++) {
+        usleep(10000);
+    }
+    CHECK(__atomic_load_n(&watch.calls[DALLOC], __ATOMIC_RELAXED) > 0);
+}

@@ -1,0 +1,166 @@
+//! Runs the command, and collects what its allocator says of it.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mallow_faults::Fault;
+use mallow_faults::glibc::{self, Message};
+use mallow_launch::{Prepared, installed};
+use mallow_process::elf::Libc;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::args::{GuardArgs, Mode};
+use crate::error::{Error, Result};
+use crate::output::{Format, Notes};
+use crate::signals;
+
+/// Where Mallow's builds look for the file of the report.
+const REPORT_VARIABLE: &str = "MALLOW_FAULT_REPORT";
+/// glibc's debugging library, since 2.34.
+const DEBUG_LIBRARY: &str = "libc_malloc_debug.so.0";
+/// Aborts at a fault, with a message.
+const DEBUG_TUNABLE: &str = "glibc.malloc.check=3";
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What became of the command.
+#[derive(Debug)]
+pub struct Outcome {
+    /// As a shell would say it.
+    pub code: u8,
+    pub signal: Option<i32>,
+    pub faults: Vec<Fault>,
+    /// Messages of the C library, with what they mean.
+    pub messages: Vec<(String, Message)>,
+}
+
+pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
+    let report = tempfile::Builder::new()
+        .prefix("mallow-guard-")
+        .tempfile()
+        .map_err(Error::io("There is no place for the report; set TMPDIR to a folder with room"))?;
+    let prepared = prepare(args, notes)?;
+    let mut command = prepared.command();
+    command.env(REPORT_VARIABLE, report.path());
+    if args.mode == Mode::Glibc {
+        debug_library(&mut command, &prepared)?;
+    }
+    if args.output.file.is_none() && args.output.chosen_format() != Format::Table {
+        // Standard output is for the result.
+        command.stdout(std::io::stderr());
+    }
+    let interrupted = signals::watch()?;
+    let mut child = command.spawn().map_err(|error| Error::NotStarted {
+        command: prepared.target.command.clone(),
+        reason: error.to_string(),
+    })?;
+    let pid = child.id();
+    let errors = child.stderr.take();
+    let (status, messages) = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || errors.map_or_else(Vec::new, |pipe| pass_on(pipe)));
+        let status = wait(&mut child, pid, || interrupted.load(Ordering::Relaxed));
+        (status, reader.join().unwrap_or_default())
+    });
+    let status = status?;
+    Ok(Outcome {
+        code: exit_code(status),
+        signal: status.signal(),
+        faults: read(report.path())?,
+        messages,
+    })
+}
+
+fn prepare(args: &GuardArgs, notes: Notes) -> Result<Prepared> {
+    let note = |sentence: &str| notes.note(sentence);
+    let (name, mut options) = match args.mode {
+        Mode::Debug => ("mallow-debug", args.options.clone()),
+        Mode::Secure => ("mallow-secure", args.options.clone()),
+        Mode::Glibc => ("glibc", Vec::new()),
+    };
+    if args.leaks {
+        options.push(("leak_check".into(), "true".into()));
+    }
+    Ok(mallow_launch::prepare(&args.command, Some(name), &options, &note)?.checked()?)
+}
+
+/// Puts glibc's own checks in front of the program.
+fn debug_library(command: &mut Command, prepared: &Prepared) -> Result<()> {
+    let libc = prepared.target.libc();
+    if libc != Some(Libc::Glibc) {
+        return Err(Error::Unsupported(format!(
+            "{} does not use glibc, whose debugging library is for its programs only. Leave out \
+             --mode glibc.",
+            prepared.target.command
+        )));
+    }
+    if installed::by_name(Path::new("/"), DEBUG_LIBRARY, libc).is_none() {
+        return Err(Error::Unsupported(format!(
+            "{DEBUG_LIBRARY} is not installed: it comes with glibc 2.34 and later. Leave out \
+             --mode glibc."
+        )));
+    }
+    let joined = |name: &str, own: &str, separator: &str| {
+        let set = command.get_envs().find(|(key, _)| *key == name).map(|(_, value)| value);
+        let before = set.map_or_else(|| std::env::var_os(name), |value| value.map(Into::into));
+        let mut words = OsString::from(own);
+        if let Some(before) = before.filter(|before| !before.is_empty()) {
+            words.push(separator);
+            words.push(before);
+        }
+        words
+    };
+    let libraries = joined("LD_PRELOAD", DEBUG_LIBRARY, ":");
+    let tunables = joined("GLIBC_TUNABLES", DEBUG_TUNABLE, ":");
+    command.env("LD_PRELOAD", libraries).env("GLIBC_TUNABLES", tunables);
+    // Messages go to standard error, not to the terminal.
+    command.env("LIBC_FATAL_STDERR_", "1").stderr(Stdio::piped());
+    Ok(())
+}
+
+/// Passes on what the command writes, and keeps the messages of its C library.
+fn pass_on(pipe: impl std::io::Read) -> Vec<(String, Message)> {
+    let mut messages = Vec::new();
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(pipe);
+    while matches!(reader.read_until(b'\n', &mut line), Ok(read) if read > 0) {
+        // Nobody may be there to read it.
+        let _ = std::io::stderr().write_all(&line);
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
+        messages.extend(glibc::read(text).map(|message| (text.to_owned(), message)));
+        line.clear();
+    }
+    messages
+}
+
+/// Waits for the command. An interruption is the command's to answer: on a terminal it got it too.
+fn wait(child: &mut Child, pid: u32, is_interrupted: impl Fn() -> bool) -> Result<ExitStatus> {
+    let mut is_asked_to_end = false;
+    loop {
+        if let Some(status) =
+            child.try_wait().map_err(Error::io("The command cannot be waited for"))?
+        {
+            return Ok(status);
+        }
+        if is_interrupted() && !is_asked_to_end {
+            is_asked_to_end = true;
+            let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Fault>> {
+    let text = std::fs::read(path).map_err(Error::io("The report cannot be read"))?;
+    Ok(mallow_faults::read(&text))
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70)
+}

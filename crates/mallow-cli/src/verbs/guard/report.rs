@@ -1,0 +1,258 @@
+//! What `mallow guard` found, as data.
+
+use std::collections::BTreeSet;
+use std::time::SystemTime;
+
+use mallow_faults::{Fault, Kind, Stack};
+use mallow_launch::words;
+use serde::Serialize;
+
+use super::args::GuardArgs;
+use super::launch::Outcome;
+use super::resolve::Resolver;
+use super::suppressions::Suppressions;
+use crate::findings;
+use crate::recording::Sources;
+
+pub const SCHEMA: &str = "mallow.guard/1";
+
+#[derive(Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub version: &'static str,
+    pub command: String,
+    pub mode: String,
+    /// Of the command itself.
+    pub exit_code: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    pub findings: Vec<Finding>,
+    pub notes: Vec<String>,
+    /// How it ended, in words.
+    #[serde(skip)]
+    pub ending: String,
+}
+
+/// One fault, or the leaks of one process.
+#[derive(Default, Serialize)]
+pub struct Finding {
+    /// As in `mallow help MLW4101`.
+    pub id: &'static str,
+    pub kind: Kind,
+    pub title: &'static str,
+    /// What the allocator said.
+    pub sentence: String,
+    /// What that means, for messages of the C library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The program's call that found it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<Block>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<Damage>,
+    pub stacks: Vec<Named>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<Line>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leaks: Vec<Leak>,
+}
+
+#[derive(Serialize)]
+pub struct Block {
+    pub address: u64,
+    pub size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<String>,
+}
+
+/// Bytes of the program's memory that are not what they should be.
+#[derive(Clone, Copy, Serialize)]
+pub struct Damage {
+    /// From the start of the block; behind it from its size on.
+    pub offset: i64,
+    pub length: u64,
+}
+
+/// What a stack is about, and its calls, innermost first.
+#[derive(Serialize)]
+pub struct Named {
+    /// "now", "allocated" or "freed".
+    pub at: &'static str,
+    /// 0: not known.
+    pub thread: u32,
+    pub calls: Vec<Call>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Call {
+    pub function: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inlined: bool,
+}
+
+#[derive(Serialize)]
+pub struct Line {
+    pub address: u64,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Serialize)]
+pub struct Leak {
+    pub bytes: u64,
+    pub blocks: u64,
+    /// Nothing points to them; else only blocks that leaked do.
+    pub is_direct: bool,
+    pub calls: Vec<Call>,
+}
+
+/// Gives the addresses names, and leaves out what is suppressed.
+pub fn build(
+    args: &GuardArgs,
+    outcome: &Outcome,
+    started: SystemTime,
+    suppressions: &Suppressions,
+) -> Report {
+    let mut found = Vec::new();
+    let mut notes = BTreeSet::new();
+    for fault in &outcome.faults {
+        let sources = Sources { folders: &args.symbols, debug_files: true };
+        let mut resolver = Resolver::new(fault, started, sources);
+        let finding = finding(fault, &mut resolver, suppressions);
+        if finding.kind != Kind::Leak || !finding.leaks.is_empty() {
+            found.push(finding);
+        }
+        notes.extend(resolver.complaints());
+        if !fault.is_whole {
+            notes.insert("A report was cut off; what it holds is shown.".into());
+        }
+    }
+    found.extend(outcome.messages.iter().map(|(line, message)| Finding {
+        sentence: line.clone(),
+        meaning: Some(message.meaning),
+        ..entry(message.kind)
+    }));
+    Report {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        command: words::line(&args.command),
+        mode: format!("{:?}", args.mode).to_lowercase(),
+        exit_code: outcome.code,
+        signal: outcome.signal.map(super::signal_name),
+        findings: found,
+        notes: notes.into_iter().collect(),
+        ending: super::ending(outcome),
+    }
+}
+
+fn entry(kind: Kind) -> Finding {
+    let id = id_of(kind);
+    let title = findings::find(id).map_or("", |entry| entry.title);
+    Finding { id, kind, title, ..Finding::default() }
+}
+
+/// The entry of the catalogue about a kind of fault.
+fn id_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::DoubleFree => "MLW4101",
+        Kind::InteriorFree => "MLW4102",
+        Kind::MisalignedFree => "MLW4103",
+        Kind::InvalidFree => "MLW4104",
+        Kind::ForeignFree => "MLW4105",
+        Kind::Overflow => "MLW4106",
+        Kind::Underflow => "MLW4107",
+        Kind::WriteAfterFree => "MLW4108",
+        Kind::ReadAfterFree => "MLW4109",
+        Kind::OutOfBounds => "MLW4110",
+        Kind::SizeMismatch => "MLW4111",
+        Kind::AlignmentMismatch => "MLW4112",
+        Kind::KindMismatch => "MLW4113",
+        Kind::DamagedList => "MLW4114",
+        Kind::OutOfMemory => "MLW4115",
+        Kind::Broken => "MLW4116",
+        Kind::Leak => "MLW4117",
+        Kind::Misuse => "MLW4118",
+    }
+}
+
+fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) -> Finding {
+    let stacks = [("now", &fault.now), ("allocated", &fault.allocated), ("freed", &fault.freed)];
+    let named = |(at, stack): (&'static str, &Option<Stack>)| {
+        let stack = stack.as_ref().filter(|stack| !stack.frames.is_empty() || stack.thread != 0)?;
+        let thread = if at == "now" { fault.thread.unwrap_or(0) } else { stack.thread };
+        Some((at, thread, stack.frames.clone()))
+    };
+    let stacks: Vec<_> = stacks.into_iter().filter_map(named).collect();
+    let stacks = stacks
+        .into_iter()
+        .map(|(at, thread, frames)| Named { at, thread, calls: resolver.calls(&frames) })
+        .collect();
+    let leaks = fault.leaks.iter().map(|leak| Leak {
+        bytes: leak.bytes,
+        blocks: leak.count,
+        is_direct: leak.is_direct,
+        calls: resolver.calls(&leak.frames),
+    });
+    let leaks = leaks.filter(|leak| !suppressions.cover(&leak.calls)).collect();
+    Finding {
+        sentence: fault.sentence.clone(),
+        pid: fault.pid,
+        thread: fault.thread,
+        program: fault.program.clone(),
+        call: fault.call.clone(),
+        pointer: fault.pointer,
+        block: fault.block.map(|block| Block {
+            address: block.address,
+            size: block.size,
+            state: fault.state.clone(),
+            made_by: fault.made.clone(),
+        }),
+        damage: fault.offset.zip(fault.length).map(|(offset, length)| Damage { offset, length }),
+        stacks,
+        memory: fault
+            .bytes
+            .iter()
+            .map(|piece| Line { address: piece.address, bytes: piece.bytes.clone() })
+            .collect(),
+        leaks,
+        ..entry(fault.kind)
+    }
+}
+
+impl Finding {
+    /// Whether a byte at an address is damaged.
+    pub fn is_damaged(&self, address: u64) -> bool {
+        let (Some(block), Some(damage)) = (&self.block, self.damage) else { return false };
+        let start = block.address.wrapping_add_signed(damage.offset);
+        address.wrapping_sub(start) < damage.length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_fault_is_explained() {
+        let ids: BTreeSet<&str> = Kind::all().map(id_of).collect();
+        assert_eq!(ids.len(), Kind::all().count());
+        assert!(Kind::all().all(|kind| !entry(kind).title.is_empty()));
+    }
+}

@@ -1,0 +1,120 @@
+//! From return addresses to calls with names, after the program has ended: by the mappings and build ids
+//! that it reported.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::SystemTime;
+
+use mallow_faults::{Fault, Map};
+use mallow_process::allocators::by_file;
+use mallow_report::{Frame, Names};
+use mallow_trace::{Module, ModuleKind};
+use object::{Object, ObjectSegment, SegmentFlags};
+
+use super::report::Call;
+use crate::recording::{Sources, Symbols};
+
+/// The names of one process.
+pub struct Resolver<'a> {
+    maps: &'a [Map],
+    symbols: Symbols<'a>,
+    /// By path: the number of the module, and where parts of the file are in its own address space.
+    modules: HashMap<&'a str, (u32, Vec<Part>)>,
+}
+
+/// A part of a file that is loaded.
+struct Part {
+    offset: u64,
+    size: u64,
+    address: u64,
+}
+
+impl<'a> Resolver<'a> {
+    pub fn new(fault: &'a Fault, started: SystemTime, sources: Sources<'a>) -> Resolver<'a> {
+        // Code without a file is of process 0, by whose number its perf map is found.
+        let pids = fault.pid.map(|pid| (0, pid)).into_iter().collect();
+        let symbols = Symbols::of(pids, started, sources);
+        Resolver { maps: &fault.maps, symbols, modules: HashMap::new() }
+    }
+
+    /// The calls, innermost first, from the first one that is not the allocator's own.
+    pub fn calls(&mut self, frames: &[u64]) -> Vec<Call> {
+        let maps = self.maps;
+        let is_own = |address: &u64| {
+            let path = containing(maps, *address).map(|map| Path::new(map.path.as_str()));
+            path.is_some_and(|path| by_file(path).is_some())
+        };
+        let first = frames.iter().take_while(|address| is_own(address)).count();
+        frames[first..].iter().flat_map(|address| self.look_up(*address)).collect()
+    }
+
+    /// Also what could not be found, and what to do about it.
+    pub fn complaints(&self) -> Vec<String> {
+        self.symbols.complaints()
+    }
+
+    fn look_up(&mut self, address: u64) -> Vec<Call> {
+        // The call lies before its return address.
+        let place = address.saturating_sub(1);
+        let Some(map) = containing(self.maps, place) else {
+            let module = Module { kind: ModuleKind::Jit, id: u32::MAX, ..Module::default() };
+            return named(self.symbols.frames(&module, place), || format!("{address:#x}"));
+        };
+        let in_file = place - map.start + map.offset;
+        let next = u32::try_from(self.modules.len()).unwrap_or(u32::MAX);
+        let (id, parts) = self
+            .modules
+            .entry(&map.path)
+            .or_insert_with(|| (next, loaded_parts(Path::new(&map.path)).unwrap_or_default()));
+        let part =
+            parts.iter().find(|part| (part.offset..part.offset + part.size).contains(&in_file));
+        let module = Module {
+            id: *id,
+            kind: ModuleKind::File,
+            path: map.path.clone(),
+            build_id: map.build_id.clone(),
+            process: 0,
+        };
+        let frames = match part {
+            Some(part) => self.symbols.frames(&module, in_file - part.offset + part.address),
+            None => Vec::new(),
+        };
+        let file = map.path.rsplit('/').next().unwrap_or(&map.path).to_owned();
+        let mut calls = named(frames, || format!("{file}+{in_file:#x}"));
+        calls.iter_mut().for_each(|call| call.module = Some(map.path.clone()));
+        calls
+    }
+}
+
+fn containing(maps: &[Map], address: u64) -> Option<&Map> {
+    maps.iter().find(|map| (map.start..map.end).contains(&address))
+}
+
+fn named(frames: Vec<Frame>, unnamed: impl FnOnce() -> String) -> Vec<Call> {
+    if frames.is_empty() {
+        return vec![Call { function: unnamed(), ..Call::default() }];
+    }
+    let call = |frame: Frame| Call {
+        function: frame.function,
+        file: frame.file,
+        line: frame.line,
+        module: frame.module,
+        inlined: frame.inlined,
+    };
+    frames.into_iter().map(call).collect()
+}
+
+/// What of the file is loaded as code, and where.
+fn loaded_parts(path: &Path) -> Option<Vec<Part>> {
+    let cache = object::ReadCache::new(std::fs::File::open(path).ok()?);
+    let elf = object::File::parse(&cache).ok()?;
+    let is_code = |flags| match flags {
+        SegmentFlags::Elf { p_flags, .. } => p_flags.contains(object::elf::PF_X),
+        _ => false,
+    };
+    let parts = elf.segments().filter(|segment| is_code(segment.flags())).map(|segment| {
+        let (offset, size) = segment.file_range();
+        Part { offset, size, address: segment.address() }
+    });
+    Some(parts.collect())
+}

@@ -1,0 +1,171 @@
+//! `mallow guard`: one planted fault each, found and explained; and programs without one left alone.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{Ran, compile, json, run};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const FAULTS: &str = include_str!("programs/faults.c");
+
+struct Program {
+    _folder: TempDir,
+    path: String,
+}
+
+impl Program {
+    fn new(flags: &[&str]) -> Option<Program> {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = [&["-w", "-g", "-O1", "-fno-builtin", "-pthread"], flags].concat();
+        let path: PathBuf = compile("cc", folder.path(), FAULTS, &flags)?;
+        Some(Program { path: path.to_str().unwrap().to_owned(), _folder: folder })
+    }
+
+    fn guard(&self, options: &[&str], fault: &str) -> Ran {
+        run(&[&["guard"], options, &["--", &self.path, fault]].concat())
+    }
+
+    fn found(&self, options: &[&str], fault: &str) -> Value {
+        let ran = self.guard(&[&["--json"], options].concat(), fault);
+        assert_eq!(ran.code, Some(3), "{fault}: {}{}", ran.stdout, ran.stderr);
+        let report = json(&ran);
+        assert_eq!(report["schema"], "mallow.guard/1");
+        assert_eq!(report["signal"], "SIGABRT", "{report:#}");
+        assert_eq!(report["findings"].as_array().unwrap().len(), 1, "{report:#}");
+        report["findings"][0].clone()
+    }
+}
+
+/// The functions of a stack of a finding, innermost first.
+fn functions<'a>(finding: &'a Value, at: &str) -> Vec<&'a str> {
+    let stacks = finding["stacks"].as_array().unwrap();
+    let stack = stacks.iter().find(|stack| stack["at"] == at);
+    let calls = stack.map(|stack| stack["calls"].as_array().unwrap());
+    calls.into_iter().flatten().map(|call| call["function"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_double_free_is_told_with_three_stacks() {
+    let program = Program::new(&[]).unwrap();
+    let finding = program.found(&[], "double");
+    assert_eq!(
+        (finding["id"].as_str(), finding["kind"].as_str()),
+        (Some("MLW4101"), Some("double-free"))
+    );
+    assert_eq!(finding["block"]["size"], 40, "{finding:#}");
+    for (at, first) in [("now", "give_back"), ("allocated", "make_block"), ("freed", "give_back")] {
+        let calls = functions(&finding, at);
+        assert_eq!(calls.first(), Some(&first), "{at}: {finding:#}");
+        assert!(calls.contains(&"main"), "{at}: {finding:#}");
+    }
+    let call = &finding["stacks"][0]["calls"][0];
+    assert!(call["file"].as_str().unwrap().ends_with("program.c"), "{call}");
+    let ran = program.guard(&[], "double");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(3), "begun\n"));
+    for part in ["MLW4101", "give_back", "program.c:", "Allocated by thread", "Freed by thread"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    assert!(ran.stderr.trim_end().ends_with("It was ended by SIGABRT."), "{}", ran.stderr);
+}
+
+#[test]
+fn each_fault_has_its_kind() {
+    let program = Program::new(&[]).unwrap();
+    for (fault, kind) in [("interior", "interior-free"), ("thread", "double-free")] {
+        for mode in ["debug", "secure"] {
+            let finding = program.found(&["--mode", mode], fault);
+            assert_eq!(finding["kind"], kind, "{mode}: {finding:#}");
+            assert!(!finding["sentence"].as_str().unwrap().is_empty());
+        }
+    }
+    let finding = program.found(&[], "after");
+    assert_eq!(finding["kind"], "write-after-free", "{finding:#}");
+    assert!(functions(&finding, "freed").contains(&"main"), "{finding:#}");
+}
+
+#[test]
+fn an_overflow_is_told_to_the_byte() {
+    let program = Program::new(&[]).unwrap();
+    let finding = program.found(&[], "overflow");
+    assert_eq!(finding["kind"], "overflow", "{finding:#}");
+    assert_eq!(finding["damage"]["offset"], 40, "{finding:#}");
+    assert_eq!(finding["damage"]["length"], 2, "{finding:#}");
+    let ran = program.guard(&[], "overflow");
+    assert!(ran.stderr.contains("[58 59]"), "{}", ran.stderr);
+}
+
+#[test]
+fn programs_without_a_fault_are_left_alone() {
+    let program = Program::new(&[]).unwrap();
+    for mode in ["debug", "secure", "glibc"] {
+        let ran = program.guard(&["--mode", mode], "none");
+        if mode == "glibc" && ran.code == Some(4) {
+            println!("skipped: {}", ran.stderr);
+            continue;
+        }
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(7), "begun\n", ""));
+    }
+    let ran = program.guard(&[], "crash");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(139), "begun\n"));
+    assert!(ran.stderr.contains("No misuse of memory was found. It was ended by SIGSEGV."));
+}
+
+#[test]
+fn faults_of_children_are_found() {
+    let program = Program::new(&[]).unwrap();
+    let ran = program.guard(&["--json"], "fork");
+    let report = json(&ran);
+    // The command itself ended well.
+    assert_eq!((ran.code, report["exit_code"].as_u64()), (Some(3), Some(0)), "{report:#}");
+    assert_eq!(report["findings"][0]["kind"], "double-free", "{report:#}");
+}
+
+#[test]
+fn messages_of_the_c_library_are_explained() {
+    let program = Program::new(&[]).unwrap();
+    let ran = program.guard(&["--mode", "glibc", "--json"], "double");
+    if ran.code == Some(4) {
+        println!("skipped: {}", ran.stderr);
+        return;
+    }
+    let report = json(&ran);
+    assert_eq!(ran.code, Some(3), "{report:#}");
+    let finding = &report["findings"][0];
+    assert!(!finding["meaning"].as_str().unwrap().is_empty(), "{report:#}");
+}
+
+#[test]
+fn leaks_are_told_by_their_stack_unless_suppressed() {
+    let program = Program::new(&[]).unwrap();
+    let ran = program.guard(&["--leaks", "--json"], "leak");
+    let report = json(&ran);
+    assert_eq!(ran.code, Some(3), "{report:#}");
+    let finding = &report["findings"][0];
+    assert_eq!(finding["id"], "MLW4117");
+    let leaks = finding["leaks"].as_array().unwrap();
+    let of_make = leaks.iter().find(|leak| leak["bytes"].as_u64() == Some(3000)).unwrap();
+    assert_eq!(of_make["calls"][0]["function"], "make_block", "{finding:#}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("suppressions");
+    std::fs::write(&file, "# known\nleak:make_bl*k\n").unwrap();
+    let words = ["--leaks", "--suppressions", file.to_str().unwrap(), "--json"];
+    let ran = program.guard(&words, "leak");
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    std::fs::write(&file, "make_block\n").unwrap();
+    let ran = program.guard(&words, "leak");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("line 1") && ran.stderr.contains("leak:PATTERN"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_cannot_be_guarded_is_refused() {
+    let Some(program) = Program::new(&["-static"]) else {
+        println!("skipped: no static C library here");
+        return;
+    };
+    let ran = program.guard(&[], "none");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{}", ran.stderr);
+}

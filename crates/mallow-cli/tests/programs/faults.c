@@ -1,0 +1,75 @@
+/* One fault, by the name in the first argument. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char *volatile kept;
+
+__attribute__((noinline)) static char *make_block(size_t size)
+{
+    char *block = malloc(size);
+    memset(block, 'm', size);
+    return block;
+}
+
+__attribute__((noinline)) static void give_back(char *block)
+{
+    free(block);
+    __asm__ volatile("");
+}
+
+static void *give_back_kept(void *unused)
+{
+    give_back(kept);
+    return unused;
+}
+
+int main(int count, char **words)
+{
+    const char *fault = count > 1 ? words[1] : "none";
+    kept = make_block(40);
+    char *volatile block = kept;
+    puts("begun");
+    fflush(stdout);
+    if (!strcmp(fault, "double")) {
+        give_back(block);
+        give_back(block);
+    } else if (!strcmp(fault, "thread")) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, give_back_kept, NULL);
+        pthread_join(thread, NULL);
+        give_back(block);
+    } else if (!strcmp(fault, "interior")) {
+        give_back(block + 16);
+    } else if (!strcmp(fault, "overflow")) {
+        memcpy(block + 40, "XY", 2);
+        give_back(block);
+    } else if (!strcmp(fault, "after")) {
+        give_back(block);
+        block[3] = 'X';
+        for (int i = 0; i < 1000000; i++) {
+            char *volatile other = malloc(40);
+            free(other);
+        }
+    } else if (!strcmp(fault, "fork")) {
+        give_back(block);
+        if (fork() == 0) {
+            give_back(block);
+        }
+        sleep(1);
+    } else if (!strcmp(fault, "leak")) {
+        kept = NULL;
+        block = NULL;
+        for (int i = 0; i < 3; i++) {
+            make_block(1000);
+        }
+    } else if (!strcmp(fault, "crash")) {
+        *(volatile int *)16 = 1;
+    } else {
+        give_back(block);
+        return 7;
+    }
+    return 0;
+}
