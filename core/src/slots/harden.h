@@ -126,8 +126,8 @@ ALWAYS_INLINE void harden_slot_taken(struct slot *slot, size_t size)
         harden_bad_content(slot, block_size);
     }
     if (MW_FILL) {
-        bool is_whole = MW_TRACK ? slot_is_all_fill(slot, block_size)
-                                 : slot_fill_is_whole(slot, block_size);
+        bool is_whole =
+            MW_TRACK ? slot_is_all_fill(slot, block_size) : slot_fill_is_whole(slot, block_size);
         if (unlikely(!is_whole)) {
             harden_bad_content(slot, block_size);
         }

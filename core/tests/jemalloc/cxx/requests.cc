@@ -55,13 +55,18 @@ static bool merge(extent_hooks_t *, void *, size_t, void *, size_t, bool, unsign
     return false;
 }
 
-static extent_hooks_t hooks = {alloc, dalloc, nullptr, nullptr, nullptr, nullptr, nullptr, split, merge};
+static extent_hooks_t hooks = {alloc,   dalloc,  nullptr, nullptr, nullptr,
+                               nullptr, nullptr, split,   merge};
 
 template <class T> struct of_arena {
     using value_type = T;
     unsigned arena;
-    explicit of_arena(unsigned number) : arena(number) {}
-    template <class U> of_arena(const of_arena<U> &other) : arena(other.arena) {}
+    explicit of_arena(unsigned number) : arena(number)
+    {
+    }
+    template <class U> of_arena(const of_arena<U> &other) : arena(other.arena)
+    {
+    }
     T *allocate(size_t count)
     {
         void *block = mallocx(count * sizeof(T), MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE);
@@ -74,8 +79,14 @@ template <class T> struct of_arena {
     {
         sdallocx(block, count * sizeof(T), MALLOCX_TCACHE_NONE);
     }
-    template <class U> bool operator==(const of_arena<U> &other) const { return arena == other.arena; }
-    template <class U> bool operator!=(const of_arena<U> &other) const { return arena != other.arena; }
+    template <class U> bool operator==(const of_arena<U> &other) const
+    {
+        return arena == other.arena;
+    }
+    template <class U> bool operator!=(const of_arena<U> &other) const
+    {
+        return arena != other.arena;
+    }
 };
 
 using text = std::basic_string<char, std::char_traits<char>, of_arena<char>>;
@@ -86,8 +97,8 @@ static void serve(unsigned request)
     size_t size = sizeof arena;
     extent_hooks_t *with = &hooks;
     expect(mallctl("arenas.create", &arena, &size, &with, sizeof with) == 0, "arenas.create");
-    using pairs = std::map<unsigned, text, std::less<unsigned>,
-                           of_arena<std::pair<const unsigned, text>>>;
+    using pairs =
+        std::map<unsigned, text, std::less<unsigned>, of_arena<std::pair<const unsigned, text>>>;
     auto *index = new (mallocx(sizeof(pairs), MALLOCX_ARENA(arena)))
         pairs(std::less<unsigned>(), of_arena<std::pair<const unsigned, text>>(arena));
     for (unsigned i = 0; i < 300; i++) {

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::report::{Call, Finding, Report};
+use super::report::{Finding, Report};
+use super::resolve::Call;
 use super::text;
 use crate::output::clean;
 use crate::output::html::{self, Page};

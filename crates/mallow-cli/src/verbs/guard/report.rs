@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::args::GuardArgs;
 use super::launch::Outcome;
-use super::resolve::Resolver;
+use super::resolve::{Call, Resolver};
 use super::suppressions::Suppressions;
 use crate::findings;
 use crate::recording::Sources;
@@ -93,19 +93,6 @@ pub struct Named {
     /// 0: not known.
     pub thread: u32,
     pub calls: Vec<Call>,
-}
-
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Call {
-    pub function: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub module: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub inlined: bool,
 }
 
 #[derive(Serialize)]

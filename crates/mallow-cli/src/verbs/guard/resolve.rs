@@ -10,9 +10,23 @@ use mallow_process::allocators::by_file;
 use mallow_report::{Frame, Names};
 use mallow_trace::{Module, ModuleKind};
 use object::{Object, ObjectSegment, SegmentFlags};
+use serde::Serialize;
 
-use super::report::Call;
 use crate::recording::{Sources, Symbols};
+
+/// A place in the program that called another.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Call {
+    pub function: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inlined: bool,
+}
 
 /// The names of one process.
 pub struct Resolver<'a> {

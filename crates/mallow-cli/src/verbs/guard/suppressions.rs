@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::report::Call;
+use super::resolve::Call;
 use crate::error::{Error, Result};
 
 #[derive(Debug, Default)]

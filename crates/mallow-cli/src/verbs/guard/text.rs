@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Call, Finding, Leak, Named, Report};
+use super::report::{Finding, Leak, Named, Report};
+use super::resolve::Call;
 use crate::output::{Screen, Table, bytes};
 
 /// Calls of a stack that are shown; the rest is counted.
