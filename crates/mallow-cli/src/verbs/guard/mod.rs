@@ -44,7 +44,10 @@ fn show(args: &GuardArgs, report: &Report) -> Result<()> {
     let is_plain = args.output.file.is_none() && args.output.chosen_format() == Format::Table;
     if is_plain {
         // A command without a fault is left as it is; a crash without one is worth a word.
-        if !report.findings.is_empty() || report.signal.is_some() {
+        if report.findings.is_empty() && report.signal.is_some() {
+            output::tell(&text::clean_end(report));
+        }
+        if !report.findings.is_empty() {
             let text = clean::text(&text::text(report, Screen::PLAIN)).into_owned();
             let is_coloured = colour::is_wanted(&std::io::stderr());
             eprint!("{}", colour::resolved(&text, is_coloured));

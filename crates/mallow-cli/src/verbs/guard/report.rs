@@ -197,7 +197,7 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
         is_direct: leak.is_direct,
         calls: resolver.calls(&leak.frames),
     });
-    let leaks = leaks.filter(|leak| !suppressions.cover(&leak.calls)).collect();
+    let leaks = merged(leaks.filter(|leak| !suppressions.cover(&leak.calls)));
     Finding {
         sentence: fault.sentence.clone(),
         pid: fault.pid,
@@ -211,7 +211,7 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
             state: fault.state.clone(),
             made_by: fault.made.clone(),
         }),
-        damage: fault.offset.zip(fault.length).map(|(offset, length)| Damage { offset, length }),
+        damage: damage(fault),
         stacks,
         memory: fault
             .bytes
@@ -221,6 +221,31 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
         leaks,
         ..entry(fault.kind)
     }
+}
+
+/// The bytes that were written; where only the first one is known, that.
+fn damage(fault: &Fault) -> Option<Damage> {
+    let was_written = matches!(fault.kind, Kind::Overflow | Kind::Underflow | Kind::WriteAfterFree);
+    let length = fault.length.or(was_written.then_some(1))?;
+    fault.offset.map(|offset| Damage { offset, length })
+}
+
+/// Call stacks that differ in addresses only, as of a loop that was unrolled, are one; the largest first.
+fn merged(leaks: impl Iterator<Item = Leak>) -> Vec<Leak> {
+    let mut all: Vec<Leak> = Vec::new();
+    for leak in leaks {
+        let is_same =
+            |other: &&mut Leak| other.is_direct == leak.is_direct && other.calls == leak.calls;
+        match all.iter_mut().find(is_same) {
+            Some(same) => {
+                same.bytes = same.bytes.saturating_add(leak.bytes);
+                same.blocks = same.blocks.saturating_add(leak.blocks);
+            }
+            None => all.push(leak),
+        }
+    }
+    all.sort_by_key(|leak| std::cmp::Reverse(leak.bytes));
+    all
 }
 
 impl Finding {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::recording::{Sources, Symbols};
 
 /// A place in the program that called another.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Call {
     pub function: String,
     #[serde(skip_serializing_if = "Option::is_none")]

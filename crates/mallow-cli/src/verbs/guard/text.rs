@@ -68,10 +68,15 @@ pub fn facts(finding: &Finding) -> Vec<String> {
         let size = i64::try_from(block.size).unwrap_or(i64::MAX);
         let place = match damage.offset {
             offset if offset < 0 => format!("{} in front of its start", offset.unsigned_abs()),
-            offset if offset >= size => format!("{} behind its end", offset - size),
+            offset if offset == size => "right behind its end".into(),
+            offset if offset > size => format!("{} behind its end", offset - size),
             offset => format!("{offset} behind its start"),
         };
-        facts.push(format!("The damage: {} bytes, the first of them {place}.", damage.length));
+        let bytes = match damage.length {
+            1 => "a byte,".to_owned(),
+            length => format!("{length} bytes, the first of them"),
+        };
+        facts.push(format!("The damage: {bytes} {place}."));
     }
     let place = match (&finding.program, finding.pid) {
         (Some(program), Some(pid)) => format!(" in process {pid} ({program})"),
