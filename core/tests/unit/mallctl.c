@@ -221,8 +221,7 @@ TEST(mallctl_survives_random_requests)
             ctl_at((unsigned)(mib[depth - 1] % ctl_count()))->access == CTL_ACCESS_CALL) {
             continue; /* does no harm, but takes long */
         }
-        if (depth != 0 &&
-            ctl_at((unsigned)(mib[depth - 1] % ctl_count()))->type == CTL_TYPE_NAME) {
+        if (depth != 0 && ctl_at((unsigned)(mib[depth - 1] % ctl_count()))->type == CTL_TYPE_NAME) {
             continue; /* writes to the address that it finds in `old` */
         }
         char old[16];
