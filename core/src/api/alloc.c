@@ -97,12 +97,37 @@ static void *alloc_filled(void *block, size_t size, bool is_zero)
 
 static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_be_aligned)
 {
-    struct slot *slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
-                                               : heap_refill(heap, class, must_be_aligned);
+    struct slot *slot;
+    if (unlikely(heap->is_sampling)) {
+        slot = heap_refill_sampling(heap, class, must_be_aligned);
+    } else {
+        slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
+                                      : heap_refill(heap, class, must_be_aligned);
+    }
     if (slot != NULL) {
         harden_slot_leaves(slot, class);
     }
     return slot;
+}
+
+/* A sampled block of `size` bytes in the place of a slot; NULL if this call is none or there is no
+ * memory. */
+static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t size)
+{
+    struct extent *extent = heap_sample_is_due(heap, class)
+                                ? heap_take_pages(heap, large_pages(class_size(class)))
+                                : NULL;
+    if (extent == NULL) {
+        return NULL;
+    }
+    heap->large_counts[large_class_of(extent_pages(extent), false)]++;
+    extent->is_zero = false;
+    sample_take(extent, class_size(class));
+    if (heap->is_counting) {
+        heap_count_bytes(heap, class_size(class));
+    }
+    canary_place_large(extent, size);
+    return alloc_filled((void *)extent->start, MW_CANARY ? size : class_size(class), false);
 }
 
 /* A slot of a class past the heap, for `size` bytes. */
@@ -153,6 +178,12 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
         return alloc_direct_slot(direct, class, size);
     }
     struct slot *slot = heap_pop(heap, class);
+    if (slot == NULL && unlikely(heap->is_sampling)) {
+        void *block = alloc_sampled(heap, class, size);
+        if (block != NULL) {
+            return block;
+        }
+    }
     if (slot == NULL) {
         slot = alloc_refilled(heap, class, must_be_aligned);
     }
@@ -188,6 +219,15 @@ static bool alloc_is_possible(size_t alignment, size_t size)
            size + alignment <= ADDRESS_LIMIT;
 }
 
+/* A block of pages counts with the size of its class: its extent may be larger. */
+static NOINLINE void alloc_maybe_sample(struct heap *heap, struct extent *extent, size_t size)
+{
+    size_t counted = large_rounded_pages(size) << os_page_shift;
+    if (sampler_takes(&heap->sampler, counted)) {
+        sample_take(extent, counted);
+    }
+}
+
 /* A block with an extent of its own. *is_zero says whether it reads as zero. */
 static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool *is_zero)
 {
@@ -210,12 +250,15 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     check(extent_size(extent) >= size && (extent->start & (alignment - 1)) == 0);
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     heap->large_counts[large_class_of(extent_pages(extent), extent->is_huge)]++;
-    if (unlikely(heap->is_counting)) {
-        heap_count_bytes(heap, extent_size(extent));
-    }
     *is_zero = extent->is_zero;
     extent->is_zero = false; /* from now on nobody knows */
     large_note_class(extent);
+    if (unlikely(heap->is_sampling)) {
+        alloc_maybe_sample(heap, extent, size);
+    }
+    if (unlikely(heap->is_counting)) {
+        heap_count_bytes(heap, large_block_size(extent));
+    }
     void *block = alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
     canary_place_large(extent, size);
     return block;

@@ -167,7 +167,7 @@ static bool block_is_held(const char *call, const void *block, struct extent *ex
 /* All bytes of a block. */
 ALWAYS_INLINE size_t block_size(struct extent *extent, const void *block)
 {
-    return extent_is_slab(extent) ? slot_block_size(extent, block) : extent_size(extent);
+    return extent_is_slab(extent) ? slot_block_size(extent, block) : large_block_size(extent);
 }
 
 /* A slot that the program gives back, of any slab. */
@@ -188,14 +188,23 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
     heap_take_back(heap, extent, slot);
 }
 
-/* A large block that the program gives back. */
-static void free_large(struct heap *heap, struct extent *extent)
+/* A large block is no longer the program's. */
+static void large_leaves(struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     if (MW_CANARY) {
         block_requested("free", extent, (void *)extent->start);
         canary_set_large_size(extent, 0);
     }
+    if (unlikely(extent_is_sampled(extent))) {
+        sample_drop(extent);
+    }
+}
+
+/* A large block that the program gives back. */
+static void free_large(struct heap *heap, struct extent *extent)
+{
+    large_leaves(extent);
     if (extent->is_huge) {
         arena_free(arena_of(extent), extent);
         heap->until_tick--;
@@ -284,7 +293,7 @@ static NOINLINE void free_noted(struct extent *extent)
 static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct heap *heap)
 {
     struct heap *owner = atomic_get(&extent->slab.owner);
-    if (owner >= OWNER_COMMON || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
+    if (owner >= OWNER_SAMPLED || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
     } else if (MW_DELAY_FREE || (owner == NULL && heap_allocates(heap, extent->slab.class))) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
@@ -323,10 +332,7 @@ static void free_uncached(void *block)
     thread_leave(thread_enter()); /* the child of a fork puts its heaps in order first */
     thread_count_resize(block_size(extent, block), 0);
     if (is_large) {
-        if (MW_CANARY) {
-            block_requested("free", extent, block);
-            canary_set_large_size(extent, 0);
-        }
+        large_leaves(extent);
         arena_free(arena_of(extent), extent);
         return;
     }
@@ -464,20 +470,39 @@ static COLD void *realloc_to_zero(void *block)
     }
 }
 
+/* A block of pages with another size is another block to a profile. */
+static void realloc_sample(struct extent *extent, size_t size)
+{
+    struct heap *heap = thread_enter();
+    if (heap->is_sampling) {
+        alloc_maybe_sample(heap, extent, size);
+    }
+    thread_leave(heap);
+}
+
 /* A block that is counted in another class from now on counts as freed and allocated anew. */
 static bool realloc_pages(struct extent *extent, size_t size)
 {
-    size_t old_size = extent_size(extent);
+    size_t old_size = large_block_size(extent);
     if (extent_is_direct(extent)) {
         bool done = direct_try_resize(extent, size, false);
         thread_count_resize(done ? old_size : 0, done ? extent_size(extent) : 0);
         return done;
     }
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
+    if (unlikely(extent_is_sampled(extent))) {
+        if (old_size != extent_size(extent)) {
+            return false; /* if it had to stay, it would no longer count with its size */
+        }
+        sample_drop(extent);
+    }
     if (!large_try_resize(extent, size)) {
         return false;
     }
-    thread_count_resize(old_size, extent_size(extent));
+    if (unlikely(profile_is_wanted())) {
+        realloc_sample(extent, size);
+    }
+    thread_count_resize(old_size, large_block_size(extent));
     unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
     if (class != before) {
         struct heap *heap = thread_enter();

@@ -207,7 +207,7 @@ size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
     if (MW_TRACK) {
         return old_size != 0 && is_aligned ? xallocx_tracked(block, size, extra, flags) : old_size;
     }
-    if (old_size == 0 || extent_is_slab(extent) || !is_aligned) {
+    if (old_size == 0 || extent_is_slab(extent) || extent_is_sampled(extent) || !is_aligned) {
         return old_size;
     }
     size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;

@@ -9,6 +9,7 @@
 #include "../thread/stack.h"
 #include "../thread/tick.h"
 #include "ctl_explicit.h"
+#include "ctl_prof.h"
 
 #include <errno.h>
 
@@ -126,6 +127,9 @@ static int config_read(unsigned id, uint64_t *value)
     case CTL_malloc_conf:
         *value = text_value("");
         break;
+    case CTL_prof:
+        *value = PROFILE_IS_POSSIBLE;
+        break;
     case CTL_fill:
     case CTL_stats:
     case CTL_xmalloc:
@@ -160,7 +164,7 @@ static int opt_read(unsigned index, uint64_t *value)
     const struct conf_option *conf = conf_at(index);
     long number = conf_value(conf);
     if (conf->type == CONF_TYPE_TEXT) {
-        *value = text_value("");
+        *value = text_value(strcmp(conf->name, "prof_prefix") == 0 ? prof_prefix() : "");
     } else if (conf->type == CONF_TYPE_WORD) {
         *value = text_value(word_ended(word_at(conf->words, number)));
     } else if (conf->target == OPTION_arenas) {
@@ -266,6 +270,9 @@ static int tcache_create(uint64_t *value)
 
 static int tcache_write(unsigned id, uint64_t value)
 {
+    if (value == CTL_NO_VALUE) {
+        return EINVAL;
+    }
     return id == CTL_tcache_flush ? cache_flush((unsigned)value) : cache_destroy((unsigned)value);
 }
 
@@ -485,6 +492,10 @@ static int ctl_read(unsigned id, const size_t *mib, uint64_t *value)
         return config_read(id, value);
     case CTL_GROUP_THREAD:
         return thread_read(id, value);
+    case CTL_GROUP_THREAD_PROF:
+        return ctl_thread_prof_read(id, value);
+    case CTL_GROUP_PROF:
+        return ctl_prof_read(id, value);
     case CTL_GROUP_TCACHE:
         return tcache_create(value);
     case CTL_GROUP_ARENA:
@@ -509,6 +520,10 @@ static int ctl_write(unsigned id, const size_t *mib, uint64_t value)
         return global_write(id, value);
     case CTL_GROUP_THREAD:
         return thread_write(id, value);
+    case CTL_GROUP_THREAD_PROF:
+        return ctl_thread_prof_write(id, value);
+    case CTL_GROUP_PROF:
+        return ctl_prof_write(id, value != CTL_NO_VALUE ? &value : NULL);
     case CTL_GROUP_TCACHE:
         return tcache_write(id, value);
     case CTL_GROUP_ARENA:

@@ -37,6 +37,8 @@ enum ctl_group {
     CTL_GROUP_GLOBAL,
     CTL_GROUP_CONFIG,
     CTL_GROUP_THREAD,
+    CTL_GROUP_THREAD_PROF,
+    CTL_GROUP_PROF,
     CTL_GROUP_TCACHE,
     CTL_GROUP_ARENA,
     CTL_GROUP_ARENAS,
@@ -70,6 +72,9 @@ enum ctl_type {
 };
 
 enum ctl_access { CTL_ACCESS_READ, CTL_ACCESS_WRITE, CTL_ACCESS_READ_WRITE, CTL_ACCESS_CALL };
+
+/* What is written to a WRITE name by who gives no value: whether that means something its group says. */
+#define CTL_NO_VALUE UINT64_MAX
 
 /* Text in place, so that the loader has nothing to relocate here when a program starts. */
 struct ctl_name {

@@ -322,6 +322,13 @@ static int request_write(unsigned id, const size_t *mib, const struct request_of
     return ctl_write(id, mib, value);
 }
 
+/* What is done where no value means something too. */
+static int request_act(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    return request->new_value != NULL ? request_write(id, mib, request)
+                                      : ctl_write(id, mib, CTL_NO_VALUE);
+}
+
 static int request_serve(unsigned id, const size_t *mib, const struct request_of_value *request)
 {
     const struct ctl_name *name = ctl_at(id);
@@ -344,11 +351,9 @@ static int request_serve(unsigned id, const size_t *mib, const struct request_of
         break;
     }
     if (name->access == CTL_ACCESS_WRITE) {
-        if (request->old_value != NULL || request->old_size != NULL) {
-            return EPERM;
-        }
-        bool fits = request->new_value != NULL && request->new_size == type_size(name->type);
-        return fits ? request_write(id, mib, request) : EINVAL;
+        bool is_read = request->old_value != NULL || request->old_size != NULL;
+        bool fits = request->new_value == NULL || request->new_size == type_size(name->type);
+        return is_read ? EPERM : fits ? request_act(id, mib, request) : EINVAL;
     }
     if (is_write && name->access == CTL_ACCESS_READ) {
         return EPERM;

@@ -55,6 +55,10 @@ enum slab_place {
 #define OWNER_DIRECT ((struct heap *)-3) /* of a large block too while the program holds it */
 #define OWNER_COMMON ((struct heap *)-4)
 
+/* The owner of a block that is a sample of a profile, see profile/sample.h: an extent of its own. No
+ * heap has an address from here on. */
+#define OWNER_SAMPLED ((struct heap *)-5)
+
 /* The class of what goes into no list of a heap. */
 #define CLASS_NONE 125u
 
@@ -114,8 +118,14 @@ struct slab {
         uint32_t left;  /* owner thread: frees until something has to be done */
         uint32_t stamp; /* of free pages: when they became free, by clock_stamp(); who holds them */
     };
-    uint32_t bias;      /* owner thread: used slots beyond `left` */
-    uint32_t carved;    /* owner thread: slots that have been made */
+    union {
+        uint32_t bias;         /* owner thread: used slots beyond `left` */
+        uint32_t sample_stack; /* of a sampled block: const; its call stack in the store */
+    };
+    union {
+        uint32_t carved;       /* owner thread: slots that have been made */
+        uint32_t sample_epoch; /* of a sampled block: const; profile.epoch when it was taken */
+    };
     uint32_t capacity;  /* const while a slab */
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
     uint8_t class;    /* const while a slab; of pages with the program: the list that free takes */
@@ -140,9 +150,12 @@ struct extent {
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner; in a common
                                       slab the blocks that are out */
     bool is_zero;                  /* lock: arena: the pages read as zero */
-    bool is_decommitted;   /* lock: arena: a hook took the memory, and another has to give it
+    bool is_decommitted; /* lock: arena: a hook took the memory, and another has to give it
                                       back before use, see arena/hooks.h */
-    struct common *common; /* lock: pool: the table of a common slab */
+    union {
+        struct common *common; /* lock: pool: the table of a common slab */
+        size_t sample_size;    /* of a sampled block: const; the size that it counts with */
+    };
 #if MW_TRACK
     _Atomic(struct track_table *) tracks; /* atomic: what is known of its blocks, see track.h */
 #endif

@@ -15,9 +15,31 @@ static int os_open_to_read(const char *path)
     return is_error(fd) ? -1 : (int)fd;
 }
 
+static int os_create_file(const char *path)
+{
+    long fd = system_call(SYS_openat, AT_FDCWD, (long)path,
+                          O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644, 0, 0);
+    return (int)fd;
+}
+
+static void os_empty_file(int fd)
+{
+    system_call(SYS_ftruncate, fd, 0, 0, 0, 0, 0);
+}
+
 static bool os_close(int fd)
 {
     return !is_error(system_call(SYS_close, fd, 0, 0, 0, 0, 0));
+}
+
+static long os_read_some(int fd, char *buffer, size_t size)
+{
+    for (;;) {
+        long got = system_call(SYS_read, fd, (long)buffer, (long)size, 0, 0, 0);
+        if (got != -EINTR) {
+            return got;
+        }
+    }
 }
 
 static bool os_read_at(int fd, size_t offset, void *buffer, size_t size)
@@ -36,4 +58,27 @@ static bool os_read_at(int fd, size_t offset, void *buffer, size_t size)
         size -= (size_t)got;
     }
     return true;
+}
+
+static int os_write_all(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        long written = system_call(SYS_write, fd, (long)text, (long)size, 0, 0, 0);
+        if (written == -EINTR) {
+            continue;
+        }
+        if (is_error(written) || written == 0) {
+            return written == 0 ? EIO : (int)-written;
+        }
+        text += written;
+        size -= (size_t)written;
+    }
+    return 0;
+}
+
+_Noreturn static void os_exit(int status)
+{
+    for (;;) {
+        system_call(SYS_exit_group, status, 0, 0, 0, 0, 0);
+    }
 }

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ MAY_BE_MISSING int pthread_setspecific(pthread_key_t key, const void *value);
 MAY_BE_MISSING int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attr,
                                   void *(*run)(void *), void *restrict argument);
 MAY_BE_MISSING int pthread_detach(pthread_t thread);
+MAY_BE_MISSING int sigaction(int signal, const struct sigaction *restrict action,
+                             struct sigaction *restrict old);
 
 /* glibc's pthread_atfork is a static function that calls the first; musl has only the second. */
 #if MW_SHARED_OBJECT
@@ -168,6 +171,17 @@ UNUSED static void *libc_symbol_near(const void *address, const char *name)
     void *symbol = dlsym(object, name);
     dlclose(object);
     return symbol;
+}
+
+static bool libc_watch_signal(int signal, void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    return is_present(sigaction) && sigaction(signal, &action, NULL) == 0;
+}
+
+static void libc_flush_streams(void)
+{
+    fflush(NULL);
 }
 
 static void libc_write_stream(void *stream, const char *text, size_t size)

@@ -99,15 +99,24 @@ static const struct link_map *objects_listed(const struct object *program)
     return NULL;
 }
 
+/* In a static program glibc's function must not be called before the libc has started, for which that
+ * allocates. */
+static _Atomic bool libc_is_started;
+
+CONSTRUCTOR static void libc_started(void)
+{
+    atomic_set(&libc_is_started, true);
+}
+
 static const uint8_t *libc_find_frames(uintptr_t pc)
 {
     struct found_object found;
-    if (find_object != NULL) {
-        return find_object((void *)pc, &found) == 0 ? found.frames : NULL;
-    }
     struct object program = object_of_program();
     if (object_has(&program, pc)) {
         return object_frames(&program);
+    }
+    if (find_object != NULL && atomic_get(&libc_is_started)) {
+        return find_object((void *)pc, &found) == 0 ? found.frames : NULL;
     }
     const struct link_map *at = objects_listed(&program);
     for (unsigned i = 0; i < OBJECTS_MOST && at != NULL; i++) {

@@ -128,12 +128,25 @@ static bool os_read_memory(const void *address, void *buffer, size_t size);
 static int os_process_number(void);
 static int os_thread_number(void);
 
-/* A descriptor, or below 0. */
+/* A descriptor, or below 0: in the second function an error number, negated. */
 static int os_open_to_read(const char *path);
+static int os_create_file(const char *path);
 static bool os_close(int fd);
+
+/* As many bytes as there are, at most `size`; 0 at the end, below 0 if there is an error. */
+static long os_read_some(int fd, char *buffer, size_t size);
 
 /* Reads all of `size` bytes, or says false. */
 static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
+
+/* Makes a file empty; what is no file stays as it is. */
+static void os_empty_file(int fd);
+
+/* Writes all; 0 or an error number. */
+static int os_write_all(int fd, const char *text, size_t size);
+
+/* Ends the process at once. */
+_Noreturn static void os_exit(int status);
 
 _Noreturn static void os_abort(void);
 
@@ -180,6 +193,12 @@ static const uint8_t *libc_find_frames(uintptr_t pc);
 /* The .eh_frame of a program that was linked without the table that finds its parts, as static ones
  * are: from the program's file. */
 static bool os_program_frames(const uint8_t **start, size_t *size);
+
+/* Calls a function at a signal. False if that is impossible. */
+static bool libc_watch_signal(int signal, void (*handler)(int));
+
+/* Writes out what streams of the libc still hold. */
+static void libc_flush_streams(void);
 
 /* Writes text to a FILE * of the libc. */
 static void libc_write_stream(void *stream, const char *text, size_t size);

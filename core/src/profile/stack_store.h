@@ -13,7 +13,7 @@
 #include "../base/base.h"
 
 /* What is counted by call stack, by whoever uses the store for that. */
-#define STACK_FIGURES 6u
+#define STACK_FIGURES 4u
 
 struct call_stack {
     struct call_stack *next;  /* const once in the store: in its bucket */
@@ -26,12 +26,12 @@ struct call_stack {
 };
 
 /* The number of a call stack, which is never 0; 0 if there is no memory for it. */
-UNUSED static uint32_t store_put(const uintptr_t *frames, size_t count);
+static uint32_t store_put(const uintptr_t *frames, size_t count);
 
 /* The call stack of a number that store_put gave; NULL for 0. */
-UNUSED static struct call_stack *store_get(uint32_t id);
+static struct call_stack *store_get(uint32_t id);
 
 /* The newest of all; `older` leads to the rest. */
-UNUSED static struct call_stack *store_newest(void);
+static struct call_stack *store_newest(void);
 
 #endif

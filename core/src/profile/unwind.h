@@ -18,13 +18,13 @@
 
 /* The return addresses from the innermost outwards, at most `most`; those in Mallow's own functions
  * come first and are left out. 0 if nothing is known. Uses 3 KiB of stack. */
-UNUSED static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most);
+static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most);
 
 /* The same for who asks at every call, with the value of the stack pointer behind each: what was found
  * out before about code and stack is believed. */
 static NOINLINE size_t unwind_often(uintptr_t *frames, uintptr_t *tops, size_t most);
 
 /* Says of a function that it is Mallow's own: so are those that lie between any two of them. */
-UNUSED static void unwind_note_own(const void *function);
+static void unwind_note_own(const void *function);
 
 #endif

@@ -139,7 +139,9 @@ static const char *conf_parse_value(const struct conf_option *conf, struct word 
     switch (conf->type) {
     case CONF_TYPE_TEXT:
         *value = 0;
-        return NULL;
+        return strcmp(conf->name, "prof_prefix") == 0 && !prof_prefix_set(word)
+                   ? "Invalid conf value"
+                   : NULL;
     case CONF_TYPE_WORD:
         *value = conf->target == OPTION_junk ? word_index(word, conf->words)
                                              : word_abbreviated(word, conf->words);
@@ -199,7 +201,9 @@ static bool conf_apply(struct word key, struct word word, const char *origin)
     }
     if (option(OPTION_confirm_conf)) {
         conf_say_setting("-- Set conf value", key, word,
-                         conf->target == CONF_NOTHING ? " (accepted without effect)" : "");
+                         conf->target == CONF_NOTHING && !word_is(key, "prof_prefix")
+                             ? " (accepted without effect)"
+                             : "");
     }
     return true;
 }

@@ -94,6 +94,23 @@ static bool junk_fills_freed(void)
     return option(OPTION_junk) == JUNK_TRUE || option(OPTION_junk) == JUNK_FREE;
 }
 
+static char prefix[PREFIX_MOST] = "jeprof";
+
+static const char *prof_prefix(void)
+{
+    return prefix;
+}
+
+static bool prof_prefix_set(struct word word)
+{
+    if (word.length >= sizeof prefix) {
+        return false;
+    }
+    memcpy(prefix, word.start, word.length);
+    prefix[word.length] = 0;
+    return true;
+}
+
 /* --- Parsing --------------------------------------------------------------------------------- */
 
 static bool word_is(struct word word, const char *string)
@@ -282,6 +299,14 @@ static void complain_of_value(const struct option_info *info, struct word word, 
 
 static bool apply_setting(struct word key, struct word word, const char *origin)
 {
+    if (word_is(key, "prof_prefix")) {
+        if (!prof_prefix_set(word) && may_complain()) {
+            log_warn("%s: prof_prefix takes a path of less than %u characters", origin,
+                     PREFIX_MOST);
+            return false;
+        }
+        return true;
+    }
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const struct option_info *info = &option_infos[i];
         if (!word_is(key, info->name)) {

@@ -31,6 +31,10 @@ enum { ZERO_REALLOC_ALLOC, ZERO_REALLOC_FREE, ZERO_REALLOC_ABORT };
 static long option(enum option_id id);
 static void option_set(enum option_id id, long value);
 
+/* What the names of profiles begin with: prof_prefix. Only so many characters of it count. */
+#define PREFIX_MOST 256u
+static const char *prof_prefix(void);
+
 /* What the option junk fills: new blocks, blocks that are freed. */
 static bool junk_fills_new(void);
 static bool junk_fills_freed(void);
@@ -52,6 +56,9 @@ struct word {
 };
 
 static bool word_is(struct word word, const char *string);
+
+/* Sets prof_prefix. False if it is too long. */
+static bool prof_prefix_set(struct word word);
 
 /* The index of `word` among those in "a|b|c"; -1 if it is none of them. */
 static long word_index(struct word word, const char *words);

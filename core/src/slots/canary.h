@@ -21,6 +21,7 @@
 #ifndef MALLOW_CANARY_H
 #define MALLOW_CANARY_H
 
+#include "../profile/sample.h"
 #include "common.h"
 
 /* What a slot has more than the program may ask for. */
@@ -128,7 +129,7 @@ _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, c
 ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, const void *block)
 {
     if (!MW_CANARY) {
-        return extent_is_slab(extent) ? slot_block_size(extent, block) : extent_size(extent);
+        return extent_is_slab(extent) ? slot_block_size(extent, block) : large_block_size(extent);
     }
     size_t size = extent_is_slab(extent)
                       ? canary_read(extent, block, slot_block_size(extent, block))

@@ -19,8 +19,8 @@ static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
     heap->list_max = LIST_MAX_WAITING;
-    heap->until_tick = -1;     /* the first call looks at the clock */
-    heap->stack_resident = 64; /* unknown counts as all */
+    heap_set_until_tick(heap, -1); /* the first call looks at the clock */
+    heap->stack_resident = 64;     /* unknown counts as all */
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
@@ -115,6 +115,8 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
         }
     }
     heap->free[class] = NULL;
+    heap->sample_known &=
+        ~((uint64_t)(count != 0) << class); /* it was to come behind what leaves here */
     heap_count_flush(heap, class, count);
     check_slow(current == NULL || slab_is_valid(current));
     heap_return_others(heap, others, class);
@@ -141,7 +143,7 @@ static NOINLINE void heap_expect_rest(struct heap *heap)
     heap->released_ms = atomic_get(&heaps.kept_house_ms);
     heap->list_max = LIST_MAX_WAITING;
     heap_set_alarm(heap);
-    heap->until_tick = 0;
+    heap_set_until_tick(heap, 0);
     heap_return_lists(heap);
 }
 
@@ -586,7 +588,7 @@ static void heap_abandon(struct heap *heap)
     heap->magazine_bytes = 0;
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);
-    heap->until_tick = -1;
+    heap_set_until_tick(heap, -1);
     heap->list_max = LIST_MAX_WAITING;
     check(heap_is_empty(heap));
 }

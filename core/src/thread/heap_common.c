@@ -30,6 +30,7 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
     uint32_t slot_size = class_size(class);
     uint32_t want = FIRST_BATCH_BYTES / slot_size;
     want = want < 1 ? 1 : want < FIRST_BATCH ? want : FIRST_BATCH;
+    want = heap->is_sampling && want > heap->list_max ? heap->list_max : want;
     if (atomic_get(&heaps.in_use) <= MANY_HEAPS ||
         bin->common_bytes + want * slot_size > FIRST_BYTES) {
         return NULL;
@@ -59,8 +60,8 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
     check(slab_is_common(extent) && class < SMALL_CLASSES && !heap_is_anothers(heap));
-    bool will_allocate =
-        bin->current == NULL && bin->common_bytes != 0 && heap->list_max != LIST_MAX_IDLE;
+    bool will_allocate = !heap->is_sampling && bin->current == NULL && bin->common_bytes != 0 &&
+                         heap->list_max != LIST_MAX_IDLE;
     if (!will_allocate || !common_is_first(extent) ||
         bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
         return false;

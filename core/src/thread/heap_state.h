@@ -20,6 +20,7 @@
 #include "../slots/common.h"
 #include "../slots/depot.h"
 #include "../slots/direct.h"
+#include "../profile/sample.h"
 #include "../slots/large.h"
 
 /* Slots that the hit path gets at a time: while the program calls rarely, while free memory waits to go
@@ -61,6 +62,13 @@ struct magazine {
     uint16_t count;   /* length of the list */
     uint16_t limit;   /* at most; 0: the thread does not allocate the class; none is private */
     uint32_t emptied; /* of slots: visits to the depot to empty it since it was filled there */
+};
+
+/* What belongs to a magazine of a heap that takes samples: its own limit is 0 then, so that free comes to
+ * its slow side. */
+struct sampled_magazine {
+    uint16_t limit;      /* the true one */
+    uint32_t until_mark; /* slots to come in before one that a sample is to follow */
 };
 
 /* Slots of one slab that the heap does not own, on their way there. */
@@ -149,6 +157,15 @@ struct heap {
     uint64_t held_before; /* when it last let the peak begin anew */
     uint64_t held_most;   /* since then, beyond that */
 
+    bool is_sampling;               /* takes samples for a profile, see sampling.h */
+    bool may_sample;                /* the thread wants to take part: thread.prof.active */
+    int32_t tick_bias;              /* see heap_set_until_tick */
+    uint64_t sample_known;          /* a bit per class: until_sample says when a sample comes */
+    uint32_t until_sample[CLASSES]; /* slots that come behind the list before the next sample */
+    char profile_name[32];          /* thread.prof.name */
+    struct sampler sampler;
+    struct sampled_magazine sampled[MEDIUM_CLASSES];
+
     /* From here on nothing is reset while the process lives. */
     uint64_t
         puts[LIST_CLASSES]; /* slots that the program freed into the list; of block classes less
@@ -157,6 +174,15 @@ struct heap {
     uint64_t
         large_counts[LARGE_CLASSES]; /* large blocks that the program was given past the lists */
 };
+
+/* Slots and blocks until the next tick. Of a heap that takes samples the field is below 0 all the time, so
+ * that each slow call comes to heap_tick, and its lists are filled by calls of alloc_slow alone. */
+#define TICK_BIAS ((int32_t)1 << 28)
+
+ALWAYS_INLINE void heap_set_until_tick(struct heap *heap, int32_t count)
+{
+    heap->until_tick = count - heap->tick_bias;
+}
 
 /* What all heaps share. */
 struct heaps {
@@ -219,6 +245,11 @@ ALWAYS_INLINE void heap_set_alarm(struct heap *heap)
 ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
 {
     return &heap->magazines[class - SMALL_CLASSES];
+}
+
+ALWAYS_INLINE struct sampled_magazine *heap_sampled(struct heap *heap, unsigned class)
+{
+    return &heap->sampled[class - SMALL_CLASSES];
 }
 
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)

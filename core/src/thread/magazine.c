@@ -85,12 +85,15 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
     return list;
 }
 
-static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned)
+static struct slot *magazine_fill_open(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     check(heap->free[class] == NULL && magazine->count == 0 && !heap_is_anothers(heap));
     heap_note_class(heap, class);
     uint32_t want = heap->list_max == LIST_MAX_IDLE ? 1 : magazine->limit / 2 + 1u;
+    if (unlikely(heap->is_sampling) && want > heap->list_max) {
+        want = heap->list_max;
+    }
     uint32_t count;
     struct slot *slot = magazine_take(heap, class, want, !must_be_aligned, &count);
     if (slot == NULL) {
@@ -107,7 +110,15 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
     return slot;
 }
 
-static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot)
+static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned)
+{
+    magazine_open(heap, class);
+    struct slot *slot = magazine_fill_open(heap, class, must_be_aligned);
+    magazine_close(heap, class);
+    return slot;
+}
+
+static void magazine_put_full(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     unsigned class = extent->slab.class;
     struct magazine *magazine = heap_magazine(heap, class);
@@ -140,6 +151,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
             heap->free[class] = NULL;
         }
         heap_count_flush(heap, class, magazine->count - keep);
+        heap->sample_known &= ~((uint64_t)1 << class); /* it was to come behind what leaves here */
         magazine->count = (uint16_t)keep;
         heap_return_others(heap, rest, class);
     }
@@ -152,7 +164,8 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     check_slow(magazine_is_valid(heap, class));
 }
 
-static void magazine_return(struct heap *heap, unsigned class)
+/* Brings all slots of a magazine back. */
+static void magazine_empty(struct heap *heap, unsigned class)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     struct slot *list = heap->free[class];
@@ -160,9 +173,49 @@ static void magazine_return(struct heap *heap, unsigned class)
     check_slow(magazine_is_valid(heap, class));
     heap->free[class] = NULL;
     heap_count_flush(heap, class, magazine->count);
+    heap->sample_known &= ~((uint64_t)(magazine->count != 0) << class);
     magazine->count = 0;
-    magazine_shrink(heap, class);
     heap_return_others(heap, list, class);
+}
+
+/* Of a heap that takes samples: the slot may be one whose turn is a sample, which then is the next. */
+static NOINLINE void magazine_put_sampling(struct heap *heap, struct extent *extent,
+                                           struct slot *slot)
+{
+    unsigned class = extent->slab.class;
+    struct sampled_magazine *sampled = heap_sampled(heap, class);
+    magazine_open(heap, class);
+    if (!magazine_try_put(heap, extent, slot)) {
+        magazine_put_full(heap, extent, slot);
+    }
+    if (heap_magazine(heap, class)->limit == 0) {
+        /* it is on its way to the depot */
+    } else if (sampled->until_mark > 0) {
+        sampled->until_mark--;
+    } else {
+        magazine_empty(heap, class);
+        heap->sample_known |= (uint64_t)1 << class;
+        heap->until_sample[class] = 0;
+        sampled->until_mark = sampler_slots(&heap->sampler, class_size(class));
+    }
+    magazine_close(heap, class);
+}
+
+static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    if (unlikely(heap->is_sampling)) {
+        magazine_put_sampling(heap, extent, slot);
+    } else {
+        magazine_put_full(heap, extent, slot);
+    }
+}
+
+static void magazine_return(struct heap *heap, unsigned class)
+{
+    magazine_open(heap, class);
+    magazine_empty(heap, class);
+    magazine_shrink(heap, class);
+    magazine_close(heap, class);
 }
 
 static bool magazine_is_valid(struct heap *heap, unsigned class)

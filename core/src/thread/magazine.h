@@ -35,6 +35,22 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
     return slot;
 }
 
+/* Around what is done to the magazine of a heap that takes samples, see struct sampled_magazine. */
+ALWAYS_INLINE void magazine_open(struct heap *heap, unsigned class)
+{
+    if (unlikely(heap->is_sampling)) {
+        heap_magazine(heap, class)->limit = heap_sampled(heap, class)->limit;
+    }
+}
+
+ALWAYS_INLINE void magazine_close(struct heap *heap, unsigned class)
+{
+    if (unlikely(heap->is_sampling)) {
+        heap_sampled(heap, class)->limit = heap_magazine(heap, class)->limit;
+        heap_magazine(heap, class)->limit = 0;
+    }
+}
+
 /* A slot when the magazine is empty; NULL if out of memory. Only slots of the class's own slabs are
  * aligned to what divides their size. */
 static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned);

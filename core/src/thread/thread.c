@@ -9,6 +9,7 @@
 #include "orphan.h"
 #include "delay.h"
 #include "remote.h"
+#include "sampling.h"
 #include "stack.h"
 #include "tick.h"
 
@@ -77,6 +78,7 @@ static NOINLINE void process_init_slow(void)
         secrets_init();
         options_load();
         limit_look();
+        profile_load();
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&process.stay_slow, true);
         }
@@ -151,6 +153,7 @@ static struct heap *heap_obtain(void)
         heap->thread = os_thread_id();
         heap->fork_depth = process.fork_depth;
         heap->is_counting = false;
+        heap->may_sample = atomic_get(&profile.starts_active);
     }
     lock_release(&process.heaps_lock);
     if (heap != NULL) {
@@ -192,6 +195,8 @@ static void thread_ended(void *argument)
     check(heap->thread == os_thread_id() && atomic_get(&heaps.in_use) > 0);
     heap_self = HEAP_NONE;
     heap_own = HEAP_ENDED;
+    heap_return_lists(heap);
+    heap_stop_sampling(heap);
     heap_abandon(heap);
     atomic_sub(&heaps.in_use, 1);
     heap->exit_rounds = 0;
@@ -537,6 +542,8 @@ static void fork_in_child(void)
     bool was_nested = lock_gate_is_mine() && process.fork_nested > 0;
     atomic_set(&heaps.in_use, heap_own > HEAP_FREES(FREES_WITHOUT_HEAP));
     atomic_set(&process.purge_thread_started, false);
+    atomic_set(&profile.is_dumping, false); /* perhaps another thread did */
+    atomic_add(&profile.round, 1); /* else it would choose its samples as the parent does */
     track_forget_thread();
     if (fork_took_locks()) {
         if (process.fork_has_streams) {

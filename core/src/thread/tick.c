@@ -3,6 +3,7 @@
 
 #include "../arena/limit.h"
 #include "../arena/purge.h"
+#include "sampling.h"
 #include "stack.h"
 
 /* A heap whose thread calls after a pause of IDLE_MS or more is idle, until BUSY_CALLS of its ticks
@@ -109,12 +110,12 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         }
         stack_set_private(heap, false);
         heap->list_max = LIST_MAX_IDLE;
-        heap->until_tick = 0;
+        heap_set_until_tick(heap, 0);
         heap_set_alarm(heap);
         return;
     }
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
-    stack_set_private(heap, is_busy);
+    stack_set_private(heap, is_busy && !heap->is_sampling);
     if (!is_busy || heap_is_waiting(heap)) {
         heap->list_max = LIST_MAX_WAITING;
         heap->busy_calls = 0;
@@ -122,13 +123,17 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         heap->list_max = (uint32_t)size_min(2 * heap->list_max, LIST_MAX_BUSY);
         heap->busy_calls = 0;
     }
-    heap->until_tick = (int32_t)size_min(heap->list_max, UNTIL_TICK_MOST);
+    heap_set_until_tick(heap, (int32_t)size_min(heap->list_max, UNTIL_TICK_MOST));
     heap_set_alarm(heap);
 }
 
 static NOINLINE void heap_tick(struct heap *heap)
 {
     check(!heap_is_anothers(heap));
+    if (heap->until_tick + heap->tick_bias >= 0) {
+        return; /* a heap that takes samples: its clock is not due */
+    }
+    heap_follow_profile(heap);
     uint64_t before_ms = atomic_get(&heap->tick_ms);
     uint64_t now_ms = clock_look();
     atomic_set(&heap->tick_ms, now_ms);
@@ -146,7 +151,8 @@ static NOINLINE void heap_tick(struct heap *heap)
         keep_house(now_ms, heap->thread != NULL); /* the shared heap is locked */
     }
     heap_set_pace(heap, elapsed_ms);
-    check(heap->until_tick >= 0 && heap->until_tick <= (int32_t)UNTIL_TICK_MOST);
+    check(heap->until_tick + heap->tick_bias >= 0 &&
+          heap->until_tick + heap->tick_bias <= (int32_t)UNTIL_TICK_MOST);
     check(heap->list_max == LIST_MAX_IDLE ||
           (heap->list_max >= LIST_MAX_WAITING && heap->list_max <= LIST_MAX_BUSY));
 }

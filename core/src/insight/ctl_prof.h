@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prof.* and thread.prof.* of mallctl. Each function returns 0 or an error number; what is written is
+ * ENOENT while the option prof is off, as in a jemalloc without profiles.
+ */
+#ifndef MALLOW_CTL_PROF_H
+#define MALLOW_CTL_PROF_H
+
+#include "ctl.h"
+
+/* The names of the whole process, and those of the calling thread. No value to write is NULL. */
+static int ctl_prof_read(unsigned id, uint64_t *value);
+static int ctl_prof_write(unsigned id, const uint64_t *value);
+static int ctl_thread_prof_read(unsigned id, uint64_t *value);
+static int ctl_thread_prof_write(unsigned id, uint64_t value);
+
+#endif

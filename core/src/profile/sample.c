@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+#include "sample.h"
+
+#include "../os/log.h"
+#include "../settings/options.h"
+#include "probe.h"
+#include "unwind.h"
+
+#include <string.h>
+#include <sys/auxv.h>
+
+PROBE_LISTENERS uint16_t mallow_probe_alloc_listeners;
+PROBE_LISTENERS uint16_t mallow_probe_free_listeners;
+
+/* --- Chance ----------------------------------------------------------------------------------- */
+
+static double share_until(double x)
+{
+    if (x > 40) {
+        return 1;
+    }
+    if (x < 0.125) {
+        double sum = 0, term = x;
+        for (unsigned i = 2; i < 12; i++) {
+            sum += term;
+            term *= -x / i;
+        }
+        return sum;
+    }
+    double half = share_until(x / 2); /* 1 - (1 - h)^2 */
+    return half * (2 - half);
+}
+
+static double minus_log(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1023;
+    bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+    memcpy(&x, &bits, sizeof x); /* from 1 to 2 */
+    double ratio = (x - 1) / (x + 1), power = ratio, sum = 0;
+    for (unsigned i = 1; i < 36; i += 2) {
+        sum += power / i;
+        power *= ratio * ratio;
+    }
+    return -(2 * sum + exponent * 0.69314718055994530942);
+}
+
+/* splitmix64 */
+static uint64_t sampler_random(struct sampler *sampler)
+{
+    uint64_t value = sampler->random += 0x9e3779b97f4a7c15u;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+    return value ^ (value >> 31);
+}
+
+static double profile_rate(void)
+{
+    return (double)((uint64_t)1 << atomic_get(&profile.rate_log2));
+}
+
+/* The bytes until the next sample. */
+static double sampler_distance(struct sampler *sampler)
+{
+    double even = (double)((sampler_random(sampler) >> 11) + 1) / 9007199254740992.0; /* 2^53 */
+    return minus_log(even) * profile_rate();
+}
+
+static uint32_t sampler_slots(struct sampler *sampler, size_t size)
+{
+    double slots = sampler_distance(sampler) / (double)size;
+    return slots < (double)INT32_MAX ? (uint32_t)slots : INT32_MAX;
+}
+
+static bool sampler_takes(struct sampler *sampler, size_t size)
+{
+    if (sampler->until_large >= size) {
+        sampler->until_large -= size;
+        return false;
+    }
+    sampler->until_large = (uint64_t)sampler_distance(sampler);
+    return true;
+}
+
+static void sampler_begin(struct sampler *sampler)
+{
+    const uint64_t *seed = (const uint64_t *)getauxval(AT_RANDOM);
+    sampler->random ^= (uintptr_t)sampler * 0x9e3779b97f4a7c15u ^ os_now_ns();
+    sampler->random += seed != NULL ? *seed : 0;
+    sampler->until_large = (uint64_t)sampler_distance(sampler);
+    sampler->round = atomic_get(&profile.round);
+}
+
+/* --- State ------------------------------------------------------------------------------------ */
+
+static uint64_t interval_bytes(void)
+{
+    long log2 = option(OPTION_lg_prof_interval);
+    return log2 >= 0 ? (uint64_t)1 << log2 : 0;
+}
+
+static void profile_load(void)
+{
+    if (!PROFILE_IS_POSSIBLE) {
+        if (option(OPTION_prof) || option(OPTION_prof_signal) != 0) {
+            log_warn(
+                "prof has no effect in this build, which tracks every block: use libmallow.so or "
+                "libmallow-secure.so");
+        }
+        return;
+    }
+    bool by_signal = option(OPTION_prof_signal) != 0;
+    atomic_set(&profile.is_enabled, option(OPTION_prof) || by_signal);
+    atomic_set(&profile.is_active, option(OPTION_prof) && option(OPTION_prof_active));
+    atomic_set(&profile.starts_active, option(OPTION_prof_thread_active_init));
+    atomic_set(&profile.dumps_at_peak, option(OPTION_prof_gdump));
+    atomic_set(&profile.rate_log2, (uint32_t)option(OPTION_lg_prof_sample));
+    atomic_set(&profile.until_interval, interval_bytes());
+}
+
+/* The counters are written by tracers, from outside. */
+static bool probe_has_listeners(const uint16_t *listeners)
+{
+    return *(const volatile uint16_t *)listeners != 0;
+}
+
+static bool profile_is_wanted(void)
+{
+    return PROFILE_IS_POSSIBLE &&
+           (atomic_get(&profile.is_active) || probe_has_listeners(&mallow_probe_alloc_listeners));
+}
+
+static void profile_set_active(bool is_active)
+{
+    atomic_set(&profile.is_active, is_active);
+}
+
+static void profile_reset(unsigned rate_log2)
+{
+    atomic_add(&profile.epoch, 1);
+    atomic_set(&profile.rate_log2, rate_log2);
+    for (struct call_stack *at = store_newest(); at != NULL; at = at->older) {
+        for (unsigned i = 0; i < STACK_FIGURES; i++) {
+            atomic_set(&at->figures[i], 0);
+        }
+    }
+    atomic_add(&profile.round, 1);
+}
+
+/* --- Samples ---------------------------------------------------------------------------------- */
+
+/* How many blocks a sample stands for, in BLOCK_UNIT. */
+static uint64_t sample_weight(size_t size)
+{
+    return (uint64_t)(BLOCK_UNIT / share_until((double)size / profile_rate()) + 0.5);
+}
+
+static uint64_t weighted_bytes(size_t size, uint64_t weight)
+{
+    return (uint64_t)((double)size * (double)weight / BLOCK_UNIT + 0.5);
+}
+
+static NOINLINE void probe_alloc(void *block, size_t size, uint64_t weighted)
+{
+    if (unlikely(probe_has_listeners(&mallow_probe_alloc_listeners))) {
+        __asm__ volatile(
+            PROBE_NOTE("otel_memory", "alloc", "mallow_probe_alloc_listeners", "8@%0 8@%1 8@%2")
+            :
+            : "r"(block), "r"(size), "r"(weighted));
+    }
+}
+
+static NOINLINE void probe_free(void *block)
+{
+    if (unlikely(probe_has_listeners(&mallow_probe_free_listeners))) {
+        __asm__ volatile(PROBE_NOTE("otel_memory", "free", "mallow_probe_free_listeners", "8@%0")
+                         :
+                         : "r"(block));
+    }
+}
+
+static uint32_t stack_of_caller(void)
+{
+    uintptr_t frames[UNWIND_MOST];
+    size_t count = unwind_here(frames, (size_t)option(OPTION_prof_bt_max));
+    uint32_t id = store_put(frames, count);
+    if (id == 0) {
+        atomic_add(&profile.lost, 1);
+    }
+    return id;
+}
+
+static NOINLINE void sample_take(struct extent *extent, size_t size)
+{
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    check(extent_size(extent) >= size && !extent_is_sampled(extent));
+    uint64_t weight = sample_weight(size);
+    uint64_t bytes = weighted_bytes(size, weight);
+    uint32_t id = atomic_get(&profile.is_active) ? stack_of_caller() : 0;
+    extent->slab.sample_stack = id;
+    extent->slab.sample_epoch = atomic_get(&profile.epoch);
+    extent->sample_size = size;
+    struct call_stack *stack = store_get(id);
+    if (stack != NULL) {
+        atomic_add(&stack->figures[LIVE_BLOCKS], weight);
+        atomic_add(&stack->figures[LIVE_BYTES], bytes);
+        atomic_add(&stack->figures[ALL_BLOCKS], weight);
+        atomic_add(&stack->figures[ALL_BYTES], bytes);
+    }
+    atomic_set_release(&extent->slab.owner,
+                       OWNER_SAMPLED); /* the rest comes first, as in slab_create */
+    probe_alloc((void *)extent->start, size, bytes);
+    if (id != 0) {
+        profile_note_allocated(bytes);
+    }
+}
+
+static NOINLINE void sample_drop(struct extent *extent)
+{
+    check(extent_is_sampled(extent) && !extent_is_slab(extent));
+    size_t size = extent->sample_size;
+    struct call_stack *stack = store_get(extent->slab.sample_stack);
+    if (stack != NULL && extent->slab.sample_epoch == atomic_get(&profile.epoch)) {
+        uint64_t weight = sample_weight(size);
+        atomic_sub(&stack->figures[LIVE_BLOCKS], weight);
+        atomic_sub(&stack->figures[LIVE_BYTES], weighted_bytes(size, weight));
+    }
+    probe_free((void *)extent->start);
+    extent->common = NULL;
+    extent_make_plain(extent);
+}

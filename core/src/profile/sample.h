@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Samples: a few of the program's blocks, and who asked for them. Every byte has the same chance of
+ * 1 / 2^lg_prof_sample to be the one that makes its block a sample, so the distances between samples
+ * have an exponential distribution. That has no memory: who begins to count anew loses nothing.
+ *
+ * A sample of `size` bytes stands for 1 / (1 - exp(-size / rate)) blocks like it. That sum is kept by
+ * call stack, for the blocks that the program holds and for all that it ever got.
+ *
+ * A sampled block is an extent of its own, whose owner is OWNER_SAMPLED: so free comes to its slow side
+ * by the comparison that it makes anyway.
+ */
+#ifndef MALLOW_SAMPLE_H
+#define MALLOW_SAMPLE_H
+
+#include "../memory/extent.h"
+#include "stack_store.h"
+
+/* Whether blocks can be samples. Where every block is tracked they stay where they are: what is freed
+ * waits there, and a profile would count it as held. */
+#define PROFILE_IS_POSSIBLE (!MW_TRACK)
+
+/* The figures of a call stack. Blocks are counted in 1/1024. */
+enum { LIVE_BLOCKS, LIVE_BYTES, ALL_BLOCKS, ALL_BYTES };
+#define BLOCK_UNIT 1024u
+
+/* What a thread needs to choose its samples. */
+struct sampler {
+    uint64_t random;
+    uint64_t until_large; /* bytes of blocks of pages until the next sample */
+    uint32_t round;       /* profile.round when it began; another one now: it begins anew */
+};
+
+/* The state of profiling; all of it may be changed while the program runs. */
+static struct {
+    _Atomic bool is_enabled;    /* the option prof, from the start on */
+    _Atomic bool is_active;     /* samples are taken */
+    _Atomic bool starts_active; /* in threads to come */
+    _Atomic bool dumps_at_peak;
+    _Atomic bool is_dumping;    /* a thread writes a profile */
+    _Atomic uint32_t rate_log2; /* bytes between samples */
+    _Atomic uint32_t round;     /* grows with each change that samplers follow */
+    _Atomic uint32_t epoch;     /* grows with prof.reset: what was sampled before is forgotten */
+    _Atomic uint64_t
+        until_interval;    /* bytes, to count down until the next dump by lg_prof_interval */
+    _Atomic uint64_t lost; /* samples without memory for their call stack */
+} profile;
+
+static void profile_load(void);
+
+/* Whether threads are to take samples: somebody profiles, or listens to the probes. */
+static bool profile_is_wanted(void);
+
+static void profile_set_active(bool is_active);
+
+/* Forgets all samples so far, and sets the rate. */
+static void profile_reset(unsigned rate_log2);
+
+static void sampler_begin(struct sampler *sampler);
+
+/* How many slots of a size come before the next sample. */
+static uint32_t sampler_slots(struct sampler *sampler, size_t size);
+
+/* Whether a block of pages is a sample. */
+static bool sampler_takes(struct sampler *sampler, size_t size);
+
+/* Makes an active extent, which is no slab, a sampled block of `size` bytes, by the stack of the calling
+ * thread. */
+static void sample_take(struct extent *extent, size_t size);
+
+/* The program gives it back: it becomes a plain extent. */
+static void sample_drop(struct extent *extent);
+
+ALWAYS_INLINE bool extent_is_sampled(struct extent *extent)
+{
+    return atomic_get(&extent->slab.owner) == OWNER_SAMPLED;
+}
+
+/* The bytes of a large block, all of them; of a sampled one those of its class. */
+ALWAYS_INLINE size_t large_block_size(struct extent *extent)
+{
+    return unlikely(extent_is_sampled(extent)) ? extent->sample_size : extent_size(extent);
+}
+
+/* Writes a profile if that is due by what was allocated: insight/profile.c. */
+static void (*const profile_note_allocated)(uint64_t bytes);
+
+/* 1 - exp(-x), for x >= 0, and -ln(x), for 0 < x <= 1. */
+static double share_until(double x);
+static double minus_log(double x);
+
+/* A probe that a tracer can be put on; nothing happens while nobody listens. */
+extern uint16_t mallow_probe_alloc_listeners __attribute__((visibility("hidden")));
+extern uint16_t mallow_probe_free_listeners __attribute__((visibility("hidden")));
+
+#endif

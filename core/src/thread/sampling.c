@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "sampling.h"
+
+#include "magazine.h"
+#include "stack.h"
+
+static void heap_start_sampling(struct heap *heap)
+{
+    check(!heap->is_sampling && heap->tick_bias == 0 && heap->sample_known == 0);
+    sampler_begin(&heap->sampler);
+    stack_set_private(heap, false);
+    heap->is_sampling = true;
+    heap->tick_bias = TICK_BIAS;
+    heap->until_tick -= TICK_BIAS;
+    for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
+        magazine_close(heap, class);
+        heap_sampled(heap, class)->until_mark = sampler_slots(&heap->sampler, class_size(class));
+    }
+    check(!heap->is_private && heap->until_tick < 0);
+}
+
+static void heap_stop_sampling(struct heap *heap)
+{
+    if (!heap->is_sampling) {
+        return;
+    }
+    for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
+        magazine_open(heap, class);
+        heap_sampled(heap, class)->limit = 0;
+    }
+    heap->sample_known = 0;
+    heap->is_sampling = false;
+    heap->tick_bias = 0;
+    heap->until_tick += TICK_BIAS;
+}
+
+static void heap_follow_profile(struct heap *heap)
+{
+    bool is_wanted = profile_is_wanted() && heap->thread != NULL && heap->may_sample;
+    bool is_current = heap->sampler.round == atomic_get(&profile.round);
+    if (likely(is_wanted == heap->is_sampling && (is_current || !is_wanted))) {
+        return;
+    }
+    heap_return_lists(heap);
+    heap_stop_sampling(heap);
+    if (is_wanted) {
+        heap_start_sampling(heap);
+    }
+}
+
+static bool heap_sample_is_due(struct heap *heap, unsigned class)
+{
+    check(heap->is_sampling && heap->free[class] == NULL);
+    uint64_t bit = (uint64_t)1 << class;
+    if ((heap->sample_known & bit) == 0) {
+        heap->until_sample[class] = sampler_slots(&heap->sampler, class_size(class));
+        heap->sample_known |= bit;
+    }
+    if (heap->until_sample[class] != 0) {
+        return false;
+    }
+    heap->sample_known &= ~bit;
+    return true;
+}
+
+static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool must_be_aligned)
+{
+    uint64_t handed = heap->counts[class].handed;
+    uint32_t list_max = heap->list_max;
+    /* Without memory for a sample this call is none. */
+    bool is_known = (heap->sample_known & (uint64_t)1 << class) != 0;
+    uint32_t most = is_known ? heap->until_sample[class] : 1;
+    heap->list_max = (uint32_t)size_min(list_max, most);
+    struct slot *slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
+                                               : heap_refill(heap, class, must_be_aligned);
+    heap->list_max = list_max;
+    handed = heap->counts[class].handed - handed;
+    check(handed <= most);
+    heap->until_sample[class] -= (uint32_t)handed;
+    return slot;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How a heap takes samples for a profile without a word of it on the hit paths: a list ends where a sample
+ * is due, so that the call that finds it empty is the sampled one.
+ *
+ *   small     free does not push to the list: it is filled with as many slots as come before the next
+ *             sample, or with fewer, and until_sample is what is left. Where a list goes back before
+ *             its end, chance begins anew (sample.h says why)
+ *   medium    free pushes to the list as well. Each slot that comes into it has the same chance to be
+ *             one whose turn is a sample; then the list is emptied, and the next call is the sample.
+ *             To see the slots come the magazine has limit 0 and its true one beside it
+ *   pages     stacks are public, their lists empty, so each call comes to alloc_large, which counts bytes
+ *
+ * A sample is an extent of its own, whatever its size.
+ */
+#ifndef MALLOW_SAMPLING_H
+#define MALLOW_SAMPLING_H
+
+#include "heap.h"
+
+/* Begins or ends to take samples if the profile says so now. The calling thread's heap, or the shared
+ * one, which never takes any. */
+static void heap_follow_profile(struct heap *heap);
+
+/* Ends it, for the thread ends. */
+static void heap_stop_sampling(struct heap *heap);
+
+/* The list of a class is empty, and the heap takes samples: whether this call is one. If not, the list is
+ * to be filled by heap_refill_sampling. */
+static bool heap_sample_is_due(struct heap *heap, unsigned class);
+
+/* Fills the list of a class up to the next sample at most. */
+static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool must_be_aligned);
+
+#endif

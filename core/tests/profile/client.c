@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A program with a profile: what it does is its argument, run.py knows what must come out.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The preloaded library's, or that of the archive. */
+__attribute__((weak)) int mallctl(const char *name, void *old_value, size_t *old_size,
+                                  void *new_value, size_t new_size);
+__attribute__((weak)) void *mallocx(size_t size, int flags);
+__attribute__((weak)) void dallocx(void *block, int flags);
+size_t malloc_usable_size(void *block);
+
+#define FLAG_ARENA(number) ((int)(((number) + 1) << 20))
+#define FLAG_CACHE(number) ((int)(((number) + 2) << 8))
+#define FLAG_NO_CACHE FLAG_CACHE(-1)
+
+#define NOINLINE __attribute__((noinline))
+#define BLOCKS 4000
+
+static void *volatile held[BLOCKS];
+
+static NOINLINE void fill(size_t size, int count)
+{
+    for (int i = 0; i < count; i++) {
+        held[i] = malloc(size);
+    }
+    __asm__ volatile("" ::: "memory");
+}
+
+static NOINLINE void drop(int count)
+{
+    for (int i = 0; i < count; i++) {
+        free(held[i]);
+        held[i] = NULL;
+    }
+    __asm__ volatile("" ::: "memory");
+}
+
+NOINLINE void small_blocks(void)
+{
+    fill(48, 4000);
+    drop(4000);
+    __asm__ volatile("");
+}
+
+NOINLINE void medium_blocks(void)
+{
+    fill(5000, 400);
+    drop(400);
+    __asm__ volatile("");
+}
+
+NOINLINE void large_blocks(void)
+{
+    fill(60000, 40);
+    drop(40);
+    __asm__ volatile("");
+}
+
+/* Each block is freed before the next: of the medium ones always the same. */
+NOINLINE void one_at_a_time(void)
+{
+    for (int i = 0; i < 4000; i++) {
+        fill(2000, 1);
+        drop(1);
+    }
+    __asm__ volatile("");
+}
+
+NOINLINE void many_sizes(void)
+{
+    for (int i = 0; i < 4000; i++) {
+        held[i] = malloc(1 + (size_t)i * 7 % 3000);
+    }
+    for (int i = 0; i < 4000; i += 2) {
+        held[i] = realloc(held[i], 100 + (size_t)i);
+    }
+    drop(4000);
+    __asm__ volatile("");
+}
+
+NOINLINE void aligned_blocks(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        void *block = NULL;
+        if (posix_memalign(&block, 256, 512) != 0 || (uintptr_t)block % 256 != 0) {
+            abort();
+        }
+        held[i] = block;
+    }
+    drop(1000);
+    __asm__ volatile("");
+}
+
+NOINLINE void grown_blocks(void)
+{
+    for (int i = 0; i < 20; i++) {
+        void *block = malloc(100000);
+        for (size_t size = 200000; size <= 1600000; size *= 2) {
+            block = realloc(block, size);
+        }
+        free(block);
+    }
+    __asm__ volatile("");
+}
+
+static void check(bool is_good, const char *what)
+{
+    if (!is_good) {
+        fprintf(stderr, "client: %s\n", what);
+        _exit(9);
+    }
+}
+
+static void dump_as(const char *name)
+{
+    check(mallctl("prof.dump", NULL, NULL, &name, sizeof name) == 0, "prof.dump");
+}
+
+/* Rounds of the same work, in each of which other blocks are samples. */
+static NOINLINE void estimate(int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        small_blocks();
+        medium_blocks();
+        large_blocks();
+        one_at_a_time();
+        many_sizes();
+        aligned_blocks();
+        grown_blocks();
+    }
+    dump_as("estimate.heap");
+}
+
+NOINLINE void leaking(void)
+{
+    fill(1000, 4000);
+    __asm__ volatile("");
+}
+
+NOINLINE void not_leaking(void)
+{
+    fill(3000, 4000);
+    drop(4000);
+    __asm__ volatile("");
+}
+
+static void *in_thread(void *argument)
+{
+    for (int i = 0; i < 300; i++) {
+        void *blocks[50];
+        for (int j = 0; j < 50; j++) {
+            blocks[j] = malloc(10 + (size_t)(i * j) % 9000);
+        }
+        for (int j = 0; j < 50; j++) {
+            free(blocks[j]);
+        }
+    }
+    return argument;
+}
+
+static void *passed[BLOCKS];
+
+static void *free_passed(void *argument)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        free(passed[i]);
+    }
+    return argument;
+}
+
+/* What one thread gets and another frees is not held. */
+static NOINLINE void threads(void)
+{
+    pthread_t all[8];
+    for (int i = 0; i < BLOCKS; i++) {
+        passed[i] = malloc(1 + (size_t)i * 13 % 20000);
+    }
+    for (int i = 0; i < 8; i++) {
+        pthread_create(&all[i], NULL, i == 0 ? free_passed : in_thread, NULL);
+    }
+    for (int i = 0; i < 8; i++) {
+        pthread_join(all[i], NULL);
+    }
+    dump_as("threads.heap");
+}
+
+static volatile bool dumping = true;
+
+static void *dump_again_and_again(void *argument)
+{
+    while (dumping) {
+        dump_as("again.heap");
+    }
+    return argument;
+}
+
+/* The child has no thread that dumps, and writes its own profile. */
+static NOINLINE void forks(void)
+{
+    pthread_t thread;
+    leaking();
+    pthread_create(&thread, NULL, dump_again_and_again, NULL);
+    for (int i = 0; i < 50; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            drop(4000);
+            dump_as("child.heap");
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        check(status == 0, "a child did not write its profile");
+    }
+    dumping = false;
+    pthread_join(thread, NULL);
+    dump_as("parent.heap");
+}
+
+static NOINLINE void modules(const char *path)
+{
+    void *module = dlopen(path, RTLD_NOW);
+    check(module != NULL, "the module cannot be loaded");
+    void *(*get)(size_t, int) = (void *(*)(size_t, int))dlsym(module, "module_get");
+    get(500, 4000);
+    dump_as("module.heap");
+    dlclose(module);
+    fill(100, 4000);
+    dump_as("unloaded.heap");
+}
+
+/* Sampled blocks are as good as others. `is_exact`: no block has more bytes than were asked for. */
+static NOINLINE void blocks(bool is_exact)
+{
+    for (size_t size = 1; size < 100000; size += size / 5 + 1) {
+        for (int i = 0; i < 20; i++) {
+            char *block = malloc(size);
+            check(malloc_usable_size(block) >= size && malloc_usable_size(block) < 2 * size + 32,
+                  "malloc_usable_size");
+            check(!is_exact || malloc_usable_size(block) == size, "malloc_usable_size is exact");
+            memset(block, 'x', size);
+            block = realloc(block, 2 * size);
+            check(block[0] == 'x' && block[size - 1] == 'x', "realloc does not keep the content");
+            block = realloc(block, size / 2 + 1);
+            check(block[size / 2] == 'x', "realloc does not keep the content");
+            free(block);
+            block = calloc(1, size);
+            for (size_t j = 0; j < size; j++) {
+                check(block[j] == 0, "calloc is not zero");
+            }
+            free(block);
+        }
+    }
+    dump_as("blocks.heap");
+}
+
+static bool get_bool(const char *name)
+{
+    bool value = false;
+    size_t size = sizeof value;
+    check(mallctl(name, &value, &size, NULL, 0) == 0, name);
+    return value;
+}
+
+static void set_bool(const char *name, bool value)
+{
+    check(mallctl(name, NULL, NULL, &value, sizeof value) == 0, name);
+}
+
+/* On and off while the program runs; prof_active is false at the start. */
+static NOINLINE void controls(void)
+{
+    check(get_bool("config.prof") && get_bool("opt.prof") && !get_bool("prof.active"), "prof");
+    not_leaking();
+    leaking();
+    set_bool("prof.active", true);
+    small_blocks();
+    fill(777, 4000);
+    set_bool("prof.active", false);
+    many_sizes();
+    dump_as("controls.heap");
+    check(mallctl("prof.reset", NULL, NULL, NULL, 0) == 0, "prof.reset");
+    dump_as("reset.heap");
+    size_t rate = 10, size = sizeof rate;
+    check(mallctl("prof.reset", NULL, NULL, &rate, sizeof rate) == 0, "prof.reset");
+    check(mallctl("prof.lg_sample", &rate, &size, NULL, 0) == 0 && rate == 10, "prof.lg_sample");
+    set_bool("thread.prof.active", false);
+    set_bool("prof.active", true);
+    not_leaking();
+    fill(888, 2000);
+    dump_as("thread_off.heap");
+    set_bool("thread.prof.active", true);
+    const char *name = "worker", *read = NULL;
+    size = sizeof read;
+    check(mallctl("thread.prof.name", NULL, NULL, &name, sizeof name) == 0, "thread.prof.name");
+    check(mallctl("thread.prof.name", &read, &size, NULL, 0) == 0 && strcmp(read, name) == 0,
+          "thread.prof.name");
+    check(mallctl("prof.dump", NULL, NULL, NULL, 0) == 0, "prof.dump without a name");
+    name = "/nowhere/at/all.heap";
+    check(mallctl("prof.dump", NULL, NULL, &name, sizeof name) != 0, "a dump into no folder");
+    name = "/dev/full";
+    check(mallctl("prof.dump", NULL, NULL, &name, sizeof name) != 0, "a dump to a full disk");
+}
+
+static NOINLINE void signals(void)
+{
+    leaking();
+    raise(SIGUSR2);
+    fill(640, 4000);
+    raise(SIGUSR2);
+    many_sizes();
+}
+
+/* What comes from an arena by its number is no sample. */
+NOINLINE void direct_blocks(int flags)
+{
+    for (int i = 0; i < 3; i++) {
+        held[i] = mallocx((size_t[]){100, 5000, 50000}[i], flags);
+    }
+    __asm__ volatile("");
+}
+
+/* Blocks that pass by the cache when they are freed. */
+NOINLINE void uncached_blocks(int flags)
+{
+    for (size_t size = 10; size < 200000; size *= 3) {
+        dallocx(malloc(size), flags);
+        dallocx(mallocx(size, flags), flags);
+    }
+    __asm__ volatile("");
+}
+
+static uint64_t get_number(const char *name)
+{
+    uint64_t value = 0;
+    size_t size = sizeof value;
+    check(mallctl(name, &value, &size, NULL, 0) == 0, name);
+    return value;
+}
+
+/* What a thread counts as allocated it counts as freed. */
+NOINLINE void counted_blocks(void)
+{
+    uint64_t before = get_number("thread.allocated") - get_number("thread.deallocated");
+    for (size_t size = 10; size < 2000000; size *= 3) {
+        free(realloc(malloc(size), 2 * size));
+        free(realloc(calloc(1, size), size / 2));
+        free(aligned_alloc(4096, size));
+    }
+    check(get_number("thread.allocated") - get_number("thread.deallocated") == before,
+          "thread.allocated and thread.deallocated");
+}
+
+static NOINLINE void explicit(void)
+{
+    unsigned arena = 0, cache = 0;
+    size_t size = sizeof arena;
+    check(mallctl("arenas.create", &arena, &size, NULL, 0) == 0, "arenas.create");
+    check(mallctl("tcache.create", &cache, &size, NULL, 0) == 0, "tcache.create");
+    uncached_blocks(FLAG_NO_CACHE);
+    uncached_blocks(FLAG_CACHE((int)cache));
+    check(mallctl("tcache.destroy", NULL, NULL, &cache, sizeof cache) == 0, "tcache.destroy");
+    direct_blocks(FLAG_ARENA((int)arena));
+    counted_blocks();
+    dump_as("explicit.heap");
+    drop(3);
+}
+
+static NOINLINE void overflow(size_t size)
+{
+    char *volatile block = malloc(size);
+    block[size] = 'x';
+    free(block);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "estimate") == 0) {
+        estimate(argc > 2 ? atoi(argv[2]) : 1);
+    } else if (strcmp(what, "leak") == 0) {
+        not_leaking();
+        leaking();
+    } else if (strcmp(what, "threads") == 0) {
+        threads();
+    } else if (strcmp(what, "fork") == 0) {
+        forks();
+    } else if (strcmp(what, "module") == 0) {
+        modules(argv[2]);
+    } else if (strcmp(what, "blocks") == 0) {
+        blocks(argc > 2 && strcmp(argv[2], "secure") == 0);
+    } else if (strcmp(what, "explicit") == 0) {
+        explicit();
+    } else if (strcmp(what, "overflow") == 0) {
+        overflow((size_t)atoi(argv[2]));
+    } else if (strcmp(what, "controls") == 0) {
+        controls();
+    } else if (strcmp(what, "signal") == 0) {
+        signals();
+    }
+    return 0;
+}

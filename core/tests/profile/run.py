@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Heap profiles of a program that is known: what it allocates by function, what it holds, what it says.
+
+  run.py MODE LIBRARY CLIENT STATIC-CLIENT MODULE
+
+CLIENT runs with LIBRARY preloaded, STATIC-CLIENT has the archive in it. Each case is a process of its own
+in a folder of its own. Names are looked up with nm, so that the static client and the module are read alike.
+MODE is fast, secure or debug; the debug build takes no samples, and must say so.
+"""
+
+import bisect
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+MODE = sys.argv[1]
+LIBRARY, CLIENT, STATIC, MODULE = (os.path.abspath(path) for path in sys.argv[2:6])
+failures = []
+
+
+def expect(good, text):
+    if not good:
+        failures.append(text)
+        print("FAIL", text)
+
+
+def run(folder, client, *arguments, conf="", status=0):
+    environment = dict(os.environ, MALLOC_CONF="prof:true," + conf)
+    if client == CLIENT:
+        environment["LD_PRELOAD"] = LIBRARY
+    done = subprocess.run([client, *arguments], cwd=folder, env=environment, timeout=300,
+                          stderr=subprocess.PIPE, text=True)
+    expect(done.returncode == status,
+           f"{arguments} ends with {done.returncode} and not {status}: {done.stderr}")
+    return done.stderr
+
+
+class Symbols:
+    """Functions of a file, by address."""
+
+    def __init__(self, path):
+        text = subprocess.run(["nm", "-n", "--defined-only", path], capture_output=True, text=True,
+                              check=True).stdout
+        found = re.findall(r"^([0-9a-f]+) [tTwW] (\S+)$", text, re.M)
+        self.starts = [int(start, 16) for start, _ in found]
+        self.names = [name for _, name in found]
+
+    def name(self, address):
+        at = bisect.bisect_right(self.starts, address) - 1
+        return self.names[at] if at >= 0 else "?"
+
+
+known = {path: Symbols(path) for path in (CLIENT, STATIC, MODULE)}
+
+
+class Profile:
+    """stacks: (names, live blocks, live bytes, all blocks, all bytes), as readers scale them."""
+
+    def __init__(self, path):
+        text = pathlib.Path(path).read_text()
+        head, maps = text.split("\nMAPPED_LIBRARIES:\n")
+        lines = head.strip().splitlines()
+        self.rate = int(re.fullmatch(r"heap_v2/(\d+)", lines[0])[1])
+        expect(re.fullmatch(r"  t\*: \d+: \d+ \[\d+: \d+\]", lines[1]), f"{path}: the totals")
+        self.maps = [(int(start, 16), int(end, 16), int(offset, 16), file) for start, end, offset, file in
+                     re.findall(r"^(\w+)-(\w+) \S+ (\w+) \S+ \S+ +(/.*)$", maps, re.M)]
+        self.stacks = []
+        for frames, numbers in zip(lines[2::2], lines[3::2]):
+            expect(frames.startswith("@"), f"{path}: '{frames}'")
+            values = [int(value) for value in re.findall(r"\d+", numbers)]
+            live = self.scaled(values[0], values[1])
+            total = self.scaled(values[2], values[3])
+            names = [self.name(int(frame, 16) - 1) for frame in frames.split()[1:]]
+            self.stacks.append((names, *live, *total))
+
+    def scaled(self, blocks, size):
+        if blocks == 0:
+            return 0, 0
+        factor = 1 / -math.expm1(-size / blocks / self.rate)
+        return blocks * factor, size * factor
+
+    def name(self, address):
+        for start, end, offset, file in self.maps:
+            if start <= address < end and file in known:
+                first = min(begin - off for begin, _, off, path in self.maps if path == file)
+                symbols = known[file]
+                is_fixed = symbols.starts and symbols.starts[-1] >= first
+                return symbols.name(address if is_fixed else address - first)
+        return "?"
+
+    def live(self, name):
+        return sum(stack[2] for stack in self.stacks if name in stack[0])
+
+    def allocated(self, name):
+        return sum(stack[4] for stack in self.stacks if name in stack[0])
+
+
+def near(value, truth, spread, text):
+    expect(abs(value - truth) <= 4.5 * spread + 1, f"{text}: {value:.0f} and not {truth:.0f}, "
+           f"{abs(value - truth) / max(spread, 1):.1f} standard deviations")
+
+
+def spread_of(size, block, rate):
+    """The standard deviation of an estimate of `size` bytes in blocks of `block`."""
+    p = -math.expm1(-block / rate)
+    return math.sqrt(size * block * (1 - p) / p)
+
+
+# function: bytes in a round, as classes round sizes up; the largest block. In the secure build there are 8
+# bytes more in each slot.
+SMALL, ALIGNED = (64, 768) if MODE == "secure" else (48, 512)
+WORK = {
+    "small_blocks": (4000 * SMALL, SMALL),
+    "medium_blocks": (400 * 5120, 5120),
+    "large_blocks": (40 * 61440, 61440),
+    "one_at_a_time": (4000 * 2048, 2048),
+    "aligned_blocks": (1000 * ALIGNED, ALIGNED),
+}
+
+
+def check_estimate(folder, client):
+    """Many rounds with other samples each, at several rates."""
+    for lg_rate, rounds in ((10, 10), (14, 25), (19, 150)):
+        run(folder, client, "estimate", str(rounds),
+            conf=f"prof_accum:true,lg_prof_sample:{lg_rate}")
+        profile = Profile(folder / "estimate.heap")
+        expect(profile.rate == 1 << lg_rate, "the rate")
+        for name, (size, block) in WORK.items():
+            near(profile.allocated(name), rounds * size, spread_of(rounds * size, block, profile.rate),
+                 f"{pathlib.Path(client).name}, rate 2^{lg_rate}, {name}")
+            expect(profile.live(name) == 0, f"rate 2^{lg_rate}: {name} holds nothing")
+        grown = rounds * 20 * sum(size for size in (106496, 212992, 425984, 819200, 1638400))
+        expect(abs(profile.allocated("grown_blocks") / grown - 1) < 0.2, "blocks that realloc grows: "
+               f"{profile.allocated('grown_blocks') / grown:.2f} of them")
+
+
+def check_leak(folder, client):
+    said = run(folder, client, "leak", conf="prof_leak:true,prof_final:true,lg_prof_sample:12,"
+               "prof_prefix:out")
+    found = re.search(r"<jemalloc>: Leak approximation summary: ~(\d+) bytes, ~(\d+) objects, "
+                      r">= (\d+) contexts", said)
+    expect(found, f"no leak report: {said}")
+    if found:
+        near(int(found[1]), 4000 * 1024, spread_of(4000 * 1024, 1024, 4096) + 20000, "bytes leaked")
+    files = list(folder.glob("out.*.0.f.heap"))
+    expect(len(files) == 1, f"one final profile: {files}")
+    profile = Profile(files[0])
+    near(profile.live("leaking"), 4000 * 1024, spread_of(4000 * 1024, 1024, 4096), "leaking")
+    expect(profile.live("not_leaking") == 0, "not_leaking")
+    run(folder, client, "leak", conf="prof_leak:true,prof_leak_error:true,lg_prof_sample:12", status=1)
+    run(folder, client, "leak", conf="prof_leak_error:true,lg_prof_sample:12")
+
+
+def check_files(folder):
+    run(folder, CLIENT, "leak", conf="lg_prof_interval:20,prof_prefix:i,lg_prof_sample:12")
+    count = len(list(folder.glob("i.*.i*.heap")))
+    expect(8 <= count <= 25, f"16 MiB in steps of one: {count} profiles")
+    run(folder, CLIENT, "leak", conf="prof_gdump:true,prof_prefix:u,lg_prof_sample:12")
+    expect(list(folder.glob("u.*.0.u0.heap")), "a profile at a peak")
+
+
+def check_signal(folder):
+    os.environ["MALLOW_CONF"] = "prof_signal:12"
+    run(folder, CLIENT, "signal", conf="prof:false,prof_prefix:s,lg_prof_sample:10")
+    del os.environ["MALLOW_CONF"]
+    files = list(folder.glob("s.*.m0.heap"))
+    expect(len(files) == 1, f"a profile by signal: {files}")
+    profile = Profile(files[0])
+    expect(profile.live("leaking") == 0, "before the first signal")
+    # A thread follows when it looks at the clock: some of the first blocks may be missing.
+    size = 768 if MODE == "secure" else 640
+    expect(0.6 < profile.live("signals") / (4000 * size) < 1.2,
+           f"between the signals: {profile.live('signals'):.0f}")
+
+
+def check_controls(folder):
+    said = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:10,prof_prefix:c")
+    expect(said.count("cannot be written") == 2, f"what could not be written is told of: {said}")
+    profile = Profile(folder / "controls.heap")
+    near(profile.live("controls"), 4000 * 896, spread_of(4000 * 896, 896, 1024), "while it was on")
+    expect(profile.live("leaking") == 0, "before it was on")
+    expect(not Profile(folder / "reset.heap").stacks, "prof.reset forgets all")
+    expect(not Profile(folder / "thread_off.heap").stacks, "thread.prof.active")
+    expect(list(folder.glob("c.*.m*.heap")), "a dump without a name")
+
+
+def check_fork(folder, client):
+    run(folder, client, "fork", conf="lg_prof_sample:12")
+    expect(Profile(folder / "child.heap").live("leaking") == 0, "the child freed all")
+    near(Profile(folder / "parent.heap").live("leaking"), 4000 * 1024,
+         spread_of(4000 * 1024, 1024, 4096), "the parent holds all")
+
+
+def check_module(folder):
+    run(folder, CLIENT, "module", MODULE, conf="lg_prof_sample:10")
+    profile = Profile(folder / "module.heap")
+    near(profile.live("module_get"), 4000 * 512, spread_of(4000 * 512, 512, 1024), "the module")
+    expect(Profile(folder / "unloaded.heap").live("modules") > 0, "after it was unloaded")
+
+
+def check_jeprof(folder):
+    """The top five of jeprof are those that allocate most."""
+    run(folder, CLIENT, "estimate", "20", conf="prof_accum:true,lg_prof_sample:14")
+    done = subprocess.run(["jeprof", "--text", "--cum", "--alloc_space", CLIENT,
+                           str(folder / "estimate.heap")], capture_output=True, text=True, timeout=300)
+    expect(done.returncode == 0, f"jeprof: {done.stderr}")
+    names = [line.split()[-1] for line in done.stdout.splitlines() if "%" in line]
+    ours = [name for name in names if name in WORK or name in ("many_sizes", "grown_blocks")]
+    expect(ours[:2] == ["grown_blocks", "many_sizes"] or ours[0] == "grown_blocks",
+           f"jeprof names {names[:8]}")
+    expect(set(ours[:5]) == {"grown_blocks", "many_sizes", "one_at_a_time", "large_blocks",
+                             "medium_blocks"}, f"jeprof names {ours}")
+
+
+def check_blocks(folder, rate):
+    run(folder, CLIENT, "blocks", MODE, conf=f"lg_prof_sample:{rate}")
+    run(folder, CLIENT, "threads", conf=f"lg_prof_sample:{rate}")
+
+
+def check_explicit(folder, client):
+    """Every block that can be one is a sample."""
+    run(folder, client, "explicit", conf="lg_prof_sample:0,prof_accum:true")
+    profile = Profile(folder / "explicit.heap")
+    expect(profile.allocated("direct_blocks") == 0, "blocks of an explicit arena are no samples")
+    expect(profile.allocated("uncached_blocks") > 10**6, "blocks that pass by the cache are")
+    for name in ("uncached_blocks", "counted_blocks"):
+        expect(profile.live(name) == 0, f"{name} holds {profile.live(name):.0f} bytes")
+
+
+def check_overflow(folder):
+    for size in ("24", "5001", "70001"):
+        said = run(folder, CLIENT, "overflow", size, conf="lg_prof_sample:0", status=-6)
+        expect("overflow of" in said, f"an overflow of {size} bytes is found: {said}")
+
+
+def check_no_effect(folder):
+    said = run(folder, CLIENT, "leak", conf="prof_final:true,prof_leak:true")
+    expect("prof has no effect in this build" in said, f"the build says that it takes no samples: {said}")
+    expect(not list(folder.iterdir()), "and writes no profile")
+
+
+def in_folder(check, *arguments):
+    with tempfile.TemporaryDirectory() as name:
+        before = len(failures)
+        check(pathlib.Path(name), *arguments)
+        label = " ".join([check.__name__[6:], *(pathlib.Path(a).name for a in arguments)])
+        print("ok  " if len(failures) == before else "FAIL", label)
+
+
+def check_probes():
+    """What tracers look for, and the counters by which they say that they listen."""
+    text = subprocess.run(["readelf", "-nW", LIBRARY], capture_output=True, text=True).stdout
+    found = re.findall(r"Provider: (\w+)\s+Name: (\w+)\s+Location: \w+, Base: \w+, "
+                       r"Semaphore: 0x0*([1-9a-f]\w*)\s+Arguments: (.*)", text)
+    expect(sorted((where, name) for where, name, _, _ in found) ==
+           [("otel_memory", "alloc"), ("otel_memory", "free")], f"probes: {found}")
+    expect([arguments.count("8@") for _, name, _, arguments in sorted(found)] == [3, 1],
+           f"arguments: {found}")
+    print("ok   probes" if not failures else "     probes")
+
+
+def main():
+    if MODE == "debug":
+        in_folder(check_no_effect)
+        print("skipped: the debug build takes no samples")
+        return 1 if failures else SKIPPED
+    check_probes()
+    for client in (CLIENT, STATIC):
+        in_folder(check_estimate, client)
+        in_folder(check_leak, client)
+        in_folder(check_fork, client)
+        in_folder(check_explicit, client)
+    if MODE == "secure":
+        in_folder(check_overflow)
+    in_folder(check_files)
+    in_folder(check_signal)
+    in_folder(check_controls)
+    in_folder(check_module)
+    for rate in ("0", "6", "12"):
+        in_folder(check_blocks, rate)
+    if shutil.which("jeprof"):
+        in_folder(check_jeprof)
+    else:
+        print("skipped: jeprof is not installed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
