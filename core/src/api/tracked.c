@@ -217,7 +217,8 @@ static void *block_begins(const struct track_request *request, const struct trac
                           char *start)
 {
     struct extent *extent = pagemap_find(start);
-    struct track *track = track_make(extent, start);
+    char *block = start + layout->front;
+    struct track *track = track_make(extent, block);
     if (unlikely(track == NULL)) {
         if (layout->is_slot) {
             memset(start, FILL_FREE, slot_block_size(extent, start));
@@ -225,7 +226,6 @@ static void *block_begins(const struct track_request *request, const struct trac
         free_plain(start);
         return NULL;
     }
-    char *block = start + layout->front;
     size_t alignment = layout->front == 0 ? 1 : request->alignment;
     uint64_t word = track_word(request->size, alignment, request->made);
     bool is_slot = extent_is_slab(extent);

@@ -48,7 +48,10 @@ static long stats_decay_ms(const struct stats *stats, const struct stats_arena *
     if (arena == &stats->all) {
         return -1;
     }
-    struct arena *at = arena_at((unsigned)(arena - stats->arenas));
+    struct arena *at = arena_numbered((unsigned)(arena - stats->arenas));
+    if (at == NULL) {
+        return -1; /* it has been destroyed since */
+    }
     return is_dirty ? arena_dirty_decay_ms(at) : arena_muzzy_decay_ms(at);
 }
 

@@ -78,7 +78,12 @@ static COLD struct track_table *table_make(struct extent *extent, uint32_t capac
     return table != NULL && table->capacity >= capacity ? table : NULL;
 }
 
-static struct track *track_make(struct extent *extent, const void *slot)
+static uint32_t track_index(struct extent *extent, const void *address)
+{
+    return extent_is_slab(extent) ? slab_index(extent, address) : 0;
+}
+
+static struct track *track_make(struct extent *extent, const void *block)
 {
     bool is_slab = extent_is_slab(extent);
     uint32_t capacity = is_slab ? extent->slab.capacity : 1;
@@ -86,14 +91,9 @@ static struct track *track_make(struct extent *extent, const void *slot)
     if (unlikely(table == NULL || table->capacity < capacity)) {
         table = table_make(extent, capacity);
     }
-    uint32_t index = is_slab ? slab_index(extent, slot) : 0;
+    uint32_t index = track_index(extent, block);
     check(index < capacity);
     return table != NULL ? &table->tracks[index] : NULL;
-}
-
-static uint32_t track_index(struct extent *extent, const void *address)
-{
-    return extent_is_slab(extent) ? slab_index(extent, address) : 0;
 }
 
 static struct track *track_find(const void *block)
@@ -109,8 +109,8 @@ static struct track *track_find(const void *block)
     return likely(is_known) ? track : NULL;
 }
 
-/* Whether a track speaks of a block in the slot of that number, and not of an earlier use of the
- * descriptor; and whether it reaches to an address. */
+/* Whether a track of that number speaks of a block in the extent as it is now, and not of an earlier
+ * use of the descriptor; and whether the block's slot, or its pages, reach to an address. */
 static bool track_reaches(struct extent *extent, struct track *track, uint32_t index,
                           uintptr_t address)
 {
@@ -122,29 +122,36 @@ static bool track_reaches(struct extent *extent, struct track *track, uint32_t i
     if (!extent_is_slab(extent)) {
         return true;
     }
-    uintptr_t slot = extent->start + (uintptr_t)index * extent->slab.slot_size;
-    uintptr_t end = size_max(slot + extent->slab.slot_size, block + track_size(word) + 16);
-    return block == slot + track_front(word) && address < end;
+    size_t slot_size = extent->slab.slot_size;
+    uintptr_t start = block - track_front(word);
+    uintptr_t end = size_max(start + slot_size, block + track_size(word) + 16);
+    return slab_index(extent, (void *)block) == index && start >= extent->start &&
+           (start - extent->start) % slot_size == 0 && start <= address && address < end;
 }
 
+/* Slots of a block may lie on both sides of the one that it begins in (common.h): the nearest block
+ * that the program holds, or, if there is none, the nearest of those that it held. */
 static struct track *track_find_around(struct extent *extent, const void *address)
 {
     struct track_table *table = track_table(extent);
     if (table == NULL) {
         return NULL;
     }
+    struct track *freed = NULL;
     uint32_t index = track_index(extent, address);
-    for (uint32_t back = 0; back < COMMON_SPAN_MAX && back <= index; back++) {
-        uint32_t at = index - back;
-        if (at < table->capacity &&
-            track_reaches(extent, &table->tracks[at], at, (uintptr_t)address)) {
-            return &table->tracks[at];
+    uint32_t reach = extent_is_slab(extent) ? COMMON_SPAN_MAX : 1;
+    for (uint32_t i = 0; i < 2 * reach; i++) {
+        uint32_t at = i < reach ? index - i : index + (i - reach); /* below 0: beyond the table */
+        struct track *track = at < table->capacity ? &table->tracks[at] : NULL;
+        if (track == NULL || !track_reaches(extent, track, at, (uintptr_t)address)) {
+            continue;
         }
-        if (!extent_is_slab(extent)) {
-            break;
+        if (track_state(atomic_get(&track->word)) == TRACK_LIVE) {
+            return track;
         }
+        freed = freed == NULL ? track : freed;
     }
-    return NULL;
+    return freed;
 }
 
 static bool track_visit(bool (*visit)(struct track *track, void *context), void *context)

@@ -6,9 +6,9 @@
  *     pages  | front                            | block | to the end of the page | guard pages |
  *
  * The program gets the middle, exactly as long as it asked for. What is known of a block lies in
- * a table beside its extent, by the number of its slot, where no overflow comes: size, state, and
- * the calls that allocated and freed it. That stays when the block is freed, until another one is
- * allocated in its place.
+ * a table beside its extent, by the number of the slot that it begins in, behind the red zone, where
+ * no overflow comes: size, state, and the calls that allocated and freed it. That stays when the block
+ * is freed, until another one is allocated in its place.
  *
  *   NONE   no block has ever begun here
  *   LIVE   the program holds it: both red zones are whole
@@ -96,9 +96,9 @@ static struct lock track_tables_lock;
 /* The table of an extent; NULL if none of its blocks was ever tracked. */
 static struct track_table *track_table(struct extent *extent);
 
-/* Where what is known of a block is written that begins in the slot, or the pages, of `slot`. NULL
- * if there is no memory for the table. */
-static struct track *track_make(struct extent *extent, const void *slot);
+/* Where what is known of a block is written that begins at `block`. NULL if there is no memory for
+ * the table. */
+static struct track *track_make(struct extent *extent, const void *block);
 
 /* What is known of the block that begins at an address, live or not; NULL if none ever did. */
 static struct track *track_find(const void *block);

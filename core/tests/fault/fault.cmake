@@ -70,7 +70,8 @@ if(is_native)
 endif()
 
 # Every system call that the allocator makes is made to fail in turn; sites.py checks "every". It
-# needs one call instruction for each call in the source, at an address that it can read off.
+# needs one call instruction for each call in the source, at an address that it can read off. Without
+# a table of its functions the program's own call stacks need an index, for which memory is mapped.
 foreach(mode IN LISTS MALLOW_MODES)
   add_executable(injection-${mode} ${CMAKE_CURRENT_LIST_DIR}/injection.c)
   set_target_properties(injection-${mode} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -79,7 +80,7 @@ foreach(mode IN LISTS MALLOW_MODES)
   target_compile_options(injection-${mode} PRIVATE -O1 -fno-pie -fno-inline
                          -fno-optimize-sibling-calls -fno-omit-frame-pointer -Wno-address -Wno-frame-address
                          $<$<C_COMPILER_ID:GNU>:-fno-ipa-cp -fno-ipa-sra -fno-ipa-icf>)
-  target_link_options(injection-${mode} PRIVATE -no-pie)
+  target_link_options(injection-${mode} PRIVATE -no-pie LINKER:--no-eh-frame-hdr)
 endforeach()
 if(is_native)
   mallow_test(injection-fast COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/sites.py

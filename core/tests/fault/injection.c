@@ -277,6 +277,96 @@ static void in_thread(struct kept *kept)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
+/* Reads, writes or does what a name of an arena means; false if there was no memory for it, which is
+ * right only where a call was made to fail. */
+static bool control(unsigned arena, const char *what, void *old_value, void *new_value, size_t size)
+{
+    char name[64];
+    snprintf(name, sizeof name, what, arena);
+    int error =
+        mw_mallctl(name, old_value, old_value ? &size : NULL, new_value, new_value ? size : 0);
+    CHECK_MSG(error == 0 || (error == EAGAIN && results->failed_calls > 0), "%s: %d", name, error);
+    return error == 0;
+}
+
+/* An arena of the program's own: blocks of each kind, some freed, the rest taken back with it. */
+static void fill_arena(unsigned arena)
+{
+    static const size_t sizes[] = {40, 5000, 70000, 300000, 3u << 20, 9u << 20};
+    enum { SIZES = sizeof sizes / sizeof sizes[0], ROUNDS = 4 };
+    struct kept kept[ROUNDS * SIZES];
+    int flags = MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE;
+    for (size_t i = 0; i < ROUNDS * SIZES; i++) {
+        errno = ENOMEM; /* mallocx promises none */
+        keep(&kept[i], mw_mallocx(sizes[i % SIZES], flags), sizes[i % SIZES]);
+    }
+    for (size_t i = 0; i < ROUNDS * SIZES; i += 2) {
+        drop(&kept[i]);
+    }
+    for (int i = 0; i < 40; i++) { /* 10 ms each: it becomes muzzy, and is given back */
+        control(arena, "arena.%u.decay", NULL, NULL, 0);
+    }
+    for (size_t i = 1; i < ROUNDS * SIZES; i += 4) {
+        drop(&kept[i]);
+    }
+    control(arena, "arena.%u.purge", NULL, NULL, 0);
+    for (size_t i = 0; i < ROUNDS * SIZES; i++) {
+        if (kept[i].bytes) {
+            pattern_check(kept[i].bytes, written(kept[i].size), 1);
+        }
+    }
+    control(arena, "arena.%u.destroy", NULL, NULL, 0);
+}
+
+/* As a program's hook may ask: for memory at an address where there already is some. */
+static void map_where_memory_is(extent_hooks_t *kernel)
+{
+    size_t size = 3u << 20;
+    char *block = judged(mw_malloc(size), size);
+    if (block) {
+        bool is_zero = false, is_committed = false;
+        char *page = (char *)align_up((uintptr_t)block, os_page_size);
+        CHECK(kernel->alloc(kernel, page, 4 * os_page_size, os_page_size, &is_zero, &is_committed,
+                            0) == NULL);
+        mw_free(block);
+    }
+}
+
+/* Arenas without hooks, with hooks that pass everything on to the kernel's, and with some of these
+ * only. */
+static void use_arenas(void)
+{
+    static extent_hooks_t passing, poor;
+    extent_hooks_t *kernel, *hooks = &passing;
+    unsigned arena;
+    if (!control(0, "arenas.create", &arena, NULL, sizeof arena)) {
+        return;
+    }
+    CHECK(control(arena, "arena.%u.extent_hooks", &kernel, NULL, sizeof kernel));
+    passing = *kernel;
+    poor = (extent_hooks_t){.alloc = kernel->alloc, .destroy = kernel->destroy};
+    map_where_memory_is(kernel);
+    fill_arena(arena);
+    for (int i = 0; i < 2; i++, hooks = &poor) {
+        size_t size = sizeof arena;
+        int error = mw_mallctl("arenas.create", &arena, &size, &hooks, sizeof hooks);
+        CHECK_MSG(error == 0 || (error == EAGAIN && results->failed_calls > 0), "%d", error);
+        if (error == 0) {
+            fill_arena(arena);
+        }
+    }
+}
+
+/* What is mapped when it is asked for first. */
+static void look(void)
+{
+    uint64_t epoch = 1;
+    uintptr_t frames[8];
+    control(0, "epoch", NULL, &epoch, sizeof epoch);
+    size_t depth = unwind_here(frames, 8);
+    CHECK(depth > 0 || results->failed_calls > 0 || fail_at != 0);
+}
+
 static void ignore_text(void *context, const char *text)
 {
     (void)context;
@@ -296,6 +386,8 @@ static void workload(void)
     mw_collect(true);
     resize_all(kept);
     drop_all(kept);
+    use_arenas();
+    look();
     mw_malloc_stats_print(ignore_text, NULL, "J");
     mw_malloc_trim(1u << 20);
 }

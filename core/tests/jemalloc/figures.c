@@ -184,6 +184,21 @@ TEST(arenas_add_up)
     }
 }
 
+TEST(an_arena_of_the_program_has_its_own_decay)
+{
+    char name[64];
+    unsigned arena;
+    size_t size = sizeof arena;
+    uint64_t epoch = 1;
+    ssize_t decay_ms = 1234;
+    CHECK_EQ(mallctl("arenas.create", &arena, &size, NULL, 0), 0);
+    snprintf(name, sizeof name, "arena.%u.dirty_decay_ms", arena);
+    CHECK_EQ(mallctl(name, NULL, NULL, &decay_ms, sizeof decay_ms), 0);
+    CHECK_EQ(mallctl("epoch", NULL, NULL, &epoch, sizeof epoch), 0);
+    snprintf(name, sizeof name, "stats.arenas.%u.dirty_decay_ms", arena);
+    CHECK_EQ((int64_t)read_sized(name, 8), 1234);
+}
+
 TEST(stats_of_an_arena_that_is_not_made_do_not_exist)
 {
     uint64_t value;

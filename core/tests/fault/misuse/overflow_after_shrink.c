@@ -7,7 +7,7 @@ int main(void)
 {
     char *volatile block = malloc(100);
     block = realloc(block, 90);
-    block[90] = 1;
+    block[90] ^= 1;
     free(block);
     return 0;
 }

@@ -6,7 +6,7 @@
 
 static void *overflow(void *block)
 {
-    ((char *)block)[100] = 1;
+    ((char *)block)[100] ^= 1;
     free(block);
     return NULL;
 }

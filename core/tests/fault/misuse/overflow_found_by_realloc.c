@@ -6,7 +6,7 @@
 int main(void)
 {
     char *volatile block = malloc(100);
-    block[101] = 1;
+    block[101] ^= 1;
     free(realloc(block, 5000));
     return 0;
 }

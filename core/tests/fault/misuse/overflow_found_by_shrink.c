@@ -6,7 +6,7 @@
 int main(void)
 {
     char *volatile block = malloc(100);
-    block[100] = 1;
+    block[100] ^= 1;
     free(realloc(block, 90));
     return 0;
 }

@@ -10,7 +10,7 @@ int main(void)
 {
     char *volatile block = malloc(100);
     mw_heap_is_valid();
-    block[100] = 1;
+    block[100] ^= 1;
     mw_heap_is_valid();
     return 0;
 }

@@ -7,7 +7,7 @@
 int main(void)
 {
     char *volatile block = malloc(100);
-    block[100] = 1;
+    block[100] ^= 1;
     malloc_usable_size(block);
     return 0;
 }

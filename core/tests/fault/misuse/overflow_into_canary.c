@@ -6,7 +6,7 @@
 int main(void)
 {
     char *volatile block = malloc(24);
-    block[24] = 1;
+    block[24] ^= 1;
     free(block);
     return 0;
 }

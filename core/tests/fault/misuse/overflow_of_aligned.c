@@ -6,7 +6,7 @@
 int main(void)
 {
     char *volatile block = aligned_alloc(256, 100);
-    block[100] = 1;
+    block[100] ^= 1;
     free(block);
     return 0;
 }

@@ -6,7 +6,7 @@
 int main(void)
 {
     char *volatile block = malloc(300001);
-    block[300001] = 1;
+    block[300001] ^= 1;
     free(block);
     return 0;
 }

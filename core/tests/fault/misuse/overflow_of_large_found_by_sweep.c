@@ -9,7 +9,7 @@ __attribute__((weak)) bool mw_heap_is_valid(void);
 int main(void)
 {
     char *volatile block = malloc(100001);
-    block[100001] = 1;
+    block[100001] ^= 1;
     mw_heap_is_valid();
     return 0;
 }

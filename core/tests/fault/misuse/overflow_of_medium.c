@@ -6,7 +6,7 @@
 int main(void)
 {
     char *volatile block = malloc(20000);
-    block[20003] = 1;
+    block[20003] ^= 1;
     free(block);
     return 0;
 }

@@ -6,7 +6,7 @@
 int main(void)
 {
     char *volatile block = malloc(20000001);
-    block[20000002] = 1;
+    block[20000002] ^= 1;
     free(block);
     return 0;
 }

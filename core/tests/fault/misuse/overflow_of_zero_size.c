@@ -6,7 +6,7 @@
 int main(void)
 {
     char *volatile block = malloc(0);
-    block[0] = 1;
+    block[0] ^= 1;
     free(block);
     return 0;
 }

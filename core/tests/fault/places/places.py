@@ -55,7 +55,8 @@ def problem(end):
         return "hangs"
     if end.code != -signal.SIGABRT:
         return f"ended with {end.code}, not by SIGABRT: {end.errors.strip()!r}"
-    lines = end.errors.splitlines()
+    # The debug build says below its sentence who called, allocated and freed: those lines are indented.
+    lines = [line for line in end.errors.splitlines() if not re.match(r"    +\S", line)]
     if not lines:
         return "no sentence"
     odd = [line for line in lines if not re.fullmatch(r"mallow: (double )?free of 0x[0-9a-f]+.*[^.]", line)]
