@@ -319,7 +319,7 @@ static COLD void track_bad_pointer(const char *call, const void *pointer, struct
             return;
         }
         fault.kind = FAULT_DOUBLE_FREE;
-        if (strcmp(call, "free") == 0) {
+        if (text_is(call, "free")) {
             fault_report(&fault, "double free of %p (%zu bytes%s)", pointer, fault.size, who);
         }
         fault_report(&fault, "%s of %p (%zu bytes%s), which is free", call, pointer, fault.size,
