@@ -147,6 +147,15 @@ static struct track *track_find_around(struct extent *extent, const void *addres
     return NULL;
 }
 
+static void track_forget(struct extent *extent, const void *address)
+{
+    struct track *track = track_find_around(extent, address);
+    if (track != NULL) {
+        atomic_set(&track->word, TRACK_NONE);
+        atomic_set(&track->inverted, 0);
+    }
+}
+
 static bool track_visit(bool (*visit)(struct track *track, void *context), void *context)
 {
     struct track_table *table = atomic_get_acquire(&track_tables); /* pairs with table_obtain */

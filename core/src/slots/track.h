@@ -107,6 +107,9 @@ static struct track *track_find(const void *block);
  * reach; NULL if there is none. */
 static struct track *track_find_around(struct extent *extent, const void *address);
 
+/* Forgets the block that was known there. */
+static void track_forget(struct extent *extent, const void *address);
+
 /* Calls a function for every block that is known; false as soon as it says so. */
 static bool track_visit(bool (*visit)(struct track *track, void *context), void *context);
 

@@ -17,11 +17,8 @@ find_program(has_gxx g++)
 
 foreach(mode IN LISTS MALLOW_MODES)
   string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
-  set(mode_sources ${jemalloc_sources})
-  if(mode STREQUAL "debug") # its quarantine and tracking do not know direct blocks and hooks yet
-    list(FILTER mode_sources EXCLUDE REGEX "/(arenas|hooks|caches)\\.c$")
-  endif()
-  add_executable(jemalloc-${mode} ${mode_sources} test_main.c)
+  add_executable(jemalloc-${mode} ${jemalloc_sources} test_main.c)
+  target_compile_definitions(jemalloc-${mode} PRIVATE TEST_MODE=${mode_number_${mode}})
   target_link_libraries(jemalloc-${mode} PRIVATE jemalloc_flags ${library}-static)
   mallow_test(jemalloc-${mode} COMMAND jemalloc-${mode})
 
