@@ -208,11 +208,11 @@ size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
     if (MW_TRACK && tracked_knows(block)) {
         return old_size != 0 && is_aligned ? xallocx_tracked(block, size, extra, flags) : old_size;
     }
-    if (old_size == 0 || extent_is_slab(extent) || !is_aligned) {
+    if (old_size == 0 || extent_is_slab(extent) || !is_aligned || size > PTRDIFF_MAX) {
         return old_size;
     }
     size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;
-    if (!block_try_resize_in_place(extent, most) && size > old_size && size <= PTRDIFF_MAX) {
+    if (!block_try_resize_in_place(extent, most) && size > old_size) {
         block_try_resize_in_place(extent, size);
     }
     size_t new_size = block_requested("xallocx", extent, block);
