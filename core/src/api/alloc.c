@@ -160,6 +160,15 @@ static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, 
     return alloc_filled((void *)extent->start, MW_CANARY ? size : extent_size(extent), *is_zero);
 }
 
+static void *alloc_untracked(struct direct *direct, size_t alignment, size_t size, bool *is_zero)
+{
+    void *block = alloc_direct(direct, alignment, size, is_zero);
+    if (MW_TRACK && block != NULL) {
+        track_forget(pagemap_find(block), block);
+    }
+    return block;
+}
+
 /* The pool that serves a thread which allocates nothing from its heap; NULL for all others. */
 ALWAYS_INLINE struct direct *alloc_route(struct heap *heap, size_t size)
 {

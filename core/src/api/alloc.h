@@ -42,6 +42,9 @@ ALWAYS_INLINE size_t medium_bytes(size_t size)
  * reads as zero. */
 static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero);
 
+/* The same for a block that the program gets as it is, though others are tracked. */
+static void *alloc_untracked(struct direct *direct, size_t alignment, size_t size, bool *is_zero);
+
 /* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at
  * multiples of `alignment`. Between two powers of two the classes lie equally far apart: if the
  * alignment divides that distance, all are multiples of it, else all multiples of it are

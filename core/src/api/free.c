@@ -237,7 +237,8 @@ static void free_direct(struct extent *extent, void *block)
         canary_set_large_size(extent, 0);
     }
     thread_count_resize(usable, 0);
-    if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed() && extent_is_slab(extent)) {
+    bool is_filled = MW_TRACK || (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed());
+    if (is_filled && extent_is_slab(extent)) {
         memset(block, FILL_FREE, usable);
     }
     direct_free(extent, block);
@@ -560,7 +561,7 @@ void *mw_realloc(void *block, size_t size)
     if (unlikely(size > PTRDIFF_MAX)) {
         return alloc_failed();
     }
-    if (MW_TRACK) {
+    if (MW_TRACK && tracked_knows(block)) {
         return tracked_realloc(block, size, PROGRAM_PC);
     }
     void *resized = block_try_resize(block, extent, size);

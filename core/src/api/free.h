@@ -13,6 +13,7 @@ static size_t block_held_size(const char *call, void *block);
 
 /* The forms that know of slots and pages only. */
 static void free_plain(void *block);
+static size_t block_size(struct extent *extent, const void *block);
 
 /* The extent of any state that holds `address`; NULL if there is none near enough. */
 static struct extent *extent_around(const void *address);

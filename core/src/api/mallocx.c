@@ -71,7 +71,7 @@ static void *mallocx_of_arena(size_t alignment, size_t size, unsigned number, bo
 {
     bool is_zero = false;
     struct direct *direct = thread_direct_numbered(number);
-    void *block = direct != NULL ? alloc_direct(direct, alignment, size, &is_zero) : NULL;
+    void *block = direct != NULL ? alloc_untracked(direct, alignment, size, &is_zero) : NULL;
     if (block == NULL) {
         return alloc_failed();
     }
@@ -123,7 +123,7 @@ static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, siz
 {
     bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
     bool is_worth_it = mw_nallocx(size, MALLOCX_LG_ALIGN(floor_log2(alignment))) > old_size / 2;
-    bool fits = MW_CANARY ? size == old_size : size <= old_size;
+    bool fits = MW_CANARY || MW_TRACK ? size == old_size : size <= old_size;
     if (is_aligned && fits && is_worth_it) {
         return block;
     }
@@ -145,7 +145,8 @@ static NOINLINE void *rallocx_named(void *block, size_t size, int flags)
     size_t alignment = flags_alignment(flags);
     bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
     char *moved = NULL;
-    if (size <= PTRDIFF_MAX && is_aligned && alignment <= os_page_size) {
+    bool may_stay = !MW_TRACK || !tracked_knows(block);
+    if (may_stay && size <= PTRDIFF_MAX && is_aligned && alignment <= os_page_size) {
         moved = block_try_resize(block, pagemap_find(block), size);
     }
     if (moved == NULL) {
@@ -204,10 +205,11 @@ size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
     size_t old_size = block_held_size("xallocx", block);
     struct extent *extent = pagemap_find(block);
     bool is_aligned = ((uintptr_t)block & (flags_alignment(flags) - 1)) == 0;
-    if (MW_TRACK) {
+    if (MW_TRACK && tracked_knows(block)) {
         return old_size != 0 && is_aligned ? xallocx_tracked(block, size, extra, flags) : old_size;
     }
-    if (old_size == 0 || extent_is_slab(extent) || extent_is_sampled(extent) || !is_aligned) {
+    if (old_size == 0 || extent_is_slab(extent) || extent_is_sampled(extent) || !is_aligned ||
+        size > PTRDIFF_MAX) {
         return old_size;
     }
     size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;
@@ -232,7 +234,7 @@ size_t mw_sallocx(const void *block, int flags)
 static NOINLINE void dallocx_named(void *block, int flags)
 {
     unsigned named = flags_cache(flags);
-    if (named == CACHE_NONE) {
+    if (named == CACHE_NONE && !MW_TRACK) {
         free_uncached(block);
         return;
     }
@@ -253,7 +255,7 @@ void mw_dallocx(void *block, int flags)
 
 void mw_sdallocx(void *block, size_t size, int flags)
 {
-    if (unlikely(!flags_are_plain(flags))) {
+    if (unlikely(!flags_are_plain(flags)) && !MW_TRACK) {
         free_check_size(block, flags_alignment(flags), size);
         dallocx_named(block, flags);
         return;
@@ -269,12 +271,11 @@ size_t mw_nallocx(size_t size, int flags)
     if (!alloc_is_possible(alignment, size)) {
         return 0;
     }
-    if (MW_TRACK) {
-        return size;
+    if (MW_CANARY || MW_TRACK) {
+        return size; /* what sallocx will say, and the program may use */
     }
-    if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
-        align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
-        return class_size(class_of_aligned(alignment, size)) - CANARY_BYTES;
+    if (alignment <= os_page_size && size <= SLOT_MAX && align_up(size, alignment) <= SLOT_MAX) {
+        return class_size(class_of_aligned(alignment, size));
     }
     return large_rounded_pages(size) << os_page_shift;
 }

@@ -6,6 +6,9 @@
  *
  * Large blocks change their place and their access only under the quarantine's lock, so that a
  * sweep, which holds it, reads nothing that traps.
+ *
+ * Blocks of explicit arenas, and those that are asked for by an arena's number, are not tracked: such
+ * an arena takes all its blocks back at any time, with nothing of them in the quarantine.
  */
 #include "tracking.h"
 
@@ -99,13 +102,16 @@ static void block_leaves(uintptr_t block)
         return;
     }
     lock_take(&quarantine.lock);
-    if (unguard_pages(extent)) {
+    bool is_done = unguard_pages(extent);
+    if (is_done) {
         name_block_granule(extent, block, false);
-        free_plain((void *)extent->start);
     } else { /* the kernel has no room for mappings: later, perhaps */
         quarantine_put_locked(block, extent_size(extent));
     }
     lock_release(&quarantine.lock);
+    if (is_done) {
+        free_plain((void *)extent->start); /* which may come to hooks, and hooks may free */
+    }
 }
 
 static bool tracked_release_all_blocks(void)
@@ -246,6 +252,17 @@ static void *block_begins(const struct track_request *request, const struct trac
     return block;
 }
 
+/* A block without red zones, from the explicit arena that serves the thread. */
+static void *take_untracked(struct direct *direct, const struct track_request *request)
+{
+    bool is_zero;
+    void *block = alloc_untracked(direct, request->alignment, request->size, &is_zero);
+    if (block == NULL) {
+        return alloc_failed();
+    }
+    return request->is_zero && !is_zero ? memset(block, 0, request->size) : block;
+}
+
 static void *take_plain(const struct track_request *request, const struct track_layout *layout)
 {
     if (request->alignment > BLOCK_ALIGNMENT) {
@@ -264,6 +281,10 @@ static void *tracked_alloc_block(const struct track_request *request)
     if (unlikely(!alloc_is_possible(request->alignment, request->size))) {
         return alloc_failed();
     }
+    struct direct *direct = thread_bound_direct();
+    if (unlikely(direct != NULL)) {
+        return take_untracked(direct, request);
+    }
     struct track_layout layout = layout_of(request->alignment, request->size);
     void *start = take_plain(request, &layout);
     if (unlikely(start == NULL) && tracked_release_all_blocks()) {
@@ -276,8 +297,20 @@ static void *tracked_alloc_block(const struct track_request *request)
 
 /* --- Free ------------------------------------------------------------------------------------- */
 
+/* Whether the program holds a block that is not tracked. */
+static bool block_is_untracked(struct extent *extent, const void *block)
+{
+    if (!extent_is_direct(extent) || extent_state(extent) != EXTENT_ACTIVE) {
+        return false;
+    }
+    bool is_held = extent_is_slab(extent)
+                       ? slab_has_slot(extent, block) && slot_is_held(extent, block)
+                       : (uintptr_t)block == extent->start;
+    return is_held && track_find_around(extent, block) == NULL;
+}
+
 /* The track of a block that the program holds. Ends the program if `block` is memory of ours, but
- * none; NULL if it is foreign. */
+ * none; NULL if it is foreign, or not tracked. */
 static struct track *track_of_live(const char *call, const void *block, uintptr_t caller)
 {
     struct track *track = track_find(block);
@@ -285,7 +318,7 @@ static struct track *track_of_live(const char *call, const void *block, uintptr_
         return track;
     }
     struct extent *around = extent_around(block);
-    if (around != NULL) {
+    if (around != NULL && !block_is_untracked(around, block)) {
         track_bad_pointer(call, block, around, caller);
         bad_block(call, block, around);
     }
@@ -331,7 +364,7 @@ static void tracked_free_block(void *block, const struct track_return *given)
     }
     struct track *track = track_of_live(given->call, block, given->caller);
     if (unlikely(track == NULL)) {
-        free_plain(block); /* foreign */
+        free_plain(block); /* foreign, or not tracked */
         return;
     }
     struct extent *extent = pagemap_find(block);
@@ -353,7 +386,8 @@ static size_t tracked_block_size(const char *call, const void *block, uintptr_t 
 {
     struct track *track = track_of_live(call, block, caller);
     if (track == NULL) {
-        return 0;
+        struct extent *extent = pagemap_find(block);
+        return block_is_untracked(extent, block) ? block_size(extent, block) : 0;
     }
     struct track_zones zones = track_zones(pagemap_find(block), track);
     track_check_zones(track, &zones, call, caller);
@@ -362,7 +396,13 @@ static size_t tracked_block_size(const char *call, const void *block, uintptr_t 
 
 static bool tracked_holds_block(const char *call, const void *block, uintptr_t caller)
 {
-    return track_of_live(call, block, caller) != NULL;
+    return track_of_live(call, block, caller) != NULL ||
+           block_is_untracked(pagemap_find(block), block);
+}
+
+static bool block_is_tracked(const void *block)
+{
+    return track_find(block) != NULL;
 }
 
 static void track_set_size(struct track *track, size_t size)
@@ -396,7 +436,8 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
     uint64_t word = atomic_get(&track->word);
     size_t front = track_front(word);
     size_t old_size = track_size(word);
-    if (extent_is_slab(extent) || front >= os_page_size || size_min(old_size, size) < RESIZE_MIN) {
+    if (extent_is_slab(extent) || extent_is_direct(extent) || front >= os_page_size ||
+        size_min(old_size, size) < RESIZE_MIN) {
         return NULL;
     }
     lock_take(&quarantine.lock);
@@ -494,6 +535,7 @@ static void *(*const tracked_alloc)(const struct track_request *) = tracked_allo
 static void (*const tracked_free)(void *, const struct track_return *) = tracked_free_block;
 static void *(*const tracked_realloc)(void *, size_t, uintptr_t) = tracked_realloc_block;
 static bool (*const tracked_holds)(const char *, const void *, uintptr_t) = tracked_holds_block;
+static bool (*const tracked_knows)(const void *) = block_is_tracked;
 static size_t (*const tracked_size)(const char *, const void *, uintptr_t) = tracked_block_size;
 static size_t (*const tracked_resize)(void *, size_t, size_t) = tracked_resize_block;
 static bool (*const tracked_release_all)(void) = tracked_release_all_blocks;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The entry points of the debug build, where every block is tracked (slots/track.h). The functions
+ * The entry points of the debug build, where blocks are tracked (slots/track.h). The functions
  * of alloc.c and free.c come here first, and from here their plain forms are called, which know of
  * slots and pages only. In other builds nothing of this is reached.
  */
@@ -34,11 +34,14 @@ struct track_return {
 
 static void (*const tracked_free)(void *block, const struct track_return *given);
 
-/* `block` is not NULL, `size` neither 0 nor impossible. */
+/* `block` is tracked, `size` neither 0 nor impossible. */
 static void *(*const tracked_realloc)(void *block, size_t size, uintptr_t caller);
 
 /* Whether a block is ours, and not foreign. Ends the program if it is no block that it holds. */
 static bool (*const tracked_holds)(const char *call, const void *block, uintptr_t caller);
+
+/* Whether a block that the program holds is tracked; those of explicit arenas are not. */
+static bool (*const tracked_knows)(const void *block);
 
 /* The size that the program asked for; 0 if the block is foreign. Ends the program if it is no
  * block that the program holds. */

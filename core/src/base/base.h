@@ -111,6 +111,16 @@ ALWAYS_INLINE unsigned floor_log2(size_t value)
 
 static_assert(sizeof(size_t) == 8 && sizeof(long) == 8, "Mallow is for 64-bit systems");
 
+/* Whether two texts are equal. The libraries take as few names from the libc as can be, and not strcmp. */
+ALWAYS_INLINE bool text_is(const char *text, const char *other)
+{
+    while (*text != 0 && *text == *other) {
+        text++;
+        other++;
+    }
+    return *text == *other;
+}
+
 /* Kept by the linker although nothing in the program refers to it. */
 #if defined(__has_attribute)
 #if __has_attribute(retain)

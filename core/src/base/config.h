@@ -75,7 +75,7 @@
 /* Behind what the program asked for stand bytes that it must not write, and the size is kept. */
 #define MW_CANARY (MW_MODE == MW_SECURE)
 
-/* Every block is known by its exact size and by the calls that allocated and freed it, lies between
+/* A block is known by its exact size and by the calls that allocated and freed it, lies between
  * red zones, and waits in a quarantine after it was freed (slots/track.h). */
 #define MW_TRACK (MW_MODE == MW_DEBUG)
 

@@ -362,7 +362,7 @@ static int arena_set(unsigned id, struct arena *arena, uint64_t value)
         arena_set_name(arena, (const char *)value);
         return 0;
     case CTL_arena_dss: /* sbrk is never used */
-        return value != 0 && strcmp((const char *)value, "disabled") == 0 ? 0 : EFAULT;
+        return value != 0 && text_is((const char *)value, "disabled") ? 0 : EFAULT;
     default:
         break;
     }

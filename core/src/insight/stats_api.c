@@ -180,17 +180,6 @@ struct wanted {
     bool is_found;
 };
 
-static bool text_is(const char *text, const char *other)
-{
-    size_t length = strlen(text);
-    for (size_t i = 0; i <= length; i++) {
-        if (text[i] != other[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static void look_for(void *context, const struct mw_stat *stat)
 {
     struct wanted *wanted = context;

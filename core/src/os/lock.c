@@ -13,8 +13,8 @@
 /* A bit per rank of which this thread holds a lock. */
 static THREAD_LOCAL uint32_t locks_held;
 
-static const char *const lock_names[] = {"track",  "table",  "direct", "process", "heaps",
-                                         "shared", "pool",   "rob",    "limit",   "purge",
+static const char *const lock_names[] = {"table",  "direct", "track", "process", "heaps",
+                                         "shared", "pool",   "rob",   "limit",   "purge",
                                          "arena",  "tables", "meta"};
 static_assert(array_count(lock_names) == LOCK_RANKS, "a name for each rank");
 

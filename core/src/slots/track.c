@@ -154,6 +154,15 @@ static struct track *track_find_around(struct extent *extent, const void *addres
     return freed;
 }
 
+static void track_forget(struct extent *extent, const void *address)
+{
+    struct track *track = track_find_around(extent, address);
+    if (track != NULL) {
+        atomic_set(&track->word, TRACK_NONE);
+        atomic_set(&track->inverted, 0);
+    }
+}
+
 static bool track_visit(bool (*visit)(struct track *track, void *context), void *context)
 {
     struct track_table *table = atomic_get_acquire(&track_tables); /* pairs with table_obtain */
@@ -326,7 +335,7 @@ static COLD void track_bad_pointer(const char *call, const void *pointer, struct
             return;
         }
         fault.kind = FAULT_DOUBLE_FREE;
-        if (strcmp(call, "free") == 0) {
+        if (text_is(call, "free")) {
             fault_report(&fault, "double free of %p (%zu bytes%s)", pointer, fault.size, who);
         }
         fault_report(&fault, "%s of %p (%zu bytes%s), which is free", call, pointer, fault.size,

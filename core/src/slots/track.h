@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tracked blocks, in the debug build. A block lies in its slot, or in its pages, between red zones:
+ * Tracked blocks, in the debug build: all but those of arenas that the program made, or that it asked
+ * for by an arena's number, which are as in the other builds. A block lies in its slot, or in its pages, between red zones:
  *
  *     slot   | front, 16 bytes or the alignment | block | behind, to the end of the slot |
  *     pages  | front                            | block | to the end of the page | guard pages |
@@ -106,6 +107,9 @@ static struct track *track_find(const void *block);
 /* What is known of the block that an address lies in or beside, as far as its slot or its pages
  * reach; NULL if there is none. */
 static struct track *track_find_around(struct extent *extent, const void *address);
+
+/* Forgets the block that was known there. */
+static void track_forget(struct extent *extent, const void *address);
 
 /* Calls a function for every block that is known; false as soon as it says so. */
 static bool track_visit(bool (*visit)(struct track *track, void *context), void *context);

@@ -90,6 +90,17 @@ static bool thread_set_cached_most(size_t size)
     return heap != NULL;
 }
 
+static struct direct *thread_bound_direct(void)
+{
+    if (likely(heap_self != HEAP_NONE)) {
+        return NULL;
+    }
+    struct heap *heap = thread_enter();
+    struct direct *direct = heap->bound != NULL ? thread_direct(heap, 0) : NULL;
+    thread_leave(heap);
+    return direct;
+}
+
 static struct direct *thread_direct(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->bound;

@@ -29,4 +29,7 @@ static bool thread_set_cached_most(size_t size);
 /* The pool that the calling thread takes a block of so many bytes from; NULL: its heap. */
 static struct direct *thread_direct(struct heap *heap, size_t size);
 
+/* The pool of the explicit arena that serves the calling thread; NULL if none does. */
+static struct direct *thread_bound_direct(void);
+
 #endif

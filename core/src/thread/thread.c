@@ -417,9 +417,9 @@ static void purge_thread_want(void)
 /* Calls a function with every lock; whether it said true of one of them. */
 static bool fork_visit_locks(bool (*visit)(struct lock *))
 {
-    bool any = visit(&quarantine.lock);
-    any |= visit(&table_lock);
+    bool any = visit(&table_lock);
     any |= directs_have(visit);
+    any |= visit(&quarantine.lock);
     any |= visit(&process.lock);
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
@@ -447,9 +447,9 @@ static bool free_unless_mine(struct lock *lock)
 
 static void fork_take(void)
 {
-    lock_take(&quarantine.lock);
     lock_take(&table_lock); /* no arena is made by the program from now on */
     directs_visit(lock_take);
+    lock_take(&quarantine.lock);
     lock_take(&process.lock);
     lock_take(&process.heaps_lock);
     lock_take(&process.shared_lock);
@@ -491,9 +491,9 @@ static void fork_release(bool in_child)
     release(&process.shared_lock);
     release(&process.heaps_lock);
     release(&process.lock);
+    release(&quarantine.lock);
     directs_visit(release);
     release(&table_lock);
-    release(&quarantine.lock);
 }
 
 static void fork_before(void)

@@ -17,13 +17,18 @@ find_program(has_gxx g++)
 
 foreach(mode IN LISTS MALLOW_MODES)
   string(REPLACE "mallow-fast" "mallow" library mallow-${mode})
-  set(mode_sources ${jemalloc_sources})
-  if(mode STREQUAL "debug") # its quarantine and tracking do not know direct blocks and hooks yet
-    list(FILTER mode_sources EXCLUDE REGEX "/(arenas|hooks|caches)\\.c$")
-  endif()
-  add_executable(jemalloc-${mode} ${mode_sources} test_main.c)
+  add_executable(jemalloc-${mode} ${jemalloc_sources} test_main.c)
+  target_compile_definitions(jemalloc-${mode} PRIVATE TEST_MODE=${mode_number_${mode}})
   target_link_libraries(jemalloc-${mode} PRIVATE jemalloc_flags ${library}-static)
   mallow_test(jemalloc-${mode} COMMAND jemalloc-${mode})
+  if(mode STREQUAL "debug")
+    # Many look at what is counted or given back when a block is freed. Those of arenas and hooks run
+    # with a quarantine too: nothing of an explicit arena may be in it.
+    set_tests_properties(jemalloc-debug PROPERTIES ENVIRONMENT MALLOW_CONF=quarantine:0)
+    mallow_test(jemalloc-quarantine-debug COMMAND jemalloc-debug hooks reset_takes_all_blocks_back
+                other_threads_free_what_is_reset a_bound_thread_allocates_from_its_arena
+                threads_end_while_they_are_bound the_child_of_a_fork_has_arenas_whole)
+  endif()
 
   add_executable(jemalloc_client_${mode} ${CMAKE_CURRENT_LIST_DIR}/conf/client.c)
   target_compile_definitions(jemalloc_client_${mode} PRIVATE OWN_CONF)

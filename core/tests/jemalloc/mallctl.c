@@ -46,6 +46,15 @@ TEST(folly_finds_jemalloc)
     free(block);
 }
 
+/* What a counter has grown by when the program got a block: the bytes of its slot or pages. In the fast
+ * build all of these may be used; the others have canaries or red zones there. */
+static void check_counted(uint64_t counted, size_t usable)
+{
+    size_t beside = usable / 4 + (usable > 32000 ? 8192 : 128);
+    CHECK_GE(counted, usable);
+    CHECK_LE(counted, usable + (TEST_MODE == 0 ? 0 : beside));
+}
+
 static void check_counts(void)
 {
     uint64_t *allocated = READ(uint64_t *, "thread.allocatedp");
@@ -58,11 +67,11 @@ static void check_counts(void)
                           : round % 3 == 1 ? calloc(1, sizes[i])
                                            : aligned_alloc(64, sizes[i]);
             size_t usable = malloc_usable_size(block);
-            CHECK_EQ(*allocated - allocated_before, usable);
+            check_counted(*allocated - allocated_before, usable);
             CHECK_EQ(*freed, freed_before);
             block = realloc(block, sizes[i] * 2);
-            CHECK_EQ(*allocated - *freed - (allocated_before - freed_before),
-                     malloc_usable_size(block));
+            check_counted(*allocated - *freed - (allocated_before - freed_before),
+                          malloc_usable_size(block));
             free(block);
             CHECK_EQ(*allocated - allocated_before, *freed - freed_before);
         }
@@ -256,6 +265,7 @@ static void check_purge(const char *name)
 {
     static const size_t sizes[] = {1000, 5000, 100000, 30 << 20};
     ssize_t never = -1;
+    size_t start = resident();
     CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &never, sizeof never), 0);
     for (int i = 0; i < 4; i++) {
         burst(sizes[i]);
@@ -263,6 +273,11 @@ static void check_purge(const char *name)
         size_t before = resident();
         CHECK_EQ(mallctl(name, NULL, NULL, NULL, 0), 0);
         size_t after = resident();
+        if (TEST_MODE == 2 &&
+            sizes[i] > 32768) { /* a large block loses its memory with its access */
+            CHECK_MSG(after < start + (16 << 20), "%zu: %zu -> %zu", sizes[i], start, after);
+            continue;
+        }
         CHECK_MSG(before > after + (40 << 20), "%s after %zu: %zu -> %zu", name, sizes[i], before,
                   after);
     }
@@ -292,7 +307,7 @@ TEST(decay_of_an_arena_runs_when_it_is_asked_for)
 {
     ssize_t at_once = 0, never = -1;
     CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &never, sizeof never), 0);
-    burst(100000);
+    burst(TEST_MODE == 2 ? 5000 : 100000); /* debug gives large blocks back at once */
     size_t before = resident();
     CHECK_EQ(mallctl("arena.4096.decay", NULL, NULL, NULL, 0), 0);
     CHECK_MSG(before < resident() + (8 << 20), "%zu -> %zu", before, resident());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Shows what a setting does: run with an argument, it prints one word or number. conf/run.py runs it
- * with and without the setting.
+ * with and without the setting. A second argument is the size of the blocks that it uses.
  */
 #include <jemalloc/jemalloc.h>
 
@@ -38,26 +38,29 @@ static void sleep_ms(long ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-enum { BLOCKS = 1000, BLOCK = 100000 };
+enum { USED = 100000000, SMALLEST_BLOCK = 10000 };
+
+static size_t block_size = 100000;
 
 static void use_100_mb(void)
 {
-    static void *blocks[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) {
-        blocks[i] = memset(malloc(BLOCK), 1, BLOCK);
+    static void *blocks[USED / SMALLEST_BLOCK];
+    size_t count = USED / block_size;
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = memset(malloc(block_size), 1, block_size);
     }
-    for (int i = 0; i < BLOCKS; i++) {
+    for (size_t i = 0; i < count; i++) {
         free(blocks[i]);
     }
 }
 
 /* What is left of it after a second with a few calls. */
-static void use_and_wait(void)
+static void use_and_wait(int calls)
 {
     use_100_mb();
-    for (int i = 0; i < 100; i++) {
-        sleep_ms(10);
-        void *volatile block = malloc(BLOCK);
+    for (int i = 0; i < calls; i++) {
+        sleep_ms(1000 / calls);
+        void *volatile block = malloc(block_size);
         free(block);
     }
 }
@@ -130,10 +133,10 @@ static void show(const char *what)
     } else if (!strcmp(what, "narenas")) {
         printf("%d\n", arenas_of_threads());
     } else if (!strcmp(what, "resident")) {
-        use_and_wait();
+        use_and_wait(100);
         printf("%ld\n", field_kib("/proc/self/smaps_rollup", "Rss:") / 1024);
     } else if (!strcmp(what, "lazy")) {
-        use_and_wait();
+        use_and_wait(100);
         printf("%ld\n", field_kib("/proc/self/smaps_rollup", "LazyFree:") / 1024);
     } else if (!strcmp(what, "resident_at_rest")) {
         use_100_mb();
@@ -142,7 +145,7 @@ static void show(const char *what)
     } else if (!strcmp(what, "threads")) {
         printf("%ld\n", field_kib("/proc/self/status", "Threads:"));
     } else if (!strcmp(what, "address_space")) {
-        use_and_wait();
+        use_and_wait(10);
         printf("%ld\n", field_kib("/proc/self/status", "VmSize:") / 1024);
     } else if (!strcmp(what, "fill")) {
         show_fill();
@@ -159,6 +162,10 @@ static void show(const char *what)
 int main(int count, char **arguments)
 {
     free(malloc(1));
+    if (count > 2) {
+        block_size = (size_t)atol(arguments[2]);
+        block_size = block_size < SMALLEST_BLOCK ? SMALLEST_BLOCK : block_size;
+    }
     show(count > 1 ? arguments[1] : "");
     return 0;
 }
