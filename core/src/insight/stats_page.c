@@ -56,6 +56,9 @@ static const struct stats_root stats_roots[] = {
     {"page_shift", &os_page_shift},
     {"slab_pools", slab_pools},
     {"class_sizes", stats_class_sizes},
+#if MW_CODED_LINKS
+    {"link_keys", &secrets.link},
+#endif
     {"lock.process", &process.lock},
     {"lock.heaps", &process.heaps_lock},
     {"lock.shared", &process.shared_lock},
@@ -66,6 +69,10 @@ static const struct stats_root stats_roots[] = {
     {"mappings_moved", &os_counts.remaps},
     {"threads", &heaps.in_use},
 };
+
+static_assert(offsetof(__typeof__(secrets), link_odd) ==
+                  offsetof(__typeof__(secrets), link) + sizeof(uint64_t),
+              "link_keys leads to both");
 
 static const struct stats_number stats_numbers[] = {
     {"pagemap_root_at", offsetof(__typeof__(pagemap), root)},
@@ -121,6 +128,9 @@ static const struct stats_field stats_fields[] = {
     FIELD(heap, stack_pages),
     FIELD(heap, robbed_pages),
     FIELD(heap, magazine_bytes),
+#if MW_DELAY_FREE
+    FIELD_NAMED("heap.delayed_bytes", heap, delay.bytes),
+#endif
     ARRAY(heap, counts),
     ARRAY(heap, puts),
     ARRAY(heap, large_counts),

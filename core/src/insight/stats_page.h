@@ -22,7 +22,10 @@
  *   slab        an active extent whose `slot_size` is not 0. `left` + `bias` slots are out, of
  *               which `remote` >> remote_count_shift are freed by others and not yet collected
  *   heap        `heaps` is the first of a list. The slots in `free`[class] are out of their slabs
- *               but not with the program; so are those of an outbox
+ *               but not with the program; so are those of an outbox, and in the secure build so many
+ *               bytes of slots as `delayed_bytes` says, which wait after they were freed
+ *   link        the first word of a slot in a list is the address of the next; where the page has
+ *               `link_keys`, two words k and o, it is that address ^ ((slot ^ k) * o)
  *   cached      pages in the stacks of heaps: free, though the arena counts them as active
  *   counters    `counts` and `puts` of a heap are arrays of `classes` elements. The program was given
  *               handed + puts - returned blocks of a class, less the length of the list. `large_counts`, by

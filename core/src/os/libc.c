@@ -22,6 +22,7 @@ MAY_BE_MISSING int pthread_create(pthread_t *restrict thread, const pthread_attr
 MAY_BE_MISSING int pthread_detach(pthread_t thread);
 MAY_BE_MISSING int sigaction(int signal, const struct sigaction *restrict action,
                              struct sigaction *restrict old);
+MAY_BE_MISSING int pthread_mutex_trylock(pthread_mutex_t *mutex);
 
 /* glibc's pthread_atfork is a static function that calls the first; musl has only the second. */
 #if MW_SHARED_OBJECT
@@ -147,6 +148,20 @@ static bool libc_start_thread(void *(*run)(void *))
         pthread_detach(thread);
     }
     return started;
+}
+
+/* glibc writes it into each lock that may be taken twice. musl takes this one for another kind and
+ * leaves the word 0. */
+UNUSED static int libc_thread_number(void)
+{
+#if defined(__GLIBC__)
+    pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    if (is_present(pthread_mutex_trylock) && pthread_mutex_trylock(&mutex) == 0 &&
+        mutex.__data.__owner != 0) {
+        return mutex.__data.__owner;
+    }
+#endif
+    return os_thread_number();
 }
 
 static void *libc_next_symbol(const char *name)

@@ -179,6 +179,9 @@ static void libc_reset_streams_in_child(void);
 /* Starts a detached thread that takes no signals. */
 static bool libc_start_thread(void *(*run)(void *));
 
+/* os_thread_number() without a system call, if the libc can tell: a program may have forbidden it. */
+UNUSED static int libc_thread_number(void);
+
 /* The next definition of a function behind this library's own; NULL if there is none. */
 static void *libc_next_symbol(const char *name);
 

@@ -342,7 +342,8 @@ static bool step_by_frame_pointer(struct cursor *cursor)
 }
 
 /* What was found out about a place in the program. Frequent walks look here first; if other code has
- * come to lie there since, a stack is wrong, and no more than that. */
+ * come to lie there since, a stack is wrong, and no more than that. The first of them maps the table:
+ * a program that locks its memory pays for all that is there, used or not. */
 struct known_step {
     _Atomic bool is_busy; /* somebody reads or writes it: it is not waited for */
     uintptr_t pc;
@@ -352,12 +353,28 @@ struct known_step {
 
 #define KNOWN_STEPS 2048u
 
-static struct known_step known_steps[KNOWN_STEPS] IN_SECTION(steps);
+static _Atomic(struct known_step *) known_steps; /* const once mapped */
+
+static NOINLINE struct known_step *known_steps_map(void)
+{
+    struct known_step *expected = NULL;
+    size_t size = align_up(KNOWN_STEPS * sizeof *expected, os_page_size);
+    struct known_step *mapped = os_map(NULL, size);
+    if (mapped != NULL && !atomic_replace(&known_steps, &expected, mapped)) {
+        os_unmap(mapped, size); /* another thread was faster */
+        return expected;
+    }
+    return mapped;
+}
 
 static bool step_by_known(struct cursor *cursor, uintptr_t pc, bool *is_known, uintptr_t *start)
 {
-    struct known_step *known = &known_steps[(pc * 0x9e3779b97f4a7c15u) >> 53];
+    struct known_step *steps = atomic_get_acquire(&known_steps); /* pairs with known_steps_map */
     *is_known = false;
+    if (unlikely(steps == NULL) && (steps = known_steps_map()) == NULL) {
+        return false;
+    }
+    struct known_step *known = &steps[(pc * 0x9e3779b97f4a7c15u) >> 53];
     if (atomic_exchange_explicit(&known->is_busy, true, memory_order_acquire)) {
         return false;
     }

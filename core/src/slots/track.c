@@ -358,7 +358,7 @@ static THREAD_LOCAL uint32_t track_thread;
 static uint32_t track_thread_number(void)
 {
     if (unlikely(track_thread == 0)) {
-        track_thread = (uint32_t)os_thread_number();
+        track_thread = (uint32_t)libc_thread_number();
     }
     return track_thread;
 }

@@ -3,6 +3,8 @@
  * Promise 6: memory freed by a burst is back at the kernel within the decay time as long as the
  * program makes any allocator call, and with purge_thread also when it makes none.
  *
+ * The notes that the debug build keeps of blocks stay for those that come next, so they do not count.
+ *
  *   MALLOW_CONF=dirty_decay_ms:N[,purge_thread:true] idle
  */
 #include "promise.h"
@@ -70,7 +72,7 @@ static void run(const char *settings)
     long decay_ms = atol(settings + strlen("dirty_decay_ms:"));
     bool calls = strstr(settings, "purge_thread:true") == NULL;
     free(malloc(1));
-    size_t before = promise_field("status", "VmRSS:");
+    size_t before = promise_field("status", "VmRSS:"), notes_before = promise_stat("metadata");
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         CHECK_EQ(pthread_create(&threads[i], NULL, burst, NULL), 0);
@@ -84,10 +86,11 @@ static void run(const char *settings)
     size_t peak = promise_field("status", "VmHWM:");
     wait_for(decay_ms, calls);
     size_t after = promise_field("status", "VmRSS:");
+    size_t notes = promise_is_mode("debug") ? promise_stat("metadata") - notes_before : 0;
     printf("%s, %s: %zu KiB before the burst, %zu at its peak\n", settings, shapes[shape].name,
            before / KIB, peak / KIB);
     promise_at_most("memory kept after twice the decay time",
-                    after > before ? (after - before) / KIB : 0, 8 * KIB, "KiB");
+                    after > before + notes ? (after - before - notes) / KIB : 0, 8 * KIB, "KiB");
 }
 
 int main(void)

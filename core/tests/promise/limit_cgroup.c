@@ -2,7 +2,8 @@
  *
  * In a memory cgroup, a program whose free memory lies in pieces that its next phase cannot use is
  * killed if that memory stays; with memory_soft_limit it goes back in time, and the program lives.
- * Needs the right to make a cgroup; else the test is skipped.
+ * The debug build takes access and memory away from large blocks when they are freed, if the kernel
+ * can do both at once, so there the program may live without the limit too. Needs the right to make a cgroup; else the test is skipped.
  */
 #include <errno.h>
 #include <signal.h>
@@ -113,7 +114,8 @@ int main(int count, char **words)
         return skip("the cgroup cannot be limited or joined");
     }
     CHECK_MSG(WIFEXITED(with) && WEXITSTATUS(with) == 0, "with the soft limit: status %x", with);
-    CHECK_MSG(WIFSIGNALED(without) && WTERMSIG(without) == SIGKILL,
+    bool may_live = promise_is_mode("debug") && WIFEXITED(without) && WEXITSTATUS(without) == 0;
+    CHECK_MSG(may_live || (WIFSIGNALED(without) && WTERMSIG(without) == SIGKILL),
               "the test does not need the limit: status %x", without);
     return 0;
 }

@@ -6,12 +6,14 @@
 #ifndef TEST_PROMISE_H
 #define TEST_PROMISE_H
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "../../src/insight/stats_page.h"
 #include "../test.h"
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
@@ -49,6 +51,24 @@ static inline size_t promise_mappings(void)
         lines += text[i] == '\n';
     }
     return lines;
+}
+
+/* Whether the library is that of a mode: "fast", "secure" or "debug". */
+static inline bool promise_is_mode(const char *mode)
+{
+    const struct stats_page *page = dlsym(RTLD_DEFAULT, "mw_stats_page");
+    CHECK(page != NULL);
+    const char *word = strchr(page->build, ' ');
+    return word != NULL && strcmp(word + 1, mode) == 0;
+}
+
+/* A figure of stats.def, as mw_stats_read gives it. */
+static inline size_t promise_stat(const char *name)
+{
+    bool (*read)(const char *, uint64_t *) = dlsym(RTLD_DEFAULT, "mw_stats_read");
+    uint64_t value = 0;
+    CHECK_MSG(read != NULL && read(name, &value), "no figure %s", name);
+    return (size_t)value;
 }
 
 /* Prints the figure that users may quote, then checks it. */

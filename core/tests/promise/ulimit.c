@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Promise 2: `ulimit -v` works. Under a limit, a program gets nearly all of it as blocks, then NULL
- * with ENOMEM, and after it frees some it can allocate again.
+ * with ENOMEM, and after it frees some it can allocate again. In the debug build, blocks of 100 bytes
+ * take as much again for red zones and for what is noted of them, and what waits in the quarantine is
+ * there when it is needed.
  */
 #include "promise.h"
 
@@ -43,11 +45,13 @@ int main(void)
     size_t now = promise_field("status", "VmSize:");
     struct rlimit limit = {now + LIMIT, now + LIMIT};
     CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    bool is_debug = promise_is_mode("debug");
     for (int i = 0; i < SIZES; i++) {
+        size_t least = is_debug && sizes[i] <= 100 ? LIMIT / 5 * 2 : LIMIT / 2;
         void **list = NULL;
         size_t bytes = fill(sizes[i], &list);
         printf("blocks of %zu: %zu of %d MiB\n", sizes[i], bytes / MIB, LIMIT / MIB);
-        CHECK_MSG(bytes > LIMIT / 2, "%zu MiB in blocks of %zu", bytes / MIB, sizes[i]);
+        CHECK_MSG(bytes > least, "%zu MiB in blocks of %zu", bytes / MIB, sizes[i]);
         CHECK(malloc(LIMIT) == NULL);
         release(list);
         void *large = malloc(LIMIT / 4);

@@ -356,7 +356,8 @@ impl Reader<'_> {
         let put = self.memory.number(heap + puts + class * put_size, put_size)?;
         let moved = get("class_counts.handed")?.wrapping_add(put);
         let out = moved.wrapping_sub(get("class_counts.returned")?);
-        to.allocations += out.saturating_sub(list_length(self.memory, heap + free + class * size));
+        let list = heap + free + class * size;
+        to.allocations += out.saturating_sub(list_length(self.memory, list, self.link_keys()));
         to.remote_frees += get("class_counts.sent")?;
         to.fills += get("class_counts.fills")?;
         to.flushes += get("class_counts.flushes")?;
@@ -400,17 +401,28 @@ impl Reader<'_> {
         })
     }
 
+    /// By which the links of free slots are encoded; zeros where they are plain.
+    fn link_keys(&self) -> [u64; 2] {
+        let key = |place: u64| self.memory.word(place);
+        let keys = self.page.root("link_keys");
+        keys.and_then(|place| Some([key(place)?, key(place + 8)?])).unwrap_or_default()
+    }
+
     fn thread(&self, address: u64, heap: &mut Heap) -> Option<()> {
         let (free, step) = self.page.field("heap.free")?;
+        let keys = self.link_keys();
         for class in 0..self.page.number("classes")? {
             let list = address + free + class * step;
             let slot = self.memory.word(list)?;
             // Slots of one list are of one class, whichever slab they are of.
             let slab = if slot != 0 { self.descriptor(slot) } else { None };
             if let Some(slab) = slab {
-                heap.listed += self.get(slab, "extent.slot_size")? * list_length(self.memory, list);
+                heap.listed +=
+                    self.get(slab, "extent.slot_size")? * list_length(self.memory, list, keys);
             }
         }
+        // Only the secure build has slots that wait after they were freed.
+        heap.listed += self.get(address, "heap.delayed_bytes").unwrap_or(0);
         let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
         for index in 0..self.page.number("outboxes")? {
             let outbox = address + outboxes + index * outbox_size;
@@ -429,13 +441,14 @@ impl Reader<'_> {
 /// The length of the list whose head lies at `head`. One that is longer than can be was changed
 /// while we read it (a slot that comes back closes a circle of old and new links); if it never
 /// rests, it counts as empty, since its thread is using it up.
-fn list_length(memory: &dyn Memory, head: u64) -> u64 {
+fn list_length(memory: &dyn Memory, head: u64, keys: [u64; 2]) -> u64 {
+    let next = |slot: u64| Some(memory.word(slot)? ^ (slot ^ keys[0]).wrapping_mul(keys[1]));
     for _ in 0..LIST_TRIES {
         let mut at = memory.word(head).unwrap_or(0);
         let mut length = 0;
         while at != 0 && length <= LONGEST_LIST {
             length += 1;
-            at = memory.word(at).unwrap_or(0);
+            at = next(at).unwrap_or(0);
         }
         if length <= LONGEST_LIST {
             return length;
@@ -495,7 +508,44 @@ mod tests {
 
     #[test]
     fn a_circle_is_read_again() {
-        let length = |closed| list_length(&Circle { refreshes: Cell::new(0), closed }, 8);
+        let length = |closed| list_length(&Circle { refreshes: Cell::new(0), closed }, 8, [0; 2]);
         assert_eq!((length(0), length(2), length(u32::MAX)), (3, 3, 0));
+    }
+
+    const KEYS: [u64; 2] = [0x1234_5678_9abc_def0, 0xfedc_ba98_7654_3211];
+
+    /// A list of three slots whose links are encoded; nothing else can be read.
+    struct Coded;
+
+    impl Memory for Coded {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+            let coded = |next: u64| next ^ (address ^ KEYS[0]).wrapping_mul(KEYS[1]);
+            let word = match address {
+                8 => 16,
+                16 => coded(24),
+                24 => coded(32),
+                32 => coded(0),
+                _ => return None,
+            };
+            buffer.copy_from_slice(&u64::to_le_bytes(word));
+            Some(())
+        }
+
+        fn refresh(&self) {}
+
+        fn reload(&self) {}
+
+        fn loads(&self) -> u64 {
+            0
+        }
+
+        fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn encoded_links_are_followed() {
+        assert_eq!((list_length(&Coded, 8, KEYS), list_length(&Coded, 8, [0; 2])), (3, 2));
     }
 }
