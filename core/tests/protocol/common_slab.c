@@ -44,7 +44,7 @@ static void first_blocks(void)
     uint32_t count;
     slots[0] = common_create_first(extent, &heaps_of[0], 2, &count);
     PROPERTY(slots[0] != NULL && count == 2, "no common slab");
-    slots[1] = slots[0]->next;
+    slots[1] = slot_next(slots[0]);
     slab_watch(extent);
 }
 

@@ -221,16 +221,18 @@ TEST(mallctl_survives_random_requests)
             ctl_at((unsigned)(mib[depth - 1] % ctl_count()))->access == CTL_ACCESS_CALL) {
             continue; /* does no harm, but takes long */
         }
-        if (depth != 0 && ctl_at((unsigned)(mib[depth - 1] % ctl_count()))->type == CTL_TYPE_NAME) {
-            continue; /* writes to the address that it finds in `old` */
-        }
-        char old[16];
+        char old[16], text[ARENA_NAME_SIZE + 1], *name = text;
         memset(old, 0x77, sizeof old);
+        memset(text, 0x77, sizeof text);
+        if (size == sizeof name) {
+            memcpy(old, &name, sizeof name); /* the name of an arena is written where this leads */
+        }
         size_t asked = size;
         good += mw_mallctlbymib(mib, depth, old, &size, NULL, 0) == 0;
         for (size_t i = asked; i < sizeof old; i++) {
             CHECK_EQ(old[i], 0x77);
         }
+        CHECK_EQ(text[ARENA_NAME_SIZE], 0x77);
     }
     CHECK(good > 1000);
     CHECK(mw_heap_is_valid());
