@@ -151,10 +151,10 @@ static bool libc_start_thread(void *(*run)(void *))
 }
 
 /* glibc writes it into each lock that may be taken twice. musl takes this one for another kind and
- * leaves the word 0. */
+ * leaves the word 0. ThreadSanitizer would see locks that nobody releases. */
 UNUSED static int libc_thread_number(void)
 {
-#if defined(__GLIBC__)
+#if defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
     pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     if (is_present(pthread_mutex_trylock) && pthread_mutex_trylock(&mutex) == 0 &&
         mutex.__data.__owner != 0) {

@@ -76,7 +76,8 @@ foreach(mode IN LISTS MALLOW_MODES)
   add_executable(injection-${mode} ${CMAKE_CURRENT_LIST_DIR}/injection.c)
   set_target_properties(injection-${mode} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_link_libraries(injection-${mode} PRIVATE test_flags)
-  target_compile_definitions(injection-${mode} PRIVATE MW_MODE=${mode_number_${mode}})
+  # Of the debug build the layers below its tracking of blocks, with their asserts.
+  target_compile_definitions(injection-${mode} PRIVATE MW_MODE=${mode_number_${mode}} MW_TRACK=0)
   target_compile_options(injection-${mode} PRIVATE -O1 -fno-pie -fno-inline
                          -fno-optimize-sibling-calls -fno-omit-frame-pointer -Wno-address -Wno-frame-address
                          $<$<C_COMPILER_ID:GNU>:-fno-ipa-cp -fno-ipa-sra -fno-ipa-icf>)

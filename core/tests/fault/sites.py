@@ -6,7 +6,8 @@
 
 PROGRAM is injection.c, not position-independent and without inlining, so that each call of one of
 the os_ functions in the source is one call instruction, and the return addresses that the program
-prints ("site A B C", innermost first) name it. Exit code 1: a call was never made.
+prints ("site A B C", innermost first) name it. Exit code 1: a call was never made, but for those of
+ELSEWHERE.
 """
 
 import re
@@ -15,6 +16,11 @@ import sys
 
 # The functions of os/os.h that end in a memory system call.
 TARGETS = "map|map_aligned|unmap|purge|purge_lazy|remap|protect"
+# What the program's calls do not come to, and why.
+ELSEWHERE = {
+    "known_steps_map": "only the debug build walks stacks at each call",
+    "store_map": "only the debug build and profiles keep call stacks",
+}
 CALL = re.compile(rf"\s(?:callq?|bl)\s+[0-9a-f]+ <os_({TARGETS})(?:\.\w+)*>")
 FUNCTION = re.compile(r"^[0-9a-f]+ <([^>]+)>:$")
 ADDRESS = re.compile(r"^\s*([0-9a-f]+):\t")
@@ -52,8 +58,10 @@ def main():
     calls = calls_in(sys.argv[1])
     missed = 0
     for address, (function, name) in sorted(calls.items()):
-        missed += address not in visited
-        print(f"{'visited' if address in visited else 'MISSED '} {name} in {function}")
+        is_elsewhere = function in ELSEWHERE and address not in visited
+        missed += address not in visited and not is_elsewhere
+        state = "visited" if address in visited else "left out" if is_elsewhere else "MISSED"
+        print(f"{state:8} {name} in {function}")
     print(f"{len(calls)} call sites, {missed} missed")
     return 1 if missed or not calls else 0
 

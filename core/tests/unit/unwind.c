@@ -104,7 +104,7 @@ TEST(through_a_library)
 
 /* --- Signals ---------------------------------------------------------------------------------- */
 
-static void on_signal(int signal)
+static void on_alarm_of_test(int signal)
 {
     (void)signal;
     look();
@@ -120,7 +120,7 @@ static NOINLINE void interrupted(void)
 
 static void take_signals(int flags)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = flags};
+    struct sigaction action = {.sa_handler = on_alarm_of_test, .sa_flags = flags};
     sigaction(SIGUSR1, &action, NULL);
 }
 
