@@ -232,9 +232,8 @@ static void free_by_kind(struct heap *heap, struct extent *extent, void *block)
 static void free_direct(struct extent *extent, void *block)
 {
     size_t usable = block_size(extent, block);
-    if (MW_CANARY && !extent_is_slab(extent)) {
-        block_requested("free", extent, block);
-        canary_set_large_size(extent, 0);
+    if (!extent_is_slab(extent)) {
+        large_leaves(extent);
     }
     thread_count_resize(usable, 0);
     bool is_filled = MW_TRACK || (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed());
