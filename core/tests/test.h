@@ -3,6 +3,10 @@
  * The test framework: TEST(name) { CHECK...; } registers a test, test_main.c runs each one in a
  * process of its own, so that a crash, an abort or a hang fails that test alone. A failed check
  * prints file, line, expression and values and ends the process; nothing here allocates.
+ *
+ * KERNEL_TEST is for what an emulator does not do as the kernel does: limits of address space,
+ * counts of resident pages, forks beside threads. Compiled with TEST_EMULATED, such a test is
+ * skipped.
  */
 #ifndef TEST_H
 #define TEST_H
@@ -17,19 +21,22 @@ struct test {
     const char *name;
     const char *file;
     void (*run)(void);
+    int needs_kernel;
     struct test *next;
 };
 
 void test_register(struct test *test);
 
-#define TEST(title)                                                            \
-    static void test_##title(void);                                            \
-    static struct test entry_##title = {#title, __FILE__, test_##title, NULL}; \
-    __attribute__((constructor)) static void register_##title(void)            \
-    {                                                                          \
-        test_register(&entry_##title);                                         \
-    }                                                                          \
+#define TEST_REGISTERED(title, needs_kernel)                                                 \
+    static void test_##title(void);                                                          \
+    static struct test entry_##title = {#title, __FILE__, test_##title, needs_kernel, NULL}; \
+    __attribute__((constructor)) static void register_##title(void)                          \
+    {                                                                                        \
+        test_register(&entry_##title);                                                       \
+    }                                                                                        \
     static void test_##title(void)
+#define TEST(title) TEST_REGISTERED(title, 0)
+#define KERNEL_TEST(title) TEST_REGISTERED(title, 1)
 
 /* Ends the test with one line on standard error. dprintf with a short line does not allocate. */
 #define FAIL(...)                                  \

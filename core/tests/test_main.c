@@ -17,6 +17,12 @@
 
 enum { TIME_LIMIT_S = 300 };
 
+#ifdef TEST_EMULATED
+enum { IS_EMULATED = 1 };
+#else
+enum { IS_EMULATED = 0 };
+#endif
+
 static struct test *tests;
 
 /* Keeps the list sorted by name, so that the order does not hang on the linker. */
@@ -80,7 +86,7 @@ int main(int argc, char **argv)
         list |= !strcmp(argv[i], "--list");
         in_process |= !strcmp(argv[i], "--no-fork");
     }
-    int run = 0, failed = 0;
+    int run = 0, failed = 0, skipped = 0;
     for (struct test *test = tests; test; test = test->next) {
         if (!is_selected(test, argc - 1, argv + 1)) {
             continue;
@@ -88,6 +94,11 @@ int main(int argc, char **argv)
         run++;
         if (list) {
             printf("%s\n", test->name);
+            continue;
+        }
+        if (IS_EMULATED && test->needs_kernel) {
+            printf("skip %s\n", test->name);
+            skipped++;
             continue;
         }
         bool passed = true;
@@ -104,7 +115,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (!list) {
-        printf("%d tests, %d failed\n", run, failed);
+        printf("%d tests, %d failed, %d skipped\n", run, failed, skipped);
     }
     return failed != 0;
 }

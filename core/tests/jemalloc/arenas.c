@@ -230,7 +230,7 @@ TEST(reset_takes_all_blocks_back)
     CHECK_EQ(act(a, "destroy"), 0);
 }
 
-TEST(destroy_gives_all_back)
+KERNEL_TEST(destroy_gives_all_back)
 {
     for (int round = 0; round < 1200; round++) {
         static size_t resident_before, mapped_before;
@@ -494,7 +494,7 @@ static void *churn(void *stop)
     return NULL;
 }
 
-TEST(the_child_of_a_fork_has_arenas_whole)
+KERNEL_TEST(the_child_of_a_fork_has_arenas_whole)
 {
     static int stop;
     pthread_t threads[2];
@@ -534,7 +534,7 @@ TEST(the_child_of_a_fork_has_arenas_whole)
 
 /* --- Out of memory ---------------------------------------------------------------------------- */
 
-TEST(without_memory_there_is_no_arena_and_no_block)
+KERNEL_TEST(without_memory_there_is_no_arena_and_no_block)
 {
     unsigned a = create(NULL);
     struct rlimit limit = {.rlim_cur = mapped() + (8 << 20), .rlim_max = RLIM_INFINITY};

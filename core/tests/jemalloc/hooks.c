@@ -473,7 +473,7 @@ static void *bound_with_hooks(void *argument)
     return NULL;
 }
 
-TEST(hooks_that_allocate_in_bound_threads_under_forks)
+KERNEL_TEST(hooks_that_allocate_in_bound_threads_under_forks)
 {
     pthread_t threads[THREADS];
     bool on = true;
