@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The table of results in the project's README.md, between two marks: chosen rows of a run."""
+"""What of a run is shown first: the means that stand in the project's README.md, between two marks,
+and the chosen rows at the top of RESULTS.md."""
 
 import os
 import re
@@ -43,10 +44,12 @@ LINES = {
     "ten generations of other sizes, 90 % freed after each: peak, MiB": ["aging/peak"],
 }
 
-# The same for geometric means.
+# What a column of README.md's table says, and the column of figures.MEANS that it shows.
 MEANS = {
-    "all workloads, geometric mean to glibc: time / peak RSS": ["time", "peak RSS"],
-    "real programs alone: processor time": ["CPU, programs"],
+    "time, all workloads": "time",
+    "processor time, real programs": "CPU, programs",
+    "peak RSS": "peak RSS",
+    "average RSS": "average RSS",
 }
 
 # Within this of the best of its row, a figure is taken for as good.
@@ -109,16 +112,31 @@ def line(title, cells, names):
         " / ".join(row.get(name, "–") for row in cells) for name in names) + " |"
 
 
+def chosen(run):
+    """{allocator: how it is called in a table}, of those of the run that are shown."""
+    there = run.config["allocators"]
+    return {n: title or there[n].get("version", n) for n, title in ALLOCATORS.items() if n in there}
+
+
 def table(run, figures, records):
-    names = [n for n in ALLOCATORS if n in run.config["allocators"]]
-    versions = {n: run.config["allocators"][n].get("version", n) for n in names}
+    """The chosen rows."""
+    names = chosen(run)
     found = {(r["row"], r["allocator"]): r for r in records}
-    lines = ["| | " + " | ".join(ALLOCATORS[n] or versions[n] for n in names) + " |",
-             "|---|" + "--:|" * len(names)]
+    lines = ["| | " + " | ".join(names.values()) + " |", "|---|" + "--:|" * len(names)]
     for title, rows in LINES.items():
-        lines.append(line(title, [row_cells(figures, found, row, names) for row in rows], names))
-    for title, columns in MEANS.items():
-        lines.append(line(title, [mean_cells(figures, column, names) for column in columns], names))
+        cells = [row_cells(figures, found, row, names) for row in rows]
+        if any(cells):
+            lines.append(line(title, cells, names))
+    return "\n".join(lines) + "\n"
+
+
+def means_table(run, figures):
+    """The means, an allocator a line."""
+    names = chosen(run)
+    cells = [mean_cells(figures, column, names) for column in MEANS.values()]
+    lines = ["| geometric mean, glibc = 1 | " + " | ".join(MEANS) + " |", "|---|" + "--:|" * len(MEANS)]
+    for name, title in names.items():
+        lines.append(f"| {title} | " + " | ".join(column.get(name, "–") for column in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -131,9 +149,9 @@ def fill(text, new):
     return filled
 
 
-def publish(run, figures, records, root):
+def publish(run, figures, root):
     path = os.path.join(root, "README.md")
     with open(path) as file:
-        text = fill(file.read(), table(run, figures, records))
+        text = fill(file.read(), means_table(run, figures))
     with open(path, "w") as file:
         file.write(text)

@@ -7,7 +7,7 @@ import json
 import math
 import os
 
-from . import allocators, page, readme, targets
+from . import allocators, chart, page, readme, targets
 from .figures import FEWEST, MEANS, NOISY, Figures, quartiles, spread
 from .runner import OUT
 from .units import is_memory, number
@@ -170,6 +170,8 @@ def started(run):
 def whole_text(run, figures, records):
     text = (opening(run, records) +
             "\n### Geometric means over workloads, glibc = 1\n\n" + means_table(run, figures) +
+            "\n### Chosen rows\n\nNanoseconds a call or a pair unless said; **bold**: the best beyond "
+            "doubt.\n\n" + readme.table(run, figures, records) +
             "\n### Targets\n\n" + targets.table(figures) +
             "\n### Time by workload\n\n" + by_workload(figures) +
             "\n### What Mallow loses\n\n" + losses(figures, records) +
@@ -201,10 +203,15 @@ def write(run, publish=False):
         table.writerows(records)
     put(run.folder, "results.md", text)
     put(run.folder, "report.html", page_text)
+    picture = chart.svg(run, figures)
+    if picture:
+        put(run.folder, "chart.svg", picture)
     if publish:
         put(HERE, "RESULTS.md", published(run, figures, text))
         put(HERE, "report.html", page_text)
-        readme.publish(run, figures, records, os.path.dirname(HERE))
+        readme.publish(run, figures, os.path.dirname(HERE))
+        if picture:
+            put(HERE, "chart.svg", picture)
     print(text)
     print(f"Samples, results.csv, results.json, report.html and this table: "
           f"{os.path.relpath(run.folder)}")

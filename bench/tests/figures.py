@@ -5,10 +5,11 @@
 import os
 import sys
 import unittest
+from xml.etree import ElementTree
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from rig import readme, report, targets  # noqa: E402
+from rig import chart, readme, report, targets  # noqa: E402
 from rig.figures import Estimate, Figures, interval  # noqa: E402
 
 
@@ -132,6 +133,18 @@ class Table(unittest.TestCase):
         figures = Figures(run)
         text = readme.table(run, figures, report.summarise(figures))
         self.assertIn("| pair of 64 B | **4~** | 10 |", text)
+        self.assertNotIn("1,000 live", text)  # what was not measured has no line
+
+    def test_means_stand_an_allocator_a_line(self):
+        cells = {"glibc": {"pair/64": (8, "ns"), "pair/peak-rss": (2, "MiB")},
+                 "mallow": {"pair/64": (4, "ns"), "pair/peak-rss": (3, "MiB")}}
+        run = MadeRun({"pair": [cells] * 3})
+        figures = Figures(run)
+        self.assertIn("| Mallow | **0.50** | – | 1.50 | – |\n", readme.means_table(run, figures))
+        picture = ElementTree.fromstring(chart.svg(run, figures))
+        lengths = [float(bar.get("width")) for bar in picture.iter("{http://www.w3.org/2000/svg}rect")]
+        self.assertEqual(lengths, [62.5, 187.5, 125, 125])  # Mallow is the faster one, and so the first
+        self.assertIn("mallow 0.50 and 1.50", picture.get("aria-label"))
 
     def test_results_say_when_and_of_which_commit(self):
         run = MadeRun({"pair": steady({"glibc": {"pair/64": 1}, "mallow": {"pair/64": 1}})})
