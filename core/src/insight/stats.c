@@ -126,62 +126,86 @@ static void add_huge_locked(struct stats_arena *to, struct arena *arena)
 
 /* --- What heaps hold -------------------------------------------------------------------------- */
 
-/* Slots of a heap's list that are of an arena's slabs. The arena's lock is held, so no page of these
- * is unmapped; but the thread may be changing the list, so each slot is looked at before its link. */
-__attribute__((no_sanitize("thread"))) static uint32_t
-list_length_locked(struct arena *arena, struct heap *heap, unsigned class)
+/* A list may hold slots of any arenas in any order, so it is walked with the locks of all of them, from
+ * 0 to `locked`: then no page of a slab is unmapped. The thread may be changing what is looked at. */
+
+/* Where a slot's slab is counted; NULL if that is no slab, or of an arena that was made since. */
+static struct stats_class *class_of_slot_locked(struct stats *stats, unsigned locked,
+                                                struct extent *extent)
 {
-    uint32_t length = 0;
-    struct slot *slot = atomic_peek(&heap->free[class]);
-    while (slot != NULL && length < SLAB_SLOTS_MAX) {
-        struct extent *extent = pagemap_find(slot);
-        if (extent_state(extent) != EXTENT_ACTIVE || extent->arena != arena->index ||
-            !slab_has_slot(extent, slot)) {
-            break;
-        }
-        length++;
-        slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
-    }
-    return length;
+    bool is_slab =
+        extent_state(extent) == EXTENT_ACTIVE && extent->arena < locked && extent_is_slab(extent);
+    return is_slab ? &stats->arenas[extent->arena].classes[extent->slab.class] : NULL;
 }
 
-/* What is in a list of the heap was handed out, but not to the program. */
-static void add_lists_locked(struct stats *stats, struct arena *arena, struct heap *heap)
+/* What is in a list of the heap was handed out, but not to the program. Each slot is looked at before its
+ * link is followed. */
+__attribute__((no_sanitize("thread"))) static void
+add_list_locked(struct stats *stats, unsigned locked, struct heap *heap, unsigned class)
 {
-    struct stats_arena *to = &stats->arenas[arena->index];
-    for (unsigned class = 0; class < CLASSES; class ++) {
-        uint32_t length = list_length_locked(arena, heap, class);
-        if (length != 0) {
-            struct extent *extent = pagemap_find(atomic_peek(&heap->free[class]));
-            to->classes[extent->slab.class].slots_cached += length;
-            stats->arenas[heap->arena->index].classes[class].allocations -= length;
+    struct stats_class *of_heap = &stats->arenas[heap->arena->index].classes[class];
+    struct slot *slot = atomic_peek(&heap->free[class]);
+    for (uint32_t length = 0; slot != NULL && length < SLAB_SLOTS_MAX; length++) {
+        struct extent *extent = pagemap_find(slot);
+        struct stats_class *to = class_of_slot_locked(stats, locked, extent);
+        if (to == NULL || !slab_has_slot(extent, slot)) {
+            return;
         }
+        to->slots_cached++;
+        of_heap->allocations--;
+        slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
     }
 }
 
 __attribute__((no_sanitize("thread"))) static void
-add_outboxes_locked(struct stats *stats, struct arena *arena, struct heap *heap)
+add_outboxes_locked(struct stats *stats, unsigned locked, struct heap *heap)
 {
     for (unsigned i = 0; i < OUTBOXES; i++) {
         struct extent *extent = atomic_peek(&heap->outboxes[i].slab);
         uint32_t count = atomic_peek(&heap->outboxes[i].count);
-        if (extent != NULL && extent->arena == arena->index && count <= extent->slab.capacity) {
-            unsigned class = extent->slab.class;
-            stats->arenas[arena->index].classes[class].slots_cached += count;
-            stats->arenas[heap->arena->index].classes[class].remote_frees += count;
+        struct stats_class *to =
+            extent != NULL ? class_of_slot_locked(stats, locked, extent) : NULL;
+        if (to != NULL && count <= extent->slab.capacity) {
+            to->slots_cached += count;
+            stats->arenas[heap->arena->index].classes[extent->slab.class].remote_frees += count;
         }
     }
 }
 
 __attribute__((no_sanitize("thread"))) static void
-add_delayed_locked(struct stats *stats, struct arena *arena, struct heap *heap)
+add_delayed_locked(struct stats *stats, unsigned locked, struct heap *heap)
 {
     for (unsigned i = 0; i < DELAY_RANDOM + DELAY_FIFO; i++) {
         struct slot *slot = delay_at(heap, i);
-        struct extent *extent = slot != NULL ? pagemap_find(slot) : NULL;
-        if (extent != NULL && extent->arena == arena->index && extent_is_slab(extent)) {
-            stats->arenas[arena->index].classes[extent->slab.class].slots_cached++;
+        struct stats_class *to =
+            slot != NULL ? class_of_slot_locked(stats, locked, pagemap_find(slot)) : NULL;
+        if (to != NULL) {
+            to->slots_cached++;
         }
+    }
+}
+
+/* Nothing that lies in a heap is of an explicit arena. */
+static void read_heaps(struct stats *stats)
+{
+    unsigned locked = (unsigned)size_min(arena_count(), stats->arena_count);
+    for (unsigned i = 0; i < locked; i++) {
+        lock_take(&arena_at(i)->lock);
+    }
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap_after(heap)) {
+        if (!heap_counts(stats, heap)) {
+            continue;
+        }
+        for (unsigned class = 0; class < CLASSES; class ++) {
+            add_list_locked(stats, locked, heap, class);
+        }
+        add_outboxes_locked(stats, locked, heap);
+        if (MW_DELAY_FREE) {
+            add_delayed_locked(stats, locked, heap);
+        }
+    }
+    for (unsigned i = locked; i-- > 0;) {
+        lock_release(&arena_at(i)->lock);
     }
 }
 
@@ -306,17 +330,6 @@ static void read_arena(struct stats *stats, struct arena *arena)
     }
     add_huge_locked(to, arena);
     add_arena_counts_locked(to, arena);
-    /* What lies in heaps is of no explicit arena. */
-    struct heap *first = arena->is_explicit ? NULL : heap_first();
-    for (struct heap *heap = first; heap != NULL; heap = heap_after(heap)) {
-        if (heap_counts(stats, heap)) {
-            add_lists_locked(stats, arena, heap);
-            add_outboxes_locked(stats, arena, heap);
-            if (MW_DELAY_FREE) {
-                add_delayed_locked(stats, arena, heap);
-            }
-        }
-    }
     lock_release(&arena->lock);
     struct direct *direct = direct_find(arena);
     if (direct != NULL) {
@@ -491,6 +504,7 @@ static void stats_read(struct stats *stats)
             read_arena(stats, arena);
         }
     }
+    read_heaps(stats);
     for (unsigned class = 1; class < CLASSES; class ++) {
         derive_class(stats, class);
     }

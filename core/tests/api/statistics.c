@@ -256,6 +256,33 @@ TEST(statistics_go_on_in_a_child)
     check_grown(sizes[3], before, (THREADS + 1) * COUNT / 4, 0);
 }
 
+/* A list that holds slots of two arenas in turns: the walk over it must not end at the first that is of
+ * another arena than the one that it looks at. */
+TEST(statistics_of_mixed_lists_are_exact)
+{
+    if (t_has_red_zones()) {
+        return;
+    }
+    struct totals before = totals_of(sizes[3]);
+    allocate_some(blocks[0]);
+    in_threads(allocate_some);
+    uint64_t allocated = (THREADS + 1) * COUNT / 4;
+    check_grown(sizes[3], before, allocated, 0);
+    uint64_t freed = 0;
+    for (unsigned at = 3; at < COUNT; at += 4) {
+        for (unsigned i = 0; i < THREADS; i++) {
+            t_free(blocks[i][at]);
+            freed++;
+        }
+        check_grown(sizes[3], before, allocated, freed);
+    }
+    for (unsigned at = 3; at < COUNT; at += 4) {
+        blocks[0][at] = t_aligned_alloc(64, sizes[3]);
+        allocated++;
+        check_grown(sizes[3], before, allocated, freed);
+    }
+}
+
 struct sums {
     uint64_t allocations, frees, held, bytes;
     unsigned figures;
