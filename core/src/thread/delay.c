@@ -26,13 +26,21 @@ static uint32_t delay_choose(struct delay *delay)
     return random_below(seed >> 32, DELAY_RANDOM);
 }
 
-/* Nobody has written to the first word, which becomes the link. The rest is looked at on reuse. */
+/* Nobody wrote to the slot while it waited. It is looked at now, as it may not be used again before
+ * the program ends; and all of it, as it has just waited and is written to next. */
+ALWAYS_INLINE void delay_look_at(const struct slot *slot, size_t size)
+{
+    bool is_whole = likely(size <= FILL_CHECKED) ? slot_fill_is_whole(slot, size)
+                                                 : slot_is_all_fill(slot, size);
+    if (unlikely(slot->link != FILL_FREE_WORD || !is_whole)) {
+        harden_bad_content(slot, size);
+    }
+}
+
 static void delay_take_out(struct delay *delay, struct slot *slot)
 {
     size_t size = slot_block_size(pagemap_find(slot), slot);
-    if (unlikely(slot->link != FILL_FREE_WORD)) {
-        harden_bad_content(slot, size);
-    }
+    delay_look_at(slot, size);
     check(delay->bytes >= size);
     delay->bytes -= size;
 }
@@ -104,9 +112,8 @@ static void delay_check(struct heap *heap)
 {
     for (unsigned i = 0; i < PLACES; i++) {
         struct slot *slot = delay_at(heap, i);
-        size_t size = slot != NULL ? slot_block_size(pagemap_find(slot), slot) : 0;
-        if (slot != NULL && (slot->link != FILL_FREE_WORD || !slot_fill_is_whole(slot, size))) {
-            harden_bad_content(slot, size);
+        if (slot != NULL) {
+            delay_look_at(slot, slot_block_size(pagemap_find(slot), slot));
         }
     }
 }
