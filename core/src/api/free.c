@@ -174,6 +174,9 @@ ALWAYS_INLINE size_t block_size(struct extent *extent, const void *block)
 static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !heap_is_anothers(heap));
+    if (unlikely(!canary_front_is_whole(extent, slot)) && slot_is_held(extent, slot)) {
+        canary_bad_front("free", extent, slot);
+    }
     harden_slot_freed(extent, slot);
     if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed()) {
         memset(slot, FILL_FREE, block_size(extent, slot));

@@ -58,3 +58,23 @@ _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, c
                  "overflow of %p (%s%zu bytes), found by %s: the bytes behind it were overwritten",
                  block, most, size, call);
 }
+
+_Noreturn static COLD void canary_bad_front(const char *call, struct extent *extent,
+                                            const void *block)
+{
+    size_t size = block_requested(call, extent, block);
+    struct fault fault = {
+        .kind = FAULT_UNDERFLOW,
+        .call = call,
+        .pointer = block,
+        .block = (uintptr_t)block,
+        .size = size,
+        .state = "live",
+        .has_offset = true,
+        .offset = -(long)CANARY_BYTES,
+    };
+    fault_report(&fault,
+                 "underflow of %p (%zu bytes), or overflow of the block in front of it, found by "
+                 "%s: the bytes between them were overwritten",
+                 block, size, call);
+}

@@ -13,6 +13,9 @@
  * secret, only unlikely content without a 0 byte, and the same in every byte. A large block has
  * padding alone; its size stands in the descriptor, 0 while the program does not hold the block.
  *
+ * In front of a slot of a medium class lies the canary of another: it is looked at when the slot is
+ * freed too, as the other may be free, or be held until the program ends.
+ *
  * The padding is written before the size that it belongs to: so mw_heap_is_valid may look at any time.
  *
  * Who writes: the thread that gets the block, before the program has it, or resizes it. Who checks:
@@ -115,6 +118,26 @@ ALWAYS_INLINE size_t canary_read(struct extent *extent, const void *block, size_
         return CANARY_DAMAGED;
     }
     return capacity - slack;
+}
+
+/* Ends the program: a call found that it had written in front of a block. */
+_Noreturn static COLD void canary_bad_front(const char *call, struct extent *extent,
+                                            const void *block);
+
+/* Whether the word in front of a slot of a medium class is what belongs there: the canary of the slot
+ * in front or, if that is free, its fill. No thread ever leaves anything else there, so this looks
+ * at any time, whoever has the slot in front. Nothing of ours is in front of the first slot. */
+ALWAYS_INLINE bool canary_front_is_whole(struct extent *extent, const void *block)
+{
+    if (!MW_CANARY || extent->slab.slot_size <= SMALL_MAX || (uintptr_t)block == extent->start) {
+        return true;
+    }
+    uintptr_t at = (uintptr_t)block - CANARY_BYTES;
+    uint64_t word = *(const volatile uint64_t *)at;
+    uint64_t canary = word ^ canary_key(extent, at);
+    return word == FILL_FREE_WORD ||
+           ((canary & CANARY_FIXED) == 0 &&
+            canary >> CANARY_SLACK_SHIFT <= extent->slab.slot_size - CANARY_BYTES);
 }
 
 /* The same for a large block. */

@@ -44,12 +44,57 @@ static void slab_choose_canary(struct extent *extent)
 {
     extent->canary = secret_mix(random_bits(), (uintptr_t)extent ^ secrets.canary);
 }
+
+static uint64_t slab_order_key(struct extent *extent)
+{
+    return secret_mix(extent->canary, secrets.link_odd);
+}
 #else
 static void slab_choose_canary(struct extent *extent)
 {
     (void)extent;
 }
+
+static uint64_t slab_order_key(struct extent *extent)
+{
+    return (uintptr_t)extent;
+}
 #endif
+
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+    while (b != 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static bool slab_is_scattered(struct extent *extent)
+{
+    return MW_RANDOM && extent->slab.slot_size > SMALL_MAX;
+}
+
+/* Steps of one length, from a random start, around all slots but the first: they come to each once, as
+ * the length has no divisor in common with the number of slots. */
+static uint32_t slab_slot_of_turn(struct extent *extent, uint32_t turn)
+{
+    uint32_t others = extent->slab.capacity - 1;
+    check(turn <= others);
+    if (!slab_is_scattered(extent)) {
+        return turn;
+    }
+    if (turn == others) {
+        return 0;
+    }
+    uint64_t key = slab_order_key(extent);
+    uint32_t step = 1 + random_below(key >> 32, others);
+    while (common_divisor(others, step) != 1) {
+        step++;
+    }
+    return 1 + (uint32_t)((random_below(key, others) + (uint64_t)turn * step) % others);
+}
 
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner)
 {
@@ -115,6 +160,41 @@ static struct slot *slab_carve_shuffled(struct extent *extent, char *first, uint
     return list.head;
 }
 
+/* What lies in front of a slot that was never carved is what its pages had before: makes it look as
+ * the end of a free slot, because a free of the slot will look there, see canary.h. */
+static void slab_clear_front(struct extent *extent, uint32_t index)
+{
+    if (!extent->slab.was_touched || index == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < extent->slab.carved; i++) {
+        if (slab_slot_of_turn(extent, i) == index - 1) {
+            return; /* the program may hold it */
+        }
+    }
+    char *slot = (char *)extent->start + (size_t)index * extent->slab.slot_size;
+    store_unaligned(slot - sizeof(uint64_t), FILL_FREE_WORD);
+}
+
+static struct slot *slab_carve_scattered(struct extent *extent, uint32_t count)
+{
+    struct slab *slab = &extent->slab;
+    struct slot_list list = {NULL, NULL};
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = slab_slot_of_turn(extent, slab->carved);
+        char *slot = (char *)extent->start + (size_t)index * slab->slot_size;
+        slab_clear_front(extent, index);
+        slots_fill_carved(extent, slot, 1);
+        slot_list_append(&list, (struct slot *)slot);
+        slab->carved++;
+    }
+    slot_list_end(&list);
+    slab->left += count;
+    check(slab_counts_match(extent));
+    order_stores();
+    return list.head;
+}
+
 static struct slot *slab_carve(struct extent *extent, uint32_t most)
 {
     struct slab *slab = &extent->slab;
@@ -125,6 +205,9 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     count = slab->was_touched ? most : count;
     count = size_min(size_min(count, most), slab->capacity - slab->carved);
 
+    if (slab_is_scattered(extent)) {
+        return slab_carve_scattered(extent, (uint32_t)count);
+    }
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
     if (MW_RANDOM) {
         return slab_carve_shuffled(extent, first, (uint32_t)size_min(count, SHUFFLED_MAX));
@@ -346,7 +429,8 @@ static bool slab_is_valid(struct extent *extent)
     struct slab *slab = &extent->slab;
     uint32_t local = 0;
     for (struct slot *slot = slab->local; slot != NULL; slot = slot_next(slot)) {
-        require(slab_has_slot_at(extent, slot) && slab_index(extent, slot) < slab->carved);
+        require(slab_has_slot_at(extent, slot));
+        require(slab_index(extent, slot) < slab_carved_end(extent));
         require(++local <= slab->carved);
     }
     for (uintptr_t at = extent->start; at < extent_end(extent); at += GRANULE) {

@@ -37,6 +37,19 @@ static void slab_retire(struct extent *extent);
  * The slab is not yet fully carved. */
 static struct slot *slab_carve(struct extent *extent, uint32_t most);
 
+/* The number of the slot that was, or will be, the `turn`th to be carved. In builds that hide places the
+ * slots of a medium class come in an order of their own slab, the first slot last: so a block tells
+ * little of where the next one lies, and has one of its own kind in front as long as there is
+ * room. */
+static uint32_t slab_slot_of_turn(struct extent *extent, uint32_t turn);
+
+/* No slot from this number on was ever carved. */
+ALWAYS_INLINE uint32_t slab_carved_end(struct extent *extent)
+{
+    bool is_scattered = MW_RANDOM && extent->slab.slot_size > SMALL_MAX;
+    return is_scattered ? extent->slab.capacity : extent->slab.carved;
+}
+
 /* Slots that are out, see struct slab. */
 ALWAYS_INLINE uint32_t slab_used(struct extent *extent)
 {

@@ -26,7 +26,7 @@ static bool orphan_has_slot(struct extent *extent, struct slot *slot)
     }
     bool begins = slab_is_common(extent) ? common_block_size(extent, slot) != 0
                                          : slab_has_slot_at(extent, slot) &&
-                                               slab_index(extent, slot) < extent->slab.carved;
+                                               slab_index(extent, slot) < slab_carved_end(extent);
     return begins && !slot_is_held(extent, slot);
 }
 
