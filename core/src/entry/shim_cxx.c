@@ -22,7 +22,6 @@ typedef void (*new_handler)(void);
 
 /* What a form of operator new was asked for when there was no memory, and by whom. */
 struct request {
-    enum made made;
     size_t size;
     size_t alignment; /* 0: malloc's own */
     const void *caller;
@@ -30,6 +29,9 @@ struct request {
 
 /* Of a form of operator new: not of a function that it calls. */
 #define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+
+/* What a block keeps of it. */
+#define KEPT_CALLER (MW_FAMILIES ? (uintptr_t)CALLER : 0)
 
 #if MW_SHARED_OBJECT
 
@@ -84,16 +86,12 @@ static void *alloc_new(enum made made, size_t alignment, size_t size, uintptr_t 
 
 #endif
 
-ALWAYS_INLINE void *request_try(const struct request *request)
-{
-    return alloc_new(request->made, request->alignment, request->size, (uintptr_t)request->caller);
-}
-
 /* The handler may free memory or throw. */
-static COLD void *new_slow(const struct request *request)
+static COLD void *new_slow(enum made made, size_t size, size_t alignment, const void *caller)
 {
+    const struct request *request = &(struct request){size, alignment, caller};
     for (;;) {
-        void *block = request_try(request);
+        void *block = alloc_new(made, alignment, size, (uintptr_t)caller);
         if (block != NULL) {
             return block;
         }
@@ -105,25 +103,13 @@ static COLD void *new_slow(const struct request *request)
     }
 }
 
+/* No handler can help. */
+_Noreturn static COLD void new_misaligned(size_t size, size_t alignment, const void *caller)
+{
+    request_throw(&(struct request){size, alignment, caller});
+}
+
 /* --- new -------------------------------------------------------------------------------------- */
-
-ALWAYS_INLINE void *new_plain(enum made made, size_t size, const void *caller)
-{
-    struct request request = {made, size, 0, caller};
-    void *block = request_try(&request);
-    return likely(block != NULL) ? block : new_slow(&(struct request){made, size, 0, caller});
-}
-
-ALWAYS_INLINE void *new_aligned(enum made made, size_t size, size_t alignment, const void *caller)
-{
-    struct request request = {made, size, alignment, caller};
-    if (unlikely(!is_power_of_two(alignment))) {
-        request_throw(&(struct request){made, size, alignment, caller}); /* no handler can help */
-    }
-    void *block = request_try(&request);
-    return likely(block != NULL) ? block
-                                 : new_slow(&(struct request){made, size, alignment, caller});
-}
 
 #define CXX_ALIAS(target) CXX_ALIAS_OF(target)
 #define CXX_ALIAS_OF(target) __attribute__((alias(#target), visibility("default")))
@@ -132,26 +118,29 @@ ALWAYS_INLINE void *new_aligned(enum made made, size_t size, size_t alignment, c
 #define CXX_PUBLIC __attribute__((visibility("default")))
 
 /* new, new[] (n: size_t, a: array), nothrow (RKSt9nothrow_t), aligned (St11align_val_t) */
-CXX_PUBLIC void *_Znwm(size_t size)
-{
-    return new_plain(MADE_BY_NEW, size, CALLER);
-}
+#define NEW_FORM(name, made)                                                    \
+    CXX_PUBLIC void *name(size_t size)                                          \
+    {                                                                           \
+        void *block = alloc_new(made, 0, size, KEPT_CALLER);                    \
+        return likely(block != NULL) ? block : new_slow(made, size, 0, CALLER); \
+    }
 
-CXX_PUBLIC void *_ZnwmSt11align_val_t(size_t size, size_t alignment)
-{
-    return new_aligned(MADE_BY_NEW, size, alignment, CALLER);
-}
+#define ALIGNED_NEW_FORM(name, made)                                                    \
+    CXX_PUBLIC void *name(size_t size, size_t alignment)                                \
+    {                                                                                   \
+        if (unlikely(!is_power_of_two(alignment))) {                                    \
+            new_misaligned(size, alignment, CALLER);                                    \
+        }                                                                               \
+        void *block = alloc_new(made, alignment, size, KEPT_CALLER);                    \
+        return likely(block != NULL) ? block : new_slow(made, size, alignment, CALLER); \
+    }
+
+NEW_FORM(_Znwm, MADE_BY_NEW)
+ALIGNED_NEW_FORM(_ZnwmSt11align_val_t, MADE_BY_NEW)
 
 #if MW_FAMILIES
-CXX_PUBLIC void *_Znam(size_t size)
-{
-    return new_plain(MADE_BY_NEW_ARRAY, size, CALLER);
-}
-
-CXX_PUBLIC void *_ZnamSt11align_val_t(size_t size, size_t alignment)
-{
-    return new_aligned(MADE_BY_NEW_ARRAY, size, alignment, CALLER);
-}
+NEW_FORM(_Znam, MADE_BY_NEW_ARRAY)
+ALIGNED_NEW_FORM(_ZnamSt11align_val_t, MADE_BY_NEW_ARRAY)
 #else
 void *_Znam(size_t size) CXX_ALIAS(_Znwm);
 void *_ZnamSt11align_val_t(size_t size, size_t alignment) CXX_ALIAS(_ZnwmSt11align_val_t);
@@ -172,47 +161,46 @@ static COLD void *next_form(const char *name, const void *own, const struct requ
     return next != own ? next : NULL;
 }
 
-static COLD void *new_nothrow_slow(const struct request *request, const char *name, const void *own,
-                                   const void *tag)
+static COLD void *new_nothrow_slow(size_t size, const void *tag, const void *caller,
+                                   const char *name, const void *own)
 {
+    const struct request *request = &(struct request){size, 0, caller};
     if (request_handler(request) == NULL) {
         return NULL;
     }
     void *(*plain)(size_t, const void *) =
         (void *(*)(size_t, const void *))next_form(name, own, request);
-    return plain != NULL ? plain(request->size, tag) : NULL;
+    return plain != NULL ? plain(size, tag) : NULL;
 }
 
-static COLD void *new_aligned_nothrow_slow(const struct request *request, const char *name,
-                                           const void *own, const void *tag)
+static COLD void *new_aligned_nothrow_slow(size_t size, size_t alignment, const void *tag,
+                                           const void *caller, const char *name, const void *own)
 {
-    if (!is_power_of_two(request->alignment) || request_handler(request) == NULL) {
+    const struct request *request = &(struct request){size, alignment, caller};
+    if (!is_power_of_two(alignment) || request_handler(request) == NULL) {
         return NULL;
     }
     void *(*aligned)(size_t, size_t, const void *) =
         (void *(*)(size_t, size_t, const void *))next_form(name, own, request);
-    return aligned != NULL ? aligned(request->size, request->alignment, tag) : NULL;
+    return aligned != NULL ? aligned(size, alignment, tag) : NULL;
 }
 
-#define NOTHROW_FORM(name, made)                                                                  \
-    MW_PUBLIC void *name(size_t size, const void *tag)                                            \
-    {                                                                                             \
-        struct request request = {made, size, 0, CALLER};                                         \
-        void *block = request_try(&request);                                                      \
-        return likely(block != NULL) ? block                                                      \
-                                     : new_nothrow_slow(&(struct request){made, size, 0, CALLER}, \
-                                                        #name, (void *)(name), tag);              \
+#define NOTHROW_FORM(name, made)                                                                   \
+    MW_PUBLIC void *name(size_t size, const void *tag)                                             \
+    {                                                                                              \
+        void *block = alloc_new(made, 0, size, KEPT_CALLER);                                       \
+        return likely(block != NULL) ? block                                                       \
+                                     : new_nothrow_slow(size, tag, CALLER, #name, (void *)(name)); \
     }
 
-#define ALIGNED_NOTHROW_FORM(name, made)                                                        \
-    MW_PUBLIC void *name(size_t size, size_t alignment, const void *tag)                        \
-    {                                                                                           \
-        struct request request = {made, size, alignment, CALLER};                               \
-        void *block = is_power_of_two(alignment) ? request_try(&request) : NULL;                \
-        return likely(block != NULL)                                                            \
-                   ? block                                                                      \
-                   : new_aligned_nothrow_slow(&(struct request){made, size, alignment, CALLER}, \
-                                              #name, (void *)(name), tag);                      \
+#define ALIGNED_NOTHROW_FORM(name, made)                                                       \
+    MW_PUBLIC void *name(size_t size, size_t alignment, const void *tag)                       \
+    {                                                                                          \
+        void *block =                                                                          \
+            is_power_of_two(alignment) ? alloc_new(made, alignment, size, KEPT_CALLER) : NULL; \
+        return likely(block != NULL) ? block                                                   \
+                                     : new_aligned_nothrow_slow(size, alignment, tag, CALLER,  \
+                                                                #name, (void *)(name));        \
     }
 
 MW_PUBLIC void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag);
