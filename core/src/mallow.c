@@ -61,6 +61,7 @@
 #include "arena/explicit.c"
 
 /* layer 6: slots */
+#include "slots/made.h"
 #include "slots/sizeclass.c"
 #include "slots/slot.c"
 #include "slots/slab.c"
@@ -92,6 +93,7 @@
 #include "api/tracking.h"
 #include "api/alloc.c"
 #include "api/free.c"
+#include "api/operators.c"
 #include "api/cache.c"
 #include "api/mallocx.c"
 #include "api/tracked.c"

@@ -51,7 +51,7 @@ ALWAYS_INLINE void free_plain(void *block)
 HIT_PATH void mw_free(void *block)
 {
     if (MW_TRACK) {
-        tracked_free(block, &(struct track_return){"free", SIZE_MAX, 0, PROGRAM_PC});
+        tracked_free(block, &(struct track_return){"free", SIZE_MAX, 0, PROGRAM_PC, 0});
         return;
     }
     free_plain(block);
@@ -196,7 +196,8 @@ static void large_leaves(struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     if (MW_CANARY) {
-        block_requested("free", extent, (void *)extent->start);
+        size_t size = block_requested("free", extent, (void *)extent->start);
+        block_check_family("free", extent, (void *)extent->start, 0, size);
         canary_set_large_size(extent, 0);
     }
     if (unlikely(extent_is_sampled(extent))) {
@@ -376,7 +377,7 @@ static void free_check_size(const void *block, size_t alignment, size_t size)
 void mw_free_sized(void *block, size_t size)
 {
     if (MW_TRACK) {
-        tracked_free(block, &(struct track_return){"free_sized", size, 0, PROGRAM_PC});
+        tracked_free(block, &(struct track_return){"free_sized", size, 0, PROGRAM_PC, 0});
         return;
     }
     free_check_size(block, 1, size);
@@ -387,7 +388,7 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 {
     if (MW_TRACK) {
         tracked_free(block,
-                     &(struct track_return){"free_aligned_sized", size, alignment, PROGRAM_PC});
+                     &(struct track_return){"free_aligned_sized", size, alignment, PROGRAM_PC, 0});
         return;
     }
     free_check_size(block, alignment, size);
@@ -518,7 +519,8 @@ static bool realloc_pages(struct extent *extent, size_t size)
 static void *block_try_resize(void *block, struct extent *extent, size_t size)
 {
     if (MW_CANARY) {
-        block_requested("realloc", extent, block);
+        size_t old_size = block_requested("realloc", extent, block);
+        block_check_family("realloc", extent, block, block_size(extent, block), old_size);
     }
     if (extent_is_slab(extent)) {
         size_t slot_size = slot_block_size(extent, block);

@@ -233,7 +233,8 @@ static void *block_begins(const struct track_request *request, const struct trac
         return NULL;
     }
     size_t alignment = layout->front == 0 ? 1 : request->alignment;
-    uint64_t word = track_word(request->size, alignment, request->made);
+    uint64_t word = track_word(request->size, alignment, request->made) |
+                    (uint64_t)request->is_aligned_form << 10;
     bool is_slot = extent_is_slab(extent);
     atomic_set(&track->inverted, ~(uintptr_t)block);
     atomic_set(&track->allocated_stack, calls_keep(request->caller));
@@ -325,7 +326,17 @@ static struct track *track_of_live(const char *call, const void *block, uintptr_
     return NULL;
 }
 
-/* A free whose size or alignment is not that of the block. */
+/* Whether a block is released by another family of functions than made it. */
+static bool made_is_mixed(uint64_t word, const struct track_return *given)
+{
+    enum made made = track_made(word);
+    if (!made_by_new(made) || !made_by_new(given->made)) {
+        return made_by_new(made) != made_by_new(given->made);
+    }
+    return made != given->made || track_is_aligned_form(word) != (given->alignment != 0);
+}
+
+/* A free whose family, size or alignment is not that of the block. */
 static void check_return(struct track *track, const void *block, const struct track_return *given)
 {
     uint64_t word = atomic_get(&track->word);
@@ -333,12 +344,19 @@ static void check_return(struct track *track, const void *block, const struct tr
     bool fits_size = given->size == SIZE_MAX || given->size == track_size(word);
     bool fits_alignment = given->alignment <= BLOCK_ALIGNMENT || given->alignment == alignment ||
                           alignment == 1; /* 1: too large to be noted */
-    if (likely(fits_size && fits_alignment)) {
+    bool is_mixed = mixes_are_checked && made_is_mixed(word, given);
+    if (likely(fits_size && fits_alignment && !is_mixed)) {
         return;
     }
     struct fault fault = {.call = given->call, .pointer = block, .caller = given->caller};
     char who[TRACK_WHO];
     track_describe(track, &fault, who);
+    if (is_mixed) {
+        fault.kind = FAULT_KIND_MISMATCH;
+        fault_report(&fault, "%s of %p (%zu bytes%s), which was allocated by %s", given->call,
+                     block, track_size(word), who,
+                     made_name(track_made(word), track_is_aligned_form(word)));
+    }
     if (!fits_size) {
         fault.kind = FAULT_SIZE_MISMATCH;
         fault_report(&fault, "free of %p with a size of %zu bytes, but the block has %zu%s", block,
@@ -463,12 +481,13 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
     struct extent *extent = pagemap_find(block);
     struct track_zones zones = track_zones(extent, track);
     track_check_zones(track, &zones, "realloc", caller);
+    check_return(track, block, &(struct track_return){"realloc", SIZE_MAX, 0, caller, 0});
     size_t old_size = track_size(atomic_get(&track->word));
     void *moved = resize_pages(extent, track, size, caller);
     if (moved != NULL) {
         return moved;
     }
-    struct track_request request = {BLOCK_ALIGNMENT, size, MADE_BY_MALLOC, false, caller};
+    struct track_request request = {.alignment = BLOCK_ALIGNMENT, .size = size, .caller = caller};
     moved = tracked_alloc_block(&request);
     if (moved == NULL) {
         if (size > old_size) {
@@ -478,7 +497,7 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
         return block;
     }
     memcpy(moved, block, size_min(old_size, size));
-    tracked_free_block(block, &(struct track_return){"realloc", SIZE_MAX, 0, caller});
+    tracked_free_block(block, &(struct track_return){"realloc", SIZE_MAX, 0, caller, 0});
     return moved;
 }
 

@@ -16,20 +16,23 @@
 struct track_request {
     size_t alignment;
     size_t size;
-    enum track_made made;
-    bool is_zero;     /* wanted as zeros */
-    uintptr_t caller; /* PROGRAM_PC */
+    enum made made;
+    bool is_zero;         /* wanted as zeros */
+    bool is_aligned_form; /* by an operator new that was given an alignment */
+    uintptr_t caller;     /* PROGRAM_PC */
 };
 
 /* NULL with errno ENOMEM. */
 static void *(*const tracked_alloc)(const struct track_request *request);
 
-/* What is given to a form of free or delete: SIZE_MAX and 0 for what is not said. */
+/* What is given to a form of free or delete: SIZE_MAX and 0 for what is not said. `made` is what such
+ * a form is for: malloc, new, or new[]. */
 struct track_return {
     const char *call;
     size_t size;
     size_t alignment;
     uintptr_t caller;
+    enum made made;
 };
 
 static void (*const tracked_free)(void *block, const struct track_return *given);

@@ -75,6 +75,9 @@
 /* Behind what the program asked for stand bytes that it must not write, and the size is kept. */
 #define MW_CANARY (MW_MODE == MW_SECURE)
 
+/* A block keeps which family of functions made it (slots/made.h). */
+#define MW_FAMILIES (MW_MODE != MW_FAST)
+
 /* A block is known by its exact size and by the calls that allocated and freed it, lies between
  * red zones, and waits in a quarantine after it was freed (slots/track.h). A unit test of what lies
  * below says no. */

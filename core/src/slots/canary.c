@@ -2,6 +2,7 @@
 #include "canary.h"
 
 #include "../os/fault.h"
+#include "../settings/options.h"
 
 /* At the very end of the pages there is no room for all of the padding. */
 static void canary_place_large(struct extent *extent, size_t size)
@@ -29,6 +30,36 @@ static size_t canary_read_large(struct extent *extent)
         }
     }
     return size;
+}
+
+static void mixes_load(void)
+{
+    long choice = option(OPTION_check_mixes);
+    bool is_wanted = choice == BY_BUILD ? MW_MODE == MW_DEBUG : choice == ALWAYS_ON;
+    mixes_are_checked =
+        MW_FAMILIES && is_wanted && operators_are_ours != NULL && operators_are_ours();
+}
+
+_Noreturn static COLD void family_differs(const char *call, const void *block, size_t size,
+                                          uint8_t family, uint8_t wanted)
+{
+    enum made made = (enum made)(family & 3);
+    struct fault fault = {
+        .kind = FAULT_KIND_MISMATCH,
+        .call = call,
+        .pointer = block,
+        .block = (uintptr_t)block,
+        .size = size,
+        .state = "live",
+        .made = made_name(made, false),
+    };
+    if (made == (enum made)(wanted & 3) && family > 3 && wanted > 3) {
+        fault.kind = FAULT_ALIGNMENT_MISMATCH;
+        fault_report(&fault, "%s of %p with an alignment of %zu, but the block has %zu", call,
+                     block, (size_t)1 << (wanted >> 2), (size_t)1 << (family >> 2));
+    }
+    fault_report(&fault, "%s of %p (%zu bytes), which was allocated by %s", call, block, size,
+                 made_name(made, family > 3));
 }
 
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)

@@ -5,13 +5,18 @@
  *   slot      | asked for         | padding: the first 8 bytes | ...            | canary |
  *             block               + size                                    + capacity
  *
- *   canary, as a number:  | 63 .. 49  bytes between size and canary | 48 47  kind | 46 .. 8  0 | 7 .. 0 |
+ *   canary, as a number:
+ *       | 63 .. 49  bytes between size and canary | 48 .. 41  family | 40 .. 8  0 | 7 .. 0  0 |
  *   exclusive or with a key of the slab and the address; the lowest byte, which comes first, is 0.
  *
  * So a string that is not terminated ends before the canary, and an overflow by one byte is found if
  * the size is not exactly the capacity. The key differs by slab and process. The padding is no
  * secret, only unlikely content without a 0 byte, and the same in every byte. A large block has
- * padding alone; its size stands in the descriptor, 0 while the program does not hold the block.
+ * padding alone; its size stands in the descriptor, 0 while the program does not hold the block, and
+ * above it the family.
+ *
+ * The family says which functions made the block: 0 for malloc and its kin, else a form of new, in the
+ * lower two bits, and log2 of the alignment that its aligned forms were given.
  *
  * In front of a slot of a medium class lies the canary of another: it is looked at when the slot is
  * freed too, as the other may be free, or be held until the program ends.
@@ -26,6 +31,7 @@
 
 #include "../profile/sample.h"
 #include "common.h"
+#include "made.h"
 
 /* What a slot has more than the program may ask for. */
 #define CANARY_BYTES (MW_CANARY ? 8u : 0u)
@@ -38,7 +44,9 @@
 #define CANARY_DAMAGED SIZE_MAX
 
 #define CANARY_SLACK_SHIFT 49
-#define CANARY_FIXED (((uint64_t)1 << 47) - 1)
+#define CANARY_FAMILY_SHIFT 41
+#define CANARY_FIXED (((uint64_t)1 << CANARY_FAMILY_SHIFT) - 1)
+#define LARGE_FAMILY_SHIFT 56
 #define PADDING_BYTES 8u
 
 static_assert(SLOT_MAX - 8 < (size_t)1 << (64 - CANARY_SLACK_SHIFT), "the slack has 15 bits");
@@ -57,7 +65,12 @@ ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
 
 ALWAYS_INLINE size_t canary_large_size(struct extent *extent)
 {
-    return atomic_get(&extent->requested);
+    return atomic_get(&extent->requested) & (((size_t)1 << LARGE_FAMILY_SHIFT) - 1);
+}
+
+ALWAYS_INLINE uint8_t canary_large_family(struct extent *extent)
+{
+    return (uint8_t)(atomic_get(&extent->requested) >> LARGE_FAMILY_SHIFT);
 }
 
 ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
@@ -73,6 +86,12 @@ ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
 ALWAYS_INLINE size_t canary_large_size(struct extent *extent)
 {
     return extent_size(extent);
+}
+
+ALWAYS_INLINE uint8_t canary_large_family(struct extent *extent)
+{
+    (void)extent;
+    return 0;
 }
 
 ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
@@ -138,6 +157,60 @@ ALWAYS_INLINE bool canary_front_is_whole(struct extent *extent, const void *bloc
     return word == FILL_FREE_WORD ||
            ((canary & CANARY_FIXED) == 0 &&
             canary >> CANARY_SLACK_SHIFT <= extent->slab.slot_size - CANARY_BYTES);
+}
+
+/* The family of a block that the program holds; what is no family if it was written beyond its end. */
+ALWAYS_INLINE uint8_t block_family(struct extent *extent, const void *block, size_t block_size)
+{
+    if (!extent_is_slab(extent)) {
+        return canary_large_family(extent);
+    }
+    uintptr_t at = (uintptr_t)block + block_size - CANARY_BYTES;
+    uint64_t canary = load_unaligned((const char *)at) ^ canary_key(extent, at);
+    return (uint8_t)(canary >> CANARY_FAMILY_SHIFT);
+}
+
+/* Changes the bits of the family that differ. The caller holds the block. */
+ALWAYS_INLINE void block_change_family(struct extent *extent, void *block, size_t block_size,
+                                       uint8_t difference)
+{
+    if (!extent_is_slab(extent)) {
+        size_t size = canary_large_size(extent);
+        uint8_t family = canary_large_family(extent) ^ difference;
+        canary_set_large_size(extent, size | (size_t)family << LARGE_FAMILY_SHIFT);
+        return;
+    }
+    char *at = (char *)block + block_size - CANARY_BYTES;
+    store_unaligned(at, load_unaligned(at) ^ (uint64_t)difference << CANARY_FAMILY_SHIFT);
+}
+
+ALWAYS_INLINE uint8_t family_of(enum made made, size_t alignment)
+{
+    unsigned log2 = alignment != 0 ? floor_log2(alignment) : 0;
+    return made_by_new(made) ? (uint8_t)((unsigned)made | log2 << 2) : 0;
+}
+
+/* Whether the option check_mixes is on, and the operators of the program are ours. */
+static bool mixes_are_checked; /* const after start */
+static void mixes_load(void);
+
+/* Whether each form of operator new and delete that the program calls is ours; NULL: there are none. */
+static bool (*const operators_are_ours)(void);
+
+/* Ends the program: a call releases a whole block of another family. */
+_Noreturn static COLD void family_differs(const char *call, const void *block, size_t size,
+                                          uint8_t family, uint8_t wanted);
+
+/* What malloc's kin are called with must be theirs. */
+ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, const void *block,
+                                      size_t block_size, size_t size)
+{
+    if (MW_CANARY) {
+        uint8_t family = block_family(extent, block, block_size);
+        if (unlikely(family != 0)) {
+            family_differs(call, block, size, family, 0);
+        }
+    }
 }
 
 /* The same for a large block. */

@@ -153,7 +153,8 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
         }
     }
     if (MW_CANARY) {
-        block_requested("free", extent, block);
+        size_t size = block_requested("free", extent, block);
+        block_check_family("free", extent, block, slot_block_size(extent, block), size);
     }
     if (MW_FILL && !MW_TRACK) {
         slot_fill(block, slot_block_size(extent, block));

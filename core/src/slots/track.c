@@ -335,7 +335,7 @@ static COLD void track_bad_pointer(const char *call, const void *pointer, struct
             return;
         }
         fault.kind = FAULT_DOUBLE_FREE;
-        if (text_is(call, "free")) {
+        if (text_is(call, "free") || call[0] == 'o') {
             fault_report(&fault, "double free of %p (%zu bytes%s)", pointer, fault.size, who);
         }
         fault_report(&fault, "%s of %p (%zu bytes%s), which is free", call, pointer, fault.size,

@@ -27,11 +27,10 @@
 #define FILL_ZONE 0xfb
 
 enum track_state { TRACK_NONE, TRACK_LIVE, TRACK_FREED };
-enum track_made { MADE_BY_MALLOC, MADE_BY_NEW, MADE_BY_NEW_ARRAY, MADE_ALIGNED };
 
 /* What is known of a block. The word holds what changes together:
  *
- *     | 63 .. 16 size | 15 .. 10 | 9 .. 4 log2 of the alignment | 3 2 made | 1 0 state | */
+ *     | 63 .. 16 size | 10 by an aligned form of new | 9 .. 4 log2 of the alignment | 3 2 made | 1 0 state | */
 struct track {
     _Atomic uint64_t word;
     _Atomic uintptr_t inverted; /* where it begins, ~: tells apart who was here before, and is no
@@ -52,9 +51,14 @@ ALWAYS_INLINE enum track_state track_state(uint64_t word)
     return (enum track_state)(word & 3);
 }
 
-ALWAYS_INLINE enum track_made track_made(uint64_t word)
+ALWAYS_INLINE enum made track_made(uint64_t word)
 {
-    return (enum track_made)(word >> 2 & 3);
+    return (enum made)(word >> 2 & 3);
+}
+
+ALWAYS_INLINE bool track_is_aligned_form(uint64_t word)
+{
+    return (word >> 10 & 1) != 0;
 }
 
 ALWAYS_INLINE size_t track_alignment(uint64_t word)
@@ -73,7 +77,7 @@ ALWAYS_INLINE size_t track_front(uint64_t word)
     return size_max(track_alignment(word), 16);
 }
 
-ALWAYS_INLINE uint64_t track_word(size_t size, size_t alignment, enum track_made made)
+ALWAYS_INLINE uint64_t track_word(size_t size, size_t alignment, enum made made)
 {
     return (uint64_t)size << 16 | (uint64_t)floor_log2(alignment) << 4 | (uint64_t)made << 2 |
            TRACK_LIVE;

@@ -79,6 +79,7 @@ static NOINLINE void process_init_slow(void)
         options_load();
         limit_look();
         profile_load();
+        mixes_load();
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&process.stay_slow, true);
         }

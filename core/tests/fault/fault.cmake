@@ -13,7 +13,9 @@ if(is_native)
     target_link_libraries(misuse_${stem} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
     # -w: misuse is what compilers warn of. Names that only the preload has are weak references.
     target_compile_options(misuse_${stem} PRIVATE -O0 -w -fno-builtin)
-    target_link_options(misuse_${stem} PRIVATE LINKER:-z,dynamic-undefined-weak)
+    # An operator new in a program is what the whole process calls, as it would be in C++.
+    target_link_options(misuse_${stem} PRIVATE LINKER:-z,dynamic-undefined-weak
+                        LINKER:--export-dynamic-symbol=_Znwm)
   endforeach()
   foreach(mode IN LISTS MALLOW_MODES)
     string(REPLACE "mallow-fast" "mallow" library mallow-${mode})

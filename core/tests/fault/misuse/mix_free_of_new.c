@@ -1,0 +1,18 @@
+// expect: secure=abort "which was allocated by new" fast=any debug=abort "which was allocated by new"
+/* SPDX-License-Identifier: MIT
+ * free of what operator new made. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+__attribute__((weak)) void *_Znwm(size_t size);
+
+int main(int count, char **words)
+{
+    if (getenv("MALLOW_CONF") == NULL) { /* secure does not check this unless it is told to */
+        setenv("MALLOW_CONF", "check_mixes:true", 1);
+        execv("/proc/self/exe", words);
+    }
+    free(_Znwm(40));
+    return 0;
+}
