@@ -46,6 +46,7 @@
 #include "profile/dwarf.h"
 #include "profile/cfi.c"
 #include "profile/expression.c"
+#include "profile/function_index.c"
 #include "profile/unwind.c"
 #include "profile/stack_store.c"
 #include "profile/probe.h"

@@ -108,6 +108,12 @@ CONSTRUCTOR static void libc_started(void)
     atomic_set(&libc_is_started, true);
 }
 
+static bool libc_is_in_program(uintptr_t pc)
+{
+    struct object program = object_of_program();
+    return object_has(&program, pc);
+}
+
 static const uint8_t *libc_find_frames(uintptr_t pc)
 {
     struct found_object found;

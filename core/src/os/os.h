@@ -193,6 +193,9 @@ static void *libc_symbol_near(const void *address, const char *name);
  * object. */
 static const uint8_t *libc_find_frames(uintptr_t pc);
 
+/* Whether the program itself has `pc`, and not a library of it. */
+static bool libc_is_in_program(uintptr_t pc);
+
 /* The .eh_frame of a program that was linked without the table that finds its parts, as static ones
  * are: from the program's file. */
 static bool os_program_frames(const uint8_t **start, size_t *size);

@@ -183,7 +183,7 @@ static NOINLINE void probe_free(void *block)
 static uint32_t stack_of_caller(void)
 {
     uintptr_t frames[UNWIND_MOST];
-    size_t count = unwind_here(frames, (size_t)option(OPTION_prof_bt_max));
+    size_t count = unwind_sample(frames, (size_t)option(OPTION_prof_bt_max));
     uint32_t id = store_put(frames, count);
     if (id == 0) {
         atomic_add(&profile.lost, 1);

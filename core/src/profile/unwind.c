@@ -5,6 +5,7 @@
 #include "../base/check.h"
 #include "../os/os.h"
 #include "expression.h"
+#include "function_index.h"
 
 #include <link.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct cursor {
     uintptr_t readable_end; /* ... to here are known to be readable */
     bool is_interrupted;    /* the function was interrupted, so its pc is no return address */
     bool is_frequent;       /* such walks are made all the time: see struct known_step */
+    bool is_careful;        /* of these, it looks whether an object lies where it lay */
 };
 
 /* Frame pointers that lead further up than this lead nowhere. */
@@ -135,119 +137,12 @@ static bool step_from_signal(struct cursor *cursor)
     return true;
 }
 
-/* --- Programs without a table ----------------------------------------------------------------- */
+/* --- The code --------------------------------------------------------------------------------- */
 
-/* The functions of such a program, by address: made when they are first asked for. */
-struct index_line {
-    uintptr_t start;
-    const uint8_t *entry;
-};
-
-enum { INDEX_UNKNOWN, INDEX_IN_WORK, INDEX_READY };
-
-static struct {
-    struct index_line *lines; /* const once ready */
-    size_t count;             /* const once ready */
-    _Atomic uint8_t state;
-} program_index;
-
-/* Sorts by heaps, which needs no memory. */
-static void sift_down(struct index_line *lines, size_t at, size_t count)
+/* *header_found: the tables of the object at `pc`, NULL where it has none. */
+static bool function_find(uintptr_t pc, struct cfi_function *function, const uint8_t **header_found)
 {
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= count) {
-            return;
-        }
-        child += child + 1 < count && lines[child + 1].start > lines[child].start;
-        if (lines[at].start >= lines[child].start) {
-            return;
-        }
-        struct index_line line = lines[at];
-        lines[at] = lines[child];
-        lines[child] = line;
-        at = child;
-    }
-}
-
-static void index_sort(struct index_line *lines, size_t count)
-{
-    for (size_t at = count / 2; at-- > 0;) {
-        sift_down(lines, at, count);
-    }
-    for (size_t last = count; last-- > 1;) {
-        struct index_line line = lines[0];
-        lines[0] = lines[last];
-        lines[last] = line;
-        sift_down(lines, 0, last);
-    }
-}
-
-static void index_fill(const uint8_t *start, size_t size)
-{
-    /* No FDE is shorter than this. */
-    size_t most = size / 16 + 1;
-    struct index_line *lines = os_map(NULL, align_up(most * sizeof *lines, os_page_size));
-    const uint8_t *next;
-    size_t count = 0;
-    if (lines == NULL) {
-        return;
-    }
-    for (const uint8_t *at = start; at + 4 < start + size; at = next) {
-        struct cfi_function function;
-        next = cfi_next_entry(at);
-        if (next == NULL || next <= at) {
-            break;
-        }
-        if (cfi_read_entry(at, &function) && count < most) {
-            lines[count++] = (struct index_line){function.start, at};
-        }
-    }
-    index_sort(lines, count);
-    program_index.lines = lines;
-    program_index.count = count;
-}
-
-/* Whether the index can be used; makes it at the first call. */
-static bool index_is_ready(void)
-{
-    uint8_t state = INDEX_UNKNOWN;
-    if (atomic_get_acquire(&program_index.state) == INDEX_READY) { /* pairs with the store below */
-        return program_index.count != 0;
-    }
-    const uint8_t *start;
-    size_t size;
-    if (!atomic_replace(&program_index.state, &state, INDEX_IN_WORK)) {
-        return false; /* somebody else is at work, perhaps the code that this signal interrupted */
-    }
-    if (os_program_frames(&start, &size)) {
-        index_fill(start, size);
-    }
-    atomic_set_release(&program_index.state, INDEX_READY); /* pairs with the load above */
-    return program_index.count != 0;
-}
-
-static bool index_find(uintptr_t pc, struct cfi_function *function)
-{
-    if (!index_is_ready()) {
-        return false;
-    }
-    size_t low = 0, high = program_index.count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (program_index.lines[middle].start <= pc) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return cfi_read_entry(program_index.lines[low].entry, function) && pc >= function->start &&
-           pc < function->end;
-}
-
-static bool function_find(uintptr_t pc, struct cfi_function *function)
-{
-    const uint8_t *header = libc_find_frames(pc);
+    const uint8_t *header = *header_found = libc_find_frames(pc);
     return header != NULL ? cfi_find(header, pc, function) : index_find(pc, function);
 }
 
@@ -305,8 +200,9 @@ static bool step_by_rules(struct cursor *cursor, const struct cfi_function *func
     if (!rules_cfa(cursor, rules, &cfa)) {
         return false;
     }
+    memcpy(caller, cursor->registers, sizeof caller);
     for (unsigned i = 0; i < CFI_REGISTERS; i++) {
-        if (!rule_value(cursor, rules, i, cfa, &caller[i])) {
+        if (rules->kinds[i] != CFI_SAME && !rule_value(cursor, rules, i, cfa, &caller[i])) {
             return false;
         }
     }
@@ -342,11 +238,14 @@ static bool step_by_frame_pointer(struct cursor *cursor)
 }
 
 /* What was found out about a place in the program. Frequent walks look here first; if other code has
- * come to lie there since, a stack is wrong, and no more than that. The first of them maps the table:
- * a program that locks its memory pays for all that is there, used or not. */
+ * come to lie there since, a stack is wrong, and no more than that: careful ones ask the libc where the
+ * object's tables are, which is cheap beside reading them. The first of them maps the table: a program
+ * that locks its memory pays for all that is there, used or not. */
 struct known_step {
     _Atomic bool is_busy; /* somebody reads or writes it: it is not waited for */
+    bool is_of_program;   /* which is never unloaded */
     uintptr_t pc;
+    const uint8_t *header; /* of its object's tables */
     struct cfi_function function;
     struct cfi_rules rules;
 };
@@ -367,6 +266,21 @@ static NOINLINE struct known_step *known_steps_map(void)
     return mapped;
 }
 
+static bool known_step_is_current(const struct known_step *known)
+{
+    return known->is_of_program || known->header == libc_find_frames(known->pc);
+}
+
+static void known_step_fill(struct known_step *known, uintptr_t pc)
+{
+    known->pc = 0;
+    if (function_find(pc, &known->function, &known->header) && !known->function.is_signal &&
+        cfi_rules_at(&known->function, pc, &known->rules)) {
+        known->is_of_program = libc_is_in_program(pc);
+        known->pc = pc;
+    }
+}
+
 static bool step_by_known(struct cursor *cursor, uintptr_t pc, bool *is_known, uintptr_t *start)
 {
     struct known_step *steps = atomic_get_acquire(&known_steps); /* pairs with known_steps_map */
@@ -378,12 +292,8 @@ static bool step_by_known(struct cursor *cursor, uintptr_t pc, bool *is_known, u
     if (atomic_exchange_explicit(&known->is_busy, true, memory_order_acquire)) {
         return false;
     }
-    if (known->pc != pc) {
-        known->pc = 0;
-        if (function_find(pc, &known->function) && !known->function.is_signal &&
-            cfi_rules_at(&known->function, pc, &known->rules)) {
-            known->pc = pc;
-        }
+    if (known->pc != pc || (cursor->is_careful && !known_step_is_current(known))) {
+        known_step_fill(known, pc);
     }
     bool is_good = false;
     if (known->pc == pc) {
@@ -411,7 +321,8 @@ static bool cursor_step(struct cursor *cursor, uintptr_t *start)
             return is_done && cursor->registers[CFI_PC] != 0;
         }
     }
-    bool is_known = function_find(pc, &function);
+    const uint8_t *header;
+    bool is_known = function_find(pc, &function, &header);
     *start = is_known ? function.start : 0;
     bool is_good;
     if (is_known && !(function.is_signal && SIGNALS_BY_CODE)) {
@@ -563,6 +474,18 @@ static NOINLINE size_t unwind_often(uintptr_t *frames, uintptr_t *tops, size_t m
     size_t count = cursor_step(&cursor, &start) ? cursor_walk(&cursor, frames, tops, most) : 0;
     cursor_note_stack(&cursor, sp);
     return count;
+}
+
+static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most)
+{
+    struct cursor cursor;
+    memset(&cursor, 0, sizeof cursor);
+    CAPTURE(cursor.registers);
+    cursor.is_interrupted = true; /* the pc is exact */
+    cursor.is_frequent = true;
+    cursor.is_careful = true;
+    uintptr_t start;
+    return cursor_step(&cursor, &start) ? cursor_walk(&cursor, frames, NULL, most) : 0;
 }
 
 static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)

@@ -20,6 +20,10 @@
  * come first and are left out. 0 if nothing is known. Uses 3 KiB of stack. */
 static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most);
 
+/* The same for who asks often: what was found out before about the code of an object is believed as long
+ * as the object is there. */
+static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most);
+
 /* The same for who asks at every call, with the value of the stack pointer behind each: what was found
  * out before about code and stack is believed. */
 static NOINLINE size_t unwind_often(uintptr_t *frames, uintptr_t *tops, size_t most);

@@ -19,10 +19,24 @@ static void *theirs[UNWIND_MOST];
 static size_t our_count;
 static int their_count;
 
-/* Both from one place: they differ in the innermost frame only. */
+/* What samples get, when places are found out and when they are known. */
+static void check_samples(void)
+{
+    static uintptr_t sampled[UNWIND_MOST];
+    for (unsigned round = 0; round < 2; round++) {
+        size_t count = unwind_sample(sampled, FRAMES);
+        CHECK_EQ(count, size_min(our_count + 1, FRAMES));
+        for (size_t i = 2; i < count; i++) {
+            CHECK_EQ(sampled[i], ours[i - 1]);
+        }
+    }
+}
+
+/* All from one place: they differ in the innermost frames only. */
 static NOINLINE void look(void)
 {
     our_count = unwind_here(ours, FRAMES);
+    check_samples();
     their_count = backtrace(theirs, FRAMES);
 }
 
@@ -58,6 +72,39 @@ TEST(nested_calls)
     warm_up();
     descend(10);
     check_same(14);
+}
+
+static const uint8_t made_up_header[4];
+
+/* What is known of places in libraries, made wrong as if other code lay there. */
+static size_t spoil_known_steps(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < KNOWN_STEPS; i++) {
+        struct known_step *known = &known_steps[i];
+        if (known->pc != 0 && !known->is_of_program) {
+            known->header = made_up_header;
+            known->rules.cfa_value += 1024;
+            count++;
+        }
+    }
+    return count;
+}
+
+static int look_in_sort(const void *a, const void *b)
+{
+    our_count = unwind_here(ours, FRAMES);
+    check_samples();
+    CHECK_GE(spoil_known_steps(), 1);
+    check_samples();
+    return *(const int *)a - *(const int *)b;
+}
+
+TEST(samples_see_that_another_object_lies_there)
+{
+    int pair[] = {2, 1};
+    qsort(pair, 2, sizeof pair[0], look_in_sort);
+    CHECK_EQ(pair[0], 1);
 }
 
 /* A frame whose size is known at run time only: found by its frame pointer, as the rules say. */

@@ -3,10 +3,11 @@
 //! The messages are written out here rather than generated, so that the build needs no protoc; the
 //! tags are those of https://github.com/google/pprof/blob/main/proto/profile.proto.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use prost::Message;
 
+use crate::heap_profile::HeapProfile;
 use crate::profile::{Costs, Frame, Profile};
 
 #[derive(Clone, PartialEq, Message)]
@@ -27,6 +28,10 @@ struct PprofProfile {
     time_nanos: i64,
     #[prost(int64, tag = "10")]
     duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    period: i64,
     #[prost(int64, tag = "14")]
     default_sample_type: i64,
 }
@@ -51,8 +56,16 @@ struct PprofSample {
 struct Mapping {
     #[prost(uint64, tag = "1")]
     id: u64,
+    #[prost(uint64, tag = "2")]
+    memory_start: u64,
+    #[prost(uint64, tag = "3")]
+    memory_limit: u64,
+    #[prost(uint64, tag = "4")]
+    file_offset: u64,
     #[prost(int64, tag = "5")]
     filename: i64,
+    #[prost(int64, tag = "6")]
+    build_id: i64,
     #[prost(bool, tag = "7")]
     has_functions: bool,
     #[prost(bool, tag = "8")]
@@ -69,6 +82,8 @@ struct Location {
     id: u64,
     #[prost(uint64, tag = "2")]
     mapping_id: u64,
+    #[prost(uint64, tag = "3")]
+    address: u64,
     #[prost(message, repeated, tag = "4")]
     line: Vec<Line>,
 }
@@ -187,6 +202,7 @@ impl Builder {
                 has_filenames: true,
                 has_line_numbers: true,
                 has_inline_frames: true,
+                ..Mapping::default()
             });
         }
         id
@@ -209,8 +225,107 @@ impl Builder {
         let function_id = self.function(frame);
         let line = Line { function_id, line: frame.line.map_or(0, i64::from) };
         let id = self.locations.len() as u64 + 1;
-        self.locations.push(Location { id, mapping_id, line: vec![line] });
+        self.locations.push(Location { id, mapping_id, address: 0, line: vec![line] });
     }
+
+    /// A mapping as the process had it.
+    fn code(&mut self, code: &Code) {
+        let filename = self.string(&code.path);
+        let build_id: String = code.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let build_id = self.string(&build_id);
+        self.mappings.push(Mapping {
+            id: self.mappings.len() as u64 + 1,
+            memory_start: code.start,
+            memory_limit: code.end,
+            file_offset: code.offset,
+            filename,
+            build_id,
+            has_functions: code.has_names,
+            has_filenames: code.has_names,
+            has_line_numbers: code.has_names,
+            has_inline_frames: code.has_names,
+        });
+    }
+
+    /// An address with the functions that it is in, innermost first.
+    fn address(&mut self, address: u64, mapping_id: u64, frames: &[Frame]) -> u64 {
+        let lines = frames.iter().map(|frame| Line {
+            function_id: self.function(frame),
+            line: frame.line.map_or(0, i64::from),
+        });
+        let line = lines.collect();
+        let id = self.locations.len() as u64 + 1;
+        self.locations.push(Location { id, mapping_id, address, line });
+        id
+    }
+}
+
+/// A mapping with code, of the process that a heap profile is of.
+#[derive(Clone, Debug, Default)]
+pub struct Code {
+    pub start: u64,
+    pub end: u64,
+    /// In the file.
+    pub offset: u64,
+    pub path: String,
+    pub build_id: Vec<u8>,
+    /// Whether functions in it were looked up; readers that find no names look them up themselves.
+    pub has_names: bool,
+}
+
+/// The bytes of a heap profile's pprof. `code`: the program first; `names`: of each call, by the address
+/// before the one that it returns to, innermost first.
+pub fn encode_heap(
+    heap: &HeapProfile,
+    code: &[Code],
+    names: &BTreeMap<u64, Vec<Frame>>,
+    written_unix_ns: u64,
+) -> Vec<u8> {
+    let mut builder = Builder::default();
+    builder.string("");
+    code.iter().for_each(|code| builder.code(code));
+    let mut value_type =
+        |name, unit| ValueType { r#type: builder.string(name), unit: builder.string(unit) };
+    let mut sample_type = Vec::new();
+    if heap.has_all() {
+        sample_type.push(value_type("alloc_objects", "count"));
+        sample_type.push(value_type("alloc_space", "bytes"));
+    }
+    sample_type.push(value_type("inuse_objects", "count"));
+    sample_type.push(value_type("inuse_space", "bytes"));
+    let period_type = Some(value_type("space", "bytes"));
+    let mut known: HashMap<u64, u64> = HashMap::new();
+    let mut samples = Vec::with_capacity(heap.stacks.len());
+    for stack in &heap.stacks {
+        let mut location = |address: &u64| {
+            let address = address.saturating_sub(1);
+            *known.entry(address).or_insert_with(|| {
+                let holds = |code: &Code| (code.start..code.end).contains(&address);
+                let mapping = code.iter().position(holds).map_or(0, |index| index as u64 + 1);
+                builder.address(address, mapping, names.get(&address).map_or(&[], |names| names))
+            })
+        };
+        let amounts = if heap.has_all() { vec![stack.all, stack.live] } else { vec![stack.live] };
+        let values = amounts.iter().flat_map(|amount| [amount.blocks, amount.bytes]);
+        samples.push(PprofSample {
+            location_id: stack.addresses.iter().map(&mut location).collect(),
+            value: values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).collect(),
+        });
+    }
+    let message = PprofProfile {
+        sample_type,
+        sample: samples,
+        default_sample_type: builder.string("inuse_space"),
+        mapping: builder.mappings,
+        location: builder.locations,
+        function: builder.functions,
+        string_table: builder.strings,
+        time_nanos: i64::try_from(written_unix_ns).unwrap_or(0),
+        period_type,
+        period: i64::try_from(heap.distance).unwrap_or(i64::MAX),
+        ..PprofProfile::default()
+    };
+    message.encode_to_vec()
 }
 
 #[cfg(test)]
@@ -238,6 +353,42 @@ mod tests {
         let innermost = &message.location[first.location_id[0] as usize - 1];
         assert_eq!(name(message.functions_of(innermost).unwrap().name), "new_line<a;b>");
         assert_eq!(first.value[..2], [15, 1500]);
+    }
+
+    #[test]
+    fn heap_profiles_keep_addresses_mappings_and_build_ids() {
+        let text = "heap_v2/1\n@ 0x1011 0x2021\n  t*: 2: 2000 [3: 3000]\n@ 0x1011 0x9\n  t*: 1: 50 [0: 0]\n\
+                    MAPPED_LIBRARIES:\n";
+        let heap = HeapProfile::parse(text).unwrap();
+        let code = |start, path: &str| Code {
+            start,
+            end: start + 0x1000,
+            offset: 0x400,
+            path: path.into(),
+            build_id: vec![0xab, 0x01],
+            has_names: true,
+        };
+        let frame = |name: &str| Frame { function: name.into(), ..Frame::default() };
+        let names = BTreeMap::from([(0x1010, vec![frame("inlined"), frame("outer")])]);
+        let bytes = encode_heap(&heap, &[code(0x1000, "program"), code(0x2000, "lib")], &names, 7);
+        let message = PprofProfile::decode(bytes.as_slice()).unwrap();
+        let name = |index: i64| message.string_table[index as usize].as_str();
+        let types: Vec<&str> = message.sample_type.iter().map(|kind| name(kind.r#type)).collect();
+        assert_eq!(types, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]);
+        assert_eq!((message.period, name(message.default_sample_type)), (1, "inuse_space"));
+        assert_eq!(message.sample[0].value, [3, 3000, 2, 2000]);
+        let location = |id: u64| &message.location[id as usize - 1];
+        let stack: Vec<_> = message.sample[0].location_id.iter().map(|id| location(*id)).collect();
+        assert_eq!(stack.iter().map(|place| place.address).collect::<Vec<_>>(), [0x1010, 0x2020]);
+        let mapping = |place: &Location| &message.mapping[place.mapping_id as usize - 1];
+        assert_eq!(name(mapping(stack[1]).filename), "lib");
+        assert_eq!(name(mapping(stack[1]).build_id), "ab01");
+        assert_eq!(mapping(stack[1]).memory_limit - mapping(stack[1]).memory_start, 0x1000);
+        let function = |line: &Line| name(message.function[line.function_id as usize - 1].name);
+        assert_eq!(stack[0].line.iter().map(function).collect::<Vec<_>>(), ["inlined", "outer"]);
+        // The same place is one location; one in no mapping has none.
+        assert_eq!(message.sample[1].location_id[0], message.sample[0].location_id[0]);
+        assert_eq!(location(message.sample[1].location_id[1]).mapping_id, 0);
     }
 
     impl PprofProfile {
