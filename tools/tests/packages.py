@@ -51,8 +51,8 @@ class Table(Scratch):
         """What CMake installs, with empty files in place of the libraries."""
         built, root = self.scratch / "build", self.scratch / "root"
         subprocess.run(["cmake", "-S", ROOT, "-B", built, "-DCMAKE_INSTALL_PREFIX=/usr",
-                        "-DCMAKE_INSTALL_LIBDIR=lib64"], check=True, capture_output=True)
-        for name in ("libmallow", "libmallow-secure", "libmallow-debug"):
+                        "-DCMAKE_INSTALL_LIBDIR=lib64", "-DMALLOW_JEMALLOC_PREFIX=je_"], check=True, capture_output=True)
+        for name in ("libmallow", "libmallow-secure", "libmallow-debug", "libmallow-je"):
             (built / f"{name}.so").touch()
             (built / f"{name}.a").touch()
         subprocess.run(["cmake", "--install", built], check=True, capture_output=True,
