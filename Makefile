@@ -37,6 +37,9 @@ FISH_COMPLETIONS = $(PREFIX)/share/fish/vendor_completions.d
 # CARGO_BUILD_TARGET, a command for another machine, whose manual a command of this one writes.
 BUILD ?= build
 LIBDIR ?=
+# Names begin so in one more library, as docs/jemalloc.md says: je_ gives libmallow-je.
+JEMALLOC_PREFIX ?=
+PREFIXED = $(if $(JEMALLOC_PREFIX),-DMALLOW_JEMALLOC_PREFIX='$(JEMALLOC_PREFIX)')
 MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/mallow
 MALLOW_HERE ?= $(MALLOW)
 
@@ -47,7 +50,7 @@ build: libraries command
 
 libraries:
 	@tools/setup build
-	@cmake -S . -B $(BUILD) >/dev/null
+	@cmake -S . -B $(BUILD) $(PREFIXED) >/dev/null
 	@cmake --build $(BUILD) --target libraries -j $(JOBS) -- --no-print-directory
 
 command:

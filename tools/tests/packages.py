@@ -51,8 +51,8 @@ class Table(Scratch):
         """What CMake installs, with empty files in place of the libraries."""
         built, root = self.scratch / "build", self.scratch / "root"
         subprocess.run(["cmake", "-S", ROOT, "-B", built, "-DCMAKE_INSTALL_PREFIX=/usr",
-                        "-DCMAKE_INSTALL_LIBDIR=lib64"], check=True, capture_output=True)
-        for name in ("libmallow", "libmallow-secure", "libmallow-debug"):
+                        "-DCMAKE_INSTALL_LIBDIR=lib64", "-DMALLOW_JEMALLOC_PREFIX=je_"], check=True, capture_output=True)
+        for name in ("libmallow", "libmallow-secure", "libmallow-debug", "libmallow-je"):
             (built / f"{name}.so").touch()
             (built / f"{name}.a").touch()
         subprocess.run(["cmake", "--install", built], check=True, capture_output=True,
@@ -136,7 +136,9 @@ class GlobalScript(Scratch):
             build.put_global(self.scratch, "mallow-global", "libmallow.so")
         self.script = self.scratch / "etc/profile.d/mallow-global.sh"
         text = self.script.read_text()
-        self.script.write_text(text.replace("/usr/", f"{self.scratch}/usr/"))
+        for folder in ("/usr/", "/etc/"):
+            text = text.replace(folder, f"{self.scratch}{folder}")
+        self.script.write_text(text)
         build.put(self.scratch, "usr/lib64/libmallow.so", b"")
 
     def after_login(self, **environment):
@@ -157,6 +159,10 @@ class GlobalScript(Scratch):
     def test_without_the_library_it_does_nothing(self):
         (self.scratch / "usr/lib64/libmallow.so").unlink()
         self.assertEqual(self.after_login(), "none")
+
+    def test_it_gives_way_to_mallow_enable(self):
+        (self.scratch / "etc/profile.d/mallow.sh").touch()
+        self.assertEqual(self.after_login(LD_PRELOAD="a.so"), "a.so")
 
     def test_without_its_package_it_does_nothing(self):
         (self.scratch / "usr/share/mallow-global/installed").unlink()

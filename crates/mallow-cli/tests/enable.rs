@@ -189,17 +189,63 @@ fn a_file_of_somebody_else_comes_back_and_is_not_lost() {
     system.is(&before);
 }
 
+impl System {
+    /// As mallow-global and mallow-secure-global do.
+    fn install_package(&self, package: &str, library: &str) {
+        let script = fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../packaging/profile.d/global.sh.in"
+        ));
+        let script = script.unwrap().replace("@PACKAGE@", package).replace("@LIBRARY@", library);
+        self.write(&format!("etc/profile.d/{package}.sh"), &script);
+        self.write(&format!("usr/share/{package}/installed"), "");
+    }
+}
+
+/// One allocator at a time, whoever enabled it: a package's script gives way and comes back.
+#[test]
+fn the_script_of_a_package_is_known() {
+    let system = System::new();
+    system.install_package("mallow-global", "libmallow.so");
+    let before = system.everything();
+    let text = system.succeeds(&["enable", "--global"]);
+    assert!(text.contains("enabled already") && text.contains("package mallow-global"), "{text}");
+    system.is(&before);
+    let text = system.succeeds(&["enable", "--global", "-a", "mallow-secure"]);
+    assert!(text.contains("mallow-global.sh enables mallow no more"), "{text}");
+    let enabled = system.status()["enabled"].clone();
+    assert_eq!(enabled[0]["allocator"], "mallow-secure");
+    assert_eq!(enabled[0]["state"], "in-place");
+    assert_eq!(enabled[1]["state"], "superseded");
+    assert!(system.succeeds(&["status"]).contains("replaced by mallow enable"));
+    // Somebody who has a script of his own changes the allocator by it.
+    system.succeeds(&["enable", "--global"]);
+    assert_eq!(system.status()["enabled"][0]["allocator"], "mallow");
+    let text = system.succeeds(&["disable", "--global"]);
+    assert!(text.contains("to undo that, remove the package mallow-global"), "{text}");
+    system.is(&before);
+    // Removed and not purged: the script is still there, and does nothing.
+    fs::remove_file(system.path("usr/share/mallow-global/installed")).unwrap();
+    assert_eq!(system.status()["enabled"].as_array().unwrap().len(), 0);
+    assert!(system.succeeds(&["enable", "--global"]).contains("is enabled for login shells"));
+}
+
+#[test]
+fn a_script_with_the_last_word_is_a_reason_to_write_none() {
+    let system = System::new();
+    system.write("etc/profile.d/zz.sh", "export LD_PRELOAD=libjemalloc.so.2\n");
+    let before = system.everything();
+    system.refuses(&["enable", "--global"], 3, &["zz.sh preloads jemalloc", "--force"]);
+    system.is(&before);
+    system.succeeds(&["enable", "--global", "--force"]);
+    assert!(system.path(SCRIPT).exists());
+}
+
 /// A package's script and somebody's own line are told, and what `enable` writes comes beside them.
 #[test]
 fn what_others_enabled_is_shown() {
     let system = System::new();
-    let package = fs::read_to_string(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../packaging/profile.d/global.sh.in"
-    ));
-    let script = package.unwrap().replace("@PACKAGE@", "mallow-secure-global");
-    let script = script.replace("@LIBRARY@", "libmallow-secure.so");
-    system.write("etc/profile.d/mallow-secure-global.sh", &script);
+    system.install_package("mallow-secure-global", "libmallow-secure.so");
     system.write("etc/profile.d/other.sh", "# LD_PRELOAD=libjemalloc.so.2\nexport PAGER=less\n");
     system.write("etc/ld.so.preload", "/opt/lib/libjemalloc.so.2\n");
     let before = system.everything();

@@ -4,6 +4,7 @@
 //! Every file is written whole or not at all. The record is written first and holds what the file
 //! was before, so that whatever is interrupted can be undone.
 
+pub mod elsewhere;
 mod files;
 mod record;
 mod time;
@@ -17,6 +18,9 @@ use crate::error::{Error, Result};
 use mallow_launch::installed::within;
 pub use record::{Entry, Outcome, Record, State, Wanted};
 pub use time::{Stamp, now};
+
+/// The script for login shells. Those of Mallow's `-global` packages do nothing while it is there.
+pub const SCRIPT: &str = "/etc/profile.d/mallow.sh";
 
 /// Where an allocator is enabled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

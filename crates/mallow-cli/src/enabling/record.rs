@@ -56,6 +56,8 @@ pub enum State {
     LibraryMissing,
     /// In no record: a package or somebody else wrote it.
     Elsewhere,
+    /// The same, but the script of `mallow enable` takes its place.
+    Superseded,
 }
 
 /// What came of a wish.

@@ -4,7 +4,7 @@ mod args;
 
 use std::fmt::Write as _;
 
-use crate::enabling::{Entry, Place, Record, System};
+use crate::enabling::{Entry, Place, Record, System, elsewhere};
 use crate::error::{Error, Result};
 use crate::output;
 pub use args::DisableArgs;
@@ -31,8 +31,34 @@ pub fn main(args: &DisableArgs) -> Result<u8> {
     } else if args.dry_run {
         text += "Nothing was changed: this is a dry run.\n";
     }
+    if args.global || args.all {
+        text += &others(&system);
+    }
     output::print(&text)?;
     Ok(0)
+}
+
+/// What this verb cannot undo, because `mallow enable` did not write it.
+fn others(system: &System) -> String {
+    let own: Vec<_> = system
+        .records()
+        .iter()
+        .filter_map(|file| Record::read(system, file).ok())
+        .flat_map(|record| record.entries().to_vec())
+        .map(|entry| system.at(&entry.file))
+        .collect();
+    let mut text = String::new();
+    for other in elsewhere::find(system, &own) {
+        let _ = writeln!(
+            text,
+            "{} enables {} for {}, not by mallow enable; to undo that, {}.",
+            other.file.display(),
+            other.allocator,
+            other.place.describe(),
+            other.remedy()
+        );
+    }
+    text
 }
 
 /// All are looked at before the first is undone.

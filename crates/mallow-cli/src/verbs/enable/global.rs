@@ -4,26 +4,77 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use super::{Plan, check, tell_full_path};
-use crate::enabling::{Place, System, Wanted};
+use crate::enabling::{Place, Record, SCRIPT, System, Wanted, elsewhere};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_launch::installed::{self, Installed};
 use mallow_process::allocators::by_file;
 use mallow_process::elf::Libc;
 
-const SCRIPT: &str = "/etc/profile.d/mallow.sh";
 const LIST: &str = "/etc/ld.so.preload";
 /// On every system, and it does nothing.
 const PROBE: &str = "/bin/true";
 
-pub fn plan(allocator: &Installed, system: &System, notes: Notes) -> Result<Plan> {
+pub fn plan(allocator: &Installed, force: bool, system: &System, notes: Notes) -> Result<Plan> {
+    let superseded = match others(allocator, force, system)? {
+        Others::Enabled(sentence) => {
+            return Ok(Plan { already: Some(sentence), ..Plan::default() });
+        }
+        Others::Superseded(sentences) => sentences,
+    };
     if system.is_running() && Path::new(PROBE).exists() {
         check(allocator, OsStr::new(PROBE), system, notes)?;
     }
     tell_full_path(allocator, notes);
     let file = wanted(allocator, Place::Global, SCRIPT, script(allocator));
     let next = vec![format!("Log in again, or run: . {SCRIPT}")];
-    Ok(Plan { files: vec![file], next, undo: "--global".into() })
+    let undo = "--global".into();
+    Ok(Plan { files: vec![file], also: superseded, next, undo, ..Plan::default() })
+}
+
+/// What other scripts for login shells mean for the one that is wanted.
+enum Others {
+    /// One of them enables this very allocator.
+    Enabled(String),
+    /// The script takes the place of these.
+    Superseded(Vec<String>),
+}
+
+/// One allocator at a time: other scripts give way, and one that cannot is a reason to write none.
+fn others(allocator: &Installed, force: bool, system: &System) -> Result<Others> {
+    let own = system.at(Path::new(SCRIPT));
+    let mut found = elsewhere::find(system, std::slice::from_ref(&own));
+    found.retain(|other| other.place == Place::Global);
+    let record = Record::read(system, &system.record_for(&Place::Global)?)?;
+    let is_written = record.entry(Path::new(SCRIPT)).is_some();
+    let last = found.iter().rfind(|other| other.is_last && other.allocator != allocator.name);
+    if let Some(other) = last.filter(|_| !force) {
+        return Err(Error::Unmet(format!(
+            "{} preloads {} for login shells, and they read it after {SCRIPT}. First {}, or use \
+             --force to have both.",
+            other.file.display(),
+            other.allocator,
+            other.remedy()
+        )));
+    }
+    if let [only] = found.as_slice()
+        && only.allocator == allocator.name
+        && !is_written
+        && !own.exists()
+    {
+        return Ok(Others::Enabled(format!(
+            "{} is enabled already for login shells, not by mallow enable:\n  {}\nTo undo it, {}.",
+            allocator.name,
+            only.file.display(),
+            only.remedy()
+        )));
+    }
+    let is_superseded = |other: &&elsewhere::Elsewhere| other.allocator != allocator.name;
+    let sentence = |other: &elsewhere::Elsewhere| {
+        let file = other.file.display();
+        format!("{file} enables {} no more, until: mallow disable --global", other.allocator)
+    };
+    Ok(Others::Superseded(found.iter().filter(is_superseded).map(sentence).collect()))
 }
 
 fn wanted(allocator: &Installed, place: Place, file: &str, text: String) -> Wanted {
@@ -100,5 +151,6 @@ pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
         "Programs have it from now on. Keep this root shell open, and start some of them.".into(),
         format!("If none starts any more, type in this shell:\n  : > {LIST}"),
     ];
-    Ok(Plan { files: vec![file], next, undo: "--ld-so-preload".into() })
+    let undo = "--ld-so-preload".into();
+    Ok(Plan { files: vec![file], next, undo, ..Plan::default() })
 }

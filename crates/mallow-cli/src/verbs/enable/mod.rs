@@ -20,8 +20,13 @@ use mallow_launch::preload::Changes;
 use mallow_launch::{Target, preflight, words};
 
 /// What is to be written, and what its user should know.
+#[derive(Default)]
 struct Plan {
+    /// Why nothing is to be written: it is enabled by somebody else.
+    already: Option<String>,
     files: Vec<Wanted>,
+    /// What changes beside the files.
+    also: Vec<String>,
     /// How to make it take effect, where the system runs.
     next: Vec<String>,
     /// What follows `mallow disable`.
@@ -38,11 +43,12 @@ pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
         (Some(folder), _) => wrappers::plan(&args.allocators, folder, &system)?,
         (_, Some(name)) => unit::plan(&one(args, &system)?, name, args.user, &system, notes)?,
         _ if args.ld_so_preload => global::plan_for_loader(&one(args, &system)?, &system)?,
-        _ => global::plan(&one(args, &system)?, &system, notes)?,
+        _ => global::plan(&one(args, &system)?, args.force, &system, notes)?,
     };
-    let text = match args.dry_run {
-        true => foresee(&plan, args, &system)?,
-        false => carry_out(&plan, args, &system)?,
+    let text = match &plan.already {
+        Some(sentence) => format!("{sentence}\n"),
+        None if args.dry_run => foresee(&plan, args, &system)?,
+        None => carry_out(&plan, args, &system)?,
     };
     output::print(&text)?;
     Ok(0)
@@ -159,6 +165,9 @@ fn carry_out(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> 
             }
             (Outcome::Written, _) => writeln!(text, "{name} is enabled for {place}:\n  {path}"),
         };
+    }
+    for line in &plan.also {
+        let _ = writeln!(text, "{line}");
     }
     for line in plan.next.iter().filter(|_| system.is_running()) {
         let _ = writeln!(text, "{line}");

@@ -67,7 +67,8 @@ Environment=\"LD_PRELOAD={}\"
         text,
         mode: 0o644,
     };
-    Ok(Plan { files: vec![file], next, undo: format!("--unit {unit}{flag}") })
+    let undo = format!("--unit {unit}{flag}");
+    Ok(Plan { files: vec![file], next, undo, ..Plan::default() })
 }
 
 fn unit_name(name: &str) -> Result<String> {

@@ -37,7 +37,7 @@ pub fn plan(names: &[String], folder: &Path, system: &System) -> Result<Plan> {
         next.push(format!("The shell does not look there; to let it: PATH=$PATH:{shown}"));
     }
     let undo = format!("--wrappers {}", quoted(folder.as_os_str()));
-    Ok(Plan { files, next, undo })
+    Ok(Plan { files, next, undo, ..Plan::default() })
 }
 
 /// What `-a` of `run` needs, and the allocator; all that are installed if none is named.

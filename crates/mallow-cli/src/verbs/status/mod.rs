@@ -1,14 +1,13 @@
 //! `mallow status`: what is enabled, where, since when, and which processes have it.
 
 mod args;
-mod elsewhere;
 mod processes;
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::enabling::{Record, State, System};
+use crate::enabling::{Place, Record, State, System, elsewhere};
 use crate::error::Result;
 use crate::output::{self, Format, Page, Screen, Table};
 use mallow_launch::installed;
@@ -58,8 +57,13 @@ pub fn main(args: &StatusArgs) -> Result<u8> {
 
 fn gather(system: &System) -> Result<Report> {
     let mut enabled = Vec::new();
+    let mut is_global = false;
     for file in system.records() {
         let record = Record::read(system, &file)?;
+        is_global |= record
+            .entries()
+            .iter()
+            .any(|entry| entry.place == Place::Global && record.state(entry) == State::InPlace);
         enabled.extend(record.entries().iter().map(|entry| Enabled {
             place: entry.place.describe(),
             allocator: entry.allocator.clone(),
@@ -78,6 +82,9 @@ fn gather(system: &System) -> Result<Report> {
             place: other.place.describe(),
             allocator: other.allocator.into(),
             state: match library {
+                _ if is_global && other.place == Place::Global && !other.is_last => {
+                    State::Superseded
+                }
                 Some(_) => State::Elsewhere,
                 None => State::LibraryMissing,
             },
@@ -151,6 +158,7 @@ fn wording(state: State) -> &'static str {
         State::Removed => "removed since",
         State::LibraryMissing => "library missing",
         State::Elsewhere => "not by mallow enable",
+        State::Superseded => "replaced by mallow enable",
     }
 }
 
