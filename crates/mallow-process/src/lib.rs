@@ -3,7 +3,8 @@
 //!
 //! `allocators` is the one table of allocators. `elf`, `maps`, `smaps`, `linkmap` and `memory` read
 //! one source each; `process` and `binding` put them together; `heap` walks heaps, `runtimes` looks
-//! for what languages keep beside them; `mappings` says what each mapping is; `picture` takes all of
+//! for what languages keep beside them; `vitals` is what costs next to
+//! nothing; `mappings` says what each mapping is; `picture` takes all of
 //! it at one moment.
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod process;
 pub mod runtimes;
 pub mod smaps;
 mod tree;
+pub mod vitals;
 
 pub use page::page_size;
 pub use tree::descendants;

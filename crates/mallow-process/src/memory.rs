@@ -38,6 +38,11 @@ pub trait Memory {
     /// How often something was read that was not known before.
     fn loads(&self) -> u64;
 
+    /// Whether nothing will be read any more, for lack of time.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// A number as it is at this moment, whatever was read before.
     fn number_now(&self, address: u64, size: u64) -> Option<u64>;
 
@@ -61,7 +66,7 @@ pub trait Memory {
     }
 
     fn words(&self, address: u64, count: usize) -> Option<Vec<u64>> {
-        let mut bytes = vec![0; count * 8];
+        let mut bytes = vec![0; count.checked_mul(8)?];
         self.read(address, &mut bytes)?;
         let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().unwrap_or_default());
         Some(bytes.chunks_exact(8).map(word).collect())

@@ -20,8 +20,8 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
         name: index.to_string(),
         threads: None,
         totals: Totals {
-            allocated: Some(arena.slots_used + arena.large + arena.huge),
-            active: Some(arena.active + arena.huge),
+            allocated: Some(arena.allocated()),
+            active: Some(arena.active),
             mapped: Some(arena.mapped),
             retained: Some(arena.retained),
             dirty: Some(arena.dirty),
@@ -46,14 +46,14 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
         arenas_for_threads: Some(heap.arenas.len() as u64),
         totals: Totals {
             allocated: Some(heap.allocated()),
-            active: Some(heap.sum(|arena| arena.active + arena.huge)),
+            active: Some(heap.sum(|arena| arena.active)),
             metadata: Some(heap.metadata),
             resident: None,
             mapped: Some(heap.sum(|arena| arena.mapped)),
             retained: Some(heap.sum(|arena| arena.retained)),
             dirty: Some(heap.sum(|arena| arena.dirty)),
             muzzy: Some(heap.sum(|arena| arena.muzzy)),
-            cached: Some(heap.listed + heap.sum(|arena| arena.cached)),
+            cached: Some(heap.sum(|arena| arena.cached).saturating_add(heap.listed)),
         },
         arenas: heap.arenas.iter().enumerate().map(arena).collect(),
         classes: heap.classes.iter().map(class).collect(),
@@ -88,5 +88,31 @@ fn of_glibc(heaps: &glibc::Heaps) -> Stats {
         },
         arenas: heaps.arenas.iter().enumerate().map(arena).collect(),
         ..Stats::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arenas_add_up_to_the_process() {
+        let arena = |slots_used, listed| mallow::Arena {
+            slots_used,
+            listed,
+            // Huge blocks are active too, and counted in it.
+            active: 9000,
+            huge: 4000,
+            ..mallow::Arena::default()
+        };
+        let arenas = vec![arena(1000, 100), arena(500, 20)];
+        let heap = mallow::Heap { arenas, listed: 120, ..mallow::Heap::default() };
+        let stats = stats(&Heap::Mallow(heap), None).unwrap();
+        let sum = |of: fn(&Totals) -> Option<u64>| {
+            stats.arenas.iter().map(|arena| of(&arena.totals).unwrap()).sum::<u64>()
+        };
+        assert_eq!(stats.totals.allocated, Some(9380));
+        assert_eq!(sum(|totals| totals.allocated), 9380);
+        assert_eq!((stats.totals.active, sum(|totals| totals.active)), (Some(18000), 18000));
     }
 }

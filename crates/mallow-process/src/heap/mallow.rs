@@ -12,6 +12,11 @@ const TRIES: u32 = 50;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Where structures of the process lead us is not to be trusted blindly.
 const MOST: u64 = 1 << 24;
+/// More than any build has.
+const MOST_ARENAS: u64 = 1 << 12;
+const MOST_CLASSES: u64 = 1 << 10;
+/// Entries of the page map's first level; that of 48 bits has fewer.
+const MOST_LEAVES: u64 = 1 << 22;
 /// A list that a thread allocates from has the free slots of one slab, or fewer.
 const LONGEST_LIST: u64 = 1 << 13;
 /// How often a list is read that its thread changes meanwhile.
@@ -69,6 +74,9 @@ pub struct Arena {
     pub dirty: u64,
     pub muzzy: u64,
     pub retained: u64,
+    /// Of the slots that are out: in lists of threads. A list counts for the arena of its first slot.
+    #[serde(default)]
+    pub listed: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,21 +117,47 @@ pub struct Lock {
 /// The locks that the process has once.
 const LOCKS: [&str; 5] = ["process", "heaps", "shared", "rob", "meta"];
 
-impl Heap {
-    pub fn sum(&self, of: impl Fn(&Arena) -> u64) -> u64 {
-        self.arenas.iter().map(of).sum()
+impl Arena {
+    /// Out of their slabs, or with pages of their own.
+    fn out(&self) -> u64 {
+        self.slots_used.saturating_add(self.large).saturating_add(self.huge)
     }
 
     /// With the program.
     pub fn allocated(&self) -> u64 {
-        let out = self.sum(|arena| arena.slots_used + arena.large + arena.huge);
-        out.saturating_sub(self.listed)
+        self.out().saturating_sub(self.listed)
+    }
+}
+
+impl Heap {
+    pub fn sum(&self, of: impl Fn(&Arena) -> u64) -> u64 {
+        self.arenas.iter().map(of).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes in a list of a thread. Those of no known arena count for the first.
+    fn list(&mut self, bytes: u64, arena: Option<usize>) {
+        add(&mut self.listed, bytes);
+        let index = arena.filter(|index| *index < self.arenas.len()).unwrap_or(0);
+        if let Some(arena) = self.arenas.get_mut(index) {
+            add(&mut arena.listed, bytes);
+        }
+    }
+
+    /// With the program.
+    pub fn allocated(&self) -> u64 {
+        self.sum(Arena::out).saturating_sub(self.listed)
     }
 
     /// Free slots of slabs that are in use.
     pub fn free_slots(&self) -> u64 {
-        self.sum(|arena| arena.slots_bytes.saturating_sub(arena.slots_used)) + self.listed
+        let in_slabs = self.sum(|arena| arena.slots_bytes.saturating_sub(arena.slots_used));
+        in_slabs.saturating_add(self.listed)
     }
+}
+
+/// Numbers of another process may be any: a sum of them stops at the largest.
+fn add(to: &mut u64, more: u64) {
+    *to = to.saturating_add(more);
 }
 
 /// Descriptors by page, as the process's own look-up does it.
@@ -134,16 +168,17 @@ struct Reader<'a> {
 }
 
 pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
-    let shift = memory.number(page.root("page_shift")?, 4)?;
-    let count = memory.number(page.root("arenas_used")?, 4)?;
+    let shift = memory.number(page.root("page_shift")?, 4).filter(|shift| *shift < 32)?;
+    let count = memory.number(page.root("arenas_used")?, 4)?.min(MOST_ARENAS);
     let arenas = page.root("arenas")?;
     let (_, arena_size) = page.field("sizeof.arena")?;
     let reader = Reader { memory, page, shift };
     let mut heap = Heap { build: page.build.clone(), ..Heap::default() };
     heap.metadata = memory.word(page.root("meta_bytes")?)?;
     let mut classes: BTreeMap<u64, Class> = BTreeMap::new();
-    for index in 0..count.min(MOST) {
-        let address = arenas + index * arena_size;
+    let mut places = Vec::new();
+    for index in 0..count {
+        let address = arenas.wrapping_add(index * arena_size);
         let mut met = Met::default();
         memory.refresh();
         for attempt in 1..=TRIES {
@@ -153,10 +188,14 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
                 met.is_whole = true;
                 break;
             }
+            if memory.is_over() {
+                return None;
+            }
             std::thread::sleep(PAUSE);
         }
         heap.incomplete += u32::from(!met.is_whole);
         heap.arenas.push(met.arena);
+        places.extend(met.regions.iter().map(|&(start, end)| (start, end, index as usize)));
         heap.regions.extend(met.regions);
         heap.metadata_at.extend(met.metadata_at);
         for (size, class) in met.classes {
@@ -164,12 +203,13 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
         }
     }
     memory.refresh(); // lists are walked in the memory that they are in, as it is now
-    reader.threads(&mut heap);
+    places.sort_unstable();
+    reader.threads(&mut heap, &places);
     heap.leaves = reader.leaves().unwrap_or_default();
     heap.counts = reader.counts().unwrap_or_default();
-    heap.locks = reader.locks(count.min(MOST)).unwrap_or_default();
+    heap.locks = reader.locks(count).unwrap_or_default();
     heap.classes = classes.into_values().collect();
-    Some(heap)
+    (!memory.is_over()).then_some(heap)
 }
 
 #[derive(Default)]
@@ -184,10 +224,10 @@ struct Met {
 impl Class {
     fn add(&mut self, other: &Class) {
         self.slot_size = other.slot_size;
-        self.slabs += other.slabs;
-        self.bytes += other.bytes;
-        self.used += other.used;
-        self.capacity += other.capacity;
+        add(&mut self.slabs, other.slabs);
+        add(&mut self.bytes, other.bytes);
+        add(&mut self.used, other.used);
+        add(&mut self.capacity, other.capacity);
     }
 }
 
@@ -233,12 +273,13 @@ impl Reader<'_> {
         let arena = &mut met.arena;
         arena.huge = pages("arena.huge_active_pages")?;
         arena.huge_count = self.get(address, "arena.huge_active_count")?;
-        arena.active = pages("arena.active_pages")? + arena.huge;
+        arena.active = pages("arena.active_pages")?.saturating_add(arena.huge);
         let huge_dirty = pages("arena.huge_pages")?;
-        arena.dirty = pages("arena.dirty_pages")? + huge_dirty;
+        arena.dirty = pages("arena.dirty_pages")?.saturating_add(huge_dirty);
         arena.muzzy = pages("arena.muzzy_pages")?;
         arena.retained = pages("arena.retained_pages")?;
-        arena.mapped = self.get(address, "arena.region_bytes")? + arena.huge + huge_dirty;
+        let regions = self.get(address, "arena.region_bytes")?;
+        arena.mapped = regions.saturating_add(arena.huge).saturating_add(huge_dirty);
         Some(())
     }
 
@@ -256,7 +297,7 @@ impl Reader<'_> {
             // Descriptors lie together: one for each 64 KiB tells where metadata is.
             met.metadata_at.insert(extent & !0xffff);
             self.extent(extent, bytes, met)?;
-            at += bytes;
+            at = at.checked_add(bytes)?;
         }
         Some(())
     }
@@ -264,13 +305,16 @@ impl Reader<'_> {
     pub fn descriptor(&self, address: u64) -> Option<u64> {
         let number = |name: &str| self.page.number(name);
         let map = self.page.root("pagemap")?;
-        let root = map + number("pagemap_root_at")?;
-        let leaf = self.memory.word(root + 8 * (address >> number("root_shift")?))?;
+        let right = |name: &str| address.checked_shr(u32::try_from(number(name)?).ok()?);
+        let root = map.wrapping_add(number("pagemap_root_at")?);
+        let entry = right("root_shift")?.wrapping_mul(8);
+        let leaf = self.memory.word(root.wrapping_add(entry))?;
         if leaf == 0 {
             return None;
         }
-        let index = (address >> number("granule_shift")?) & number("leaf_mask")?;
-        let distance = self.memory.word(map.wrapping_add(leaf).wrapping_add(8 * index))?;
+        let index = right("granule_shift")? & number("leaf_mask")?;
+        let at = map.wrapping_add(leaf).wrapping_add(index.wrapping_mul(8));
+        let distance = self.memory.word(at)?;
         (distance != 0).then(|| map.wrapping_add(distance))
     }
 
@@ -278,8 +322,9 @@ impl Reader<'_> {
     fn leaves(&self) -> Option<Vec<(u64, u64)>> {
         let map = self.page.root("pagemap")?;
         let count = 1u64 << ADDRESS_BITS.checked_sub(self.page.number("root_shift")?)?;
-        let root = self.memory.words(map + self.page.number("pagemap_root_at")?, count as usize)?;
-        let size = 8 * (self.page.number("leaf_mask")? + 1);
+        let at = map.wrapping_add(self.page.number("pagemap_root_at")?);
+        let root = self.memory.words(at, count.min(MOST_LEAVES) as usize)?;
+        let size = self.page.number("leaf_mask")?.saturating_add(1).saturating_mul(8);
         let starts = root.into_iter().filter(|at| *at != 0).map(|at| map.wrapping_add(at));
         Some(starts.map(|start| (start, start.saturating_add(size))).collect())
     }
@@ -288,26 +333,27 @@ impl Reader<'_> {
         let state = self.get(extent, "extent.state")?;
         let slot_size = self.get(extent, "extent.slot_size")?;
         if Some(state) == self.page.number("state_cached") {
-            met.arena.cached += bytes;
+            add(&mut met.arena.cached, bytes);
         } else if Some(state) == self.page.number("state_active") && slot_size != 0 {
             let capacity = self.get(extent, "extent.capacity")?;
-            let out = self.get(extent, "extent.left")? + self.get(extent, "extent.bias")?;
-            let shift = self.page.number("remote_count_shift")?;
-            let remote = self.get(extent, "extent.remote")? >> shift;
+            let out = self.get(extent, "extent.left")?;
+            let out = out.saturating_add(self.get(extent, "extent.bias")?);
+            let shift = u32::try_from(self.page.number("remote_count_shift")?).ok()?;
+            let remote = self.get(extent, "extent.remote")?.checked_shr(shift)?;
             let used = out.saturating_sub(remote).min(capacity);
-            met.arena.slots_used += used * slot_size;
-            met.arena.slots_bytes += bytes;
+            add(&mut met.arena.slots_used, used.saturating_mul(slot_size));
+            add(&mut met.arena.slots_bytes, bytes);
             let class = Class { slot_size, slabs: 1, bytes, used, capacity };
             met.classes.entry(slot_size).or_default().add(&class);
         } else if Some(state) == self.page.number("state_active") {
-            met.arena.large += bytes;
+            add(&mut met.arena.large, bytes);
             met.arena.large_count += 1;
         }
         Some(())
     }
 
     /// What the threads hold: lists to allocate from, frees on their way.
-    fn threads(&self, heap: &mut Heap) {
+    fn threads(&self, heap: &mut Heap, places: &Places) {
         let mut next = self.page.root("heaps").and_then(|at| self.memory.word(at)).unwrap_or(0);
         for _ in 0..MOST {
             if next == 0 {
@@ -315,11 +361,11 @@ impl Reader<'_> {
             }
             heap.heaps += 1;
             heap.metadata_at.push(next);
-            self.thread(next, heap);
+            self.thread(next, heap, places);
             next = self.get(next, "heap.next").unwrap_or(0);
         }
         if let Some(shared) = self.page.root("heap_shared") {
-            self.thread(shared, heap);
+            self.thread(shared, heap, places);
         }
     }
 
@@ -327,7 +373,7 @@ impl Reader<'_> {
     fn counts(&self) -> Option<Vec<Counts>> {
         let classes = self.page.number("classes")?;
         let sizes = self.page.root("class_sizes")?;
-        let mut all = vec![Counts::default(); usize::try_from(classes.min(MOST)).ok()?];
+        let mut all = vec![Counts::default(); usize::try_from(classes.min(MOST_CLASSES)).ok()?];
         let mut next = self.memory.word(self.page.root("heaps")?)?;
         for _ in 0..MOST {
             let heap = if next != 0 { next } else { self.page.root("heap_shared")? };
@@ -340,7 +386,7 @@ impl Reader<'_> {
             next = self.get(next, "heap.next")?;
         }
         for (class, counts) in (0u64..).zip(&mut all) {
-            counts.slot_size = self.memory.number(sizes + 4 * class, 4)?;
+            counts.slot_size = self.memory.number(sizes.wrapping_add(4 * class), 4)?;
         }
         all.retain(|counts| counts.allocations != 0);
         Some(all)
@@ -353,15 +399,16 @@ impl Reader<'_> {
         let counts = heap.checked_add(at + class * step)?;
         let get = |name: &str| self.get(counts, name);
         let (puts, put_size) = self.page.field("heap.puts")?;
-        let put = self.memory.number(heap + puts + class * put_size, put_size)?;
+        let put = self.memory.number(heap.wrapping_add(puts + class * put_size), put_size)?;
         let moved = get("class_counts.handed")?.wrapping_add(put);
         let out = moved.wrapping_sub(get("class_counts.returned")?);
-        let list = heap + free + class * size;
-        to.allocations += out.saturating_sub(list_length(self.memory, list, self.link_keys()));
-        to.remote_frees += get("class_counts.sent")?;
-        to.fills += get("class_counts.fills")?;
-        to.flushes += get("class_counts.flushes")?;
-        to.slabs_made += get("class_counts.slabs")?;
+        let list = heap.wrapping_add(free + class * size);
+        let listed = list_length(self.memory, list, self.link_keys());
+        add(&mut to.allocations, out.saturating_sub(listed));
+        add(&mut to.remote_frees, get("class_counts.sent")?);
+        add(&mut to.fills, get("class_counts.fills")?);
+        add(&mut to.flushes, get("class_counts.flushes")?);
+        add(&mut to.slabs_made, get("class_counts.slabs")?);
         Some(())
     }
 
@@ -376,11 +423,11 @@ impl Reader<'_> {
         let (size, pool_size) =
             (self.page.field("sizeof.arena")?.1, self.page.field("sizeof.slab_pool")?.1);
         for index in 0..arenas {
-            let arena = first + index * size;
+            let arena = first.wrapping_add(index * size);
             let places = [
                 ("arena", at(arena, "arena.lock")?),
                 ("purge", at(arena, "arena.purge_lock")?),
-                ("pool", at(pools + index * pool_size, "slab_pool.lock")?),
+                ("pool", at(pools.wrapping_add(index * pool_size), "slab_pool.lock")?),
             ];
             for (name, place) in places {
                 locks.push(self.lock_at(place, format!("arena {index} {name}"))?);
@@ -405,37 +452,56 @@ impl Reader<'_> {
     fn link_keys(&self) -> [u64; 2] {
         let key = |place: u64| self.memory.word(place);
         let keys = self.page.root("link_keys");
-        keys.and_then(|place| Some([key(place)?, key(place + 8)?])).unwrap_or_default()
+        keys.and_then(|place| Some([key(place)?, key(place.wrapping_add(8))?])).unwrap_or_default()
     }
 
-    fn thread(&self, address: u64, heap: &mut Heap) -> Option<()> {
+    fn thread(&self, address: u64, heap: &mut Heap, places: &Places) -> Option<()> {
         let (free, step) = self.page.field("heap.free")?;
         let keys = self.link_keys();
-        for class in 0..self.page.number("classes")? {
-            let list = address + free + class * step;
+        for class in 0..self.page.number("classes")?.min(MOST_CLASSES) {
+            let list = address.wrapping_add(free + class * step);
             let slot = self.memory.word(list)?;
             // Slots of one list are of one class, whichever slab they are of.
             let slab = if slot != 0 { self.descriptor(slot) } else { None };
             if let Some(slab) = slab {
-                heap.listed +=
-                    self.get(slab, "extent.slot_size")? * list_length(self.memory, list, keys);
+                let size = self.get(slab, "extent.slot_size")?;
+                let bytes = size.saturating_mul(list_length(self.memory, list, keys));
+                heap.list(bytes, arena_at(places, slot));
             }
         }
         // Only the secure build has slots that wait after they were freed.
-        heap.listed += self.get(address, "heap.delayed_bytes").unwrap_or(0);
+        let delayed = self.get(address, "heap.delayed_bytes").unwrap_or(0);
+        heap.list(delayed, self.get(address, "heap.arena").and_then(|arena| self.index(arena)));
         let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
-        for index in 0..self.page.number("outboxes")? {
-            let outbox = address + outboxes + index * outbox_size;
+        for index in 0..self.page.number("outboxes")?.min(MOST_CLASSES) {
+            let outbox = address.wrapping_add(outboxes + index * outbox_size);
             let slab = self.get(outbox, "outbox.slab")?;
             if slab != 0 {
                 let count = self.get(outbox, "outbox.count")?.min(LONGEST_LIST);
-                let bytes = count * self.get(slab, "extent.slot_size")?;
-                heap.outgoing += bytes;
-                heap.listed += bytes;
+                let bytes = count.saturating_mul(self.get(slab, "extent.slot_size")?);
+                add(&mut heap.outgoing, bytes);
+                let start = self.get(slab, "extent.start")?;
+                heap.list(bytes, arena_at(places, start));
             }
         }
         Some(())
     }
+
+    /// The place of an arena among all.
+    fn index(&self, arena: u64) -> Option<usize> {
+        let from_first = arena.checked_sub(self.page.root("arenas")?)?;
+        let index = from_first.checked_div(self.page.field("sizeof.arena")?.1)?;
+        usize::try_from(index).ok()
+    }
+}
+
+/// Regions in order, and whose they are.
+type Places = [(u64, u64, usize)];
+
+fn arena_at(places: &Places, address: u64) -> Option<usize> {
+    let after = places.partition_point(|(start, ..)| *start <= address);
+    let (_, end, arena) = places[after.checked_sub(1)?];
+    (address < end).then_some(arena)
 }
 
 /// The length of the list whose head lies at `head`. One that is longer than can be was changed

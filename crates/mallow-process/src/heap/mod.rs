@@ -1,8 +1,11 @@
 //! Heaps, read from outside: `glibc` (with `chunks` and `large`), `mallow` (with `stats_page`), and
 //! what gives `spans`: `jemalloc`, `mimalloc` and `mallocng`, which is musl's. What others hold is known by their mappings alone.
 
+pub mod bounded;
 mod chunks;
 pub mod glibc;
+#[cfg(test)]
+mod hostile;
 pub mod jemalloc;
 pub mod large;
 pub mod mallocng;
@@ -11,12 +14,16 @@ pub mod mimalloc;
 pub mod spans;
 pub mod stats_page;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use crate::binding::{Inspector, Report as Served};
+use crate::binding::{Failure, Inspector, Report as Served};
 use crate::memory::{Memory, ProcessMemory};
 use crate::page_size;
 use crate::process::Process;
+use crate::vitals;
+use bounded::Bounded;
 use glibc::Heaps;
 use stats_page::Page;
 
@@ -118,6 +125,31 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
         allocator = "unknown".into();
     }
     Found { allocator, heap, page, memory }
+}
+
+/// Who serves malloc in a process, and where its statistics page is. Both stay as they are until the
+/// process ends, or starts another program.
+pub struct Place {
+    pub allocator: String,
+    pub page: Option<Page>,
+}
+
+impl Place {
+    pub fn find(pid: u32, inspector: &mut Inspector) -> Result<Place, Failure> {
+        let allocator = inspector.inspect(pid)?.summary();
+        let mut page = || {
+            let address = inspector.symbol(pid, "mw_stats_page")?;
+            let memory = ProcessMemory::open(pid, &vitals::mappings(pid).ok()?).ok()?;
+            Page::read(&memory, address)
+        };
+        let page = page();
+        Ok(Place { allocator, page })
+    }
+
+    /// What Mallow counts now; `None` where it cannot be read in this time, or there is no page.
+    pub fn read(&self, memory: &ProcessMemory, time: Duration) -> Option<mallow::Heap> {
+        mallow::read(&Bounded::new(memory, time), self.page.as_ref()?)
+    }
 }
 
 /// Opening succeeds where reading does not.
