@@ -7,7 +7,7 @@ mod collector;
 pub mod images;
 mod launch;
 pub mod memory;
-mod modules;
+pub mod modules;
 mod pace;
 mod parse;
 mod python;

@@ -9,7 +9,7 @@ use crate::output::OutputArgs;
 
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// A trace, as `mallow record` writes it
+    /// A trace, as `mallow record` writes it, or a heap profile (heap_v2)
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
 

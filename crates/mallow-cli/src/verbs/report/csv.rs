@@ -16,6 +16,27 @@ pub fn table(summary: &Summary, profile: &Profile, name: TableName) -> Table {
     }
 }
 
+/// The stacks of a heap profile.
+pub fn held(profile: &Profile, has_all: bool) -> Table {
+    let mut columns = vec![("live_bytes", true), ("live_blocks", true)];
+    if has_all {
+        columns.extend([("allocated_bytes", true), ("allocated_blocks", true)]);
+    }
+    columns.push(("stack", false));
+    let mut table = Table::new(&columns);
+    let mut stacks = profile.by_function();
+    stacks.sort_by_key(|(_, costs)| std::cmp::Reverse(costs.leaked.bytes));
+    for (stack, costs) in stacks {
+        let mut numbers = vec![costs.leaked.bytes, costs.leaked.blocks];
+        if has_all {
+            numbers.extend([costs.allocated.bytes, costs.allocated.blocks]);
+        }
+        let numbers = numbers.iter().map(u64::to_string);
+        table.rows.push(numbers.chain([stack]).collect());
+    }
+    table
+}
+
 fn functions(summary: &Summary) -> Table {
     let mut table =
         Table::new(&[("function", false), ("calls", true), ("failed", true), ("bytes", true)]);

@@ -1,10 +1,12 @@
 //! `mallow report`: what a recorded trace says.
 //!
 //! `mallow-report` analyses what the trace holds, `recording` finds the names of stacks,
-//! and the rest prints the summary: `text` (tables), `csv`, `html`.
+//! and the rest prints the summary: `text` (tables), `csv`, `html`. A profile of the heap has a report of
+//! its own, `heap`.
 
 mod args;
 mod csv;
+mod heap;
 mod html;
 mod text;
 mod words;
@@ -59,6 +61,9 @@ struct ChangedStacks {
 pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
     args.pprof.iter().try_for_each(|path| output::check_writable(path))?;
+    if heap::is_profile(&args.trace) {
+        return heap::main(args, notes);
+    }
     let limits = Limits {
         stacks: (args.top as usize).max(Limits::default().stacks),
         sizes: (args.top as usize).max(Limits::default().sizes),
@@ -151,8 +156,12 @@ fn write_pprof(path: &Path, analysed: &Analysed) -> Result<()> {
         recording.started_unix_ns,
         recording.duration_ns,
     );
+    write_compressed(path, &bytes)
+}
+
+fn write_compressed(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = || Error::io(format!("The profile cannot be written to {}", path.display()));
     let file = File::create(path).map_err(failed())?;
     let mut encoder = GzEncoder::new(file, Compression::default());
-    encoder.write_all(&bytes).and_then(|()| encoder.finish().map(drop)).map_err(failed())
+    encoder.write_all(bytes).and_then(|()| encoder.finish().map(drop)).map_err(failed())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use mallow_report::{Bucket, Metric, Profile, Sample, Sizes, Summary, Thread};
+use mallow_report::{Bucket, HeapProfile, Metric, Profile, Sample, Sizes, Summary, Thread};
 
 use super::Report;
 use super::words::{
@@ -410,6 +410,55 @@ fn stacks(profile: &Profile, style: Style) -> String {
     text
 }
 
+/// The report of a heap profile.
+pub fn heap(heap: &HeapProfile, profile: &Profile, notes: &[String], style: Style) -> String {
+    let total = profile.total();
+    let mut text = format!(
+        "{} held in {} blocks, by samples of one in {}\n",
+        output::bytes(total.leaked.bytes as f64),
+        count(total.leaked.blocks),
+        output::bytes(heap.distance as f64),
+    );
+    if heap.has_all() {
+        let _ = writeln!(
+            text,
+            "{} ever asked for, in {} blocks",
+            output::bytes(total.allocated.bytes as f64),
+            count(total.allocated.blocks),
+        );
+    }
+    let title = match style.by {
+        Metric::Bytes => "Stacks by bytes asked for",
+        Metric::Calls => "Stacks by allocations",
+        _ => "Stacks by bytes held",
+    };
+    let whole = style.by.of(&total);
+    let top = profile.top(style.by, style.top);
+    let body: Vec<String> = top
+        .iter()
+        .map(|sample| {
+            let costs = &sample.costs;
+            let mut line = format!(
+                "{} held in {} blocks",
+                output::bytes(costs.leaked.bytes as f64),
+                count(costs.leaked.blocks)
+            );
+            if heap.has_all() {
+                let asked = output::bytes(costs.allocated.bytes as f64);
+                let _ = write!(line, "; {asked} asked for in {}", count(costs.allocated.blocks));
+            }
+            let _ = writeln!(line, " ({})", share(style.by.of(costs), whole));
+            with_frames(line, sample, profile, style)
+        })
+        .collect();
+    text += &section(title, &body.join("\n"), style);
+    if !notes.is_empty() {
+        let notes: Vec<String> = notes.iter().map(|note| format!("- {note}\n")).collect();
+        text += &section("Notes", &notes.concat(), style);
+    }
+    text
+}
+
 fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: Style) -> String {
     let costs = &sample.costs;
     let value = metric.of(costs);
@@ -417,7 +466,7 @@ fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: 
         "bytes" => output::bytes(value as f64),
         _ => count(value),
     };
-    let mut text = format!(
+    let text = format!(
         "{value_text} ({}) in {} allocations; at the peak {}, never freed {}, temporary {}{}\n",
         share(value, total),
         count(costs.allocated.blocks),
@@ -429,6 +478,11 @@ fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: 
             .map(|ns| format!(", mean lifetime {}", nanoseconds(ns)))
             .unwrap_or_default(),
     );
+    with_frames(text, sample, profile, style)
+}
+
+/// A line about a stack, and the stack.
+fn with_frames(mut text: String, sample: &Sample, profile: &Profile, style: Style) -> String {
     if style.format == Format::Md {
         text = format!("- {text}\n```\n");
     }
