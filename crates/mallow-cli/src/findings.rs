@@ -11,7 +11,7 @@ pub struct Entry {
     pub text: &'static str,
 }
 
-pub const CATALOGUE: [Entry; 65] = [
+pub const CATALOGUE: [Entry; 66] = [
     Entry {
         id: "MLW2101",
         title: "arenas of glibc reserve address space",
@@ -211,6 +211,16 @@ heap: it lives as long as somebody has it open or mapped, /dev/shm and System V 
 counted in RSS of everybody who touched it. PostgreSQL's shared_buffers, browsers' and databases' caches \
 lie in it. Bound it where it is configured; ls /dev/shm and ipcs -m show what is left over. Check: shared \
 memory in the next explain.",
+    },
+    Entry {
+        id: "MLW2505",
+        title: "Go keeps free pages resident",
+        text: "Objects died and whole pages of Go's heap became free, but the runtime keeps some for the next \
+cycle and gives the others back slowly, in the background: it keeps what it expects to need until the next \
+collection ends, and a tenth more. GOMEMLIMIT=SIZE in the environment makes it give back as much as is needed to \
+stay below that size; debug.FreeOSMemory() in the program collects and gives back everything at once, which \
+is worth it after a peak that does not come again. A lower GOGC lets less garbage collect, at the price of time. \
+Another malloc changes nothing. Check: the free pages in the next explain.",
     },
     Entry {
         id: "MLW3101",

@@ -93,36 +93,71 @@ fn heap_pages_of_ruby_are_told_by_their_descriptions() {
 const GO: &str = "package main
 import (\"fmt\"; \"runtime\"; \"time\")
 func main() {
-    var kept [][]byte
+    var kept, dropped [][]byte
     for n := 0; n < 20000; n++ { block := make([]byte, 2048); block[7] = 1; kept = append(kept, block) }
-    for n := 0; n < 20; n++ { go func() { time.Sleep(time.Hour) }() }
+    for n := 0; n < 600; n++ { block := make([]byte, 100000); for i := range block { block[i] = 1 }; dropped = append(dropped, block) }
+    for n := 0; n < 2000; n++ { go func() { time.Sleep(time.Hour) }() }
+    time.Sleep(100 * time.Millisecond)
+    println(len(dropped)); dropped = nil; runtime.GC()
     var stats runtime.MemStats
     runtime.ReadMemStats(&stats)
-    fmt.Printf(\"{\\\"system\\\": %d, \\\"live\\\": %d}\\n\", stats.HeapSys + stats.StackSys, stats.HeapAlloc)
+    fmt.Printf(\"{\\\"system\\\": %d, \\\"live\\\": %d, \\\"spans\\\": %d, \\\"stacks\\\": %d, \\\"version\\\": \\\"%s\\\"}\\n\",
+        stats.HeapSys + stats.StackSys, stats.HeapAlloc, stats.HeapInuse, stats.StackInuse, runtime.Version())
     time.Sleep(time.Hour)
     fmt.Println(len(kept), kept[0][7])
 }";
 
-#[test]
-fn heap_of_go_is_no_stack() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("main.go"), GO).unwrap();
-    let program = folder.path().join("main");
+/// Builds the program; `None`, visibly, where there is no Go.
+fn go(folder: &Path, flags: &[&str]) -> Option<Program> {
+    std::fs::write(folder.join("main.go"), GO).unwrap();
+    let program = folder.join("main");
     let mut build = Command::new("go");
-    build.args(["build", "-o"]).arg(&program).arg("main.go").current_dir(folder.path());
+    build.arg("build").args(flags).arg("-o").arg(&program).arg("main.go").current_dir(folder);
     build.env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=mod");
     match build.status() {
         Ok(status) => assert!(status.success(), "go build failed"),
-        Err(error) => return eprintln!("skipped: go: {error}"),
+        Err(error) => {
+            eprintln!("skipped: go: {error}");
+            return None;
+        }
     }
-    let program = Program::at_rest(&mut Command::new(program));
+    Some(Program::at_rest(&mut Command::new(program)))
+}
+
+#[test]
+fn heap_of_go_is_no_stack() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = go(folder.path(), &[]) else { return };
     let report = program.explain();
     assert_eq!(report["runtime"], "go");
+    assert_eq!(report["runtime_version"], program.own["version"]);
     assert_eq!(group_size(&report, "thread_stack"), 0.0);
     let heap = kept(&report, "Go: heap").expect("Go's heap is found");
     near(heap["size"].as_f64().unwrap(), program.own("system"));
     let resident = resident(&report, "Go: heap");
     assert!(resident > 0.97 * program.own("live"), "{resident}");
+}
+
+/// Without symbols.
+#[test]
+fn pages_of_go_are_told_by_its_own_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = go(folder.path(), &["-ldflags=-s -w"]) else { return };
+    let report = program.explain();
+    let figure = |what: &str, name: &str| {
+        kept(&report, what).unwrap_or_else(|| panic!("{what}"))[name].as_f64().unwrap()
+    };
+    near(figure("Go: objects", "size"), program.own("spans"));
+    near(figure("Go: objects", "used"), program.own("live"));
+    near(figure("Go: stacks", "size"), program.own("stacks"));
+    let parts = ["Go: objects", "Go: stacks", "Go: memory of the collector", "Go: free pages"];
+    let parts = parts.iter().filter_map(|what| kept(&report, what));
+    let sum: f64 = parts.map(|part| part["size"].as_f64().unwrap()).sum();
+    assert_eq!(sum, figure("Go: heap", "size"));
+    let free = figure("Go: free pages", "rss");
+    assert!(free > 40e6, "60 MB were dropped: {free}");
+    let ids = report["findings"].as_array().unwrap().iter().map(|f| f["id"].as_str().unwrap());
+    assert!(ids.collect::<Vec<_>>().contains(&"MLW2505"));
 }
 
 const NODE: &str = "const kept = [];
@@ -153,7 +188,14 @@ fn pages_of_v8_are_told_by_their_headers() {
 const JAVA: &str = "public class Rest { public static void main(String[] words) throws Exception {
     Object[] kept = new Object[200000];
     for (int n = 0; n < kept.length; n++) kept[n] = \"text \" + n;
-    System.out.println(\"{\\\"heap\\\": \" + Runtime.getRuntime().maxMemory() + \"}\");
+    System.gc();
+    long old = 0, classes = 0;
+    for (var pool : java.lang.management.ManagementFactory.getMemoryPoolMXBeans()) {
+        if (pool.getName().contains(\"Old Gen\")) old = pool.getUsage().getUsed();
+        if (pool.getName().contains(\"Metaspace\")) classes = pool.getUsage().getCommitted();
+    }
+    System.out.println(\"{\\\"heap\\\": \" + Runtime.getRuntime().maxMemory() + \", \\\"old\\\": \" + old
+        + \", \\\"classes\\\": \" + classes + \", \\\"version\\\": \\\"\" + System.getProperty(\"java.version\") + \"\\\"}\");
     Thread.sleep(1000000 + kept.length); } }";
 
 fn java(folder: &Path) -> Option<Program> {
@@ -174,4 +216,21 @@ fn spaces_of_java_are_told_by_its_own_table() {
     let heap = kept(&report, "Java: heap of objects").expect("Java's heap is found");
     assert_eq!(heap["size"].as_f64().unwrap(), program.own("heap"));
     assert!(kept(&report, "Java: compiled code").is_some());
+}
+
+#[test]
+fn use_of_javas_spaces_is_told_by_its_counters() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = java(folder.path()) else { return };
+    let report = program.explain();
+    let version = program.own["version"].as_str().unwrap();
+    assert_eq!(report["runtime_version"], format!("Java {version}"));
+    let figure = |what: &str, name: &str| {
+        kept(&report, what).unwrap_or_else(|| panic!("{what}"))[name].as_f64().unwrap()
+    };
+    near(figure("Java: old", "used"), program.own("old"));
+    // Classes are still loaded after the program asked.
+    let (found, own) = (figure("Java: classes", "size"), program.own("classes"));
+    assert!((found - own).abs() < 0.03 * own + 600e3, "{found} against {own}");
+    assert!(figure("Java: classes", "used") < found);
 }

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use object::elf;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{
-    Endianness, Object, ObjectSymbol, ReadCache, ReadRef, RelocationFlags, RelocationTarget,
+    Endianness, Object, ObjectSection as _, ObjectSymbol, ReadCache, ReadRef, RelocationFlags,
+    RelocationTarget,
 };
 
 use crate::allocators;
@@ -180,6 +182,28 @@ pub fn is_go(path: &Path) -> bool {
     let data = ReadCache::new(file);
     let file = ElfFile::<elf::FileHeader64<Endianness>, _>::parse(&data);
     file.is_ok_and(|file| has_go_sections(&file))
+}
+
+/// The version of Go that built a program, such as `go1.22.5`, from Go 1.18 on.
+pub fn go_version(path: &Path) -> Option<String> {
+    /// A magic word, the size of pointers and flags, then the version behind its length.
+    const MAGIC: &[u8] = b"\xff Go buildinf:";
+    const FLAGS: usize = 15;
+    const INLINE: u8 = 2;
+    const VERSION: usize = 32;
+    let file = File::open(path).ok()?;
+    let data = ReadCache::new(file.try_clone().ok()?);
+    let elf = ElfFile::<elf::FileHeader64<Endianness>, _>::parse(&data).ok()?;
+    let (offset, _) = elf.section_by_name(".go.buildinfo")?.file_range()?;
+    let mut bytes = [0; 160];
+    file.read_exact_at(&mut bytes, offset).ok()?;
+    // Lengths of a byte do for all versions.
+    let length = usize::from(bytes[VERSION]);
+    if !bytes.starts_with(MAGIC) || bytes[FLAGS] & INLINE == 0 || length >= 128 {
+        return None;
+    }
+    let text = std::str::from_utf8(bytes.get(VERSION + 1..VERSION + 1 + length)?).ok()?;
+    text.contains("go1.").then(|| text.to_owned())
 }
 
 fn has_go_sections<'data, Elf, R>(file: &ElfFile<'data, Elf, R>) -> bool

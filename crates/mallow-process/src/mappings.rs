@@ -456,6 +456,9 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
     // What lies in arenas was found by their pools, if the memory could be read.
     let python = vma.size() >= PYTHON_ARENA && context.memory.is_none();
     match runtime {
+        Runtime::Java if context.memory.is_some() => {
+            (Kind::RuntimeHeap, "Java: classes, the collector's or the VM's own".into())
+        }
         Runtime::Java => (Kind::RuntimeHeap, "Java: objects, classes or the VM's own".into()),
         Runtime::Node => (Kind::RuntimeHeap, "V8: heap pages or the VM's own".into()),
         Runtime::Go => (Kind::RuntimeHeap, "Go: the runtime's own".into()),

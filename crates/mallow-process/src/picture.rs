@@ -21,6 +21,8 @@ pub struct Picture {
     pub mappings: Vec<Mapping>,
     /// What the language's runtime keeps beside the heap.
     pub kept: Vec<Kept>,
+    /// Of that runtime, where it is known.
+    pub runtime_version: Option<String>,
     pub gaps: Vec<Gap>,
 }
 
@@ -77,7 +79,7 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
         gaps.push(Gap::Sampled { part, whole });
     }
     let runtime = memory.map(|memory| runtimes::find(&process, memory, &mut inspector));
-    let runtimes::Found { spaces, kept } = runtime.unwrap_or_default();
+    let runtimes::Found { spaces, kept, version: runtime_version } = runtime.unwrap_or_default();
     let mappings = mappings::name(&Context {
         process: &process,
         heap: &found.heap,
@@ -95,7 +97,7 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
         (other.size, other.rss) = sizes.fold((0, 0), |(a, b), (size, rss)| (a + size, b + rss));
     }
     let heap::Found { allocator, heap, .. } = found;
-    Ok(Picture { process, allocator, heap, mappings, kept, gaps })
+    Ok(Picture { process, allocator, heap, mappings, kept, runtime_version, gaps })
 }
 
 /// The allocator's name and its heap alone.

@@ -37,8 +37,9 @@ pub struct Process {
     pub files: BTreeMap<&'static str, String>,
     /// The mappings changed all the time while they were read.
     pub is_torn: bool,
-    /// Built by Go.
+    /// Built by Go, and by which version of it.
     pub is_go: bool,
+    pub go_version: Option<String>,
 }
 
 /// Whether the text of smaps is kept beside what it says.
@@ -146,6 +147,7 @@ impl Process {
         let mut process = Process::from_files(pid, vmas, files)?;
         process.is_torn = is_torn;
         process.is_go = elf::is_go(&proc.join("exe"));
+        process.go_version = elf::go_version(&proc.join("exe")).filter(|_| process.is_go);
         process.exe = std::fs::read_link(proc.join("exe"))
             .map(|path| path.to_string_lossy().into_owned())
             .unwrap_or_default();

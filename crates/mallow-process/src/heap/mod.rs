@@ -27,6 +27,8 @@ use bounded::Bounded;
 use glibc::Heaps;
 use stats_page::Page;
 
+/// Of a program of Go without C, which has no malloc: its runtime's heap is told as such.
+const GO: &str = "Go's own";
 /// Of a static program in which no symbol tells whose malloc it has.
 const UNTOLD: &str = "its own (static)";
 
@@ -117,7 +119,7 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
         counter = taken(memory, inspector, pid);
     }
     let mut allocator = name_of(&heap, allocator);
-    if matches!(heap, Heap::Unknown) && !matches!(allocator.as_str(), "" | "none" | "glibc") {
+    if matches!(heap, Heap::Unknown) && !matches!(allocator.as_str(), "" | "none" | "glibc" | GO) {
         let name = allocator.clone();
         heap = Heap::Other(Other { name, taken: counter, ..Other::default() });
     }

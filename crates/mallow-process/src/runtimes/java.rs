@@ -1,5 +1,5 @@
 //! Spaces of the Java machine HotSpot, by the table that it exports for debuggers
-//! (`gHotSpotVMStructs`):
+//! (`gHotSpotVMStructs`), and what of them is used, by its counters (`hsperf`):
 //!
 //! ```text
 //!     type name | field name | type of the field | is static | offset | address
@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use super::hsperf::Counters;
 use super::{Found, Kept, space};
 use crate::binding::Inspector;
 use crate::mappings::Kind;
@@ -17,6 +18,10 @@ const ENTRY: u64 = 48;
 const MOST_ENTRIES: u64 = 20_000;
 const LONGEST_NAME: usize = 64;
 const LARGEST: u64 = 1 << 46;
+/// Generations, and spaces of each.
+const MOST_SPACES: u64 = 8;
+/// G1 names spaces that it does not have, and gives them a few bytes.
+const SMALLEST_SPACE: u64 = 4096;
 
 /// Offsets of fields, addresses of static ones.
 struct Table(HashMap<String, u64>);
@@ -24,18 +29,59 @@ struct Table(HashMap<String, u64>);
 pub fn find(process: &Process, memory: &dyn Memory, inspector: &mut Inspector) -> Found {
     let mut found = Found::default();
     let symbol = inspector.symbol(process.pid, "gHotSpotVMStructs");
-    let Some(table) = symbol.and_then(|at| Table::read(memory, at)) else { return found };
+    let table = symbol.and_then(|at| Table::read(memory, at));
+    let (heap, code) = match table {
+        Some(table) => (table.heap(memory), table.code(memory)),
+        None => (None, None),
+    };
     let spaces = [
-        ("Java: heap of objects", Kind::RuntimeHeap, table.heap(memory)),
-        ("Java: compiled code", Kind::Jit, table.code(memory)),
+        ("Java: heap of objects", Kind::RuntimeHeap, heap),
+        ("Java: compiled code", Kind::Jit, code),
     ];
     for (what, kind, range) in spaces {
         let is_range = |&(start, end): &(u64, u64)| start < end && end - start <= LARGEST;
         let Some(range) = range.filter(is_range) else { continue };
         found.spaces.push(space(range, kind, what));
-        found.kept.push(Kept { what: what.into(), size: range.1 - range.0, used: None });
+        let size = range.1 - range.0;
+        found.kept.push(Kept { what: what.into(), size, ..Kept::default() });
+    }
+    if let Some(counters) = Counters::of(process, memory) {
+        let after = 1.min(found.kept.len());
+        found.kept.splice(after..after, generations(&counters));
+        found.kept.extend(classes(&counters));
+        found.version = counters.text("java.property.java.version").map(|v| format!("Java {v}"));
     }
     found
+}
+
+/// What the collector gave each of its spaces, and how much of it had objects when it was last
+/// counted, which most collectors do at the end of a collection.
+fn generations(counters: &Counters) -> Vec<Kept> {
+    let mut kept = Vec::new();
+    for generation in 0..MOST_SPACES {
+        let generation = format!("sun.gc.generation.{generation}");
+        for space in 0..MOST_SPACES {
+            let space = format!("{generation}.space.{space}");
+            let number = |name: &str| counters.number(&format!("{space}.{name}"));
+            let Some(size) = number("capacity").filter(|size| *size >= SMALLEST_SPACE) else {
+                continue;
+            };
+            let text = |at: &str| counters.text(&format!("{at}.name")).unwrap_or_default();
+            let name = match text(&space) {
+                "space" | "" => text(&generation),
+                name => name,
+            };
+            let what = format!("Java: {name}, at the last collection");
+            kept.push(Kept { what, size, used: number("used"), ..Kept::default() });
+        }
+    }
+    kept
+}
+
+fn classes(counters: &Counters) -> Option<Kept> {
+    let number = |name: &str| counters.number(&format!("sun.gc.metaspace.{name}"));
+    let what = "Java: classes (metaspace)".into();
+    Some(Kept { what, size: number("capacity")?, used: number("used"), ..Kept::default() })
 }
 
 impl Table {

@@ -1,7 +1,8 @@
 //! What the runtimes of languages keep where, beside malloc's heap, told by what lies in memory:
 //! nothing of the process is called, and no symbol is needed but Java's.
 
-mod go;
+pub mod go;
+mod hsperf;
 mod java;
 mod python;
 mod ruby;
@@ -25,19 +26,24 @@ pub struct Kept {
     pub size: u64,
     /// By objects that are there, dead ones that were not yet collected included.
     pub used: Option<u64>,
+    /// Of a part of something that has mappings; the others' is that of the mappings so named.
+    #[serde(default)]
+    pub rss: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 pub struct Found {
     pub spaces: Vec<Space>,
     pub kept: Vec<Kept>,
+    /// Of the runtime, as it calls itself.
+    pub version: Option<String>,
 }
 
 pub fn find(process: &Process, memory: &dyn Memory, inspector: &mut Inspector) -> Found {
     match runtime(process) {
         Runtime::Python => python::find(process, memory),
         Runtime::Ruby => ruby::find(process, memory),
-        Runtime::Go => go::find(process),
+        Runtime::Go => go::find(process, memory),
         Runtime::Node => v8::find(process, memory),
         Runtime::Java => java::find(process, memory, inspector),
         Runtime::None => Found::default(),

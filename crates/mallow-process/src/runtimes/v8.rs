@@ -38,8 +38,8 @@ pub fn find(process: &Process, memory: &dyn Memory) -> Found {
     if found.spaces.len() < CONVINCING {
         return Found::default();
     }
-    let kept = sizes.into_iter().map(|(what, size)| Kept { what: what.into(), size, used: None });
-    found.kept = kept.collect();
+    let kept = |(what, size): (&str, u64)| Kept { what: what.into(), size, ..Kept::default() };
+    found.kept = sizes.into_iter().map(kept).collect();
     found
 }
 

@@ -23,6 +23,9 @@ pub struct Report {
     pub allocator: String,
     #[serde(default)]
     pub runtime: Runtime,
+    /// As the runtime calls itself, such as `go1.22.5`.
+    #[serde(default)]
+    pub runtime_version: Option<String>,
     pub totals: Totals,
     /// The sentence that answers "why so much".
     pub answer: String,

@@ -11,6 +11,7 @@ use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
 use mallow_process::heap::spans;
 use mallow_process::mappings::{Group, Kind, Runtime};
+use mallow_process::runtimes::go;
 
 const MIB: u64 = 1 << 20;
 /// Below this nothing is worth a finding.
@@ -344,6 +345,7 @@ fn kinds(report: &Report, found: &mut Findings) {
             "another allocator changes nothing here".into(),
         );
     }
+    runtime_free(report, found);
     let files = [Kind::Program, Kind::Library, Kind::File].map(|kind| report.group(kind).rss);
     let files: u64 = files.iter().sum();
     if files >= 2 * NOTABLE && 2 * files > totals.rss {
@@ -360,6 +362,25 @@ fn kinds(report: &Report, found: &mut Findings) {
             format!("RSS {}, PSS {}", size(totals.rss), size(totals.pss)),
             "add up PSS, not RSS",
             "the same memory is counted once".into(),
+        );
+    }
+}
+
+/// Pages that a runtime could give back.
+fn runtime_free(report: &Report, found: &mut Findings) {
+    let sum = |start: &str| {
+        let kept = report.runtime_spaces.iter().filter(|kept| kept.what.starts_with(start));
+        kept.fold((0, 0), |(rss, used), kept| {
+            (rss + kept.rss.unwrap_or(0), used + kept.used.unwrap_or(0))
+        })
+    };
+    let (free, used) = (sum(go::FREE).0, sum("Go: objects").1);
+    if report.runtime == Runtime::Go && free >= NOTABLE && free >= used / 4 {
+        found.add(
+            "MLW2505",
+            format!("{} of free pages resident beside {} of objects", size(free), size(used)),
+            "GOMEMLIMIT, or debug.FreeOSMemory() in the program after a peak",
+            format!("up to {} goes back", size(free)),
         );
     }
 }
@@ -441,6 +462,10 @@ fn rss_sentence(report: &Report) -> String {
     let largest = report.groups.iter().filter(|group| !group.kind.is_some_and(Kind::is_heap));
     let largest = largest.max_by_key(|group| group.rss);
     if let Some(group) = largest.filter(|group| group.rss > heap_rss) {
+        if heap_rss == 0 {
+            let (rss, part, title) = (size(totals.rss), size(group.rss), &group.title);
+            return format!("RSS is {rss}: the largest part, {part}, is {title}.");
+        }
         return format!(
             "RSS is {}: the largest part, {}, is {}; malloc's heap is {} of it.",
             size(totals.rss),

@@ -70,7 +70,9 @@ fn command(report: &Report) -> String {
     if command.len() < report.command.len() {
         command += " ...";
     }
-    format!("{command} ({} threads, malloc by {})", report.totals.threads, report.allocator)
+    let version = report.runtime_version.as_ref().map_or(String::new(), |v| format!(", {v}"));
+    let (threads, allocator) = (report.totals.threads, &report.allocator);
+    format!("{command} ({threads} threads{version}, malloc by {allocator})")
 }
 
 fn totals_table(report: &Report) -> Table {
@@ -398,12 +400,13 @@ pub fn class_table(classes: &[mallow::Class], all: bool) -> Table {
 }
 
 pub fn runtime_table(report: &Report) -> Table {
-    let mut table = Table::new(&[("what", false), ("VIRT", true), ("RSS", true), ("in use", true)]);
+    let mut table = Table::new(&[("what", false), ("size", true), ("RSS", true), ("in use", true)]);
     for kept in &report.runtime_spaces {
         let mappings = report.mappings.iter().filter(|mapping| mapping.label == kept.what);
-        let rss = mappings.map(|mapping| mapping.rss).sum();
+        let rss = kept.rss.or_else(|| mappings.map(|mapping| mapping.rss).reduce(|a, b| a + b));
         let used = kept.used.map_or("-".into(), size);
-        table.rows.push(vec![kept.what.clone(), size(kept.size), size(rss), used]);
+        let rss = rss.map_or("-".into(), size);
+        table.rows.push(vec![kept.what.clone(), size(kept.size), rss, used]);
     }
     table
 }
