@@ -89,7 +89,7 @@ fn start(args: &AdviseArgs, notes: Notes) -> Result<Child> {
     }
     options.push(OPTIONS);
     command.env("MALLOC_CONF", options).stderr(Stdio::piped());
-    if args.output.file.is_none() {
+    if args.output.to.file.is_none() {
         // Standard output is for the result.
         command.stdout(std::io::stderr());
     }
