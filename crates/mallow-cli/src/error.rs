@@ -100,17 +100,21 @@ fn measure_code(error: &mallow_measure::Error) -> u8 {
     }
 }
 
-/// What the user can mend is not an internal error: a file that is missing, may not be touched, or
-/// does not fit on its disk.
+/// What the user can mend is not an internal error: a file that is missing, is something else, may
+/// not be touched, or does not fit on its disk.
 fn io_code(error: &std::io::Error) -> u8 {
     use std::io::ErrorKind;
     match error.kind() {
-        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => 2,
+        ErrorKind::NotFound
+        | ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::AlreadyExists => 2,
         ErrorKind::PermissionDenied
         | ErrorKind::ReadOnlyFilesystem
         | ErrorKind::StorageFull
         | ErrorKind::QuotaExceeded
         | ErrorKind::FileTooLarge => 5,
+        ErrorKind::InvalidData => 7,
         _ => 70,
     }
 }

@@ -56,8 +56,8 @@ pub fn main() -> u8 {
 }
 
 fn say(answer: &cli::Answer) -> u8 {
-    let _ = answer.print();
-    if answer.use_stderr() { 2 } else { 0 }
+    let printed = output::printed(answer.print());
+    if answer.use_stderr() { 2 } else { outcome(printed.map(|()| 0)) }
 }
 
 fn outcome(result: error::Result<u8>) -> u8 {

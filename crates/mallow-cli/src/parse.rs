@@ -1,5 +1,8 @@
-//! Values of options: times, sizes, percentages.
+//! Values of options: times, sizes, percentages, and the text of files that they name.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 use std::time::Duration;
 
 use mallow_launch::options;
@@ -36,6 +39,18 @@ pub fn margin(text: &str) -> Result<f64, String> {
         Ok(percent) if percent > 0.0 && percent < 50.0 => Ok(percent),
         _ => Err("a margin is a percentage between 0 and 50".into()),
     }
+}
+
+/// Of a file that is all text. A device may have no end.
+pub fn text_of(path: &Path) -> io::Result<String> {
+    const LARGEST: u64 = 256 << 20;
+    let not_text = || io::Error::new(io::ErrorKind::InvalidData, "it is not text");
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST || bytes.contains(&0) {
+        return Err(not_text());
+    }
+    String::from_utf8(bytes).map_err(|_| not_text())
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::program::Program;
 use common::{Ran, json, mallow, ran, refuses, run};
@@ -173,6 +174,34 @@ fn a_command_is_asked_while_its_threads_are_alive() {
     // What the command says is there, and nothing of what was asked of jemalloc.
     assert!(ran.stderr.contains("said\n") && ran.stderr.contains("warned\n"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("{\"jemalloc\""), "{}", ran.stderr);
+}
+
+/// However late `mallow` comes to read them: the load makes about thirty dumps while it is stopped.
+#[test]
+fn dumps_stay_whole_while_nobody_reads_them() {
+    if jemalloc().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    // The load begins when mallow is stopped, and mallow goes on when the load is done.
+    let script = format!(
+        "kill -STOP $PPID; timeout 100 {} bins 8 1000 g >/dev/null; touch {}",
+        load(folder.path()),
+        done.display()
+    );
+    let mut command = mallow(&["advise", "--json", "-a", "jemalloc", "--", "sh", "-c", &script]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !done.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
+    let ran = ran(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let is_whole = !ran.stderr.contains("\"nmalloc\"") && !ran.stderr.contains("at once");
+    assert!(is_whole, "{}", ran.stderr);
+    assert_eq!(option(finding(&json(&ran), "MLW3105")), "slab_sizes:512-4096:16");
 }
 
 /// Free blocks between used ones, in whole pages.

@@ -85,7 +85,26 @@ impl Setting {
         lines.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect()
     }
 
-    /// The same with `-o FILE` in front of a command.
+    /// The same, and the verbs that print something else.
+    fn printing(&self) -> Vec<Vec<String>> {
+        let mut lines = self.successes();
+        let others: [&[&str]; 10] = [
+            &["run", "--dry-run", "--", "true"],
+            &["enable", "--procfile"],
+            &["help", "MLW2101"],
+            &["help", "run"],
+            &["help"],
+            &["--help"],
+            &["compare", "-h"],
+            &["--version"],
+            &["man", "run"],
+            &["completions", "zsh"],
+        ];
+        lines.extend(others.map(|words| words.iter().map(|word| (*word).to_owned()).collect()));
+        lines
+    }
+
+    /// The verbs with a result, with `-o FILE` in front of a command.
     fn writing_to(&self, file: &str) -> Vec<Vec<String>> {
         let mut lines = self.successes();
         for line in &mut lines {
@@ -163,6 +182,22 @@ fn missing_files_are_2_and_missing_commands_127() {
     }
 }
 
+/// What has no end is no file of ours, and is not read until memory ends.
+#[test]
+fn endless_files_are_7() {
+    for words in [
+        &["check", "-b", "/dev/zero", "--", "true"][..],
+        &["watch", "--compare", "/dev/zero", "/dev/zero"],
+        &["stats", "/dev/zero"],
+        &["advise", "/dev/zero"],
+        &["report", "/dev/zero"],
+        &["replay", "/dev/zero"],
+    ] {
+        refused(words, 7);
+    }
+    refused(&["man", "--all", "/dev/full"], 2);
+}
+
 #[test]
 fn missing_processes_are_7() {
     for words in [
@@ -188,14 +223,7 @@ fn full_disks_are_5() {
         ends_with(&words, ran.code, 5, &ran.stderr);
         assert!(ran.stderr.contains("No space left"), "{words:?}: {}", ran.stderr);
     }
-    let mut lines = setting.successes();
-    lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
-    lines.push(["enable", "--procfile"].map(str::to_owned).to_vec());
-    lines.push(vec!["help".into(), "MLW2101".into()]);
-    lines.push(vec!["help".into(), "run".into()]);
-    lines.push(vec!["man".into(), "run".into()]);
-    lines.push(vec!["completions".into(), "zsh".into()]);
-    for words in lines {
+    for words in setting.printing() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let output = started(&words).stdout(full).stderr(Stdio::piped()).output().unwrap();
         let ran = ran(output);
@@ -207,15 +235,7 @@ fn full_disks_are_5() {
 #[test]
 fn broken_pipes_are_0() {
     let setting = Setting::new();
-    let mut lines = setting.successes();
-    lines.push(vec!["run".into(), "--dry-run".into(), "--".into(), "true".into()]);
-    lines.push(["enable", "--procfile"].map(str::to_owned).to_vec());
-    lines.push(vec!["help".into(), "MLW2101".into()]);
-    lines.push(vec!["help".into(), "run".into()]);
-    lines.push(vec!["man".into(), "run".into()]);
-    lines.push(vec!["completions".into(), "zsh".into()]);
-    lines.push(vec!["help".into()]);
-    for words in lines {
+    for words in setting.printing() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let ran = ran(started(&words).stdout(writer).stderr(Stdio::piped()).output().unwrap());

@@ -162,6 +162,12 @@ fn every_verb_with_a_result_has_the_same_forms() {
         &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &trace],
         &["config"],
     ];
+    let has_result = |verb: &String| run(&[verb, "--help"]).stdout.contains("--html");
+    for verb in verbs().iter().filter(|verb| has_result(verb)) {
+        // `record` has a test of its own: its -o is the trace.
+        let is_here = verb == "record" || lines.iter().any(|words| words[0] == verb.as_str());
+        assert!(is_here, "{verb} has a result and no line here");
+    }
     for words in lines {
         let with = |options: &[&str]| {
             let words = [&words[..1], options, &words[1..]].concat();

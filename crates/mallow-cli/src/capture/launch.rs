@@ -16,6 +16,7 @@ use mallow_recorder::{Channel, Clock, Settings, StackMode, Timeline};
 use mallow_trace::{Ending, Header, Source, Writer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::Serialize;
 
 use super::collector::Collector;
 use super::{StackKind, cannot_write, cut_off, header};
@@ -58,7 +59,8 @@ pub enum Stdout {
 }
 
 /// What a recording came to.
-pub struct Captured {
+#[derive(Serialize)]
+pub struct Recorded {
     pub calls: u64,
     pub dropped: u64,
     pub threads: u32,
@@ -66,6 +68,11 @@ pub struct Captured {
     pub lost_threads: u32,
     pub damaged_rings: u32,
     pub still_running: usize,
+}
+
+/// A command that was recorded.
+pub struct Captured {
+    pub recorded: Recorded,
     pub pid: u32,
     /// `None`: it goes on, beyond the duration.
     pub ended: Option<Ended>,
@@ -252,7 +259,7 @@ fn finish(
     collected: Collected,
 ) -> Result<Captured> {
     let totals = *collector.totals();
-    let mut captured = Captured {
+    let mut recorded = Recorded {
         calls: totals.calls,
         dropped: totals.dropped,
         threads: collector.thread_count(),
@@ -260,10 +267,8 @@ fn finish(
         lost_threads: collector.channel.lost_threads(),
         damaged_rings: collector.damaged_rings,
         still_running: 0,
-        pid,
-        ended: collected.ended,
     };
-    let code = captured.code();
+    let code = code(collected.ended);
     if let Some(error) = collected.failure {
         // What it still holds is written now, or never.
         drop(collector);
@@ -273,7 +278,7 @@ fn finish(
         Ended::Code(code) => Ending::Code(code),
         Ended::Signal(signal) => Ending::Signal(signal),
     });
-    captured.still_running = collector.living_others();
+    recorded.still_running = collector.living_others();
     let was_found = collector.channel.was_found();
     let (totals, mut output) = match collector.finish(ending) {
         Ok(finished) => finished,
@@ -283,14 +288,14 @@ fn finish(
         drop(output);
         return Err(cut_off(request.trace, code, error.into()));
     }
-    (captured.calls, captured.dropped) = (totals.calls, totals.dropped);
+    (recorded.calls, recorded.dropped) = (totals.calls, totals.dropped);
     if !was_found {
         return Err(Error::Unsupported(format!(
             "{} did not load the recorder, so nothing was recorded.",
             target.describe()
         )));
     }
-    Ok(captured)
+    Ok(Captured { recorded, pid, ended: collected.ended })
 }
 
 /// Signals to this process are meant for the command. Those of the terminal reach it by themselves.

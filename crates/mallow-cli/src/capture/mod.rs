@@ -26,7 +26,7 @@ use mallow_trace::{Event, Header, Record, Stacks};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::recording::Recording;
-pub use launch::{Captured, Request, Stdout, record};
+pub use launch::{Recorded, Request, Stdout, record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StackKind {

@@ -4,6 +4,7 @@
 //! Every file is written whole or not at all. The record is written first and holds what the file
 //! was before, so that whatever is interrupted can be undone.
 
+pub mod args;
 pub mod elsewhere;
 mod files;
 mod record;

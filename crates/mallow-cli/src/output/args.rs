@@ -26,6 +26,13 @@ pub struct OutputArgs {
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
 
+    #[command(flatten)]
+    pub to: Destination,
+}
+
+/// Where a result goes, whatever its form is.
+#[derive(Args, Clone, Debug)]
+pub struct Destination {
     /// Write the result to FILE instead of standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -42,7 +49,7 @@ impl OutputArgs {
 
     /// Fails before any work is done if a result could not be written.
     pub fn check(&self) -> Result<()> {
-        self.file.iter().chain(&self.html).try_for_each(|path| check_writable(path))
+        self.to.file.iter().chain(&self.to.html).try_for_each(|path| check_writable(path))
     }
 
     /// Writes the result in the form that is asked for, and as a page too where that is wanted.
@@ -64,7 +71,7 @@ impl OutputArgs {
 
     /// The part of `--html`.
     pub fn write_page(&self, page: impl FnOnce() -> Result<String>) -> Result<()> {
-        match &self.html {
+        match &self.to.html {
             Some(path) => write_file(path, &clean::text(&page()?)),
             None => Ok(()),
         }

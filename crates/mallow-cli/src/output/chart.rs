@@ -1,8 +1,8 @@
 //! A line chart of values over time as SVG, for pages that need nothing else.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
-use super::html::escape;
+use super::clean;
 use crate::output;
 use mallow_measure::timeline::higher;
 
@@ -27,7 +27,7 @@ pub struct Line {
 }
 
 /// Bytes over seconds.
-pub fn svg(title: &str, lines: &[Line]) -> String {
+pub fn svg(title: &str, lines: &[Line]) -> Markup {
     Chart { title, lines, ..Chart::default() }.figure()
 }
 
@@ -64,131 +64,133 @@ impl Scale {
 
 impl Chart<'_> {
     /// A script may put a cursor into the picture: its data say where the time begins and ends.
-    pub fn figure(&self) -> String {
+    pub fn figure(&self) -> Markup {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         let end = self.end.unwrap_or_else(|| all().map(|point| point.0).fold(0.0, f64::max));
         let top = nice(all().map(|point| point.1).fold(0.0, f64::max).max(1024.0));
         let scale = Scale { end: end.max(1e-3), top };
         let bottom = HEIGHT + self.rates.map_or(0.0, |_| RATES + RATES_GAP);
-        let title = escape(self.title);
-        let mut text = format!(
-            "<figure><figcaption>{title}</figcaption>\n<svg viewBox=\"0 0 {:.0} {:.0}\" \
-             role=\"img\" aria-label=\"{title}\" data-left=\"{LEFT}\" data-width=\"{WIDTH}\" \
-             data-bottom=\"{bottom}\" data-end=\"{}\">\n",
-            LEFT + WIDTH + 20.0,
-            bottom + BOTTOM + 8.0,
-            scale.end
-        );
-        text += &self.axes(&scale, bottom);
-        text += &self.drawn_lines(&scale);
-        if let Some((name, rates)) = self.rates {
-            text += &bars(name, rates, bottom);
-        }
-        for (time, mark) in self.marks {
-            let x = scale.x(*time);
-            let _ = writeln!(
-                text,
-                "<line class=\"marker\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom}\">\
-                 <title>{}</title></line>",
-                escape(mark)
-            );
-        }
-        text + "</svg>\n" + &self.legend() + "</figure>\n"
-    }
-
-    fn axes(&self, scale: &Scale, bottom: f64) -> String {
-        let mut text = String::new();
-        for tick in 0..=TICKS {
-            let part = f64::from(tick) / f64::from(TICKS);
-            let (at, label) = (scale.y(scale.top * part), output::bytes(scale.top * part));
-            let _ = writeln!(
-                text,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                LEFT + WIDTH,
-                LEFT - 8.0,
-                at + 4.0,
-                scale.x(scale.end * part),
-                bottom + BOTTOM,
-                output::seconds(scale.end * part)
-            );
-        }
-        text
-    }
-
-    fn drawn_lines(&self, scale: &Scale) -> String {
-        let mut text = String::new();
-        for (index, line) in self.lines.iter().enumerate() {
-            let points = thinned(&line.points);
-            let places: Vec<String> = points
-                .iter()
-                .map(|point| format!("{:.1},{:.1}", scale.x(point.0), scale.y(point.1)))
-                .collect();
-            let (places, colour) = (places.join(" "), index % COLOURS);
-            if let (0, true, Some(first), Some(last)) =
-                (index, self.is_filled, points.first(), points.last())
-            {
-                let ground = scale.y(0.0);
-                let _ = writeln!(
-                    text,
-                    "<polygon class=\"area\" points=\"{:.1},{ground:.1} {places} {:.1},{ground:.1}\"/>",
-                    scale.x(first.0),
-                    scale.x(last.0)
-                );
+        let title = clean::line(self.title);
+        let view = format!("0 0 {:.0} {:.0}", LEFT + WIDTH + 20.0, bottom + BOTTOM + 8.0);
+        html! {
+            figure {
+                figcaption { (title) }
+                svg viewBox=(view) role="img" aria-label=(title) data-left=(LEFT)
+                    data-width=(WIDTH) data-bottom=(bottom) data-end=(scale.end) {
+                    (axes(&scale, bottom))
+                    (self.drawn_lines(&scale))
+                    @if let Some((name, rates)) = self.rates { (bars(name, rates, bottom)) }
+                    @for (x, mark) in self.marks.iter().map(|(at, mark)| (scale.x(*at), mark)) {
+                        line.marker x1=(place(x)) x2=(place(x)) y1="0" y2=(bottom) {
+                            title { (clean::line(mark)) }
+                        }
+                    }
+                }
+                (self.legend())
             }
-            let _ = writeln!(
-                text,
-                "<polyline class=\"line c{colour}\" stroke-dasharray=\"{}\" points=\"{places}\">\
-                 <title>{}</title></polyline>",
-                DASHES[index % DASHES.len()],
-                escape(&line.name)
-            );
         }
-        text
     }
 
-    fn legend(&self) -> String {
-        let mut text = String::from("<p class=\"legend\">");
-        for (index, line) in self.lines.iter().enumerate() {
-            let (colour, name) = (index % COLOURS, escape(&line.name));
-            let _ = write!(
-                text,
-                "<span class=\"c{colour}\"><svg width=\"34\" height=\"8\" aria-hidden=\"true\">\
-                 <line class=\"line c{colour}\" stroke-dasharray=\"{}\" x2=\"34\" y1=\"4\" y2=\"4\"/>\
-                 </svg> {name}</span> ",
-                DASHES[index % DASHES.len()]
-            );
+    fn drawn_lines(&self, scale: &Scale) -> Markup {
+        let areas = self.lines.iter().take(usize::from(self.is_filled));
+        html! {
+            @for line in areas { (area(&thinned(&line.points), scale)) }
+            @for (index, line) in self.lines.iter().enumerate() {
+                polyline class=(colour(index)) stroke-dasharray=(dashes(index))
+                    points=(places(&thinned(&line.points), scale)) {
+                    title { (clean::line(&line.name)) }
+                }
+            }
         }
-        if let Some((name, _)) = self.rates {
-            let _ = write!(text, "<span><i class=\"rates\"></i>below: {}</span> ", escape(name));
+    }
+
+    fn legend(&self) -> Markup {
+        html! {
+            p.legend {
+                @for (index, line) in self.lines.iter().enumerate() {
+                    span class={ "c" (index % COLOURS) } {
+                        svg width="34" height="8" aria-hidden="true" {
+                            line class=(colour(index)) stroke-dasharray=(dashes(index)) x2="34"
+                                y1="4" y2="4" {}
+                        }
+                        " " (clean::line(&line.name))
+                    }
+                    " "
+                }
+                @if let Some((name, _)) = self.rates {
+                    span { i.rates {} "below: " (clean::line(name)) }
+                }
+            }
         }
-        text + "</p>"
     }
 }
 
-fn bars(name: &str, rates: &[f64], bottom: f64) -> String {
+/// A coordinate, as exact as can be seen.
+pub fn place(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn colour(index: usize) -> String {
+    format!("line c{}", index % COLOURS)
+}
+
+fn dashes(index: usize) -> &'static str {
+    DASHES[index % DASHES.len()]
+}
+
+fn places(points: &[(f64, f64)], scale: &Scale) -> String {
+    let places: Vec<String> = points
+        .iter()
+        .map(|point| format!("{:.1},{:.1}", scale.x(point.0), scale.y(point.1)))
+        .collect();
+    places.join(" ")
+}
+
+/// What lies below a line.
+fn area(points: &[(f64, f64)], scale: &Scale) -> Markup {
+    let ends = points.first().zip(points.last());
+    html! {
+        @if let Some((first, last)) = ends {
+            @let corner = |time| format!("{:.1},{:.1}", scale.x(time), scale.y(0.0));
+            polygon.area
+                points={ (corner(first.0)) " " (places(points, scale)) " " (corner(last.0)) } {}
+        }
+    }
+}
+
+fn axes(scale: &Scale, bottom: f64) -> Markup {
+    let parts = (0..=TICKS).map(|tick| f64::from(tick) / f64::from(TICKS));
+    html! {
+        @for part in parts {
+            @let (value, time) = (scale.top * part, scale.end * part);
+            @let y = place(scale.y(value));
+            line.grid x1=(LEFT) x2=(place(LEFT + WIDTH)) y1=(y) y2=(y) {}
+            text.axis x=(place(LEFT - 8.0)) y=(place(scale.y(value) + 4.0)) {
+                (output::bytes(value))
+            }
+            text.tick x=(place(scale.x(time))) y=(place(bottom + BOTTOM)) {
+                (output::seconds(time))
+            }
+        }
+    }
+}
+
+fn bars(name: &str, rates: &[f64], bottom: f64) -> Markup {
     let most = rates.iter().copied().fold(0.0, f64::max).max(1e-9);
     let width = WIDTH / rates.len().max(1) as f64;
-    let mut text = format!(
-        "<g><title>{}: at most {most:.0}</title>\
-         <text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\">{}/s</text>\n",
-        escape(name),
-        LEFT - 8.0,
-        bottom - RATES + 10.0,
-        thousands(most)
-    );
-    for (index, rate) in rates.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
-        let height = RATES * rate / most;
-        let _ = writeln!(
-            text,
-            "<rect class=\"rate\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{height:.1}\"/>",
-            LEFT + width * index as f64,
-            bottom - height,
-            (width - 0.3).max(0.8)
-        );
+    let shown = || rates.iter().enumerate().filter(|(_, rate)| **rate > 0.0);
+    html! {
+        g {
+            title { (clean::line(name)) ": at most " (format!("{most:.0}")) }
+            text.axis x=(place(LEFT - 8.0)) y=(place(bottom - RATES + 10.0)) {
+                (thousands(most)) "/s"
+            }
+            @for (index, height) in shown().map(|(index, rate)| (index, RATES * rate / most)) {
+                rect.rate x=(place(LEFT + width * index as f64)) y=(place(bottom - height))
+                    width=(format!("{:.2}", (width - 0.3).max(0.8))) height=(place(height)) {}
+            }
+        }
     }
-    text + "</g>\n"
 }
 
 /// `640 k`, `1.25 M`.
@@ -253,6 +255,7 @@ mod tests {
         assert_eq!(spark, "▂▂▂▂█");
         let drawn =
             svg("a<b", &[Line { name: "x&y".into(), points: vec![(0.0, 1e6), (1.0, 2e6)] }]);
+        let drawn = drawn.into_string();
         assert!(
             drawn.contains("a&lt;b") && drawn.contains("x&amp;y") && drawn.contains("polyline")
         );
@@ -272,7 +275,7 @@ mod tests {
             marks: &marks,
             end: Some(2.0),
         };
-        let drawn = drawn.figure();
+        let drawn = drawn.figure().into_string();
         assert_eq!(drawn.matches("class=\"rate\"").count(), 2, "{drawn}");
         // Half of the highest, on the same ground.
         assert!(drawn.contains("height=\"60.0\"") && drawn.contains("height=\"30.0\""), "{drawn}");

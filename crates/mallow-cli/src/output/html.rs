@@ -1,6 +1,6 @@
 //! The shell of every page: one file that needs nothing else, with one stylesheet and one escape.
 
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{Table, clean};
 
@@ -12,8 +12,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// What differs between the pages of two verbs.
 pub struct Page<'a> {
     pub title: &'a str,
-    /// HTML between the beginning of the page and its closing line.
-    pub body: &'a str,
+    /// What stands between the beginning of the page and its closing line.
+    pub body: Markup,
     pub version: &'a str,
     /// For pages that show what is asked for.
     pub script: Option<Script<'a>>,
@@ -28,7 +28,7 @@ pub struct Script<'a> {
 }
 
 impl Page<'_> {
-    pub fn render(&self) -> String {
+    pub fn render(self) -> String {
         let policy = match self.script {
             Some(_) => format!("{POLICY}; script-src 'unsafe-inline'"),
             None => POLICY.to_owned(),
@@ -47,7 +47,7 @@ impl Page<'_> {
                 body {
                     @if let Some(script) = &self.script { (top(script)) }
                     main #main tabindex="-1" {
-                        (PreEscaped(self.body))
+                        (self.body)
                         footer { p { "mallow " (clean::line(self.version)) } }
                     }
                     @if let Some(script) = &self.script { (end(script)) }
@@ -59,12 +59,12 @@ impl Page<'_> {
 
     /// A page that is a sentence and a table.
     pub fn of_table(title: &str, sentence: &str, rows: &Table) -> String {
-        let body = head(title, None, sentence) + &table(rows);
-        Page { title, body: &body, version: env!("CARGO_PKG_VERSION"), script: None }.render()
+        let body = html! { (head(title, None, sentence)) (table(rows)) };
+        Page { title, body, version: env!("CARGO_PKG_VERSION"), script: None }.render()
     }
 }
 
-fn top(script: &Script) -> maud::Markup {
+fn top(script: &Script) -> Markup {
     html! {
         a.skip href="#main" { "Skip to the report" }
         header.top {
@@ -77,7 +77,7 @@ fn top(script: &Script) -> maud::Markup {
     }
 }
 
-fn end(script: &Script) -> maud::Markup {
+fn end(script: &Script) -> Markup {
     // Nothing in a name may end the script element that holds the data.
     let data = script.data.to_string().replace('<', "\\u003c");
     html! {
@@ -90,8 +90,8 @@ fn end(script: &Script) -> maud::Markup {
 }
 
 /// The title, the command if there is one, and the result in a sentence.
-pub fn head(title: &str, command: Option<&str>, verdict: &str) -> String {
-    let head = html! {
+pub fn head(title: &str, command: Option<&str>, verdict: &str) -> Markup {
+    html! {
         header {
             h1 { (clean::line(title)) }
             @if let Some(command) = command {
@@ -99,20 +99,29 @@ pub fn head(title: &str, command: Option<&str>, verdict: &str) -> String {
             }
         }
         p.verdict { (clean::line(verdict)) }
-    };
-    head.into_string() + "\n"
+    }
 }
 
-/// Text as the content of an element or a quoted attribute.
-pub fn escape(text: &str) -> String {
-    html! { (clean::line(text)) }.into_string()
+/// A table under a title that opens and closes it.
+pub fn details(title: &str, rows: &Table, is_open: bool) -> Markup {
+    html! {
+        details open[is_open] {
+            summary { (clean::line(title)) }
+            (table(rows))
+        }
+    }
+}
+
+/// Sentences that say what the result does not.
+pub fn notes(sentences: &[String]) -> Markup {
+    html! { @for sentence in sentences { p.quiet { (clean::line(sentence)) } } }
 }
 
 /// The table as one that scrolls where it is wider than the page.
-pub fn table(table: &Table) -> String {
+pub fn table(table: &Table) -> Markup {
     let class = |is_number: bool| (!is_number).then_some("words");
     let numbers = || table.columns.iter().map(|(_, is_number)| *is_number);
-    let drawn = html! {
+    html! {
         div.scroll {
             table {
                 thead {
@@ -133,8 +142,7 @@ pub fn table(table: &Table) -> String {
                 }
             }
         }
-    };
-    drawn.into_string() + "\n"
+    }
 }
 
 #[cfg(test)]
@@ -143,21 +151,23 @@ mod tests {
 
     #[test]
     fn text_is_escaped() {
-        assert_eq!(escape("<a & \"b\">\u{1b}"), "&lt;a &amp; &quot;b&quot;&gt;\\u{1b}");
-        let page = Page { title: "<x>", body: "<p></p>", version: "1", script: None }.render();
+        let sentences = notes(&["<a & \"b\">\u{1b}".into()]).into_string();
+        assert_eq!(sentences, "<p class=\"quiet\">&lt;a &amp; &quot;b&quot;&gt;\\u{1b}</p>");
+        let page = Page { title: "<x>", body: html! { p {} }, version: "1", script: None }.render();
         assert!(page.contains("<title>&lt;x&gt;</title>") && page.contains("<p></p>"));
         assert!(!page.contains("<script") && !page.contains("script-src"));
         let mut rows = Table::new(&[("name", false), ("size", true)]);
         rows.rows.push(vec!["<b>".into(), "1".into()]);
         let expected = "<tr><td class=\"words\">&lt;b&gt;</td><td>1</td></tr>";
-        assert!(table(&rows).contains(expected), "{}", table(&rows));
+        let table = table(&rows).into_string();
+        assert!(table.contains(expected), "{table}");
     }
 
     #[test]
     fn no_data_ends_its_element() {
         let data = serde_json::json!({ "name": "</script><b>" });
         let script = Script { name: "x", code: &["draw();"], data: &data };
-        let page = Page { title: "t", body: "", version: "1", script: Some(script) }.render();
+        let page = Page { title: "t", body: html! {}, version: "1", script: Some(script) }.render();
         assert_eq!(page.matches("</script>").count(), 2, "{page}");
         assert!(page.contains("<script>\"use strict\";\n"), "{page}");
         assert!(page.contains("draw();") && page.contains("\\u003c/script>"));

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-pub use args::{Format, OutputArgs};
+pub use args::{Destination, Format, OutputArgs};
 pub use figures::{bytes, duration, percent_change, seconds};
 pub use html::Page;
 pub use table::Table;
@@ -74,7 +74,7 @@ impl Screen {
 
     /// Unicode only on a terminal, and only where the locale has it.
     pub fn of(output: &OutputArgs) -> Screen {
-        if output.file.is_some() || !std::io::stdout().is_terminal() {
+        if output.to.file.is_some() || !std::io::stdout().is_terminal() {
             return Screen::PLAIN;
         }
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
@@ -98,7 +98,7 @@ pub fn tell(sentence: &str) {
 /// Writes a whole result. What other processes put into it does nothing to a terminal.
 pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
     let text = clean::text(text);
-    match &output.file {
+    match &output.to.file {
         Some(path) => write_file(path, &colour::resolved(&text, false)),
         None => print(&colour::resolved(&text, colour::is_wanted(&std::io::stdout()))),
     }

@@ -4,6 +4,8 @@ use mallow_stats::Stats;
 
 /// How a dump begins: 5.3 writes one line, 5.2 many.
 const BEGINNINGS: [&str; 2] = ["{\"jemalloc\"", "{\n\t\"jemalloc\""];
+/// Stands once in a dump.
+const NAME: &[u8] = b"\"jemalloc\"";
 /// What has not become a whole dump by then is none.
 const LARGEST_DUMP: usize = 4 << 20;
 
@@ -14,7 +16,18 @@ pub struct Filter {
     dump: Option<Scan>,
     /// The line of a dump ends with it.
     is_behind_dump: bool,
+    mixture: Option<Mixture>,
     pub dumps: Vec<Stats>,
+    /// Dumps that were written at once, and cannot be told from each other.
+    pub mixed: u64,
+}
+
+/// Pieces of several dumps, one among the other.
+struct Mixture {
+    /// A dump of 5.2, many lines and then a brace, instead of one line.
+    is_old: bool,
+    begun: u64,
+    ended: u64,
 }
 
 /// Finds the end of an object, a piece at a time.
@@ -55,10 +68,19 @@ impl Filter {
         self.held.extend_from_slice(bytes);
         let mut passed = Vec::new();
         loop {
+            if self.mixture.is_some() && !self.skip_mixture() {
+                return passed;
+            }
             let Some(mut scan) = self.dump.take().or_else(|| self.begin(&mut passed)) else {
                 return passed;
             };
-            let Some(end) = scan.end(&self.held) else {
+            let end = scan.end(&self.held);
+            if begins_again(&self.held[..end.unwrap_or(self.held.len())]) {
+                let is_old = self.held.starts_with(BEGINNINGS[1].as_bytes());
+                self.mixture = Some(Mixture { is_old, begun: 0, ended: 0 });
+                continue;
+            }
+            let Some(end) = end else {
                 if self.held.len() < LARGEST_DUMP {
                     self.dump = Some(scan);
                 } else {
@@ -75,6 +97,20 @@ impl Filter {
                 Err(_) => passed.extend(object),
             }
         }
+    }
+
+    /// Drops lines until as many dumps have ended as have begun; false where more has to come.
+    fn skip_mixture(&mut self) -> bool {
+        while let (Some(mixture), Some(end)) = (&mut self.mixture, find(&self.held, b"\n")) {
+            let line: Vec<u8> = self.held.drain(..=end).collect();
+            mixture.begun += line.windows(NAME.len()).filter(|part| *part == NAME).count() as u64;
+            mixture.ended += u64::from(!mixture.is_old || line == b"}\n");
+            if mixture.ended >= mixture.begun && mixture.begun > 0 {
+                self.mixed += mixture.begun;
+                self.mixture = None;
+            }
+        }
+        self.mixture.is_none()
     }
 
     /// Passes on what stands before the next dump.
@@ -95,8 +131,20 @@ impl Filter {
     /// What was held back, for nothing more comes.
     pub fn end(&mut self) -> Vec<u8> {
         self.dump = None;
-        std::mem::take(&mut self.held)
+        let held = std::mem::take(&mut self.held);
+        match self.mixture.take() {
+            Some(mixture) => {
+                self.mixed += mixture.begun;
+                Vec::new()
+            }
+            None => held,
+        }
     }
+}
+
+/// A second dump begins before the first one ends.
+fn begins_again(dump: &[u8]) -> bool {
+    BEGINNINGS.iter().any(|start| find(&dump[1..], start.as_bytes()).is_some())
 }
 
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
@@ -134,6 +182,35 @@ mod tests {
             assert_eq!(filter.dumps.len(), 2, "pieces of {piece}");
             let passed = String::from_utf8(passed).unwrap();
             assert_eq!(passed, "first {\nsecond {\"a\": 1}\nlast {");
+        }
+    }
+
+    #[test]
+    fn dumps_that_were_written_at_once_are_left_out() {
+        for dump in [DUMP, OLD] {
+            let dump = dump.trim().to_owned() + "\n";
+            let (first, last) = dump.split_at(dump.len() / 2);
+            let mixtures = [
+                format!("{first}{dump}{last}"),
+                format!("{first}{first}{last}{last}"),
+                format!("{first}{first}{first}{last}{last}{last}"),
+            ];
+            for mixture in mixtures {
+                let text = format!("before\n{mixture}between\n{dump}after\n");
+                for piece in [1 << 20, 4096, 7] {
+                    let mut filter = Filter::default();
+                    let mut passed = Vec::new();
+                    for part in text.as_bytes().chunks(piece) {
+                        passed.extend(filter.take(part));
+                    }
+                    passed.extend(filter.end());
+                    let passed = String::from_utf8(passed).unwrap();
+                    assert_eq!(passed, "before\nbetween\nafter\n", "pieces of {piece}");
+                    assert_eq!(filter.dumps.len(), 1);
+                    let begun = mixture.matches("\"jemalloc\"").count() as u64;
+                    assert_eq!(filter.mixed, begun);
+                }
+            }
         }
     }
 

@@ -1,35 +1,29 @@
 //! The report as one page that needs nothing else.
 
-use std::fmt::Write as _;
+use maud::html;
 
 use super::report::Report;
 use super::text;
-use crate::output::html::{self, Page, escape};
+use crate::output::clean;
+use crate::output::html::{self, Page};
 
 pub fn page(report: &Report) -> String {
     let title = format!("mallow advise: {}", report.source);
-    let mut body = html::head(&title, None, &text::sentence(report));
-    for finding in &report.findings {
-        let _ = write!(
-            body,
-            "<div class=\"finding\"><h3><code>{}</code> {}</h3>",
-            finding.id,
-            escape(finding.title)
-        );
-        for (name, what) in text::parts(finding) {
-            let _ = write!(body, "<p><b>{name}:</b> {}</p>", escape(what));
+    let body = html! {
+        (html::head(&title, None, &text::sentence(report)))
+        @for finding in &report.findings {
+            div.finding {
+                h3 { code { (finding.id) } " " (clean::line(finding.title)) }
+                @for (name, what) in text::parts(finding) {
+                    p { b { (name) ":" } " " (clean::line(what)) }
+                }
+            }
         }
-        body += "</div>\n";
-    }
-    if !report.not_judged.is_empty() {
-        body += "<h2>Not judged</h2>\n<ul>\n";
-        for group in text::grouped(report) {
-            let _ = writeln!(body, "<li>{}</li>", escape(&group));
+        @if !report.not_judged.is_empty() {
+            h2 { "Not judged" }
+            ul { @for group in text::grouped(report) { li { (clean::line(&group)) } } }
         }
-        body += "</ul>\n";
-    }
-    for note in &report.notes {
-        let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(note));
-    }
-    Page { title: &title, body: &body, version: report.version, script: None }.render()
+        (html::notes(&report.notes))
+    };
+    Page { title: &title, body, version: report.version, script: None }.render()
 }

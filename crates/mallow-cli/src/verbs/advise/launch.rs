@@ -1,23 +1,27 @@
 //! A command that is started and asked while it runs.
 //!
 //! jemalloc is asked by MALLOC_CONF: it writes its statistics to standard error, where they are taken
-//! out again, each time that a gibibyte was allocated, and at the end. Others are looked at from
-//! outside, more and more rarely.
+//! out again, each time that another 256 MiB were allocated, and at the end. Several threads may write
+//! at once. The kernel keeps each of their writes whole as long as the pipe has room for it, so the
+//! pipe is a large one, and its reader waits for nobody. Others are looked at from outside, more and
+//! more rarely.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use mallow_launch::words;
 use mallow_process::descendants;
 use mallow_process::picture::Picture;
 use mallow_stats::Stats;
+use nix::fcntl::{FcntlArg, fcntl};
 
 use super::args::AdviseArgs;
-use super::case::Case;
+use super::case::{Case, counted};
 use super::filter::Filter;
 use super::report::Report;
 use crate::error::{Error, Result};
@@ -31,6 +35,11 @@ const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// A look comes after the command has run on by this part.
 const GROWTH: f64 = 1.5;
 const PAUSE: Duration = Duration::from_millis(20);
+/// The most that everybody may ask for, by default: fifty of jemalloc's dumps.
+const PIPE_BYTES: usize = 1 << 20;
+const PIECE: usize = 64 << 10;
+/// So many pieces wait for whoever reads our standard error; then the command waits too.
+const PIECES: usize = 256;
 
 type Look = (Picture, Option<Stats>);
 
@@ -40,16 +49,24 @@ pub fn advise(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     let mut child = start(args, notes)?;
     let errors = child.stderr.take();
     let pid = child.id();
-    let (status, look, dumps) = std::thread::scope(|scope| {
-        let reader = scope.spawn(move || errors.map_or_else(Vec::new, pass_on));
+    let (status, look, asked) = std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel(PIECES);
+        let reader = scope.spawn(move || errors.map_or_else(Filter::default, |e| read(e, &sender)));
+        scope.spawn(move || pass_on(receiver));
         let waited = wait(&mut child, pid, &interrupted);
-        let dumps = reader.join().unwrap_or_default();
-        waited.map(|(status, look)| (status, look, dumps))
+        let asked = reader.join().unwrap_or_default();
+        waited.map(|(status, look)| (status, look, asked))
     })?;
+    if asked.mixed > 0 {
+        notes.note(&format!(
+            "Threads wrote {} of jemalloc's statistics at once; these are left out.",
+            counted(asked.mixed, "dump")
+        ));
+    }
     let command = words::line(&args.command);
     let source = command.clone();
     let code = exit_code(status);
-    if let Some(stats) = best(dumps) {
+    if let Some(stats) = best(asked.dumps) {
         let case = Case { stats: &stats, process: None, command: Some(command) };
         return Ok((super::report(&case, source, Some(pid)), code));
     }
@@ -72,32 +89,41 @@ fn start(args: &AdviseArgs, notes: Notes) -> Result<Child> {
     }
     options.push(OPTIONS);
     command.env("MALLOC_CONF", options).stderr(Stdio::piped());
-    if args.output.file.is_none() {
+    if args.output.to.file.is_none() {
         // Standard output is for the result.
         command.stdout(std::io::stderr());
     }
-    command.spawn().map_err(|error| Error::NotStarted {
+    let child = command.spawn().map_err(|error| Error::NotStarted {
         command: prepared.target.command.clone(),
         reason: error.to_string(),
-    })
+    })?;
+    if let Some(errors) = &child.stderr {
+        // Where it is refused, dumps may come mixed, which is then said.
+        let _ = fcntl(errors, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES as i32));
+    }
+    Ok(child)
 }
 
-/// Passes on what the command writes, and keeps jemalloc's statistics.
-fn pass_on(mut errors: ChildStderr) -> Vec<Stats> {
+/// Reads what the command writes, and keeps jemalloc's statistics of it.
+fn read(mut errors: ChildStderr, others: &SyncSender<Vec<u8>>) -> Filter {
     let mut filter = Filter::default();
-    let mut buffer = vec![0; 64 << 10];
-    let pass = |bytes: &[u8]| {
-        // Nobody may be there to read it.
-        let _ = std::io::stderr().write_all(bytes);
-    };
+    let mut buffer = vec![0; PIECE];
     loop {
         match errors.read(&mut buffer) {
             Ok(0) | Err(_) => break,
-            Ok(read) => pass(&filter.take(&buffer[..read])),
+            // It ends with this thread, not before.
+            Ok(read) => drop(others.send(filter.take(&buffer[..read]))),
         }
     }
-    pass(&filter.end());
-    filter.dumps
+    let _ = others.send(filter.end());
+    filter
+}
+
+fn pass_on(pieces: Receiver<Vec<u8>>) {
+    for piece in pieces {
+        // Nobody may be there to read it.
+        let _ = std::io::stderr().write_all(&piece);
+    }
 }
 
 /// Waits for the command, and looks at it now and then; the last look counts.

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::metric::Tolerance;
 use crate::capture::StackKind;
-use crate::output::{self, OutputArgs};
+use crate::output::{self, Destination, OutputArgs};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -70,13 +70,8 @@ pub struct CheckArgs {
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
 
-    /// Write the result to FILE instead of standard output
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
-    pub file: Option<PathBuf>,
-
-    /// Also write the result to PAGE, as one HTML file that needs nothing else
-    #[arg(long, value_name = "PAGE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub to: Destination,
 
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -101,8 +96,7 @@ impl CheckArgs {
                 }
             },
             json: false,
-            file: self.file.clone(),
-            html: self.html.clone(),
+            to: self.to.clone(),
         }
     }
 }

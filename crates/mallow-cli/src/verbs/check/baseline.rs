@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::metric::{Metric, Range};
 use crate::error::{Error, Result};
 use crate::output;
+use crate::parse;
 
 pub const SCHEMA: &str = "mallow.baseline/1";
 const FAMILY: &str = "mallow.baseline/";
@@ -75,11 +76,11 @@ pub struct Baseline {
 impl Baseline {
     /// `None` where there is no such file.
     pub fn read(path: &Path) -> Result<Option<Baseline>> {
-        let text = match std::fs::read_to_string(path) {
+        let text = match parse::text_of(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return Err(damaged(path, "it is not text"));
+                return Err(damaged(path, &error.to_string()));
             }
             Err(error) => {
                 let what = format!("The baseline {} cannot be read", path.display());

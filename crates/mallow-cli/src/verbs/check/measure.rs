@@ -10,7 +10,7 @@ use mallow_trace::{Event, Record};
 use super::args::CheckArgs;
 use super::identity;
 use super::metric::{Metric, Range};
-use crate::capture::{self, Captured, Request, StackKind, Stdout};
+use crate::capture::{self, Recorded, Request, StackKind, Stdout};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::recording::{self, Analysed, Sources};
@@ -144,7 +144,7 @@ fn record(
     if captured.code() != 0 {
         return Err(failed(args, number, captured.code()));
     }
-    measured.notes.extend(complaints(&captured)?);
+    measured.notes.extend(complaints(&captured.recorded)?);
     let mut filter = Filter::new(&args.process);
     let limits = Shown { stacks: 0, sizes: 0, sizes_of_thread: 0 };
     let quiet = Notes { quiet: true };
@@ -201,8 +201,8 @@ fn place(frame: &Frame) -> Option<Place> {
 }
 
 /// What keeps the counts from being exact; an error where they are worth nothing.
-fn complaints(captured: &Captured) -> Result<Vec<String>> {
-    if captured.dropped > 0 || captured.damaged_rings > 0 {
+fn complaints(recorded: &Recorded) -> Result<Vec<String>> {
+    if recorded.dropped > 0 || recorded.damaged_rings > 0 {
         return Err(Error::Inconclusive(
             "The command overwrote some of what was recorded, so its allocations cannot be counted. \
              mallow guard finds who writes where it should not."
@@ -210,12 +210,12 @@ fn complaints(captured: &Captured) -> Result<Vec<String>> {
         ));
     }
     let mut found = Vec::new();
-    if captured.lost_threads > 0 {
+    if recorded.lost_threads > 0 {
         found.push(
             "More than 4,096 threads ran at a time; the further ones are not counted.".into(),
         );
     }
-    if captured.still_running > 0 {
+    if recorded.still_running > 0 {
         found.push(
             "Processes of the command outlive it; what they do after its end is not counted."
                 .into(),

@@ -10,14 +10,14 @@ use crate::output;
 pub use args::DisableArgs;
 
 pub fn main(args: &DisableArgs) -> Result<u8> {
-    let system = System::new(args.root.as_deref())?;
+    let system = System::new(args.change.root.as_deref())?;
     let mut text = String::new();
     for file in system.records() {
         let chosen = chosen(args, &Record::read(&system, &file)?)?;
         if chosen.is_empty() {
             continue;
         }
-        if args.dry_run {
+        if args.change.dry_run {
             for entry in &chosen {
                 let path = system.at(&entry.file);
                 let _ = writeln!(text, "{} would be as it was before.", path.display());
@@ -28,7 +28,7 @@ pub fn main(args: &DisableArgs) -> Result<u8> {
     }
     if text.is_empty() {
         text = "Nothing is enabled there, so nothing was changed. See: mallow status\n".into();
-    } else if args.dry_run {
+    } else if args.change.dry_run {
         text += "Nothing was changed: this is a dry run.\n";
     }
     if args.global || args.all {
@@ -68,7 +68,7 @@ fn take(
     args: &DisableArgs,
     system: &System,
 ) -> Result<String> {
-    if !args.force {
+    if !args.change.force {
         chosen.iter().try_for_each(|entry| record.check_removal(entry))?;
     }
     let mut text = String::new();
@@ -93,18 +93,18 @@ fn take(
 }
 
 fn chosen(args: &DisableArgs, record: &Record) -> Result<Vec<Entry>> {
-    let folder = args.wrappers.as_ref().map(std::path::absolute).transpose();
+    let folder = args.place.wrappers.as_ref().map(std::path::absolute).transpose();
     let folder = folder.map_err(Error::io("The folder cannot be used"))?;
-    let wanted_unit = args.unit.as_deref().map(|name| name.trim_end_matches(".service"));
+    let wanted_unit = args.place.unit.as_deref().map(|name| name.trim_end_matches(".service"));
     let is_wanted = |entry: &&Entry| match &entry.place {
         _ if args.all => true,
-        Place::Global => args.global,
-        Place::LdSoPreload => args.ld_so_preload,
+        Place::Global => args.place.global,
+        Place::LdSoPreload => args.place.ld_so_preload,
         Place::Unit { unit } => {
-            !args.user && wanted_unit == Some(unit.trim_end_matches(".service"))
+            !args.place.user && wanted_unit == Some(unit.trim_end_matches(".service"))
         }
         Place::UserUnit { unit } => {
-            args.user && wanted_unit == Some(unit.trim_end_matches(".service"))
+            args.place.user && wanted_unit == Some(unit.trim_end_matches(".service"))
         }
         Place::Wrapper { folder: other } => folder.as_ref() == Some(other),
     };

@@ -1,8 +1,8 @@
 //! The command line of `mallow enable`.
 
-use std::path::PathBuf;
-
 use clap::{ArgGroup, Args};
+
+use crate::enabling::args::{ChangeArgs, PlaceArgs};
 
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("where").required(true).args([
@@ -15,25 +15,8 @@ pub struct EnableArgs {
     #[arg(short, long = "allocator", value_name = "NAME", value_delimiter = ',')]
     pub allocators: Vec<String>,
 
-    /// For login shells and what they start, by a script in /etc/profile.d
-    #[arg(long)]
-    pub global: bool,
-
-    /// For one service of systemd, by a drop-in
-    #[arg(long, value_name = "UNIT")]
-    pub unit: Option<String>,
-
-    /// The service is one of this user's own
-    #[arg(long, requires = "unit")]
-    pub user: bool,
-
-    /// Write jemalloc.sh, mallow.sh … into DIR, each of which runs a command under that allocator
-    #[arg(long, value_name = "DIR")]
-    pub wrappers: Option<PathBuf>,
-
-    /// For every program of the system, by /etc/ld.so.preload; keep a root shell open
-    #[arg(long)]
-    pub ld_so_preload: bool,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 
     /// Print the lines for a Dockerfile
     #[arg(long)]
@@ -55,15 +38,6 @@ pub struct EnableArgs {
     #[arg(long)]
     pub supervisor: bool,
 
-    /// Print what would be written, and write nothing
-    #[arg(long)]
-    pub dry_run: bool,
-
-    /// Write over a file that somebody changed since mallow wrote it
-    #[arg(long)]
-    pub force: bool,
-
-    /// The folder of a system that does not run, such as an image that is being made
-    #[arg(long, value_name = "DIR")]
-    pub root: Option<PathBuf>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
 }

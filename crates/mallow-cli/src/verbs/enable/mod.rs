@@ -34,20 +34,20 @@ struct Plan {
 }
 
 pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
-    let system = System::new(args.root.as_deref())?;
+    let system = System::new(args.change.root.as_deref())?;
     if let Some(text) = snippet(args, &system)? {
         output::print(&text)?;
         return Ok(0);
     }
-    let plan = match (&args.wrappers, &args.unit) {
+    let plan = match (&args.place.wrappers, &args.place.unit) {
         (Some(folder), _) => wrappers::plan(&args.allocators, folder, &system)?,
-        (_, Some(name)) => unit::plan(&one(args, &system)?, name, args.user, &system, notes)?,
-        _ if args.ld_so_preload => global::plan_for_loader(&one(args, &system)?, &system)?,
+        (_, Some(name)) => unit::plan(&one(args, &system)?, name, args.place.user, &system, notes)?,
+        _ if args.place.ld_so_preload => global::plan_for_loader(&one(args, &system)?, &system)?,
         _ => global::plan(&one(args, &system)?, args.force, &system, notes)?,
     };
     let text = match &plan.already {
         Some(sentence) => format!("{sentence}\n"),
-        None if args.dry_run => foresee(&plan, args, &system)?,
+        None if args.change.dry_run => foresee(&plan, args, &system)?,
         None => carry_out(&plan, args, &system)?,
     };
     output::print(&text)?;
@@ -117,7 +117,7 @@ fn foresee(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> {
     for wanted in &plan.files {
         let record = Record::read(system, &system.record_for(&wanted.place)?)?;
         let path = system.at(&wanted.file).display().to_string();
-        let what = match record.foresee(wanted, args.force)? {
+        let what = match record.foresee(wanted, args.change.force)? {
             Outcome::Unchanged => "is as wanted, and would not be written".to_owned(),
             Outcome::Written => "would be written".into(),
             Outcome::Replaced(other) => format!("would be written, {other} replaced"),
@@ -135,7 +135,7 @@ fn foresee(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> {
 
 fn root_words(args: &EnableArgs) -> String {
     let quoted = |root: &PathBuf| format!(" --root {}", words::quoted(root.as_os_str()));
-    args.root.as_ref().map_or(String::new(), quoted)
+    args.change.root.as_ref().map_or(String::new(), quoted)
 }
 
 /// All files are looked at before the first is written.
@@ -147,10 +147,10 @@ fn carry_out(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> 
     // All of one call are of one place.
     let mut record = Record::open(system, &system.record_for(&first.place)?)?;
     for wanted in &plan.files {
-        record.foresee(wanted, args.force)?;
+        record.foresee(wanted, args.change.force)?;
     }
     for wanted in &plan.files {
-        let outcome = record.put(wanted, args.force)?;
+        let outcome = record.put(wanted, args.change.force)?;
         let path = system.at(&wanted.file).display().to_string();
         let (name, place) = (&wanted.allocator, wanted.place.describe());
         let _ = match (outcome, &wanted.place) {

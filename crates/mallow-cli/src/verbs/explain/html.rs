@@ -2,15 +2,16 @@
 //! the address space: every mapping in the order of addresses, as wide as the root of its size, the
 //! resident part filled.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
-use crate::output::Table;
-use crate::output::html::{self, Page, escape};
+use crate::output::chart::place;
+use crate::output::clean;
+use crate::output::html::{self, Page};
 
 use super::report::Report;
 use super::text::{self, size};
 use mallow_process::heap::Heap;
-use mallow_process::mappings::{Group, Kind, Mapping};
+use mallow_process::mappings::{Kind, Mapping};
 
 // The map, in SVG units.
 const WIDTH: f64 = 1100.0;
@@ -27,105 +28,101 @@ const HOLE: u64 = 1 << 30;
 
 pub fn page(report: &Report) -> String {
     let title = format!("mallow explain: process {}", report.pid);
-    let mut body = html::head(&title, Some(&report.command), &report.answer);
-    for note in &report.notes {
-        let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(note));
-    }
-    body += &totals(report);
-    body += &findings(report);
-    body += &shares(report);
-    body += &map(report);
-    body += &table("By kind", &text::group_table(report), true);
-    body += &heap(report);
-    if !report.runtime_spaces.is_empty() {
-        body += &table("What the runtime keeps", &text::runtime_table(report), true);
-    }
-    body += &table(
-        &format!("All {} mappings", report.mappings.len()),
-        &text::mapping_table(report),
-        false,
-    );
-    Page { title: &title, body: &body, version: &report.version, script: None }.render()
+    let mappings = format!("All {} mappings", report.mappings.len());
+    let body = html! {
+        (html::head(&title, Some(&report.command), &report.answer))
+        (html::notes(&report.notes))
+        (totals(report))
+        (findings(report))
+        (shares(report))
+        (map(report))
+        (html::details("By kind", &text::group_table(report), true))
+        (heap(report))
+        @if !report.runtime_spaces.is_empty() {
+            (html::details("What the runtime keeps", &text::runtime_table(report), true))
+        }
+        (html::details(&mappings, &text::mapping_table(report), false))
+    };
+    Page { title: &title, body, version: &report.version, script: None }.render()
 }
 
-fn totals(report: &Report) -> String {
+fn totals(report: &Report) -> Markup {
     let totals = &report.totals;
-    let mut text = String::from("<dl class=\"totals\">");
     let figures = [
-        ("VIRT", totals.virt),
-        ("RSS", totals.rss),
-        ("PSS", totals.pss),
-        ("swap", totals.swap),
-        ("THP", totals.huge),
-        ("page tables", totals.page_tables),
-        ("peak RSS", totals.peak_rss),
+        ("VIRT", size(totals.virt)),
+        ("RSS", size(totals.rss)),
+        ("PSS", size(totals.pss)),
+        ("swap", size(totals.swap)),
+        ("THP", size(totals.huge)),
+        ("page tables", size(totals.page_tables)),
+        ("peak RSS", size(totals.peak_rss)),
+        ("threads", totals.threads.to_string()),
+        ("mappings", totals.mappings.to_string()),
+        ("malloc by", clean::line(&report.allocator).into_owned()),
     ];
-    for (name, value) in figures {
-        let _ = write!(text, "<div><dt>{name}</dt><dd>{}</dd></div>", size(value));
+    html! {
+        dl.totals { @for (name, value) in figures { div { dt { (name) } dd { (value) } } } }
     }
-    let _ = write!(text, "<div><dt>threads</dt><dd>{}</dd></div>", totals.threads);
-    let _ = write!(text, "<div><dt>mappings</dt><dd>{}</dd></div>", totals.mappings);
-    let allocator = escape(&report.allocator);
-    let _ = writeln!(text, "<div><dt>malloc by</dt><dd>{allocator}</dd></div></dl>");
-    text
 }
 
-fn findings(report: &Report) -> String {
-    let mut text = String::from("<section><h2>Findings</h2>\n");
-    if report.findings.is_empty() {
-        text += "<p>Nothing unusual.</p>\n";
+fn findings(report: &Report) -> Markup {
+    html! {
+        section {
+            h2 { "Findings" }
+            @if report.findings.is_empty() { p { "Nothing unusual." } }
+            @for finding in &report.findings {
+                div.finding {
+                    h3 { code { (finding.id) } " " (clean::line(&finding.title)) }
+                    p { (clean::line(&finding.evidence)) }
+                    p {
+                        b { "Do:" } " " (clean::line(&finding.remedy))
+                        br;
+                        b { "Effect:" } " " (clean::line(&finding.effect))
+                    }
+                }
+            }
+        }
     }
-    for finding in &report.findings {
-        let _ = writeln!(
-            text,
-            "<div class=\"finding\"><h3><code>{}</code> {}</h3><p>{}</p><p><b>Do:</b> {}<br>\
-             <b>Effect:</b> {}</p></div>",
-            finding.id,
-            escape(&finding.title),
-            escape(&finding.evidence),
-            escape(&finding.remedy),
-            escape(&finding.effect)
-        );
-    }
-    text + "</section>\n"
 }
 
 /// One bar each for VIRT and RSS, cut by kind.
-fn shares(report: &Report) -> String {
-    let mut text = String::from("<figure><figcaption>What VIRT and RSS consist of</figcaption>\n");
-    let _ = writeln!(text, "<svg viewBox=\"0 0 {WIDTH} 92\" role=\"img\" aria-label=\"shares\">");
-    type Part = fn(&Group) -> u64;
-    let bars: [(&str, u64, Part); 2] = [
-        ("VIRT", report.totals.virt, |group| group.size),
-        ("RSS", report.totals.rss, |group| group.rss),
-    ];
-    for (index, (name, whole, part)) in bars.into_iter().enumerate() {
-        let y = 4.0 + 46.0 * index as f64;
-        let _ = write!(text, "<text x=\"0\" y=\"{:.1}\">{name}</text>", y + 18.0);
-        let mut x = 50.0;
-        for group in &report.groups {
-            let width = (WIDTH - 50.0) * part(group) as f64 / whole.max(1) as f64;
-            let _ = writeln!(
-                text,
-                "<rect class=\"{}\" x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"28\">\
-                 <title>{}: {}</title></rect>",
-                class(group.kind),
-                escape(&group.title),
-                size(part(group))
-            );
-            x += width;
+fn shares(report: &Report) -> Markup {
+    let virt: Vec<u64> = report.groups.iter().map(|group| group.size).collect();
+    let rss: Vec<u64> = report.groups.iter().map(|group| group.rss).collect();
+    html! {
+        figure {
+            figcaption { "What VIRT and RSS consist of" }
+            svg viewBox={ "0 0 " (WIDTH) " 92" } role="img" aria-label="shares" {
+                (bar(report, "VIRT", 4.0, &virt, report.totals.virt))
+                (bar(report, "RSS", 50.0, &rss, report.totals.rss))
+            }
+            p.parts.legend {
+                @for group in &report.groups {
+                    span { i class=(class(group.kind)) {} (clean::line(&group.title)) }
+                    " "
+                }
+            }
         }
     }
-    text += "</svg>\n<p class=\"parts legend\">";
-    for group in &report.groups {
-        let _ = write!(
-            text,
-            "<span><i class=\"{}\"></i>{}</span> ",
-            class(group.kind),
-            escape(&group.title)
-        );
+}
+
+fn bar(report: &Report, name: &str, y: f64, parts: &[u64], whole: u64) -> Markup {
+    const LEFT: f64 = 50.0;
+    let scale = (WIDTH - LEFT) / whole.max(1) as f64;
+    let starts = parts.iter().scan(LEFT, |end, bytes| {
+        let start = *end;
+        *end += scale * *bytes as f64;
+        Some(start)
+    });
+    html! {
+        text x="0" y=(place(y + 18.0)) { (name) }
+        @for ((group, bytes), x) in report.groups.iter().zip(parts).zip(starts) {
+            rect class=(class(group.kind)) x=(format!("{x:.2}")) y=(y)
+                width=(format!("{:.2}", scale * *bytes as f64)) height="28" {
+                title { (clean::line(&group.title)) ": " (size(*bytes)) }
+            }
+        }
     }
-    text + "</p></figure>\n"
 }
 
 fn class(kind: Option<Kind>) -> String {
@@ -133,98 +130,110 @@ fn class(kind: Option<Kind>) -> String {
     format!("k-{}", name.as_ref().and_then(|name| name.as_str()).unwrap_or("none"))
 }
 
-fn map(report: &Report) -> String {
-    let roots: f64 = report.mappings.iter().map(|m| ((m.end - m.start) as f64).sqrt()).sum();
+/// Where a mapping stands in the map, and whether its address is written above it.
+struct Cell<'a> {
+    mapping: &'a Mapping,
+    x: f64,
+    y: f64,
+    width: f64,
+    is_labelled: bool,
+}
+
+fn map(report: &Report) -> Markup {
+    let cells = cells(&report.mappings);
+    let height = cells.last().map_or(ROW, |cell| cell.y + ROW);
+    html! {
+        figure {
+            figcaption {
+                "Map of the address space: every mapping by address, filled as far as it is \
+                 resident"
+            }
+            svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img"
+                aria-label="map of the address space" {
+                @for cell in &cells { (drawn(cell)) }
+            }
+        }
+    }
+}
+
+fn cells(mappings: &[Mapping]) -> Vec<Cell<'_>> {
+    let roots: f64 = mappings.iter().map(|m| ((m.end - m.start) as f64).sqrt()).sum();
     let scale = ROWS * WIDTH / roots.max(1.0);
-    let (mut x, mut row, mut before) = (0.0, 0.0, None);
+    let (mut x, mut y, mut before) = (0.0, 0.0, None);
     // Where there is room for the next address in the row.
     let mut free = 0.0;
-    let mut drawn = String::new();
-    for mapping in &report.mappings {
+    let mut cells = Vec::with_capacity(mappings.len());
+    for mapping in mappings {
         let width = (((mapping.end - mapping.start) as f64).sqrt() * scale).max(NARROWEST);
         let hole = before.is_some_and(|end: u64| mapping.start.saturating_sub(end) >= HOLE);
         if hole && x > 0.0 {
             x += GAP;
         }
         if x > 0.0 && x + width > WIDTH {
-            (x, row) = (0.0, row + 1.0);
+            (x, y) = (0.0, y + ROW);
         }
-        if x == 0.0 || (hole && x >= free) {
+        let is_labelled = x == 0.0 || (hole && x >= free);
+        if is_labelled {
             free = x + ADDRESS;
-            let _ = writeln!(
-                drawn,
-                "<text class=\"tick start\" x=\"{x:.1}\" y=\"{:.1}\">{:x}</text>",
-                row * ROW + 10.0,
-                mapping.start
-            );
         }
-        drawn += &map_cell(mapping, x, row * ROW + 14.0, width.min(WIDTH - x));
+        cells.push(Cell { mapping, x, y, width: width.min(WIDTH - x), is_labelled });
         x += width;
         before = Some(mapping.end);
     }
-    format!(
-        "<figure><figcaption>Map of the address space: every mapping by address, filled as far as \
-         it is resident</figcaption>\n<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" \
-         aria-label=\"map of the address space\">\n{drawn}</svg></figure>\n",
-        (row + 1.0) * ROW
-    )
+    cells
 }
 
-fn map_cell(mapping: &Mapping, x: f64, y: f64, width: f64) -> String {
+fn drawn(cell: &Cell) -> Markup {
+    let Cell { mapping, x, y, width, is_labelled } = *cell;
     let bytes = mapping.end - mapping.start;
     let filled = BAR * mapping.rss as f64 / bytes.max(1) as f64;
-    let class = class(Some(mapping.kind));
-    format!(
-        "<g><title>{:x}-{:x} {} {}: {} ({} resident)</title>\
-         <rect class=\"{class} empty\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
-         height=\"{BAR}\"/><rect class=\"{class}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" \
-         height=\"{filled:.1}\"/></g>\n",
-        mapping.start,
-        mapping.end,
-        mapping.perms,
-        escape(&mapping.label),
-        size(bytes),
-        size(mapping.rss),
-        y + BAR - filled
-    )
-}
-
-fn heap(report: &Report) -> String {
-    match &report.heap {
-        Heap::Glibc(heaps) => {
-            let line = format!(
-                "<p>In use {} in {} blocks, free {}, at the ends {}; {} blocks with mappings of \
-                 their own, {}.</p>\n",
-                size(heaps.used()),
-                heaps.used_count(),
-                size(heaps.free()),
-                size(heaps.sum(|arena| arena.chunks.top_bytes)),
-                heaps.mapped.count(),
-                size(heaps.mapped.in_use())
-            );
-            line + &table("Arenas of glibc", &text::arena_table(heaps, true), true)
+    let (class, top) = (class(Some(mapping.kind)), y + 14.0);
+    html! {
+        @if is_labelled {
+            text.tick.start x=(place(x)) y=(place(y + 10.0)) { (format!("{:x}", mapping.start)) }
         }
-        Heap::Mallow(heap) => {
-            table(
-                &format!("Arenas of Mallow {}", heap.build),
-                &text::mallow_arena_table(heap),
-                true,
-            ) + &table("Size classes", &text::class_table(&heap.classes, true), true)
+        g {
+            title {
+                (format!("{:x}-{:x} {} ", mapping.start, mapping.end, mapping.perms))
+                (clean::line(&mapping.label)) ": " (size(bytes)) " (" (size(mapping.rss))
+                " resident)"
+            }
+            rect class={ (class) " empty" } x=(place(x)) y=(place(top)) width=(place(width))
+                height=(BAR) {}
+            rect class=(class) x=(place(x)) y=(place(top + BAR - filled)) width=(place(width))
+                height=(place(filled)) {}
         }
-        Heap::Spans(heap) => {
-            format!("<p>{}</p>\n", escape(&text::spans_line(heap)))
-                + &table(&format!("Arenas of {}", heap.layout), &text::span_table(heap, true), true)
-                + &table("Block sizes", &text::class_table(&heap.classes, true), true)
-        }
-        _ => String::new(),
     }
 }
 
-fn table(title: &str, table: &Table, is_open: bool) -> String {
-    let open = if is_open { " open" } else { "" };
-    format!(
-        "<details{open}><summary>{}</summary>{}</details>\n",
-        escape(title),
-        html::table(table).trim_end()
-    )
+fn heap(report: &Report) -> Markup {
+    match &report.heap {
+        Heap::Glibc(heaps) => html! {
+            p {
+                "In use " (size(heaps.used())) " in " (heaps.used_count()) " blocks, free "
+                (size(heaps.free())) ", at the ends "
+                (size(heaps.sum(|arena| arena.chunks.top_bytes))) "; " (heaps.mapped.count())
+                " blocks with mappings of their own, " (size(heaps.mapped.in_use())) "."
+            }
+            (html::details("Arenas of glibc", &text::arena_table(heaps, true), true))
+        },
+        Heap::Mallow(heap) => html! {
+            (html::details(
+                &format!("Arenas of Mallow {}", heap.build),
+                &text::mallow_arena_table(heap),
+                true,
+            ))
+            (html::details("Size classes", &text::class_table(&heap.classes, true), true))
+        },
+        Heap::Spans(heap) => html! {
+            p { (clean::line(&text::spans_line(heap))) }
+            (html::details(
+                &format!("Arenas of {}", heap.layout),
+                &text::span_table(heap, true),
+                true,
+            ))
+            (html::details("Block sizes", &text::class_table(&heap.classes, true), true))
+        },
+        _ => html! {},
+    }
 }

@@ -13,13 +13,12 @@ pub fn page(report: &Report) -> String {
         true => text::clean_end(report),
         false => text::closing(report),
     };
-    let findings = html! {
+    let body = html! {
+        (html::head("mallow guard", Some(&report.command), &verdict))
         @for finding in &report.findings { (section(finding)) }
-        @for note in &report.notes { p.quiet { (clean::line(note)) } }
+        (html::notes(&report.notes))
     };
-    let body =
-        html::head("mallow guard", Some(&report.command), &verdict) + &findings.into_string();
-    Page { title: "mallow guard", body: &body, version: report.version, script: None }.render()
+    Page { title: "mallow guard", body, version: report.version, script: None }.render()
 }
 
 fn section(finding: &Finding) -> Markup {

@@ -50,7 +50,7 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     if args.mode == Mode::Glibc {
         debug_library(&mut command, &prepared)?;
     }
-    if args.output.file.is_none() && args.output.chosen_format() != Format::Table {
+    if args.output.to.file.is_none() && args.output.chosen_format() != Format::Table {
         // Standard output is for the result.
         command.stdout(std::io::stderr());
     }

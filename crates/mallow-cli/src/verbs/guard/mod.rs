@@ -41,7 +41,7 @@ pub fn main(args: &GuardArgs, notes: Notes) -> Result<u8> {
 /// The result goes where it is asked to; without a wish to standard error, which leaves the
 /// command's own output alone, and only if there is something to say.
 fn show(args: &GuardArgs, report: &Report) -> Result<()> {
-    let is_plain = args.output.file.is_none() && args.output.chosen_format() == Format::Table;
+    let is_plain = args.output.to.file.is_none() && args.output.chosen_format() == Format::Table;
     if is_plain {
         // A command without a fault is left as it is; a crash without one is worth a word.
         if report.findings.is_empty() && report.signal.is_some() {

@@ -14,7 +14,7 @@ pub struct Suppressions {
 
 impl Suppressions {
     pub fn read(path: &Path) -> Result<Suppressions> {
-        let text = std::fs::read_to_string(path)
+        let text = crate::parse::text_of(path)
             .map_err(Error::io(format!("The suppressions {} cannot be read", path.display())))?;
         let mut patterns = Vec::new();
         for (index, line) in text.lines().enumerate() {

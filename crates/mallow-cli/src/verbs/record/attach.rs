@@ -19,11 +19,10 @@ use mallow_trace::{
 use super::args::RecordArgs;
 use super::calls::Calls;
 use super::site;
-use super::summary::Outcome;
 use crate::capture::images::{Images, Introduction};
 use crate::capture::memory::Samples;
 use crate::capture::stacks::{PythonFrames, Stacks};
-use crate::capture::{StackKind, cannot_write, create, cut_off, header, unwind};
+use crate::capture::{Recorded, StackKind, cannot_write, create, cut_off, header, unwind};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_process::binding::{Failure, Inspector, Report};
@@ -513,7 +512,7 @@ impl Session {
         call
     }
 
-    fn finish(&mut self) -> mallow_trace::Result<Outcome> {
+    fn finish(&mut self) -> mallow_trace::Result<Recorded> {
         self.round(true)?;
         let time = system_ns().saturating_sub(self.start_ns);
         let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
@@ -524,7 +523,7 @@ impl Session {
         let header = mallow_trace::Header::default();
         let writer = std::mem::replace(&mut self.writer, Writer::new(sink()?, &header)?);
         writer.finish()?.flush()?;
-        Ok(Outcome {
+        Ok(Recorded {
             calls,
             dropped: self.lost,
             threads: self.thread_count,

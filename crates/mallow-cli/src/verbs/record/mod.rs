@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 pub use args::RecordArgs;
 use args::WhenFull;
-use summary::Outcome;
 
 /// With `--stacks full` and nothing else said. Where that costs too much, there will be fewer.
 const FULL_DISTANCE: u64 = 64 << 10;
@@ -29,7 +28,7 @@ pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
         ));
     }
     let captured = capture::record(&request(args), notes)?;
-    Outcome::of(&captured).publish(args, notes)?;
+    captured.recorded.publish(args, notes)?;
     if captured.ended.is_none() {
         notes.note(&format!("The command goes on as process {}.", captured.pid));
     }

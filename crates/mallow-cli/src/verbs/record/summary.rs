@@ -5,23 +5,11 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::args::RecordArgs;
-use crate::capture::Captured;
+use crate::capture::Recorded;
 use crate::error::Result;
 use crate::output::{self, Notes, Page, Table};
 
-/// What a recording came to.
-#[derive(Serialize)]
-pub struct Outcome {
-    pub calls: u64,
-    pub dropped: u64,
-    pub threads: u32,
-    pub processes: usize,
-    pub lost_threads: u32,
-    pub damaged_rings: u32,
-    pub still_running: usize,
-}
-
-/// The same for programs.
+/// What a recording came to, for programs.
 #[derive(Serialize)]
 struct Summary<'a> {
     schema: &'static str,
@@ -29,22 +17,10 @@ struct Summary<'a> {
     trace: &'a Path,
     trace_bytes: u64,
     #[serde(flatten)]
-    outcome: &'a Outcome,
+    recorded: &'a Recorded,
 }
 
-impl Outcome {
-    pub fn of(captured: &Captured) -> Outcome {
-        Outcome {
-            calls: captured.calls,
-            dropped: captured.dropped,
-            threads: captured.threads,
-            processes: captured.processes,
-            lost_threads: captured.lost_threads,
-            damaged_rings: captured.damaged_rings,
-            still_running: captured.still_running,
-        }
-    }
-
+impl Recorded {
     /// As a sentence, and in the forms that are asked for.
     pub fn publish(&self, args: &RecordArgs, notes: Notes) -> Result<()> {
         let sentence = self.sentence(&args.output);
@@ -54,7 +30,7 @@ impl Outcome {
             version: env!("CARGO_PKG_VERSION"),
             trace: &args.output,
             trace_bytes: std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len()),
-            outcome: self,
+            recorded: self,
         };
         if args.json {
             output::print(&output::json(&summary)?)?;

@@ -3,11 +3,12 @@
 use mallow_launch::words;
 use mallow_measure::verdict::{Metric, Versus};
 use mallow_replay::fidelity::Fidelity;
+use maud::html;
 
 use super::report::{Entry, Latencies, Report};
 use crate::output::html::{self, Page};
-use crate::output::wording;
 use crate::output::{self, Format, Screen, Table};
+use crate::output::{clean, wording};
 
 impl Report {
     pub fn text(&self, format: Format, screen: Screen) -> String {
@@ -49,24 +50,25 @@ impl Report {
     pub fn page(&self) -> String {
         let title = format!("mallow replay: {}", words::line(&self.command));
         let verdict = self.verdict.as_deref().unwrap_or("Nothing can be said of the others.");
-        let mut body = html::head("mallow replay", Some(&words::line(&self.command)), verdict);
         let fidelity = fidelity_line(&self.fidelity);
-        body += &format!("<p class=\"quiet\">Fidelity: {}.</p>\n", html::escape(&fidelity));
-        if self.settings.mode != "free" {
-            body += &format!("<h2>Memory</h2>\n{}", html::table(&self.memory_table()));
-        }
-        if self.settings.mode != "lockstep" {
-            body += &format!("<h2>Speed</h2>\n{}", html::table(&self.speed_table()));
-        }
-        for entry in &self.entries {
-            if let Some(failure) = &entry.failure {
-                let line = format!("{}: {failure}.", entry.allocator);
-                body += &format!("<p class=\"worse\">{}</p>\n", html::escape(&line));
+        let failed = self.entries.iter().filter_map(|entry| Some((entry, entry.failure.as_ref()?)));
+        let body = html! {
+            (html::head("mallow replay", Some(&words::line(&self.command)), verdict))
+            p.quiet { "Fidelity: " (clean::line(&fidelity)) "." }
+            @if self.settings.mode != "free" {
+                h2 { "Memory" }
+                (html::table(&self.memory_table()))
             }
-        }
-        body +=
-            &format!("<p class=\"quiet\">{}</p>\n", html::escape(&wording::machine(&self.machine)));
-        Page { title: &title, body: &body, version: self.version, script: None }.render()
+            @if self.settings.mode != "lockstep" {
+                h2 { "Speed" }
+                (html::table(&self.speed_table()))
+            }
+            @for (entry, failure) in failed {
+                p.worse { (clean::line(&format!("{}: {failure}.", entry.allocator))) }
+            }
+            p.quiet { (clean::line(&wording::machine(&self.machine))) }
+        };
+        Page { title: &title, body, version: self.version, script: None }.render()
     }
 
     fn memory_table(&self) -> Table {

@@ -2,6 +2,7 @@
 
 use mallow_report::Profile;
 use mallow_report::flame::{self, Node};
+use maud::{Markup, html};
 use serde::Serialize;
 
 use super::Report;
@@ -10,8 +11,6 @@ use crate::output::chart::{Chart, Line};
 use crate::output::html::{Page, Script};
 
 const SCRIPTS: [&str; 2] = [include_str!("page.js"), include_str!("flame.js")];
-const BODY: &str = "<div id=\"report\"><noscript>This report is drawn by a script inside this \
-    file; please allow it.</noscript></div>\n";
 
 #[derive(Serialize)]
 struct Data<'a> {
@@ -26,15 +25,20 @@ pub fn page(report: &Report, profile: &Profile, other: Option<&Profile>) -> Resu
     let title = format!("mallow report: {}", report.summary.recording.command.join(" "));
     let script = Script { name: "mallow report", code: &SCRIPTS, data: &data };
     let version = env!("CARGO_PKG_VERSION");
-    let body = format!("{BODY}{}", over_time(report));
-    Ok(Page { title: &title, body: &body, version, script: Some(script) }.render())
+    let body = html! {
+        div #report {
+            noscript { "This report is drawn by a script inside this file; please allow it." }
+        }
+        (over_time(report))
+    };
+    Ok(Page { title: &title, body, version, script: Some(script) }.render())
 }
 
 /// The chart, for the script to put into its place; nothing where nothing happened.
-fn over_time(report: &Report) -> String {
+fn over_time(report: &Report) -> Markup {
     let timeline = &report.summary.timeline;
     if timeline.steps.is_empty() || report.summary.totals.calls == 0 {
-        return String::new();
+        return html! {};
     }
     let seconds = |ns: u64| ns as f64 / 1e9;
     let step = seconds(timeline.step_ns);
@@ -63,5 +67,5 @@ fn over_time(report: &Report) -> String {
         marks: &marks,
         end: Some(step * timeline.steps.len() as f64),
     };
-    format!("<template id=\"over-time\">{}</template>\n", chart.figure())
+    html! { template #over-time { (chart.figure()) } }
 }

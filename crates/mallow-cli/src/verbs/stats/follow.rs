@@ -19,7 +19,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// Whether a line for each reading goes to standard output as it comes.
 pub fn has_lines(args: &StatsArgs) -> bool {
-    args.output.chosen_format() == Format::Table && args.output.file.is_none()
+    args.output.chosen_format() == Format::Table && args.output.to.file.is_none()
 }
 
 pub fn follow(args: &StatsArgs, pid: u32) -> Result<Report> {

@@ -1,33 +1,26 @@
 //! The report as one page that needs nothing else.
 
-use std::fmt::Write as _;
+use maud::html;
 
 use super::report::Report;
 use super::text::{self, Sections, size};
 use crate::output::chart::{self, Line};
-use crate::output::html::{self, Page, escape};
+use crate::output::html::{self, Page};
 
 pub fn page(report: &Report) -> String {
     let title = format!("mallow stats: {}", report.source);
-    let mut body = html::head(&title, None, &text::sentence(report));
-    for sentence in &report.stats.missing {
-        let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(sentence));
-    }
-    if report.samples.len() > 1 {
-        body += &chart::svg("Memory over time", &lines(report));
-    }
-    body += &html::table(&text::totals_table(&report.stats.totals, size));
     let sections = Sections { arenas: true, classes: true, locks: true, options: true, all: false };
-    for (title, table) in text::tables(&report.stats, sections, size) {
-        if !table.rows.is_empty() {
-            let _ = writeln!(
-                body,
-                "<details><summary>{title}</summary>{}</details>",
-                html::table(&table).trim_end()
-            );
+    let tables = text::tables(&report.stats, sections, size);
+    let body = html! {
+        (html::head(&title, None, &text::sentence(report)))
+        (html::notes(&report.stats.missing))
+        @if report.samples.len() > 1 { (chart::svg("Memory over time", &lines(report))) }
+        (html::table(&text::totals_table(&report.stats.totals, size)))
+        @for (title, table) in tables.iter().filter(|(_, table)| !table.rows.is_empty()) {
+            (html::details(title, table, false))
         }
-    }
-    Page { title: &title, body: &body, version: report.version, script: None }.render()
+    };
+    Page { title: &title, body, version: report.version, script: None }.render()
 }
 
 fn lines(report: &Report) -> Vec<Line> {

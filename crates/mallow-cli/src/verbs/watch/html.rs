@@ -1,25 +1,28 @@
 //! Watched runs as one page: charts and figures.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
 use crate::output;
 use crate::output::chart::{self, Line};
-use crate::output::html::{self, Page, escape};
+use crate::output::clean;
+use crate::output::html::{self, Page};
 use mallow_measure::timeline::Figures;
 
 use super::compare::{self, Difference};
 use super::run::Run;
 
 pub fn page(run: &Run) -> String {
-    let mut body = html::head(&format!("mallow watch: {}", run.command), None, &sentence(run));
-    body += &chart::svg("Memory over time", &run.lines());
-    body += &figures(run);
-    whole(&format!("mallow watch: {}", run.command), &body)
+    let title = format!("mallow watch: {}", run.command);
+    let body = html! {
+        (html::head(&title, None, &sentence(run)))
+        (chart::svg("Memory over time", &run.lines()))
+        (figures(run))
+    };
+    whole(&title, body)
 }
 
 pub fn comparison_page(a: (&str, &Run), b: (&str, &Run), differences: &[Difference]) -> String {
     let title = format!("mallow watch: {} and {}", a.0, b.0);
-    let mut body = html::head(&title, None, &compare::sentence(a.0, b.0, differences));
     let line = |(name, run): (&str, &Run)| Line {
         name: if name == run.allocator {
             name.into()
@@ -28,24 +31,36 @@ pub fn comparison_page(a: (&str, &Run), b: (&str, &Run), differences: &[Differen
         },
         points: run.points(|sample| Some(sample.rss)),
     };
-    body += &chart::svg("RSS over time", &[line(a), line(b)]);
-    body += "<div class=\"scroll\"><table><thead><tr><th></th>";
-    let _ = write!(body, "<th>{}</th><th>{}</th>", escape(a.0), escape(b.0));
-    body += "<th>difference</th></tr></thead><tbody>\n";
-    for difference in differences {
-        let _ = writeln!(
-            body,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
-            difference.name,
-            difference.show(difference.a),
-            difference.show(difference.b),
-            difference.percent()
-        );
-    }
-    whole(&title, &(body + "</tbody></table></div>\n"))
+    let body = html! {
+        (html::head(&title, None, &compare::sentence(a.0, b.0, differences)))
+        (chart::svg("RSS over time", &[line(a), line(b)]))
+        div.scroll {
+            table {
+                thead {
+                    tr {
+                        th {}
+                        th { (clean::line(a.0)) }
+                        th { (clean::line(b.0)) }
+                        th { "difference" }
+                    }
+                }
+                tbody {
+                    @for difference in differences {
+                        tr {
+                            th scope="row" { (difference.name) }
+                            td { (difference.show(difference.a)) }
+                            td { (difference.show(difference.b)) }
+                            td { (difference.percent()) }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    whole(&title, body)
 }
 
-fn whole(title: &str, body: &str) -> String {
+fn whole(title: &str, body: Markup) -> String {
     Page { title, body, version: env!("CARGO_PKG_VERSION"), script: None }.render()
 }
 
@@ -68,19 +83,24 @@ pub fn sentence(run: &Run) -> String {
     )
 }
 
-fn figures(run: &Run) -> String {
-    let mut text = String::from(
-        "<div class=\"scroll\"><table><thead><tr><th></th><th>average</th><th>peak</th>\
-         <th>end</th></tr></thead><tbody>\n",
-    );
-    for (name, Figures { average, peak, end }) in super::rows(&run.summary) {
-        let _ = writeln!(
-            text,
-            "<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
-            output::bytes(average),
-            output::bytes(peak),
-            output::bytes(end)
-        );
+fn figures(run: &Run) -> Markup {
+    html! {
+        div.scroll {
+            table {
+                thead {
+                    tr { th {} th { "average" } th { "peak" } th { "end" } }
+                }
+                tbody {
+                    @for (name, Figures { average, peak, end }) in super::rows(&run.summary) {
+                        tr {
+                            th scope="row" { (name) }
+                            td { (output::bytes(average)) }
+                            td { (output::bytes(peak)) }
+                            td { (output::bytes(end)) }
+                        }
+                    }
+                }
+            }
+        }
     }
-    text + "</tbody></table></div>\n"
 }

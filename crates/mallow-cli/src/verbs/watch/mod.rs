@@ -34,7 +34,7 @@ pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
     }
     let interrupted = signals::watch()?;
     // A table on standard output has its lines as they come.
-    let lines = args.output.chosen_format() == Format::Table && args.output.file.is_none();
+    let lines = args.output.chosen_format() == Format::Table && args.output.to.file.is_none();
     let (pid, child) = match args.pid {
         Some(pid) => {
             note_what_is_hidden(pid, notes);
@@ -74,7 +74,7 @@ fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
     if live::wants_chart(notes.quiet) {
         // The terminal shows the chart.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    } else if args.output.file.is_none() {
+    } else if args.output.to.file.is_none() {
         // Standard output is for the figures.
         command.stdout(std::io::stderr());
     }

@@ -152,7 +152,7 @@ impl Run {
 }
 
 pub fn load(path: &Path) -> Result<Run> {
-    let text = std::fs::read_to_string(path)
+    let text = crate::parse::text_of(path)
         .map_err(Error::io(format!("{} cannot be read", path.display())))?;
     let damaged = |reason: String| {
         Error::Damaged(format!("{} is not a run that watch saved: {reason}.", path.display()))
