@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::report::{ConditionReport, Entry, Report};
 use super::timeline;
+use crate::comparing::report::{ConditionReport, Entry, Report};
 use crate::output;
 use crate::output::chart;
 use crate::output::html::{self, Page, escape};

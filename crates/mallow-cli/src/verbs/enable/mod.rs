@@ -3,6 +3,7 @@
 
 mod args;
 mod global;
+mod proof;
 mod snippets;
 mod unit;
 mod wrappers;
@@ -45,6 +46,9 @@ pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
         _ if args.ld_so_preload => global::plan_for_loader(&one(args, &system)?, &system)?,
         _ => global::plan(&one(args, &system)?, args.force, &system, notes)?,
     };
+    if args.if_better && plan.already.is_none() {
+        proof::demand(&one(args, &system)?, args, notes)?;
+    }
     let text = match &plan.already {
         Some(sentence) => format!("{sentence}\n"),
         None if args.dry_run => foresee(&plan, args, &system)?,
