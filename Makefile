@@ -15,6 +15,8 @@
 #   make fuzz-tool  any bytes for each parser of the command, a minute each
 #   make packages   debs, rpms and apks (dist/), of this machine and, as far as it goes, aarch64
 #   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)
+#   make wheel      the Python wheel mallow-malloc (dist/), from the files of the packages
+#   make test-wheel installs it into an empty environment and uses it
 #   make dist       the source with all crates, which builds without a network (dist/)
 #   make test-dist  builds packages from it, elsewhere and offline: the same bytes as in dist/
 #   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
@@ -44,6 +46,7 @@ MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUI
 MALLOW_HERE ?= $(MALLOW)
 
 .PHONY: build run test test-bare test-redis fuzz-tool peers bench faults packages test-packages dist test-dist
+.PHONY: wheel test-wheel
 .PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
@@ -107,6 +110,12 @@ packages:
 
 test-packages: packages
 	@packaging/test
+
+wheel: packages
+	@packaging/wheel
+
+test-wheel: wheel
+	@packaging/wheel check
 
 dist:
 	@tools/setup build

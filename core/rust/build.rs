@@ -10,6 +10,9 @@ fn main() {
     println!("cargo::rerun-if-changed={}", core.join("include").display());
     println!("cargo::metadata=include={}", core.join("include").display());
 
+    if env::var_os("CARGO_FEATURE_LIBRARY").is_none() {
+        return;
+    }
     let enabled = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
     // The numbers are those of core/src/base/config.h.
     let mode = match (enabled("DEBUG"), enabled("SECURE")) {

@@ -5,13 +5,21 @@
 //! feature `export-libc` also defines `malloc`, `free`, `operator new` and the rest, so that the C
 //! and C++ parts of the program use Mallow too.
 
+//! [`SOURCES`] and [`HEADERS`] are for build scripts that compile the allocator in another way; they
+//! need no feature (`default-features = false`).
+
 #![no_std]
 
 mod ffi;
 
+/// The folder of the C sources, where this crate was compiled; `mallow.c` includes the others.
+pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+/// The folder of `mallow.h`.
+pub const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+
 pub use ffi::*;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "library"))]
 mod tests {
     use super::*;
     use core::ffi::CStr;

@@ -15,17 +15,16 @@ const LIBRARIES: [(&str, &str, &str); 3] = [
 ];
 
 fn main() {
-    let crate_dir = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
-    let core = crate_dir.join("../../core");
+    let (sources, headers) = (Path::new(mallow_sys::SOURCES), Path::new(mallow_sys::HEADERS));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
-    println!("cargo::rerun-if-changed={}", core.join("src").display());
-    println!("cargo::rerun-if-changed={}", core.join("include").display());
+    println!("cargo::rerun-if-changed={}", sources.display());
+    println!("cargo::rerun-if-changed={}", headers.display());
     println!("cargo::rerun-if-changed=build.rs");
 
     let mut list = String::from("pub static LIBRARIES: &[Library] = &[\n");
     for (name, file, mode) in LIBRARIES {
         let library = out.join(file);
-        compile_library(&core, mode, file, &library);
+        compile_library(sources, headers, mode, file, &library);
         let hash = content_hash(&library);
         writeln!(
             list,
@@ -35,10 +34,10 @@ fn main() {
         .expect("strings grow");
     }
     list.push_str("];\n");
-    let recorder = crate_dir.join("../mallow-recorder/src/c");
+    let recorder = Path::new(mallow_recorder::SOURCES);
     println!("cargo::rerun-if-changed={}", recorder.display());
     let library = out.join("libmallow-recorder.so");
-    compile_recorder(&recorder, &core, &library);
+    compile_recorder(recorder, sources, &library);
     writeln!(
         list,
         "pub static RECORDER: Library = Library {{ name: \"recorder\", \
@@ -48,24 +47,23 @@ fn main() {
     .expect("strings grow");
     fs::write(out.join("libraries.rs"), list).expect("OUT_DIR is writable");
 
-    let definitions = fs::read_to_string(core.join("src/settings/options.def"))
-        .expect("core/src/settings/options.def lists the options");
+    let definitions = fs::read_to_string(sources.join("settings/options.def"))
+        .expect("settings/options.def lists the options");
     fs::write(out.join("options.rs"), option_table(&definitions)).expect("OUT_DIR is writable");
 }
 
 /// An allocator from the one C file, with the flags that CMakeLists.txt has too.
-fn compile_library(core: &Path, mode: &str, soname: &str, library: &Path) {
+fn compile_library(sources: &Path, headers: &Path, mode: &str, soname: &str, library: &Path) {
     let mode = format!("-DMW_MODE={mode}");
-    let include = core.join("include");
     let flags = ["-fno-builtin-malloc", &mode, "-DMW_EXPORT_LIBC=1"];
-    compile_shared(&core.join("src/mallow.c"), &include, &flags, soname, library);
+    compile_shared(&sources.join("mallow.c"), headers, &flags, soname, library);
 }
 
 /// The recorder. Its own frames are part of the chain of frame pointers that it follows.
-fn compile_recorder(folder: &Path, core: &Path, library: &Path) {
+fn compile_recorder(folder: &Path, sources: &Path, library: &Path) {
     let flags = ["-fno-builtin", "-fno-omit-frame-pointer"];
     let file = folder.join("recorder.c");
-    compile_shared(&file, &core.join("src"), &flags, "libmallow-recorder.so", library);
+    compile_shared(&file, sources, &flags, "libmallow-recorder.so", library);
 }
 
 /// One shared object from one C file. It names no libc: its libc symbols bind when it is loaded.

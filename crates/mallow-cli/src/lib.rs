@@ -16,6 +16,7 @@ use config::{Config, Places};
 
 mod capture;
 mod cli;
+mod comparing;
 mod config;
 mod enabling;
 mod error;

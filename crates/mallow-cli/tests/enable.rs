@@ -379,6 +379,53 @@ fn login_shell_of_a_system_gets_the_allocator() {
     assert!(processes.iter().any(has), "{status}");
 }
 
+/// In a mount namespace, because what is enabled there is the real /etc. The command shows by itself
+/// which allocator it has, so the verdict is the same on every machine.
+#[test]
+fn if_better_enables_only_what_proved_better() {
+    let system = System::new();
+    let (library, upper) = (system.path("usr/lib/libmallow.so"), system.path("upper"));
+    fs::create_dir(&upper).unwrap();
+    let script = "set -e\nmount -t tmpfs none $UP\n\
+         for d in etc var/lib; do mkdir -p $UP/$d/u $UP/$d/w; \
+         mount -t overlay none -o lowerdir=/$d,upperdir=$UP/$d/u,workdir=$UP/$d/w /$d; done\n\
+         echo mounted >&2\n\
+         $MALLOW enable --global -a mallow=$LIBRARY --if-better \"$@\" >&2 && code=0 || code=$?\n\
+         test -e /etc/profile.d/mallow.sh && echo enabled\n\
+         exit $code\n";
+    let prove = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).args(words).env_remove("LD_PRELOAD");
+        command.env("MALLOW", mallow(&[]).get_program()).env("UP", &upper).env("LIBRARY", &library);
+        let ran = ran(command.output().unwrap());
+        let is_enabled = ran.stdout.contains("enabled");
+        (ran.code, is_enabled, ran.stderr)
+    };
+    let slow_with = "case $LD_PRELOAD in *mallow*) sleep 0.1;; esac";
+    let slow_without = "case $LD_PRELOAD in *mallow*) ;; *) sleep 0.1;; esac";
+    let better = prove(&["--runs", "12", "--", "sh", "-c", slow_without]);
+    if !better.2.contains("mounted\n") {
+        println!("skipped: no mount namespace with overlays: {}", better.2);
+        return;
+    }
+    assert_eq!((better.0, better.1), (Some(0), true), "{}", better.2);
+    assert!(better.2.contains("mallow is faster than glibc"), "{}", better.2);
+    let worse = prove(&["--runs", "12", "--", "sh", "-c", slow_with]);
+    assert_eq!((worse.0, worse.1), (Some(3), false), "{}", worse.2);
+    assert!(worse.2.contains("mallow was not enabled, because it is not better"), "{}", worse.2);
+    // Two runs prove nothing, however clear they are.
+    let unclear = prove(&["--runs", "2", "--", "sh", "-c", slow_without]);
+    assert_eq!((unclear.0, unclear.1), (Some(6), false), "{}", unclear.2);
+    assert!(unclear.2.contains("do not prove it better"), "{}", unclear.2);
+    let failing = prove(&["--runs", "2", "--", "sh", "-c", "exit 9"]);
+    assert_eq!((failing.0, failing.1), (Some(9), false), "{}", failing.2);
+    let dry = prove(&["--dry-run", "--runs", "12", "--", "sh", "-c", slow_without]);
+    assert_eq!((dry.0, dry.1), (Some(0), false), "{}", dry.2);
+    assert_eq!(run(&["enable", "--global", "--if-better"]).code, Some(2));
+    assert_eq!(run(&["enable", "--global", "--", "true"]).code, Some(2));
+    assert_eq!(run(&["enable", "--docker", "--if-better", "--", "true"]).code, Some(2));
+}
+
 #[test]
 fn units_get_a_drop_in_that_systemd_understands() {
     let system = System::new();

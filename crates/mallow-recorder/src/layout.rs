@@ -103,7 +103,7 @@ mod tests {
         std::fs::write(&file, source).expect("writable");
         let built = std::process::Command::new("cc")
             .arg("-I")
-            .arg(crate_dir.join("../../core/src"))
+            .arg(mallow_sys::SOURCES)
             .arg("-o")
             .args([&program, &file])
             .status()

@@ -10,6 +10,10 @@ mod definitions;
 pub mod layout;
 mod probe;
 
+/// The folder of the recorder's C sources, where this crate was compiled; `recorder.c` includes the
+/// others. They need those of `mallow-sys` as well.
+pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/c");
+
 pub use channel::{Channel, Settings, StackMode};
 pub use clock::{Clock, Timeline, system_ns};
 pub use definitions::Point;

@@ -9,10 +9,23 @@
 //! println!("running on mallow {}", mallow::version());
 //! ```
 //!
-//! The features `secure` and `debug` choose another build of the allocator, and `export-libc` lets
-//! the C and C++ parts of the program use it too.
+//! Features, all off by default:
+//!
+//! - `secure`: the build that detects double and invalid frees with certainty.
+//! - `debug`: the build that checks the most; it is slow, and wins over `secure`.
+//! - `export-libc`: also defines `malloc`, `free`, `operator new` and the rest, so that the C and C++
+//!   parts of the program use Mallow too.
+//!
+//! [`options!`] sets options when the program is compiled; the environment (`MALLOW_CONF`) has the
+//! last word. [`stats`] says what the heap holds.
 
 #![no_std]
+
+mod options;
+mod stats;
+
+pub use options::Options;
+pub use stats::{Stats, stats};
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::CStr;

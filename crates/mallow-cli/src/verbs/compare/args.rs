@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use mallow_launch::options;
 
+use crate::comparing::{MARGIN, WARMUP, Wish};
 use crate::output::OutputArgs;
 use crate::parse;
 
@@ -37,7 +38,7 @@ pub struct CompareArgs {
     pub runs: Option<u32>,
 
     /// Runs of each that are not counted; the first also checks that the preload took effect
-    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    #[arg(short, long, value_name = "N", default_value_t = WARMUP)]
     pub warmup: u32,
 
     /// Time after which no more than 10 runs of each are made
@@ -73,7 +74,7 @@ pub struct CompareArgs {
     pub matrix: Vec<(String, Vec<String>)>,
 
     /// Smallest difference that matters, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse::margin)]
+    #[arg(long, value_name = "PERCENT", default_value_t = MARGIN, value_parser = parse::margin)]
     pub margin: f64,
 
     /// Count runs that end with an error code as finished
@@ -118,6 +119,36 @@ pub struct CompareArgs {
     /// The command and its arguments
     #[arg(last = true, required_unless_present = "server", value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+impl CompareArgs {
+    /// What is to be measured, without what becomes of the result.
+    pub fn wish(&self) -> Wish {
+        Wish {
+            allocators: self.allocators.clone(),
+            baseline: self.baseline.clone(),
+            secure: self.secure,
+            debug: self.debug,
+            options: self.options.clone(),
+            runs: self.runs,
+            warmup: self.warmup,
+            budget: self.budget,
+            prepare: self.prepare.clone(),
+            timeout: self.timeout,
+            mem_limit: self.mem_limit,
+            cpus: self.cpus.clone(),
+            matrix: self.matrix.clone(),
+            margin: self.margin,
+            ignore_failure: self.ignore_failure,
+            timeline: self.timeline,
+            show_output: self.show_output,
+            seed: self.seed,
+            server: self.server.clone(),
+            ready: self.ready.clone(),
+            load: self.load.clone(),
+            command: self.command.clone(),
+        }
+    }
 }
 
 fn parse_matrix(text: &str) -> Result<(String, Vec<String>), String> {

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::report::{ConditionReport, Entry, Report};
 use super::timeline;
+use crate::comparing::report::{ConditionReport, Entry, Report};
 use crate::output;
 use crate::output::chart::{self, place};
 use crate::output::clean;

@@ -1,40 +1,36 @@
 //! `mallow compare`: a command under several allocators, measured fairly, with a verdict that may
-//! be "no change needed". `plan` says what is run, `rounds` runs it, `analysis` says what it means,
-//! `report` is the result; `text`, `timeline` and `html` show it.
+//! be "no change needed". `comparing` measures; `text`, `timeline` and `html` show the result.
 
-mod analysis;
 mod args;
-mod cells;
 mod html;
-mod plan;
-mod report;
-mod rounds;
 mod text;
 mod timeline;
 
 use std::sync::atomic::Ordering;
 
+use crate::comparing::report::Report;
+use crate::comparing::{Plan, analysis, rounds};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 use crate::signals;
 pub use args::CompareArgs;
-use plan::Plan;
 
 pub fn main(args: &CompareArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
     args.export_json.iter().try_for_each(|path| output::check_writable(path))?;
-    let plan = Plan::new(args, notes)?;
+    let wish = args.wish();
+    let plan = Plan::new(&wish, notes)?;
     let interrupted = signals::watch()?;
     plan.run_shell("setup", args.setup.as_deref())?;
-    let measured = rounds::measure(&plan, args, notes, &interrupted);
+    let measured = rounds::measure(&plan, &wish, notes, &interrupted);
     let cleaned = plan.run_shell("cleanup", args.cleanup.as_deref());
-    let report = analysis::analyse(&plan, args, &measured?);
+    let report = analysis::analyse(&plan, &wish, &measured?);
     publish(args, &report)?;
     cleaned?;
     exit_code(args, &report, interrupted.load(Ordering::Relaxed))
 }
 
-fn publish(args: &CompareArgs, report: &report::Report) -> Result<()> {
+fn publish(args: &CompareArgs, report: &Report) -> Result<()> {
     args.output.write(
         || output::json(report),
         || Ok(html::page(report)),
@@ -46,7 +42,7 @@ fn publish(args: &CompareArgs, report: &report::Report) -> Result<()> {
     Ok(())
 }
 
-fn exit_code(args: &CompareArgs, report: &report::Report, interrupted: bool) -> Result<u8> {
+fn exit_code(args: &CompareArgs, report: &Report, interrupted: bool) -> Result<u8> {
     if interrupted {
         return Err(Error::Child {
             message: "The measurement was interrupted; the report covers the finished runs.".into(),

@@ -3,8 +3,8 @@
 use mallow_measure::statistics::{Interval, Verdict};
 use mallow_measure::verdict::{Metric, Versus};
 
-use super::report::{ConditionReport, Entry, Report};
 use super::timeline;
+use crate::comparing::report::{ConditionReport, Entry, Report};
 use crate::output::wording;
 use crate::output::{self, Format, Screen, Table};
 

@@ -1,7 +1,7 @@
 //! Memory over time (`compare --timeline`): how much at the average, the peak and the end, and how
 //! it went in a typical run.
 
-use super::report::{Entry, Level, Timeline};
+use crate::comparing::report::{Entry, Level, Timeline};
 use crate::output::Format;
 use crate::output::chart;
 use crate::output::wording;

@@ -1,5 +1,7 @@
 //! The command line of `mallow enable`.
 
+use std::ffi::OsString;
+
 use clap::{ArgGroup, Args};
 
 use crate::enabling::args::{ChangeArgs, PlaceArgs};
@@ -38,6 +40,22 @@ pub struct EnableArgs {
     #[arg(long)]
     pub supervisor: bool,
 
+    /// First compare the allocator with the C library's own on the command behind --, and enable it
+    /// only if the runs prove it better
+    #[arg(long, requires = "command", conflicts_with_all = [
+        "wrappers", "root", "docker", "compose", "kubernetes", "procfile", "supervisor",
+    ])]
+    pub if_better: bool,
+
+    /// With --if-better: exactly this many runs of each [default: 10, and more until it is clear]
+    #[arg(long, value_name = "N", requires = "if_better",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: Option<u32>,
+
     #[command(flatten)]
     pub change: ChangeArgs,
+
+    /// With --if-better: the command to compare on, and its arguments
+    #[arg(last = true, requires = "if_better", value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }

@@ -3,6 +3,7 @@
 
 mod args;
 mod global;
+mod proof;
 mod snippets;
 mod unit;
 mod wrappers;
@@ -43,8 +44,11 @@ pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
         (Some(folder), _) => wrappers::plan(&args.allocators, folder, &system)?,
         (_, Some(name)) => unit::plan(&one(args, &system)?, name, args.place.user, &system, notes)?,
         _ if args.place.ld_so_preload => global::plan_for_loader(&one(args, &system)?, &system)?,
-        _ => global::plan(&one(args, &system)?, args.force, &system, notes)?,
+        _ => global::plan(&one(args, &system)?, args.change.force, &system, notes)?,
     };
+    if args.if_better && plan.already.is_none() {
+        proof::demand(&one(args, &system)?, args, notes)?;
+    }
     let text = match &plan.already {
         Some(sentence) => format!("{sentence}\n"),
         None if args.change.dry_run => foresee(&plan, args, &system)?,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::args::CompareArgs;
+use super::Wish;
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_launch::contender::{self, Choice, Contender};
@@ -34,31 +34,31 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(args: &CompareArgs, notes: Notes) -> Result<Plan> {
-        let service = service(args)?;
+    pub fn new(wish: &Wish, notes: Notes) -> Result<Plan> {
+        let service = service(wish)?;
         // With a service, it is the server that runs under the allocators.
-        let words = match &args.server {
+        let words = match &wish.server {
             Some(server) => words::split(server)?,
-            None => args.command.clone(),
+            None => wish.command.clone(),
         };
         let target = Target::resolve(words.first().ok_or_else(mallow_launch::Error::no_command)?)?;
         let choice = Choice {
-            allocators: &args.allocators,
-            baseline: args.baseline.as_deref(),
-            secure: args.secure,
-            debug: args.debug,
-            options: &args.options,
+            allocators: &wish.allocators,
+            baseline: wish.baseline.as_deref(),
+            secure: wish.secure,
+            debug: wish.debug,
+            options: &wish.options,
         };
         let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
         let (program, argv) = target.argv(&words);
         Ok(Plan {
             program,
             argv,
-            command_line: command_line(args),
+            command_line: command_line(wish),
             contenders,
-            conditions: conditions(args)?,
+            conditions: conditions(wish)?,
             service,
-            show_output: args.show_output,
+            show_output: wish.show_output,
             target,
         })
     }
@@ -96,42 +96,42 @@ impl Plan {
     }
 }
 
-fn service(args: &CompareArgs) -> Result<Option<Service>> {
-    if args.server.is_none() {
+fn service(wish: &Wish) -> Result<Option<Service>> {
+    if wish.server.is_none() {
         return Ok(None);
     }
-    let load = match &args.load {
+    let load = match &wish.load {
         Some(script) => vec!["/bin/sh".into(), "-c".into(), script.into()],
-        None => args.command.clone(),
+        None => wish.command.clone(),
     };
-    Ok(Some(Service::new(args.ready.as_deref().unwrap_or_default(), load)?))
+    Ok(Some(Service::new(wish.ready.as_deref().unwrap_or_default(), load)?))
 }
 
-fn command_line(args: &CompareArgs) -> String {
-    match (&args.server, &args.load) {
+fn command_line(wish: &Wish) -> String {
+    match (&wish.server, &wish.load) {
         (Some(server), Some(load)) => format!("{server}, under load of: {load}"),
-        (Some(server), None) => format!("{server}, under load of: {}", words::line(&args.command)),
-        _ => words::line(&args.command),
+        (Some(server), None) => format!("{server}, under load of: {}", words::line(&wish.command)),
+        _ => words::line(&wish.command),
     }
 }
 
-fn conditions(args: &CompareArgs) -> Result<Vec<Condition>> {
+fn conditions(wish: &Wish) -> Result<Vec<Condition>> {
     let usable = mallow_os::usable_cpu_count();
-    if let Some(count) = args.cpus.iter().find(|count| **count == 0 || **count > usable) {
+    if let Some(count) = wish.cpus.iter().find(|count| **count == 0 || **count > usable) {
         return Err(Error::Usage(format!(
             "The command cannot run on {count} CPUs: this process may use 1 to {usable}."
         )));
     }
     let mut conditions = vec![Condition::default()];
-    if !args.cpus.is_empty() {
+    if !wish.cpus.is_empty() {
         let on = |count: &usize| Condition {
             name: if *count == 1 { "1 CPU".into() } else { format!("{count} CPUs") },
             cpu_count: Some(*count),
             environment: Vec::new(),
         };
-        conditions = args.cpus.iter().map(on).collect();
+        conditions = wish.cpus.iter().map(on).collect();
     }
-    for (name, values) in &args.matrix {
+    for (name, values) in &wish.matrix {
         if name == "LD_PRELOAD" {
             return Err(Error::Usage(
                 "The matrix cannot set LD_PRELOAD; name the libraries with -a NAME=PATH.".into(),

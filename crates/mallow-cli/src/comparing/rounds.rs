@@ -8,7 +8,7 @@ use mallow_measure::rounds::{self, Turn};
 use mallow_measure::verdict::Judge;
 use mallow_os::Ending;
 
-use super::args::CompareArgs;
+use super::Wish;
 use super::cells::{self, Cell, Measured, Run};
 use super::plan::Plan;
 use crate::error::{Error, Result};
@@ -27,19 +27,19 @@ const PROBE_AFTER: Duration = Duration::from_millis(500);
 
 pub fn measure(
     plan: &Plan,
-    args: &CompareArgs,
+    wish: &Wish,
     notes: Notes,
     interrupted: &AtomicBool,
 ) -> Result<Measured> {
-    let seed = rounds::seed(args.seed);
+    let seed = rounds::seed(wish.seed);
     let start = Instant::now();
     let mut session = Session {
         plan,
-        args,
+        wish,
         notes,
         interrupted,
-        limits: run::Limits { timeout: args.timeout, memory: args.mem_limit, cpu_count: None },
-        judge: cells::judge(plan, args),
+        limits: run::Limits { timeout: wish.timeout, memory: wish.mem_limit, cpu_count: None },
+        judge: cells::judge(plan, wish),
         start,
         cells: empty(plan),
         bar: notes.progress(0),
@@ -66,7 +66,7 @@ fn empty(plan: &Plan) -> Vec<Cell> {
 
 struct Session<'a> {
     plan: &'a Plan,
-    args: &'a CompareArgs,
+    wish: &'a Wish,
     notes: Notes,
     interrupted: &'a AtomicBool,
     limits: run::Limits,
@@ -92,7 +92,7 @@ impl Session<'_> {
             }
             let name = self.plan.contenders[index].allocator.name.clone();
             self.bar.set_message(format!("checking {name}"));
-            self.plan.run_shell("prepare", self.args.prepare.as_deref())?;
+            self.plan.run_shell("prepare", self.wish.prepare.as_deref())?;
             endings.push(self.probe_one(index)?);
             self.bar.inc(1);
         }
@@ -106,7 +106,7 @@ impl Session<'_> {
         // A server runs until it is stopped, so it is stopped after the look.
         let kill_after = match self.plan.service {
             Some(_) => Some(PROBE_AFTER * 2),
-            None => self.args.timeout,
+            None => self.wish.timeout,
         };
         let look_after = kill_after.map_or(PROBE_AFTER, |limit| PROBE_AFTER.min(limit / 2));
         let memory = self.limits.memory;
@@ -121,7 +121,7 @@ impl Session<'_> {
             _ if self.plan.service.is_some() => Outcome::Finished,
             None if observed.cut == Some(Outcome::TimedOut) => Outcome::TimedOut,
             None | Some(Ending::Code(0)) => Outcome::Finished,
-            Some(Ending::Code(_)) if self.args.ignore_failure => Outcome::Finished,
+            Some(Ending::Code(_)) if self.wish.ignore_failure => Outcome::Finished,
             Some(Ending::Code(code)) => Outcome::Failed { code },
             Some(Ending::Signal(signal)) => Outcome::Killed { signal },
         })
@@ -217,8 +217,8 @@ impl Session<'_> {
     /// The probe was the first warm-up run of the first condition's cells.
     fn warm_up(&mut self) -> Result<()> {
         self.bar.set_position(0);
-        self.bar.set_length(u64::from(self.args.warmup) * self.cells.len() as u64);
-        for repetition in 0..self.args.warmup {
+        self.bar.set_length(u64::from(self.wish.warmup) * self.cells.len() as u64);
+        for repetition in 0..self.wish.warmup {
             for index in 0..self.cells.len() {
                 let probed = repetition == 0 && self.cells[index].condition == 0;
                 if !probed && !self.stopped() {
@@ -236,7 +236,7 @@ impl Session<'_> {
     }
 
     fn expected(&self) -> u32 {
-        self.args.runs.unwrap_or(FEWEST_ROUNDS)
+        self.wish.runs.unwrap_or(FEWEST_ROUNDS)
     }
 
     fn run_cell(&self, index: usize) -> Result<Sample> {
@@ -244,21 +244,21 @@ impl Session<'_> {
         let condition = &self.plan.conditions[cell.condition];
         let contender = &self.plan.contenders[cell.contender];
         self.bar.set_message(format!("{} {}", contender.allocator.name, condition.name));
-        self.plan.run_shell("prepare", self.args.prepare.as_deref())?;
+        self.plan.run_shell("prepare", self.wish.prepare.as_deref())?;
         let limits = run::Limits { cpu_count: condition.cpu_count, ..self.limits };
         let command = self.plan.command(condition, contender);
         let mut sample = match &self.plan.service {
             Some(service) => service.run(command, limits, self.interrupted)?,
             None => run::run(command, limits, self.interrupted)?,
         };
-        if self.args.ignore_failure && matches!(sample.outcome, Outcome::Failed { .. }) {
+        if self.wish.ignore_failure && matches!(sample.outcome, Outcome::Failed { .. }) {
             sample.outcome = Outcome::Finished;
         }
         Ok(sample)
     }
 
     fn enough(&self, rounds: u32, elapsed: Duration) -> bool {
-        if let Some(runs) = self.args.runs {
+        if let Some(runs) = self.wish.runs {
             return rounds >= runs;
         }
         let fewest = FEWEST_ROUNDS.max(self.judge.fewest_rounds());
@@ -266,14 +266,14 @@ impl Session<'_> {
             return self.cells.iter().all(given_up);
         }
         rounds >= MOST_ROUNDS
-            || elapsed >= self.args.budget
+            || elapsed >= self.wish.budget
             || cells::is_narrow(&self.cells, self.judge)
     }
 
     /// Fewer runs than a verdict takes may be what is wanted, but not without knowing it.
     fn announce_too_few(&self) {
         let needed = self.judge.fewest_rounds();
-        if let Some(runs) = self.args.runs
+        if let Some(runs) = self.wish.runs
             && runs < needed
             && self.plan.contenders.len() > 1
         {
@@ -286,11 +286,11 @@ impl Session<'_> {
 
     /// A long measurement is announced; it can be cut short without losing what is done.
     fn announce_length(&self, so_far: Duration) {
-        let warm_ups = self.args.warmup.max(1);
+        let warm_ups = self.wish.warmup.max(1);
         let per_round = so_far / (warm_ups + 1);
         let rounds = self.expected();
         let expected = per_round * rounds;
-        if expected > self.args.budget.max(Duration::from_secs(60)) {
+        if expected > self.wish.budget.max(Duration::from_secs(60)) {
             self.notes.note(&format!(
                 "{rounds} runs of each will take about {}. Ctrl-C ends it and reports the finished \
                  runs; --runs makes fewer.",

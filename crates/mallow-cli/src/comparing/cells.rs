@@ -5,7 +5,7 @@ use std::time::Duration;
 use mallow_measure::run::{Outcome, Sample};
 use mallow_measure::verdict::{self, Judge};
 
-use super::args::CompareArgs;
+use super::Wish;
 use super::plan::Plan;
 
 #[derive(Clone, Debug)]
@@ -38,10 +38,10 @@ const METRICS_JUDGED: usize = 3;
 const LEVELS_JUDGED: usize = 3;
 
 /// All comparisons of the report share the error probability.
-pub fn judge(plan: &Plan, args: &CompareArgs) -> Judge {
+pub fn judge(plan: &Plan, wish: &Wish) -> Judge {
     let others = plan.contenders.len().saturating_sub(1);
-    let judged = METRICS_JUDGED + if args.timeline { LEVELS_JUDGED } else { 0 };
-    Judge::new(others * plan.conditions.len() * judged, args.margin)
+    let judged = METRICS_JUDGED + if wish.timeline { LEVELS_JUDGED } else { 0 };
+    Judge::new(others * plan.conditions.len() * judged, wish.margin)
 }
 
 /// Whether every comparison of time is as exact as the margin asks for.

@@ -1,6 +1,6 @@
 //! What the runs mean: medians, comparisons with the baseline, one verdict in words.
 
-use super::args::CompareArgs;
+use super::Wish;
 use super::cells::{Cell, Measured, finished, judge, pairs_of};
 use super::plan::Plan;
 use super::report::{
@@ -13,10 +13,10 @@ use mallow_measure::statistics::Verdict;
 use mallow_measure::timeline::Figures;
 use mallow_measure::verdict::{Judge, Metric, Versus};
 
-pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
-    let judge = judge(plan, args);
+pub fn analyse(plan: &Plan, wish: &Wish, measured: &Measured) -> Report {
+    let judge = judge(plan, wish);
     let conditions: Vec<ConditionReport> = (0..plan.conditions.len())
-        .map(|condition| analyse_condition(plan, args, measured, condition, judge))
+        .map(|condition| analyse_condition(plan, wish, measured, condition, judge))
         .collect();
     Report {
         schema: "mallow.compare/1",
@@ -24,18 +24,18 @@ pub fn analyse(plan: &Plan, args: &CompareArgs, measured: &Measured) -> Report {
         command: plan.command_line.clone(),
         machine: Machine::read(),
         settings: Settings {
-            runs: args.runs,
+            runs: wish.runs,
             rounds_made: measured.rounds,
             runs_needed: judge.fewest_rounds(),
-            warmup: args.warmup,
-            margin_percent: args.margin,
+            warmup: wish.warmup,
+            margin_percent: wish.margin,
             confidence: judge.confidence(),
             seed: measured.seed,
             took_s: measured.took.as_secs_f64(),
         },
         verdict: conditions
             .iter()
-            .map(|condition| sentence(condition, args.margin, judge.fewest_rounds()))
+            .map(|condition| sentence(condition, wish.margin, judge.fewest_rounds()))
             .collect::<Vec<_>>()
             .join(" "),
         conditions,
@@ -54,7 +54,7 @@ fn versus(
 
 fn analyse_condition(
     plan: &Plan,
-    args: &CompareArgs,
+    wish: &Wish,
     measured: &Measured,
     condition: usize,
     judge: Judge,
@@ -64,7 +64,7 @@ fn analyse_condition(
         measured.cells.iter().filter(|cell| cell.condition == condition).collect();
     let entries = cells.iter().map(|cell| {
         let mut entry = entry(plan, cells[0], cell, judge);
-        if args.timeline {
+        if wish.timeline {
             entry.timeline = timeline(cells[0], cell, judge);
         }
         entry

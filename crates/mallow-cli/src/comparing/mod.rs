@@ -1,0 +1,79 @@
+//! The measurement that `compare` and `enable --if-better` share: a command under several allocators,
+//! in rounds of random order. `plan` says what is run, `rounds` runs it, `analysis` says what it
+//! means, `report` is the result, `worth` whether one allocator proved better.
+
+pub mod analysis;
+mod cells;
+mod plan;
+pub mod report;
+pub mod rounds;
+mod worth;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+pub use plan::Plan;
+pub use worth::{Worth, worth};
+
+/// Uncounted runs of each, if the user names no number.
+pub const WARMUP: u32 = 1;
+/// Smallest difference that matters, in percent, if the user names none.
+pub const MARGIN: f64 = 2.0;
+const BUDGET: Duration = Duration::from_secs(60);
+
+/// What is to be compared, and how exactly. The fields are those of the options of `mallow compare`.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// None named: all that are installed.
+    pub allocators: Vec<String>,
+    pub baseline: Option<String>,
+    pub secure: bool,
+    pub debug: bool,
+    pub options: Vec<(String, String)>,
+    pub runs: Option<u32>,
+    pub warmup: u32,
+    pub budget: Duration,
+    pub prepare: Option<String>,
+    pub timeout: Option<Duration>,
+    pub mem_limit: Option<u64>,
+    pub cpus: Vec<usize>,
+    pub matrix: Vec<(String, Vec<String>)>,
+    pub margin: f64,
+    pub ignore_failure: bool,
+    pub timeline: bool,
+    pub show_output: bool,
+    pub seed: Option<u64>,
+    pub server: Option<String>,
+    pub ready: Option<String>,
+    pub load: Option<String>,
+    pub command: Vec<OsString>,
+}
+
+impl Default for Wish {
+    fn default() -> Wish {
+        Wish {
+            allocators: Vec::new(),
+            baseline: None,
+            secure: false,
+            debug: false,
+            options: Vec::new(),
+            runs: None,
+            warmup: WARMUP,
+            budget: BUDGET,
+            prepare: None,
+            timeout: None,
+            mem_limit: None,
+            cpus: Vec::new(),
+            matrix: Vec::new(),
+            margin: MARGIN,
+            ignore_failure: false,
+            timeline: false,
+            show_output: false,
+            seed: None,
+            server: None,
+            ready: None,
+            load: None,
+            command: Vec::new(),
+        }
+    }
+}
