@@ -27,6 +27,7 @@ use crate::verbs::record::RecordArgs;
 use crate::verbs::replay::ReplayArgs;
 use crate::verbs::report::ReportArgs;
 use crate::verbs::run::RunArgs;
+use crate::verbs::serve::ServeArgs;
 use crate::verbs::stats::StatsArgs;
 use crate::verbs::status::StatusArgs;
 use crate::verbs::verify::VerifyArgs;
@@ -80,6 +81,8 @@ pub enum Verb {
     Replay(Box<ReplayArgs>),
     /// Hold the allocations of a command against a baseline, for continuous integration
     Check(Box<CheckArgs>),
+    /// Serve the heaps of running processes as metrics for Prometheus, and their profiles
+    Serve(ServeArgs),
     /// Run a command under an allocator that finds misuse of memory, and say what was wrong
     Guard(Box<GuardArgs>),
     /// Turn an allocator on for login shells, a service, or by wrappers; or print the lines for others
@@ -140,6 +143,7 @@ impl Cli {
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),
             Verb::Check(args) => verbs::check::main(&args, notes),
+            Verb::Serve(args) => verbs::serve::main(&args, notes),
             Verb::Guard(args) => verbs::guard::main(&args, notes),
             Verb::Enable(args) => verbs::enable::main(&args, notes),
             Verb::Disable(args) => verbs::disable::main(&args),

@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 20] = [
+const GUIDES: [Guide; 21] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
@@ -77,6 +77,11 @@ const GUIDES: [Guide; 20] = [
         verb: "check",
         examples: ["check --update -- python3 app.py", "check --format github -- ./tests"],
         next: ("record", "shows all that the command allocates, in a report"),
+    },
+    Guide {
+        verb: "serve",
+        examples: ["serve", "serve --unit redis-server --listen unix:/run/mallow.sock"],
+        next: ("explain", "says where the memory of one of them is"),
     },
     Guide {
         verb: "guard",

@@ -7,7 +7,7 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 42] = [
+const OF_ONE_CALL: [&str; 47] = [
     "all",
     "cleanup",
     "compare",
@@ -28,8 +28,11 @@ const OF_ONE_CALL: [&str; 42] = [
     "json",
     "kubernetes",
     "ld-so-preload",
+    "listen",
     "load",
+    "match",
     "matrix",
+    "no-token",
     "output",
     "pid",
     "pprof",
@@ -45,6 +48,8 @@ const OF_ONE_CALL: [&str; 42] = [
     "setup",
     "supervisor",
     "suppressions",
+    "textfile",
+    "token-file",
     "unit",
     "update",
     "user",

@@ -16,6 +16,7 @@ pub mod record;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod serve;
 pub mod stats;
 pub mod status;
 pub mod verify;

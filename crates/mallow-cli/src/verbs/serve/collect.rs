@@ -1,0 +1,304 @@
+//! Reads all targets, a time at each request: one thread owns what is known of them.
+//!
+//! What a process is (its allocator, where its page is) is found out once, and again after an exec.
+//! The time for one process and for all is bounded; whoever takes longer is left alone for a while,
+//! and who was not read for longest is read first.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use mallow_process::binding::{Failure, Inspector};
+use mallow_process::heap::{Place, mallow};
+use mallow_process::memory::{Memory, ProcessMemory};
+use mallow_process::vitals::{self, Limit, Vitals};
+
+use super::targets::Choice;
+
+/// For the heap of one process, and for all that a request reads. Prometheus waits for 10 s.
+const MOST_OF_ONE: Duration = Duration::from_millis(500);
+const MOST_OF_ALL: Duration = Duration::from_secs(7);
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a process is left alone whose heap took longer.
+const PENALTY: Duration = Duration::from_secs(60);
+/// Requests within this time get the same answer.
+const FRESH: Duration = Duration::from_millis(500);
+/// The files of so many processes are remembered, then forgotten: programs are replaced.
+const MOST_REMEMBERED: u64 = 10_000;
+/// The allocator of a process may come with its exec; until then it is that of its parent.
+const LOOK_AGAIN: u32 = 2;
+
+/// All targets at one moment.
+#[derive(Clone, Default)]
+pub struct Snapshot {
+    pub targets: Vec<Target>,
+    /// Processes that were not served because there are more than `most`.
+    pub left_out: usize,
+    pub most: usize,
+    pub took: Duration,
+    pub boot_time: u64,
+}
+
+#[derive(Clone)]
+pub struct Target {
+    pub pid: u32,
+    pub vitals: Vitals,
+    pub limit: Option<Limit>,
+    pub allocator: String,
+    pub heap: Outcome,
+}
+
+/// What came of reading a heap.
+#[derive(Clone)]
+pub enum Outcome {
+    Read(Box<Reading>),
+    /// The process belongs to somebody else, or ptrace is not allowed.
+    Denied,
+    /// It has no page of Mallow's.
+    Other,
+    /// It took too long, or what the page says cannot be.
+    Unreadable,
+}
+
+impl Outcome {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Read(_) => "read",
+            Outcome::Denied => "denied",
+            Outcome::Other => "other",
+            Outcome::Unreadable => "unreadable",
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct Reading {
+    pub heap: mallow::Heap,
+    pub counters: Counters,
+}
+
+/// What only grows. A reading that is torn must not make them fall: that would look like a restart.
+#[derive(Clone, Copy, Default)]
+pub struct Counters {
+    pub allocations: u64,
+    pub remote_frees: u64,
+    pub fills: u64,
+    pub flushes: u64,
+    pub lock_waits: u64,
+    pub lock_wait_ns: u64,
+    pub mappings_made: u64,
+    pub mappings_dropped: u64,
+    pub mappings_moved: u64,
+}
+
+/// What is known of a process from one reading to the next.
+struct Known {
+    started: u64,
+    exe: Option<std::path::PathBuf>,
+    place: Result<Place, Failure>,
+    looks: u32,
+    counters: Counters,
+    last_read: Option<Instant>,
+    penalty_until: Option<Instant>,
+}
+
+pub struct Collector {
+    choice: Choice,
+    most: usize,
+    /// For all of a reading.
+    time: Duration,
+    inspector: Inspector,
+    /// Processes that were looked at closely so far.
+    identified: u64,
+    known: HashMap<u32, Known>,
+    last: Option<(Instant, std::sync::Arc<Snapshot>)>,
+}
+
+impl Collector {
+    pub fn new(choice: Choice, most: usize) -> Collector {
+        Collector {
+            choice,
+            most,
+            time: MOST_OF_ALL,
+            inspector: Inspector::default(),
+            identified: 0,
+            known: HashMap::new(),
+            last: None,
+        }
+    }
+
+    /// For a reading that nobody waits for.
+    pub fn patient(self) -> Collector {
+        Collector { time: PATIENCE, ..self }
+    }
+
+    pub fn snapshot(&mut self) -> std::sync::Arc<Snapshot> {
+        if let Some((taken, snapshot)) = &self.last
+            && taken.elapsed() < FRESH
+        {
+            return snapshot.clone();
+        }
+        let snapshot = std::sync::Arc::new(self.collect());
+        self.last = Some((Instant::now(), snapshot.clone()));
+        snapshot
+    }
+
+    fn collect(&mut self) -> Snapshot {
+        let begin = Instant::now();
+        let mut found: Vec<(u32, Vitals)> = Vec::new();
+        for pid in self.choice.candidates() {
+            let vitals = Vitals::read(pid).ok();
+            found.extend(vitals.filter(|v| self.choice.takes(pid, v)).map(|v| (pid, v)));
+        }
+        self.forget(&found);
+        for (pid, vitals) in &found {
+            if begin.elapsed() < self.time {
+                self.identify(*pid, vitals);
+            }
+        }
+        let is_ours = |pid: &u32| self.known.get(pid).is_some_and(Known::has_page);
+        found.sort_by_cached_key(|(pid, vitals)| (!is_ours(pid), u64::MAX - vitals.rss, *pid));
+        let left_out = found.len().saturating_sub(self.most);
+        found.truncate(self.most);
+        // Who waited for longest is first.
+        found.sort_by_key(|(pid, _)| self.known.get(pid).and_then(|known| known.last_read));
+        let read = |(pid, vitals)| self.read(pid, vitals, begin);
+        let mut targets: Vec<Target> = found.into_iter().map(read).collect();
+        targets.sort_by_key(|target| target.pid);
+        let (most, took) = (self.most, begin.elapsed());
+        Snapshot { targets, left_out, most, took, boot_time: vitals::boot_time() }
+    }
+
+    /// Drops what has ended, and what has another start under the same number.
+    fn forget(&mut self, found: &[(u32, Vitals)]) {
+        let now: HashMap<u32, u64> = found.iter().map(|(pid, v)| (*pid, v.started)).collect();
+        self.known.retain(|pid, known| now.get(pid) == Some(&known.started));
+    }
+
+    fn identify(&mut self, pid: u32, vitals: &Vitals) {
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        if let Some(known) = self.known.get_mut(&pid)
+            && known.exe == exe
+            && (known.has_page() || known.looks >= LOOK_AGAIN)
+        {
+            return;
+        }
+        self.identified += 1;
+        if self.identified.is_multiple_of(MOST_REMEMBERED) {
+            self.inspector = Inspector::default();
+        }
+        let inspector = &mut self.inspector;
+        let place = catch_unwind(AssertUnwindSafe(|| Place::find(pid, inspector)));
+        let place = place.unwrap_or_else(|_| Err(Failure::Damaged("its files lie".into())));
+        let before = self.known.remove(&pid).filter(|known| known.exe == exe);
+        let looks = before.map_or(0, |known| known.looks) + 1;
+        let known = Known {
+            started: vitals.started,
+            exe,
+            place,
+            looks,
+            counters: Counters::default(),
+            last_read: None,
+            penalty_until: None,
+        };
+        self.known.insert(pid, known);
+    }
+
+    fn read(&mut self, pid: u32, vitals: Vitals, begin: Instant) -> Target {
+        let limit = vitals.limit();
+        let (allocator, heap) = match self.known.get_mut(&pid) {
+            Some(known) => (known.allocator(), known.read(pid, begin + self.time)),
+            None => ("unknown".into(), Outcome::Unreadable),
+        };
+        Target { pid, vitals, limit, allocator, heap }
+    }
+}
+
+impl Known {
+    fn has_page(&self) -> bool {
+        self.place.as_ref().is_ok_and(|place| place.page.is_some())
+    }
+
+    fn allocator(&self) -> String {
+        match &self.place {
+            Ok(place) => place.allocator.clone(),
+            Err(_) => "unknown".into(),
+        }
+    }
+
+    fn read(&mut self, pid: u32, end: Instant) -> Outcome {
+        let place = match &self.place {
+            Ok(place) if place.page.is_some() => place,
+            // Without a page: whoever may not be read may have one that is not seen.
+            Ok(_) if may_read(pid) => return Outcome::Other,
+            Ok(_) | Err(Failure::NoPermission) => return Outcome::Denied,
+            Err(_) => return Outcome::Unreadable,
+        };
+        let now = Instant::now();
+        let left = end.saturating_duration_since(now);
+        if left.is_zero() || self.penalty_until.is_some_and(|until| now < until) {
+            return Outcome::Unreadable;
+        }
+        self.last_read = Some(now);
+        let time = MOST_OF_ONE.min(left);
+        let taken = catch_unwind(AssertUnwindSafe(|| take(pid, place, time)));
+        match taken {
+            Ok(Ok(Some(mut reading))) => {
+                self.counters = self.counters.most(&reading.counters);
+                reading.counters = self.counters;
+                Outcome::Read(Box::new(reading))
+            }
+            Ok(Err(Failure::NoPermission)) => Outcome::Denied,
+            _ => {
+                self.penalty_until = (now.elapsed() >= time).then(|| now + PENALTY);
+                Outcome::Unreadable
+            }
+        }
+    }
+}
+
+/// Whether memory of a process may be read, which no mapping is needed for to tell.
+fn may_read(pid: u32) -> bool {
+    std::fs::File::open(format!("/proc/{pid}/mem")).is_ok()
+}
+
+fn take(pid: u32, place: &Place, time: Duration) -> Result<Option<Reading>, Failure> {
+    let memory = ProcessMemory::open(pid, &vitals::mappings(pid)?)?;
+    let Some(heap) = place.read(&memory, time) else { return Ok(None) };
+    let counter = |name: &str| {
+        let at = place.page.as_ref().and_then(|page| page.root(name));
+        at.and_then(|at| memory.word(at)).unwrap_or(0)
+    };
+    let sum =
+        |of: fn(&mallow::Counts) -> u64| heap.counts.iter().map(of).fold(0, u64::saturating_add);
+    let locks =
+        |of: fn(&mallow::Lock) -> u64| heap.locks.iter().map(of).fold(0, u64::saturating_add);
+    let counters = Counters {
+        allocations: sum(|class| class.allocations),
+        remote_frees: sum(|class| class.remote_frees),
+        fills: sum(|class| class.fills),
+        flushes: sum(|class| class.flushes),
+        lock_waits: locks(|lock| lock.waits),
+        lock_wait_ns: locks(|lock| lock.wait_time),
+        mappings_made: counter("mappings_made"),
+        mappings_dropped: counter("mappings_dropped"),
+        mappings_moved: counter("mappings_moved"),
+    };
+    Ok(Some(Reading { heap, counters }))
+}
+
+impl Counters {
+    fn most(&self, other: &Counters) -> Counters {
+        Counters {
+            allocations: self.allocations.max(other.allocations),
+            remote_frees: self.remote_frees.max(other.remote_frees),
+            fills: self.fills.max(other.fills),
+            flushes: self.flushes.max(other.flushes),
+            lock_waits: self.lock_waits.max(other.lock_waits),
+            lock_wait_ns: self.lock_wait_ns.max(other.lock_wait_ns),
+            mappings_made: self.mappings_made.max(other.mappings_made),
+            mappings_dropped: self.mappings_dropped.max(other.mappings_dropped),
+            mappings_moved: self.mappings_moved.max(other.mappings_moved),
+        }
+    }
+}

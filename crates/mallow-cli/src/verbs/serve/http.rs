@@ -1,0 +1,209 @@
+//! Answers over HTTP, by hyper. Nothing that somebody sends changes anything: there are GET and HEAD
+//! alone, bodies are not read, and connections are bounded in number and in time.
+
+use std::convert::Infallible;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::collect::Snapshot;
+use super::listen::Listener;
+use super::metrics::{self, Form};
+use super::{page, profile};
+use crate::error::{Error, Result};
+
+const MOST_CONNECTIONS: usize = 64;
+/// For a request to come in, and for the whole of a connection.
+const HEADER_TIME: Duration = Duration::from_secs(10);
+const CONNECTION_TIME: Duration = Duration::from_secs(300);
+/// Connections that are open at the end may finish their answer.
+const GRACE: Duration = Duration::from_secs(2);
+
+type Answer = Response<Full<Bytes>>;
+/// Where to send a request for a reading of all targets.
+pub type Readings = mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>;
+
+pub struct Server {
+    pub token: Option<String>,
+    pub readings: Readings,
+}
+
+/// Serves until SIGTERM or Ctrl-C.
+pub fn serve(listener: Listener, server: Server) -> Result<()> {
+    let failed = || Error::io("The server cannot be started");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed())?;
+    let outcome = runtime.block_on(async {
+        let mut end = signal(SignalKind::terminate()).map_err(failed())?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed())?;
+        tokio::select! {
+            outcome = accept(&listener, Arc::new(server)) => outcome.map_err(failed()),
+            _ = end.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+        }
+    });
+    runtime.shutdown_timeout(GRACE);
+    if let Listener::Unix(_, path) = &listener {
+        let _ = std::fs::remove_file(path);
+    }
+    outcome
+}
+
+async fn accept(listener: &Listener, server: Arc<Server>) -> std::io::Result<()> {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    match listener {
+        Listener::Tcp(listener) => {
+            let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
+            loop {
+                // Who comes when all places are taken waits in the kernel's queue.
+                let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
+                match listener.accept().await {
+                    Ok((stream, _)) => start(stream, server.clone(), place),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                }
+            }
+        }
+        Listener::Unix(listener, _) => {
+            let listener = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
+            loop {
+                let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
+                match listener.accept().await {
+                    Ok((stream, _)) => start(stream, server.clone(), place),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                }
+            }
+        }
+    }
+}
+
+fn start<S>(stream: S, server: Arc<Server>, place: tokio::sync::OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::spawn(async move {
+        let _place = place;
+        let service = service_fn(move |request| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIME)
+            .max_buf_size(16 << 10)
+            .serve_connection(TokioIo::new(stream), service);
+        // What goes wrong with one connection is of no interest to others.
+        let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
+    });
+}
+
+impl Server {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut answer =
+                sentence(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are served.");
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        let path = request.uri().path();
+        if path == "/healthz" {
+            return text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n");
+        }
+        if !self.is_allowed(request.headers()) {
+            let what =
+                "A bearer token is needed: the first line of the file given with --token-file.";
+            let mut answer = sentence(StatusCode::UNAUTHORIZED, what);
+            let ask = HeaderValue::from_static("Bearer");
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
+            return answer;
+        }
+        match path {
+            "/metrics" => self.metrics(request.headers()).await,
+            "/" => match self.snapshot().await {
+                Some(snapshot) => {
+                    text(StatusCode::OK, "text/html; charset=utf-8", page::render(&snapshot))
+                }
+                None => broken(),
+            },
+            "/debug/pprof/heap" | "/debug/pprof/allocs" => {
+                self.profile(request.uri().query()).await
+            }
+            _ => sentence(
+                StatusCode::NOT_FOUND,
+                "There are /, /metrics, /healthz, /debug/pprof/heap?pid= and /debug/pprof/allocs?pid=.",
+            ),
+        }
+    }
+
+    /// The time that it takes does not tell how much of a token is right.
+    fn is_allowed(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = self.token.as_deref().map(str::as_bytes) else { return true };
+        let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        let given = given.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+        let differ = given.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
+        given.len() == token.len() && std::hint::black_box(differ) == 0
+    }
+
+    async fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        let (sender, receiver) = oneshot::channel();
+        self.readings.send(sender).ok()?;
+        receiver.await.ok()
+    }
+
+    async fn metrics(&self, headers: &HeaderMap) -> Answer {
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let form = Form::of(accept.unwrap_or_default());
+        match self.snapshot().await {
+            Some(snapshot) => {
+                text(StatusCode::OK, form.content_type(), metrics::render(&snapshot, form))
+            }
+            None => broken(),
+        }
+    }
+
+    async fn profile(&self, query: Option<&str>) -> Answer {
+        let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let pid = pairs.filter(|(name, _)| *name == "pid").find_map(|(_, pid)| pid.parse().ok());
+        let Some(pid): Option<u32> = pid else {
+            let what = "Say which process: /debug/pprof/heap?pid=PID.";
+            return sentence(StatusCode::BAD_REQUEST, what);
+        };
+        let Some(snapshot) = self.snapshot().await else { return broken() };
+        let Some(target) = snapshot.targets.iter().find(|target| target.pid == pid) else {
+            let what = format!("Process {pid} is not served: it has ended, or was not chosen.");
+            return sentence(StatusCode::NOT_FOUND, &what);
+        };
+        let uid = target.vitals.uid;
+        match tokio::task::spawn_blocking(move || profile::newest(pid, uid)).await {
+            Ok(Ok(bytes)) => text(StatusCode::OK, "application/octet-stream", bytes),
+            Ok(Err(what)) => sentence(StatusCode::NOT_FOUND, &what),
+            Err(_) => broken(),
+        }
+    }
+}
+
+fn broken() -> Answer {
+    sentence(StatusCode::INTERNAL_SERVER_ERROR, "The processes could not be read.")
+}
+
+fn sentence(status: StatusCode, what: &str) -> Answer {
+    text(status, "text/plain; charset=utf-8", format!("{what}\n"))
+}
+
+fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}

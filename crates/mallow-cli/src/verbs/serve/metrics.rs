@@ -1,0 +1,457 @@
+//! The metrics as text, in Prometheus's format or as OpenMetrics. `FAMILIES` is the one table of
+//! them; explanations of what the allocator counts come from its own table of figures.
+
+use std::fmt::Write;
+
+use mallow_process::heap::mallow::Arena;
+use mallow_stats::definitions;
+
+use super::collect::{Outcome, Reading, Snapshot, Target};
+
+/// Arenas of a process that get a label of their own; those behind them are summed up as `other`.
+pub const MOST_ARENAS: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Prometheus,
+    OpenMetrics,
+}
+
+impl Form {
+    /// By the header Accept: OpenMetrics for who names it.
+    pub fn of(accept: &str) -> Form {
+        match accept.contains("application/openmetrics-text") {
+            true => Form::OpenMetrics,
+            false => Form::Prometheus,
+        }
+    }
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Form::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Gauge,
+    Counter,
+    Info,
+}
+
+/// Where an explanation comes from.
+enum Help {
+    /// Level and name in the allocator's table.
+    Table(&'static str, &'static str),
+    Words(&'static str),
+}
+use Help::{Table, Words};
+
+/// How the values of a family are found.
+enum Values {
+    /// In bytes, by arena.
+    Arena(fn(&Arena) -> u64),
+    Heap(fn(&Reading) -> f64),
+    /// `None`: this target has none.
+    Target(fn(&Target, &Snapshot) -> Option<f64>),
+    /// Targets by what came of reading them.
+    States,
+    Own(fn(&Snapshot) -> f64),
+    Version,
+}
+
+struct Family {
+    /// Without `_total`, which every counter ends in, and `_info`.
+    name: &'static str,
+    kind: Kind,
+    unit: &'static str,
+    help: Help,
+    values: Values,
+}
+
+const fn gauge(name: &'static str, unit: &'static str, help: Help, values: Values) -> Family {
+    Family { name, kind: Kind::Gauge, unit, help, values }
+}
+
+const fn counter(name: &'static str, unit: &'static str, help: Help, values: Values) -> Family {
+    Family { name, kind: Kind::Counter, unit, help, values }
+}
+
+const FAMILIES: [Family; 31] = [
+    Family {
+        name: "mallow_target",
+        kind: Kind::Info,
+        unit: "",
+        help: Words("A process that is served, and who serves its malloc"),
+        values: Values::Target(|_, _| Some(1.0)),
+    },
+    gauge(
+        "mallow_heap_allocated_bytes",
+        "bytes",
+        Table("PROCESS", "allocated"),
+        Values::Arena(Arena::allocated),
+    ),
+    gauge(
+        "mallow_heap_cached_bytes",
+        "bytes",
+        Table("PROCESS", "cached"),
+        Values::Arena(|arena| arena.listed),
+    ),
+    gauge(
+        "mallow_heap_active_bytes",
+        "bytes",
+        Table("PROCESS", "active"),
+        Values::Arena(|arena| arena.active),
+    ),
+    gauge(
+        "mallow_heap_dirty_bytes",
+        "bytes",
+        Table("PROCESS", "dirty"),
+        Values::Arena(|arena| arena.dirty.saturating_add(arena.cached)),
+    ),
+    gauge(
+        "mallow_heap_muzzy_bytes",
+        "bytes",
+        Table("PROCESS", "muzzy"),
+        Values::Arena(|arena| arena.muzzy),
+    ),
+    gauge(
+        "mallow_heap_retained_bytes",
+        "bytes",
+        Table("PROCESS", "retained"),
+        Values::Arena(|arena| arena.retained),
+    ),
+    gauge(
+        "mallow_heap_mapped_bytes",
+        "bytes",
+        Words("Bytes of address space in regions and huge blocks"),
+        Values::Arena(|arena| arena.mapped),
+    ),
+    gauge(
+        "mallow_heap_metadata_bytes",
+        "bytes",
+        Words("Bytes of the allocator's own data"),
+        Values::Heap(|reading| reading.heap.metadata as f64),
+    ),
+    gauge(
+        "mallow_heap_arenas",
+        "",
+        Table("PROCESS", "arenas"),
+        Values::Heap(|reading| reading.heap.arenas.len() as f64),
+    ),
+    gauge(
+        "mallow_heap_heaps",
+        "",
+        Table("PROCESS", "heaps"),
+        Values::Heap(|reading| reading.heap.heaps as f64),
+    ),
+    counter(
+        "mallow_heap_slot_allocations",
+        "",
+        Words("Blocks that the program was given from slots; larger ones are not counted"),
+        Values::Heap(|reading| reading.counters.allocations as f64),
+    ),
+    counter(
+        "mallow_heap_slot_remote_frees",
+        "",
+        Table("CLASS", "remote_frees"),
+        Values::Heap(|reading| reading.counters.remote_frees as f64),
+    ),
+    counter(
+        "mallow_heap_list_fills",
+        "",
+        Table("CLASS", "fills"),
+        Values::Heap(|reading| reading.counters.fills as f64),
+    ),
+    counter(
+        "mallow_heap_list_flushes",
+        "",
+        Table("CLASS", "flushes"),
+        Values::Heap(|reading| reading.counters.flushes as f64),
+    ),
+    counter(
+        "mallow_heap_lock_waits",
+        "",
+        Words("Turns at a lock of the allocator, had after sleeping"),
+        Values::Heap(|reading| reading.counters.lock_waits as f64),
+    ),
+    counter(
+        "mallow_heap_lock_wait_seconds",
+        "seconds",
+        Words("Seconds that threads slept in all until a lock of the allocator was free"),
+        Values::Heap(|reading| reading.counters.lock_wait_ns as f64 / 1e9),
+    ),
+    counter(
+        "mallow_heap_mappings_made",
+        "",
+        Table("PROCESS", "mappings_made"),
+        Values::Heap(|reading| reading.counters.mappings_made as f64),
+    ),
+    counter(
+        "mallow_heap_mappings_dropped",
+        "",
+        Table("PROCESS", "mappings_dropped"),
+        Values::Heap(|reading| reading.counters.mappings_dropped as f64),
+    ),
+    counter(
+        "mallow_heap_mappings_moved",
+        "",
+        Table("PROCESS", "mappings_moved"),
+        Values::Heap(|reading| reading.counters.mappings_moved as f64),
+    ),
+    gauge(
+        "mallow_process_resident_bytes",
+        "bytes",
+        Words("Bytes of the process in memory (RSS)"),
+        Values::Target(|target, _| Some(target.vitals.rss as f64)),
+    ),
+    gauge(
+        "mallow_process_swap_bytes",
+        "bytes",
+        Words("Bytes of the process that are swapped out"),
+        Values::Target(|target, _| Some(target.vitals.swap as f64)),
+    ),
+    gauge(
+        "mallow_process_virtual_bytes",
+        "bytes",
+        Words("Bytes of address space that the process has mapped"),
+        Values::Target(|target, _| Some(target.vitals.size as f64)),
+    ),
+    gauge(
+        "mallow_process_threads",
+        "",
+        Words("Threads of the process"),
+        Values::Target(|target, _| Some(target.vitals.threads as f64)),
+    ),
+    gauge(
+        "mallow_process_start_time_seconds",
+        "seconds",
+        Words("When the process started, in seconds since 1970"),
+        Values::Target(|target, snapshot| Some(start_time(target, snapshot))),
+    ),
+    gauge(
+        "mallow_process_memory_limit_bytes",
+        "bytes",
+        Words("The memory limit of the control group that leaves the process the least room"),
+        Values::Target(|target, _| Some(target.limit?.bytes as f64)),
+    ),
+    gauge(
+        "mallow_process_memory_limit_used_bytes",
+        "bytes",
+        Words("What that control group uses of its limit, files in memory included"),
+        Values::Target(|target, _| Some(target.limit?.used as f64)),
+    ),
+    gauge(
+        "mallow_serve_targets",
+        "",
+        Words(
+            "Processes by what came of reading their heap; left_out: there are more than the limit",
+        ),
+        Values::States,
+    ),
+    gauge(
+        "mallow_serve_targets_limit",
+        "",
+        Words("The most processes that are served (--most), the bound on labels of processes"),
+        Values::Own(|snapshot| snapshot.most as f64),
+    ),
+    gauge(
+        "mallow_serve_collect_seconds",
+        "seconds",
+        Words("How long reading all targets took"),
+        Values::Own(|snapshot| snapshot.took.as_secs_f64()),
+    ),
+    Family {
+        name: "mallow_serve_build",
+        kind: Kind::Info,
+        unit: "",
+        help: Words(
+            "The version of mallow serve, and the most arenas that get a label of their own",
+        ),
+        values: Values::Version,
+    },
+];
+
+fn start_time(target: &Target, snapshot: &Snapshot) -> f64 {
+    // Ticks as /proc has them are a hundredth of a second on every machine that Linux runs on.
+    snapshot.boot_time as f64 + target.vitals.started as f64 / 100.0
+}
+
+pub fn render(snapshot: &Snapshot, form: Form) -> String {
+    let labels: Vec<String> = snapshot.targets.iter().map(labels_of).collect();
+    let mut text = String::new();
+    for family in &FAMILIES {
+        family.head(&mut text, form);
+        family.samples(&mut text, snapshot, &labels);
+    }
+    if form == Form::OpenMetrics {
+        text += "# EOF\n";
+    }
+    text
+}
+
+impl Family {
+    /// As the samples are called.
+    fn sample_name(&self) -> String {
+        match self.kind {
+            Kind::Gauge => self.name.into(),
+            Kind::Counter => format!("{}_total", self.name),
+            Kind::Info => format!("{}_info", self.name),
+        }
+    }
+
+    fn help(&self) -> String {
+        match self.help {
+            Table(level, name) => definitions::help(level, name).unwrap_or_default(),
+            Words(words) => words.into(),
+        }
+    }
+
+    fn head(&self, text: &mut String, form: Form) {
+        let (name, kind) = match (form, self.kind) {
+            (Form::OpenMetrics, Kind::Counter) => (self.name.to_owned(), "counter"),
+            (Form::OpenMetrics, Kind::Info) => (self.name.to_owned(), "info"),
+            (Form::Prometheus, Kind::Counter) => (self.sample_name(), "counter"),
+            (_, _) => (self.sample_name(), "gauge"),
+        };
+        let _ = writeln!(text, "# HELP {name} {}.", escape(&self.help()));
+        let _ = writeln!(text, "# TYPE {name} {kind}");
+        if form == Form::OpenMetrics && !self.unit.is_empty() {
+            let _ = writeln!(text, "# UNIT {name} {}", self.unit);
+        }
+    }
+
+    fn samples(&self, text: &mut String, snapshot: &Snapshot, labels: &[String]) {
+        let name = self.sample_name();
+        let mut sample = |labels: &str, value: f64| {
+            let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            let _ = writeln!(text, "{name}{braces} {value}");
+        };
+        let targets = || snapshot.targets.iter().zip(labels);
+        let read = || {
+            targets().filter_map(|(target, labels)| match &target.heap {
+                Outcome::Read(reading) => Some((reading, labels)),
+                _ => None,
+            })
+        };
+        match self.values {
+            Values::Arena(of) => read().for_each(|(reading, labels)| {
+                by_arena(&reading.heap.arenas, of, |arena, value| {
+                    sample(&format!("{labels},arena=\"{arena}\""), value);
+                });
+            }),
+            Values::Heap(of) => read().for_each(|(reading, labels)| sample(labels, of(reading))),
+            Values::Target(of) => targets().for_each(|(target, labels)| {
+                if let Some(value) = of(target, snapshot) {
+                    sample(labels, value);
+                }
+            }),
+            Values::States => {
+                for (state, count) in states(snapshot) {
+                    sample(&format!("state=\"{state}\""), count as f64);
+                }
+            }
+            Values::Own(of) => sample("", of(snapshot)),
+            Values::Version => {
+                let version = env!("CARGO_PKG_VERSION");
+                sample(&format!("version=\"{version}\",arenas=\"{MOST_ARENAS}\""), 1.0);
+            }
+        }
+    }
+}
+
+fn by_arena(arenas: &[Arena], of: fn(&Arena) -> u64, mut sample: impl FnMut(&str, f64)) {
+    let (own, rest) = arenas.split_at(arenas.len().min(MOST_ARENAS));
+    for (index, arena) in own.iter().enumerate() {
+        sample(&index.to_string(), of(arena) as f64);
+    }
+    if !rest.is_empty() {
+        sample("other", rest.iter().map(|arena| of(arena) as f64).sum());
+    }
+}
+
+/// How many targets came to which end.
+pub fn states(snapshot: &Snapshot) -> [(&'static str, usize); 5] {
+    let count = |name| snapshot.targets.iter().filter(|t| t.heap.name() == name).count();
+    let state = |name| (name, count(name));
+    let left_out = ("left_out", snapshot.left_out);
+    [state("read"), state("other"), state("denied"), state("unreadable"), left_out]
+}
+
+fn labels_of(target: &Target) -> String {
+    let (comm, allocator) = (escape(&target.vitals.comm), escape(&target.allocator));
+    format!("pid=\"{}\",comm=\"{comm}\",allocator=\"{allocator}\"", target.pid)
+}
+
+/// The value of a label, or a help text. Other control characters are shown, not sent.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' => escaped += "\\\\",
+            '"' => escaped += "\\\"",
+            '\n' => escaped += "\\n",
+            _ if character.is_control() => {
+                let shown: String = character.escape_default().collect();
+                escaped += &shown.replace('\\', "\\\\");
+            }
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mallow_process::heap::mallow::Heap;
+    use mallow_process::vitals::Vitals;
+
+    fn snapshot(comm: &str, arenas: usize) -> Snapshot {
+        let arena = Arena { large: 10, ..Arena::default() };
+        let heap = Heap { arenas: vec![arena; arenas], ..Heap::default() };
+        let reading = Reading { heap, ..Reading::default() };
+        let vitals = Vitals { comm: comm.into(), ..Vitals::default() };
+        let heap = Outcome::Read(Box::new(reading));
+        let target = Target { pid: 7, vitals, limit: None, allocator: "mallow".into(), heap };
+        Snapshot { targets: vec![target], most: 3, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let text = render(&snapshot("a\"b\\c\nd\u{1b}", 1), Form::Prometheus);
+        let line = text.lines().find(|line| line.starts_with("mallow_target_info")).unwrap();
+        let expected = r#"{pid="7",comm="a\"b\\c\nd\\u{1b}",allocator="mallow"} 1"#;
+        assert_eq!(line, format!("mallow_target_info{expected}"));
+    }
+
+    #[test]
+    fn arenas_are_bounded_and_nothing_is_lost() {
+        let text = render(&snapshot("x", 100), Form::Prometheus);
+        let lines = text.lines().filter(|line| line.starts_with("mallow_heap_allocated_bytes{"));
+        let lines: Vec<&str> = lines.collect();
+        assert_eq!(lines.len(), MOST_ARENAS + 1);
+        assert!(lines[MOST_ARENAS].ends_with(",arena=\"other\"} 840"), "{}", lines[MOST_ARENAS]);
+    }
+
+    #[test]
+    fn open_metrics_differ_where_they_must() {
+        let text = render(&snapshot("x", 1), Form::OpenMetrics);
+        assert!(text.ends_with("# EOF\n"));
+        assert!(text.contains("# TYPE mallow_heap_list_fills counter\n"));
+        assert!(text.contains("# UNIT mallow_heap_lock_wait_seconds seconds\n"));
+        assert!(text.contains("# TYPE mallow_target info\nmallow_target_info{"));
+        let old = render(&snapshot("x", 1), Form::Prometheus);
+        assert!(old.contains("# TYPE mallow_heap_list_fills_total counter\n"));
+        assert!(!old.contains("# UNIT") && !old.contains("# EOF"));
+    }
+
+    #[test]
+    fn every_family_explains_itself() {
+        for family in &FAMILIES {
+            assert!(family.help().len() > 8, "{}", family.name);
+        }
+    }
+}

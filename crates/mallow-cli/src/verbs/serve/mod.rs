@@ -1,0 +1,73 @@
+//! `mallow serve`: heaps of processes as metrics for Prometheus, with their profiles, over HTTP.
+//!
+//! `targets` says which processes, `collect` reads them, `metrics` and `page` show what was read,
+//! `profile` finds what a process wrote itself; `listen` and `http` answer, `textfile` writes a file.
+
+mod args;
+mod collect;
+mod http;
+mod listen;
+mod metrics;
+mod page;
+mod profile;
+mod targets;
+mod textfile;
+
+use std::sync::{Arc, mpsc};
+
+use mallow_process::binding::Failure;
+use mallow_process::vitals::Vitals;
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Result};
+use crate::output::Notes;
+pub use args::ServeArgs;
+use collect::{Collector, Snapshot};
+use http::Server;
+use listen::Listener;
+use targets::Choice;
+
+pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
+    let choice = Choice::of(args)?;
+    if let Choice::Pids(pids) = &choice {
+        pids.iter().try_for_each(|pid| check(*pid))?;
+    }
+    let most = args.most as usize;
+    if let Some(file) = &args.textfile {
+        let mut collector = Collector::new(choice, most).patient();
+        return textfile::write(file, args.interval, &mut collector);
+    }
+    let token = listen::token(args)?;
+    let listener = Listener::bind(args)?;
+    let readings = start(choice, most)?;
+    notes.note(&format!("Metrics are served at {}/metrics; Ctrl-C ends it.", listener.name()));
+    http::serve(listener, Server { token, readings })?;
+    Ok(0)
+}
+
+/// A process that is named has to be there, and readable, when it begins.
+fn check(pid: u32) -> Result<()> {
+    let failed = |failure| Error::Process { pid, failure };
+    Vitals::read(pid).map_err(failed)?;
+    match std::fs::File::open(format!("/proc/{pid}/mem")) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(failed(Failure::from(error))),
+    }
+}
+
+/// The thread that reads processes. It ends with the last who may ask it.
+fn start(choice: Choice, most: usize) -> Result<http::Readings> {
+    let (sender, requests) = mpsc::channel::<oneshot::Sender<Arc<Snapshot>>>();
+    let work = move || {
+        let mut collector = Collector::new(choice, most);
+        // The first look takes the longest, so it does not wait for a request.
+        collector.snapshot();
+        for request in requests {
+            // Who asked may have gone.
+            let _ = request.send(collector.snapshot());
+        }
+    };
+    let builder = std::thread::Builder::new().name("collect".into());
+    builder.spawn(work).map_err(Error::io("The server cannot be started"))?;
+    Ok(sender)
+}

@@ -1,0 +1,108 @@
+//! The heap profile that a process wrote last. Samples are in the process alone, so without attaching
+//! to it there is only what it writes itself: `prefix.PID.NUMBER.REASON.heap`, in jeprof's text.
+//!
+//! The process chooses the prefix, and may be hostile: a file counts only if it is a plain one, of the
+//! user that the process runs as, and begins as a profile does.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What a profile begins with.
+const MAGIC: &[u8] = b"heap_v2/";
+const LARGEST: u64 = 64 << 20;
+/// Files of a folder that are looked at.
+const MOST_FILES: usize = 100_000;
+
+pub fn newest(pid: u32, uid: u32) -> Result<Vec<u8>, String> {
+    let (folder, beginning) = place(pid)?;
+    let entries = std::fs::read_dir(&folder).map_err(|_| none(pid))?.flatten().take(MOST_FILES);
+    let is_one = |name: &str| name.starts_with(&beginning) && name.ends_with(".heap");
+    let mut found: Vec<(SystemTime, PathBuf)> = entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_one))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    found.sort();
+    // The newest may be one that is being written.
+    let profile = found.iter().rev().take(3).find_map(|(_, path)| read(path, uid));
+    profile.ok_or_else(|| none(pid))
+}
+
+fn none(pid: u32) -> String {
+    format!(
+        "Process {pid} has written no profile that can be read, and its samples cannot be had without \
+         attaching to it: start it with MALLOW_CONF=prof:true,lg_prof_interval:30, which writes one for \
+         each GiB that it allocates, or let it write one with prof.dump."
+    )
+}
+
+/// The folder as it is seen from here, and what names of profiles begin with.
+fn place(pid: u32) -> Result<(PathBuf, String), String> {
+    let proc = PathBuf::from(format!("/proc/{pid}"));
+    let environment = std::fs::read(proc.join("environ")).map_err(|_| {
+        format!("Process {pid} may not be read. Run mallow serve as its user or as root.")
+    })?;
+    let prefix = prefix(&String::from_utf8_lossy(&environment));
+    let inside = own_number(&proc).unwrap_or(pid);
+    let base = if prefix.starts_with('/') { "root" } else { "cwd" };
+    let path = proc.join(base).join(prefix.trim_start_matches('/'));
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = path.parent().unwrap_or(&proc).to_owned();
+    Ok((folder, format!("{name}.{inside}.")))
+}
+
+fn prefix(environment: &str) -> String {
+    let variables = environment.split('\0');
+    let settings =
+        variables.filter_map(|v| v.strip_prefix("MALLOW_CONF=").or(v.strip_prefix("MALLOC_CONF=")));
+    let prefix = settings.flat_map(|s| s.split(',')).find_map(|s| s.strip_prefix("prof_prefix:"));
+    prefix.unwrap_or("jeprof").to_owned()
+}
+
+/// The number that the process has in its own container.
+fn own_number(proc: &Path) -> Option<u32> {
+    let status = std::fs::read_to_string(proc.join("status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().last()?.parse().ok()
+}
+
+fn read(path: &Path, uid: u32) -> Option<Vec<u8>> {
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.uid() != uid || metadata.len() > LARGEST {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    bytes.starts_with(MAGIC).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_those_of_the_settings() {
+        assert_eq!(prefix("A=b\0MALLOC_CONF=prof:true,prof_prefix:/tmp/x\0"), "/tmp/x");
+        assert_eq!(prefix("A=prof_prefix:/tmp/x\0"), "jeprof");
+    }
+
+    #[test]
+    fn no_other_file_is_given_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let uid = nix::unistd::getuid().as_raw();
+        let good = folder.path().join("good.heap");
+        std::fs::write(&good, "heap_v2/524288\n").unwrap();
+        assert!(read(&good, uid).is_some());
+        assert!(read(&good, uid + 1).is_none(), "of another user");
+        let link = folder.path().join("link.heap");
+        std::os::unix::fs::symlink(&good, &link).unwrap();
+        assert!(read(&link, uid).is_none(), "a link");
+        let secret = folder.path().join("secret.heap");
+        std::fs::write(&secret, "root:x\n").unwrap();
+        assert!(read(&secret, uid).is_none(), "not a profile");
+    }
+}

@@ -1,0 +1,66 @@
+//! Which processes are served.
+
+use mallow_process::vitals::Vitals;
+use regex_lite::Regex;
+
+use super::args::ServeArgs;
+use crate::error::{Error, Result};
+
+pub enum Choice {
+    Pids(Vec<u32>),
+    Match(Regex),
+    Unit(String),
+    All,
+}
+
+impl Choice {
+    pub fn of(args: &ServeArgs) -> Result<Choice> {
+        if !args.pid.is_empty() {
+            return Ok(Choice::Pids(args.pid.clone()));
+        }
+        if let Some(pattern) = &args.r#match {
+            let regex = Regex::new(pattern).map_err(|error| {
+                let reason = error.to_string().replace('\n', " ");
+                Error::Usage(format!("{pattern} is no regular expression: {reason}."))
+            })?;
+            return Ok(Choice::Match(regex));
+        }
+        Ok(match &args.unit {
+            Some(name) if name.contains('.') => Choice::Unit(name.clone()),
+            Some(name) => Choice::Unit(format!("{name}.service")),
+            None => Choice::All,
+        })
+    }
+
+    /// What there may be to serve now; `takes` decides.
+    pub fn candidates(&self) -> Vec<u32> {
+        let Choice::Pids(pids) = self else {
+            let own = std::process::id();
+            let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+            let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            return numbers.filter(|pid| *pid != own).collect();
+        };
+        let mut found = Vec::new();
+        for pid in pids {
+            mallow_process::descendants(*pid, &mut found);
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    pub fn takes(&self, pid: u32, vitals: &Vitals) -> bool {
+        match self {
+            Choice::Pids(_) | Choice::All => true,
+            Choice::Unit(unit) => vitals.is_in_group(unit),
+            Choice::Match(regex) => regex.is_match(&vitals.comm) || regex.is_match(&command(pid)),
+        }
+    }
+}
+
+fn command(pid: u32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
+    words.join(" ")
+}

@@ -1,0 +1,326 @@
+//! `mallow serve`: what it says, to whom, and that no process takes it down.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::program::Program;
+use common::{compile, mallow, refuses, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Holds 30 MB in blocks of 1,000 bytes, in two threads' arenas, and goes on allocating.
+const HOLDS: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    static char *kept[30000];\n\
+    int main(void) { for (int i = 0; i < 30000; i++) { kept[i] = malloc(1000); memset(kept[i], 1, 1000); }\n\
+    puts(\"{}\"); fflush(stdout);\n\
+    for (;;) { for (int i = 0; i < 1000; i++) free(malloc(64 + i)); usleep(20000); } }\n";
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// On a port that is free.
+    fn start(words: &[&str]) -> Server {
+        let mut child = mallow(&["serve", "--listen", "127.0.0.1:0"])
+            .args(words)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let address = address_of(&mut child);
+        Server { child, address }
+    }
+
+    fn get(&self, path: &str, headers: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"))
+    }
+
+    fn ask(&self, request: &str) -> String {
+        exchange(TcpStream::connect(&self.address).unwrap(), request)
+    }
+
+    fn metrics(&self) -> String {
+        let answer = self.get("/metrics", "");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    /// SIGTERM, and the exit code.
+    fn end(&mut self) -> Option<i32> {
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn address_of(child: &mut Child) -> String {
+    let mut line = String::new();
+    let stderr = child.stderr.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
+    let begin = line.split_once("http://").unwrap_or_else(|| panic!("no address: {line}")).1;
+    begin.split_once('/').unwrap().0.to_owned()
+}
+
+fn exchange(mut stream: impl Read + Write, request: &str) -> String {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// The value of the first sample with this name and this process.
+fn value(metrics: &str, name: &str, pid: &str) -> Option<f64> {
+    let beginning = format!("{name}{{pid=\"{pid}\",");
+    let line = metrics.lines().find(|line| line.starts_with(&beginning))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+fn holding(folder: &Path, settings: &str) -> Option<Program> {
+    let program = compile("cc", folder, HOLDS, &["-O0"])?;
+    let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
+    command.env("MALLOW_CONF", settings).current_dir(folder);
+    Some(Program::start(&mut command))
+}
+
+#[test]
+fn a_heap_is_what_the_program_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = holding(folder.path(), "") else { return };
+    let pid = program.pid();
+    let mut server = Server::start(&["--pid", &pid]);
+    let metrics = server.metrics();
+    let allocated = value(&metrics, "mallow_heap_allocated_bytes", &pid).unwrap();
+    // Of the class of 1,024 bytes, and what the C library keeps.
+    assert!((30.7e6..31.5e6).contains(&allocated), "{allocated}");
+    let rss = value(&metrics, "mallow_process_resident_bytes", &pid).unwrap();
+    assert!(rss > allocated && rss < 2.0 * allocated, "{rss}");
+    let before = value(&metrics, "mallow_heap_slot_allocations_total", &pid).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let after = value(&server.metrics(), "mallow_heap_slot_allocations_total", &pid).unwrap();
+    assert!(after > before && before > 30_000.0, "{before} {after}");
+    let open = server.get("/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n");
+    assert!(open.contains("application/openmetrics-text") && open.ends_with("# EOF\n"), "{open}");
+    let page = server.get("/", "");
+    assert!(page.contains("<title>mallow serve</title>") && page.contains(&pid), "{page}");
+    assert!(server.get("/healthz", "").ends_with("\r\n\r\nok\n"));
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn nothing_but_reading_is_served() {
+    let server = Server::start(&["--pid", &std::process::id().to_string()]);
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let answer =
+            server.ask(&format!("{method} / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+    }
+    let head = server.ask("HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "{head}");
+    assert!(server.get("/none", "").starts_with("HTTP/1.1 404 "));
+    assert!(server.get("/debug/pprof/heap", "").starts_with("HTTP/1.1 400 "));
+    assert!(server.get("/debug/pprof/heap?pid=1", "").contains("Process 1 is not served"));
+    // Nonsense, and requests that never end, are their sender's trouble alone.
+    assert!(server.ask("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    let mut waiting = TcpStream::connect(&server.address).unwrap();
+    waiting.write_all(b"GET /metr").unwrap();
+    let long = "x".repeat(1 << 20);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let _ = stream.write_all(format!("GET /{long} HTTP/1.1\r\n\r\n").as_bytes());
+    assert!(server.get("/healthz", "").starts_with("HTTP/1.1 200 OK"));
+}
+
+#[test]
+fn a_token_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let token = "0123456789abcdef";
+    std::fs::write(&file, format!("{token}\n")).unwrap();
+    let server =
+        Server::start(&["--token-file", file.to_str().unwrap(), "--pid", "1"].map(|word| {
+            if word == "1" {
+                Box::leak(std::process::id().to_string().into_boxed_str())
+            } else {
+                word
+            }
+        }));
+    assert!(server.get("/metrics", "").starts_with("HTTP/1.1 401 "));
+    for wrong in ["0123456789abcdeX", "0123456789abcdef0", "", "0123"] {
+        let answer = server.get("/metrics", &format!("Authorization: Bearer {wrong}\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{wrong}: {answer}");
+    }
+    let answer = server.get("/metrics", &format!("Authorization: Bearer {token}\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    std::fs::write(&file, "short\n").unwrap();
+    refuses(&["serve", "--token-file", file.to_str().unwrap()], 2, &["at least 16 characters"]);
+}
+
+#[test]
+fn places_that_cannot_be_listened_on_are_refused() {
+    refuses(&["serve", "--listen", "0.0.0.0:0"], 2, &["--token-file", "--no-token"]);
+    refuses(&["serve", "--listen", "[::]:0"], 2, &["--token-file"]);
+    refuses(&["serve", "--listen", "here"], 2, &["here is no address"]);
+    refuses(
+        &["serve", "--listen", "192.0.2.1:80", "--no-token"],
+        2,
+        &["no address of this machine"],
+    );
+    refuses(&["serve", "--match", "("], 2, &["regular expression"]);
+    refuses(&["serve", "--listen", "unix:/nonexistent/socket"], 2, &["/nonexistent/socket"]);
+    let server = Server::start(&["--pid", &std::process::id().to_string()]);
+    refuses(&["serve", "--listen", &server.address], 2, &["is in use", "--listen"]);
+}
+
+#[test]
+fn a_socket_is_for_its_user_and_goes_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listen = format!("unix:{}", path.display());
+    let own = std::process::id().to_string();
+    for signal in [Signal::SIGINT, Signal::SIGKILL, Signal::SIGTERM] {
+        let words = ["serve", "--listen", &listen, "--pid", &own];
+        let mut child = mallow(&words).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let stream = loop {
+            match UnixStream::connect(&path) {
+                Ok(stream) => break stream,
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+            assert!(Instant::now() < deadline, "no socket");
+        };
+        let answer =
+            exchange(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert!(answer.ends_with("ok\n"), "{answer}");
+        let mode = std::os::unix::fs::MetadataExt::mode(&path.metadata().unwrap());
+        assert_eq!(mode & 0o777, 0o600);
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        let code = child.wait().unwrap().code();
+        // What a killed server left is no obstacle to the next.
+        assert_eq!(code, (signal != Signal::SIGKILL).then_some(0));
+        assert_eq!(path.exists(), signal == Signal::SIGKILL);
+    }
+}
+
+#[test]
+fn processes_come_and_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = format!("come{}", std::process::id());
+    let Some(program) = compile("cc", folder.path(), HOLDS, &["-O0"]) else { return };
+    let named = folder.path().join(&name);
+    std::fs::rename(program, &named).unwrap();
+    let server = Server::start(&["--match", &name]);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let program = Program::start(&mut mallow(&["run", "--", named.to_str().unwrap()]));
+        let pid = program.pid();
+        std::thread::sleep(Duration::from_millis(600)); // readings are shared for half a second
+        let metrics = server.metrics();
+        assert!(value(&metrics, "mallow_heap_allocated_bytes", &pid).is_some(), "{metrics}");
+        drop(program);
+        seen.push(pid);
+    }
+    std::thread::sleep(Duration::from_millis(600));
+    let metrics = server.metrics();
+    assert!(
+        seen.iter().all(|pid| value(&metrics, "mallow_target_info", pid).is_none()),
+        "{metrics}"
+    );
+}
+
+/// A program with a page of its own making, whose tables and numbers say anything.
+const LIES: &str = "#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\n\
+    struct page { char magic[16]; uint32_t version, size; const void *self; char build[24];\n\
+    const void *roots, *numbers, *fields; uint32_t counts[4]; const void *lines; };\n\
+    static struct { char name[24]; uint64_t value; } table[3] = {{\"page_shift\", 0}, {\"arenas\", 8},\n\
+    {\"arenas_used\", 0}};\n\
+    static uint32_t many = 0xffffffff, shift = 12;\n\
+    __attribute__((visibility(\"default\"))) struct page mw_stats_page;\n\
+    int main(void) { memcpy(mw_stats_page.magic, \"mallow:stats:2\\n\", 15);\n\
+    mw_stats_page.version = 2; mw_stats_page.self = &mw_stats_page;\n\
+    memset(mw_stats_page.build, 'x', 24);\n\
+    table[0].value = (uint64_t)&shift; table[2].value = (uint64_t)&many;\n\
+    mw_stats_page.roots = table; mw_stats_page.numbers = table; mw_stats_page.fields = table;\n\
+    mw_stats_page.lines = table; for (int i = 0; i < 3; i++) mw_stats_page.counts[i] = LINES;\n\
+    puts(\"{}\"); fflush(stdout); for (;;) pause(); }\n";
+
+#[test]
+fn a_page_that_lies_does_no_harm() {
+    let mut programs = Vec::new();
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    for (folder, lines) in folders.iter().zip(["3", "1000", "0xffffffffu"]) {
+        let flag = format!("-DLINES={lines}");
+        let flags = ["-O1", "-rdynamic", &flag];
+        let Some(program) = compile("cc", folder.path(), LIES, &flags) else { return };
+        programs.push(Program::start(&mut Command::new(program)));
+    }
+    let pids: Vec<String> = programs.iter().map(Program::pid).collect();
+    let words: Vec<&str> = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
+    let mut server = Server::start(&words);
+    for _ in 0..2 {
+        let metrics = server.metrics();
+        for pid in &pids {
+            assert!(value(&metrics, "mallow_process_resident_bytes", pid).is_some(), "{metrics}");
+            assert!(value(&metrics, "mallow_heap_allocated_bytes", pid).is_none(), "{metrics}");
+        }
+        std::thread::sleep(Duration::from_millis(600));
+    }
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_profile_that_was_written_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = "prof:true,lg_prof_sample:12,lg_prof_interval:20";
+    let Some(program) = holding(folder.path(), conf) else { return };
+    let pid = program.pid();
+    let server = Server::start(&["--pid", &pid]);
+    for kind in ["heap", "allocs"] {
+        let answer = server.get(&format!("/debug/pprof/{kind}?pid={pid}"), "");
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nheap_v2/"), "{answer}");
+    }
+    // One that writes none: the sentence says what to do.
+    let quiet = tempfile::tempdir().unwrap();
+    let Some(program) = holding(quiet.path(), "") else { return };
+    let pid = program.pid();
+    let server = Server::start(&["--pid", &pid]);
+    let answer = server.get(&format!("/debug/pprof/heap?pid={pid}"), "");
+    assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("prof:true"), "{answer}");
+}
+
+#[test]
+fn files_for_the_node_exporter_are_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mallow.prom");
+    let path = file.to_str().unwrap();
+    let own = std::process::id().to_string();
+    let ran = run(&["serve", "--textfile", path, "--pid", &own]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+    let is_whole = |text: &str| text.ends_with("} 1\n") && text.contains("mallow_serve_build_info");
+    assert!(is_whole(&std::fs::read_to_string(&file).unwrap()));
+    let words = ["serve", "--textfile", path, "--pid", &own, "--interval", "10ms"];
+    let mut child = mallow(&words).spawn().unwrap();
+    let before = file.metadata().unwrap().modified().unwrap();
+    for _ in 0..200 {
+        assert!(is_whole(&std::fs::read_to_string(&file).unwrap()));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(file.metadata().unwrap().modified().unwrap() > before);
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    refuses(&["serve", "--textfile", "/nonexistent/x.prom", "--pid", &own], 2, &["/nonexistent/x"]);
+}

@@ -1,0 +1,225 @@
+//! `mallow serve` with the Prometheus of the system: it scrapes, and answers what docs/serve.md and the
+//! dashboard ask; promtool finds nothing wrong with the metrics, and the alerts hold what they say.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::mallow;
+use common::program::Program;
+use serde_json::Value;
+
+/// Allocates and frees, and keeps a few megabytes.
+const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    int main(void) { for (int i = 0; i < 5000; i++) memset(malloc(1000), 1, 1000);\n\
+    puts(\"{}\"); fflush(stdout);\n\
+    for (;;) { for (int i = 0; i < 1000; i++) free(malloc(64 + i)); usleep(20000); } }\n";
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn is_there(program: &str) -> bool {
+    let is_there = Command::new(program).arg("--version").output().is_ok();
+    if !is_there {
+        println!("skipped: {program} is not installed");
+    }
+    is_there
+}
+
+fn packaging(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let answer = String::from_utf8(answer).ok()?;
+    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+}
+
+/// The samples that a query finds; whatever is wrong with it fails the test.
+#[track_caller]
+fn query(prometheus: &str, expression: &str) -> Vec<Value> {
+    let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let answer = get(prometheus, &format!("/api/v1/query?query={encoded}")).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["status"], "success", "{expression}: {answer}");
+    answer["data"]["result"].as_array().unwrap().clone()
+}
+
+fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+struct Scene {
+    folder: tempfile::TempDir,
+    program: Program,
+    server: String,
+    _server: Killed,
+}
+
+impl Scene {
+    fn start() -> Option<Scene> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = common::compile("cc", folder.path(), PROGRAM, &["-O0"])?;
+        let program = Program::start(&mut mallow(&["run", "--", program.to_str().unwrap()]));
+        let words = ["serve", "--listen", "127.0.0.1:0", "--pid", &program.pid()];
+        let mut child = mallow(&words).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let server = line.split_once("http://").unwrap().1.split('/').next().unwrap().to_owned();
+        Some(Scene { folder, program, server, _server: Killed(child) })
+    }
+
+    /// A Prometheus that scrapes every second and knows the alerts; its address.
+    fn prometheus(&self) -> (Killed, String) {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let address = format!("127.0.0.1:{port}");
+        let rules = packaging("packaging/prometheus/mallow.rules.yml").canonicalize().unwrap();
+        let config = format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
+             scrape_configs:\n- job_name: mallow\n  static_configs:\n  - targets: ['{}']\n\
+             rule_files: ['{}']\n",
+            self.server,
+            rules.display()
+        );
+        let file = self.folder.path().join("prometheus.yml");
+        std::fs::write(&file, config).unwrap();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", self.folder.path().join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        (Killed(child), address)
+    }
+}
+
+fn documented() -> Vec<String> {
+    let text = std::fs::read_to_string(packaging("docs/serve.md")).unwrap();
+    let blocks = text.split("```promql\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap().trim().to_owned()).collect()
+}
+
+fn of_dashboard() -> Vec<String> {
+    let text = std::fs::read_to_string(packaging("packaging/grafana/mallow.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let expression = |target: &Value| {
+        let text = target["expr"].as_str().unwrap();
+        text.replace("$comm", ".*").replace("$instance", ".*").replace("$__rate_interval", "1m")
+    };
+    targets.map(expression).collect()
+}
+
+#[test]
+fn prometheus_answers_what_is_asked() {
+    if !is_there("prometheus") {
+        return;
+    }
+    let Some(scene) = Scene::start() else { return };
+    let (_prometheus, address) = scene.prometheus();
+    let counted = "count_over_time(mallow_serve_collect_seconds[1m]) >= 3";
+    until("Prometheus scrapes", || {
+        get(&address, "/-/ready").filter(|text| text.contains("is Ready"))?;
+        (!query(&address, counted).is_empty()).then_some(())
+    });
+    let pid = scene.program.pid();
+    let heap = query(&address, "sum without (arena) (mallow_heap_allocated_bytes)");
+    assert_eq!(heap[0]["metric"]["pid"], pid.as_str());
+    let bytes: f64 = heap[0]["value"][1].as_str().unwrap().parse().unwrap();
+    assert!((5.1e6..6e6).contains(&bytes), "{bytes}");
+    let has_limit = !query(&address, "mallow_process_memory_limit_bytes").is_empty();
+    let (documented, dashboard) = (documented(), of_dashboard());
+    assert!(documented.len() >= 10 && dashboard.len() >= 15, "{documented:?} {dashboard:?}");
+    for expression in documented.iter().chain(&dashboard) {
+        let found = query(&address, expression);
+        let is_limit = expression.contains("memory_limit");
+        assert!(!found.is_empty() || (is_limit && !has_limit), "{expression} finds nothing");
+    }
+    let rules = get(&address, "/api/v1/rules").unwrap();
+    let rules: Value = serde_json::from_str(&rules).unwrap();
+    let rules = rules["data"]["groups"][0]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), 4);
+    assert!(rules.iter().all(|rule| rule["health"] != "err"), "{rules:?}");
+}
+
+#[test]
+fn open_metrics_are_what_prometheus_prefers() {
+    if !is_there("prometheus") {
+        return;
+    }
+    let Some(scene) = Scene::start() else { return };
+    let (_prometheus, address) = scene.prometheus();
+    until("the target is up", || {
+        get(&address, "/-/ready").filter(|text| text.contains("is Ready"))?;
+        query(&address, "up == 1").first().cloned()
+    });
+    // Only the form that knows units and counters as such tells Prometheus of them.
+    let answer = get(&address, "/api/v1/metadata?metric=mallow_heap_allocated_bytes").unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let told = &answer["data"]["mallow_heap_allocated_bytes"][0];
+    assert_eq!((&told["unit"], &told["type"]), (&"bytes".into(), &"gauge".into()), "{answer}");
+    assert!(told["help"].as_str().unwrap().contains("blocks that the program holds"), "{told}");
+}
+
+#[test]
+fn promtool_finds_nothing_wrong_with_the_metrics() {
+    if !is_there("promtool") {
+        return;
+    }
+    let Some(scene) = Scene::start() else { return };
+    let metrics = get(&scene.server, "/metrics").unwrap();
+    assert!(metrics.contains("mallow_heap_allocated_bytes{"), "{metrics}");
+    let mut promtool = Command::new("promtool");
+    let mut child = promtool
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn alerts_are_raised_when_they_should_be() {
+    if !is_there("promtool") {
+        return;
+    }
+    let folder = packaging("packaging/prometheus");
+    for words in
+        [["check", "rules", "mallow.rules.yml"], ["test", "rules", "mallow.rules.test.yml"]]
+    {
+        let output = Command::new("promtool").args(words).current_dir(&folder).output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success() && said.contains("SUCCESS"), "{said}");
+    }
+}
