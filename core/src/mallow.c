@@ -40,6 +40,7 @@
 #include "memory/secret.c"
 #include "memory/pagemap.c"
 #include "memory/extent.c"
+#include "memory/fence.c"
 #include "memory/decay.c"
 
 /* layer 4: profile */
@@ -59,6 +60,7 @@
 #include "arena/purge.c"
 #include "arena/limit.c"
 #include "arena/arena.c"
+#include "arena/fenced.c"
 #include "arena/explicit.c"
 
 /* layer 6: slots */
@@ -73,6 +75,7 @@
 #include "slots/quarantine.c"
 #include "slots/depot.c"
 #include "slots/large.c"
+#include "slots/retired.c"
 #include "slots/direct.c"
 
 /* layer 7: thread */

@@ -43,7 +43,7 @@ static NOINLINE void *alloc_medium(size_t size)
 {
     struct heap *heap = heap_self;
     unsigned class = class_of_medium(medium_bytes(size));
-    if (unlikely(size > LARGE_MAX || heap->free[class] == NULL)) {
+    if (unlikely(size > LISTED_MAX || heap->free[class] == NULL)) {
         return alloc_slow(size);
     }
     check(class_size(class) >= size);
@@ -213,6 +213,10 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
 /* Huge blocks and large alignments come from the arenas, past the stacks. */
 static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignment)
 {
+    if (MW_FENCES && size >= FENCE_MIN) {
+        return arena_alloc_fenced(heap->arena, large_pages(size),
+                                  size_max(alignment, os_page_size));
+    }
     if (size <= LARGE_MAX && alignment <= os_page_size) {
         return heap_take_pages(heap, size_max(large_pages(size), 1));
     }

@@ -10,6 +10,7 @@
 #include "free.h"
 
 #include "../thread/delay.h"
+#include "../slots/retired.h"
 #include "../thread/heap.h"
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
@@ -210,7 +211,9 @@ static void free_large(struct heap *heap, struct extent *extent)
 {
     large_leaves(extent);
     if (extent->is_huge) {
-        arena_free(arena_of(extent), extent);
+        if (!MW_FENCES || !retired_put(extent)) {
+            arena_free(arena_of(extent), extent);
+        }
         heap->until_tick--;
         if (heap->list_max > LIST_MAX_WAITING) {
             heap_expect_rest(heap);
@@ -337,7 +340,9 @@ static void free_uncached(void *block)
     thread_count_resize(block_size(extent, block), 0);
     if (is_large) {
         large_leaves(extent);
-        arena_free(arena_of(extent), extent);
+        if (!MW_FENCES || !retired_put(extent)) {
+            arena_free(arena_of(extent), extent);
+        }
         return;
     }
     struct slot *slot = block;

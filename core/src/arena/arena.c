@@ -130,7 +130,8 @@ static bool arena_add_region(struct arena *arena, size_t size)
 static struct extent *arena_map_huge(struct arena *arena, size_t pages, size_t alignment)
 {
     size_t size = pages << os_page_shift;
-    char *start = os_map_aligned(NULL, size, alignment);
+    struct fence fence;
+    char *start = fence_map(size, alignment, &fence);
     if (start == NULL) {
         return NULL;
     }
@@ -140,11 +141,14 @@ static struct extent *arena_map_huge(struct arena *arena, size_t pages, size_t a
     if (extent != NULL) {
         struct extent fresh = {.is_huge = true, .is_zero = true};
         descriptor_set(extent, (uintptr_t)start, pages, EXTENT_ACTIVE, &fresh);
+        if (MW_FENCES) {
+            *extent_fence(extent) = fence;
+        }
         arena_count_active_locked(arena, true, pages);
     }
     lock_release(&arena->lock);
     if (extent == NULL) {
-        os_unmap(start, size);
+        fence_unmap(start, size, &fence);
     }
     return extent;
 }
@@ -171,7 +175,7 @@ static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_
     if (!is_huge(pages)) {
         extent = arena_take_locked(arena, &arena->dirty, pages, alignment);
     }
-    if (extent == NULL && pages << os_page_shift >= LEFT_BY_REALLOC_MIN) {
+    if (!MW_FENCES && extent == NULL && pages << os_page_shift >= LEFT_BY_REALLOC_MIN) {
         extent = arena_take_locked(arena, &arena->huge, pages, alignment);
     }
     atomic_set(&arena->has_dirty, arena->dirty.count + arena->huge.count != 0);
@@ -447,7 +451,7 @@ static bool arena_remap(struct arena *arena, struct extent *extent, size_t pages
     /* The kernel may give the old place to anybody as soon as it is free, so its words go first.
      * The extent is the caller's: nobody else asks for it meanwhile. */
     extent_unmap_ends(extent);
-    char *moved = os_remap((void *)extent->start, extent_size(extent), size);
+    char *moved = fence_remap(extent, size);
     if (moved == NULL) {
         extent_map_ends(extent);
         pagemap_reserve_drop(&reserve);

@@ -66,7 +66,7 @@ static enum extent_state extent_give_back(struct arena *arena, struct extent *ex
     }
     if (extent->is_huge) {
         extent_unmap_ends(extent);
-        if (os_unmap(start, extent_size(extent))) {
+        if (fence_unmap(start, extent_size(extent), extent_fence(extent))) {
             return EXTENT_UNUSED;
         }
         /* No room for one more mapping: the block stays, without its memory, until the next

@@ -88,6 +88,9 @@ static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
     extent->is_decommitted = like->is_decommitted;
     extent->region = like->region;
     extent->slab.stamp = like->slab.stamp;
+    if (MW_FENCES) {
+        *extent_fence(extent) = (struct fence){0};
+    }
     atomic_set(&extent->state, (uint8_t)state);
     extent_map_ends(extent);
 }
@@ -124,7 +127,7 @@ static bool arena_may_merge_locked(struct arena *arena, struct extent *low, stru
 
 static struct extent *extent_split_locked(struct arena *arena, struct extent *extent, size_t pages)
 {
-    check(pages > 0 && pages < extent_pages(extent));
+    check(pages > 0 && pages < extent_pages(extent) && !extent_has_fence(extent));
     if (!arena_may_split_locked(arena, extent, pages)) {
         return NULL;
     }
@@ -155,6 +158,7 @@ static struct extent *arena_mergeable_locked(struct arena *arena, struct extent 
     bool fits = other != pagemap_nothing() && other->arena == arena->index &&
                 extent_state(other) == extent_state(extent) && other->is_huge == extent->is_huge &&
                 other->region == region && other->is_decommitted == extent->is_decommitted &&
+                !extent_has_fence(other) && !extent_has_fence(extent) &&
                 extent_pages(other) + extent_pages(extent) <= UINT32_MAX;
     check(!fits || other->start == extent_end(extent) || extent_end(other) == extent->start);
     return fits ? other : NULL;
@@ -297,7 +301,7 @@ static struct extent *arena_room_behind_locked(struct arena *arena, struct exten
                 next->region == extent->region && next->is_huge == extent->is_huge &&
                 (extent_state(next) == EXTENT_DIRTY || extent_state(next) == EXTENT_MUZZY ||
                  extent_state(next) == EXTENT_RETAINED) &&
-                next->start == end && !next->is_decommitted &&
+                next->start == end && !next->is_decommitted && !extent_has_fence(next) &&
                 extent_pages(next) + extent_pages(extent) >= pages;
     return fits ? next : NULL;
 }

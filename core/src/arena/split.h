@@ -12,6 +12,7 @@
 
 #include "../memory/decay.h"
 #include "../memory/extent.h"
+#include "../memory/fence.h"
 #include "../os/lock.h"
 #include "hooks.h"
 

@@ -69,6 +69,10 @@
 /* Pages without access before and behind each chunk of metadata. */
 #define MW_META_GUARD (MW_MODE != MW_FAST)
 
+/* Large blocks lie between pages without access, and wait without access after they were freed
+ * (memory/fence.h, slots/retired.h). Where blocks are tracked, track.h sees to that. */
+#define MW_FENCES (MW_MODE == MW_SECURE)
+
 /* Slots are filled on free, and the fill of a free slot is checked on reuse. */
 #define MW_FILL (MW_MODE != MW_FAST)
 

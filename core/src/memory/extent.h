@@ -133,6 +133,13 @@ struct slab {
     bool was_touched; /* const while a slab: its pages were in use before */
 };
 
+/* Pages without access around a huge block, see fence.h; all 0: none. */
+struct fence {
+    uint32_t front; /* pages */
+    uint32_t tail;  /* pages */
+    uint8_t ways;   /* enum of os_guard: a set of those that were used */
+};
+
 struct extent {
     struct slab slab; /* first: the hit path reaches it without an offset */
 
@@ -164,6 +171,9 @@ struct extent {
         uint64_t canary;          /* const while a slab: its key */
         _Atomic size_t requested; /* of a large block, bytes; who holds it */
     };
+#endif
+#if MW_FENCES
+    struct fence fence; /* who holds the extent */
 #endif
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */

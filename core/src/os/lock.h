@@ -22,6 +22,7 @@ enum lock_rank {
     LOCK_SHARED,  /* the heap of threads that have none of their own */
     LOCK_POOL,    /* an arena's shared, common and depot slabs; fork takes several, by index */
     LOCK_ROB,     /* pages between the stacks of a heap and the arenas */
+    LOCK_RETIRED, /* large blocks that wait before their addresses are used again */
     LOCK_LIMIT,   /* growth, where there is a limit on memory */
     LOCK_PURGE,   /* the purge of an arena; fork takes several, by index */
     LOCK_ARENA,   /* one arena; fork takes several, by index */

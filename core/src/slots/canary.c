@@ -4,14 +4,21 @@
 #include "../os/fault.h"
 #include "../settings/options.h"
 
-/* At the very end of the pages there is no room for all of the padding. */
+/* With guards up to the end of the page, where the next one traps. At the very end of the pages there is
+ * no room for all of the padding. */
+static size_t padding_bytes(struct extent *extent, size_t size)
+{
+    size_t most = extent_has_fence(extent) ? -size & (os_page_size - 1) : PADDING_BYTES;
+    return size_min(extent_size(extent) - size, most);
+}
+
 static void canary_place_large(struct extent *extent, size_t size)
 {
     if (!MW_CANARY) {
         return;
     }
     check(extent_state(extent) == EXTENT_ACTIVE && size <= extent_size(extent));
-    size_t slack = size_min(extent_size(extent) - size, PADDING_BYTES);
+    size_t slack = padding_bytes(extent, size);
     memset((char *)extent->start + size, (uint8_t)secrets.padding, slack);
     canary_set_large_size(extent, size);
     check_slow(canary_read_large(extent) == size);
@@ -23,13 +30,10 @@ static size_t canary_read_large(struct extent *extent)
     if (!MW_CANARY || unlikely(size > extent_size(extent))) {
         return size;
     }
-    size_t slack = size_min(extent_size(extent) - size, PADDING_BYTES);
-    for (size_t i = 0; i < slack; i++) {
-        if (((const uint8_t *)extent->start)[size + i] != (uint8_t)secrets.padding) {
-            return CANARY_DAMAGED;
-        }
-    }
-    return size;
+    size_t slack = padding_bytes(extent, size);
+    const unsigned char *end = (const unsigned char *)extent->start + size;
+    return fill_differs(end, slack, (unsigned char)secrets.padding) == slack ? size
+                                                                             : CANARY_DAMAGED;
 }
 
 static void mixes_load(void)

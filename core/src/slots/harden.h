@@ -77,16 +77,23 @@ ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
     return ((uintptr_t)slot_next(slot) & never) == 0;
 }
 
-/* Whether the words behind the link have the fill of a free slot: all of a small one, of a larger one
- * the first FILL_CHECKED bytes and as many at its end. */
+/* Whether all of a slot behind its first 64 bytes has the fill. */
+static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size);
+
+/* Whether the words behind the link have the fill of a free slot: all of them up to FILL_CHECKED_WHOLE,
+ * of a larger one the first FILL_CHECKED bytes and as many at its end. */
 ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size)
 {
     const uint64_t *words = (const uint64_t *)slot;
     size_t count = size / sizeof *words;
-    size_t checked = size_min(count, FILL_CHECKED / sizeof *words);
+    bool is_medium = size > FILL_CHECKED && size <= FILL_CHECKED_WHOLE;
+    size_t checked = unlikely(is_medium) ? 8 : size_min(count, FILL_CHECKED / sizeof *words);
     uint64_t other = words[1] ^ FILL_FREE_WORD;
     for (size_t i = 2; i < checked; i += 2) {
         other |= (words[i] ^ FILL_FREE_WORD) | (words[i + 1] ^ FILL_FREE_WORD);
+    }
+    if (unlikely(is_medium)) {
+        return other == 0 && slot_rest_is_fill(slot, size);
     }
     for (size_t i = size_max(count - checked, checked); i < count; i += 2) {
         other |= (words[i] ^ FILL_FREE_WORD) | (words[i + 1] ^ FILL_FREE_WORD);

@@ -20,6 +20,28 @@ static void large_note_class(struct extent *extent)
     check(extent->slab.class >= CLASSES && extent->slab.class <= CLASS_NONE);
 }
 
+/* Of a block with guards. */
+static bool large_try_resize_fence(struct arena *arena, struct extent *extent, size_t size)
+{
+    size_t pages = large_pages(size);
+    if (size < FENCE_MIN || pages > UINT32_MAX / 2) {
+        return false;
+    }
+    if (pages > extent_pages(extent) && !fence_has_room(extent, pages)) {
+        return arena_try_remap(arena, extent, pages);
+    }
+    /* A block that cannot become smaller stays as it is. */
+    return pages == extent_pages(extent) || arena_try_resize_fenced(arena, extent, pages) ||
+           pages < extent_pages(extent);
+}
+
+/* Whether a block has no guards, but would have some if it were allocated with another size. */
+static bool large_wants_fence(struct extent *extent, size_t size)
+{
+    return MW_FENCES && size >= FENCE_MIN && large_pages(size) > extent_pages(extent) &&
+           atomic_get(&extent->slab.owner) != OWNER_DIRECT;
+}
+
 static bool large_try_grow(struct arena *arena, struct extent *extent, size_t size)
 {
     size_t pages = large_rounded_pages(size);
@@ -41,6 +63,12 @@ static bool large_try_resize(struct extent *extent, size_t size)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     struct arena *arena = arena_of(extent);
+    if (extent_has_fence(extent)) {
+        return large_try_resize_fence(arena, extent, size);
+    }
+    if (large_wants_fence(extent, size)) {
+        return false;
+    }
     size_t pages = large_rounded_pages(size);
     size_t old_pages = extent_pages(extent);
     if (large_pages(size) > old_pages) {
@@ -67,6 +95,11 @@ static bool large_try_resize_in_place(struct extent *extent, size_t size)
         return false;
     }
     struct arena *arena = arena_of(extent);
+    if (extent_has_fence(extent)) {
+        return large_pages(size) == extent_pages(extent) ||
+               arena_try_resize_fenced(arena, extent, large_pages(size)) ||
+               large_pages(size) < extent_pages(extent);
+    }
     if (large_pages(size) > extent_pages(extent)) {
         bool is_grown = arena_try_expand(arena, extent, large_rounded_pages(size));
         large_note_class(extent);

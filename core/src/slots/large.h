@@ -12,6 +12,7 @@
 #define MALLOW_LARGE_H
 
 #include "../arena/arena.h"
+#include "../arena/fenced.h"
 #include "sizeclass.h"
 
 /* With pages of 4 KiB the last class has LARGE_MAX; with larger pages fewer classes are used. */
@@ -19,6 +20,14 @@
 
 /* The largest block that is cut from a region. */
 #define LARGE_MAX HUGE_ABOVE
+
+/* From here on a block is a mapping of its own with guards, in builds that have them: as large as was asked
+ * for, in pages. Smaller ones come from the stacks, where a call of the kernel for each would cost more
+ * than all the rest. */
+#define FENCE_MIN (MW_FENCES ? 128 * KiB : SIZE_MAX)
+
+/* The largest block that may lie in a list of the hit paths. */
+#define LISTED_MAX (MW_FENCES ? 128 * KiB - 1 : LARGE_MAX)
 
 /* Pages for a size; the size is at most PTRDIFF_MAX. */
 ALWAYS_INLINE size_t large_pages(size_t size)
@@ -103,7 +112,7 @@ ALWAYS_INLINE size_t large_class_pages(unsigned class)
 ALWAYS_INLINE size_t large_rounded_pages(size_t size)
 {
     size_t pages = size_max(large_pages(size), 1);
-    return size <= LARGE_MAX ? page_class_pages(page_class_of(pages)) : pages;
+    return size <= LISTED_MAX ? page_class_pages(page_class_of(pages)) : pages;
 }
 
 /* Makes a large block longer or shorter without moving its bytes one by one; it may get another

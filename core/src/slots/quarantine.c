@@ -19,7 +19,8 @@ static bool quarantine_put_locked(uintptr_t block, size_t bytes)
 {
     check(lock_is_mine(&quarantine.lock) && quarantine.count < QUARANTINE_BLOCKS);
     if (unlikely(quarantine.ring == NULL)) {
-        quarantine.ring = os_map(NULL, QUARANTINE_BLOCKS * sizeof *quarantine.ring);
+        quarantine.ring =
+            os_map(NULL, align_up(QUARANTINE_BLOCKS * sizeof *quarantine.ring, os_page_size));
         if (quarantine.ring == NULL) {
             return false;
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks that the program has freed and that nobody gets yet, in the debug build: the oldest leave
+ * Blocks that the program has freed and that nobody gets yet, in the debug build, and large ones in
+ * the secure build (retired.h): the oldest leave
  * first, when the option `quarantine` is exceeded. Blocks in it keep their slots or pages, so that
  * whoever uses a stale pointer meets nobody else's data.
  */
@@ -9,8 +10,8 @@
 
 #include "track.h"
 
-/* Blocks at most. */
-#define QUARANTINE_BLOCKS ((size_t)1 << 18)
+/* Blocks at most; in the secure build large ones alone, see retired.h. */
+#define QUARANTINE_BLOCKS (MW_FENCES ? (size_t)512 : (size_t)1 << 18)
 
 static struct quarantine {
     struct lock lock;
@@ -18,7 +19,7 @@ static struct quarantine {
     size_t first;   /* lock: track; where the oldest is */
     size_t count;   /* lock: track */
     size_t bytes;   /* lock: track; the sum of the weights */
-} quarantine = {.lock = LOCK_INITIALIZER(LOCK_TRACK)};
+} quarantine = {.lock = LOCK_INITIALIZER(MW_FENCES ? LOCK_RETIRED : LOCK_TRACK)};
 
 /* Puts a block in. False if there is no memory for the ring. */
 static bool quarantine_put_locked(uintptr_t block, size_t bytes);

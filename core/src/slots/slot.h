@@ -25,9 +25,8 @@ static size_t fill_differs(const unsigned char *at, size_t size, unsigned char f
 #define FILL_NEW_WORD (FILL_NEW * (uint64_t)0x0101010101010101)
 #define FILL_FREE_WORD (FILL_FREE * (uint64_t)0x0101010101010101)
 
-/* Of a slot so many bytes are looked at before it is handed out, and at its end; a debug build looks at
- * all. When it leaves the quarantine all of it is looked at up to the second size. Slots up to the
- * third are filled without a call. */
+/* Of a slot that is larger than the second size so many bytes are looked at before it is handed out, and
+ * at its end; a debug build looks at all. Slots up to the third size are filled without a call. */
 #define FILL_CHECKED (MW_MODE == MW_SECURE ? (size_t)1024 : (size_t)SLOT_MAX)
 #define FILL_CHECKED_WHOLE (8 * KiB)
 #define FILL_INLINE_MAX 128u

@@ -26,33 +26,11 @@ static uint32_t delay_choose(struct delay *delay)
     return random_below(seed >> 32, DELAY_RANDOM);
 }
 
-/* Two words at a time, which is one operation of a processor, and four of these without a branch. */
-typedef uint64_t word_pair __attribute__((vector_size(16), aligned(8), may_alias));
-
-/* Whether all of a free slot of a medium class has its fill, the link included. */
-static bool slot_is_fill(const struct slot *slot, size_t size)
-{
-    const word_pair fill = {FILL_FREE_WORD, FILL_FREE_WORD};
-    const word_pair *at = (const word_pair *)slot;
-    const word_pair *end = at + size / sizeof *at;
-    word_pair other = {0, 0};
-    check(size > SMALL_MAX && size % 64 == 0);
-    for (; at < end; at += 4) {
-        other |= (at[0] ^ fill) | (at[1] ^ fill) | (at[2] ^ fill) | (at[3] ^ fill);
-    }
-    return (other[0] | other[1]) == 0;
-}
-
 /* Nobody wrote to the slot while it waited. It is looked at now, as it may not be used again before
- * the program ends, and the middle of a medium one is not looked at later. */
+ * the program ends. */
 ALWAYS_INLINE void delay_look_at(const struct slot *slot, size_t size)
 {
-    bool is_whole = slot->link == FILL_FREE_WORD;
-    if (unlikely(size > FILL_CHECKED && size <= FILL_CHECKED_WHOLE)) {
-        is_whole = slot_is_fill(slot, size);
-    } else {
-        is_whole &= slot_fill_is_whole(slot, size);
-    }
+    bool is_whole = slot->link == FILL_FREE_WORD && slot_fill_is_whole(slot, size);
     if (unlikely(!is_whole)) {
         harden_bad_content(slot, size);
     }

@@ -3,6 +3,7 @@
 
 #include "../arena/purge.h"
 #include "../slots/harden.h"
+#include "../slots/retired.h"
 #include "heap_common.h"
 #include "heap_valid.h"
 #include "magazine.h"
@@ -540,6 +541,9 @@ static void heap_collect(struct heap *heap)
 static void heap_reclaim(struct heap *heap)
 {
     heap_collect(heap);
+    if (MW_FENCES) {
+        retired_release_all();
+    }
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
         stack_rob(at);
     }

@@ -450,7 +450,9 @@ static void fork_take(void)
 {
     lock_take(&table_lock); /* no arena is made by the program from now on */
     directs_visit(lock_take);
-    lock_take(&quarantine.lock);
+    if (!MW_FENCES) {
+        lock_take(&quarantine.lock);
+    }
     lock_take(&process.lock);
     lock_take(&process.heaps_lock);
     lock_take(&process.shared_lock);
@@ -458,6 +460,9 @@ static void fork_take(void)
         slab_pools_lock(i);
     }
     lock_take(&rob_lock);
+    if (MW_FENCES) {
+        lock_take(&quarantine.lock); /* of another rank, see quarantine.h */
+    }
     lock_take(&memory_limit.lock);
     for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->purge_lock);

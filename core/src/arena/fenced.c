@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "fenced.h"
+
+#include "limit.h"
+#include "purge.h"
+
+static bool arena_try_resize_fenced(struct arena *arena, struct extent *extent, size_t pages)
+{
+    size_t old_pages = extent_pages(extent);
+    bool grows = pages > old_pages;
+    check(extent_has_fence(extent) && extent_state(extent) == EXTENT_ACTIVE && pages != old_pages);
+    if (grows && (!fence_has_room(extent, pages) || !limit_enter(pages - old_pages))) {
+        return false;
+    }
+    bool done = fence_resize(extent, pages);
+    if (done) {
+        lock_take(&arena->lock);
+        arena_uncount_active_locked(arena, true, old_pages);
+        extent_unmap_ends(extent);
+        atomic_set(&extent->pages, (uint32_t)pages);
+        extent_map_ends(extent);
+        arena_count_active_locked(arena, true, pages);
+        lock_release(&arena->lock);
+    }
+    if (grows) {
+        limit_leave();
+    }
+    return done;
+}
+
+/* A free fence of about the size, cut to it by guards. */
+static struct extent *arena_take_fenced(struct arena *arena, size_t pages, size_t alignment)
+{
+    lock_take(&arena->lock);
+    struct extent *extent = extent_set_fit(&arena->huge, pages);
+    bool serves = extent != NULL && extent_has_fence(extent) &&
+                  extent_pages(extent) <= pages + pages / 4 &&
+                  (extent->start & (alignment - 1)) == 0;
+    if (serves) {
+        extent_set_remove(&arena->huge, extent);
+        arena_count_active_locked(arena, true, extent_pages(extent));
+        atomic_set(&extent->state, EXTENT_ACTIVE);
+    }
+    lock_release(&arena->lock);
+    if (!serves) {
+        return NULL;
+    }
+    if (extent_pages(extent) > pages) {
+        arena_try_resize_fenced(arena, extent, pages); /* if the kernel refuses, it stays larger */
+    }
+    return extent;
+}
+
+static struct extent *arena_alloc_fenced(struct arena *arena, size_t pages, size_t alignment)
+{
+    if (pages > UINT32_MAX - 1) {
+        return NULL;
+    }
+    struct extent *extent = arena_take_fenced(arena, pages, alignment);
+    if (extent == NULL && limit_enter(pages)) {
+        arena_note_growth(arena, pages, arena_slack_pages(arena));
+        extent = arena_map_huge(arena, pages, alignment);
+        limit_leave();
+    }
+    return extent;
+}
+
+static bool arena_take_out_fenced(struct extent *extent)
+{
+    struct arena *arena = arena_of(extent);
+    lock_take(&arena->lock);
+    bool is_held = extent_state(extent) == EXTENT_ACTIVE;
+    if (is_held) {
+        arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
+        atomic_set(&extent->state, EXTENT_MOVING);
+    }
+    lock_release(&arena->lock);
+    return is_held;
+}
+
+static bool arena_drop_fenced(struct extent *extent)
+{
+    struct arena *arena = arena_of(extent);
+    void *start = (void *)extent->start;
+    size_t size = extent_size(extent);
+    check(extent_state(extent) == EXTENT_MOVING && extent_has_fence(extent));
+    extent_unmap_ends(extent); /* the kernel may give the place to anybody as soon as it is free */
+    bool is_gone = fence_unmap(start, size, extent_fence(extent));
+    if (!is_gone) {
+        extent_map_ends(extent);
+        if (!fence_open(extent)) {
+            return false;
+        }
+        extent->is_zero = os_purge(start, size);
+        extent->slab.stamp = clock_stamp();
+    }
+    lock_take(&arena->lock);
+    if (is_gone) {
+        descriptor_free_locked(arena, extent);
+    } else {
+        arena_insert_locked(arena, extent, EXTENT_DIRTY);
+    }
+    lock_release(&arena->lock);
+    return true;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+#include "retired.h"
+
+#include "../os/fault.h"
+
+/* Blocks that leave with one that comes: more than one, so that the bound is met soon. */
+#define LEAVING_MOST 4u
+
+static struct {
+    size_t spent;     /* lock: retired; of RETIRED_ACCOUNT */
+    uint64_t paid_ms; /* lock: retired; when time added to it last */
+} retired_account;
+
+static bool retired_pay_locked(size_t size)
+{
+    check(lock_is_mine(&quarantine.lock));
+    uint64_t now_ms = clock_ms();
+    size_t passed_ms = size_min(now_ms - retired_account.paid_ms, RETIRED_ACCOUNT / RETIRED_PER_MS);
+    size_t spent = retired_account.spent;
+    spent -= size_min(passed_ms * RETIRED_PER_MS, spent);
+    retired_account.paid_ms = now_ms;
+    bool can_pay = size <= RETIRED_ACCOUNT - spent || spent == 0;
+    retired_account.spent = can_pay ? size_min(spent + size, RETIRED_ACCOUNT) : spent;
+    return can_pay;
+}
+
+/* A block whose time is over. If the kernel has no room to unmap it or to give the access back, it waits
+ * on. */
+static void retired_leave_locked(struct extent *extent)
+{
+    if (!arena_drop_fenced(extent)) {
+        quarantine_put_locked(extent->start, extent_size(extent));
+    }
+}
+
+/* Puts it into the ring; what leaves for it goes. */
+static void retired_wait_locked(struct extent *extent)
+{
+    if (!quarantine_put_locked(extent->start, extent_size(extent))) {
+        arena_drop_fenced(extent);
+        return;
+    }
+    for (unsigned count = 0; count < LEAVING_MOST; count++) {
+        uintptr_t block = quarantine_take_locked(RETIRED_BYTES);
+        if (block == 0) {
+            break;
+        }
+        retired_leave_locked(pagemap_find((void *)block));
+    }
+}
+
+static void retired_put_locked(struct extent *extent)
+{
+    if (extent_size(extent) > RETIRED_MOST || !fence_shut(extent)) {
+        if (!arena_drop_fenced(extent)) {
+            retired_wait_locked(extent);
+        }
+        return;
+    }
+    retired_wait_locked(extent);
+}
+
+static bool retired_put(struct extent *extent)
+{
+    if (!extent_has_fence(extent)) {
+        return false;
+    }
+    lock_take(
+        &quarantine.lock); /* until all is done: a child of fork has each block in one place */
+    bool can_pay = retired_pay_locked(extent_size(extent));
+    bool is_held = !can_pay || arena_take_out_fenced(extent);
+    if (can_pay && is_held) {
+        retired_put_locked(extent);
+    }
+    lock_release(&quarantine.lock);
+    if (unlikely(!is_held)) { /* another thread was faster */
+        fault_simple(FAULT_DOUBLE_FREE, "free", (void *)extent->start,
+                     "double free of %p (a block of more than %zu bytes)", (void *)extent->start,
+                     SLOT_MAX);
+    }
+    return can_pay;
+}
+
+static void retired_release_all(void)
+{
+    lock_take(&quarantine.lock);
+    for (size_t count = quarantine.count; count > 0; count--) {
+        retired_leave_locked(pagemap_find((void *)quarantine_take_locked(0)));
+    }
+    lock_release(&quarantine.lock);
+}
