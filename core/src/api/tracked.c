@@ -23,8 +23,13 @@
 #define FRONT_MAX (64 * MiB)
 
 /* Pages of realloc from here on are kept, or moved by the kernel; smaller ones are copied, so that
- * a stale pointer is found. */
-#define RESIZE_MIN (128 * KiB)
+ * a stale pointer is found, and so that the block ends with a page again. */
+#define RESIZE_MIN (16 * MiB)
+
+/* Blocks on pages that would fit into slots, at most, and what guard_sample is unless it is set. Where
+ * the kernel has no guards but mappings of no access, a process has 65,530 of these by default. */
+#define CHOSEN_MOST 4096u
+#define CHOSEN_EVERY 1000
 
 /* Blocks that leave the quarantine with one that comes in: more than one, so that it shrinks again
  * after large blocks. */
@@ -37,17 +42,47 @@ struct track_layout {
     size_t front;
     size_t total;
     bool is_slot;
+    bool is_chosen; /* it would fit into a slot */
 };
 
 static struct track_layout layout_of(size_t alignment, size_t size)
 {
     size_t front = size_max(alignment, ZONE_MIN);
     size_t total = front + size + ZONE_MIN;
-    if (alignment <= os_page_size && align_up(total, alignment) <= SLOT_MAX) {
-        return (struct track_layout){front, total, true};
+    bool is_slot = alignment <= os_page_size && align_up(total, alignment) <= SLOT_MAX;
+    return (struct track_layout){front, total, is_slot, false};
+}
+
+/* A page before the block and one behind it, where the block ends as near as its alignment allows. A
+ * block of no bytes is the start of the page behind. */
+static struct track_layout layout_on_pages(const struct track_request *request, bool is_chosen)
+{
+    size_t size = request->size;
+    size_t alignment = size_max(request->alignment, ZONE_MIN);
+    size_t front = 0;
+    if (alignment <= FRONT_MAX) {
+        size_t left = size_max(align_up(size, os_page_size), os_page_size) - size;
+        front = size_max(alignment, os_page_size) + (left & ~(alignment - 1));
     }
-    front = alignment <= FRONT_MAX ? front : 0;
-    return (struct track_layout){front, size_max(front + size + os_page_size, SLOT_MAX + 1), false};
+    check(front % alignment == 0);
+    size_t total = front + size_max(size, request->reach) + os_page_size;
+    return (struct track_layout){front, size_max(total, SLOT_MAX + 1), false, is_chosen};
+}
+
+static _Atomic uint32_t chosen_count; /* blocks on pages that would fit into slots */
+
+/* Whether a block of a call stack gets pages though it fits into a slot. */
+static bool block_is_chosen(uint32_t stack_number)
+{
+    struct call_stack *stack = store_get(stack_number);
+    if (stack == NULL || atomic_get(&chosen_count) >= CHOSEN_MOST) {
+        return false;
+    }
+    uint64_t before = atomic_add(&stack->figures[0], 1);
+    long every = option(OPTION_guard_sample);
+    every = every >= 0 ? every : CHOSEN_EVERY;
+    return before < (uint64_t)option(OPTION_guard_first) ||
+           (every > 0 && before % (uint64_t)every == (uint64_t)every - 1);
 }
 
 /* The first whole page behind a large block. */
@@ -57,17 +92,17 @@ static uintptr_t guard_start(struct track *track)
     return align_up(block + track_size(atomic_get(&track->word)), os_page_size);
 }
 
-/* Puts pages without access behind a large block and, if it begins with a page, before it. */
+/* Puts pages without access behind a block of pages and before it. */
 static void guard_pages(struct extent *extent, struct track *track)
 {
     struct track_table *table = track_table(extent);
     uintptr_t start = guard_start(track);
-    uintptr_t block = track_block(track);
+    uintptr_t page = track_block(track) & ~(uintptr_t)(os_page_size - 1);
     if (start < extent_end(extent)) {
-        table->guard = (uint8_t)os_guard((void *)start, extent_end(extent) - start);
+        table->guard |= (uint8_t)os_guard((void *)start, extent_end(extent) - start);
     }
-    if (block % os_page_size == 0 && block > extent->start) {
-        table->guard |= (uint8_t)os_guard((void *)(block - os_page_size), os_page_size);
+    if (page > extent->start) {
+        table->guard |= (uint8_t)os_guard((void *)extent->start, page - extent->start);
     }
 }
 
@@ -105,6 +140,8 @@ static void block_leaves(uintptr_t block)
     bool is_done = unguard_pages(extent);
     if (is_done) {
         name_block_granule(extent, block, false);
+        atomic_sub(&chosen_count, track_table(extent)->is_chosen);
+        track_table(extent)->is_chosen = false;
     } else { /* the kernel has no room for mappings: later, perhaps */
         quarantine_put_locked(block, extent_size(extent));
     }
@@ -152,6 +189,7 @@ static void block_enters(struct extent *extent, struct track *track)
     if (!extent_is_slab(extent)) {
         struct track_table *table = track_table(extent);
         table->guard |= (uint8_t)os_guard((void *)extent->start, size);
+        size = table->is_chosen ? size_min(size, SLOT_MAX / 2) : size; /* the rest is no memory */
     }
     size_t limit = quarantine_limit();
     if (!quarantine_put_locked(block, size)) {
@@ -214,13 +252,13 @@ static void fill_new(void *block, const struct track_request *request, bool is_s
         if (is_slot || !request->is_zero) {
             memset(block, 0, request->size);
         }
-    } else if (is_slot || junk_fills_new()) {
+    } else if (is_slot || request->size <= SLOT_MAX || junk_fills_new()) {
         memset(block, FILL_NEW, request->size);
     }
 }
 
 static void *block_begins(const struct track_request *request, const struct track_layout *layout,
-                          char *start)
+                          char *start, uint32_t stack)
 {
     struct extent *extent = pagemap_find(start);
     char *block = start + layout->front;
@@ -237,11 +275,13 @@ static void *block_begins(const struct track_request *request, const struct trac
                     (uint64_t)request->is_aligned_form << 10;
     bool is_slot = extent_is_slab(extent);
     atomic_set(&track->inverted, ~(uintptr_t)block);
-    atomic_set(&track->allocated_stack, calls_keep(request->caller));
+    atomic_set(&track->allocated_stack, stack);
     atomic_set(&track->allocated_thread, track_thread_number());
     atomic_set(&track->word, word & ~(uint64_t)TRACK_LIVE);
     if (!is_slot) {
         lock_take(&quarantine.lock);
+        track_table(extent)->is_chosen = layout->is_chosen;
+        atomic_add(&chosen_count, layout->is_chosen);
         guard_pages(extent, track);
         name_block_granule(extent, (uintptr_t)block, true);
         lock_release(&quarantine.lock);
@@ -286,12 +326,17 @@ static void *tracked_alloc_block(const struct track_request *request)
     if (unlikely(direct != NULL)) {
         return take_untracked(direct, request);
     }
+    uint32_t stack = calls_keep(request->caller);
     struct track_layout layout = layout_of(request->alignment, request->size);
+    bool is_chosen = layout.is_slot && block_is_chosen(stack);
+    if (is_chosen || !layout.is_slot) {
+        layout = layout_on_pages(request, is_chosen);
+    }
     void *start = take_plain(request, &layout);
     if (unlikely(start == NULL) && tracked_release_all_blocks()) {
         start = take_plain(request, &layout);
     }
-    void *block = start != NULL ? block_begins(request, &layout, start) : NULL;
+    void *block = start != NULL ? block_begins(request, &layout, start, stack) : NULL;
     check_now_and_then();
     return likely(block != NULL) ? block : alloc_failed();
 }
@@ -405,7 +450,11 @@ static size_t tracked_block_size(const char *call, const void *block, uintptr_t 
     struct track *track = track_of_live(call, block, caller);
     if (track == NULL) {
         struct extent *extent = pagemap_find(block);
-        return block_is_untracked(extent, block) ? block_size(extent, block) : 0;
+        if (block_is_untracked(extent, block)) {
+            return block_size(extent, block);
+        }
+        foreign_function(call, block);
+        return 0;
     }
     struct track_zones zones = track_zones(pagemap_find(block), track);
     track_check_zones(track, &zones, call, caller);
@@ -452,13 +501,14 @@ static size_t tracked_resize_block(void *block, size_t least, size_t most)
 static void *resize_pages(struct extent *extent, struct track *track, size_t size, uintptr_t caller)
 {
     uint64_t word = atomic_get(&track->word);
-    size_t front = track_front(word);
+    size_t front = track_block(track) - extent->start;
     size_t old_size = track_size(word);
-    if (extent_is_slab(extent) || extent_is_direct(extent) || front >= os_page_size ||
-        size_min(old_size, size) < RESIZE_MIN) {
+    if (extent_is_slab(extent) || extent_is_direct(extent) ||
+        track_alignment(word) > BLOCK_ALIGNMENT || size_min(old_size, size) < RESIZE_MIN) {
         return NULL;
     }
     lock_take(&quarantine.lock);
+    name_block_granule(extent, track_block(track), false);
     bool done = unguard_pages(extent) && realloc_pages(extent, front + size + os_page_size);
     char *block = (char *)extent->start + front;
     if (done) {
@@ -468,6 +518,7 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
         track_set_size(track, size);
     }
     guard_pages(extent, track);
+    name_block_granule(extent, track_block(track), true);
     struct track_zones zones = track_zones(extent, track);
     track_fill_zones(&zones);
     lock_release(&quarantine.lock);
@@ -487,7 +538,8 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
     if (moved != NULL) {
         return moved;
     }
-    struct track_request request = {.alignment = BLOCK_ALIGNMENT, .size = size, .caller = caller};
+    struct track_request request = {
+        .alignment = BLOCK_ALIGNMENT, .size = size, .reach = old_size, .caller = caller};
     moved = tracked_alloc_block(&request);
     if (moved == NULL) {
         if (size > old_size) {
