@@ -100,6 +100,7 @@
 #include "api/operators.c"
 #include "api/cache.c"
 #include "api/mallocx.c"
+#include "api/layout.c"
 #include "api/tracked.c"
 
 /* layer 9: insight */

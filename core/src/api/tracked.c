@@ -16,78 +16,13 @@
 #include "../thread/thread.h"
 #include "free.h"
 
-/* Behind a block in a slot there are so many bytes at least. */
-#define ZONE_MIN 16u
-
-/* Above this alignment there is no red zone in front. */
-#define FRONT_MAX (64 * MiB)
-
 /* Pages of realloc from here on are kept, or moved by the kernel; smaller ones are copied, so that
- * a stale pointer is found. */
-#define RESIZE_MIN (128 * KiB)
+ * a stale pointer is found, and so that the block ends with a page again. */
+#define RESIZE_MIN (16 * MiB)
 
 /* Blocks that leave the quarantine with one that comes in: more than one, so that it shrinks again
  * after large blocks. */
 #define LEAVE_MOST 4u
-
-/* --- Layout ----------------------------------------------------------------------------------- */
-
-/* What is asked of the plain allocator for a block. */
-struct track_layout {
-    size_t front;
-    size_t total;
-    bool is_slot;
-};
-
-static struct track_layout layout_of(size_t alignment, size_t size)
-{
-    size_t front = size_max(alignment, ZONE_MIN);
-    size_t total = front + size + ZONE_MIN;
-    if (alignment <= os_page_size && align_up(total, alignment) <= SLOT_MAX) {
-        return (struct track_layout){front, total, true};
-    }
-    front = alignment <= FRONT_MAX ? front : 0;
-    return (struct track_layout){front, size_max(front + size + os_page_size, SLOT_MAX + 1), false};
-}
-
-/* The first whole page behind a large block. */
-static uintptr_t guard_start(struct track *track)
-{
-    uintptr_t block = track_block(track);
-    return align_up(block + track_size(atomic_get(&track->word)), os_page_size);
-}
-
-/* Puts pages without access behind a large block and, if it begins with a page, before it. */
-static void guard_pages(struct extent *extent, struct track *track)
-{
-    struct track_table *table = track_table(extent);
-    uintptr_t start = guard_start(track);
-    uintptr_t block = track_block(track);
-    if (start < extent_end(extent)) {
-        table->guard = (uint8_t)os_guard((void *)start, extent_end(extent) - start);
-    }
-    if (block % os_page_size == 0 && block > extent->start) {
-        table->guard |= (uint8_t)os_guard((void *)(block - os_page_size), os_page_size);
-    }
-}
-
-static bool unguard_pages(struct extent *extent)
-{
-    struct track_table *table = track_table(extent);
-    bool done = os_unguard((void *)extent->start, extent_size(extent), table->guard);
-    table->guard = done ? 0 : table->guard;
-    return done;
-}
-
-/* The page map knows the ends of large blocks only; one with a large alignment begins elsewhere. */
-static void name_block_granule(struct extent *extent, uintptr_t block, bool is_named)
-{
-    uintptr_t granule = block & ~(GRANULE - 1);
-    if (!extent_is_slab(extent) && granule != extent->start &&
-        granule != extent_end(extent) - GRANULE) {
-        pagemap_set(granule, is_named ? extent : NULL);
-    }
-}
 
 /* --- Quarantine ------------------------------------------------------------------------------- */
 
@@ -105,6 +40,8 @@ static void block_leaves(uintptr_t block)
     bool is_done = unguard_pages(extent);
     if (is_done) {
         name_block_granule(extent, block, false);
+        atomic_sub(&chosen_count, track_table(extent)->is_chosen);
+        track_table(extent)->is_chosen = false;
     } else { /* the kernel has no room for mappings: later, perhaps */
         quarantine_put_locked(block, extent_size(extent));
     }
@@ -152,6 +89,7 @@ static void block_enters(struct extent *extent, struct track *track)
     if (!extent_is_slab(extent)) {
         struct track_table *table = track_table(extent);
         table->guard |= (uint8_t)os_guard((void *)extent->start, size);
+        size = table->is_chosen ? size_min(size, SLOT_MAX / 2) : size; /* the rest is no memory */
     }
     size_t limit = quarantine_limit();
     if (!quarantine_put_locked(block, size)) {
@@ -214,13 +152,13 @@ static void fill_new(void *block, const struct track_request *request, bool is_s
         if (is_slot || !request->is_zero) {
             memset(block, 0, request->size);
         }
-    } else if (is_slot || junk_fills_new()) {
+    } else if (is_slot || request->size <= SLOT_MAX || junk_fills_new()) {
         memset(block, FILL_NEW, request->size);
     }
 }
 
 static void *block_begins(const struct track_request *request, const struct track_layout *layout,
-                          char *start)
+                          char *start, uint32_t stack)
 {
     struct extent *extent = pagemap_find(start);
     char *block = start + layout->front;
@@ -237,11 +175,13 @@ static void *block_begins(const struct track_request *request, const struct trac
                     (uint64_t)request->is_aligned_form << 10;
     bool is_slot = extent_is_slab(extent);
     atomic_set(&track->inverted, ~(uintptr_t)block);
-    atomic_set(&track->allocated_stack, calls_keep(request->caller));
+    atomic_set(&track->allocated_stack, stack);
     atomic_set(&track->allocated_thread, track_thread_number());
     atomic_set(&track->word, word & ~(uint64_t)TRACK_LIVE);
     if (!is_slot) {
         lock_take(&quarantine.lock);
+        track_table(extent)->is_chosen = layout->is_chosen;
+        atomic_add(&chosen_count, layout->is_chosen);
         guard_pages(extent, track);
         name_block_granule(extent, (uintptr_t)block, true);
         lock_release(&quarantine.lock);
@@ -286,12 +226,17 @@ static void *tracked_alloc_block(const struct track_request *request)
     if (unlikely(direct != NULL)) {
         return take_untracked(direct, request);
     }
+    uint32_t stack = calls_keep(request->caller);
     struct track_layout layout = layout_of(request->alignment, request->size);
+    bool is_chosen = layout.is_slot && block_is_chosen(stack);
+    if (is_chosen || !layout.is_slot) {
+        layout = layout_on_pages(request, is_chosen);
+    }
     void *start = take_plain(request, &layout);
     if (unlikely(start == NULL) && tracked_release_all_blocks()) {
         start = take_plain(request, &layout);
     }
-    void *block = start != NULL ? block_begins(request, &layout, start) : NULL;
+    void *block = start != NULL ? block_begins(request, &layout, start, stack) : NULL;
     check_now_and_then();
     return likely(block != NULL) ? block : alloc_failed();
 }
@@ -405,7 +350,11 @@ static size_t tracked_block_size(const char *call, const void *block, uintptr_t 
     struct track *track = track_of_live(call, block, caller);
     if (track == NULL) {
         struct extent *extent = pagemap_find(block);
-        return block_is_untracked(extent, block) ? block_size(extent, block) : 0;
+        if (block_is_untracked(extent, block)) {
+            return block_size(extent, block);
+        }
+        foreign_function(call, block);
+        return 0;
     }
     struct track_zones zones = track_zones(pagemap_find(block), track);
     track_check_zones(track, &zones, call, caller);
@@ -452,13 +401,14 @@ static size_t tracked_resize_block(void *block, size_t least, size_t most)
 static void *resize_pages(struct extent *extent, struct track *track, size_t size, uintptr_t caller)
 {
     uint64_t word = atomic_get(&track->word);
-    size_t front = track_front(word);
+    size_t front = track_block(track) - extent->start;
     size_t old_size = track_size(word);
-    if (extent_is_slab(extent) || extent_is_direct(extent) || front >= os_page_size ||
-        size_min(old_size, size) < RESIZE_MIN) {
+    if (extent_is_slab(extent) || extent_is_direct(extent) ||
+        track_alignment(word) > BLOCK_ALIGNMENT || size_min(old_size, size) < RESIZE_MIN) {
         return NULL;
     }
     lock_take(&quarantine.lock);
+    name_block_granule(extent, track_block(track), false);
     bool done = unguard_pages(extent) && realloc_pages(extent, front + size + os_page_size);
     char *block = (char *)extent->start + front;
     if (done) {
@@ -468,6 +418,7 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
         track_set_size(track, size);
     }
     guard_pages(extent, track);
+    name_block_granule(extent, track_block(track), true);
     struct track_zones zones = track_zones(extent, track);
     track_fill_zones(&zones);
     lock_release(&quarantine.lock);
@@ -487,7 +438,8 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
     if (moved != NULL) {
         return moved;
     }
-    struct track_request request = {.alignment = BLOCK_ALIGNMENT, .size = size, .caller = caller};
+    struct track_request request = {
+        .alignment = BLOCK_ALIGNMENT, .size = size, .reach = old_size, .caller = caller};
     moved = tracked_alloc_block(&request);
     if (moved == NULL) {
         if (size > old_size) {

@@ -19,6 +19,7 @@ struct track_request {
     enum made made;
     bool is_zero;         /* wanted as zeros */
     bool is_aligned_form; /* by an operator new that was given an alignment */
+    size_t reach;         /* bytes from its start to where the pages behind it reach at least */
     uintptr_t caller;     /* PROGRAM_PC */
 };
 

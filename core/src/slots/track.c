@@ -189,8 +189,7 @@ static struct track_zones track_zones(struct extent *extent, struct track *track
         start = block - track_front(word);
         end = start + slot_block_size(extent, (void *)start);
     } else {
-        /* Before a block at the start of a page there is another page, without access. */
-        start = track_front(word) >= os_page_size ? block : block - track_front(word);
+        start = block & ~(uintptr_t)(os_page_size - 1);
         end = size_min(align_up(block_end, os_page_size), extent_end(extent));
     }
     check(start <= block && block_end <= end);

@@ -4,9 +4,11 @@
  * for by an arena's number, which are as in the other builds. A block lies in its slot, or in its pages, between red zones:
  *
  *     slot   | front, 16 bytes or the alignment | block | behind, to the end of the slot |
- *     pages  | front                            | block | to the end of the page | guard pages |
+ *     pages  | guard pages | to the block | block | less than its alignment | guard pages |
  *
- * The program gets the middle, exactly as long as it asked for. What is known of a block lies in
+ * The program gets the middle, exactly as long as it asked for. On pages
+ * lie large blocks, and of the others the first ones of each call stack and some later ones: there also
+ * a read beyond the block or after its end is found, by the CPU. What is known of a block lies in
  * a table beside its extent, by the number of the slot that it begins in, behind the red zone, where
  * no overflow comes: size, state, and the calls that allocated and freed it. That stays when the block
  * is freed, until another one is allocated in its place.
@@ -43,6 +45,7 @@ struct track_table {
     struct track_table *next; /* const: all tables ever made */
     uint32_t capacity;        /* const */
     uint8_t guard;            /* owner of the block: enum os_guard, for an extent of one block */
+    bool is_chosen;           /* const while it is held: it is no large block, but lies on pages */
     struct track tracks[];
 };
 
@@ -71,7 +74,7 @@ ALWAYS_INLINE size_t track_size(uint64_t word)
     return word >> 16;
 }
 
-/* The space between where a slot begins, or pages do, and where the block does. */
+/* The space between where a slot begins and where the block does. */
 ALWAYS_INLINE size_t track_front(uint64_t word)
 {
     return size_max(track_alignment(word), 16);
@@ -88,7 +91,7 @@ ALWAYS_INLINE uintptr_t track_block(struct track *track)
     return ~atomic_get(&track->inverted);
 }
 
-/* Where the slot of a block begins, or what the front red zone of its pages would be. */
+/* Where the slot of a block begins. */
 ALWAYS_INLINE uintptr_t track_slot_start(struct track *track)
 {
     return track_block(track) - track_front(atomic_get(&track->word));

@@ -1,6 +1,6 @@
-// expect: secure=ok fast=ok debug=ok
+// expect: secure=ok fast=ok debug=abort "malloc_usable_size of"
 /* SPDX-License-Identifier: MIT
- * malloc_usable_size of a variable: 0, as nothing there belongs to the allocator. */
+ * malloc_usable_size of a variable: 0, as nothing there belongs to the allocator; debug says so. */
 #include <malloc.h>
 #include <stdlib.h>
 

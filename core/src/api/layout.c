@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where a tracked block lies (slots/track.h): in a slot between red zones, or on pages between guards,
+ * and which blocks that fit into slots get pages as well. A fault is mostly committed again and again
+ * at one place of the program, so the first blocks of each call stack are worth the most.
+ */
+#include "tracking.h"
+
+/* Behind a block in a slot there are so many bytes at least. */
+#define ZONE_MIN 16u
+
+/* Above this alignment there is no red zone in front. */
+#define FRONT_MAX (64 * MiB)
+
+/* Blocks on pages that would fit into slots, at most, and what guard_sample is unless it is set. Where
+ * the kernel has no guards but mappings of no access, a process has 65,530 of these by default. */
+#define CHOSEN_MOST 4096u
+#define CHOSEN_EVERY 1000
+
+/* What is asked of the plain allocator for a block. */
+struct track_layout {
+    size_t front;
+    size_t total;
+    bool is_slot;
+    bool is_chosen; /* it would fit into a slot */
+};
+
+static struct track_layout layout_of(size_t alignment, size_t size)
+{
+    size_t front = size_max(alignment, ZONE_MIN);
+    size_t total = front + size + ZONE_MIN;
+    bool is_slot = alignment <= os_page_size && align_up(total, alignment) <= SLOT_MAX;
+    return (struct track_layout){front, total, is_slot, false};
+}
+
+/* A page before the block and one behind it, where the block ends as near as its alignment allows. A
+ * block of no bytes is the start of the page behind. */
+static struct track_layout layout_on_pages(const struct track_request *request, bool is_chosen)
+{
+    size_t size = request->size;
+    size_t alignment = size_max(request->alignment, ZONE_MIN);
+    size_t front = 0;
+    if (alignment <= FRONT_MAX) {
+        size_t left = size_max(align_up(size, os_page_size), os_page_size) - size;
+        front = size_max(alignment, os_page_size) + (left & ~(alignment - 1));
+    }
+    check(front % alignment == 0);
+    size_t total = front + size_max(size, request->reach) + os_page_size;
+    return (struct track_layout){front, size_max(total, SLOT_MAX + 1), false, is_chosen};
+}
+
+static _Atomic uint32_t chosen_count; /* blocks on pages that would fit into slots */
+
+/* Whether a block of a call stack gets pages though it fits into a slot. */
+static bool block_is_chosen(uint32_t stack_number)
+{
+    struct call_stack *stack = store_get(stack_number);
+    if (stack == NULL || atomic_get(&chosen_count) >= CHOSEN_MOST) {
+        return false;
+    }
+    uint64_t before = atomic_add(&stack->figures[0], 1);
+    long every = option(OPTION_guard_sample);
+    every = every >= 0 ? every : CHOSEN_EVERY;
+    return before < (uint64_t)option(OPTION_guard_first) ||
+           (every > 0 && before % (uint64_t)every == (uint64_t)every - 1);
+}
+
+/* The first whole page behind a large block. */
+static uintptr_t guard_start(struct track *track)
+{
+    uintptr_t block = track_block(track);
+    return align_up(block + track_size(atomic_get(&track->word)), os_page_size);
+}
+
+/* Puts pages without access behind a block of pages and before it. */
+static void guard_pages(struct extent *extent, struct track *track)
+{
+    struct track_table *table = track_table(extent);
+    uintptr_t start = guard_start(track);
+    uintptr_t page = track_block(track) & ~(uintptr_t)(os_page_size - 1);
+    if (start < extent_end(extent)) {
+        table->guard |= (uint8_t)os_guard((void *)start, extent_end(extent) - start);
+    }
+    if (page > extent->start) {
+        table->guard |= (uint8_t)os_guard((void *)extent->start, page - extent->start);
+    }
+}
+
+static bool unguard_pages(struct extent *extent)
+{
+    struct track_table *table = track_table(extent);
+    bool done = os_unguard((void *)extent->start, extent_size(extent), table->guard);
+    table->guard = done ? 0 : table->guard;
+    return done;
+}
+
+/* The page map knows the ends of large blocks only; one with a large alignment begins elsewhere. */
+static void name_block_granule(struct extent *extent, uintptr_t block, bool is_named)
+{
+    uintptr_t granule = block & ~(GRANULE - 1);
+    if (!extent_is_slab(extent) && granule != extent->start &&
+        granule != extent_end(extent) - GRANULE) {
+        pagemap_set(granule, is_named ? extent : NULL);
+    }
+}
