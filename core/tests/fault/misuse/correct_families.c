@@ -24,8 +24,12 @@ int main(int count, char **words)
     }
     for (size_t size = 0; size < 3000000; size = size * 2 + 1) {
         for (int i = 0; i < 50; i++) {
-            void *blocks[] = {_Znwm(size), _Znam(size), _ZnwmSt11align_val_t(size, 128),
-                              _ZnamRKSt9nothrow_t(size, ""), malloc(size), aligned_alloc(64, size)};
+            void *blocks[] = {_Znwm(size),
+                              _Znam(size),
+                              _ZnwmSt11align_val_t(size, 128),
+                              _ZnamRKSt9nothrow_t(size, ""),
+                              malloc(size),
+                              aligned_alloc(64, size)};
             for (int k = 0; k < 6; k++) {
                 if (malloc_usable_size(blocks[k]) < size) {
                     return 1;

@@ -31,7 +31,7 @@ pub fn main(args: &DisableArgs) -> Result<u8> {
     } else if args.change.dry_run {
         text += "Nothing was changed: this is a dry run.\n";
     }
-    if args.global || args.all {
+    if args.place.global || args.all {
         text += &others(&system);
     }
     output::print(&text)?;

@@ -77,7 +77,7 @@ fn refuse_what_only_traces_have(args: &ReportArgs) -> Result<()> {
         "the metrics peak and temporary"
     } else if args.csv.is_some_and(table) {
         "tables other than stacks"
-    } else if args.output.html.is_some() || args.output.chosen_format() == Format::Html {
+    } else if args.output.to.html.is_some() || args.output.chosen_format() == Format::Html {
         "pages"
     } else {
         return Ok(());

@@ -10,17 +10,16 @@ use crate::output::{self, Page, Table};
 const MOST_ROWS: usize = 200;
 
 pub fn render(snapshot: &Snapshot) -> String {
-    let sentence = sentence(snapshot);
-    let links = html! {
+    let body = html! {
+        (output::html::head("mallow serve", None, &sentence(snapshot)))
         p {
             a href="metrics" { "Metrics" } " for Prometheus, " a href="healthz" { "healthz" }
             ". Profiles: /debug/pprof/heap?pid=PID and /debug/pprof/allocs?pid=PID."
         }
+        (output::html::table(&table(snapshot)))
     };
-    let head = output::html::head("mallow serve", None, &sentence);
-    let body = head + &links.into_string() + &output::html::table(&table(snapshot));
     let version = env!("CARGO_PKG_VERSION");
-    Page { title: "mallow serve", body: &body, version, script: None }.render()
+    Page { title: "mallow serve", body, version, script: None }.render()
 }
 
 fn sentence(snapshot: &Snapshot) -> String {
