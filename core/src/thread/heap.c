@@ -16,6 +16,9 @@
 /* A local list that is shorter than this gets slots that were never used. */
 #define LENGTHEN_SLOTS 32u
 
+/* In a crowd a heap's slabs become twice as large no more often than this. */
+#define CROWD_DOUBLINGS 1u
+
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
@@ -286,7 +289,10 @@ static struct extent *heap_take_shared(struct heap *heap, unsigned class)
 static struct extent *heap_make_slab(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
-    struct extent *extent = heap_take_pages(heap, class_slab_pages(class, bin->made));
+    /* In a crowd each heap has a current slab of every class that its thread used before it fell asleep. */
+    unsigned made =
+        heaps_are_crowded() && bin->made > CROWD_DOUBLINGS ? CROWD_DOUBLINGS : bin->made;
+    struct extent *extent = heap_take_pages(heap, class_slab_pages(class, made));
     if (extent == NULL) {
         extent = heap_take_pages(heap, class_slab_pages(class, 0));
     }

@@ -195,6 +195,15 @@ struct heaps {
 
 static struct heaps heaps;
 
+/* So many heaps for each arena (one per CPU) are a crowd: most of their threads sleep, and what lies in lists
+ * and current slabs of such a thread nobody else can use. */
+#define CROWD_HEAPS 4u
+
+ALWAYS_INLINE bool heaps_are_crowded(void)
+{
+    return atomic_get(&heaps.in_use) >= CROWD_HEAPS * arena_count();
+}
+
 ALWAYS_INLINE struct extent *slab_at(struct link *link)
 {
     return container_of(link, struct extent, link);

@@ -17,6 +17,10 @@
  * and empties as often, that is true once in 2^8 visits. */
 #define EMPTIED_MOST 8u
 
+/* The same in a crowd, where the limit may fall to 0: the few slots that so many sleeping threads keep
+ * pin many slabs. */
+#define EMPTIED_MOST_IN_CROWD 4u
+
 /* The limits of a heap's magazines add up to at most its part of HEAP_MAGAZINES_TOTAL bytes, and
  * may always add up to HEAP_MAGAZINES_LEAST. The part is an equal one while there are no more heaps
  * than arenas (one per CPU). Threads beyond that number sleep for most of the time: with n heaps
@@ -118,6 +122,13 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
     return slot;
 }
 
+static bool magazine_is_draining(struct magazine *magazine)
+{
+    return heaps_are_crowded()
+               ? magazine->emptied >= EMPTIED_MOST_IN_CROWD
+               : magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
+}
+
 static void magazine_put_full(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     unsigned class = extent->slab.class;
@@ -129,7 +140,7 @@ static void magazine_put_full(struct heap *heap, struct extent *extent, struct s
         heap_free_remote(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }
-    bool is_draining = magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
+    bool is_draining = magazine_is_draining(magazine);
     if (!is_draining) {
         magazine->emptied = (uint32_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
         magazine_grow(heap, class);
@@ -158,9 +169,10 @@ static void magazine_put_full(struct heap *heap, struct extent *extent, struct s
     if (is_draining) {
         magazine_shrink(heap, class);
     }
-    bool is_put = magazine_try_put(heap, extent, slot);
-    check(is_put);
-    (void)is_put;
+    if (!magazine_try_put(heap, extent, slot)) {
+        check(is_draining && magazine->limit == 0);
+        heap_free_remote(heap, extent, slot);
+    }
     check_slow(magazine_is_valid(heap, class));
 }
 

@@ -150,6 +150,9 @@ static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct e
     }
     uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
     most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
+    if (heaps_are_crowded() && slab_is_of_depot(extent)) {
+        most = 1; /* the thread may sleep from now on, and a depot's slots have no other way out */
+    }
     check(outbox->slab == NULL); /* what was there is on its way */
     *outbox = (struct outbox){NULL, slot, slot, 1, most};
     order_stores();

@@ -66,6 +66,7 @@ endforeach()
 foreach(program fresh mappings fork dying_threads sleeping_owner fork_purge holes many_threads)
   mallow_promise(${program} fast "")
 endforeach()
+mallow_promise(sleeping_owner fast "arenas:2")
 
 math(EXPR last_module "${promise_tls_modules} - 1")
 foreach(number RANGE ${last_module})

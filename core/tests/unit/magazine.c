@@ -87,6 +87,29 @@ static void free_slot_twice(void)
     mw_free(blocks[0]);
 }
 
+/* Where threads are many, one that only frees keeps nothing, and works on when it allocates again. */
+TEST(magazine_of_a_crowd_empties_itself)
+{
+    fill(SIZE);
+    uint32_t in_use = atomic_get(&heaps.in_use);
+    atomic_set(&heaps.in_use, CROWD_HEAPS * arena_count());
+    CHECK(heaps_are_crowded());
+    for (size_t i = 0; i < COUNT; i++) {
+        struct extent *extent = pagemap_find(blocks[i]);
+        mw_free(blocks[i]);
+        CHECK(!extent_is_slab(extent) || magazine()->count <= magazine()->limit);
+    }
+    CHECK_EQ(magazine()->limit, 0);
+    CHECK_EQ(magazine()->count, 0);
+    for (size_t i = 0; i < OUTBOXES; i++) {
+        CHECK(heap_own->outboxes[i].slab == NULL);
+    }
+    fill(SIZE);
+    release();
+    CHECK(mw_heap_is_valid());
+    atomic_set(&heaps.in_use, in_use);
+}
+
 TEST(magazine_finds_a_double_free_of_its_last_slot)
 {
     check_aborts(free_slot_twice, "double free");
