@@ -126,6 +126,28 @@ MW_PUBLIC void mw_malloc_stats(void);
 MW_PUBLIC void mw_malloc_stats_print(void (*write)(void *context, const char *text), void *context,
                                      const char *options);
 
+/* --- Misuse ------------------------------------------------------------------------------------*/
+
+/* What a misuse handler is told; valid during the call. */
+struct mw_misuse {
+    const char *kind;     /* a word of docs/fault-report.md: "double-free", "overflow", ... */
+    const char *sentence; /* what was printed, without "mallow: " */
+    const void *pointer;  /* what the call was given, or what was accessed; may be NULL */
+    const void *block;    /* the block that it is about; NULL if that is not known */
+    size_t size;          /* of the block, as the program asked for it; 0 if that is not known */
+    bool goes_on;         /* the program goes on when the handler returns: option misuse:continue */
+};
+
+typedef void (*mw_misuse_handler)(const struct mw_misuse *misuse);
+
+/* Sets what is called once a misuse is told, before the program ends by SIGABRT; NULL: nothing.
+ * Returns what was set before. The handler runs in the thread that was found out, inside its call of
+ * malloc or free, or where an access trapped: also in signal handlers and in children of fork. It may
+ * write and _exit. It may allocate and free, but the heap may be damaged: if that finds another
+ * misuse, or needs a lock that the interrupted call holds, the program ends at once. It must return
+ * or end the process, and not wait for threads that allocate. */
+MW_PUBLIC mw_misuse_handler mw_set_misuse_handler(mw_misuse_handler handler);
+
 /* --- Statistics --------------------------------------------------------------------------------
  * Figures have names, as docs/stats.md lists them: "allocated", "all.class.48.allocations",
  * "arena.0.dirty_bytes", "lock.heaps.waits". All that mw_stats_each shows is of one moment; while

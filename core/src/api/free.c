@@ -366,16 +366,25 @@ static void free_check_size(const void *block, size_t alignment, size_t size)
         return;
     }
     size_t requested = block_requested("free", extent, block);
+    struct fault fault = {
+        .kind = FAULT_SIZE_MISMATCH,
+        .call = "free_sized",
+        .pointer = block,
+        .block = (uintptr_t)block,
+        .size = requested,
+        .state = "live",
+    };
     if (unlikely(size != requested)) {
-        fault_simple(FAULT_SIZE_MISMATCH, "free_sized", block,
-                     "free of %p with a size of %zu bytes, but the block has %zu", block, size,
-                     requested);
+        fault_tell(&fault, "free of %p with a size of %zu bytes, but the block has %zu", block,
+                   size, requested);
     }
     if (unlikely(((uintptr_t)block & (alignment - 1)) != 0)) {
-        fault_simple(
-            FAULT_ALIGNMENT_MISMATCH, "free_aligned_sized", block,
-            "free of %p (%zu bytes) with an alignment of %zu bytes, which it does not have", block,
-            size, alignment);
+        fault.kind = FAULT_ALIGNMENT_MISMATCH;
+        fault.call = "free_aligned_sized";
+        fault_tell(&fault,
+                   "free of %p (%zu bytes) with an alignment of %zu bytes, which "
+                   "it does not have",
+                   block, size, alignment);
     }
 }
 

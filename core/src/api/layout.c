@@ -51,11 +51,13 @@ static struct track_layout layout_on_pages(const struct track_request *request, 
 
 static _Atomic uint32_t chosen_count; /* blocks on pages that would fit into slots */
 
-/* Whether a block of a call stack gets pages though it fits into a slot. */
+/* Whether a block of a call stack gets pages though it fits into a slot. They are more than SLOT_MAX,
+ * nearly all of it address space alone, but a memory_limit counts it: there no block is chosen. */
 static bool block_is_chosen(uint32_t stack_number)
 {
     struct call_stack *stack = store_get(stack_number);
-    if (stack == NULL || atomic_get(&chosen_count) >= CHOSEN_MOST) {
+    if (stack == NULL || option(OPTION_memory_limit) != 0 ||
+        atomic_get(&chosen_count) >= CHOSEN_MOST) {
         return false;
     }
     uint64_t before = atomic_add(&stack->figures[0], 1);

@@ -32,16 +32,18 @@ UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t si
     return block;
 }
 
-/* A block for operator delete that is not what it should be: of another family, or none that the program
- * holds. Of the latter free says more. */
-static NOINLINE COLD void family_look(struct extent *extent, const void *block, uint8_t wanted,
+/* A block for operator delete that is not what it should be: of another family,
+ * or none that the program holds. Of the latter free says more. */
+static NOINLINE COLD void family_look(struct extent *extent, void *block, uint8_t wanted,
                                       const char *call)
 {
     bool is_held = !extent_is_slab(extent) || slot_is_held(extent, block);
     size_t size = is_held ? block_requested(call, extent, block) : 0;
     if (is_held) {
         size_t bytes = block_size(extent, block);
-        family_differs(call, block, size, block_family(extent, block, bytes), wanted);
+        uint8_t family = block_family(extent, block, bytes);
+        family_differs(call, block, size, family, wanted);
+        block_change_family(extent, block, bytes, family);
     }
 }
 

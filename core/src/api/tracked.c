@@ -298,18 +298,19 @@ static void check_return(struct track *track, const void *block, const struct tr
     track_describe(track, &fault, who);
     if (is_mixed) {
         fault.kind = FAULT_KIND_MISMATCH;
-        fault_report(&fault, "%s of %p (%zu bytes%s), which was allocated by %s", given->call,
-                     block, track_size(word), who,
-                     made_name(track_made(word), track_is_aligned_form(word)));
+        fault_tell(&fault, "%s of %p (%zu bytes%s), which was allocated by %s", given->call, block,
+                   track_size(word), who, made_name(track_made(word), track_is_aligned_form(word)));
+        return;
     }
     if (!fits_size) {
         fault.kind = FAULT_SIZE_MISMATCH;
-        fault_report(&fault, "free of %p with a size of %zu bytes, but the block has %zu%s", block,
-                     given->size, track_size(word), who);
+        fault_tell(&fault, "free of %p with a size of %zu bytes, but the block has %zu%s", block,
+                   given->size, track_size(word), who);
+        return;
     }
     fault.kind = FAULT_ALIGNMENT_MISMATCH;
-    fault_report(&fault, "free of %p with an alignment of %zu, but the block has %zu (%s)", block,
-                 given->alignment, alignment, who + 2);
+    fault_tell(&fault, "free of %p with an alignment of %zu, but the block has %zu (%s)", block,
+               given->alignment, alignment, who + 2);
 }
 
 /* LIVE becomes FREED, once: of two threads that free one block one comes too late. */
@@ -449,7 +450,10 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
         return block;
     }
     memcpy(moved, block, size_min(old_size, size));
-    tracked_free_block(block, &(struct track_return){"realloc", SIZE_MAX, 0, caller, 0});
+    uint64_t word = atomic_get(&track->word); /* its family was looked at above */
+    size_t alignment = track_is_aligned_form(word) ? track_alignment(word) : 0;
+    tracked_free_block(
+        block, &(struct track_return){"realloc", SIZE_MAX, alignment, caller, track_made(word)});
     return moved;
 }
 

@@ -98,3 +98,8 @@ int mw_mallopt(int param, int value)
         return 0;
     }
 }
+
+mw_misuse_handler mw_set_misuse_handler(mw_misuse_handler handler)
+{
+    return fault_set_handler(handler);
+}

@@ -19,11 +19,14 @@ static const char *const fault_names[FAULT_KINDS] = {
 /* How long a thread that finds a fault waits for the one that reports: after that it is thought to
  * be stuck. */
 #define FAULT_PATIENCE_MS 3000u
+#define FAULT_LOOK_MS 50u
 
 static struct {
     char path[1024];         /* const after start; "": none */
     _Atomic(void *) speaker; /* the thread that reports */
     int fd;                  /* of the speaker */
+    bool goes_on;            /* const after start */
+    _Atomic(mw_misuse_handler) handler;
 } fault_state;
 
 static void fault_load(void)
@@ -360,12 +363,33 @@ static void fault_begin(void)
         os_abort();
     }
     static uint32_t never_changes;
-    os_wait(&never_changes, 0, FAULT_PATIENCE_MS);
+    for (unsigned waited_ms = 0; waited_ms < FAULT_PATIENCE_MS; waited_ms += FAULT_LOOK_MS) {
+        os_wait(&never_changes, 0, FAULT_LOOK_MS);
+        none = NULL;
+        if (atomic_replace(&fault_state.speaker, &none, os_thread_id())) {
+            return; /* it was told, and the program went on */
+        }
+    }
     os_abort();
 }
 
-_Noreturn static COLD void fault_end(const struct fault *fault, const char *format,
-                                     va_list *arguments)
+static bool fault_is_told_here(void)
+{
+    return atomic_get(&fault_state.speaker) == os_thread_id();
+}
+
+static void fault_set_goes_on(bool goes_on)
+{
+    fault_state.goes_on = goes_on;
+}
+
+static mw_misuse_handler fault_set_handler(mw_misuse_handler handler)
+{
+    return atomic_exchange_explicit(&fault_state.handler, handler, memory_order_acq_rel);
+}
+
+static COLD void fault_say(const struct fault *fault, bool goes_on, const char *format,
+                           va_list *arguments)
 {
     char sentence[512];
     fault_begin();
@@ -381,7 +405,34 @@ _Noreturn static COLD void fault_end(const struct fault *fault, const char *form
         fault_put_places(&sink, &fault->freed);
     }
     fault_write(fault, sentence);
+    mw_misuse_handler handler = atomic_get_acquire(&fault_state.handler); /* pairs with its set */
+    if (handler != NULL) {
+        handler(&(struct mw_misuse){.kind = fault_names[fault->kind],
+                                    .sentence = sentence,
+                                    .pointer = fault->pointer,
+                                    .block = (const void *)fault->block,
+                                    .size = fault->size,
+                                    .goes_on = goes_on});
+    }
+}
+
+_Noreturn static COLD void fault_end(const struct fault *fault, const char *format,
+                                     va_list *arguments)
+{
+    fault_say(fault, false, format, arguments);
     os_abort();
+}
+
+static COLD void fault_tell(const struct fault *fault, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fault_say(fault, fault_state.goes_on, format, &arguments);
+    va_end(arguments);
+    if (!fault_state.goes_on) {
+        os_abort();
+    }
+    atomic_set_release(&fault_state.speaker, NULL); /* the next one may speak */
 }
 
 _Noreturn static COLD void fault_report(const struct fault *fault, const char *format, ...)

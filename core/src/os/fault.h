@@ -11,6 +11,7 @@
 #ifndef MALLOW_FAULT_H
 #define MALLOW_FAULT_H
 
+#include "../../include/mallow.h"
 #include "log.h"
 
 enum fault_kind {
@@ -70,7 +71,22 @@ struct fault {
 _Noreturn static COLD PRINTF_LIKE(2, 3) void fault_report(const struct fault *fault,
                                                           const char *format, ...);
 
-/* The same with nothing known but the kind, the call and the pointer. */
+/* The same, but with the option misuse:continue it returns: for what has done
+ * no harm so far. */
+static COLD PRINTF_LIKE(2, 3) void fault_tell(const struct fault *fault, const char *format, ...);
+
+/* Whether fault_tell returns. */
+static void fault_set_goes_on(bool goes_on);
+
+/* Called once a fault is told: mw_set_misuse_handler. */
+static mw_misuse_handler fault_set_handler(mw_misuse_handler handler);
+
+/* Whether the calling thread tells of a fault: it may hold locks that it will
+ * never release. */
+static bool fault_is_told_here(void);
+
+/* The same as fault_report with nothing known but the kind, the call and the
+ * pointer. */
 _Noreturn static COLD PRINTF_LIKE(4, 5) void fault_simple(enum fault_kind kind, const char *call,
                                                           const void *pointer, const char *format,
                                                           ...);

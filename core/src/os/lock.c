@@ -30,6 +30,9 @@ static void lock_check_order(struct lock *lock)
 {
 #if MW_LOCK_ORDER
     check(lock->rank < LOCK_RANKS);
+    if (unlikely(fault_is_told_here())) {
+        return; /* a handler of misuse, wherever the call was: see lock_wait_in_handler */
+    }
     if (unlikely(lock_is_mine(lock))) {
         log_fatal("lock taken out of order: %s, which the thread holds", lock_names[lock->rank]);
     }
@@ -119,6 +122,9 @@ static bool lock_try_take(struct lock *lock)
     return true;
 }
 
+/* How long a handler of misuse waits for a lock. */
+#define HANDLER_PATIENCE_MS 3000u
+
 static bool lock_spin(struct lock *lock)
 {
     for (int spin = 0; spin < LOCK_SPINS; spin++) {
@@ -128,6 +134,19 @@ static bool lock_spin(struct lock *lock)
         cpu_relax();
     }
     return false;
+}
+
+/* A handler of misuse allocates. A lock that its own thread holds, or one whose owner waits for such a
+ * lock, never comes free: the program ends, as it would have without the handler. */
+static COLD void lock_wait_in_handler(struct lock *lock, uintptr_t state)
+{
+    if (lock_is_mine(lock)) {
+        os_abort();
+    }
+    os_wait(&lock->state, (uint32_t)state, HANDLER_PATIENCE_MS);
+    if (atomic_get(&lock->state) == state) {
+        os_abort();
+    }
 }
 
 /* Who has slept takes the lock as one that is waited for: there may be other sleepers. The kernel
@@ -142,7 +161,11 @@ static void lock_sleep(struct lock *lock)
             (!is_marked && !atomic_replace(&lock->state, &state, state | LOCK_WAITED))) {
             continue;
         }
-        os_wait(&lock->state, (uint32_t)(state | LOCK_WAITED), 0);
+        if (unlikely(fault_is_told_here())) {
+            lock_wait_in_handler(lock, state | LOCK_WAITED);
+        } else {
+            os_wait(&lock->state, (uint32_t)(state | LOCK_WAITED), 0);
+        }
     }
 }
 

@@ -40,12 +40,13 @@ static void mixes_load(void)
 {
     long choice = option(OPTION_check_mixes);
     bool is_wanted = choice == BY_BUILD ? MW_MODE == MW_DEBUG : choice == ALWAYS_ON;
+    fault_set_goes_on(option(OPTION_misuse) != 0);
     mixes_are_checked =
         MW_FAMILIES && is_wanted && operators_are_ours != NULL && operators_are_ours();
 }
 
-_Noreturn static COLD void family_differs(const char *call, const void *block, size_t size,
-                                          uint8_t family, uint8_t wanted)
+static COLD void family_differs(const char *call, const void *block, size_t size, uint8_t family,
+                                uint8_t wanted)
 {
     enum made made = (enum made)(family & 3);
     struct fault fault = {
@@ -59,11 +60,12 @@ _Noreturn static COLD void family_differs(const char *call, const void *block, s
     };
     if (made == (enum made)(wanted & 3) && family > 3 && wanted > 3) {
         fault.kind = FAULT_ALIGNMENT_MISMATCH;
-        fault_report(&fault, "%s of %p with an alignment of %zu, but the block has %zu", call,
-                     block, (size_t)1 << (wanted >> 2), (size_t)1 << (family >> 2));
+        fault_tell(&fault, "%s of %p with an alignment of %zu, but the block has %zu", call, block,
+                   (size_t)1 << (wanted >> 2), (size_t)1 << (family >> 2));
+        return;
     }
-    fault_report(&fault, "%s of %p (%zu bytes), which was allocated by %s", call, block, size,
-                 made_name(made, family > 3));
+    fault_tell(&fault, "%s of %p (%zu bytes), which was allocated by %s", call, block, size,
+               made_name(made, family > 3));
 }
 
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)

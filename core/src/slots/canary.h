@@ -197,9 +197,9 @@ static void mixes_load(void);
 /* Whether each form of operator new and delete that the program calls is ours; NULL: there are none. */
 static bool (*const operators_are_ours)(void);
 
-/* Ends the program: a call releases a whole block of another family. */
-_Noreturn static COLD void family_differs(const char *call, const void *block, size_t size,
-                                          uint8_t family, uint8_t wanted);
+/* Tells that a call releases a whole block of another family; returns with misuse:continue. */
+static COLD void family_differs(const char *call, const void *block, size_t size, uint8_t family,
+                                uint8_t wanted);
 
 /* What malloc's kin are called with must be theirs. */
 ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, const void *block,
@@ -209,6 +209,7 @@ ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, c
         uint8_t family = block_family(extent, block, block_size);
         if (unlikely(family != 0)) {
             family_differs(call, block, size, family, 0);
+            block_change_family(extent, (void *)(uintptr_t)block, block_size, family);
         }
     }
 }

@@ -18,6 +18,9 @@ set(promise_without_quarantine thread_churn no_keys stats_page idle)
 # Where the debug build asks the kernel for what this program forbids, README.md names the setting.
 set(promise_without_mincore locked_in)
 
+# Small blocks between guards are no slots.
+set(promise_without_guards stats_page)
+
 # mallow_promise(PROGRAM MODE SETTINGS): runs it with the library of the mode preloaded.
 function(mallow_promise program mode settings)
   set(all_settings "${settings}")
@@ -25,6 +28,9 @@ function(mallow_promise program mode settings)
     string(APPEND all_settings ",quarantine:0")
   elseif(mode STREQUAL debug AND program IN_LIST promise_without_mincore)
     string(APPEND all_settings ",ask_resident:false")
+  endif()
+  if(mode STREQUAL debug AND program IN_LIST promise_without_guards)
+    string(APPEND all_settings ",guard_first:0,guard_sample:0")
   endif()
   string(REGEX REPLACE "^," "" all_settings "${all_settings}")
   string(REPLACE "mallow-fast" "mallow" library mallow-${mode})

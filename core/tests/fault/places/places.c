@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../../include/mallow.h"
+
 enum { THREADS = 4, FORKS = 20, DIED_OTHERWISE = 3 };
 
 static void *opaque(void *pointer)
@@ -191,6 +193,66 @@ static void with_abort_blocked(void)
     misuse();
 }
 
+/* Not every build of the program is linked with Mallow: then the library is preloaded. */
+__attribute__((weak)) mw_misuse_handler mw_set_misuse_handler(mw_misuse_handler handler);
+
+static volatile int told;
+
+static void allocate_when_told(const struct mw_misuse *misuse)
+{
+    told = misuse->sentence != NULL && misuse->pointer != NULL && !misuse->goes_on;
+    for (int i = 0; i < 1000; i++) {
+        free(opaque(malloc(1 + (size_t)i * 61)));
+    }
+}
+
+/* The last thing that the process does of its own will. */
+static void must_have_been_told(int number)
+{
+    (void)number;
+    if (!told) {
+        _exit(DIED_OTHERWISE);
+    }
+}
+
+static void set_handler(mw_misuse_handler handler)
+{
+    signal(SIGABRT, must_have_been_told);
+    if (mw_set_misuse_handler == NULL || mw_set_misuse_handler(handler) != NULL) {
+        _exit(DIED_OTHERWISE);
+    }
+}
+
+static void with_handler(void)
+{
+    set_handler(allocate_when_told);
+    misuse();
+}
+
+static void with_handler_in_signal_handler(void)
+{
+    set_handler(allocate_when_told);
+    in_signal_handler();
+}
+
+static void with_handler_in_child_of_threads(void)
+{
+    set_handler(allocate_when_told);
+    in_child_of_threads();
+}
+
+static void misuse_when_told(const struct mw_misuse *ignored)
+{
+    told = ignored->goes_on ? 0 : 1;
+    misuse();
+}
+
+static void with_handler_that_misuses(void)
+{
+    set_handler(misuse_when_told);
+    misuse();
+}
+
 int main(int count, char **words)
 {
     static const struct {
@@ -210,6 +272,10 @@ int main(int count, char **words)
         {"abort-handler-among-threads", with_abort_handler_among_threads},
         {"abort-ignored", with_abort_ignored},
         {"abort-blocked", with_abort_blocked},
+        {"misuse-handler", with_handler},
+        {"misuse-handler-in-signal-handler", with_handler_in_signal_handler},
+        {"misuse-handler-in-child-of-threads", with_handler_in_child_of_threads},
+        {"misuse-handler-that-misuses", with_handler_that_misuses},
     };
     for (size_t i = 0; count == 2 && i < sizeof(places) / sizeof(*places); i++) {
         if (strcmp(words[1], "--list") == 0) {
