@@ -12,6 +12,8 @@ const TRIES: u32 = 50;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Where structures of the process lead us is not to be trusted blindly.
 const MOST: u64 = 1 << 24;
+/// Arenas that a program can make.
+const MOST_EXPLICIT: u64 = 4096;
 /// A list that a thread allocates from has the free slots of one slab, or fewer.
 const LONGEST_LIST: u64 = 1 << 13;
 /// How often a list is read that its thread changes meanwhile.
@@ -135,15 +137,12 @@ struct Reader<'a> {
 
 pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     let shift = memory.number(page.root("page_shift")?, 4)?;
-    let count = memory.number(page.root("arenas_used")?, 4)?;
-    let arenas = page.root("arenas")?;
-    let (_, arena_size) = page.field("sizeof.arena")?;
     let reader = Reader { memory, page, shift };
+    let arenas = reader.arenas()?;
     let mut heap = Heap { build: page.build.clone(), ..Heap::default() };
     heap.metadata = memory.word(page.root("meta_bytes")?)?;
     let mut classes: BTreeMap<u64, Class> = BTreeMap::new();
-    for index in 0..count.min(MOST) {
-        let address = arenas + index * arena_size;
+    for &address in &arenas {
         let mut met = Met::default();
         memory.refresh();
         for attempt in 1..=TRIES {
@@ -167,7 +166,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     reader.threads(&mut heap);
     heap.leaves = reader.leaves().unwrap_or_default();
     heap.counts = reader.counts().unwrap_or_default();
-    heap.locks = reader.locks(count.min(MOST)).unwrap_or_default();
+    heap.locks = reader.locks(&arenas).unwrap_or_default();
     heap.classes = classes.into_values().collect();
     Some(heap)
 }
@@ -194,6 +193,28 @@ impl Class {
 impl Reader<'_> {
     fn get(&self, structure: u64, name: &str) -> Option<u64> {
         self.page.get(self.memory, structure, name)
+    }
+
+    /// Those that threads share.
+    fn shared_arenas(&self) -> Option<u64> {
+        Some(self.memory.number(self.page.root("arenas_used")?, 4)?.min(MOST))
+    }
+
+    /// Where each arena is: first those that threads share, then those that the program made and has
+    /// not destroyed. An older allocator does not tell of these.
+    fn arenas(&self) -> Option<Vec<u64>> {
+        let (first, size) = (self.page.root("arenas")?, self.page.field("sizeof.arena")?.1);
+        let mut arenas: Vec<u64> =
+            (0..self.shared_arenas()?).map(|index| first + index * size).collect();
+        if let (Some(table), Some(count)) =
+            (self.page.root("explicit_arenas"), self.page.root("explicit_count"))
+        {
+            let count = self.memory.number(count, 4)?.min(MOST_EXPLICIT);
+            let explicit = self.memory.words(table, count as usize)?;
+            let is_in_use = |arena: &u64| self.get(*arena, "arena.is_in_use") == Some(1);
+            arenas.extend(explicit.into_iter().filter(is_in_use));
+        }
+        Some(arenas)
     }
 
     /// `None` if somebody changed the arena meanwhile. A busy arena rests for microseconds only: what
@@ -366,22 +387,24 @@ impl Reader<'_> {
     }
 
     /// `None` where the allocator does not count.
-    fn locks(&self, arenas: u64) -> Option<Vec<Lock>> {
+    fn locks(&self, arenas: &[u64]) -> Option<Vec<Lock>> {
         let at = |structure: u64, field: &str| structure.checked_add(self.page.field(field)?.0);
         let mut locks = Vec::new();
         for name in LOCKS {
             locks.push(self.lock_at(self.page.root(&format!("lock.{name}"))?, name.to_owned())?);
         }
-        let (first, pools) = (self.page.root("arenas")?, self.page.root("slab_pools")?);
-        let (size, pool_size) =
-            (self.page.field("sizeof.arena")?.1, self.page.field("sizeof.slab_pool")?.1);
-        for index in 0..arenas {
-            let arena = first + index * size;
-            let places = [
+        let pools = self.page.root("slab_pools")?;
+        let pool_size = self.page.field("sizeof.slab_pool")?.1;
+        let shared = self.shared_arenas()?;
+        for (index, &arena) in (0..).zip(arenas) {
+            let mut places = vec![
                 ("arena", at(arena, "arena.lock")?),
                 ("purge", at(arena, "arena.purge_lock")?),
-                ("pool", at(pools + index * pool_size, "slab_pool.lock")?),
             ];
+            // The pools of the others lie elsewhere.
+            if index < shared {
+                places.push(("pool", at(pools + index * pool_size, "slab_pool.lock")?));
+            }
             for (name, place) in places {
                 locks.push(self.lock_at(place, format!("arena {index} {name}"))?);
             }
