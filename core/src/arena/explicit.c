@@ -64,6 +64,7 @@ static struct arena *explicit_new(unsigned shared, bool has_hooks)
         atomic_set(&arena->muzzy_ms, DECAY_AS_OPTION);
         arena->region_next_size = REGION_ALIGNMENT;
         arena->region_most = 0;
+        arena->told_oversize = 0;
         arena->made_ms = os_now_ms();
         arena->name[0] = 0;
         lock_release(&arena->lock);

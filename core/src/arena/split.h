@@ -56,6 +56,7 @@ struct arena {
     unsigned number;        /* const: what the program calls it */
     extent_hooks_t *hooks;  /* lock: direct; NULL: the kernel. Of explicit arenas only */
     size_t region_most;     /* lock; regions grow no larger of themselves; 0: REGION_MAX */
+    size_t told_oversize;   /* lock; oversize_threshold as the program set it: nothing follows */
     _Atomic uint32_t bound; /* atomic: threads that allocate from this explicit arena */
     char name[ARENA_NAME_SIZE]; /* lock; empty: by number */
 

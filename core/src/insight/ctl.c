@@ -309,6 +309,9 @@ static int arena_read(unsigned id, size_t index, uint64_t *value)
     case CTL_arena_retain_grow_limit:
         *value = arena_region_most(arena);
         break;
+    case CTL_arena_oversize_threshold:
+        *value = arena_oversize(arena);
+        break;
     default: /* name: the value is the buffer */
         if (*value != 0) {
             arena_get_name(arena, (char *)*value);
@@ -355,6 +358,9 @@ static int arena_set(unsigned id, struct arena *arena, uint64_t value)
         return arena_set_hooks(arena, (extent_hooks_t *)value);
     case CTL_arena_retain_grow_limit:
         return arena_set_region_most(arena, value);
+    case CTL_arena_oversize_threshold:
+        arena_set_oversize(arena, value);
+        return 0;
     case CTL_arena_name:
         if (value == 0) {
             return EINVAL;

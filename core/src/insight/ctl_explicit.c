@@ -180,3 +180,18 @@ static int arena_set_region_most(struct arena *arena, size_t size)
     lock_release(&arena->lock);
     return 0;
 }
+
+static size_t arena_oversize(struct arena *arena)
+{
+    lock_take(&arena->lock);
+    size_t size = arena->told_oversize;
+    lock_release(&arena->lock);
+    return size;
+}
+
+static void arena_set_oversize(struct arena *arena, size_t size)
+{
+    lock_take(&arena->lock);
+    arena->told_oversize = size;
+    lock_release(&arena->lock);
+}

@@ -45,4 +45,9 @@ static void arena_set_name(struct arena *arena, const char *name);
 static size_t arena_region_most(struct arena *arena);
 static int arena_set_region_most(struct arena *arena, size_t size);
 
+/* The size from which jemalloc would take another arena: kept for who asks, and no more than that, as
+ * what is large has its own mapping in every arena. */
+static size_t arena_oversize(struct arena *arena);
+static void arena_set_oversize(struct arena *arena, size_t size);
+
 #endif

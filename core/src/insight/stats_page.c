@@ -49,6 +49,8 @@ static const uint32_t stats_class_sizes[CLASSES] = {
 static const struct stats_root stats_roots[] = {
     {"arenas", arenas},
     {"arenas_used", &arenas_used},
+    {"explicit_arenas", explicit_arenas},
+    {"explicit_count", &explicit_count},
     {"pagemap", &pagemap},
     {"heaps", &heaps.all},
     {"heap_shared", &heap_shared},
@@ -94,6 +96,7 @@ static const struct stats_field stats_fields[] = {
     SIZE_OF(arena),
     FIELD_NAMED("arena.lock_state", arena, lock.state),
     FIELD_NAMED("arena.lock_turns", arena, lock.turns),
+    FIELD(arena, is_in_use),
     SET(dirty),
     SET(huge),
     SET(muzzy),

@@ -384,6 +384,24 @@ TEST(limit_on_growth)
     CHECK_LE(mapped(), before + (40 << 20)); /* regions of up to 32 MiB would be more */
 }
 
+TEST(oversize_threshold_is_kept)
+{
+    unsigned a = create(NULL);
+    size_t size = 1 << 20;
+    CHECK_EQ(READ(size_t, name_of(a, "oversize_threshold")), 0);
+    CHECK_EQ(mallctl(name_of(a, "oversize_threshold"), NULL, NULL, &size, sizeof size), 0);
+    CHECK_EQ(READ(size_t, name_of(a, "oversize_threshold")), size);
+    CHECK_EQ(READ(size_t, "arena.0.oversize_threshold"), 0);
+    CHECK_EQ(mallctl(name_of(a, "oversize_threshold"), NULL, NULL, &size, 4), EINVAL);
+    CHECK_EQ(mallctl("arena.4095.oversize_threshold", NULL, NULL, &size, sizeof size), ENOENT);
+    void *block = mallocx(4 << 20, MALLOCX_ARENA(a)), *in_arena = mallocx(64, MALLOCX_ARENA(a));
+    CHECK(block != NULL && in_arena != NULL); /* of that arena, whatever the threshold */
+    unsigned of_block = a + 1;
+    size_t length = sizeof of_block;
+    CHECK_EQ(mallctl("arenas.lookup", &of_block, &length, &block, sizeof block), 0);
+    CHECK_EQ(of_block, a);
+}
+
 /* --- Bound threads ---------------------------------------------------------------------------- */
 
 TEST(a_bound_thread_allocates_from_its_arena)

@@ -139,7 +139,7 @@ fn mallow_is_read_by_its_page() {
     let folder = tempfile::tempdir().unwrap();
     let program = known_heap(folder.path());
     for build in ["mallow", "mallow-secure", "mallow-debug"] {
-        for case in ["threads", "holes", "leaks", "arenas"] {
+        for case in ["threads", "holes", "leaks", "arenas", "explicit"] {
             let path = program.to_str().unwrap();
             // What waits in a quarantine would be in use.
             let words = ["run", "-a", build, "--opt", "quarantine:0", "--", path, case];

@@ -3,7 +3,7 @@
  * Programs whose heap is known: each makes the blocks of its case, prints what it holds and what the
  * allocator says about itself, and rests.
  *
- *   known_heap threads | holes | leaks | arenas | race
+ *   known_heap threads | holes | leaks | arenas | explicit | race
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -103,6 +103,42 @@ static void leaks(void)
     }
 }
 
+/* Of jemalloc's interface, where the allocator has it. */
+__attribute__((weak)) void *mallocx(size_t size, int flags);
+__attribute__((weak)) int mallctl(const char *name, void *old, size_t *old_size, void *new,
+                                  size_t new_size);
+
+/* Blocks of arenas that the program made, small and large; every second small one is freed. The first
+ * arena is destroyed: none of its blocks is there any more. */
+static void explicit_arenas(void)
+{
+    enum { ARENAS = 3, COUNT = 20000 };
+    static void *blocks[COUNT];
+    for (int n = 0; n < ARENAS; n++) {
+        unsigned arena;
+        size_t size = sizeof arena;
+        if (mallctl == NULL || mallctl("arenas.create", &arena, &size, NULL, 0) != 0) {
+            exit(3);
+        }
+        size_t bytes = own_bytes, count = own_blocks;
+        for (int i = 0; i < COUNT; i++) {
+            size = i % 5000 == 0 ? 300000 : 20 + (size_t)i % 1500;
+            blocks[i] = memset(mallocx(size, (int)((arena + 1) << 20)), 1, size);
+            own_bytes += malloc_usable_size(blocks[i]) + HEADER;
+            own_blocks++;
+        }
+        for (int i = 1; i < COUNT; i += 2) {
+            drop(blocks[i]);
+        }
+        char name[64];
+        snprintf(name, sizeof name, "arena.%u.destroy", arena);
+        if (n == 0 && mallctl(name, NULL, NULL, NULL, 0) == 0) {
+            own_bytes = bytes;
+            own_blocks = count;
+        }
+    }
+}
+
 #ifdef __GLIBC__
 /* In use by malloc_info: what came from the system, less what is free (the top counts as free). Its
  * stream stays open, so that it is in use to everybody who looks. */
@@ -144,6 +180,8 @@ int main(int argc, char **argv)
         holes();
     } else if (strcmp(which, "leaks") == 0) {
         leaks();
+    } else if (strcmp(which, "explicit") == 0) {
+        explicit_arenas();
     } else if (strcmp(which, "race") == 0) {
         start(2, never_at_rest);
     } else {

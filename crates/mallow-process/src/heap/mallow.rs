@@ -17,6 +17,8 @@ const MOST_ARENAS: u64 = 1 << 12;
 const MOST_CLASSES: u64 = 1 << 10;
 /// Entries of the page map's first level; that of 48 bits has fewer.
 const MOST_LEAVES: u64 = 1 << 22;
+/// Arenas that a program can make.
+const MOST_EXPLICIT: u64 = 4096;
 /// A list that a thread allocates from has the free slots of one slab, or fewer.
 const LONGEST_LIST: u64 = 1 << 13;
 /// How often a list is read that its thread changes meanwhile.
@@ -169,16 +171,13 @@ struct Reader<'a> {
 
 pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     let shift = memory.number(page.root("page_shift")?, 4).filter(|shift| *shift < 32)?;
-    let count = memory.number(page.root("arenas_used")?, 4)?.min(MOST_ARENAS);
-    let arenas = page.root("arenas")?;
-    let (_, arena_size) = page.field("sizeof.arena")?;
     let reader = Reader { memory, page, shift };
+    let arenas = reader.arenas()?;
     let mut heap = Heap { build: page.build.clone(), ..Heap::default() };
     heap.metadata = memory.word(page.root("meta_bytes")?)?;
     let mut classes: BTreeMap<u64, Class> = BTreeMap::new();
     let mut places = Vec::new();
-    for index in 0..count {
-        let address = arenas.wrapping_add(index * arena_size);
+    for (index, &address) in arenas.iter().enumerate() {
         let mut met = Met::default();
         memory.refresh();
         for attempt in 1..=TRIES {
@@ -195,7 +194,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
         }
         heap.incomplete += u32::from(!met.is_whole);
         heap.arenas.push(met.arena);
-        places.extend(met.regions.iter().map(|&(start, end)| (start, end, index as usize)));
+        places.extend(met.regions.iter().map(|&(start, end)| (start, end, index)));
         heap.regions.extend(met.regions);
         heap.metadata_at.extend(met.metadata_at);
         for (size, class) in met.classes {
@@ -207,7 +206,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     reader.threads(&mut heap, &places);
     heap.leaves = reader.leaves().unwrap_or_default();
     heap.counts = reader.counts().unwrap_or_default();
-    heap.locks = reader.locks(count).unwrap_or_default();
+    heap.locks = reader.locks(&arenas).unwrap_or_default();
     heap.classes = classes.into_values().collect();
     (!memory.is_over()).then_some(heap)
 }
@@ -234,6 +233,28 @@ impl Class {
 impl Reader<'_> {
     fn get(&self, structure: u64, name: &str) -> Option<u64> {
         self.page.get(self.memory, structure, name)
+    }
+
+    /// Those that threads share.
+    fn shared_arenas(&self) -> Option<u64> {
+        Some(self.memory.number(self.page.root("arenas_used")?, 4)?.min(MOST_ARENAS))
+    }
+
+    /// Where each arena is: first those that threads share, then those that the program made and has
+    /// not destroyed. An older allocator does not tell of these.
+    fn arenas(&self) -> Option<Vec<u64>> {
+        let (first, size) = (self.page.root("arenas")?, self.page.field("sizeof.arena")?.1);
+        let mut arenas: Vec<u64> =
+            (0..self.shared_arenas()?).map(|index| first.wrapping_add(index * size)).collect();
+        if let (Some(table), Some(count)) =
+            (self.page.root("explicit_arenas"), self.page.root("explicit_count"))
+        {
+            let count = self.memory.number(count, 4)?.min(MOST_EXPLICIT);
+            let explicit = self.memory.words(table, count as usize)?;
+            let is_in_use = |arena: &u64| self.get(*arena, "arena.is_in_use") == Some(1);
+            arenas.extend(explicit.into_iter().filter(is_in_use));
+        }
+        Some(arenas)
     }
 
     /// `None` if somebody changed the arena meanwhile. A busy arena rests for microseconds only: what
@@ -413,22 +434,24 @@ impl Reader<'_> {
     }
 
     /// `None` where the allocator does not count.
-    fn locks(&self, arenas: u64) -> Option<Vec<Lock>> {
+    fn locks(&self, arenas: &[u64]) -> Option<Vec<Lock>> {
         let at = |structure: u64, field: &str| structure.checked_add(self.page.field(field)?.0);
         let mut locks = Vec::new();
         for name in LOCKS {
             locks.push(self.lock_at(self.page.root(&format!("lock.{name}"))?, name.to_owned())?);
         }
-        let (first, pools) = (self.page.root("arenas")?, self.page.root("slab_pools")?);
-        let (size, pool_size) =
-            (self.page.field("sizeof.arena")?.1, self.page.field("sizeof.slab_pool")?.1);
-        for index in 0..arenas {
-            let arena = first.wrapping_add(index * size);
-            let places = [
+        let pools = self.page.root("slab_pools")?;
+        let pool_size = self.page.field("sizeof.slab_pool")?.1;
+        let shared = self.shared_arenas()?;
+        for (index, &arena) in (0..).zip(arenas) {
+            let mut places = vec![
                 ("arena", at(arena, "arena.lock")?),
                 ("purge", at(arena, "arena.purge_lock")?),
-                ("pool", at(pools.wrapping_add(index * pool_size), "slab_pool.lock")?),
             ];
+            // The pools of the others lie elsewhere.
+            if index < shared {
+                places.push(("pool", at(pools.wrapping_add(index * pool_size), "slab_pool.lock")?));
+            }
             for (name, place) in places {
                 locks.push(self.lock_at(place, format!("arena {index} {name}"))?);
             }
