@@ -17,6 +17,7 @@ use crate::binding::{Inspector, Report as Served};
 use crate::memory::{Memory, ProcessMemory};
 use crate::page_size;
 use crate::process::Process;
+use crate::smaps::Vma;
 use glibc::Heaps;
 use stats_page::Page;
 
@@ -89,6 +90,8 @@ pub struct Found {
     /// Who serves malloc in the main program.
     pub allocator: String,
     pub heap: Heap,
+    /// Of allocators that the program or a library brings along under other names.
+    pub others: Vec<spans::Heap>,
     pub page: Option<Page>,
     /// `None` where it may not be read.
     pub memory: Option<ProcessMemory>,
@@ -102,6 +105,7 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
     let memory = ProcessMemory::open(pid, &process.vmas).ok();
     let memory = memory.filter(|memory| can_read(memory, process));
     let (mut heap, mut page, mut counter) = (Heap::Unknown, None, None);
+    let mut others = Vec::new();
     if let Some(memory) = &memory {
         let symbol = inspector.symbol(pid, "mw_stats_page");
         page = symbol.and_then(|address| Page::read(memory, address));
@@ -110,6 +114,7 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
         }
         heap = read_heap(memory, process, &allocator, is_static, page.as_ref());
         counter = taken(memory, inspector, pid);
+        others = beside(memory, &process.vmas, &heap);
     }
     let mut allocator = name_of(&heap, allocator);
     if matches!(heap, Heap::Unknown) && !matches!(allocator.as_str(), "" | "none" | "glibc" | GO) {
@@ -119,7 +124,7 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
     if allocator.is_empty() {
         allocator = "unknown".into();
     }
-    Found { allocator, heap, page, memory }
+    Found { allocator, heap, others, page, memory }
 }
 
 /// Opening succeeds where reading does not.
@@ -168,6 +173,18 @@ fn read_heap(
     let musl = || is_served("musl").then(|| mallocng::read(memory, vmas, is_musl)).flatten();
     let found = jemalloc().or_else(mimalloc).or_else(musl);
     found.map_or(Heap::Unknown, Heap::Spans)
+}
+
+/// Heaps beside malloc's: Rust's and other programs link allocators with prefixed names.
+fn beside(memory: &dyn Memory, vmas: &[Vma], main: &Heap) -> Vec<spans::Heap> {
+    /// What is less may be an accident.
+    const SMALLEST: u64 = 64 << 10;
+    type Read = fn(&dyn Memory, &[Vma]) -> Option<spans::Heap>;
+    let known: [(&str, Read); 2] = [("jemalloc", jemalloc::read), ("mimalloc", mimalloc::read)];
+    let is_main = |name: &str| matches!(main, Heap::Spans(heap) if heap.allocator == name);
+    let others = known.into_iter().filter(|(name, _)| !is_main(name));
+    let found = others.filter_map(|(_, read)| read(memory, vmas));
+    found.filter(|heap| heap.used() >= SMALLEST).collect()
 }
 
 fn name_of(heap: &Heap, served: String) -> String {

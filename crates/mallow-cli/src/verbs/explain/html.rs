@@ -10,6 +10,7 @@ use crate::output::html::{self, Page, escape};
 use super::report::Report;
 use super::text::{self, size};
 use mallow_process::heap::Heap;
+use mallow_process::heap::spans::Heap as Spans;
 use mallow_process::mappings::{Group, Kind, Mapping};
 
 // The map, in SVG units.
@@ -37,6 +38,9 @@ pub fn page(report: &Report) -> String {
     body += &map(report);
     body += &table("By kind", &text::group_table(report), true);
     body += &heap(report);
+    for heap in &report.other_heaps {
+        let _ = write!(body, "<h2>Heap of {}, beside malloc's</h2>\n{}", heap.layout, spans(heap));
+    }
     if !report.runtime_spaces.is_empty() {
         body += &table("What the runtime keeps", &text::runtime_table(report), true);
     }
@@ -211,13 +215,15 @@ fn heap(report: &Report) -> String {
                 true,
             ) + &table("Size classes", &text::class_table(&heap.classes, true), true)
         }
-        Heap::Spans(heap) => {
-            format!("<p>{}</p>\n", escape(&text::spans_line(heap)))
-                + &table(&format!("Arenas of {}", heap.layout), &text::span_table(heap, true), true)
-                + &table("Block sizes", &text::class_table(&heap.classes, true), true)
-        }
+        Heap::Spans(heap) => spans(heap),
         _ => String::new(),
     }
+}
+
+fn spans(heap: &Spans) -> String {
+    format!("<p>{}</p>\n", escape(&text::spans_line(heap)))
+        + &table(&format!("Arenas of {}", heap.layout), &text::span_table(heap, true), true)
+        + &table("Block sizes", &text::class_table(&heap.classes, true), true)
 }
 
 fn table(title: &str, table: &Table, is_open: bool) -> String {

@@ -12,6 +12,9 @@ const PIECE: u64 = 1 << 13;
 
 /// Words of zeroed data that may point to a leaf, and entries of each that are looked at.
 const MOST_CANDIDATES: u64 = 4096;
+/// Words one behind another that are looked at: an array of pointers is no root, and each entry of a
+/// root leads to all of it.
+const LONGEST_RUN: u64 = 64;
 const FIRST_ENTRIES: usize = 8;
 const MOST_DATA: u64 = 64 << 20;
 /// Of these each is about 128 MiB or more.
@@ -54,8 +57,12 @@ impl Reader<'_> {
             let start = vma.start - PAGE.min(vma.start);
             let end = vma.end.min(vma.start.saturating_add(data));
             data = data.saturating_sub(end - vma.start);
+            let (mut run, mut last) = (0, 0);
             for (at, word) in self.known(start, (end - start) / 8) {
-                if word & 0x3f != 0 || !self.vma(word).is_some_and(is_plain) {
+                run = if at == last + 8 { run + 1 } else { 1 };
+                last = at;
+                let is_leaf = word & 0x3f == 0 && self.vma(word).is_some_and(is_plain);
+                if !is_leaf || run > LONGEST_RUN || !self.may_be_in_root(at, start, vma.end) {
                     continue;
                 }
                 candidates = candidates.checked_sub(1)?;
@@ -71,6 +78,17 @@ impl Reader<'_> {
             }
         }
         None
+    }
+
+    /// Whether a word can be the entry of some mapping in a root that lies whole in a range.
+    fn may_be_in_root(&self, at: u64, start: u64, end: u64) -> bool {
+        let top = self.shape.levels - 1;
+        let first = |key: u64| start.saturating_add(8 * key);
+        let last = |key: u64| end.saturating_sub(self.shape.table()).saturating_add(8 * key);
+        let keys = self.vmas.iter().filter(|vma| is_plain(vma)).map(|vma| {
+            (self.shape.index(top, vma.start), self.shape.index(top, vma.end.saturating_sub(1)))
+        });
+        keys.into_iter().any(|(low, high)| low <= high && first(low) <= at && at <= last(high))
     }
 
     /// Words that are not zero, with their addresses.
