@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::heap::glibc::HEAP_MAX;
 use crate::heap::stats_page::Page;
-use crate::heap::{Heap, mallow};
+use crate::heap::{Heap, mallow, spans};
 use crate::memory::Memory;
 use crate::page_size;
 use crate::process::{Process, Thread};
@@ -29,6 +29,7 @@ pub enum Kind {
     MallowHuge,
     MallowMetadata,
     Allocator,
+    OtherHeap,
     RuntimeHeap,
     Jit,
     Stack,
@@ -54,6 +55,7 @@ impl Kind {
             Kind::MallowHuge => "Mallow very large blocks",
             Kind::MallowMetadata => "Mallow metadata",
             Kind::Allocator => "allocator",
+            Kind::OtherHeap => "heap beside malloc's",
             Kind::RuntimeHeap => "heap of the runtime",
             Kind::Jit => "generated code",
             Kind::Stack => "main stack",
@@ -213,6 +215,15 @@ fn of_heap(heap: &Heap) -> Vec<Space> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Where a heap is that does not serve malloc.
+pub fn beside(heap: &spans::Heap) -> impl Iterator<Item = Space> {
+    let space = |&(start, end): &(u64, u64)| {
+        let label = format!("{}, beside malloc's heap", heap.allocator);
+        Space { start, end, kind: Kind::OtherHeap, label }
+    };
+    heap.ranges.iter().chain(&heap.metadata_at).map(space)
 }
 
 /// Those that have something in common with a mapping.

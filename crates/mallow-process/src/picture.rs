@@ -1,8 +1,8 @@
 //! A living process at one moment: its mappings, each with a name, and its heap.
 
 use crate::binding::{Failure, Inspector};
-use crate::heap::{self, Heap};
-use crate::mappings::{self, Context, Kind, Mapping};
+use crate::heap::{self, Heap, spans};
+use crate::mappings::{self, Context, Kind, Mapping, Space};
 use crate::memory::Memory;
 use crate::process::{Keep, Process};
 use crate::runtimes::{self, Kept};
@@ -18,6 +18,8 @@ pub struct Picture {
     /// Who serves malloc in the main program.
     pub allocator: String,
     pub heap: Heap,
+    /// Of other allocators, beside malloc's.
+    pub others: Vec<spans::Heap>,
     pub mappings: Vec<Mapping>,
     /// What the language's runtime keeps beside the heap.
     pub kept: Vec<Kept>,
@@ -80,6 +82,8 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
     }
     let runtime = memory.map(|memory| runtimes::find(&process, memory, &mut inspector));
     let runtimes::Found { spaces, kept, version: runtime_version } = runtime.unwrap_or_default();
+    let beside = found.others.iter().flat_map(mappings::beside);
+    let spaces: Vec<Space> = beside.chain(spaces).collect();
     let mappings = mappings::name(&Context {
         process: &process,
         heap: &found.heap,
@@ -96,8 +100,8 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
         let sizes = served.map(|mapping| (mapping.end - mapping.start, mapping.rss));
         (other.size, other.rss) = sizes.fold((0, 0), |(a, b), (size, rss)| (a + size, b + rss));
     }
-    let heap::Found { allocator, heap, .. } = found;
-    Ok(Picture { process, allocator, heap, mappings, kept, runtime_version, gaps })
+    let heap::Found { allocator, heap, others, .. } = found;
+    Ok(Picture { process, allocator, heap, others, mappings, kept, runtime_version, gaps })
 }
 
 /// The allocator's name and its heap alone.

@@ -18,7 +18,10 @@ use mallow_process::runtimes;
 use mallow_process::smaps::Vma;
 use mallow_process::{maps, smaps};
 use proptest::prelude::*;
-use words::{DATA, HEAP, HEAP_SIZE, Words, arena_word, spans_places, spans_vmas, spans_word};
+use words::{
+    DATA, HEAP, HEAP_SIZE, Words, arena_word, runtimes_places, runtimes_vmas, runtimes_word,
+    spans_places, spans_vmas, spans_word,
+};
 
 type Edit = (usize, u8, bool);
 
@@ -235,6 +238,60 @@ proptest! {
             name_all(&Process { vmas: vmas.clone(), ..Process::default() }, &heap, Some(&memory));
         }
     }
+}
+
+/// A process of a runtime whose mappings are those of the tests.
+fn runtime_process(program: &str) -> Process {
+    let is_go = program == "go";
+    let mut vmas = runtimes_vmas();
+    if !is_go {
+        let (start, end, name) = (1 << 12, 2 << 12, "/libjvm.so".into());
+        vmas.insert(0, Vma { start, end, inode: 9, name, ..Vma::default() });
+    }
+    Process { exe: program.into(), is_go, vmas, ..Process::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Tables of runtimes with any of their words wrong.
+    #[test]
+    fn any_runtime(wrong in proptest::collection::vec((any::<usize>(), any_number()), 1..6)) {
+        let places = runtimes_places();
+        let wrong: Vec<(u64, u64)> =
+            wrong.iter().map(|&(at, value)| (places[at % places.len()], value)).collect();
+        let word = |address: u64| {
+            let found = wrong.iter().find(|(at, _)| *at == address);
+            found.map_or_else(|| runtimes_word(address), |found| found.1)
+        };
+        let memory = Words { word, resident: u64::MAX, left: Cell::new(1_000_000) };
+        for program in ["go", "java"] {
+            let process = runtime_process(program);
+            let found = runtimes::find(&process, &memory, &mut Inspector::default());
+            let sum: u64 = found.kept.iter().skip(1).map(|kept| kept.size).sum();
+            prop_assert!(program != "go" || sum == 0 || sum == found.kept[0].size);
+        }
+    }
+}
+
+#[test]
+fn tables_of_runtimes_are_read() {
+    let memory = Words { word: runtimes_word, resident: u64::MAX, left: Cell::new(1_000_000) };
+    let find = |program| {
+        runtimes::find(&runtime_process(program), &memory, &mut Inspector::default()).kept
+    };
+    let go = find("go").into_iter().map(|kept| (kept.what, kept.size, kept.used));
+    let size = 4 << 20;
+    let expected = [
+        ("Go: heap, with stacks of goroutines", size, None),
+        ("Go: objects", 12 * 8192, Some(12 * 60 * 128)),
+        ("Go: stacks of goroutines", 4 * 8192, None),
+        ("Go: free pages of the heap", size - 16 * 8192, None),
+    ];
+    let expected = expected.map(|(what, size, used)| (what.to_owned(), size, used));
+    assert_eq!(go.collect::<Vec<_>>(), expected);
+    let classes = find("java");
+    assert_eq!((classes.len(), classes[0].size), (1, 7 << 20));
 }
 
 /// In use, in how many blocks, and free blocks beside them.

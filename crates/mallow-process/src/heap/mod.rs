@@ -22,6 +22,7 @@ use crate::binding::{Failure, Inspector, Report as Served};
 use crate::memory::{Memory, ProcessMemory};
 use crate::page_size;
 use crate::process::Process;
+use crate::smaps::Vma;
 use crate::vitals;
 use bounded::Bounded;
 use glibc::Heaps;
@@ -96,6 +97,8 @@ pub struct Found {
     /// Who serves malloc in the main program.
     pub allocator: String,
     pub heap: Heap,
+    /// Of allocators that the program or a library brings along under other names.
+    pub others: Vec<spans::Heap>,
     pub page: Option<Page>,
     /// `None` where it may not be read.
     pub memory: Option<ProcessMemory>,
@@ -109,6 +112,7 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
     let memory = ProcessMemory::open(pid, &process.vmas).ok();
     let memory = memory.filter(|memory| can_read(memory, process));
     let (mut heap, mut page, mut counter) = (Heap::Unknown, None, None);
+    let mut others = Vec::new();
     if let Some(memory) = &memory {
         let symbol = inspector.symbol(pid, "mw_stats_page");
         page = symbol.and_then(|address| Page::read(memory, address));
@@ -117,6 +121,7 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
         }
         heap = read_heap(memory, process, &allocator, is_static, page.as_ref());
         counter = taken(memory, inspector, pid);
+        others = beside(memory, &process.vmas, &heap);
     }
     let mut allocator = name_of(&heap, allocator);
     if matches!(heap, Heap::Unknown) && !matches!(allocator.as_str(), "" | "none" | "glibc" | GO) {
@@ -126,7 +131,7 @@ pub fn find(process: &Process, inspector: &mut Inspector) -> Found {
     if allocator.is_empty() {
         allocator = "unknown".into();
     }
-    Found { allocator, heap, page, memory }
+    Found { allocator, heap, others, page, memory }
 }
 
 /// Who serves malloc in a process, and where its statistics page is. Both stay as they are until the
@@ -200,6 +205,18 @@ fn read_heap(
     let musl = || is_served("musl").then(|| mallocng::read(memory, vmas, is_musl)).flatten();
     let found = jemalloc().or_else(mimalloc).or_else(musl);
     found.map_or(Heap::Unknown, Heap::Spans)
+}
+
+/// Heaps beside malloc's: Rust's and other programs link allocators with prefixed names.
+fn beside(memory: &dyn Memory, vmas: &[Vma], main: &Heap) -> Vec<spans::Heap> {
+    /// What is less may be an accident.
+    const SMALLEST: u64 = 64 << 10;
+    type Read = fn(&dyn Memory, &[Vma]) -> Option<spans::Heap>;
+    let known: [(&str, Read); 2] = [("jemalloc", jemalloc::read), ("mimalloc", mimalloc::read)];
+    let is_main = |name: &str| matches!(main, Heap::Spans(heap) if heap.allocator == name);
+    let others = known.into_iter().filter(|(name, _)| !is_main(name));
+    let found = others.filter_map(|(_, read)| read(memory, vmas));
+    found.filter(|heap| heap.used() >= SMALLEST).collect()
 }
 
 fn name_of(heap: &Heap, served: String) -> String {

@@ -159,3 +159,77 @@ pub fn spans_places() -> Vec<u64> {
     ];
     ranges.into_iter().flat_map(|(start, end)| (start..end).step_by(8)).collect()
 }
+
+/// Runtimes, each at an address of its own: an arena of Go with its index, and Java's counters.
+const GO: u64 = 0xc0_0000_0000;
+const GO_INDEX: u64 = 0x7f70_0000_0000;
+const GO_ARENA: u64 = GO_INDEX + (40 << 20);
+const GO_SPANS: u64 = GO_ARENA + (1 << 20);
+const GO_BASE_OFFSET: u64 = if cfg!(target_arch = "x86_64") { 1 << 47 } else { 0 };
+const GO_ENTRY: u64 = GO_INDEX + 8 * ((GO + GO_BASE_OFFSET) >> 26);
+const COUNTERS: u64 = 0x7f80_0000_0000;
+
+pub fn runtimes_vmas() -> Vec<Vma> {
+    let vma = |start, size, perms: &str, name: &str| {
+        let (perms, name) = (perms.into(), name.into());
+        Vma { start, end: start + size, perms, name, rss: size, ..Vma::default() }
+    };
+    let counters = Vma { inode: 7, ..vma(COUNTERS, 0x1000, "rw-s", "/tmp/hsperfdata_me/7") };
+    let heap = [vma(GO, 4 << 20, "rw-p", ""), vma(GO + (4 << 20), 60 << 20, "---p", "")];
+    heap.into_iter().chain([vma(GO_INDEX, 48 << 20, "rw-p", ""), counters]).collect()
+}
+
+/// Go since 1.22: sixteen spans of a page, of which the last four are a stack each, the others have
+/// sixty objects of 128 bytes.
+fn go_word(address: u64) -> u64 {
+    if address == GO_ENTRY {
+        return GO_ARENA;
+    }
+    let (entry, at) = (address.wrapping_sub(GO_ARENA), address.wrapping_sub(GO_SPANS));
+    let number = at / 256;
+    match at % 256 {
+        _ if entry < 8 * 16 => GO_SPANS + entry * 32,
+        _ if number >= 16 => 0,
+        24 => GO + number * 8192,
+        32 => 1,
+        96 if number >= 12 => 2 << 24 | 4,
+        96 => 1 << 24 | 60,
+        104 if number >= 12 => 2048,
+        104 => 128,
+        _ => 0,
+    }
+}
+
+/// A header and one entry: classes have 7 MiB.
+fn counters() -> [u8; 88] {
+    const NAME: &[u8] = b"sun.gc.metaspace.capacity";
+    let mut bytes = [0; 88];
+    bytes[..6].copy_from_slice(&[0xca, 0xfe, 0xc0, 0xc0, 1, 2]);
+    // Bytes used, the first entry, how many; its length, where its name and its value are.
+    for (at, value) in [(8, 88), (24, 32), (28, 1), (32, 56), (36, 20), (48, 48)] {
+        bytes[at] = value;
+    }
+    bytes[44] = b'J';
+    bytes[52..52 + NAME.len()].copy_from_slice(NAME);
+    bytes[80..].copy_from_slice(&(7u64 << 20).to_le_bytes());
+    bytes
+}
+
+/// A word of these.
+pub fn runtimes_word(address: u64) -> u64 {
+    let bytes = counters();
+    let at = address.wrapping_sub(COUNTERS) as usize;
+    let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
+    word.map_or_else(|| go_word(address), u64::from_le_bytes)
+}
+
+/// Where words of these lie that mean something.
+pub fn runtimes_places() -> Vec<u64> {
+    let ranges = [
+        (GO_ENTRY, GO_ENTRY + 8),
+        (GO_ARENA, GO_ARENA + 8 * 16),
+        (GO_SPANS, GO_SPANS + 256 * 16),
+        (COUNTERS, COUNTERS + 88),
+    ];
+    ranges.into_iter().flat_map(|(start, end)| (start..end).step_by(8)).collect()
+}

@@ -11,6 +11,7 @@ use crate::output::html::{self, Page};
 use super::report::Report;
 use super::text::{self, size};
 use mallow_process::heap::Heap;
+use mallow_process::heap::spans::Heap as Spans;
 use mallow_process::mappings::{Kind, Mapping};
 
 // The map, in SVG units.
@@ -38,6 +39,10 @@ pub fn page(report: &Report) -> String {
         (map(report))
         (html::details("By kind", &text::group_table(report), true))
         (heap(report))
+        @for heap in &report.other_heaps {
+            h2 { "Heap of " (clean::line(&heap.layout)) ", beside malloc's" }
+            (spans(heap))
+        }
         @if !report.runtime_spaces.is_empty() {
             (html::details("What the runtime keeps", &text::runtime_table(report), true))
         }
@@ -225,15 +230,15 @@ fn heap(report: &Report) -> Markup {
             ))
             (html::details("Size classes", &text::class_table(&heap.classes, true), true))
         },
-        Heap::Spans(heap) => html! {
-            p { (clean::line(&text::spans_line(heap))) }
-            (html::details(
-                &format!("Arenas of {}", heap.layout),
-                &text::span_table(heap, true),
-                true,
-            ))
-            (html::details("Block sizes", &text::class_table(&heap.classes, true), true))
-        },
+        Heap::Spans(heap) => spans(heap),
         _ => html! {},
+    }
+}
+
+fn spans(heap: &Spans) -> Markup {
+    html! {
+        p { (clean::line(&text::spans_line(heap))) }
+        (html::details(&format!("Arenas of {}", heap.layout), &text::span_table(heap, true), true))
+        (html::details("Block sizes", &text::class_table(&heap.classes, true), true))
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use mallow_process::heap::Heap;
+use mallow_process::heap::{Heap, spans};
 use mallow_process::mappings::{Group, Kind, Mapping, Runtime};
 use mallow_process::runtimes::Kept;
 
@@ -32,6 +32,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     pub groups: Vec<Group>,
     pub heap: Heap,
+    /// Of allocators that serve a part of the program under names of their own.
+    #[serde(default)]
+    pub other_heaps: Vec<spans::Heap>,
     /// What the language's runtime keeps beside it, by its own headers.
     #[serde(default)]
     pub runtime_spaces: Vec<Kept>,

@@ -52,6 +52,10 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
         }
         Heap::Unknown => {}
     }
+    for heap in &report.other_heaps {
+        let beside = |title: &str| heading(&format!("{title}, beside malloc's"));
+        text += &spans(heap, &beside, format, all, screen);
+    }
     if !report.runtime_spaces.is_empty() {
         text += &heading("What the runtime keeps, by its own headers");
         text += &runtime_table(report).render(format, screen);

@@ -38,15 +38,8 @@ fn picture(program: &str, heap: Heap, kind: Kind, rss: u64) -> Picture {
     };
     let allocator = String::new();
     let mappings = vec![mapping(kind, rss, 0)];
-    Picture {
-        process,
-        allocator,
-        heap,
-        mappings,
-        kept: vec![],
-        runtime_version: None,
-        gaps: vec![],
-    }
+    let (others, kept, gaps) = (vec![], vec![], vec![]);
+    Picture { process, allocator, heap, others, mappings, kept, runtime_version: None, gaps }
 }
 
 /// Arenas of glibc, each with so much in use and so much in free pages.

@@ -1,0 +1,111 @@
+use mallow_process::mappings::Mapping;
+
+use super::*;
+
+fn group(kind: Kind, size: u64, rss: u64) -> Group {
+    Group { kind: Some(kind), size, rss, ..Group::default() }
+}
+
+fn ids(report: &Report) -> Vec<String> {
+    findings(report).into_iter().map(|finding| finding.id).collect()
+}
+
+/// A heap of 100 MiB resident, of which so much is in use, and so much is whole pages.
+fn heap(used: u64, whole_pages: u64) -> Report {
+    let mut arena = Arena { is_main: true, ..Arena::default() };
+    arena.chunks.used_bytes = used;
+    arena.chunks.free_bytes = 100 * MIB - used;
+    arena.chunks.free_resident = whole_pages;
+    let heaps = Heaps { arenas: vec![arena], ..Heaps::default() };
+    let groups = vec![group(Kind::GlibcHeap, 100 * MIB, 100 * MIB)];
+    let mut report = Report { heap: Heap::Glibc(heaps), groups, ..Report::default() };
+    report.totals.rss = 100 * MIB;
+    report.totals.pss = 100 * MIB;
+    report
+}
+
+#[test]
+fn what_is_free_is_either_pinned_or_trimmable() {
+    assert_eq!(ids(&heap(15 * MIB, MIB)), ["MLW2108"]);
+    assert_eq!(ids(&heap(15 * MIB, 80 * MIB)), ["MLW2102"]);
+    assert!(ids(&heap(95 * MIB, MIB)).is_empty());
+    let found = findings(&heap(15 * MIB, MIB)).remove(0);
+    assert!(found.evidence.contains("84.0 MiB of 100 MiB"), "{}", found.evidence);
+    assert!(found.evidence.contains("(85 % of the heap is free)"), "{}", found.evidence);
+    assert_eq!(found.effect, "malloc_trim would give back 1.00 MiB only");
+}
+
+#[test]
+fn the_answer_does_not_count_more_than_is_resident() {
+    let mut report = heap(40 * MIB, 60 * MIB);
+    report.groups[0].rss = 50 * MIB;
+    assert!(answer(&report).contains("40.0 MiB in use, 10.0 MiB free but resident"));
+    report.groups[0].rss = 30 * MIB;
+    assert!(answer(&report).contains("40.0 MiB in use, of which 10.0 MiB or more is not"));
+}
+
+#[test]
+fn stacks_and_shared_memory_are_told_when_they_are_resident() {
+    let mut report = Report::default();
+    report.totals.rss = 200 * MIB;
+    report.totals.pss = 200 * MIB;
+    let mut stacks = group(Kind::ThreadStack, 800 * MIB, 90 * MIB);
+    stacks.huge = 80 * MIB;
+    report.groups = vec![stacks, group(Kind::Shared, 90 * MIB, 80 * MIB)];
+    let mapping = |label: &str, rss| Mapping {
+        start: 0,
+        end: rss,
+        perms: "rw-s".into(),
+        kind: Kind::Shared,
+        label: label.into(),
+        rss,
+        pss: rss,
+        swap: 0,
+        huge: 0,
+    };
+    report.mappings =
+        vec![mapping("shared memory (/dev/shm/a)", 20 * MIB), mapping("memfd", 60 * MIB)];
+    assert_eq!(ids(&report), ["MLW2301", "MLW2306", "MLW2307", "MLW2504"]);
+    let shared = findings(&report).remove(3);
+    let expected =
+        "80.0 MiB of 200 MiB resident: memfd 60.0 MiB, shared memory (/dev/shm/a) 20.0 MiB";
+    assert_eq!(shared.evidence, expected);
+    report.groups =
+        vec![group(Kind::ThreadStack, 80 * MIB, MIB), group(Kind::Shared, 9 * MIB, MIB)];
+    assert!(ids(&report).is_empty());
+}
+
+#[test]
+fn no_runtime_gets_the_remedy_of_another() {
+    let words = [
+        (Runtime::Java, vec!["-X", "jcmd"]),
+        (Runtime::Node, vec!["old-space"]),
+        (Runtime::Go, vec!["GOMEMLIMIT"]),
+        (Runtime::Python, vec!["tracemalloc"]),
+        (Runtime::Ruby, vec!["GC.stat"]),
+        (Runtime::None, vec![]),
+    ];
+    for (runtime, own) in &words {
+        let mut report = Report {
+            runtime: *runtime,
+            groups: vec![
+                group(Kind::RuntimeHeap, 200 * MIB, 200 * MIB),
+                group(Kind::ThreadStack, 800 * MIB, MIB),
+            ],
+            ..Report::default()
+        };
+        report.totals.rss = 201 * MIB;
+        report.totals.virt = 1000 * MIB;
+        report.totals.pss = 201 * MIB;
+        let found = findings(&report);
+        let remedies: String = found.iter().map(|finding| finding.remedy.as_str()).collect();
+        assert_eq!(found.len(), 2, "{remedies}");
+        for (other, words) in &words {
+            for word in words {
+                let is_there = remedies.contains(word);
+                assert_eq!(is_there, other == runtime, "{runtime:?}: {word} in {remedies}");
+            }
+        }
+        assert_eq!(own.is_empty(), *runtime == Runtime::None);
+    }
+}
