@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "list",
     "run",
     "compare",
@@ -28,6 +28,7 @@ const VERBS: [&str; 20] = [
     "report",
     "replay",
     "check",
+    "serve",
     "guard",
     "enable",
     "disable",
@@ -121,6 +122,7 @@ impl Setting {
         lines.push(words(&["report", "--pprof", file, &self.trace]));
         let pid = self.program.pid();
         lines.push(words(&["watch", "-q", "-d", "100ms", "--save", file, &pid]));
+        lines.push(words(&["serve", "--textfile", file, "--pid", &pid]));
         lines
     }
 }
@@ -206,6 +208,7 @@ fn missing_processes_are_7() {
         &["watch", NOBODY],
         &["stats", NOBODY],
         &["advise", NOBODY],
+        &["serve", "--pid", NOBODY],
     ] {
         refused(words, 7);
     }
@@ -260,10 +263,12 @@ fn missing_rights_are_5() {
     open(Path::new(&setting.trace), 0o000);
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
-    let lines: [&[&str]; 13] = [
+    let lines: [&[&str]; 15] = [
         &["check", "-o", &file, "--", "true"],
         &["verify", &pid],
         &["explain", &pid],
+        &["serve", "--pid", &pid],
+        &["serve", "--listen", "127.0.0.1:0", "--token-file", &setting.trace],
         &["stats", &pid],
         &["stats", &setting.trace],
         &["advise", &pid],
