@@ -17,6 +17,7 @@
 #   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)
 #   make wheel      the Python wheel mallow-malloc (dist/), from the files of the packages
 #   make test-wheel installs it into an empty environment and uses it
+#   make test-crates packs the crates and builds from the packed files alone, in an empty home
 #   make dist       the source with all crates, which builds without a network (dist/)
 #   make test-dist  builds packages from it, elsewhere and offline: the same bytes as in dist/
 #   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
@@ -46,7 +47,7 @@ MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUI
 MALLOW_HERE ?= $(MALLOW)
 
 .PHONY: build run test test-bare test-redis fuzz-tool peers bench faults packages test-packages dist test-dist
-.PHONY: wheel test-wheel
+.PHONY: wheel test-wheel test-crates
 .PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
@@ -116,6 +117,10 @@ wheel: packages
 
 test-wheel: wheel
 	@packaging/wheel check
+
+test-crates:
+	@tools/setup build
+	@packaging/crates
 
 dist:
 	@tools/setup build
