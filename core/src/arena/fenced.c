@@ -58,7 +58,6 @@ static struct extent *arena_alloc_fenced(struct arena *arena, size_t pages, size
     }
     struct extent *extent = arena_take_fenced(arena, pages, alignment);
     if (extent == NULL && limit_enter(pages)) {
-        arena_note_growth(arena, pages, arena_slack_pages(arena));
         extent = arena_map_huge(arena, pages, alignment);
         limit_leave();
     }

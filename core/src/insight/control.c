@@ -43,6 +43,9 @@ void mw_collect(bool force)
     if (MW_TRACK) {
         tracked_release_all();
     }
+    if (MW_FENCES) {
+        retired_release_all();
+    }
     struct heap *heap = thread_enter();
     heap_collect(heap);
     if (force) {
@@ -57,6 +60,9 @@ int mw_malloc_trim(size_t pad)
 {
     if (MW_TRACK) {
         tracked_release_all();
+    }
+    if (MW_FENCES) {
+        retired_release_all();
     }
     struct heap *heap = thread_enter();
     heap_collect(heap);

@@ -21,8 +21,9 @@
 
 #define FENCES_PROTECTED_MOST 4096u
 
-/* Where blocks are: somewhere in so much, which is somewhere below the second. */
-#define FENCE_WINDOW ((uintptr_t)8 * 1024 * MiB)
+/* Where blocks are: somewhere in so much, for which the page map takes two leaves of 1 MiB of address
+ * space, and which is somewhere below the second. */
+#define FENCE_WINDOW ((uintptr_t)1024 * MiB)
 #define FENCE_PLACE_LIMIT ((uintptr_t)1 << 46)
 
 #if MW_FENCES

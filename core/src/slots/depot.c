@@ -105,7 +105,7 @@ static bool depot_put_locked(struct slab_pool *pool, struct extent *extent, stru
     struct slab *slab = &extent->slab;
     check(slab->place == SLAB_DEPOT && slab_has_slot_at(extent, slot) && slab->left > 0);
     check(lock_is_mine(&pool->lock) && slab_is_of_depot(extent));
-    check(slab_index(extent, slot) < slab->carved && slab->local != slot);
+    check(slab_index(extent, slot) < slab_carved_end(extent) && slab->local != slot);
     bool was_full = slab_is_full(extent);
     check(was_full == (extent->link.next == NULL)); /* a full one is in no list */
     slot_set_next(slot, slab->local);

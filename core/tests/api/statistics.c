@@ -33,7 +33,8 @@ static uint64_t figure_of_size(size_t size, const char *name)
     if (rounded <= 32768 && !mw_stats_read(text, &value)) {
         bound += 8; /* the canary */
     }
-    if (rounded > (8u << 20)) {
+    snprintf(text, sizeof text, "all.%s.%zu.%s", kind, bound, name);
+    if (rounded > (8u << 20) || (rounded > 32768 && !mw_stats_read(text, &value))) {
         for (bound = 1; bound < rounded;) {
             bound *= 2;
         }
