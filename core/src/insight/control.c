@@ -43,9 +43,7 @@ void mw_collect(bool force)
     if (MW_TRACK) {
         tracked_release_all();
     }
-    if (MW_FENCES) {
-        retired_release_all();
-    }
+    retired_release_all();
     struct heap *heap = thread_enter();
     heap_collect(heap);
     if (force) {
@@ -61,9 +59,7 @@ int mw_malloc_trim(size_t pad)
     if (MW_TRACK) {
         tracked_release_all();
     }
-    if (MW_FENCES) {
-        retired_release_all();
-    }
+    retired_release_all();
     struct heap *heap = thread_enter();
     heap_collect(heap);
     size_t purged = purge_all(pad >> os_page_shift, heap->thread != NULL);

@@ -83,6 +83,9 @@ static bool retired_put(struct extent *extent)
 
 static void retired_release_all(void)
 {
+    if (!MW_FENCES) {
+        return;
+    }
     lock_take(&quarantine.lock);
     for (size_t count = quarantine.count; count > 0; count--) {
         retired_leave_locked(pagemap_find((void *)quarantine_take_locked(0)));

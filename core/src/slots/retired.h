@@ -28,7 +28,7 @@
 /* Takes a huge block that the program has freed. False if it goes to its arena as any other. */
 static bool retired_put(struct extent *extent);
 
-/* Unmaps all that waits: memory is short. */
+/* Unmaps all that waits, in builds that let blocks wait here: memory is short. */
 static void retired_release_all(void);
 
 #endif

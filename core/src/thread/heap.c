@@ -16,9 +16,6 @@
 /* A local list that is shorter than this gets slots that were never used. */
 #define LENGTHEN_SLOTS 32u
 
-/* In a crowd a heap's slabs become twice as large no more often than this. */
-#define CROWD_DOUBLINGS 1u
-
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
@@ -290,9 +287,9 @@ static struct extent *heap_make_slab(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
     /* In a crowd each heap has a current slab of every class that its thread used before it fell asleep. */
-    unsigned made =
-        heaps_are_crowded() && bin->made > CROWD_DOUBLINGS ? CROWD_DOUBLINGS : bin->made;
-    struct extent *extent = heap_take_pages(heap, class_slab_pages(class, made));
+    unsigned most = heaps_are_crowded() ? CROWD_DOUBLINGS : UINT8_MAX;
+    unsigned doublings = bin->made < most ? bin->made : most;
+    struct extent *extent = heap_take_pages(heap, class_slab_pages(class, doublings));
     if (extent == NULL) {
         extent = heap_take_pages(heap, class_slab_pages(class, 0));
     }
@@ -547,9 +544,7 @@ static void heap_collect(struct heap *heap)
 static void heap_reclaim(struct heap *heap)
 {
     heap_collect(heap);
-    if (MW_FENCES) {
-        retired_release_all();
-    }
+    retired_release_all();
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
         stack_rob(at);
     }

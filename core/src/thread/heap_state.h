@@ -204,6 +204,9 @@ ALWAYS_INLINE bool heaps_are_crowded(void)
     return atomic_get(&heaps.in_use) >= CROWD_HEAPS * arena_count();
 }
 
+/* In a crowd a heap's slabs become twice as large no more often than this. */
+#define CROWD_DOUBLINGS 1u
+
 ALWAYS_INLINE struct extent *slab_at(struct link *link)
 {
     return container_of(link, struct extent, link);
