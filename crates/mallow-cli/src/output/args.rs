@@ -22,17 +22,17 @@ pub struct OutputArgs {
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
 
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
-
     #[command(flatten)]
     pub to: Destination,
 }
 
-/// Where a result goes, whatever its form is.
+/// Where a result goes: a program, a file, a page.
 #[derive(Args, Clone, Debug)]
 pub struct Destination {
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+
     /// Write the result to FILE instead of standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Destination {
 
 impl OutputArgs {
     pub fn chosen_format(&self) -> Format {
-        if self.json { Format::Json } else { self.format }
+        if self.to.json { Format::Json } else { self.format }
     }
 
     /// Fails before any work is done if a result could not be written.

@@ -7,9 +7,9 @@
 //! more rarely.
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::{PipeReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStderr, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
@@ -46,12 +46,11 @@ type Look = (Picture, Option<Stats>);
 /// The report, and the exit code of the command.
 pub fn advise(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     let interrupted = signals::watch()?;
-    let mut child = start(args, notes)?;
-    let errors = child.stderr.take();
+    let (mut child, errors) = start(args, notes)?;
     let pid = child.id();
     let (status, look, asked) = std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(PIECES);
-        let reader = scope.spawn(move || errors.map_or_else(Filter::default, |e| read(e, &sender)));
+        let reader = scope.spawn(move || read(errors, &sender));
         scope.spawn(move || pass_on(receiver));
         let waited = wait(&mut child, pid, &interrupted);
         let asked = reader.join().unwrap_or_default();
@@ -78,7 +77,8 @@ pub fn advise(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     Ok((super::of_picture(&picture, stats, source, Some(command))?, code))
 }
 
-fn start(args: &AdviseArgs, notes: Notes) -> Result<Child> {
+/// The command, and what it writes to standard error.
+fn start(args: &AdviseArgs, notes: Notes) -> Result<(Child, PipeReader)> {
     let note = |sentence: &str| notes.note(sentence);
     let prepared =
         mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.checked()?;
@@ -88,7 +88,10 @@ fn start(args: &AdviseArgs, notes: Notes) -> Result<Child> {
         options.push(OsString::from(","));
     }
     options.push(OPTIONS);
-    command.env("MALLOC_CONF", options).stderr(Stdio::piped());
+    let (errors, writer) = std::io::pipe().map_err(Error::io("A pipe for standard error"))?;
+    // Where it is refused, dumps may come mixed, which is then said.
+    let _ = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES as i32));
+    command.env("MALLOC_CONF", options).stderr(writer);
     if args.output.to.file.is_none() {
         // Standard output is for the result.
         command.stdout(std::io::stderr());
@@ -97,15 +100,11 @@ fn start(args: &AdviseArgs, notes: Notes) -> Result<Child> {
         command: prepared.target.command.clone(),
         reason: error.to_string(),
     })?;
-    if let Some(errors) = &child.stderr {
-        // Where it is refused, dumps may come mixed, which is then said.
-        let _ = fcntl(errors, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES as i32));
-    }
-    Ok(child)
+    Ok((child, errors))
 }
 
 /// Reads what the command writes, and keeps jemalloc's statistics of it.
-fn read(mut errors: ChildStderr, others: &SyncSender<Vec<u8>>) -> Filter {
+fn read(mut errors: PipeReader, others: &SyncSender<Vec<u8>>) -> Filter {
     let mut filter = Filter::default();
     let mut buffer = vec![0; PIECE];
     loop {

@@ -66,10 +66,6 @@ pub struct CheckArgs {
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
 
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
-
     #[command(flatten)]
     pub to: Destination,
 
@@ -80,7 +76,7 @@ pub struct CheckArgs {
 
 impl CheckArgs {
     pub fn chosen_format(&self) -> Format {
-        if self.json { Format::Json } else { self.format }
+        if self.to.json { Format::Json } else { self.format }
     }
 
     /// The options that all verbs share. Formats of this verb alone are text there.
@@ -95,8 +91,7 @@ impl CheckArgs {
                     output::Format::Table
                 }
             },
-            json: false,
-            to: self.to.clone(),
+            to: Destination { json: false, ..self.to.clone() },
         }
     }
 }
