@@ -224,6 +224,14 @@ static void lock_release(struct lock *lock)
     }
 }
 
+static bool lock_pass_wake_on(struct lock *lock)
+{
+    if (atomic_get(&lock->queue) != 0) {
+        os_wake_one(&lock->state);
+    }
+    return false;
+}
+
 static void lock_reset_counts(struct lock *lock)
 {
     bool is_held = lock_is_mine(lock);

@@ -56,6 +56,11 @@ static void lock_take(struct lock *lock);
 static bool lock_try_take(struct lock *lock);
 static void lock_release(struct lock *lock);
 
+/* Wakes another thread that sleeps until the lock is free. A signal handler that is about to wait for
+ * other threads needs it: the wake that came with the lock may have gone to the thread that it
+ * interrupted, which takes the lock only when the handler returns. Returns false. */
+static bool lock_pass_wake_on(struct lock *lock);
+
 /* Lets its counters begin anew; takes the lock for that, unless the thread has it. */
 static void lock_reset_counts(struct lock *lock);
 

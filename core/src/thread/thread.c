@@ -511,6 +511,7 @@ static void fork_before(void)
     if (fork_visit_locks(lock_is_mine)) {
         return;
     }
+    fork_visit_locks(lock_pass_wake_on); /* this may be a handler, in the middle of lock_wait */
     bool has_streams = atomic_get(&process.heaps_made) > 1;
     if (has_streams) {
         libc_lock_streams();

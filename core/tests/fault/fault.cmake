@@ -87,8 +87,8 @@ foreach(mode IN LISTS MALLOW_MODES)
 endforeach()
 if(is_native)
   mallow_test(injection-fast COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/sites.py
-              $<TARGET_FILE:injection-fast>)
+              fast $<TARGET_FILE:injection-fast>)
   mallow_test(injection-secure COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/sites.py
-              $<TARGET_FILE:injection-secure> --quick)
+              secure $<TARGET_FILE:injection-secure> --quick)
   mallow_test(injection-debug COMMAND injection-debug --quick)
 endif()

@@ -22,9 +22,11 @@ foreach(mode IN LISTS MALLOW_MODES)
   target_link_libraries(jemalloc-${mode} PRIVATE jemalloc_flags ${library}-static)
   mallow_test(jemalloc-${mode} COMMAND jemalloc-${mode})
   if(mode STREQUAL "debug")
-    # Many look at what is counted or given back when a block is freed. Those of arenas and hooks run
-    # with a quarantine too: nothing of an explicit arena may be in it.
-    set_tests_properties(jemalloc-debug PROPERTIES ENVIRONMENT MALLOW_CONF=quarantine:0)
+    # Many look at what is counted or given back when a block is freed, where a block between guards is
+    # as large as these. Those of arenas and hooks run with a quarantine too: nothing of an explicit
+    # arena may be in it.
+    set_tests_properties(jemalloc-debug PROPERTIES
+                         ENVIRONMENT MALLOW_CONF=quarantine:0,guard_first:0,guard_sample:0)
     mallow_test(jemalloc-quarantine-debug COMMAND jemalloc-debug hooks reset_takes_all_blocks_back
                 other_threads_free_what_is_reset a_bound_thread_allocates_from_its_arena
                 threads_end_while_they_are_bound the_child_of_a_fork_has_arenas_whole)
