@@ -101,7 +101,8 @@ static void fault_put_bytes(struct sink *sink, const struct fault *fault)
     if (middle < SHOWN_BEFORE + os_page_size) {
         return;
     }
-    uintptr_t at = (middle - SHOWN_BEFORE) & ~(uintptr_t)15;
+    /* A line is in one page, which can be read or cannot. */
+    uintptr_t at = (middle - SHOWN_BEFORE) & ~(uintptr_t)(SHOWN_LINE - 1);
     for (uintptr_t end = at + SHOWN_BYTES; at < end; at += SHOWN_LINE) {
         unsigned char bytes[SHOWN_LINE];
         if (!os_read_memory((void *)at, bytes, SHOWN_LINE)) {
