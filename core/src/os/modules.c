@@ -36,12 +36,19 @@ struct object {
     uintptr_t base;
 };
 
+/* A static program has no header that says where the headers are; they follow the ELF header, with which
+ * its first part begins. */
 static struct object object_of_program(void)
 {
     struct object object = {(const ElfW(Phdr) *)getauxval(AT_PHDR), getauxval(AT_PHNUM), 0};
     for (size_t i = 0; object.headers != NULL && i < object.count; i++) {
-        if (object.headers[i].p_type == PT_PHDR) {
-            object.base = (uintptr_t)object.headers - object.headers[i].p_vaddr;
+        const ElfW(Phdr) *header = &object.headers[i];
+        if (header->p_type == PT_PHDR) {
+            object.base = (uintptr_t)object.headers - header->p_vaddr;
+            break;
+        }
+        if (header->p_type == PT_LOAD && header->p_offset == 0) {
+            object.base = (uintptr_t)object.headers - sizeof(ElfW(Ehdr)) - header->p_vaddr;
         }
     }
     return object;
