@@ -249,9 +249,7 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t
         extent != NULL && extent_pages(extent) >= pages / 2 && extent_pages(extent) < pages;
     check(extent == NULL || (extent->is_huge && extent_state(extent) == EXTENT_DIRTY));
     if (serves) {
-        extent_set_remove(&arena->huge, extent);
-        arena_count_active_locked(arena, true, extent_pages(extent));
-        atomic_set(&extent->state, EXTENT_ACTIVE);
+        arena_take_huge_locked(arena, extent);
     }
     lock_release(&arena->lock);
     if (!serves) {

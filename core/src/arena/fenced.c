@@ -37,9 +37,7 @@ static struct extent *arena_take_fenced(struct arena *arena, size_t pages, size_
                   extent_pages(extent) <= pages + pages / 4 &&
                   (extent->start & (alignment - 1)) == 0;
     if (serves) {
-        extent_set_remove(&arena->huge, extent);
-        arena_count_active_locked(arena, true, extent_pages(extent));
-        atomic_set(&extent->state, EXTENT_ACTIVE);
+        arena_take_huge_locked(arena, extent);
     }
     lock_release(&arena->lock);
     if (!serves) {

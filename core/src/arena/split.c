@@ -228,6 +228,14 @@ static void arena_count_active_locked(struct arena *arena, bool is_huge, size_t 
     }
 }
 
+static void arena_take_huge_locked(struct arena *arena, struct extent *extent)
+{
+    check(lock_is_mine(&arena->lock) && extent->is_huge && extent_state(extent) == EXTENT_DIRTY);
+    extent_set_remove(&arena->huge, extent);
+    arena_count_active_locked(arena, true, extent_pages(extent));
+    atomic_set(&extent->state, EXTENT_ACTIVE);
+}
+
 static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_t pages)
 {
     if (is_huge) {

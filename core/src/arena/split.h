@@ -141,6 +141,9 @@ static void arena_insert_locked(struct arena *arena, struct extent *extent,
 static void arena_count_active_locked(struct arena *arena, bool is_huge, size_t pages);
 static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_t pages);
 
+/* Takes a huge extent out of the free ones, for the program. */
+static void arena_take_huge_locked(struct arena *arena, struct extent *extent);
+
 /* Pages before the first multiple of `alignment`. */
 static size_t extent_lead(struct extent *extent, size_t alignment);
 

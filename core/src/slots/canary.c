@@ -45,19 +45,25 @@ static void mixes_load(void)
         MW_FAMILIES && is_wanted && operators_are_ours != NULL && operators_are_ours();
 }
 
-static COLD void family_differs(const char *call, const void *block, size_t size, uint8_t family,
-                                uint8_t wanted)
+/* What a report says of a block that the program holds. */
+static struct fault fault_of_live(const char *call, const void *block, size_t size)
 {
-    enum made made = (enum made)(family & 3);
-    struct fault fault = {
-        .kind = FAULT_KIND_MISMATCH,
+    return (struct fault){
         .call = call,
         .pointer = block,
         .block = (uintptr_t)block,
         .size = size,
         .state = "live",
-        .made = made_name(made, false),
     };
+}
+
+static COLD void family_differs(const char *call, const void *block, size_t size, uint8_t family,
+                                uint8_t wanted)
+{
+    enum made made = (enum made)(family & 3);
+    struct fault fault = fault_of_live(call, block, size);
+    fault.kind = FAULT_KIND_MISMATCH;
+    fault.made = made_name(made, false);
     if (made == (enum made)(wanted & 3) && family > 3 && wanted > 3) {
         fault.kind = FAULT_ALIGNMENT_MISMATCH;
         fault_tell(&fault, "%s of %p with an alignment of %zu, but the block has %zu", call, block,
@@ -81,16 +87,10 @@ _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, c
         size = is_known ? capacity - slack : capacity;
         most = is_known ? "" : "at most ";
     }
-    struct fault fault = {
-        .kind = FAULT_OVERFLOW,
-        .call = call,
-        .pointer = block,
-        .block = (uintptr_t)block,
-        .size = size,
-        .state = "live",
-        .has_offset = true,
-        .offset = (long)size,
-    };
+    struct fault fault = fault_of_live(call, block, size);
+    fault.kind = FAULT_OVERFLOW;
+    fault.has_offset = true;
+    fault.offset = (long)size;
     fault_report(&fault,
                  "overflow of %p (%s%zu bytes), found by %s: the bytes behind it were overwritten",
                  block, most, size, call);
@@ -100,16 +100,10 @@ _Noreturn static COLD void canary_bad_front(const char *call, struct extent *ext
                                             const void *block)
 {
     size_t size = block_requested(call, extent, block);
-    struct fault fault = {
-        .kind = FAULT_UNDERFLOW,
-        .call = call,
-        .pointer = block,
-        .block = (uintptr_t)block,
-        .size = size,
-        .state = "live",
-        .has_offset = true,
-        .offset = -(long)CANARY_BYTES,
-    };
+    struct fault fault = fault_of_live(call, block, size);
+    fault.kind = FAULT_UNDERFLOW;
+    fault.has_offset = true;
+    fault.offset = -(long)CANARY_BYTES;
     fault_report(&fault,
                  "underflow of %p (%zu bytes), or overflow of the block in front of it, found by "
                  "%s: the bytes between them were overwritten",

@@ -51,13 +51,10 @@ static void retired_wait_locked(struct extent *extent)
 
 static void retired_put_locked(struct extent *extent)
 {
-    if (extent_size(extent) > RETIRED_MOST || !fence_shut(extent)) {
-        if (!arena_drop_fenced(extent)) {
-            retired_wait_locked(extent);
-        }
-        return;
+    bool waits = extent_size(extent) <= RETIRED_MOST && fence_shut(extent);
+    if (waits || !arena_drop_fenced(extent)) {
+        retired_wait_locked(extent);
     }
-    retired_wait_locked(extent);
 }
 
 static bool retired_put(struct extent *extent)
@@ -65,8 +62,8 @@ static bool retired_put(struct extent *extent)
     if (!extent_has_fence(extent)) {
         return false;
     }
-    lock_take(
-        &quarantine.lock); /* until all is done: a child of fork has each block in one place */
+    /* Until all is done: a child of fork has each block in one place. */
+    lock_take(&quarantine.lock);
     bool can_pay = retired_pay_locked(extent_size(extent));
     bool is_held = !can_pay || arena_take_out_fenced(extent);
     if (can_pay && is_held) {
