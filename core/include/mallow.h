@@ -31,6 +31,11 @@ extern "C" {
 #endif
 #endif
 
+/* What a musl with Mallow inside exports as well (docs/musl.md). */
+#ifndef MW_ALSO_OF_LIBC
+#define MW_ALSO_OF_LIBC MW_PUBLIC
+#endif
+
 /* --- Standard allocation ---------------------------------------------------------------------
  * On failure: NULL with errno ENOMEM. A size of 0 gives a unique block that may be freed. Sizes
  * over PTRDIFF_MAX always fail. Blocks are aligned to 16 bytes, those of up to 8 bytes to 8. */
@@ -177,7 +182,7 @@ MW_PUBLIC bool mw_stats_read(const char *name, uint64_t *value);
 
 /* Gives the calling thread's cached memory back to the arenas and lets decay run at once; with
  * `force` all free memory of the process goes back to the kernel now. */
-MW_PUBLIC void mw_collect(bool force);
+MW_ALSO_OF_LIBC void mw_collect(bool force);
 
 /* The library's version, such as "0.1.0 fast". */
 MW_PUBLIC const char *mw_version(void);

@@ -8,9 +8,6 @@
 #define _GNU_SOURCE /* mremap, MAP_ANONYMOUS, RTLD_NEXT */
 #endif
 
-/* Exported, but calls among ourselves go straight. */
-#define MW_PUBLIC __attribute__((visibility("protected")))
-
 /* layer 0: base */
 #include "base/base.h"
 #include "base/config.h"
@@ -23,11 +20,19 @@
 #include "os/syscall.h"
 #include "os/linux.c"
 #include "os/file.c"
+#include "os/cgroup.c"
+#include "os/environment.c"
+#if MW_IN_LIBC
+#include "os/inside.c"
+#else
 #include "os/modules.c"
 #include "os/libc.c"
+#endif
 #include "os/log.c"
 #include "os/fault.c"
+#if !MW_IN_LIBC
 #include "os/trap.c"
+#endif
 #include "os/lock.c"
 
 /* layer 2: settings */
@@ -44,15 +49,20 @@
 #include "memory/decay.c"
 
 /* layer 4: profile */
+#if !MW_IN_LIBC
 #include "profile/dwarf.h"
 #include "profile/cfi.c"
 #include "profile/expression.c"
 #include "profile/function_index.c"
+#include "profile/frame_row.c"
 #include "profile/unwind.c"
+#endif
 #include "profile/stack_store.c"
 #include "profile/probe.h"
 #include "profile/sample.c"
+#if !MW_IN_LIBC
 #include "profile/calls.c"
+#endif
 
 /* layer 5: arena */
 #include "arena/hooks.c"
@@ -66,6 +76,8 @@
 /* layer 6: slots */
 #include "slots/made.h"
 #include "slots/sizeclass.c"
+#include "slots/strength.c"
+#include "slots/rate.c"
 #include "slots/slot.c"
 #include "slots/slab.c"
 #include "slots/common.c"
@@ -96,14 +108,19 @@
 /* layer 8: api */
 #include "api/tracking.h"
 #include "api/alloc.c"
+#include "api/foreign.c"
 #include "api/free.c"
 #include "api/operators.c"
+#if !MW_IN_LIBC
 #include "api/cache.c"
 #include "api/mallocx.c"
+#endif
 #include "api/layout.c"
 #include "api/tracked.c"
 
 /* layer 9: insight */
+#include "insight/control.c"
+#if !MW_IN_LIBC
 #include "insight/report.c"
 #include "insight/stats.c"
 #include "insight/stats_api.c"
@@ -114,16 +131,18 @@
 #include "insight/verify.c"
 #include "insight/profile.c"
 #include "insight/leak.c"
-#include "insight/control.c"
 #include "insight/ctl_stats.c"
 #include "insight/ctl_explicit.c"
 #include "insight/ctl_prof.c"
 #include "insight/utilization.c"
 #include "insight/ctl.c"
 #include "insight/mallctl.c"
+#endif
 
 /* layer 10: entry */
-#if MW_HAS_PREFIX
+#if MW_IN_LIBC
+#include "entry/shim_musl.c"
+#elif MW_HAS_PREFIX
 #include "entry/shim_prefixed.c"
 #elif MW_EXPORT_LIBC
 #include "entry/shim_libc.c"

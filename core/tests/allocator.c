@@ -10,6 +10,28 @@
 #ifdef TEST_MW_NAMES
 #define NAME(function) mw_##function
 const bool t_names_are_libc = false;
+#elif defined(TEST_MUSL_NAMES)
+/* Inside musl, which has only these, and mw_collect. What it has no name for is made of them; tests of
+ * more than that are not linked (packaging/musl/test). */
+#include <malloc.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define NAME(function) function
+const bool t_names_are_libc = true;
+
+#define cfree free
+#define free_sized(block, size) ((void)(size), free(block))
+#define free_aligned_sized(block, alignment, size) ((void)(alignment), (void)(size), free(block))
+#define valloc(size) memalign((size_t)sysconf(_SC_PAGESIZE), size)
+#define pvalloc(size) memalign((size_t)sysconf(_SC_PAGESIZE), whole_pages(size))
+#define malloc_trim(pad) ((void)(pad), mw_collect(true), 1)
+
+static size_t whole_pages(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return size == 0 ? page : size > SIZE_MAX - page ? SIZE_MAX : (size + page - 1) / page * page;
+}
 #else
 #define NAME(function) function
 const bool t_names_are_libc = true;
@@ -126,6 +148,12 @@ size_t t_malloc_usable_size(void *block)
     return NAME(malloc_usable_size)(block);
 }
 
+int t_malloc_trim(size_t pad)
+{
+    return NAME(malloc_trim)(pad);
+}
+
+#ifndef TEST_MUSL_NAMES
 size_t t_malloc_good_size(size_t size)
 {
     return NAME(malloc_good_size)(size);
@@ -139,11 +167,6 @@ struct mw_mallinfo t_mallinfo(void)
 struct mw_mallinfo2 t_mallinfo2(void)
 {
     return NAME(mallinfo2)();
-}
-
-int t_malloc_trim(size_t pad)
-{
-    return NAME(malloc_trim)(pad);
 }
 
 int t_mallopt(int param, int value)
@@ -165,3 +188,4 @@ bool t_has_red_zones(void)
 {
     return t_malloc_good_size(1) == 1;
 }
+#endif

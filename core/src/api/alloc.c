@@ -39,11 +39,14 @@ HIT_PATH void *mw_malloc(size_t size)
     return alloc_plain(size);
 }
 
-static NOINLINE void *alloc_medium(size_t size)
+HIT_PATH static NOINLINE void *alloc_medium(size_t size)
 {
     struct heap *heap = heap_self;
     unsigned class = class_of_medium(medium_bytes(size));
-    if (unlikely(size > LISTED_MAX || heap->free[class] == NULL)) {
+    if (MW_PAGEMAP_LISTS && class < heap->slot_lists) {
+        return heap->free[class] != NULL ? magazine_pop_slot(heap, class) : alloc_slow(size);
+    }
+    if (unlikely(size > LISTED_MAX || heap->free[class] == NULL || fence_is_due(size))) {
         return alloc_slow(size);
     }
     check(class_size(class) >= size);
@@ -54,13 +57,20 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t siz
 {
     struct extent *extent = heap->bins[class].current;
     check(class < SMALL_CLASSES && heap->free[class] == NULL);
-    if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
-        struct slot *slot = heap_take_local(heap, extent);
-        harden_slot_leaves(slot, class);
-        harden_slot_taken(slot, size);
-        return slot;
+    struct slot *slot = NULL;
+    if (likely(extent != NULL && extent->slab.local != NULL)) {
+        if (likely(heap->until_tick >= 0)) {
+            slot = heap_take_local(heap, extent);
+        } else if (heap_is_sampling(heap)) {
+            slot = heap_take_local_sampling(heap, extent);
+        }
     }
-    return alloc_slow(MW_CANARY ? size : class_size(class));
+    if (unlikely(slot == NULL)) {
+        return alloc_slow(MW_CANARY ? size : class_size(class));
+    }
+    harden_slot_leaves(slot, class);
+    harden_slot_taken(slot, size);
+    return slot;
 }
 
 static COLD void *alloc_failed(void)
@@ -98,7 +108,7 @@ static void *alloc_filled(void *block, size_t size, bool is_zero)
 static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct slot *slot;
-    if (unlikely(heap->is_sampling)) {
+    if (unlikely(heap_is_sampling(heap))) {
         slot = heap_refill_sampling(heap, class, must_be_aligned);
     } else {
         slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
@@ -148,9 +158,14 @@ static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, 
         align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
         return alloc_direct_slot(direct, class_of_aligned(alignment, size), size);
     }
-    struct extent *extent = alloc_is_possible(alignment, size) && limit_allows(size)
-                                ? direct_alloc_pages(direct, size, alignment)
-                                : NULL;
+    if (!alloc_is_possible(alignment, size) || !limit_allows(size)) {
+        return NULL;
+    }
+    struct extent *extent = direct_alloc_pages(direct, size, alignment);
+    if (unlikely(extent == NULL)) {
+        directs_give_back();
+        extent = direct_alloc_pages(direct, size, alignment);
+    }
     if (extent == NULL) {
         return NULL;
     }
@@ -187,7 +202,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
         return alloc_direct_slot(direct, class, size);
     }
     struct slot *slot = heap_pop(heap, class);
-    if (slot == NULL && unlikely(heap->is_sampling)) {
+    if (slot == NULL && unlikely(heap_is_sampling(heap))) {
         void *block = alloc_sampled(heap, class, size);
         if (block != NULL) {
             return block;
@@ -213,7 +228,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
 /* Huge blocks and large alignments come from the arenas, past the stacks. */
 static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignment)
 {
-    if (MW_FENCES && size >= FENCE_MIN) {
+    if (MW_FENCES && (size > LARGE_MAX || (size >= FENCE_MIN && rate_pay(fence_price(size))))) {
         return arena_alloc_fenced(heap->arena, large_pages(size),
                                   size_max(alignment, os_page_size));
     }
@@ -265,8 +280,8 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     heap->large_counts[large_class_of(extent_pages(extent), extent->is_huge)]++;
     *is_zero = extent->is_zero;
     extent->is_zero = false; /* from now on nobody knows */
-    large_note_class(extent);
-    if (unlikely(heap->is_sampling)) {
+    large_note_list(extent);
+    if (unlikely(heap_is_sampling(heap))) {
         alloc_maybe_sample(heap, extent, size);
     }
     if (unlikely(heap->is_counting)) {
@@ -299,8 +314,20 @@ static void alloc_clear(void *block, size_t size)
     }
 }
 
+/* Whether malloc of so many bytes is to take a slot of the hit path's list all of which is looked at, and found to
+ * be zero: in builds whose fill is that. */
+ALWAYS_INLINE bool alloc_gets_zero(size_t size)
+{
+    return MW_FILL && !MW_TRACK && FILL_FREE == 0 && size <= SMALL_REQUEST_MAX &&
+           class_size(class_of_small(size + CANARY_BYTES)) <= strength.look_whole &&
+           heap_self->free[class_of_small(size + CANARY_BYTES)] != NULL;
+}
+
 static void *alloc_zeroed(size_t size)
 {
+    if (alloc_gets_zero(size)) {
+        return alloc_plain(size);
+    }
     if (size <= SLOT_REQUEST_MAX) {
         void *block = alloc_plain(size);
         return likely(block != NULL) ? memset(block, 0, size) : NULL;

@@ -2,8 +2,9 @@
  *
  *   mw_free    finds the slab, pushes to its local list     hit: the slab is this heap's
  *     heap_slab_event   the slab's countdown ended
- *     free_slow         told apart by the owner: medium slots (to a magazine), large blocks (to a
- *                       stack), slots of other threads' slabs (to an outbox) and of nobody's
+ *     free_listed       medium slots and blocks of pages, to the list that the page map names    hit
+ *     free_slow         told apart by the owner: what a list has no room for, slots of other threads'
+ *                       slabs (to an outbox) and of nobody's
  *       free_slot       what needs more than that
  *       free_rare       NULL, common slabs, threads without a heap, foreign pointers, misuse
  */
@@ -14,13 +15,19 @@
 #include "../thread/heap.h"
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
+static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap);
 
 ALWAYS_INLINE void free_plain(void *block)
 {
-    struct extent *extent = pagemap_find(block);
-    struct slab *slab = &extent->slab;
+    uintptr_t found = pagemap_look(block);
     struct heap *heap = heap_self;
-    if (unlikely(atomic_get(&slab->owner) != heap)) {
+    if (unlikely(found_has_list(found))) {
+        free_listed(block, found, heap);
+        return;
+    }
+    struct extent *extent = (struct extent *)found;
+    struct slab *slab = &extent->slab;
+    if (unlikely(atomic_differs(&slab->owner, heap))) {
         free_slow(block, extent, heap);
         return;
     }
@@ -60,76 +67,6 @@ HIT_PATH void mw_free(void *block)
 
 /* --- Pointers that are not what free expects -------------------------------------------------- */
 
-/* Ends the program unless the option `foreign` says otherwise. Returns the next allocator's
- * function of that name, or NULL if the call is to be ignored. */
-static COLD void *foreign_function(const char *call, const void *block)
-{
-    switch (option(OPTION_foreign)) {
-    case FOREIGN_IGNORE:
-        return NULL;
-    case FOREIGN_NEXT: {
-        static _Atomic(void *) functions[2]; /* free, realloc: the look-up is slow */
-        _Atomic(void *) *known = &functions[call[0] == 'r'];
-        if (atomic_get(known) == NULL) {
-            atomic_set(known, libc_next_symbol(call));
-        }
-        if (atomic_get(known) != NULL) {
-            return atomic_get(known);
-        }
-        fault_simple(FAULT_FOREIGN_FREE, call, block,
-                     "%s of %p, which mallow did not allocate, and there is no other allocator",
-                     call, block);
-    }
-    default:
-        fault_simple(FAULT_FOREIGN_FREE, call, block, "%s of %p, which mallow did not allocate",
-                     call, block);
-    }
-}
-
-/* The extent of any state that holds `address`, though the page map may know its ends only. NULL if
- * there is none near enough. */
-static COLD struct extent *extent_around(const void *address)
-{
-    const size_t reach = 256 * MiB;
-    uint32_t generation = pagemap_generation();
-    if (pagemap_knows_foreign(address)) {
-        return NULL;
-    }
-    uintptr_t at = (uintptr_t)address & ~(GRANULE - 1);
-    uintptr_t end = at > reach ? at - reach : 0;
-    for (; at > end; at -= GRANULE) {
-        struct extent *extent = pagemap_find((void *)at);
-        if (extent != pagemap_nothing()) {
-            if (extent_end(extent) > (uintptr_t)address) {
-                return extent;
-            }
-            break;
-        }
-    }
-    pagemap_note_foreign(address, generation);
-    return NULL;
-}
-
-/* Ends the program: `block` is memory of ours, but no block that the program holds. */
-_Noreturn static COLD void bad_block(const char *call, const void *block, struct extent *extent)
-{
-    enum extent_state state = extent_state(extent);
-    if (state == EXTENT_ACTIVE && extent_is_slab(extent) && slab_is_common(extent)) {
-        common_bad_block(call, extent, block);
-    }
-    if (state == EXTENT_ACTIVE && extent_is_slab(extent)) {
-        harden_bad_block(call, extent, block);
-    }
-    if (state == EXTENT_ACTIVE) {
-        harden_interior(call, block, extent->start, extent_size(extent));
-    }
-    if ((uintptr_t)block == extent->start && call[0] == 'f') {
-        fault_simple(FAULT_DOUBLE_FREE, call, block,
-                     "double free of %p (a block of more than %zu bytes)", block, SLOT_MAX);
-    }
-    fault_simple(FAULT_INVALID_FREE, call, block, "%s of %p, which is in free memory", call, block);
-}
-
 /* Whether `block` is one that the program may hold. False if it is foreign; ends the program if it
  * is in our memory but no block. */
 ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct extent *extent)
@@ -151,11 +88,11 @@ ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct ext
     return false;
 }
 
-/* The same, and the program is not known to have freed it. */
 static bool block_is_held(const char *call, const void *block, struct extent *extent)
 {
     if (!block_is_ours(call, block, extent)) {
-        return false;
+        bool is_told = MW_SLOT_BITMAP && option(OPTION_foreign) == FOREIGN_ABORT;
+        return is_told && foreign_function(call, block) != NULL; /* which does not return */
     }
     if (extent_is_slab(extent)) {
         harden_slot_looked_at(call, extent, block);
@@ -224,7 +161,6 @@ static void free_large(struct heap *heap, struct extent *extent)
     }
 }
 
-/* A slot of a depot's slab, or a block of pages. */
 static void free_by_kind(struct heap *heap, struct extent *extent, void *block)
 {
     if (extent_is_slab(extent)) {
@@ -289,8 +225,13 @@ static NOINLINE void free_unlisted(void *block, struct extent *extent)
 static NOINLINE void free_noted(struct extent *extent)
 {
     struct heap *heap = heap_self;
-    stack_note_put(heap, extent);
-    if (!extent_is_slab(extent)) {
+    bool is_slot = extent_is_slab(extent);
+    if (unlikely(heap_is_sampling(heap)) && is_slot) {
+        magazine_note_put(heap, extent->slab.class);
+    } else {
+        stack_note_put(heap, extent);
+    }
+    if (!is_slot) {
         heap_note_release(heap);
     }
     heap_tick_if_due(heap);
@@ -312,17 +253,43 @@ static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct h
     }
 }
 
-/* A medium slot or a block of pages: into the list of its class, one way for both. */
+/* What is no slot of the heap's own slabs and not taken by a list. */
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap)
 {
     if (atomic_get(&extent->slab.owner) < OWNER_DEPOT || !slab_has_slot_at(extent, block) ||
         unlikely(extent_state(extent) != EXTENT_ACTIVE)) {
         free_elsewhere(block, extent, heap);
-    } else if (unlikely(MW_SLOT_BITMAP || !magazine_try_put(heap, extent, block))) {
+    } else {
         free_unlisted(block, extent);
+    }
+}
+
+/* A medium slot or a block of pages, one way for both, where a thread frees both. */
+static NOINLINE void free_any_listed(void *block, uintptr_t found, struct heap *heap)
+{
+    struct extent *extent = found_extent(found);
+    if (unlikely(!magazine_try_put_any(heap, found_list(found), extent, block))) {
+        free_slow(block, extent, heap);
     } else if (unlikely(heap->until_tick < 0 ||
                         atomic_get(&heap->stack_pages) > heap->stack_alarm)) {
         free_noted(extent);
+    }
+}
+
+/* What goes into the list of its class. Of a medium slot the page map tells all that is needed, so that
+ * its slab's descriptor is not touched. */
+HIT_PATH static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap)
+{
+    unsigned class = found_list(found);
+    uint64_t reciprocal = list_reciprocals[(size_t) class - SMALL_CLASSES];
+    if (unlikely(!distance_is_of_slot(found_distance(found, block), reciprocal))) {
+        free_slow(block, found_extent(found), heap);
+    } else if (class >= heap->slot_lists) {
+        free_any_listed(block, found, heap);
+    } else if (unlikely(!magazine_try_put(heap, class, block))) {
+        free_unlisted(block, found_extent(found));
+    } else if (unlikely(heap->until_tick < 0)) {
+        free_noted(found_extent(found));
     }
 }
 
@@ -411,6 +378,15 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 
 /* --- Sizes ------------------------------------------------------------------------------------ */
 
+static size_t block_held_size(const char *call, const void *block)
+{
+    if (MW_TRACK) {
+        return tracked_size(call, block, 0);
+    }
+    struct extent *extent = pagemap_find(block);
+    return block_is_held(call, block, extent) ? block_requested(call, extent, block) : 0;
+}
+
 size_t mw_malloc_usable_size(const void *block)
 {
     if (MW_TRACK) {
@@ -418,8 +394,7 @@ size_t mw_malloc_usable_size(const void *block)
     }
     struct extent *extent = pagemap_find(block);
     if (MW_SLOT_BITMAP && block != NULL) {
-        bool is_held = block_is_held("malloc_usable_size", block, extent);
-        return is_held ? block_requested("malloc_usable_size", extent, block) : 0;
+        return block_held_size("malloc_usable_size", block);
     }
     return extent_state(extent) == EXTENT_ACTIVE ? block_size(extent, block) : 0;
 }
@@ -437,15 +412,6 @@ size_t mw_malloc_good_size(size_t size)
 }
 
 /* --- Realloc ---------------------------------------------------------------------------------- */
-
-static size_t block_held_size(const char *call, void *block)
-{
-    if (MW_TRACK) {
-        return tracked_size(call, block, 0);
-    }
-    struct extent *extent = pagemap_find(block);
-    return block_is_held(call, block, extent) ? block_requested(call, extent, block) : 0;
-}
 
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
 static bool slot_still_fits(size_t usable, size_t size)
@@ -492,7 +458,7 @@ static COLD void *realloc_to_zero(void *block)
 static void realloc_sample(struct extent *extent, size_t size)
 {
     struct heap *heap = thread_enter();
-    if (heap->is_sampling) {
+    if (heap_is_sampling(heap)) {
         alloc_maybe_sample(heap, extent, size);
     }
     thread_leave(heap);

@@ -6,20 +6,15 @@
 #define MALLOW_FREE_H
 
 #include "alloc.h"
+#include "foreign.h"
 
 /* The usable size of a block that the program holds; 0 if it is foreign. Ends the program if it is
  * memory of ours, but no block that the program holds. */
-static size_t block_held_size(const char *call, void *block);
+static size_t block_held_size(const char *call, const void *block);
 
 /* The forms that know of slots and pages only. */
 static void free_plain(void *block);
 static size_t block_size(struct extent *extent, const void *block);
-
-/* The extent of any state that holds `address`; NULL if there is none near enough. */
-static struct extent *extent_around(const void *address);
-
-/* Ends the program: `block` is memory of ours, but no block that the program holds. */
-_Noreturn static void bad_block(const char *call, const void *block, struct extent *extent);
 
 /* Resizes a block of ours that the program holds, if that needs no copy. NULL if it does. */
 static void *block_try_resize(void *block, struct extent *extent, size_t size);

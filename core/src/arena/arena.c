@@ -168,6 +168,15 @@ static bool is_huge(size_t pages)
     return pages << os_page_shift > HUGE_ABOVE;
 }
 
+static bool arena_has_huge_room(struct arena *arena, size_t pages)
+{
+    lock_take(&arena->lock);
+    struct extent *extent = extent_set_fit(&arena->huge, pages);
+    lock_release(&arena->lock);
+    check(extent == NULL || extent_pages(extent) >= pages);
+    return extent != NULL;
+}
+
 static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_t alignment)
 {
     lock_take(&arena->lock);

@@ -50,6 +50,9 @@ static void arena_shrink(struct arena *arena, struct extent *extent, size_t page
 /* Makes a huge extent larger by moving its mapping. False if the kernel cannot. */
 static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages);
 
+/* Whether a free huge block has room for `pages`. */
+static bool arena_has_huge_room(struct arena *arena, size_t pages);
+
 /* Makes an extent of a region larger by moving its pages into a mapping of their own; it is huge
  * then, and its old place free. False if the kernel cannot. */
 static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_t pages);

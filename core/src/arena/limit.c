@@ -10,29 +10,50 @@ static struct {
     struct lock lock;          /* held while an arena grows, where there is a limit */
     _Atomic size_t hard_pages; /* SIZE_MAX: none */
     _Atomic size_t soft_pages; /* SIZE_MAX: none */
+    _Atomic bool is_pressed;   /* memory is short around the process */
+    _Atomic bool
+        is_short; /* more free memory should have gone than there is in arenas of threads */
     _Atomic uint64_t looked_ms;
-} memory_limit = {LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, 0};
+} memory_limit = {LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, false, false, 0};
 
-static size_t limit_pages(enum option_id id)
+/* Memory is short where threads of the cgroup waited for it for so much of the last ten seconds. */
+#define PRESSURE_PERCENT 10u
+
+static size_t limit_pages(enum option_id id, size_t of_group)
 {
     long value = option(id);
     size_t bytes = value > 0 ? (size_t)value : SIZE_MAX;
     if (value < 0) {
-        size_t of_group = os_cgroup_memory();
         bytes = of_group != SIZE_MAX ? of_group / 100 * (size_t)-value : SIZE_MAX;
     }
     return bytes != SIZE_MAX ? bytes >> os_page_shift : SIZE_MAX;
 }
 
-static void limit_look(void)
+/* Whether a limit is a share of the cgroup's, whose files are read for that. */
+static bool limit_is_share(void)
 {
-    size_t hard = limit_pages(OPTION_memory_limit);
-    size_t soft = limit_pages(OPTION_memory_soft_limit);
+    return option(OPTION_memory_limit) < 0 || option(OPTION_memory_soft_limit) < 0;
+}
+
+static void limit_apply(const struct memory_of_group *group)
+{
+    size_t hard = limit_pages(OPTION_memory_limit, group->limit);
+    size_t soft = limit_pages(OPTION_memory_soft_limit, group->limit);
     if (hard != SIZE_MAX && option(OPTION_memory_soft_limit) == 0) {
         soft = hard / 10 * 9;
     }
     atomic_set(&memory_limit.hard_pages, hard);
     atomic_set(&memory_limit.soft_pages, size_min(soft, hard));
+    atomic_set(&memory_limit.is_pressed, group->pressure_percent >= PRESSURE_PERCENT);
+}
+
+static void limit_look(void)
+{
+    struct memory_of_group group = {SIZE_MAX, 0};
+    if (limit_is_share()) {
+        group = os_cgroup_memory();
+    }
+    limit_apply(&group);
 }
 
 /* A hard limit is a soft one as well. */
@@ -108,6 +129,11 @@ static void limit_leave(void)
     }
 }
 
+static bool limit_is_short(void)
+{
+    return atomic_get(&memory_limit.is_short);
+}
+
 static bool limit_allows(size_t size)
 {
     return size >> os_page_shift <= atomic_get(&memory_limit.hard_pages);
@@ -115,22 +141,23 @@ static bool limit_allows(size_t size)
 
 /* --- Time ------------------------------------------------------------------------------------- */
 
-/* Free memory may fill half of the room that what is in use leaves below the soft limit. */
+/* Free memory may fill half of the room that what is in use leaves below the soft limit; none of it where
+ * memory is short. */
 static void limit_tick(uint64_t now_ms)
 {
-    bool is_share = option(OPTION_memory_limit) < 0 || option(OPTION_memory_soft_limit) < 0;
-    if (is_share && now_ms >= atomic_get(&memory_limit.looked_ms) + LOOK_MS) {
+    if (limit_is_share() && now_ms >= atomic_get(&memory_limit.looked_ms) + LOOK_MS) {
         atomic_set(&memory_limit.looked_ms, now_ms);
         limit_look();
     }
-    if (!limit_is_set()) {
+    bool is_pressed = atomic_get(&memory_limit.is_pressed);
+    if (!limit_is_set() && !is_pressed) {
+        atomic_set(&memory_limit.is_short, false);
         return;
     }
     size_t soft = atomic_get(&memory_limit.soft_pages);
     struct holding now = holding_now();
     size_t in_use = now.all - size_min(now.free, now.all);
-    size_t may_stay = soft > in_use ? (soft - in_use) / 2 : 0;
-    if (now.free > may_stay) {
-        give_back(now.free - may_stay);
-    }
+    size_t may_stay = soft > in_use && !is_pressed ? (soft - in_use) / 2 : 0;
+    size_t should_go = now.free > may_stay ? now.free - may_stay : 0;
+    atomic_set(&memory_limit.is_short, give_back(should_go) < should_go);
 }

@@ -28,4 +28,7 @@ static bool limit_allows(size_t size);
 /* Gives free memory back as the room below the soft limit falls, and follows the cgroup. */
 static void limit_tick(uint64_t now_ms);
 
+/* Whether free memory of explicit arenas should go as well. */
+static bool limit_is_short(void);
+
 #endif

@@ -45,6 +45,8 @@ struct purge_counts {
     uint64_t pages;
 };
 
+/* What a program that allocates one block writes to comes first: the first of these structures lies behind
+ * the library's small variables (IN_SECTION in base.h), and all of that on one page. */
 struct arena {
     struct lock lock;
     struct lock purge_lock; /* held while extents are on their way back to the kernel */
@@ -60,15 +62,8 @@ struct arena {
     _Atomic uint32_t bound; /* atomic: threads that allocate from this explicit arena */
     char name[ARENA_NAME_SIZE]; /* lock; empty: by number */
 
-    struct extent_set dirty;    /* lock */
-    struct extent_set huge;     /* lock: the dirty ones that are mappings of their own */
-    struct extent_set muzzy;    /* lock */
-    struct extent_set retained; /* lock */
-
-    _Atomic long dirty_ms;    /* atomic: decay times of this arena; DECAY_AS_OPTION: as the */
-    _Atomic long muzzy_ms;    /* option says */
-    struct decay dirty_decay; /* lock */
-    struct decay muzzy_decay; /* lock */
+    _Atomic long dirty_ms; /* atomic: decay times of this arena; DECAY_AS_OPTION: as the */
+    _Atomic long muzzy_ms; /* option says */
 
     struct region *regions;        /* lock */
     struct region *unused_regions; /* lock: their memory, for reuse */
@@ -88,12 +83,21 @@ struct arena {
     _Atomic size_t active_pages; /* lock: of other extents that heaps have, in use or in stacks;
                                     atomic for who only looks */
 
-    uint64_t made_ms;                 /* const after arena_init: by os_now_ms() */
+    uint64_t made_ms;         /* const after arena_init: by os_now_ms() */
+    uint64_t regions_made;    /* lock */
+    uint64_t regions_dropped; /* lock */
+
+    struct extent_set retained; /* lock */
+    struct extent_set dirty;    /* lock */
+    struct extent_set huge;     /* lock: the dirty ones that are mappings of their own */
+    struct extent_set muzzy;    /* lock */
+
+    struct decay dirty_decay; /* lock */
+    struct decay muzzy_decay; /* lock */
+
     uint32_t huge_counts[HUGE_SIZES]; /* lock: huge blocks in use, by huge_size_of() */
     struct purge_counts dirty_purges; /* lock */
     struct purge_counts muzzy_purges; /* lock */
-    uint64_t regions_made;            /* lock */
-    uint64_t regions_dropped;         /* lock */
 };
 
 static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));
@@ -103,7 +107,7 @@ static unsigned arena_count(void);
 static struct arena *arena_at(unsigned index);
 
 /* The arenas that the program makes, by index less ARENAS_MAX; they are never freed, and used again. */
-static struct arena *explicit_arenas[ARENA_NUMBERS] IN_SECTION(arenas); /* const once set */
+static struct arena *explicit_arenas[ARENA_NUMBERS] IN_SECTION(explicit); /* const once set */
 static _Atomic unsigned explicit_count; /* lock: table; only ever grows */
 
 /* All that were ever made of both kinds, in no particular order. */

@@ -22,6 +22,19 @@
 /* What another thread may be writing to a plain variable of its own: the value of some moment. */
 #define atomic_peek(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 
+/* Whether an atomic pointer is another one than `value`; relaxed. x86 compares with memory in one
+ * instruction, which compilers do not make of a load that is atomic. */
+#if defined(__x86_64__)
+#define atomic_differs(p, value)                                                           \
+    __extension__({                                                                        \
+        bool differs_;                                                                     \
+        __asm__("cmp %2, %1" : "=@ccne"(differs_) : "m"(*(void *const *)(p)), "r"(value)); \
+        differs_;                                                                          \
+    })
+#else
+#define atomic_differs(p, value) (atomic_get(p) != (value))
+#endif
+
 /* Replaces the value and returns the old one. */
 #define atomic_swap(p, v) atomic_exchange_explicit(p, v, memory_order_acq_rel)
 

@@ -51,6 +51,18 @@
 /* Thread-local data at a fixed offset from the thread pointer: one load, no call. */
 #define THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 
+/* Inside musl the loader cannot serve such data, since it is what serves them. There the structure of a
+ * thread has two words for the allocator (packaging/musl), at this distance from the thread pointer. */
+#if defined(__x86_64__)
+#define THREAD_WORDS 48
+#define THREAD_WORD(type, index) \
+    (*(type __seg_fs *)(uintptr_t)(THREAD_WORDS + (index) * sizeof(void *)))
+#else
+#define THREAD_WORDS (-32)
+#define THREAD_WORD(type, index) \
+    (*(type *)((char *)__builtin_thread_pointer() + THREAD_WORDS + (index) * (int)sizeof(void *)))
+#endif
+
 /* For a large object of zeros: in a section of its own it lies behind the small ones, which so
  * share a page with each other and with initialised data. */
 #define IN_SECTION(name) __attribute__((section(".bss." #name)))

@@ -14,6 +14,26 @@
 #define MW_MODE MW_FAST
 #endif
 
+/* Where the allocator lives: in a library of its own, or inside musl (packaging/musl). There it has what
+ * a libc needs: no profiles, no statistics, and of the C library only what a libc may use itself. */
+#define MW_STANDALONE 0
+#define MW_LIBC 1
+
+#ifndef MW_PROFILE
+#define MW_PROFILE MW_STANDALONE
+#endif
+#define MW_IN_LIBC (MW_PROFILE == MW_LIBC)
+
+/* Exported, but calls among ourselves go straight. A libc exports nearly nothing of ours. */
+#ifndef MW_PUBLIC
+#if MW_IN_LIBC
+#define MW_PUBLIC __attribute__((visibility("hidden")))
+#define MW_ALSO_OF_LIBC __attribute__((visibility("protected")))
+#else
+#define MW_PUBLIC __attribute__((visibility("protected")))
+#endif
+#endif
+
 /* Whether malloc, free, operator new ... are exported beside the mw_ names. */
 #ifndef MW_EXPORT_LIBC
 #define MW_EXPORT_LIBC 1
@@ -55,6 +75,13 @@
 /* A bit per slot says whether the program holds it: double and interior frees are always found. */
 #define MW_SLOT_BITMAP (MW_MODE != MW_FAST)
 
+/* Where one thread is alone it is set and cleared by plain loads and stores. */
+#define MW_PLAIN_BITS (MW_MODE == MW_SECURE)
+
+/* The page map tells which list of a heap takes a block. With a bit per slot free has to look at the
+ * descriptor anyway. */
+#define MW_PAGEMAP_LISTS (!MW_SLOT_BITMAP)
+
 /* Keys and random numbers, which the next ones need. */
 #define MW_SECRETS (MW_MODE != MW_FAST)
 
@@ -67,7 +94,7 @@
 #define MW_RANDOM (MW_MODE == MW_SECURE)
 
 /* Pages without access before and behind each chunk of metadata. */
-#define MW_META_GUARD (MW_MODE != MW_FAST)
+#define MW_META_GUARD (MW_MODE != MW_FAST || MW_IN_LIBC)
 
 /* Large blocks lie between pages without access, and wait without access after they were freed
  * (memory/fence.h, slots/retired.h). Where blocks are tracked, track.h sees to that. */

@@ -293,6 +293,7 @@ static int request_utilizations(const struct request_of_value *request)
         *request->old_size % sizeof(struct utilization) != 0) {
         return EINVAL;
     }
+    utilization_note_moves();
     for (size_t i = 0; i < count; i++) {
         const void *block;
         memcpy(&block, (const char *)request->new_value + i * sizeof block, sizeof block);

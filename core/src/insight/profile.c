@@ -19,7 +19,7 @@ static struct {
 } dump IN_SECTION(dump);
 
 static _Atomic uint32_t dump_count;                 /* of all */
-static _Atomic uint32_t dump_counts['z' - 'a' + 1]; /* by reason */
+static _Atomic uint32_t dump_counts['z' - 'a' + 1] IN_SECTION(dump); /* by reason */
 static _Atomic size_t dump_peak;                    /* bytes held at the last one of 'u' */
 
 static void dump_flush(void)

@@ -13,11 +13,13 @@ struct visitor {
     const char *prefix; /* of the names at hand, such as "arena.0." */
 };
 
+/* Arrays, not pointers: those would be relocated in every program that starts, which makes their pages
+ * dirty. */
 struct stat_text {
-    const char *name;
+    char name[24];
     enum mw_stat_type type;
-    const char *unit;
-    const char *help;
+    char unit[12];
+    char help[96];
 };
 
 #define TEXT(name, type, unit, help) {#name, MW_STAT_##type, unit, help},

@@ -18,7 +18,8 @@
  *   extents     region by region: the page map gives the descriptor of the first page, its `pages`
  *               where the next one begins. A word of the page map is a distance from `pagemap`, 0
  *               means nothing: root[address >> root_shift] leads to a leaf, and the word there
- *               with the index (address >> granule_shift) & leaf_mask to the descriptor
+ *               with the index (address >> granule_shift) & leaf_mask to the descriptor; of that
+ *               sum the low 48 bits count
  *   slab        an active extent whose `slot_size` is not 0. `left` + `bias` slots are out, of
  *               which `remote` >> remote_count_shift are freed by others and not yet collected
  *   heap        `heaps` is the first of a list. The slots in `free`[class] are out of their slabs

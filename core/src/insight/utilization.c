@@ -8,6 +8,10 @@
 #define SUMS_HOLD_MS 100u
 #define QUESTIONS_PER_LOOK 256u
 
+/* After a question the program is thought to move its blocks for so long. What it moves must not come to
+ * lie in holes of slabs that it is about to empty. */
+#define MOVES_FOR_MS 2000u
+
 /* Of the slabs of a class that have a free slot. */
 struct sums {
     _Atomic uint64_t slots; /* atomic */
@@ -19,7 +23,7 @@ static struct {
     _Atomic uint32_t questions;
     _Atomic bool is_busy; /* a thread is making new ones */
     struct sums classes[CLASSES];
-} sums;
+} sums IN_SECTION(sums);
 
 /* Other threads may be using the slab: a moment's number. */
 __attribute__((no_sanitize("thread"))) static uint32_t slots_out(struct extent *extent)
@@ -90,6 +94,11 @@ static void sums_make(uint64_t now_ms)
     atomic_set(&sums.made_ms, now_ms);
 }
 
+static void utilization_note_moves(void)
+{
+    atomic_set(&heaps.moving_until_ms, clock_look() + MOVES_FOR_MS);
+}
+
 static void sums_make_if_due(void)
 {
     bool is_first = atomic_get(&sums.made_ms) == 0;
@@ -97,6 +106,7 @@ static void sums_make_if_due(void)
         return;
     }
     uint64_t now_ms = clock_look();
+    utilization_note_moves();
     if ((is_first || now_ms - atomic_get(&sums.made_ms) >= SUMS_HOLD_MS) &&
         !atomic_exchange_explicit(&sums.is_busy, true, memory_order_relaxed)) {
         sums_make(now_ms);
@@ -107,6 +117,9 @@ static void sums_make_if_due(void)
 /* Whether the next blocks of the class come from this slab: then moving gains nothing. */
 __attribute__((no_sanitize("thread"))) static bool slab_is_next(struct extent *extent)
 {
+    if (slab_is_common(extent)) {
+        return common_is_first(extent);
+    }
     if (!slab_is_of_depot(extent)) {
         return extent->slab.place != SLAB_READY && extent->slab.place != SLAB_WAITING &&
                extent->slab.place != SLAB_SHARED && extent->slab.place != SLAB_NONE;

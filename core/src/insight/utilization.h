@@ -25,6 +25,9 @@ struct utilization_of_bin {
 
 static struct utilization utilization_of(const void *block);
 
+/* A program that asks for many blocks moves them where they lie closer together. */
+static void utilization_note_moves(void);
+
 /* Walks over the heap. False if there is no memory for that. */
 static bool utilization_query(const void *block, struct utilization_of_bin *result);
 

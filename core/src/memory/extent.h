@@ -59,9 +59,6 @@ enum slab_place {
  * heap has an address from here on. */
 #define OWNER_SAMPLED ((struct heap *)-5)
 
-/* The class of what goes into no list of a heap. */
-#define CLASS_NONE 125u
-
 struct common;
 struct track_table;
 
@@ -128,9 +125,9 @@ struct slab {
     };
     uint32_t capacity;  /* const while a slab */
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
-    uint8_t class;    /* const while a slab; of pages with the program: the list that free takes */
-    uint8_t place;    /* enum slab_place; owner thread, or lock: pool */
-    bool was_touched; /* const while a slab: its pages were in use before */
+    uint8_t class;      /* const while a slab */
+    uint8_t place;      /* enum slab_place; owner thread, or lock: pool */
+    bool was_touched;   /* const while a slab: its pages were in use before */
 };
 
 /* Pages without access around a huge block, see fence.h; all 0: none. */
@@ -221,7 +218,6 @@ ALWAYS_INLINE bool extent_is_slab(struct extent *extent)
 /* What every extent is that is no slab. With this reciprocal a block begins at its start alone. */
 ALWAYS_INLINE void extent_make_plain(struct extent *extent)
 {
-    extent->slab.class = CLASS_NONE;
     extent->slab.reciprocal = 1;
     atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
 }

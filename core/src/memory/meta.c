@@ -5,6 +5,8 @@
 #define META_CHUNK (64 * KiB)
 #define META_CHUNK_NEXT (512 * KiB)
 
+#define SMALLEST_PAGE 4096u
+
 static struct {
     struct lock lock;
     char *next; /* lock: meta */
@@ -49,16 +51,32 @@ static bool meta_add_chunk_locked(size_t size)
     return true;
 }
 
-static void *meta_alloc(size_t size)
+static void *meta_alloc_aligned(size_t size, size_t alignment)
 {
+    check(alignment >= CACHE_LINE && os_page_size % alignment == 0);
     size = align_up(size, CACHE_LINE);
     char *result = NULL;
     lock_take(&meta.lock);
-    if ((size_t)(meta.end - meta.next) >= size || meta_add_chunk_locked(size)) {
+    size_t gap = -(uintptr_t)meta.next & (alignment - 1);
+    if ((size_t)(meta.end - meta.next) >= gap + size) {
+        result = meta.next + gap;
+    } else if (meta_add_chunk_locked(size)) {
         result = meta.next;
-        meta.next += size;
     }
-    check(meta.next <= meta.end && (uintptr_t)result % CACHE_LINE == 0);
+    if (result != NULL) {
+        meta.next = result + size;
+    }
+    check(meta.next <= meta.end && (uintptr_t)result % alignment == 0);
     lock_release(&meta.lock);
     return result;
+}
+
+static void *meta_alloc(size_t size)
+{
+    return meta_alloc_aligned(size, CACHE_LINE);
+}
+
+static void *meta_alloc_at_page(size_t size)
+{
+    return meta_alloc_aligned(size, SMALLEST_PAGE);
 }

@@ -12,6 +12,9 @@
 /* Zeroed memory aligned to a cache line, or NULL. The result is never freed. */
 static void *meta_alloc(size_t size);
 
+/* The same, where a page of the smallest size begins. */
+static void *meta_alloc_at_page(size_t size);
+
 /* Bytes of address space taken from the OS for metadata, page map included. */
 static size_t meta_bytes(void);
 static void meta_count_bytes(size_t size);

@@ -136,3 +136,16 @@ static void pagemap_set_range(uintptr_t start, size_t size, struct extent *exten
         atomic_set(pagemap_word(at), distance);
     }
 }
+
+static void pagemap_set_list(uintptr_t start, size_t size, struct extent *extent, unsigned list)
+{
+    check(size % GRANULE == 0 && size <= PAGEMAP_GRANULES * GRANULE && list < PAGEMAP_LISTS);
+    uintptr_t word = pagemap_distance(extent);
+    if (MW_PAGEMAP_LISTS) {
+        word += (uintptr_t)(128 + list) << PAGEMAP_LIST_SHIFT;
+    }
+    for (size_t at = 0; at < size; at += GRANULE) {
+        atomic_set_release(pagemap_word(start + at), word); /* as pagemap_set */
+        word += MW_PAGEMAP_LISTS ? (uintptr_t)1 << PAGEMAP_ADDRESS_BITS : 0;
+    }
+}

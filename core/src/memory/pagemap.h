@@ -37,6 +37,21 @@
 #define PAGEMAP_ROOT_SHIFT (GRANULE_SHIFT + PAGEMAP_LEAF_BITS)
 #define ADDRESS_LIMIT ((uintptr_t)1 << (PAGEMAP_ROOT_SHIFT + PAGEMAP_ROOT_BITS))
 
+/* What a word tells beside the distance, so that free need not look at a descriptor to put a block into a
+ * list of its heap:
+ *
+ *     | 63 | 62 ... 56 | 55 .... 48 | 47 ... 0 |
+ *       1    its list    granule in   distance
+ *                        the slab
+ *
+ * That is so where all that begins in the granule goes to one list: of slabs of a depot, and of the first
+ * granule of a block of pages while it is of a size that has a list. All other words have zeros there, or
+ * what the distance's sign makes of them. */
+#define PAGEMAP_ADDRESS_BITS 48
+#define PAGEMAP_LIST_SHIFT 56
+#define PAGEMAP_LISTS 125u
+#define PAGEMAP_GRANULES ((size_t)1 << (PAGEMAP_LIST_SHIFT - PAGEMAP_ADDRESS_BITS))
+
 struct extent;
 
 /* Only ever grows. Words are written by whoever owns the pages, or under the arena's lock. */
@@ -45,9 +60,9 @@ static struct {
     _Atomic uintptr_t root[(size_t)1 << PAGEMAP_ROOT_BITS];
 } pagemap IN_SECTION(pagemap) __attribute__((aligned(CACHE_LINE)));
 
-/* The descriptor of the extent that holds `address`, or pagemap_nothing(). The top bits of the
- * address are ignored. */
-ALWAYS_INLINE struct extent *pagemap_find(const void *address)
+/* The descriptor of the extent that holds `address`, or pagemap_nothing(), and in the top 16 bits
+ * what the word tells beside that. The top bits of the address are ignored. */
+ALWAYS_INLINE uintptr_t pagemap_look(const void *address)
 {
     char *base = (char *)&pagemap;
     opaque(base);
@@ -59,7 +74,37 @@ ALWAYS_INLINE struct extent *pagemap_find(const void *address)
     char *leaf = base + atomic_get_acquire(root); /* pairs with pagemap_cover */
     opaque(leaf);
     uintptr_t word = atomic_get((_Atomic uintptr_t *)leaf + leaf_index);
-    return (struct extent *)(base + word);
+    return (uintptr_t)base + word;
+}
+
+ALWAYS_INLINE bool found_has_list(uintptr_t found)
+{
+    return MW_PAGEMAP_LISTS && (intptr_t)found < 0;
+}
+
+ALWAYS_INLINE unsigned found_list(uintptr_t found)
+{
+    return (unsigned)(found >> PAGEMAP_LIST_SHIFT) & 127;
+}
+
+/* From the start of the slab to `address`. */
+ALWAYS_INLINE size_t found_distance(uintptr_t found, const void *address)
+{
+    const size_t granules = (PAGEMAP_GRANULES - 1) * GRANULE;
+    return ((found >> (PAGEMAP_ADDRESS_BITS - GRANULE_SHIFT)) & granules) +
+           ((uintptr_t)address & (GRANULE - 1));
+}
+
+ALWAYS_INLINE struct extent *found_extent(uintptr_t found)
+{
+    const unsigned rest = 64 - PAGEMAP_ADDRESS_BITS;
+    return (struct extent *)(MW_PAGEMAP_LISTS ? found << rest >> rest : found);
+}
+
+/* The descriptor of the extent that holds `address`, or pagemap_nothing(). */
+ALWAYS_INLINE struct extent *pagemap_find(const void *address)
+{
+    return found_extent(pagemap_look(address));
 }
 
 /* What pagemap_find says of memory that is not ours: a descriptor of zeros. */
@@ -97,5 +142,8 @@ static void pagemap_set(uintptr_t address, struct extent *extent);
 
 /* Sets the words of all granules of a range. */
 static void pagemap_set_range(uintptr_t start, size_t size, struct extent *extent);
+
+/* The same with the list that takes what begins in the range. */
+static void pagemap_set_list(uintptr_t start, size_t size, struct extent *extent, unsigned list);
 
 #endif

@@ -21,8 +21,9 @@ static const char *const fault_names[FAULT_KINDS] = {
 #define FAULT_PATIENCE_MS 3000u
 #define FAULT_LOOK_MS 50u
 
+static char fault_path[1024] IN_SECTION(fault); /* const after start; "": none */
+
 static struct {
-    char path[1024];         /* const after start; "": none */
     _Atomic(void *) speaker; /* the thread that reports */
     int fd;                  /* of the speaker */
     bool goes_on;            /* const after start */
@@ -31,15 +32,19 @@ static struct {
 
 static void fault_load(void)
 {
-    char *buffer = fault_state.path;
-    const char *path = libc_getenv("MALLOW_FAULT_REPORT", buffer, sizeof fault_state.path);
+    char *buffer = fault_path;
+    const char *path = libc_getenv("MALLOW_FAULT_REPORT", buffer, sizeof fault_path);
     size_t length = path != NULL ? strlen(path) : 0;
-    if (length >= sizeof fault_state.path) {
+    if (length >= sizeof fault_path) {
         log_warn("MALLOW_FAULT_REPORT is too long: no report will be written");
         length = 0;
     }
-    memmove(buffer, path != NULL ? path : "", length);
-    buffer[length] = 0;
+    if (length != 0) {
+        memmove(buffer, path, length);
+    }
+    if (buffer[length] != 0) { /* a store would make the page dirty */
+        buffer[length] = 0;
+    }
 }
 
 /* --- The parts of a report -------------------------------------------------------------------- */
@@ -295,10 +300,10 @@ static void fault_put_block(struct sink *sink, const struct fault *fault)
 
 static bool fault_open(const struct fault *fault, const char *sentence, struct sink *sink)
 {
-    if (fault_state.path[0] == 0) {
+    if (fault_path[0] == 0) {
         return false;
     }
-    fault_state.fd = os_open_to_append(fault_state.path);
+    fault_state.fd = os_open_to_append(fault_path);
     if (fault_state.fd < 0) {
         return false;
     }
@@ -397,11 +402,11 @@ static COLD void fault_say(const struct fault *fault, bool goes_on, const char *
     text_print(sentence, sizeof sentence, format, arguments);
     log_warn("%s", sentence);
     struct sink sink = log_sink();
-    if (fault->allocated.count != 0 && fault_state.path[0] == 0) {
+    if (fault->allocated.count != 0 && fault_path[0] == 0) {
         sink_print(&sink, "    allocated by thread %u at\n", fault->allocated.thread);
         fault_put_places(&sink, &fault->allocated);
     }
-    if (fault->freed.count != 0 && fault_state.path[0] == 0) {
+    if (fault->freed.count != 0 && fault_path[0] == 0) {
         sink_print(&sink, "    freed by thread %u at\n", fault->freed.thread);
         fault_put_places(&sink, &fault->freed);
     }

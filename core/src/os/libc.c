@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-extern char **environ;
-
 MAY_BE_MISSING int pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
 MAY_BE_MISSING int pthread_key_delete(pthread_key_t key);
 MAY_BE_MISSING int pthread_setspecific(pthread_key_t key, const void *value);
@@ -42,36 +40,6 @@ __attribute__((weak)) void *dlsym(void *handle, const char *name);
 __attribute__((weak)) void *dlopen(const char *path, int flags);
 __attribute__((weak)) int dlclose(void *handle);
 __attribute__((weak)) int dladdr(const void *address, Dl_info *info);
-
-/* What stands behind "name=" at the start of `entry`; NULL if that is another variable. */
-static const char *value_of(const char *entry, const char *name)
-{
-    while (*name != 0 && *entry == *name) {
-        entry++;
-        name++;
-    }
-    return *name == 0 && *entry == '=' ? entry + 1 : NULL;
-}
-
-static const char *libc_getenv(const char *name, char *buffer, size_t size)
-{
-    if (getauxval(AT_SECURE) != 0) {
-        return NULL;
-    }
-    const char *value = NULL;
-    if (environ != NULL) {
-        for (char **entry = environ; *entry != NULL && value == NULL; entry++) {
-            value = value_of(*entry, name);
-        }
-        return value;
-    }
-    /* The loader allocates before the libc has set environ. */
-    long used = os_read_file("/proc/self/environ", buffer, size);
-    for (long at = 0; at < used && value == NULL; at += (long)strlen(buffer + at) + 1) {
-        value = value_of(buffer + at, name);
-    }
-    return value;
-}
 
 static pthread_key_t thread_key;
 static _Atomic bool have_thread_key;

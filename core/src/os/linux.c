@@ -56,6 +56,9 @@ ALWAYS_INLINE bool is_of_pages(const void *start, size_t size)
            (uintptr_t)start + size > (uintptr_t)start;
 }
 
+/* The smallest huge page of any processor here. */
+#define HUGE_PAGE_MIN (2 * MiB)
+
 static void *os_map(void *hint, size_t size)
 {
     check(is_of_pages(NULL, size));
@@ -65,6 +68,9 @@ static void *os_map(void *hint, size_t size)
         return NULL;
     }
     atomic_add(&os_counts.maps, 1);
+    if (unlikely(os_refuses_huge_pages) && size >= HUGE_PAGE_MIN) {
+        system_call(SYS_madvise, address, (long)size, MADV_NOHUGEPAGE, 0, 0, 0);
+    }
     return (void *)address;
 }
 
@@ -446,141 +452,7 @@ _Noreturn static void os_abort(void)
     }
 }
 
-/* --- CPUs ------------------------------------------------------------------------------------ */
-
-/* Parses a decimal number; moves *text behind it. */
-static uint64_t parse_decimal(const char **text)
-{
-    uint64_t value = 0;
-    while (**text >= '0' && **text <= '9') {
-        value = value * 10 + (uint64_t)(*(*text)++ - '0');
-    }
-    return value;
-}
-
-/* CPUs that a quota of `quota` microseconds in each `period` amounts to, rounded up; 0: no
- * quota. */
-static unsigned quota_cpus(uint64_t quota, uint64_t period)
-{
-    return quota == 0 || period == 0 ? 0 : (unsigned)((quota + period - 1) / period);
-}
-
-/* The CPU quota as a container sees it: cgroup v2, else v1, at the root of its own hierarchy.
- * 0 if there is none. */
-static unsigned cgroup_cpus(void)
-{
-    char text[64];
-    if (os_read_file("/sys/fs/cgroup/cpu.max", text, sizeof text) > 0) {
-        const char *at = text;
-        uint64_t quota = parse_decimal(&at); /* the word "max" parses as 0 */
-        at += *at == ' ';
-        return quota_cpus(quota, parse_decimal(&at));
-    }
-    if (os_read_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text) > 0) {
-        const char *at = text;
-        uint64_t quota = parse_decimal(&at); /* "-1" parses as 0 */
-        if (quota != 0 &&
-            os_read_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text) > 0) {
-            at = text;
-            return quota_cpus(quota, parse_decimal(&at));
-        }
-    }
-    return 0;
-}
-
-/* The number in FOLDER/FILE; SIZE_MAX if there is none, or if it means that there is no limit. */
-static size_t cgroup_number(const char *folder, size_t length, const char *file)
-{
-    char path[512], text[64];
-    size_t file_length = strlen(file);
-    if (length + file_length >= sizeof path) {
-        return SIZE_MAX;
-    }
-    memcpy(path, folder, length);
-    memcpy(path + length, file, file_length + 1);
-    const char *at = text;
-    if (os_read_file(path, text, sizeof text) <= 0 || *at < '0' || *at > '9') {
-        return SIZE_MAX; /* "max", in version 2 */
-    }
-    uint64_t number = parse_decimal(&at);
-    return number >> 60 == 0 ? (size_t)number : SIZE_MAX; /* version 1 writes nearly 2^63 */
-}
-
-/* The least limit of a cgroup and of all around it, up to where the hierarchy is mounted. */
-static size_t cgroup_memory_under(const char *mount, const char *path, size_t path_length)
-{
-    char folder[448];
-    size_t mount_length = strlen(mount);
-    if (mount_length + path_length >= sizeof folder) {
-        path_length = 0;
-    }
-    memcpy(folder, mount, mount_length);
-    memcpy(folder + mount_length, path, path_length);
-    size_t least = SIZE_MAX, length = mount_length + path_length;
-    for (;;) {
-        static const char *const files[] = {"/memory.max", "/memory.high",
-                                            "/memory.limit_in_bytes"};
-        for (size_t i = 0; i < array_count(files); i++) {
-            least = size_min(least, cgroup_number(folder, length, files[i]));
-        }
-        if (length <= mount_length) {
-            return least;
-        }
-        while (folder[--length] != '/' && length > mount_length) {
-        }
-    }
-}
-
-/* A line of /proc/self/cgroup is "NUMBER:CONTROLLER,CONTROLLER:PATH"; version 2 has no controllers. */
-static size_t os_cgroup_memory(void)
-{
-    char text[2048];
-    size_t least = SIZE_MAX;
-    if (os_read_file("/proc/self/cgroup", text, sizeof text) <= 0) {
-        return SIZE_MAX;
-    }
-    for (char *line = text; *line != 0;) {
-        char *end = line + strcspn(line, "\n");
-        char *controllers = memchr(line, ':', (size_t)(end - line));
-        char *path = controllers != NULL
-                         ? memchr(controllers + 1, ':', (size_t)(end - controllers - 1))
-                         : NULL;
-        line = end + (*end != 0);
-        if (path == NULL) {
-            continue;
-        }
-        *path++ = 0;
-        size_t length = (size_t)(end - path);
-        if (controllers[1] == 0) {
-            least = size_min(least, cgroup_memory_under("/sys/fs/cgroup", path, length));
-            least = size_min(least, cgroup_memory_under("/sys/fs/cgroup/unified", path, length));
-        } else if (strstr(controllers, "memory") != NULL) {
-            least = size_min(least, cgroup_memory_under("/sys/fs/cgroup/memory", path, length));
-        }
-    }
-    return least;
-}
-
-/* With so few CPUs a quota changes little, and its files, which cost more to read than all else at
- * the start of a program, are left alone. */
-#define QUOTA_CPUS_MIN 8u
-
-static unsigned os_cpu_count(void)
-{
-    uint64_t mask[128] = {0}; /* 8,192 CPUs, the most that Linux can be built for */
-    long size = system_call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
-    unsigned count = 0;
-    for (size_t i = 0; !is_error(size) && i < array_count(mask); i++) {
-        for (uint64_t left = mask[i]; left != 0; left &= left - 1) {
-            count++;
-        }
-    }
-    unsigned quota = count > QUOTA_CPUS_MIN ? cgroup_cpus() : 0;
-    if (quota != 0 && quota < count) {
-        count = quota;
-    }
-    return count != 0 ? count : 1;
-}
+/* --- Threads --------------------------------------------------------------------------------- */
 
 static void *os_thread_id(void)
 {

@@ -86,6 +86,21 @@ static bool object_has(const struct object *object, uintptr_t pc)
     return false;
 }
 
+/* From the first page of an object to its last. */
+static struct code_object object_code(const struct object *object, const uint8_t *frames)
+{
+    struct code_object code = {UINTPTR_MAX, 0, frames};
+    for (size_t i = 0; i < object->count; i++) {
+        const ElfW(Phdr) *header = &object->headers[i];
+        uintptr_t start = object->base + header->p_vaddr;
+        if (header->p_type == PT_LOAD) {
+            code.start = size_min(code.start, start);
+            code.end = size_max(code.end, start + header->p_memsz);
+        }
+    }
+    return code;
+}
+
 static const uint8_t *object_frames(const struct object *object)
 {
     const ElfW(Phdr) *header = object_header(object, PT_GNU_EH_FRAME);
@@ -115,34 +130,40 @@ CONSTRUCTOR static void libc_started(void)
     atomic_set(&libc_is_started, true);
 }
 
-static bool libc_is_in_program(uintptr_t pc)
+/* The same, by the loader's list. */
+static struct code_object object_listed(const struct object *program, uintptr_t pc)
 {
+    const struct link_map *at = objects_listed(program);
+    for (unsigned i = 0; i < OBJECTS_MOST && at != NULL; i++) {
+        struct object object;
+        if (!os_is_readable((uintptr_t)at)) {
+            break;
+        }
+        if (object_at(at->l_addr, &object) && object_has(&object, pc)) {
+            return object_code(&object, object_frames(&object));
+        }
+        at = at->l_next;
+    }
+    return (struct code_object){0, 0, NULL};
+}
+
+static struct code_object libc_find_code(uintptr_t pc)
+{
+    struct found_object found;
+    if (find_object != NULL && atomic_get(&libc_is_started)) {
+        bool is_found = find_object((void *)pc, &found) == 0;
+        return is_found ? (struct code_object){(uintptr_t)found.start, (uintptr_t)found.end,
+                                               found.frames}
+                        : (struct code_object){0, 0, NULL};
+    }
     struct object program = object_of_program();
-    return object_has(&program, pc);
+    return object_has(&program, pc) ? object_code(&program, object_frames(&program))
+                                    : object_listed(&program, pc);
 }
 
 static const uint8_t *libc_find_frames(uintptr_t pc)
 {
-    struct found_object found;
-    struct object program = object_of_program();
-    if (object_has(&program, pc)) {
-        return object_frames(&program);
-    }
-    if (find_object != NULL && atomic_get(&libc_is_started)) {
-        return find_object((void *)pc, &found) == 0 ? found.frames : NULL;
-    }
-    const struct link_map *at = objects_listed(&program);
-    for (unsigned i = 0; i < OBJECTS_MOST && at != NULL; i++) {
-        struct object object;
-        if (!os_is_readable((uintptr_t)at)) {
-            return NULL;
-        }
-        if (object_at(at->l_addr, &object) && object_has(&object, pc)) {
-            return object_frames(&object);
-        }
-        at = at->l_next;
-    }
-    return NULL;
+    return libc_find_code(pc).frames;
 }
 
 /* --- A program without a table ---------------------------------------------------------------- */

@@ -23,12 +23,22 @@ static void os_init(void);
  * is less. */
 static unsigned os_cpu_count(void);
 
-/* Bytes that the cgroups of this process may use: the least limit of its own and of those around it,
- * of version 2 (memory.max, memory.high) or 1. SIZE_MAX if there is none. Reads several files. */
-static size_t os_cgroup_memory(void);
+/* What the cgroups of this process say of memory. */
+struct memory_of_group {
+    size_t
+        limit; /* bytes: the least limit of its own and of those around it, of version 2 (memory.max,
+                     memory.high) or 1; SIZE_MAX: none */
+    unsigned pressure_percent; /* of the last ten seconds: some thread waited for memory (PSI) */
+};
+
+/* Reads several files. */
+static struct memory_of_group os_cgroup_memory(void);
 
 /* Tells threads apart: the thread pointer, which is even. */
 static void *os_thread_id(void);
+
+/* Whether large mappings are to stay without transparent huge pages; set before the first is made. */
+static bool os_refuses_huge_pages;
 
 /* --- Memory ---------------------------------------------------------------------------------- */
 
@@ -176,6 +186,14 @@ static void libc_lock_streams(void);
 static void libc_unlock_streams(void);
 static void libc_reset_streams_in_child(void);
 
+/* Whether the process has only ever had the calling thread, as far as the libc knows; false where it
+ * does not tell. glibc 2.32 and later do, and say so until just before the second thread is made. */
+__attribute__((weak)) extern char __libc_single_threaded;
+ALWAYS_INLINE bool libc_has_one_thread(void)
+{
+    return &__libc_single_threaded != NULL && *(const volatile char *)&__libc_single_threaded != 0;
+}
+
 /* Starts a detached thread that takes no signals. */
 static bool libc_start_thread(void *(*run)(void *));
 
@@ -189,12 +207,16 @@ static void *libc_next_symbol(const char *name);
  * is none. Objects that dlopen loaded are not seen by all. */
 static void *libc_symbol_near(const void *address, const char *name);
 
-/* The .eh_frame_hdr of the loaded object that has `pc`; NULL if it has none, or there is no such
- * object. */
-static const uint8_t *libc_find_frames(uintptr_t pc);
+/* A loaded object, and its .eh_frame_hdr: NULL if it has none. */
+struct code_object {
+    uintptr_t start;
+    uintptr_t end;
+    const uint8_t *frames;
+};
 
-/* Whether the program itself has `pc`, and not a library of it. */
-static bool libc_is_in_program(uintptr_t pc);
+/* The loaded object that has `pc`; all zero if there is none. */
+static struct code_object libc_find_code(uintptr_t pc);
+static const uint8_t *libc_find_frames(uintptr_t pc);
 
 /* The .eh_frame of a program that was linked without the table that finds its parts, as static ones
  * are: from the program's file. */

@@ -33,17 +33,22 @@ static double share_until(double x)
 
 static double minus_log(double x)
 {
+    const uint64_t fraction = ((uint64_t)1 << 52) - 1;
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     int exponent = (int)(bits >> 52) - 1023;
-    bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+    bits = (bits & fraction) | (uint64_t)1023 << 52;
     memcpy(&x, &bits, sizeof x); /* from 1 to 2 */
-    double ratio = (x - 1) / (x + 1), power = ratio, sum = 0;
-    for (unsigned i = 1; i < 36; i += 2) {
-        sum += power / i;
-        power *= ratio * ratio;
+    if (x > 1.41421356) {
+        x /= 2;
+        exponent++;
     }
-    return -(2 * sum + exponent * 0.69314718055994530942);
+    double ratio = (x - 1) / (x + 1), square = ratio * ratio; /* at most 0.172, and 0.0295 */
+    double sum = 0;
+    for (unsigned i = 15; i > 1; i -= 2) {
+        sum = (sum + 1.0 / i) * square;
+    }
+    return -(2 * ratio * (sum + 1) + exponent * 0.69314718055994530942);
 }
 
 /* splitmix64 */
@@ -102,6 +107,9 @@ static uint64_t interval_bytes(void)
 
 static void profile_load(void)
 {
+    if (MW_IN_LIBC) {
+        return;
+    }
     if (!PROFILE_IS_POSSIBLE) {
         if (option(OPTION_prof) || option(OPTION_prof_signal) != 0) {
             log_warn(
@@ -209,7 +217,8 @@ static NOINLINE void sample_take(struct extent *extent, size_t size)
         atomic_add(&stack->figures[ALL_BYTES], bytes);
     }
     atomic_set_release(&extent->slab.owner,
-                       OWNER_SAMPLED); /* the rest comes first, as in slab_create */
+                       OWNER_SAMPLED);  /* the rest comes first, as in slab_create */
+    pagemap_set(extent->start, extent); /* no list takes it */
     probe_alloc((void *)extent->start, size, bytes);
     if (id != 0) {
         profile_note_allocated(bytes);

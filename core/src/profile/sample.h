@@ -17,8 +17,8 @@
 #include "stack_store.h"
 
 /* Whether blocks can be samples. Where every block is tracked they stay where they are: what is freed
- * waits there, and a profile would count it as held. */
-#define PROFILE_IS_POSSIBLE (!MW_TRACK)
+ * waits there, and a profile would count it as held. A libc has no use for profiles. */
+#define PROFILE_IS_POSSIBLE (!MW_TRACK && !MW_IN_LIBC)
 
 /* The figures of a call stack. Blocks are counted in 1/1024. */
 enum { LIVE_BLOCKS, LIVE_BYTES, ALL_BLOCKS, ALL_BYTES };
@@ -73,7 +73,7 @@ static void sample_drop(struct extent *extent);
 
 ALWAYS_INLINE bool extent_is_sampled(struct extent *extent)
 {
-    return atomic_get(&extent->slab.owner) == OWNER_SAMPLED;
+    return PROFILE_IS_POSSIBLE && atomic_get(&extent->slab.owner) == OWNER_SAMPLED;
 }
 
 /* The bytes of a large block, all of them; of a sampled one those of its class. */

@@ -5,7 +5,7 @@
 #include "../base/check.h"
 #include "../os/os.h"
 #include "expression.h"
-#include "function_index.h"
+#include "frame_row.h"
 
 #include <link.h>
 #include <string.h>
@@ -16,8 +16,10 @@ struct cursor {
     uintptr_t readable;     /* pages from here ... */
     uintptr_t readable_end; /* ... to here are known to be readable */
     bool is_interrupted;    /* the function was interrupted, so its pc is no return address */
-    bool is_frequent;       /* such walks are made all the time: see struct known_step */
+    bool is_quick;          /* only pc, stack pointer and frame pointer are followed: frame_row.h */
     bool is_careful;        /* of these, it looks whether an object lies where it lay */
+    bool needs_all;         /* a quick walk met a frame for which that is too little */
+    struct code_object object; /* of the frame before, where it is careful */
 };
 
 /* Frame pointers that lead further up than this lead nowhere. */
@@ -25,24 +27,30 @@ struct cursor {
 
 /* --- The stack -------------------------------------------------------------------------------- */
 
+/* A page that the kernel has not been asked about yet. */
+static NOINLINE bool cursor_ask(struct cursor *cursor, uintptr_t address)
+{
+    uintptr_t page = address & ~(os_page_size - 1);
+    if (address == 0 || !os_is_readable(address)) {
+        return false;
+    }
+    if (page != cursor->readable_end) {
+        cursor->readable = cursor->readable_end = page;
+    }
+    cursor->readable_end += os_page_size;
+    return true;
+}
+
 /* A struct cursor reads only pages that the kernel has been asked about. */
-static bool cursor_read(void *context, uintptr_t address, uintptr_t *value)
+ALWAYS_INLINE bool cursor_read(void *context, uintptr_t address, uintptr_t *value)
 {
     struct cursor *cursor = context;
     if (address % sizeof *value != 0) {
         return false;
     }
-    if (address < cursor->readable || address >= cursor->readable_end) {
-        uintptr_t page = address & ~(os_page_size - 1);
-        if (address == 0 || !os_is_readable(address)) {
-            return false;
-        }
-        if (page == cursor->readable_end) {
-            cursor->readable_end += os_page_size;
-        } else {
-            cursor->readable = page;
-            cursor->readable_end = page + os_page_size;
-        }
+    bool is_known = address >= cursor->readable && address < cursor->readable_end;
+    if (unlikely(!is_known) && !cursor_ask(cursor, address)) {
+        return false;
     }
     memcpy(value, (const void *)address, sizeof *value);
     return true;
@@ -113,11 +121,16 @@ static bool code_is_readable(struct cursor *cursor, uintptr_t pc)
            cursor_read(cursor, (pc & ~(uintptr_t)7) + 8, &word);
 }
 
-static bool step_from_signal(struct cursor *cursor)
+static bool cursor_is_at_signal_return(struct cursor *cursor)
 {
     uintptr_t pc = cursor->registers[CFI_PC];
+    return code_is_readable(cursor, pc) && is_signal_return((const uint8_t *)pc);
+}
+
+static bool step_from_signal(struct cursor *cursor)
+{
     uintptr_t at = cursor->registers[CFI_SP] + CONTEXT_AT;
-    if (!code_is_readable(cursor, pc) || !is_signal_return((const uint8_t *)pc)) {
+    if (!cursor_is_at_signal_return(cursor)) {
         return false;
     }
 #if defined(__x86_64__)
@@ -135,15 +148,6 @@ static bool step_from_signal(struct cursor *cursor)
 #endif
     cursor->is_interrupted = true;
     return true;
-}
-
-/* --- The code --------------------------------------------------------------------------------- */
-
-/* *header_found: the tables of the object at `pc`, NULL where it has none. */
-static bool function_find(uintptr_t pc, struct cfi_function *function, const uint8_t **header_found)
-{
-    const uint8_t *header = *header_found = libc_find_frames(pc);
-    return header != NULL ? cfi_find(header, pc, function) : index_find(pc, function);
 }
 
 /* --- One frame outwards ----------------------------------------------------------------------- */
@@ -237,99 +241,62 @@ static bool step_by_frame_pointer(struct cursor *cursor)
     return true;
 }
 
-/* What was found out about a place in the program. Frequent walks look here first; if other code has
- * come to lie there since, a stack is wrong, and no more than that: careful ones ask the libc where the
- * object's tables are, which is cheap beside reading them. The first of them maps the table: a program
- * that locks its memory pays for all that is there, used or not. */
-struct known_step {
-    _Atomic bool is_busy; /* somebody reads or writes it: it is not waited for */
-    bool is_of_program;   /* which is never unloaded */
-    uintptr_t pc;
-    const uint8_t *header; /* of its object's tables */
+/* The three registers that a quick walk follows, by the row of the place. */
+static bool step_by_row(struct cursor *cursor, struct frame_row row)
+{
+    uintptr_t *registers = cursor->registers;
+    uintptr_t fp = registers[CFI_FP];
+    uintptr_t from = row.base == ROW_OF_SP ? registers[CFI_SP] : fp;
+    uintptr_t cfa = from + (uintptr_t)(row.cfa * (int)sizeof cfa);
+    if (row.base == ROW_AT_FP && !cursor_read(cursor, cfa, &cfa)) {
+        return false;
+    }
+    uintptr_t fp_from = row.base == ROW_AT_FP ? fp : cfa;
+    if (cfa <= registers[CFI_SP] ||
+        !cursor_read_register(cursor, cfa + (uintptr_t)(row.pc_at * (int)sizeof cfa), CFI_PC) ||
+        (row.fp_at != ROW_FP_SAME &&
+         !cursor_read_register(cursor, fp_from + (uintptr_t)(row.fp_at * (int)sizeof cfa),
+                               CFI_FP))) {
+        return false;
+    }
+    registers[CFI_SP] = cfa;
+    cursor->is_interrupted = false;
+    return true;
+}
+
+static bool step_quickly(struct cursor *cursor, uintptr_t pc, uintptr_t *start)
+{
+    const struct code_object *object = cursor->is_careful ? &cursor->object : NULL;
+    if (object != NULL && pc - object->start >= object->end - object->start) {
+        cursor->object = libc_find_code(pc);
+    }
+    struct frame_row row = frame_row_at(pc, object, start);
+    if (likely(row.base <= ROW_AT_FP)) {
+        return step_by_row(cursor, row);
+    }
+    cursor->needs_all =
+        row.base == ROW_OTHER || (row.base == ROW_NO_RULES && cursor_is_at_signal_return(cursor));
+    return row.base == ROW_NO_RULES && !cursor->needs_all && step_by_frame_pointer(cursor);
+}
+
+static bool step_fully(struct cursor *cursor, uintptr_t pc, uintptr_t *start)
+{
     struct cfi_function function;
     struct cfi_rules rules;
-};
-
-#define KNOWN_STEPS 2048u
-
-static _Atomic(struct known_step *) known_steps; /* const once mapped */
-
-static NOINLINE struct known_step *known_steps_map(void)
-{
-    struct known_step *expected = NULL;
-    size_t size = align_up(KNOWN_STEPS * sizeof *expected, os_page_size);
-    struct known_step *mapped = os_map(NULL, size);
-    if (mapped != NULL && !atomic_replace(&known_steps, &expected, mapped)) {
-        os_unmap(mapped, size); /* another thread was faster */
-        return expected;
+    bool is_known = function_find(pc, libc_find_frames(pc), &function);
+    *start = is_known ? function.start : 0;
+    if (is_known && !(function.is_signal && SIGNALS_BY_CODE)) {
+        return cfi_rules_at(&function, pc, &rules) && step_by_rules(cursor, &function, &rules);
     }
-    return mapped;
+    return step_from_signal(cursor) || step_by_frame_pointer(cursor);
 }
-
-static bool known_step_is_current(const struct known_step *known)
-{
-    return known->is_of_program || known->header == libc_find_frames(known->pc);
-}
-
-static void known_step_fill(struct known_step *known, uintptr_t pc)
-{
-    known->pc = 0;
-    if (function_find(pc, &known->function, &known->header) && !known->function.is_signal &&
-        cfi_rules_at(&known->function, pc, &known->rules)) {
-        known->is_of_program = libc_is_in_program(pc);
-        known->pc = pc;
-    }
-}
-
-static bool step_by_known(struct cursor *cursor, uintptr_t pc, bool *is_known, uintptr_t *start)
-{
-    struct known_step *steps = atomic_get_acquire(&known_steps); /* pairs with known_steps_map */
-    *is_known = false;
-    if (unlikely(steps == NULL) && (steps = known_steps_map()) == NULL) {
-        return false;
-    }
-    struct known_step *known = &steps[(pc * 0x9e3779b97f4a7c15u) >> 53];
-    if (atomic_exchange_explicit(&known->is_busy, true, memory_order_acquire)) {
-        return false;
-    }
-    if (known->pc != pc || (cursor->is_careful && !known_step_is_current(known))) {
-        known_step_fill(known, pc);
-    }
-    bool is_good = false;
-    if (known->pc == pc) {
-        *is_known = true;
-        *start = known->function.start;
-        is_good = step_by_rules(cursor, &known->function, &known->rules);
-    }
-    atomic_set_release(&known->is_busy, false); /* pairs with the exchange above */
-    return is_good;
-}
-
-static_assert(KNOWN_STEPS == (uint64_t)1 << (64 - 53), "the upper bits are an index");
 
 /* *start: where the function begins that was left, 0 if that is not known. */
 static bool cursor_step(struct cursor *cursor, uintptr_t *start)
 {
-    struct cfi_function function;
-    struct cfi_rules rules;
     uintptr_t pc = cursor->registers[CFI_PC] - !cursor->is_interrupted;
-    if (cursor->is_frequent) {
-        bool is_found;
-        bool is_done = step_by_known(cursor, pc, &is_found, start);
-        if (is_found) {
-            cursor->registers[CFI_PC] = plain_pc(cursor->registers[CFI_PC]);
-            return is_done && cursor->registers[CFI_PC] != 0;
-        }
-    }
-    const uint8_t *header;
-    bool is_known = function_find(pc, &function, &header);
-    *start = is_known ? function.start : 0;
-    bool is_good;
-    if (is_known && !(function.is_signal && SIGNALS_BY_CODE)) {
-        is_good = cfi_rules_at(&function, pc, &rules) && step_by_rules(cursor, &function, &rules);
-    } else {
-        is_good = step_from_signal(cursor) || step_by_frame_pointer(cursor);
-    }
+    bool is_good =
+        cursor->is_quick ? step_quickly(cursor, pc, start) : step_fully(cursor, pc, start);
     cursor->registers[CFI_PC] = plain_pc(cursor->registers[CFI_PC]);
     return is_good && cursor->registers[CFI_PC] != 0;
 }
@@ -394,10 +361,15 @@ static bool is_own(uintptr_t pc, uintptr_t start)
  * of its own between ours. */
 #define OWN_MOST 12u
 
+/* From the caller of the function that a struct cursor is in. */
 static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, uintptr_t *tops, size_t most)
 {
     size_t count = 0;
     bool is_inside = true;
+    uintptr_t own_start;
+    if (!cursor_step(cursor, &own_start)) {
+        return 0;
+    }
     for (unsigned steps = 0; count < most; steps++) {
         uintptr_t pc = cursor->registers[CFI_PC], start;
         if (tops != NULL) {
@@ -462,16 +434,29 @@ static void cursor_note_stack(const struct cursor *cursor, uintptr_t sp)
     }
 }
 
+/* Quickly, as far as that goes; where it does not, all over again with all registers. */
+static size_t cursor_walk_quickly(struct cursor *cursor, uintptr_t *frames, uintptr_t *tops,
+                                  size_t most)
+{
+    struct cursor first = *cursor;
+    cursor->is_quick = true;
+    size_t count = cursor_walk(cursor, frames, tops, most);
+    if (unlikely(cursor->needs_all)) {
+        *cursor = first;
+        count = cursor_walk(cursor, frames, tops, most);
+    }
+    return count;
+}
+
 static NOINLINE size_t unwind_often(uintptr_t *frames, uintptr_t *tops, size_t most)
 {
     struct cursor cursor;
     memset(&cursor, 0, sizeof cursor);
     CAPTURE(cursor.registers);
     cursor.is_interrupted = true; /* the pc is exact */
-    cursor.is_frequent = true;
-    uintptr_t start, sp = cursor.registers[CFI_SP];
+    uintptr_t sp = cursor.registers[CFI_SP];
     cursor_use_known_stack(&cursor);
-    size_t count = cursor_step(&cursor, &start) ? cursor_walk(&cursor, frames, tops, most) : 0;
+    size_t count = cursor_walk_quickly(&cursor, frames, tops, most);
     cursor_note_stack(&cursor, sp);
     return count;
 }
@@ -482,10 +467,8 @@ static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most)
     memset(&cursor, 0, sizeof cursor);
     CAPTURE(cursor.registers);
     cursor.is_interrupted = true; /* the pc is exact */
-    cursor.is_frequent = true;
     cursor.is_careful = true;
-    uintptr_t start;
-    return cursor_step(&cursor, &start) ? cursor_walk(&cursor, frames, NULL, most) : 0;
+    return cursor_walk_quickly(&cursor, frames, NULL, most);
 }
 
 static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)
@@ -494,9 +477,5 @@ static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)
     memset(&cursor, 0, sizeof cursor);
     CAPTURE(cursor.registers);
     cursor.is_interrupted = true; /* the pc is exact */
-    uintptr_t start;
-    if (!cursor_step(&cursor, &start)) {
-        return 0;
-    }
     return cursor_walk(&cursor, frames, NULL, most);
 }

@@ -4,6 +4,10 @@
 #include "../os/fault.h"
 #include "conf.h"
 
+#if MW_IN_LIBC
+#define PROGRAM_CONF ((const char *)NULL)
+#define PROGRAM_CONF_HARDER ((const char *)NULL)
+#else
 /* Weak: the definitions of the program, or of a library that it brought, take their place. */
 #if MW_EXPORT_LIBC || MW_HAS_PREFIX
 #define PROGRAM_CONF PREFIXED(malloc_conf)
@@ -17,6 +21,7 @@ extern const char *PROGRAM_CONF;
 extern const char *PROGRAM_CONF_HARDER;
 REPLACEABLE const char *PROGRAM_CONF;
 REPLACEABLE const char *PROGRAM_CONF_HARDER;
+#endif
 
 /* Not on the stack, of which most programs have used less when they come here. */
 static char options_text[2048] IN_SECTION(options); /* lock: process */
@@ -50,7 +55,19 @@ static const char *conf_variable(void)
     return name;
 }
 
-static void options_load(void)
+/* A libc asks the environment alone, so that a program's start opens no file. realloc to 0 bytes is what
+ * it is in musl. */
+static void options_load_of_libc(void)
+{
+    option_set(OPTION_zero_realloc, ZERO_REALLOC_ALLOC);
+    option_set(OPTION_thp, false);
+    const char *text = libc_getenv("MALLOW_CONF", options_text, sizeof options_text);
+    if (text != NULL && !parse_settings(text, "MALLOW_CONF") && option(OPTION_abort_conf)) {
+        log_fatal("a setting was not understood, and abort_conf is on");
+    }
+}
+
+static void options_load_of_library(void)
 {
     fault_load();
     char *buffer = options_text;
@@ -79,4 +96,14 @@ static void options_load(void)
     if (option(OPTION_confirm_conf)) {
         print_settings();
     }
+}
+
+static void options_load(void)
+{
+    if (MW_IN_LIBC) {
+        options_load_of_libc();
+    } else {
+        options_load_of_library();
+    }
+    os_refuses_huge_pages = !option(OPTION_thp);
 }

@@ -55,7 +55,7 @@ static long option_starts[OPTION_COUNT] = {
 };
 
 /* Where each value comes from, for confirm_conf. */
-static const char *option_origins[OPTION_COUNT];
+static const char *option_origins[OPTION_COUNT] IN_SECTION(options);
 
 static long option(enum option_id id)
 {
@@ -94,11 +94,12 @@ static bool junk_fills_freed(void)
     return option(OPTION_junk) == JUNK_TRUE || option(OPTION_junk) == JUNK_FREE;
 }
 
-static char prefix[PREFIX_MOST] = "jeprof";
+static char prefix[PREFIX_MOST] IN_SECTION(options);
+static bool has_prefix; /* what is there was set */
 
 static const char *prof_prefix(void)
 {
-    return prefix;
+    return has_prefix ? prefix : "jeprof";
 }
 
 static bool prof_prefix_set(struct word word)
@@ -108,6 +109,7 @@ static bool prof_prefix_set(struct word word)
     }
     memcpy(prefix, word.start, word.length);
     prefix[word.length] = 0;
+    has_prefix = true;
     return true;
 }
 

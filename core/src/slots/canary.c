@@ -3,6 +3,7 @@
 
 #include "../os/fault.h"
 #include "../settings/options.h"
+#include "strength.h"
 
 /* With guards up to the end of the page, where the next one traps. At the very end of the pages there is
  * no room for all of the padding. */
@@ -39,7 +40,7 @@ static size_t canary_read_large(struct extent *extent)
 static void mixes_load(void)
 {
     long choice = option(OPTION_check_mixes);
-    bool is_wanted = choice == BY_BUILD ? MW_MODE == MW_DEBUG : choice == ALWAYS_ON;
+    bool is_wanted = choice == BY_BUILD ? strength.checks_mixes : choice == ALWAYS_ON;
     fault_set_goes_on(option(OPTION_misuse) != 0);
     mixes_are_checked =
         MW_FAMILIES && is_wanted && operators_are_ours != NULL && operators_are_ours();

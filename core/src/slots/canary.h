@@ -112,6 +112,18 @@ ALWAYS_INLINE bool padding_is_whole(const char *end, size_t slack)
     return ((load_unaligned(end) ^ secrets.padding) & padding_mask(slack)) == 0;
 }
 
+/* Writes the padding of `slack` bytes in front of `end`: 8 bytes of it at the most, and nothing at `end`. */
+ALWAYS_INLINE void padding_place(char *end, size_t slack)
+{
+    if (likely(slack >= PADDING_BYTES)) {
+        store_unaligned(end - slack, secrets.padding);
+    } else if (slack != 0) {
+        uint64_t mask = ~padding_mask(PADDING_BYTES - slack);
+        char *at = end - PADDING_BYTES;
+        store_unaligned(at, (load_unaligned(at) & ~mask) | (secrets.padding & mask));
+    }
+}
+
 /* A slot's block of `block_size` bytes in all gets or changes its size. */
 ALWAYS_INLINE void canary_place(struct extent *extent, void *block, size_t block_size, size_t size)
 {
@@ -120,8 +132,9 @@ ALWAYS_INLINE void canary_place(struct extent *extent, void *block, size_t block
         uintptr_t at = (uintptr_t)block + capacity;
         check(size <= capacity && block_size <= SLOT_MAX);
         uint64_t slack = capacity - size;
-        store_unaligned((char *)block + size, secrets.padding);
-        store_unaligned((char *)at, canary_key(extent, at) ^ slack << CANARY_SLACK_SHIFT);
+        padding_place((char *)at, slack);
+        /* At once, see canary_front_is_whole. */
+        atomic_set((_Atomic uint64_t *)at, canary_key(extent, at) ^ slack << CANARY_SLACK_SHIFT);
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "direct.h"
 
+#include "../arena/limit.h"
 #include "../arena/purge.h"
 #include "../memory/meta.h"
 
@@ -125,8 +126,42 @@ static void directs_tick(uint64_t now_ms)
             direct_drop_empty_locked(direct); /* nobody called in the meantime */
         }
         direct->until_tick_before = direct->until_tick;
-        direct_decay_locked(direct, now_ms);
+        if (limit_is_short() && direct->arena->is_explicit) {
+            explicit_purge(direct->arena);
+        } else {
+            direct_decay_locked(direct, now_ms);
+        }
         lock_release(&direct->lock);
+    }
+}
+
+static bool directs_are_mine(unsigned end)
+{
+    for (unsigned i = 0; i < end; i++) {
+        struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
+        if (direct != NULL && lock_is_mine(&direct->lock)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void directs_give_back(void)
+{
+    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
+    /* A hook allocates; or locks are held that come later, which harms nobody who does not wait, but debug
+     * builds mind. */
+    if (directs_are_mine(end) || MW_LOCK_ORDER) {
+        return;
+    }
+    for (unsigned i = 0; i < end; i++) {
+        struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
+        if (direct != NULL && direct->arena->is_explicit && direct->arena->hooks == NULL &&
+            lock_try_take(&direct->lock)) {
+            direct_drop_empty_locked(direct);
+            explicit_purge(direct->arena);
+            lock_release(&direct->lock);
+        }
     }
 }
 
@@ -241,6 +276,7 @@ static struct extent *direct_alloc_pages(struct direct *direct, size_t size, siz
     if (extent != NULL) {
         check(!extent_is_slab(extent));
         atomic_set(&extent->slab.owner, OWNER_DIRECT);
+        pagemap_set(extent->start, extent); /* no list takes it */
         direct->large_blocks[large_class_of(extent_pages(extent), extent->is_huge)]++;
     }
     lock_release(&direct->lock);

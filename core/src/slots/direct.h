@@ -75,6 +75,10 @@ static void directs_tick(uint64_t now_ms);
 /* Gives all free memory of direct blocks and explicit arenas back. The caller holds no lock. */
 static void directs_purge(void);
 
+/* Gives back what is free in the arenas that the program made, but those with hooks, and those that another
+ * thread works with: for a thread that gets no memory. */
+static void directs_give_back(void);
+
 /* For fork. */
 static void directs_visit(void (*visit)(struct lock *));
 static bool directs_have(bool (*visit)(struct lock *));

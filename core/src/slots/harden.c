@@ -5,13 +5,13 @@
 typedef uint64_t word_pair __attribute__((vector_size(16), aligned(8), may_alias));
 
 /* Four pairs without a branch, then what is left: a block in a hole has any number of them. */
-static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size)
+ALWAYS_INLINE bool range_is_fill(const char *start, const char *range_end)
 {
     const word_pair fill = {FILL_FREE_WORD, FILL_FREE_WORD};
-    const word_pair *at = (const word_pair *)slot + 4;
-    const word_pair *end = (const word_pair *)slot + size / sizeof *at;
+    const word_pair *at = (const word_pair *)start;
+    const word_pair *end = (const word_pair *)range_end;
     word_pair other = {0, 0};
-    check(size >= 64 && size % sizeof *at == 0);
+    check(start <= range_end && (size_t)(range_end - start) % sizeof *at == 0);
     for (; end - at >= 4; at += 4) {
         other |= (at[0] ^ fill) | (at[1] ^ fill) | (at[2] ^ fill) | (at[3] ^ fill);
     }
@@ -21,6 +21,18 @@ static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size)
     return (other[0] | other[1]) == 0;
 }
 
+static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, size_t whole)
+{
+    const char *start = (const char *)slot;
+    const char *end = start + size;
+    check(size >= FILL_SCALAR);
+    if (strength_spares_middle(size, whole)) {
+        return range_is_fill(start + FILL_SCALAR, start + FILL_EDGE) &&
+               range_is_fill(end - FILL_EDGE, end);
+    }
+    return range_is_fill(start + FILL_SCALAR, end);
+}
+
 static void harden_slab_empty(struct extent *extent)
 {
     uint32_t size = extent->slab.slot_size;
@@ -28,7 +40,8 @@ static void harden_slab_empty(struct extent *extent)
     for (uint32_t i = 0; MW_FILL && i < extent->slab.carved; i++) {
         uintptr_t distance = (uintptr_t)slab_slot_of_turn(extent, i) * size;
         struct slot *slot = (struct slot *)(extent->start + distance);
-        if (unlikely(!slot_link_is_plausible(slot) || !slot_fill_is_whole(slot, size))) {
+        if (unlikely(!slot_link_is_plausible(slot) ||
+                     !slot_fill_is_whole(slot, size, strength.look_whole))) {
             harden_bad_content(slot, size);
         }
     }

@@ -51,10 +51,7 @@ ALWAYS_INLINE void harden_slot_leaves(struct slot *slot, unsigned class)
         if (unlikely(!is_of_class)) {
             slot_bad_link(class, slot);
         }
-        uint64_t bit = (uint64_t)1 << (index % 64);
-        uint64_t old =
-            atomic_fetch_or_explicit(live_word(extent, (uint32_t)index), bit, memory_order_acquire);
-        if (unlikely((old & bit) != 0)) {
+        if (unlikely(slot_set_held(extent, (uint32_t)index, true))) {
             slot_bad_link(class, slot);
         }
     }
@@ -77,28 +74,22 @@ ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
     return ((uintptr_t)slot_next(slot) & never) == 0;
 }
 
-/* Whether all of a slot behind its first 64 bytes has the fill. */
-static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size);
+/* Of a slot of more than FILL_SCALAR bytes, whether all behind these has the fill; where its middle is
+ * spared, whether its ends have it. */
+#define FILL_SCALAR 64u
+static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, size_t whole);
 
-/* Whether the words behind the link have the fill of a free slot: all of them up to FILL_CHECKED_WHOLE,
- * of a larger one the first FILL_CHECKED bytes and as many at its end. */
-ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size)
+/* Whether the words behind the link have the fill of a free slot: all of them up to a size of `whole`,
+ * of a larger one FILL_EDGE bytes at each end. */
+ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size, size_t whole)
 {
     const uint64_t *words = (const uint64_t *)slot;
-    size_t count = size / sizeof *words;
-    bool is_medium = size > FILL_CHECKED && size <= FILL_CHECKED_WHOLE;
-    size_t checked = unlikely(is_medium) ? 8 : size_min(count, FILL_CHECKED / sizeof *words);
+    size_t count = size_min(size, FILL_SCALAR) / sizeof *words;
     uint64_t other = words[1] ^ FILL_FREE_WORD;
-    for (size_t i = 2; i < checked; i += 2) {
+    for (size_t i = 2; i < count; i += 2) {
         other |= (words[i] ^ FILL_FREE_WORD) | (words[i + 1] ^ FILL_FREE_WORD);
     }
-    if (unlikely(is_medium)) {
-        return other == 0 && slot_rest_is_fill(slot, size);
-    }
-    for (size_t i = size_max(count - checked, checked); i < count; i += 2) {
-        other |= (words[i] ^ FILL_FREE_WORD) | (words[i + 1] ^ FILL_FREE_WORD);
-    }
-    return other == 0;
+    return other == 0 && (size <= FILL_SCALAR || slot_rest_is_fill(slot, size, whole));
 }
 
 /* The same for every byte. */
@@ -110,11 +101,12 @@ ALWAYS_INLINE bool slot_is_all_fill(const struct slot *slot, size_t size)
 
 ALWAYS_INLINE void slot_fill(void *block, size_t size)
 {
+    uint64_t *words = block;
     if (size > FILL_INLINE_MAX) {
-        memset(block, FILL_FREE, size);
+        words[0] = FILL_FREE_WORD;
+        slot_fill_behind_link(block, size, strength.fill_whole);
         return;
     }
-    uint64_t *words = block;
     for (size_t i = 0; i < size / sizeof *words; i += 2) {
         words[i] = FILL_FREE_WORD;
         words[i + 1] = FILL_FREE_WORD;
@@ -133,8 +125,8 @@ ALWAYS_INLINE void harden_slot_taken(struct slot *slot, size_t size)
         harden_bad_content(slot, block_size);
     }
     if (MW_FILL) {
-        bool is_whole =
-            MW_TRACK ? slot_is_all_fill(slot, block_size) : slot_fill_is_whole(slot, block_size);
+        bool is_whole = MW_TRACK ? slot_is_all_fill(slot, block_size)
+                                 : slot_fill_is_whole(slot, block_size, strength.look_whole);
         if (unlikely(!is_whole)) {
             harden_bad_content(slot, block_size);
         }
@@ -152,10 +144,7 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
         if (unlikely(index >= extent->slab.capacity)) {
             harden_bad_block("free", extent, block); /* behind the last slot */
         }
-        uint64_t bit = (uint64_t)1 << (index % 64);
-        uint64_t old =
-            atomic_fetch_and_explicit(live_word(extent, index), ~bit, memory_order_release);
-        if (unlikely((old & bit) == 0)) {
+        if (unlikely(!slot_set_held(extent, index, false))) {
             harden_bad_block("free", extent, block);
         }
     }

@@ -5,6 +5,9 @@
  * grows by moving page tables. */
 #define MOVE_MIN (1 * MiB)
 
+/* A block that grows is copied to where it finds this many times its new size. */
+#define GROWTH_ROOM 2u
+
 /* Blocks below this size are cleared by memset: a system call costs as much. */
 #define SPARSE_MIN (1 * MiB)
 
@@ -12,12 +15,15 @@
 #define SPARSE_PROBES 4u
 #define SPARSE_PROBE_PAGES 16u
 
-static void large_note_class(struct extent *extent)
+static void large_note_list(struct extent *extent)
 {
     unsigned class = page_class_below(extent_pages(extent));
-    bool is_listed = !extent->is_huge && page_class_is_listed(class);
-    extent->slab.class = (uint8_t)(is_listed ? block_class_of(class) : CLASS_NONE);
-    check(extent->slab.class >= CLASSES && extent->slab.class <= CLASS_NONE);
+    bool is_plain = atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB && !extent->is_huge;
+    if (is_plain && page_class_is_listed(class)) {
+        pagemap_set_list(extent->start, GRANULE, extent, block_class_of(class));
+    } else {
+        pagemap_set(extent->start, extent);
+    }
 }
 
 /* Of a block with guards. */
@@ -38,7 +44,7 @@ static bool large_try_resize_fence(struct arena *arena, struct extent *extent, s
 /* Whether a block has no guards, but would have some if it were allocated with another size. */
 static bool large_wants_fence(struct extent *extent, size_t size)
 {
-    return MW_FENCES && size >= FENCE_MIN && large_pages(size) > extent_pages(extent) &&
+    return fence_is_due(size) && large_pages(size) > extent_pages(extent) &&
            atomic_get(&extent->slab.owner) != OWNER_DIRECT;
 }
 
@@ -55,8 +61,16 @@ static bool large_try_grow(struct arena *arena, struct extent *extent, size_t si
     if (extent->is_huge) {
         return arena_try_remap(arena, extent, pages);
     }
-    return size >= MOVE_MIN && extent_size(extent) >= MOVE_MIN / 2 &&
-           arena_try_move_out(arena, extent, pages);
+    if (size < MOVE_MIN || extent_size(extent) < MOVE_MIN / 2) {
+        return false;
+    }
+    /* Copied into free memory that is resident: a mapping of its own would grow beside that, page by
+     * page, each time that a program lets something grow. Blocks that are mostly untouched are cheaper
+     * to move. */
+    if (!MW_FENCES && arena_has_huge_room(arena, GROWTH_ROOM * pages) && !large_is_sparse(extent)) {
+        return false;
+    }
+    return arena_try_move_out(arena, extent, pages);
 }
 
 static bool large_try_resize(struct extent *extent, size_t size)
@@ -73,7 +87,7 @@ static bool large_try_resize(struct extent *extent, size_t size)
     size_t old_pages = extent_pages(extent);
     if (large_pages(size) > old_pages) {
         bool is_grown = large_try_grow(arena, extent, size);
-        large_note_class(extent);
+        large_note_list(extent);
         return is_grown;
     }
     if (pages < old_pages) {
@@ -82,7 +96,7 @@ static bool large_try_resize(struct extent *extent, size_t size)
             return false;
         }
         arena_shrink(arena, extent, pages);
-        large_note_class(extent);
+        large_note_list(extent);
     }
     check(extent_size(extent) >= size);
     return true;
@@ -102,12 +116,12 @@ static bool large_try_resize_in_place(struct extent *extent, size_t size)
     }
     if (large_pages(size) > extent_pages(extent)) {
         bool is_grown = arena_try_expand(arena, extent, large_rounded_pages(size));
-        large_note_class(extent);
+        large_note_list(extent);
         return is_grown;
     }
     if (large_rounded_pages(size) < extent_pages(extent)) {
         arena_shrink(arena, extent, large_rounded_pages(size));
-        large_note_class(extent);
+        large_note_list(extent);
     }
     return true;
 }

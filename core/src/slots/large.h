@@ -13,6 +13,7 @@
 
 #include "../arena/arena.h"
 #include "../arena/fenced.h"
+#include "rate.h"
 #include "sizeclass.h"
 
 /* With pages of 4 KiB the last class has LARGE_MAX; with larger pages fewer classes are used. */
@@ -21,13 +22,29 @@
 /* The largest block that is cut from a region. */
 #define LARGE_MAX HUGE_ABOVE
 
-/* From here on a block is a mapping of its own with guards, in builds that have them: as large as was asked
- * for, in pages. Smaller ones come from the stacks, where a call of the kernel for each would cost more
- * than all the rest. */
+/* From here on a block may be a mapping of its own with guards, in builds that have them: as large as was
+ * asked for, in pages. Those up to LARGE_MAX are so at a rate (rate.h): else, and below this size, they
+ * come from the stacks, where a call of the kernel for each would cost more than all the rest. */
 #define FENCE_MIN (MW_FENCES ? 128 * KiB : SIZE_MAX)
 
+/* What such a block pays: for the calls of the kernel, and for its pages, of which only so much is
+ * counted. */
+#define FENCE_PRICE_OF_CALLS (64 * KiB)
+#define FENCE_PRICE_OF_PAGES_MOST (1 * MiB)
+
+ALWAYS_INLINE size_t fence_price(size_t size)
+{
+    return FENCE_PRICE_OF_CALLS + size_min(size, FENCE_PRICE_OF_PAGES_MOST);
+}
+
+/* Whether a block of so many bytes is to have guards now. */
+ALWAYS_INLINE bool fence_is_due(size_t size)
+{
+    return MW_FENCES && size >= FENCE_MIN && rate_allows(fence_price(size));
+}
+
 /* The largest block that may lie in a list of the hit paths. */
-#define LISTED_MAX (MW_FENCES ? 128 * KiB - 1 : LARGE_MAX)
+#define LISTED_MAX LARGE_MAX
 
 /* Pages for a size; the size is at most PTRDIFF_MAX. */
 ALWAYS_INLINE size_t large_pages(size_t size)
@@ -62,7 +79,34 @@ ALWAYS_INLINE size_t page_class_pages(unsigned class)
 #define LIST_CLASSES (CLASSES + BLOCK_CLASSES)
 #define PAGE_CLASS_LISTED 8u
 
-static_assert(CLASS_NONE == LIST_CLASSES, "the class of no list comes last");
+static_assert(LIST_CLASSES == PAGEMAP_LISTS, "the page map has a number for each list");
+
+#define MEDIUM_SIZE(i) ((size_t)(9 + (i) % 8) << (7 + (i) / 8))
+#define RECIPROCAL(i) UINT64_MAX / MEDIUM_SIZE(i) + 1
+#define RECIPROCALS(i)                                                                         \
+    RECIPROCAL(i), RECIPROCAL(i + 1), RECIPROCAL(i + 2), RECIPROCAL(i + 3), RECIPROCAL(i + 4), \
+        RECIPROCAL(i + 5), RECIPROCAL(i + 6), RECIPROCAL(i + 7)
+#define ONES 1, 1, 1, 1, 1, 1, 1, 1
+
+/* By list, from SMALL_CLASSES on, what struct slab calls `reciprocal`. */
+static const uint64_t list_reciprocals[LIST_CLASSES - SMALL_CLASSES] = {RECIPROCALS(0),
+                                                                        RECIPROCALS(8),
+                                                                        RECIPROCALS(16),
+                                                                        RECIPROCALS(24),
+                                                                        RECIPROCALS(32),
+                                                                        ONES,
+                                                                        ONES,
+                                                                        ONES,
+                                                                        ONES,
+                                                                        ONES,
+                                                                        ONES,
+                                                                        ONES,
+                                                                        ONES};
+
+#undef MEDIUM_SIZE
+#undef RECIPROCAL
+#undef RECIPROCALS
+#undef ONES
 
 ALWAYS_INLINE unsigned page_class_of_block(unsigned class)
 {
@@ -76,11 +120,12 @@ ALWAYS_INLINE unsigned block_class_of(unsigned page_class)
 
 ALWAYS_INLINE bool page_class_is_listed(unsigned page_class)
 {
-    return page_class >= PAGE_CLASS_LISTED && block_class_of(page_class) < CLASS_NONE;
+    return page_class >= PAGE_CLASS_LISTED && block_class_of(page_class) < LIST_CLASSES;
 }
 
-/* Notes where a large block that the program gets goes when it is freed. */
-static void large_note_class(struct extent *extent);
+/* Notes which list takes a large block that the program gets, or got with another size, when it is
+ * freed. */
+static void large_note_list(struct extent *extent);
 
 /* Where a large block is counted: its page class, and from LARGE_MAX on one for each doubling. A block
  * that is a mapping of its own is counted by its size rounded up to a power of two. */

@@ -6,24 +6,6 @@
 /* Blocks that leave with one that comes: more than one, so that the bound is met soon. */
 #define LEAVING_MOST 4u
 
-static struct {
-    size_t spent;     /* lock: retired; of RETIRED_ACCOUNT */
-    uint64_t paid_ms; /* lock: retired; when time added to it last */
-} retired_account;
-
-static bool retired_pay_locked(size_t size)
-{
-    check(lock_is_mine(&quarantine.lock));
-    uint64_t now_ms = clock_ms();
-    size_t passed_ms = size_min(now_ms - retired_account.paid_ms, RETIRED_ACCOUNT / RETIRED_PER_MS);
-    size_t spent = retired_account.spent;
-    spent -= size_min(passed_ms * RETIRED_PER_MS, spent);
-    retired_account.paid_ms = now_ms;
-    bool can_pay = size <= RETIRED_ACCOUNT - spent || spent == 0;
-    retired_account.spent = can_pay ? size_min(spent + size, RETIRED_ACCOUNT) : spent;
-    return can_pay;
-}
-
 /* A block whose time is over. If the kernel has no room to unmap it or to give the access back, it waits
  * on. */
 static void retired_leave_locked(struct extent *extent)
@@ -64,7 +46,8 @@ static bool retired_put(struct extent *extent)
     }
     /* Until all is done: a child of fork has each block in one place. */
     lock_take(&quarantine.lock);
-    bool can_pay = retired_pay_locked(extent_size(extent));
+    size_t size = extent_size(extent);
+    bool can_pay = size <= LARGE_MAX || rate_pay(size);
     bool is_held = !can_pay || arena_take_out_fenced(extent);
     if (can_pay && is_held) {
         retired_put_locked(extent);

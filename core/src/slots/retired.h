@@ -6,9 +6,10 @@
  *
  *   ACTIVE -> MOVING, in the quarantine's ring -> unmapped
  *
- * The kernel has to bring new memory for the next block, which costs more than all else here. So that
- * happens at a rate: there is an account of bytes, which free takes from and time adds to. While it is
- * empty, blocks go to the arena as in the other builds, and a stale pointer is not noticed.
+ * That happens at a rate (rate.h). A block of up to LARGE_MAX pays when it is allocated, and waits in any
+ * case when it is freed; one that cannot pay comes from the stacks, and goes there, as in the other builds. A
+ * larger one is a mapping of its own anyway, and pays when it is freed; if it cannot, it goes to its arena,
+ * and a stale pointer to it is not noticed.
  */
 #ifndef MALLOW_RETIRED_H
 #define MALLOW_RETIRED_H
@@ -20,10 +21,6 @@
 
 /* A block of more than this does not wait: it is unmapped, which traps until somebody maps that place. */
 #define RETIRED_MOST (64 * MiB)
-
-/* What may be on the account, and what a millisecond adds. */
-#define RETIRED_ACCOUNT (32 * MiB)
-#define RETIRED_PER_MS (64 * KiB)
 
 /* Takes a huge block that the program has freed. False if it goes to its arena as any other. */
 static bool retired_put(struct extent *extent);

@@ -118,7 +118,11 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slots_hold_none(extent);
     /* pairs with nothing: the rest comes first for the child of a fork, see thread/orphan.h */
     atomic_set_release(&slab->owner, owner);
-    pagemap_set_range(extent->start, extent_size(extent), extent);
+    if (owner == OWNER_DEPOT) {
+        pagemap_set_list(extent->start, extent_size(extent), extent, class);
+    } else {
+        pagemap_set_range(extent->start, extent_size(extent), extent);
+    }
     check(slab->capacity > 0 && slab->capacity * (size_t)slot_size <= extent_size(extent));
     check_slow(slab_is_valid(extent));
 }
@@ -134,6 +138,7 @@ static void slab_retire(struct extent *extent)
     if (size > 2 * GRANULE) {
         pagemap_set_range(extent->start + GRANULE, size - 2 * GRANULE, NULL);
     }
+    extent_map_ends(extent);
 }
 
 /* The same in random order. */

@@ -23,9 +23,17 @@ _Noreturn static COLD void harden_interior(const char *call, const void *pointer
 
 static size_t slot_find_written(const struct slot *slot, size_t size)
 {
-    for (size_t i = sizeof *slot; i < size; i++) {
-        if (((const unsigned char *)slot)[i] != FILL_FREE) {
-            return i;
+    const unsigned char *bytes = (const unsigned char *)slot;
+    size_t first_end = size_min(size, FILL_EDGE);
+    size_t last_start = size_max(size - first_end, sizeof *slot);
+    /* The ends first: what lies between is not the fill where only they are looked at. */
+    const size_t parts[][2] = {
+        {sizeof *slot, first_end}, {last_start, size}, {first_end, last_start}};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t at = parts[i][0]; at < parts[i][1]; at++) {
+            if (bytes[at] != FILL_FREE) {
+                return at;
+            }
         }
     }
     return 0;

@@ -14,6 +14,7 @@
 
 #include "../memory/extent.h"
 #include "sizeclass.h"
+#include "strength.h"
 
 #include <string.h>
 
@@ -25,18 +26,21 @@ static size_t fill_differs(const unsigned char *at, size_t size, unsigned char f
 #define FILL_NEW_WORD (FILL_NEW * (uint64_t)0x0101010101010101)
 #define FILL_FREE_WORD (FILL_FREE * (uint64_t)0x0101010101010101)
 
-/* Of a slot that is larger than the second size so many bytes are looked at before it is handed out, and
- * at its end; a debug build looks at all. Slots up to the third size are filled without a call. */
-#define FILL_CHECKED (MW_MODE == MW_SECURE ? (size_t)1024 : (size_t)SLOT_MAX)
-#define FILL_CHECKED_WHOLE (8 * KiB)
+/* Slots up to this size are filled without a call. */
 #define FILL_INLINE_MAX 128u
 
-/* Whether a slot begins at `address`, which lies in the slab: whether the distance from the start
- * is a multiple of the slot size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder
- * by direct computation", 2019). */
+/* Whether a slot begins at a distance from its slab's start: whether that is a multiple of the slot
+ * size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder by direct computation",
+ * 2019). */
+ALWAYS_INLINE bool distance_is_of_slot(size_t distance, uint64_t reciprocal)
+{
+    return distance * reciprocal < reciprocal;
+}
+
+/* The same for an address that lies in the slab. */
 ALWAYS_INLINE bool slab_has_slot_at(struct extent *extent, const void *address)
 {
-    return ((uintptr_t)address - extent->start) * extent->slab.reciprocal < extent->slab.reciprocal;
+    return distance_is_of_slot((uintptr_t)address - extent->start, extent->slab.reciprocal);
 }
 
 /* The number of the slot that holds `address`; exact for slabs under 4 GiB. */
@@ -92,15 +96,48 @@ ALWAYS_INLINE void slots_hold_none(struct extent *extent)
     }
 }
 
+/* Gives a free slot of more than FILL_INLINE_MAX bytes, or one that nobody had, the fill, but for the word
+ * of the link: all of it if it has up to `whole` bytes, else its ends. */
+ALWAYS_INLINE void slot_fill_behind_link(char *slot, size_t size, size_t whole)
+{
+    char *behind = slot + sizeof(struct slot);
+    char *last = slot + size - sizeof(uint64_t);
+    if (strength_spares_middle(size, whole)) {
+        memset(behind, FILL_FREE, FILL_EDGE - sizeof(struct slot));
+        memset(slot + size - FILL_EDGE, FILL_FREE, FILL_EDGE - sizeof(uint64_t));
+    } else {
+        memset(behind, FILL_FREE, (size_t)(last - behind));
+    }
+    /* At once: who frees the slot behind looks at it at any time, see canary_front_is_whole. */
+    atomic_set((_Atomic uint64_t *)(void *)last, FILL_FREE_WORD);
+}
+
 ALWAYS_INLINE void slots_fill_carved(struct extent *extent, char *first, size_t count)
 {
     if (MW_FILL && (FILL_FREE != 0 || extent->slab.was_touched)) {
+        size_t size = extent->slab.slot_size;
         for (size_t i = 0; i < count; i++) {
-            char *slot = first + i * extent->slab.slot_size;
-            memset(slot + sizeof(struct slot), FILL_FREE,
-                   extent->slab.slot_size - sizeof(struct slot));
+            slot_fill_behind_link(first + i * size, size, strength.look_whole);
         }
     }
+}
+
+/* Notes whether the program holds a slot. Returns whether it did so before. While the process has one
+ * thread nobody else changes the word, and an atomic change of it is most of what a call costs. */
+ALWAYS_INLINE bool slot_set_held(struct extent *extent, uint32_t index, bool is_held)
+{
+    _Atomic uint64_t *word = live_word(extent, index);
+    uint64_t bit = (uint64_t)1 << (index % 64);
+    uint64_t old;
+    if (MW_PLAIN_BITS && likely(libc_has_one_thread())) {
+        old = atomic_get(word);
+        atomic_set(word, is_held ? old | bit : old & ~bit);
+    } else if (is_held) {
+        old = atomic_fetch_or_explicit(word, bit, memory_order_acquire);
+    } else {
+        old = atomic_fetch_and_explicit(word, ~bit, memory_order_release);
+    }
+    return (old & bit) != 0;
 }
 
 /* --- Lists ------------------------------------------------------------------------------------ */

@@ -15,22 +15,27 @@ static struct slot *delay_at(struct heap *heap, unsigned index)
                                 : atomic_peek(&delay->fifo[index - DELAY_RANDOM]);
 }
 
-/* Xorshift (Marsaglia 2003), from a random start. */
-static uint32_t delay_choose(struct delay *delay)
+#define CHOICE_BITS 6u
+#define CHOICES_END ((uint64_t)1 << (10 * CHOICE_BITS))
+static_assert(1u << CHOICE_BITS == DELAY_RANDOM, "a choice is a place");
+
+/* One of the places of the random stage; each draw of random bits is good for ten. */
+ALWAYS_INLINE uint32_t delay_choose(struct delay *delay)
 {
-    uint64_t seed = delay->seed != 0 ? delay->seed : random_bits() | 1;
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    delay->seed = seed;
-    return random_below(seed >> 32, DELAY_RANDOM);
+    uint64_t choices = delay->choices;
+    if (unlikely(choices <= 1)) {
+        choices = (random_bits() & (CHOICES_END - 1)) | CHOICES_END;
+    }
+    delay->choices = choices >> CHOICE_BITS;
+    return choices % DELAY_RANDOM;
 }
 
 /* Nobody wrote to the slot while it waited. It is looked at now, as it may not be used again before
  * the program ends. */
 ALWAYS_INLINE void delay_look_at(const struct slot *slot, size_t size)
 {
-    bool is_whole = slot->link == FILL_FREE_WORD && slot_fill_is_whole(slot, size);
+    bool is_whole =
+        slot->link == FILL_FREE_WORD && slot_fill_is_whole(slot, size, strength.fill_whole);
     if (unlikely(!is_whole)) {
         harden_bad_content(slot, size);
     }
@@ -56,39 +61,69 @@ static struct slot *delay_take(struct delay *delay, struct slot **place)
     return slot;
 }
 
-static NOINLINE void delay_shorten(struct heap *heap)
+/* The oldest of the ring, which has some. */
+static struct slot *delay_take_oldest(struct delay *delay)
 {
-    struct delay *delay = &heap->delay;
-    for (unsigned i = 0; i < PLACES && delay->bytes > DELAY_BYTES; i++) {
-        unsigned oldest = (delay->next + i) % DELAY_FIFO;
-        struct slot **place =
-            i < DELAY_FIFO ? &delay->fifo[oldest] : &delay->random[i - DELAY_FIFO];
-        struct slot *slot = delay_take(delay, place);
+    struct slot **place = &delay->fifo[delay->first];
+    check(delay->count > 0 && *place != NULL);
+    delay->first = (delay->first + 1) % DELAY_FIFO;
+    delay->count--;
+    return delay_take(delay, place);
+}
+
+/* Any of the random stage; NULL if there is none. */
+static struct slot *delay_take_any(struct delay *delay)
+{
+    uint32_t at = delay_choose(delay);
+    for (unsigned i = 0; i < DELAY_RANDOM; i++) {
+        struct slot *slot = delay_take(delay, &delay->random[(at + i) % DELAY_RANDOM]);
         if (slot != NULL) {
-            delay_gives_back(heap, pagemap_find(slot), slot);
+            return slot;
         }
     }
+    return NULL;
+}
+
+static struct slot *delay_take_next(struct delay *delay)
+{
+    return delay->count != 0 ? delay_take_oldest(delay) : delay_take_any(delay);
+}
+
+/* More than one leaves: all but the last are given back at once. */
+static NOINLINE struct slot *delay_shorten(struct heap *heap)
+{
+    struct delay *delay = &heap->delay;
+    struct slot *slot = delay_take_next(delay);
+    while (delay->bytes > strength.delay_bytes) {
+        delay_gives_back(heap, pagemap_find(slot), slot);
+        slot = delay_take_next(delay);
+    }
+    return slot;
 }
 
 static struct slot *delay_swap(struct heap *heap, struct slot *slot, size_t size)
 {
     struct delay *delay = &heap->delay;
+    if (unlikely(size > strength.delay_bytes)) {
+        return slot; /* nothing waits */
+    }
     delay->bytes += size;
     struct slot **place = &delay->random[delay_choose(delay)];
     struct slot *moved = *place;
     *place = slot;
     order_stores();
-    if (moved == NULL) {
-        return NULL;
+    if (moved != NULL) {
+        struct slot *leaves = delay->count == DELAY_FIFO ? delay_take_oldest(delay) : NULL;
+        delay->fifo[(delay->first + delay->count) % DELAY_FIFO] = moved;
+        delay->count++;
+        if (leaves != NULL && likely(delay->bytes <= strength.delay_bytes)) {
+            return leaves;
+        }
+        if (leaves != NULL) {
+            delay_gives_back(heap, pagemap_find(leaves), leaves);
+        }
     }
-    place = &delay->fifo[delay->next];
-    delay->next = (delay->next + 1) % DELAY_FIFO;
-    struct slot *leaves = delay_take(delay, place);
-    *place = moved;
-    if (unlikely(delay->bytes > DELAY_BYTES)) {
-        delay_shorten(heap);
-    }
-    return leaves;
+    return unlikely(delay->bytes > strength.delay_bytes) ? delay_shorten(heap) : NULL;
 }
 
 static void delay_empty(struct heap *heap)
@@ -104,6 +139,7 @@ static void delay_empty(struct heap *heap)
             delay_gives_back(heap, pagemap_find(slot), slot);
         }
     }
+    delay->count = 0;
     check(delay_is_empty(heap));
 }
 

@@ -8,15 +8,14 @@
  *
  * What a freed slot takes the place of moves on. A slot that waits counts as one that is out, its
  * bit says that the program does not hold it, and all of it has the fill of free slots: a write is
- * found when it leaves, or later when it is handed out. More than DELAY_BYTES do not wait.
+ * found when it leaves, or later when it is handed out. More bytes than the level of security says
+ * (slots/strength.h) do not wait: the oldest leave, or any of the random stage.
  */
 #ifndef MALLOW_DELAY_H
 #define MALLOW_DELAY_H
 
 #include "../slots/harden.h"
 #include "heap_state.h"
-
-#define DELAY_BYTES (256 * KiB)
 
 /* Puts a slot of `size` bytes in. Returns the one that leaves; NULL if none has to. */
 static struct slot *delay_swap(struct heap *heap, struct slot *slot, size_t size);

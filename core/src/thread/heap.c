@@ -2,6 +2,7 @@
 #include "heap.h"
 
 #include "../arena/purge.h"
+#include "../slots/direct.h"
 #include "../slots/harden.h"
 #include "../slots/retired.h"
 #include "heap_common.h"
@@ -11,17 +12,17 @@
 #include "remote.h"
 #include "stack.h"
 
-#include <string.h>
-
 /* A local list that is shorter than this gets slots that were never used. */
 #define LENGTHEN_SLOTS 32u
 
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
+    heap->slot_lists = MW_PAGEMAP_LISTS ? CLASSES : 0;
     heap->list_max = LIST_MAX_WAITING;
     heap_set_until_tick(heap, -1); /* the first call looks at the clock */
     heap->stack_resident = 64;     /* unknown counts as all */
+    heap->no_block.state = EXTENT_ACTIVE;
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
@@ -59,7 +60,6 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     return slot;
 }
 
-/* Takes a slab out of the list that it is in. */
 static void heap_unlist(struct heap *heap, struct extent *extent)
 {
     check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
@@ -148,8 +148,7 @@ static NOINLINE void heap_expect_rest(struct heap *heap)
     heap_return_lists(heap);
 }
 
-/* Gives back the current slab if it is empty and the program frees more than it allocates; else the
- * next malloc will want it. */
+/* Gives back the current slab if it is empty and is not wanted: the program frees more than it allocates. */
 static void bin_release_current(struct heap *heap, struct bin *bin)
 {
     struct extent *extent = bin->current;
@@ -161,8 +160,7 @@ static void bin_release_current(struct heap *heap, struct bin *bin)
     }
 }
 
-/* Other slabs of the class become empty: what is left of the list goes back to the current slab, so
- * that its countdown tells when that is empty too. */
+/* Other slabs of the class become empty: the list goes back to the current one, whose end is then told. */
 static void heap_drain_current(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
@@ -442,8 +440,7 @@ static void bin_look_at_all_waiting(struct heap *heap, struct bin *bin)
     }
 }
 
-/* Brings a small class in order: its list goes back to the slabs, and empty slabs go, the current
- * one too. */
+/* Brings a small class in order: its list goes back to the slabs; empty ones go, the current too. */
 static void heap_settle_small(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
@@ -506,9 +503,11 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
     struct slab *slab = &extent->slab;
     struct heap *owner = atomic_get(&slab->owner);
     if (owner == OWNER_DEPOT) {
-        if (!magazine_try_put(heap, extent, slot)) {
+        if (!magazine_try_put(heap, slab->class, slot)) {
             magazine_put_slow(heap, extent, slot);
             heap_note_release(heap);
+        } else if (unlikely(heap_is_sampling(heap))) {
+            magazine_note_put(heap, slab->class);
         }
         return;
     }
@@ -545,6 +544,7 @@ static void heap_reclaim(struct heap *heap)
 {
     heap_collect(heap);
     retired_release_all();
+    directs_give_back();
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
         stack_rob(at);
     }
@@ -582,14 +582,15 @@ static void heap_abandon(struct heap *heap)
     for (uint64_t left = heap->classes_used; left != 0; left &= left - 1) {
         unsigned class = (unsigned)__builtin_ctzl(left);
         heap_return_list(heap, class);
-        if (!class_is_medium(class)) {
+        if (class_is_medium(class)) {
+            *heap_magazine(heap, class) = (struct magazine){0};
+        } else {
             bin_abandon(heap, &heap->bins[class]);
         }
     }
     stack_set_private(heap, false);
     stack_flush(heap);
     heap->stack_resident = 64;
-    memset(heap->magazines, 0, sizeof heap->magazines);
     heap->magazine_bytes = 0;
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);

@@ -30,7 +30,7 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
     uint32_t slot_size = class_size(class);
     uint32_t want = FIRST_BATCH_BYTES / slot_size;
     want = want < 1 ? 1 : want < FIRST_BATCH ? want : FIRST_BATCH;
-    want = heap->is_sampling && want > heap->list_max ? heap->list_max : want;
+    want = heap_is_sampling(heap) && want > heap->list_max ? heap->list_max : want;
     if (atomic_get(&heaps.in_use) <= MANY_HEAPS ||
         bin->common_bytes + want * slot_size > FIRST_BYTES) {
         return NULL;
@@ -60,7 +60,7 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
     check(slab_is_common(extent) && class < SMALL_CLASSES && !heap_is_anothers(heap));
-    bool will_allocate = !heap->is_sampling && bin->current == NULL && bin->common_bytes != 0 &&
+    bool will_allocate = !heap_is_sampling(heap) && bin->current == NULL && bin->common_bytes != 0 &&
                          heap->list_max != LIST_MAX_IDLE;
     if (!will_allocate || !common_is_first(extent) ||
         bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
@@ -117,7 +117,10 @@ static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t 
                                     uint32_t *count)
 {
     uint32_t size = class_size(class);
-    if (size < HOLE_BLOCK_MIN || size > HOLE_BLOCK_MAX || !slab_pools_are_used()) {
+    bool program_moves_blocks =
+        atomic_get(&heaps.kept_house_ms) < atomic_get(&heaps.moving_until_ms);
+    if (size < HOLE_BLOCK_MIN || size > HOLE_BLOCK_MAX || program_moves_blocks ||
+        !slab_pools_are_used()) {
         return NULL;
     }
     unsigned from = class < CLASS_OF_SMALL_MAX ? class : CLASS_OF_SMALL_MAX;

@@ -64,13 +64,6 @@ struct magazine {
     uint32_t emptied; /* of slots: visits to the depot to empty it since it was filled there */
 };
 
-/* What belongs to a magazine of a heap that takes samples: its own limit is 0 then, so that free comes to
- * its slow side. */
-struct sampled_magazine {
-    uint16_t limit;      /* the true one */
-    uint32_t until_mark; /* slots to come in before one that a sample is to follow */
-};
-
 /* Slots of one slab that the heap does not own, on their way there. */
 struct outbox {
     struct extent *slab; /* NULL: empty */
@@ -97,29 +90,30 @@ struct class_counts {
 static_assert(CLASSES <= 64, "a bit per class");
 
 /* Slots that wait before they are free, see delay.h. */
-#define DELAY_RANDOM 64u
+#define DELAY_RANDOM 64u /* a number of six bits */
 #define DELAY_FIFO 128u
 
 struct delay {
     struct slot *random[DELAY_RANDOM]; /* NULL: nothing is there */
-    struct slot *fifo[DELAY_FIFO];
-    uint32_t next; /* the oldest of fifo */
-    size_t bytes;  /* of all of them */
-    uint64_t seed; /* 0: not chosen yet */
+    struct slot *fifo[DELAY_FIFO];     /* a ring; NULL: nothing is there */
+    uint32_t first;                    /* the oldest of fifo */
+    uint32_t count;                    /* of fifo */
+    size_t bytes;                      /* of all of them */
+    uint64_t choices; /* random numbers to come, six bits each, and a 1 above them */
 };
 
-/* What every call of the slow path looks at comes first, so that a thread with a few blocks touches
+/* What every call of the slow path looks at comes first, so that a thread with small blocks touches
  * one page of its heap. */
 struct heap {
     struct slot *free[LIST_CLASSES]; /* the hit path's lists */
+    uint32_t
+        slot_lists; /* classes of slots whose lists malloc and free use without regard to blocks of
+                             pages: CLASSES; 0: the thread frees both, see magazine.h */
     int32_t until_tick;   /* slots and blocks to hand out or take until the clock is read */
     uint32_t list_max;    /* slots that are handed out at a time: one of LIST_MAX_* */
     bool is_counting;     /* every call adds to the next two, see thread_count */
     uint64_t allocated;   /* bytes, since the thread began to count */
     uint64_t deallocated; /* bytes */
-    struct extent
-        no_block; /* the hit paths write here what of a block belongs into its descriptor */
-    struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
     struct arena *arena;
     size_t magazine_bytes;      /* what the limits of the magazines amount to */
     uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
@@ -128,6 +122,8 @@ struct heap {
     size_t stack_alarm; /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
                                while the lists are long */
     uint8_t stack_resident;   /* of 64 pages in stacks, so many were resident at the last probe */
+    uint64_t blocks_put;      /* the sum of `puts` of block classes when it was looked at last */
+    uint8_t way_ticks;        /* ticks, see heap_choose_way */
     uint8_t probe_pause;      /* how often the last probe may still be believed */
     bool is_private;          /* the chains of block classes lie in lists, not in cells */
     uint16_t busy_calls;      /* ticks close together since the heap became idle,
@@ -143,12 +139,27 @@ struct heap {
     unsigned exit_rounds; /* how often the end of the thread was put off */
     struct arena *bound;  /* the explicit arena that the thread allocates from; NULL: none */
     bool is_uncached;     /* the thread wants nothing cached */
+    bool is_sampling;     /* takes samples for a profile, see sampling.h */
+    bool may_sample;      /* the thread wants to take part: thread.prof.active */
+    int32_t tick_bias;    /* see heap_set_until_tick */
     size_t cached_most;   /* the largest block that it wants cached; 0: as the heap does */
     struct heap *next;    /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: cells, anybody takes from them */
     struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];
+
+    /* From here to no_block nothing is reset while the process lives. */
+    struct class_counts counts[CLASSES];
+    uint64_t
+        puts[LIST_CLASSES]; /* slots that the program freed into the list; of block classes less
+                                    the length of the list: blocks that it was given from there */
+    uint64_t
+        large_counts[LARGE_CLASSES]; /* large blocks that the program was given past the lists */
+
+    struct extent
+        no_block; /* the hit paths write here what of a block belongs into its descriptor */
+    struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
 #if MW_DELAY_FREE
     struct delay delay;
 #endif
@@ -157,23 +168,17 @@ struct heap {
     uint64_t held_before; /* when it last let the peak begin anew */
     uint64_t held_most;   /* since then, beyond that */
 
-    bool is_sampling;               /* takes samples for a profile, see sampling.h */
-    bool may_sample;                /* the thread wants to take part: thread.prof.active */
-    int32_t tick_bias;              /* see heap_set_until_tick */
     uint64_t sample_known;          /* a bit per class: until_sample says when a sample comes */
     uint32_t until_sample[CLASSES]; /* slots that come behind the list before the next sample */
     char profile_name[32];          /* thread.prof.name */
     struct sampler sampler;
-    struct sampled_magazine sampled[MEDIUM_CLASSES];
-
-    /* From here on nothing is reset while the process lives. */
-    uint64_t
-        puts[LIST_CLASSES]; /* slots that the program freed into the list; of block classes less
-                                    the length of the list: blocks that it was given from there */
-    struct class_counts counts[CLASSES];
-    uint64_t
-        large_counts[LARGE_CLASSES]; /* large blocks that the program was given past the lists */
+    uint32_t
+        until_mark[MEDIUM_CLASSES]; /* slots that free puts before one whose turn is a sample */
 };
+
+/* A heap begins where a page does. */
+static_assert(offsetof(struct heap, counts) + SMALL_CLASSES * sizeof(struct class_counts) <= 4096,
+              "a thread that allocates small blocks writes to one page of its heap");
 
 /* Slots and blocks until the next tick. Of a heap that takes samples the field is below 0 all the time, so
  * that each slow call comes to heap_tick, and its lists are filled by calls of alloc_slow alone. */
@@ -186,11 +191,12 @@ ALWAYS_INLINE void heap_set_until_tick(struct heap *heap, int32_t count)
 
 /* What all heaps share. */
 struct heaps {
-    _Atomic(struct heap *) all;     /* every heap ever made; they are never freed */
-    _Atomic uint64_t kept_house_ms; /* when housekeeping for all threads was done last */
-    _Atomic uint64_t robbed_ms;     /* when heaps at rest were looked for last */
-    _Atomic bool is_waiting;        /* much was dirty in the arenas after the last housekeeping */
-    _Atomic uint32_t in_use;        /* heaps that threads have now */
+    _Atomic(struct heap *) all;       /* every heap ever made; they are never freed */
+    _Atomic uint64_t kept_house_ms;   /* when housekeeping for all threads was done last */
+    _Atomic uint64_t robbed_ms;       /* when heaps at rest were looked for last */
+    _Atomic bool is_waiting;          /* much was dirty in the arenas after the last housekeeping */
+    _Atomic uint64_t moving_until_ms; /* until then the program moves its blocks together itself */
+    _Atomic uint32_t in_use;          /* heaps that threads have now */
 };
 
 static struct heaps heaps;
@@ -206,6 +212,12 @@ ALWAYS_INLINE bool heaps_are_crowded(void)
 
 /* In a crowd a heap's slabs become twice as large no more often than this. */
 #define CROWD_DOUBLINGS 1u
+
+/* Takes samples for a profile, see sampling.h. */
+ALWAYS_INLINE bool heap_is_sampling(const struct heap *heap)
+{
+    return PROFILE_IS_POSSIBLE && heap->is_sampling;
+}
 
 ALWAYS_INLINE struct extent *slab_at(struct link *link)
 {
@@ -256,12 +268,7 @@ ALWAYS_INLINE void heap_set_alarm(struct heap *heap)
 
 ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
 {
-    return &heap->magazines[class - SMALL_CLASSES];
-}
-
-ALWAYS_INLINE struct sampled_magazine *heap_sampled(struct heap *heap, unsigned class)
-{
-    return &heap->sampled[class - SMALL_CLASSES];
+    return &heap->magazines[(size_t) class - SMALL_CLASSES]; /* a constant beside the index */
 }
 
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)

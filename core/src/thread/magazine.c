@@ -89,13 +89,13 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
     return list;
 }
 
-static struct slot *magazine_fill_open(struct heap *heap, unsigned class, bool must_be_aligned)
+static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     check(heap->free[class] == NULL && magazine->count == 0 && !heap_is_anothers(heap));
     heap_note_class(heap, class);
     uint32_t want = heap->list_max == LIST_MAX_IDLE ? 1 : magazine->limit / 2 + 1u;
-    if (unlikely(heap->is_sampling) && want > heap->list_max) {
+    if (unlikely(heap_is_sampling(heap)) && want > heap->list_max) {
         want = heap->list_max;
     }
     uint32_t count;
@@ -114,14 +114,6 @@ static struct slot *magazine_fill_open(struct heap *heap, unsigned class, bool m
     return slot;
 }
 
-static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned)
-{
-    magazine_open(heap, class);
-    struct slot *slot = magazine_fill_open(heap, class, must_be_aligned);
-    magazine_close(heap, class);
-    return slot;
-}
-
 static bool magazine_is_draining(struct magazine *magazine)
 {
     return heaps_are_crowded()
@@ -129,7 +121,7 @@ static bool magazine_is_draining(struct magazine *magazine)
                : magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
 }
 
-static void magazine_put_full(struct heap *heap, struct extent *extent, struct slot *slot)
+static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     unsigned class = extent->slab.class;
     struct magazine *magazine = heap_magazine(heap, class);
@@ -169,9 +161,11 @@ static void magazine_put_full(struct heap *heap, struct extent *extent, struct s
     if (is_draining) {
         magazine_shrink(heap, class);
     }
-    if (!magazine_try_put(heap, extent, slot)) {
+    if (!magazine_try_put(heap, class, slot)) {
         check(is_draining && magazine->limit == 0);
         heap_free_remote(heap, extent, slot);
+    } else if (unlikely(heap_is_sampling(heap))) {
+        magazine_note_put(heap, class);
     }
     check_slow(magazine_is_valid(heap, class));
 }
@@ -190,44 +184,24 @@ static void magazine_empty(struct heap *heap, unsigned class)
     heap_return_others(heap, list, class);
 }
 
-/* Of a heap that takes samples: the slot may be one whose turn is a sample, which then is the next. */
-static NOINLINE void magazine_put_sampling(struct heap *heap, struct extent *extent,
-                                           struct slot *slot)
+static void magazine_note_put(struct heap *heap, unsigned class)
 {
-    unsigned class = extent->slab.class;
-    struct sampled_magazine *sampled = heap_sampled(heap, class);
-    magazine_open(heap, class);
-    if (!magazine_try_put(heap, extent, slot)) {
-        magazine_put_full(heap, extent, slot);
+    uint32_t *until_mark = &heap->until_mark[class - SMALL_CLASSES];
+    check(heap_is_sampling(heap) && class_is_medium(class));
+    if (likely(*until_mark > 0)) {
+        --*until_mark;
+        return;
     }
-    if (heap_magazine(heap, class)->limit == 0) {
-        /* it is on its way to the depot */
-    } else if (sampled->until_mark > 0) {
-        sampled->until_mark--;
-    } else {
-        magazine_empty(heap, class);
-        heap->sample_known |= (uint64_t)1 << class;
-        heap->until_sample[class] = 0;
-        sampled->until_mark = sampler_slots(&heap->sampler, class_size(class));
-    }
-    magazine_close(heap, class);
-}
-
-static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot)
-{
-    if (unlikely(heap->is_sampling)) {
-        magazine_put_sampling(heap, extent, slot);
-    } else {
-        magazine_put_full(heap, extent, slot);
-    }
+    magazine_empty(heap, class);
+    heap->sample_known |= (uint64_t)1 << class;
+    heap->until_sample[class] = 0;
+    *until_mark = sampler_slots(&heap->sampler, class_size(class));
 }
 
 static void magazine_return(struct heap *heap, unsigned class)
 {
-    magazine_open(heap, class);
     magazine_empty(heap, class);
     magazine_shrink(heap, class);
-    magazine_close(heap, class);
 }
 
 static bool magazine_is_valid(struct heap *heap, unsigned class)

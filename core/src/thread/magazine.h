@@ -35,22 +35,6 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
     return slot;
 }
 
-/* Around what is done to the magazine of a heap that takes samples, see struct sampled_magazine. */
-ALWAYS_INLINE void magazine_open(struct heap *heap, unsigned class)
-{
-    if (unlikely(heap->is_sampling)) {
-        heap_magazine(heap, class)->limit = heap_sampled(heap, class)->limit;
-    }
-}
-
-ALWAYS_INLINE void magazine_close(struct heap *heap, unsigned class)
-{
-    if (unlikely(heap->is_sampling)) {
-        heap_sampled(heap, class)->limit = heap_magazine(heap, class)->limit;
-        heap_magazine(heap, class)->limit = 0;
-    }
-}
-
 /* A slot when the magazine is empty; NULL if out of memory. Only slots of the class's own slabs are
  * aligned to what divides their size. */
 static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned);
@@ -70,6 +54,17 @@ ALWAYS_INLINE void *block_or(void *block, void *other, unsigned class)
 ALWAYS_INLINE struct slot *list_next(const struct slot *top, unsigned class)
 {
     return MW_CODED_LINKS && class >= CLASSES ? (struct slot *)top->link : slot_next(top);
+}
+
+/* Takes the top of the list of a medium class, which is not empty. */
+ALWAYS_INLINE struct slot *magazine_pop_slot(struct heap *heap, unsigned class)
+{
+    struct slot *slot = heap->free[class];
+    check(class_is_medium(class) && slot != NULL && heap_magazine(heap, class)->count > 0);
+    harden_slot_leaves(slot, class);
+    heap->free[class] = slot_next(slot);
+    heap_magazine(heap, class)->count--;
+    return slot;
 }
 
 /* Takes the top of the list of a medium or block class, which is not empty, for the program, which
@@ -96,36 +91,66 @@ ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
     return (void *)extent->start;
 }
 
-/* Takes a slot or a block of pages that the program freed, if there is room. */
-ALWAYS_INLINE bool magazine_try_put(struct heap *heap, struct extent *extent, void *block)
+/* Whether the list of a class has room for what the program freed; `slot` is its place there. Ends the
+ * program if it is there already, as the first. */
+ALWAYS_INLINE bool magazine_has_room(struct heap *heap, unsigned class, struct slot *slot)
 {
-    unsigned class = extent->slab.class;
     struct magazine *magazine = heap_magazine(heap, class);
+    check((heap->free[class] == NULL) == (magazine->count == 0) && !heap_is_anothers(heap));
     if (unlikely(magazine->count >= magazine->limit)) {
         return false;
     }
-    struct slot *slot = block_or(extent, block, class);
     if (unlikely(heap->free[class] == slot)) {
-        harden_bad_block("free", extent, slot);
+        harden_bad_block("free", pagemap_find(slot), slot);
     }
-    check(!MW_CODED_LINKS || class < CLASSES); /* of pages: stack_push */
-    check(class >= CLASSES ? !extent_is_slab(extent) && extent_state(extent) == EXTENT_ACTIVE
-                           : slab_is_of_depot(extent) && slab_has_slot(extent, slot));
-    check((heap->free[class] == NULL) == (magazine->count == 0) && !heap_is_anothers(heap));
-    struct extent *freed = block_or(extent, &heap->no_block, class);
-    freed->slab.stamp = clock_stamp();
-    atomic_set(&freed->state, EXTENT_CACHED);
-    heap_count_stack(heap, extent_pages(freed));
+    return true;
+}
+
+ALWAYS_INLINE void magazine_push(struct heap *heap, unsigned class, struct slot *slot)
+{
     slot_push(&heap->free[class], slot);
-    magazine->count++;
+    heap_magazine(heap, class)->count++;
     heap->puts[class]++;
     heap->until_tick--;
+}
+
+/* Takes a slot that the program freed, if there is room. */
+ALWAYS_INLINE bool magazine_try_put(struct heap *heap, unsigned class, struct slot *slot)
+{
+    if (!magazine_has_room(heap, class, slot)) {
+        return false;
+    }
+    check(class < CLASSES && slab_is_of_depot(pagemap_find(slot)) &&
+          slab_has_slot(pagemap_find(slot), slot));
+    magazine_push(heap, class, slot);
+    return true;
+}
+
+/* The same of a slot or a block of pages. */
+ALWAYS_INLINE bool magazine_try_put_any(struct heap *heap, unsigned class, struct extent *extent,
+                                        void *block)
+{
+    struct slot *slot = block_or(extent, block, class);
+    struct extent *pages = block_or(extent, &heap->no_block, class);
+    if (unlikely(extent_state(pages) != EXTENT_ACTIVE) || !magazine_has_room(heap, class, slot)) {
+        return false;
+    }
+    check(!MW_CODED_LINKS && (class < CLASSES) == extent_is_slab(extent));
+    pages->slab.stamp = clock_stamp();
+    atomic_set(&pages->state, EXTENT_CACHED);
+    atomic_set(&heap->no_block.state, EXTENT_ACTIVE);
+    heap_count_stack(heap, extent_pages(pages));
+    magazine_push(heap, class, slot);
     return true;
 }
 
 /* Takes it in any case. A full magazine is emptied to half first; where the thread does not
  * allocate such slots, the slot goes to an outbox, and from there to the depot. */
 static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot);
+
+/* To be called for each slot that free has put, in a heap that takes samples: the slot may be one whose
+ * turn is a sample. Then the magazine is emptied, and the next call is that sample. */
+static void magazine_note_put(struct heap *heap, unsigned class);
 
 /* Empties a magazine, and halves its limit. */
 static void magazine_return(struct heap *heap, unsigned class);

@@ -90,7 +90,8 @@ static void orphan_reset(struct heap *heap)
     check(heap->is_orphan && arena != NULL);
     stack_rob_orphan(heap);
     lock_take(&rob_lock); /* another robber may still be counting */
-    memset(heap, 0, offsetof(struct heap, puts));
+    memset(heap, 0, offsetof(struct heap, counts));
+    memset(&heap->no_block, 0, sizeof *heap - offsetof(struct heap, no_block));
     lock_release(&rob_lock);
     heap->next = next;
     heap->next_idle = next_idle;

@@ -13,20 +13,15 @@ static void heap_start_sampling(struct heap *heap)
     heap->tick_bias = TICK_BIAS;
     heap->until_tick -= TICK_BIAS;
     for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
-        magazine_close(heap, class);
-        heap_sampled(heap, class)->until_mark = sampler_slots(&heap->sampler, class_size(class));
+        heap->until_mark[class - SMALL_CLASSES] = sampler_slots(&heap->sampler, class_size(class));
     }
     check(!heap->is_private && heap->until_tick < 0);
 }
 
 static void heap_stop_sampling(struct heap *heap)
 {
-    if (!heap->is_sampling) {
+    if (!heap_is_sampling(heap)) {
         return;
-    }
-    for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
-        magazine_open(heap, class);
-        heap_sampled(heap, class)->limit = 0;
     }
     heap->sample_known = 0;
     heap->is_sampling = false;
@@ -38,7 +33,7 @@ static void heap_follow_profile(struct heap *heap)
 {
     bool is_wanted = profile_is_wanted() && heap->thread != NULL && heap->may_sample;
     bool is_current = heap->sampler.round == atomic_get(&profile.round);
-    if (likely(is_wanted == heap->is_sampling && (is_current || !is_wanted))) {
+    if (likely(is_wanted == heap_is_sampling(heap) && (is_current || !is_wanted))) {
         return;
     }
     heap_return_lists(heap);
@@ -61,6 +56,22 @@ static bool heap_sample_is_due(struct heap *heap, unsigned class)
     }
     heap->sample_known &= ~bit;
     return true;
+}
+
+static struct slot *heap_take_local_sampling(struct heap *heap, struct extent *extent)
+{
+    unsigned class = extent->slab.class;
+    bool is_known = (heap->sample_known & (uint64_t)1 << class) != 0;
+    if (!is_known || heap->until_sample[class] == 0 || heap->until_tick + heap->tick_bias < 0) {
+        return NULL;
+    }
+    uint64_t handed = heap->counts[class].handed;
+    uint32_t list_max = heap->list_max;
+    heap->list_max = (uint32_t)size_min(list_max, heap->until_sample[class]);
+    struct slot *slot = heap_take_local(heap, extent);
+    heap->list_max = list_max;
+    heap->until_sample[class] -= (uint32_t)(heap->counts[class].handed - handed);
+    return slot;
 }
 
 static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool must_be_aligned)

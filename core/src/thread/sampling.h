@@ -6,9 +6,9 @@
  *   small     free does not push to the list: it is filled with as many slots as come before the next
  *             sample, or with fewer, and until_sample is what is left. Where a list goes back before
  *             its end, chance begins anew (sample.h says why)
- *   medium    free pushes to the list as well. Each slot that comes into it has the same chance to be
- *             one whose turn is a sample; then the list is emptied, and the next call is the sample.
- *             To see the slots come the magazine has limit 0 and its true one beside it
+ *   medium    free pushes to the list as well, and then finds the clock due. Each slot that comes into
+ *             the list has the same chance to be one whose turn is a sample; then the list is emptied,
+ *             and the next call is the sample
  *   pages     stacks are public, their lists empty, so each call comes to alloc_large, which counts bytes
  *
  * A sample is an extent of its own, whatever its size.
@@ -28,6 +28,10 @@ static void heap_stop_sampling(struct heap *heap);
 /* The list of a class is empty, and the heap takes samples: whether this call is one. If not, the list is
  * to be filled by heap_refill_sampling. */
 static bool heap_sample_is_due(struct heap *heap, unsigned class);
+
+/* A list for a class from the local list of its current slab, which is not empty. NULL if that is not
+ * for the hit path: a sample or the clock is due. */
+static struct slot *heap_take_local_sampling(struct heap *heap, struct extent *extent);
 
 /* Fills the list of a class up to the next sample at most. */
 static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool must_be_aligned);

@@ -82,7 +82,7 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
     check(heap->free[list] == NULL && heap_magazine(heap, list)->count == 0);
     heap->free[list] = (struct slot *)chain;
     for (struct extent *at = chain; at != NULL; at = at->slab.below) {
-        at->slab.class = (uint8_t)list;
+        large_note_list(at);
         list_count(heap, list, 1);
     }
 }
@@ -96,7 +96,7 @@ static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
         return;
     }
     unsigned list = block_class_of(class);
-    extent->slab.class = (uint8_t)list;
+    large_note_list(extent);
     extent->slab.below = (struct extent *)heap->free[list]; /* never encoded, see list_next */
     order_stores();
     heap->free[list] = (struct slot *)extent;
@@ -199,10 +199,11 @@ ALWAYS_INLINE bool stack_was_sparse(struct heap *heap)
     return heap->stack_resident < 64 / STACK_SPARSE_FACTOR;
 }
 
-/* Whether what lies in the stacks is mostly address space. */
+/* Whether what lies in the stacks is mostly address space. Not asked in the secure build, which serves programs
+ * that may be killed for the call. */
 static bool stack_is_sparse(struct heap *heap)
 {
-    if (!option(OPTION_ask_resident) ||
+    if (MW_FENCES || !option(OPTION_ask_resident) ||
         atomic_get(&heap->stack_pages) << os_page_shift < PROBE_MIN) {
         return false;
     }

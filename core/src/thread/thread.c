@@ -70,6 +70,15 @@ static struct arena *arena_get_locked(unsigned index)
     return arena_at(index);
 }
 
+static void arenas_count_locked(void)
+{
+    if (process.arenas_wanted == 0) {
+        long wanted = option(OPTION_arenas);
+        unsigned count = wanted > 0 ? (unsigned)wanted : os_cpu_count();
+        process.arenas_wanted = count < ARENAS_MAX ? count : ARENAS_MAX;
+    }
+}
+
 static NOINLINE void process_init_slow(void)
 {
     lock_take(&process.lock);
@@ -79,9 +88,15 @@ static NOINLINE void process_init_slow(void)
         options_load();
         limit_look();
         profile_load();
+        strength_load();
         mixes_load();
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&process.stay_slow, true);
+        }
+        if (MW_IN_LIBC) {
+            lock_take(&process.heaps_lock);
+            arenas_count_locked(); /* as process_loaded does */
+            lock_release(&process.heaps_lock);
         }
         libc_watch_threads(thread_ended);
         atomic_set_release(&process.state, 1); /* pairs with process_init */
@@ -97,15 +112,6 @@ static void process_init(void)
 }
 
 /* --- A thread's heap -------------------------------------------------------------------------- */
-
-static void arenas_count_locked(void)
-{
-    if (process.arenas_wanted == 0) {
-        long wanted = option(OPTION_arenas);
-        unsigned count = wanted > 0 ? (unsigned)wanted : os_cpu_count();
-        process.arenas_wanted = count < ARENAS_MAX ? count : ARENAS_MAX;
-    }
-}
 
 /* New heaps take the arenas in turn. Where a thread runs now says little about where it will, and
  * asking may be a system call, which a program that has locked itself in does not allow. */
@@ -142,7 +148,7 @@ static struct heap *heap_obtain(void)
         check(heap->thread == NULL && !heap->is_orphan && heap_is_empty(heap));
         process.idle_heaps = heap->next_idle;
     } else {
-        heap = meta_alloc(sizeof *heap);
+        heap = meta_alloc_at_page(sizeof *heap);
         if (heap != NULL) {
             heap_init(heap, arena_choose_locked());
             atomic_add(&process.heaps_made, 1);
@@ -572,6 +578,7 @@ static void fork_in_child(void)
 /* What asks the kernel or the C library for something is done here, before main: later the program
  * may have locked itself in, used up the thread-specific keys, or come to its first malloc from
  * within pthread_atfork, which cannot be called again from there. */
+#if !MW_IN_LIBC
 CONSTRUCTOR static void process_loaded(void)
 {
     process_init();
@@ -582,3 +589,4 @@ CONSTRUCTOR static void process_loaded(void)
     atomic_set(&process.is_loaded, true);
     purge_thread_want();
 }
+#endif

@@ -20,8 +20,13 @@ static const struct heap heap_none = {.until_tick = -1};
 
 /* 16 bytes in all, so that a late dlopen finds room. The first is what the hit path uses: it stays
  * HEAP_NONE where every call has to take the slow path (fill options). */
+#if MW_IN_LIBC
+#define heap_self THREAD_WORD(struct heap *, 0)
+#define heap_own THREAD_WORD(struct heap *, 1)
+#else
 static THREAD_LOCAL struct heap *heap_self = HEAP_NONE;
 static THREAD_LOCAL struct heap *heap_own;
+#endif
 
 /* The calling thread's heap, or the shared one, locked. Never NULL. A thread that only frees gets a
  * heap of its own by the second function after some frees. */

@@ -101,6 +101,25 @@ static bool heap_is_waiting(struct heap *heap)
            atomic_get(&heap->stack_pages) << os_page_shift > WAITING_BYTES;
 }
 
+/* Once in so many ticks a thread looks at what it frees. */
+#define WAY_TICKS 8u
+
+/* Chooses the way of malloc and free: if at least a sixteenth of what is freed are blocks of pages, the one
+ * for slots and blocks alike, which has no branch to be foretold. */
+static void heap_choose_way(struct heap *heap)
+{
+    if (++heap->way_ticks % WAY_TICKS != 0) {
+        return;
+    }
+    uint64_t blocks_put = 0;
+    for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
+        blocks_put += heap->puts[class];
+    }
+    bool is_mixed = 16 * (blocks_put - heap->blocks_put) >= WAY_TICKS * heap->list_max;
+    heap->slot_lists = heap->is_private && is_mixed ? 0 : CLASSES;
+    heap->blocks_put = blocks_put;
+}
+
 /* How long the lists are, and how soon the clock is read again. */
 static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
 {
@@ -115,7 +134,10 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         return;
     }
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
-    stack_set_private(heap, is_busy && !heap->is_sampling);
+    stack_set_private(heap, is_busy && !heap_is_sampling(heap));
+    if (MW_PAGEMAP_LISTS) {
+        heap_choose_way(heap);
+    }
     if (!is_busy || heap_is_waiting(heap)) {
         heap->list_max = LIST_MAX_WAITING;
         heap->busy_calls = 0;

@@ -21,26 +21,37 @@ static uint64_t figure(const char *name)
     return value;
 }
 
-/* A figure of the class, of slots or of large blocks, that a size belongs to. */
-static uint64_t figure_of_size(size_t size, const char *name)
+static uint64_t figure_of_class(const char *kind, size_t bound, const char *name)
 {
     char text[96];
+    uint64_t value = 0;
+    snprintf(text, sizeof text, "all.%s.%zu.%s", kind, bound, name);
+    return mw_stats_read(text, &value) ? value : UINT64_MAX;
+}
+
+/* A figure of the class, of slots or of large blocks, that a size belongs to. A large block that is a
+ * mapping of its own, as some are in the secure build, is counted by its size rounded up to a power of
+ * two. */
+static uint64_t figure_of_size(size_t size, const char *name)
+{
     size_t rounded = t_malloc_good_size(size);
-    const char *kind = rounded <= 32768 ? "class" : "large";
-    size_t bound = rounded;
+    size_t power = 1;
     uint64_t value;
-    snprintf(text, sizeof text, "all.%s.%zu.%s", kind, bound, name);
-    if (rounded <= 32768 && !mw_stats_read(text, &value)) {
-        bound += 8; /* the canary */
-    }
-    snprintf(text, sizeof text, "all.%s.%zu.%s", kind, bound, name);
-    if (rounded > (8u << 20) || (rounded > 32768 && !mw_stats_read(text, &value))) {
-        for (bound = 1; bound < rounded;) {
-            bound *= 2;
+    if (rounded <= 32768) {
+        value = figure_of_class("class", rounded, name);
+        if (value == UINT64_MAX) {
+            value = figure_of_class("class", rounded + 8, name); /* the canary */
         }
+        CHECK(value != UINT64_MAX);
+        return value;
     }
-    snprintf(text, sizeof text, "all.%s.%zu.%s", kind, bound, name);
-    return figure(text);
+    while (power < rounded) {
+        power *= 2;
+    }
+    value = figure_of_class("large", power, name);
+    CHECK(value != UINT64_MAX);
+    uint64_t others = power != rounded ? figure_of_class("large", rounded, name) : 0;
+    return value + (others != UINT64_MAX ? others : 0);
 }
 
 struct totals {

@@ -85,3 +85,37 @@ TEST(errno_belongs_to_the_caller)
     in_thread(fail_in_thread);
     CHECK_EQ(errno, 77);
 }
+
+enum { NEIGHBOURS = 16, EXCHANGES = 40000, NEIGHBOUR_THREADS = 4 };
+
+/* Sizes of one to seven bytes less than a slot has for the program, and some that fill a slot with a
+ * string instruction. */
+static void *exchange_neighbours(void *first)
+{
+    unsigned char *held[NEIGHBOURS] = {0};
+    uint32_t random = (uint32_t)(uintptr_t)first * 2654435761u + 1;
+    for (size_t i = 0; i < EXCHANGES; i++) {
+        random = random * 1664525u + 1013904223u;
+        size_t at = random >> 16 & 15;
+        t_free(held[at]);
+        held[at] = t_malloc((random >> 24 & 1 ? 2048u : 3072u) - 8 - (random >> 28 & 7));
+        CHECK(held[at] != NULL);
+    }
+    for (size_t at = 0; at < NEIGHBOURS; at++) {
+        t_free(held[at]);
+    }
+    return first;
+}
+
+/* A build that looks at what lies in front of a block when that is freed must not see how another thread
+ * writes there. */
+TEST(neighbours_are_freed_by_several_threads)
+{
+    pthread_t threads[NEIGHBOUR_THREADS];
+    for (size_t i = 0; i < NEIGHBOUR_THREADS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, exchange_neighbours, &blocks[i]), 0);
+    }
+    for (size_t i = 0; i < NEIGHBOUR_THREADS; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    }
+}

@@ -18,7 +18,7 @@ import sys
 TARGETS = "map|map_aligned|unmap|purge|purge_lazy|remap|protect"
 # What the program's calls do not come to, by build, and why: function -> how many calls.
 KEEPS_STACKS = {
-    "known_steps_map": 2,  # only the debug build walks stacks at each call
+    "known_rows_map": 2,  # only the debug build and profiles walk stacks
     "store_map": 2,  # only the debug build and profiles keep call stacks
 }
 ELSEWHERE = {

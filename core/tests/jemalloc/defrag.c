@@ -66,21 +66,26 @@ static unsigned fill_and_thin(size_t size)
     return kept;
 }
 
-/* One turn over all blocks, as Redis's activedefrag; returns how many moved. */
-static unsigned move_blocks(size_t size)
+/* One turn over blocks, as Redis's activedefrag; returns how many moved. */
+static unsigned move_all(char **all, unsigned count, size_t size)
 {
     unsigned moved = 0;
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        if (blocks[i] == NULL || !je_get_defrag_hint(blocks[i])) {
+    for (unsigned i = 0; i < count; i++) {
+        if (all[i] == NULL || !je_get_defrag_hint(all[i])) {
             continue;
         }
         char *block = mallocx(size, MALLOCX_TCACHE_NONE);
-        memcpy(block, blocks[i], size);
-        dallocx(blocks[i], MALLOCX_TCACHE_NONE);
-        blocks[i] = block;
+        memcpy(block, all[i], size);
+        dallocx(all[i], MALLOCX_TCACHE_NONE);
+        all[i] = block;
         moved++;
     }
     return moved;
+}
+
+static unsigned move_blocks(size_t size)
+{
+    return move_all(blocks, BLOCKS, size);
 }
 
 static void check_defrag(size_t size)
@@ -128,6 +133,47 @@ TEST(defrag_of_blocks_of_some_hundred_bytes)
 TEST(defrag_of_blocks_of_two_kib)
 {
     check_defrag(2000);
+}
+
+/* Larger blocks have come to lie in the holes between small ones, and most of them went too. */
+TEST(defrag_of_blocks_in_holes)
+{
+    enum { LARGER = 6000, SMALL_SIZE = 64, LARGER_SIZE = 440 };
+    static char *larger[LARGER];
+    if (is_debug()) {
+        return;
+    }
+    size_t before = active();
+    size_t used = fill_and_thin(SMALL_SIZE) * SMALL_SIZE;
+    for (unsigned i = 0; i < LARGER; i++) {
+        larger[i] = malloc(LARGER_SIZE);
+        memset(larger[i], (int)i, LARGER_SIZE);
+    }
+    for (unsigned i = 0; i < LARGER; i++) {
+        if (i % 16 != 0) {
+            free(larger[i]);
+            larger[i] = NULL;
+        } else {
+            used += LARGER_SIZE;
+        }
+    }
+    size_t thin = active() - before;
+    CHECK_MSG(thin > 3 * used, "nothing to win: %zu of %zu", used, thin);
+    for (unsigned turn = 0; turn < 10; turn++) {
+        move_blocks(SMALL_SIZE);
+        move_all(larger, LARGER, LARGER_SIZE);
+        usleep(110 * 1000);
+    }
+    CHECK_EQ(mallctl("thread.tcache.flush", NULL, NULL, NULL, 0), 0);
+    size_t dense = active() - before;
+    CHECK_MSG(dense < 2 * used, "%zu bytes used, %zu -> %zu", used, thin, dense);
+    for (unsigned i = 0; i < LARGER; i++) {
+        CHECK(larger[i] == NULL || larger[i][LARGER_SIZE - 1] == (char)i);
+        free(larger[i]);
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
 }
 
 TEST(no_hint_for_what_is_dense_large_or_not_ours)

@@ -5,8 +5,8 @@
   docs.py
 
 Every name of ctl.def and stats_json.def and every option of conf.def is in exactly one row; an option has an effect in
-the document if it has a target in the source; what is "not yet" or "refused" is in neither table; a
-row of anything but "not yet" names a test.
+the document if it has a target in the source; what is "refused" is in neither table; every row names a
+test.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-STATUSES = {"full", "accepted without effect", "refused", "not yet"}
+STATUSES = {"full", "accepted without effect", "refused"}
 
 
 def rows_of(section):
@@ -33,13 +33,13 @@ def check_section(section, known, problems):
     for names, status, tests in rows_of(section):
         if status not in STATUSES:
             problems.append(f"{names[0]}: '{status}' is no status")
-        if status != "not yet" and not tests:
+        if not tests:
             problems.append(f"{names[0]}: no test")
         for name in names:
             if name in seen:
                 problems.append(f"{name}: twice")
             seen.add(name)
-            if (name in known) == (status in ("not yet", "refused")):
+            if (name in known) == (status == "refused"):
                 problems.append(f"{name}: '{status}', but the source says otherwise")
             if known.get(name) not in (None, status):
                 problems.append(f"{name}: '{status}' and not '{known[name]}'")

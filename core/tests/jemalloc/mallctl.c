@@ -193,6 +193,9 @@ TEST(errors_are_jemallocs)
     CHECK_EQ(mallctl("thread.arena", NULL, NULL, &(unsigned){3000}, sizeof(unsigned)), EFAULT);
     CHECK_EQ(mallctl("arenas.dirty_decay_ms", NULL, NULL, &(ssize_t){-2}, sizeof(ssize_t)), EFAULT);
     CHECK_EQ(mallctl("prof.dump", NULL, NULL, NULL, 0), ENOENT); /* as without profiling */
+    const char *log = "log.json";
+    CHECK_EQ(mallctl("prof.log_start", NULL, NULL, &log, sizeof log), ENOENT);
+    CHECK_EQ(mallctl("prof.log_stop", NULL, NULL, NULL, 0), ENOENT);
 }
 
 TEST(a_wrong_length_copies_what_fits)

@@ -306,6 +306,9 @@ static NOINLINE void controls(void)
     check(mallctl("thread.prof.name", &read, &size, NULL, 0) == 0 && strcmp(read, name) == 0,
           "thread.prof.name");
     check(mallctl("prof.dump", NULL, NULL, NULL, 0) == 0, "prof.dump without a name");
+    check(mallctl("prof.log_start", NULL, NULL, &name, sizeof name) != 0 &&
+              mallctl("prof.log_stop", NULL, NULL, NULL, 0) != 0,
+          "a log of samples is refused");
     name = "/nowhere/at/all.heap";
     check(mallctl("prof.dump", NULL, NULL, &name, sizeof name) != 0, "a dump into no folder");
     name = "/dev/full";

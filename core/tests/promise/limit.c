@@ -4,6 +4,7 @@
  * is free is used again, whatever sizes it was of and whichever thread freed it. In the debug build that
  * holds of what waits in the quarantine; red zones and what is noted of small blocks count as well.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 
@@ -74,6 +75,34 @@ static void grow(void)
     free(block);
 }
 
+/* What is free in an arena that the program made is there for all others, and the other way round. */
+static void beside_an_arena(void)
+{
+    int (*control)(const char *, void *, size_t *, void *, size_t) =
+        (int (*)(const char *, void *, size_t *, void *, size_t))dlsym(RTLD_DEFAULT, "mallctl");
+    void *(*allocate)(size_t, int) = (void *(*)(size_t, int))dlsym(RTLD_DEFAULT, "mallocx");
+    enum { COUNT = LIMIT / MIB * 5 / 8 };
+    unsigned arenas[2];
+    size_t size = sizeof arenas[0];
+    if (control == NULL || promise_is_mode("debug")) {
+        return; /* which gives back later, in time */
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK_EQ(control("arenas.create", &arenas[i], &size, NULL, 0), 0);
+    }
+    for (unsigned round = 0; round < 6; round++) {
+        unsigned of = round % 3; /* 2: of the thread's own */
+        for (unsigned i = 0; i < COUNT; i++) {
+            blocks[i] = of < 2 ? allocate(MIB, (int)((arenas[of] + 1) << 20)) : malloc(MIB);
+            CHECK_MSG(blocks[i] != NULL, "round %u: %u MiB", round, i);
+            memset(blocks[i], 1, MIB);
+        }
+        for (unsigned i = 0; i < COUNT; i++) {
+            free(blocks[i]);
+        }
+    }
+}
+
 int main(void)
 {
     static const size_t sizes[] = {100, 3000, 20000, 100000, MIB, 9 * MIB, 80};
@@ -83,6 +112,7 @@ int main(void)
         CHECK_MSG(got >= least_of(sizes[i]) && got <= LIMIT, "%zu of blocks of %zu", got, sizes[i]);
     }
     grow();
+    beside_an_arena();
     CHECK(malloc((size_t)LIMIT + 1) == NULL);
     CHECK_EQ(errno, ENOMEM);
 

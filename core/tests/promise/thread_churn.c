@@ -48,7 +48,10 @@ int main(void)
     size_t more = promise_field("status", "VmRSS:"),
            more_space = promise_field("status", "VmSize:");
     printf("%d threads came and went\n", count);
-    promise_at_most("growth of RSS", more > resident ? (more - resident) / KIB : 0, 2048, "KiB");
+    /* The debug build's slabs are larger, and by how much they are left partly used differs from run to run;
+     * it does not depend on how many threads there were. */
+    size_t most = promise_is_mode("debug") ? 6144 : 2048;
+    promise_at_most("growth of RSS", more > resident ? (more - resident) / KIB : 0, most, "KiB");
     promise_at_most("growth of VIRT", more_space > space ? (more_space - space) / KIB : 0, 16 * KIB,
                     "KiB");
     return 0;

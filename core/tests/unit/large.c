@@ -27,6 +27,32 @@ TEST(large_shrink_stays_in_place)
     CHECK(mw_heap_is_valid());
 }
 
+/* As a vector grows, again and again: what the last one left serves the next one. */
+TEST(large_growth_takes_what_is_free)
+{
+    size_t most = 32 * MiB;
+    mw_collect(true);
+    for (int round = 0; round < 6; round++) {
+        char *block = NULL;
+        for (size_t size = 256 * KiB, old = 0; old < most; size += size / 2) {
+            size = size_min(size, most);
+            block = mw_realloc(block, size);
+            memset(block + old, round + 1, size - old);
+            CHECK_EQ(block[old / 2], round + 1);
+            old = size;
+        }
+        mw_free(block);
+    }
+    size_t free_pages = 0;
+    for (unsigned i = 0; i < arena_count(); i++) {
+        free_pages += arena_at(i)->huge.pages;
+    }
+    if (!MW_FENCES) { /* there free blocks are not cut */
+        CHECK_LT(free_pages << os_page_shift, most + most / 2);
+    }
+    CHECK(mw_heap_is_valid());
+}
+
 TEST(large_known_zero_pages_are_zero)
 {
     for (int round = 0; round < 50; round++) {

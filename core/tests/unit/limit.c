@@ -107,6 +107,92 @@ static size_t least(const char *path)
     return cgroup_memory_under(mount, path, strlen(path));
 }
 
+/* What the cgroups below `mount` say of a process in /a/b of version 2. */
+static struct memory_of_group group_now(void)
+{
+    static struct membership of;
+    char path[256];
+    snprintf(path, sizeof path, "%s/membership", mount);
+    membership_read(&of, path);
+    snprintf(path, sizeof path, "%s/machine", mount);
+    return (struct memory_of_group){cgroup_memory_of(&of, mount),
+                                    cgroup_pressure_of(&of, mount, path)};
+}
+
+static void make_folder(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s%s", mount, name);
+    CHECK_EQ(mkdir(path, 0700), 0);
+}
+
+/* Limits and pressure of cgroups that change while the program runs, from the files to what goes back. */
+TEST(cgroups_are_followed)
+{
+    char command[300];
+    process_init();
+    CHECK(mkdtemp(mount) != NULL);
+    static const char *const folders[] = {"/a", "/a/b", "/memory", "/memory/c", "/machine"};
+    for (size_t i = 0; i < array_count(folders); i++) {
+        make_folder(folders[i]);
+    }
+    write_number("/membership", "7:cpu,cpuacct:/x\n4:memory:/c\n0::/a/b\n");
+    CHECK_EQ(group_now().limit, SIZE_MAX);
+    CHECK_EQ(group_now().pressure_percent, 0);
+    write_number("/memory/c/memory.limit_in_bytes", "419430400\n");
+    CHECK_EQ(group_now().limit, 400 * MiB); /* version 1 */
+    write_number("/a/memory.max", "314572800\n");
+    CHECK_EQ(group_now().limit, 300 * MiB);
+
+    struct arena *arena = arena_init(0);
+    arena_purge(arena, 0);
+    struct extent *used = arena_alloc(arena, PAGES, os_page_size);
+    arena_free(arena, arena_alloc(arena, PAGES, os_page_size));
+    CHECK_EQ(holding_now().free, PAGES);
+    option_set(OPTION_memory_soft_limit, -50);
+    struct memory_of_group group = group_now();
+    limit_apply(&group);
+    CHECK_EQ(atomic_get(&memory_limit.soft_pages), pages_of(150 * MiB));
+    /* limit_tick does not read the files of the machine for a while. */
+    atomic_set(&memory_limit.looked_ms, clock_look());
+    limit_tick(clock_look());
+    CHECK_EQ(holding_now().free, PAGES);
+
+    size_t in_use = holding_now().all - holding_now().free;
+    char text[32];
+    snprintf(text, sizeof text, "%zu\n", 2 * ((in_use + PAGES) << os_page_shift));
+    write_number("/a/b/memory.high", text);
+    group = group_now();
+    limit_apply(&group);
+    limit_tick(clock_look());
+    CHECK(holding_now().free <= PAGES / 2); /* memory.high has fallen */
+
+    write_number("/a/b/memory.high", "max\n");
+    write_number("/machine/memory", "some avg10=33.10 avg60=0.00 avg300=0.00 total=1\n");
+    CHECK_EQ(group_now().pressure_percent, 33); /* the cgroup does not say */
+    write_number("/a/b/memory.pressure", "some avg10=9.99 avg60=80.00 avg300=0.00 total=1\n");
+    CHECK_EQ(group_now().pressure_percent, 9);
+    group = group_now();
+    limit_apply(&group);
+    arena_free(arena, arena_alloc(arena, PAGES, os_page_size));
+    limit_tick(clock_look());
+    CHECK_EQ(holding_now().free, PAGES);
+    write_number("/a/b/memory.pressure", "some avg10=12.50 avg60=80.00 avg300=0.00 total=1\n");
+    group = group_now();
+    limit_apply(&group);
+    limit_tick(clock_look());
+    CHECK_EQ(holding_now().free, 0); /* memory is short */
+    write_number("/a/b/memory.pressure", "nonsense\n");
+    CHECK_EQ(group_now().pressure_percent, 33);
+
+    set_limits(0, 0);
+    CHECK(!limit_is_short());
+    arena_free(arena, used);
+    snprintf(command, sizeof command, "rm -r '%s'", mount);
+    CHECK_EQ(system(command), 0);
+    memcpy(mount + strlen(mount) - 6, "XXXXXX", 6);
+}
+
 TEST(least_limit_of_all_cgroups_around)
 {
     char path[256];

@@ -1,6 +1,6 @@
-// expect: secure=ok fast=ok debug=abort "malloc_usable_size of"
+// expect: secure=abort "malloc_usable_size of" fast=ok debug=abort "malloc_usable_size of"
 /* SPDX-License-Identifier: MIT
- * malloc_usable_size of a variable: 0, as nothing there belongs to the allocator; debug says so. */
+ * malloc_usable_size of a variable: 0, as nothing there belongs to the allocator; secure and debug say so. */
 #include <malloc.h>
 #include <stdlib.h>
 

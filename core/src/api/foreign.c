@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "foreign.h"
+
+static COLD void *foreign_function(const char *call, const void *block)
+{
+    switch (option(OPTION_foreign)) {
+    case FOREIGN_IGNORE:
+        return NULL;
+    case FOREIGN_NEXT: {
+        static _Atomic(void *) functions[2]; /* free, realloc: the look-up is slow */
+        _Atomic(void *) *known = &functions[call[0] == 'r'];
+        if (atomic_get(known) == NULL) {
+            atomic_set(known, libc_next_symbol(call));
+        }
+        if (atomic_get(known) != NULL) {
+            return atomic_get(known);
+        }
+        fault_simple(FAULT_FOREIGN_FREE, call, block,
+                     "%s of %p, which mallow did not allocate, and there is no other allocator",
+                     call, block);
+    }
+    default:
+        fault_simple(FAULT_FOREIGN_FREE, call, block, "%s of %p, which mallow did not allocate",
+                     call, block);
+    }
+}
+
+/* The page map may know the ends of the extent only. */
+static COLD struct extent *extent_around(const void *address)
+{
+    const size_t reach = 256 * MiB;
+    uint32_t generation = pagemap_generation();
+    if (pagemap_knows_foreign(address)) {
+        return NULL;
+    }
+    uintptr_t at = (uintptr_t)address & ~(GRANULE - 1);
+    uintptr_t end = at > reach ? at - reach : 0;
+    for (; at > end; at -= GRANULE) {
+        struct extent *extent = pagemap_find((void *)at);
+        if (extent != pagemap_nothing()) {
+            if (extent_end(extent) > (uintptr_t)address) {
+                return extent;
+            }
+            break;
+        }
+    }
+    pagemap_note_foreign(address, generation);
+    return NULL;
+}
+
+_Noreturn static COLD void bad_block(const char *call, const void *block, struct extent *extent)
+{
+    enum extent_state state = extent_state(extent);
+    if (state == EXTENT_ACTIVE && extent_is_slab(extent) && slab_is_common(extent)) {
+        common_bad_block(call, extent, block);
+    }
+    if (state == EXTENT_ACTIVE && extent_is_slab(extent)) {
+        harden_bad_block(call, extent, block);
+    }
+    if (state == EXTENT_ACTIVE) {
+        harden_interior(call, block, extent->start, extent_size(extent));
+    }
+    if ((uintptr_t)block == extent->start && call[0] == 'f') {
+        fault_simple(FAULT_DOUBLE_FREE, call, block,
+                     "double free of %p (a block of more than %zu bytes)", block, SLOT_MAX);
+    }
+    fault_simple(FAULT_INVALID_FREE, call, block, "%s of %p, which is in free memory", call, block);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the process may use, as its cgroups say: CPUs, memory, and whether memory is short. Version 2 of
+ * cgroups, and version 1 where that is what there is. The files are those of the moment: nothing is kept.
+ */
+#include "os.h"
+#include "syscall.h"
+
+#include <string.h>
+
+/* Parses a decimal number; moves *text behind it. */
+static uint64_t parse_decimal(const char **text)
+{
+    uint64_t value = 0;
+    while (**text >= '0' && **text <= '9') {
+        value = value * 10 + (uint64_t)(*(*text)++ - '0');
+    }
+    return value;
+}
+
+/* --- CPUs ------------------------------------------------------------------------------------ */
+
+/* CPUs that a quota of `quota` microseconds in each `period` amounts to, rounded up; 0: no
+ * quota. */
+static unsigned quota_cpus(uint64_t quota, uint64_t period)
+{
+    return quota == 0 || period == 0 ? 0 : (unsigned)((quota + period - 1) / period);
+}
+
+/* The CPU quota as a container sees it: cgroup v2, else v1, at the root of its own hierarchy.
+ * 0 if there is none. */
+static unsigned cgroup_cpus(void)
+{
+    char text[64];
+    if (os_read_file("/sys/fs/cgroup/cpu.max", text, sizeof text) > 0) {
+        const char *at = text;
+        uint64_t quota = parse_decimal(&at); /* the word "max" parses as 0 */
+        at += *at == ' ';
+        return quota_cpus(quota, parse_decimal(&at));
+    }
+    if (os_read_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text) > 0) {
+        const char *at = text;
+        uint64_t quota = parse_decimal(&at); /* "-1" parses as 0 */
+        if (quota != 0 &&
+            os_read_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text) > 0) {
+            at = text;
+            return quota_cpus(quota, parse_decimal(&at));
+        }
+    }
+    return 0;
+}
+
+/* With so few CPUs a quota changes little, and its files, which cost more to read than all else at
+ * the start of a program, are left alone. */
+#define QUOTA_CPUS_MIN 8u
+
+static unsigned os_cpu_count(void)
+{
+    uint64_t mask[128] = {0}; /* 8,192 CPUs, the most that Linux can be built for */
+    long size = system_call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
+    unsigned count = 0;
+    for (size_t i = 0; !is_error(size) && i < array_count(mask); i++) {
+        for (uint64_t left = mask[i]; left != 0; left &= left - 1) {
+            count++;
+        }
+    }
+    unsigned quota = count > QUOTA_CPUS_MIN && !MW_IN_LIBC ? cgroup_cpus() : 0;
+    if (quota != 0 && quota < count) {
+        count = quota;
+    }
+    return count != 0 ? count : 1;
+}
+
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+#define CGROUP_FILE_MOST 512u
+
+/* Reads FOLDER/FILE; false if it is not there. */
+static bool cgroup_read(const char *folder, size_t length, const char *file, char *text,
+                        size_t text_size)
+{
+    char path[CGROUP_FILE_MOST];
+    size_t file_length = strlen(file);
+    if (length + file_length >= sizeof path) {
+        return false;
+    }
+    memcpy(path, folder, length);
+    memcpy(path + length, file, file_length + 1);
+    return os_read_file(path, text, text_size) > 0;
+}
+
+/* The number in FOLDER/FILE; SIZE_MAX if there is none, or if it means that there is no limit. */
+static size_t cgroup_number(const char *folder, size_t length, const char *file)
+{
+    char text[64];
+    const char *at = text;
+    if (!cgroup_read(folder, length, file, text, sizeof text) || *at < '0' || *at > '9') {
+        return SIZE_MAX; /* "max", in version 2 */
+    }
+    uint64_t number = parse_decimal(&at);
+    return number >> 60 == 0 ? (size_t)number : SIZE_MAX; /* version 1 writes nearly 2^63 */
+}
+
+/* The least limit of a cgroup and of all around it, up to where the hierarchy is mounted. */
+static size_t cgroup_memory_under(const char *mount, const char *path, size_t path_length)
+{
+    char folder[448];
+    size_t mount_length = strlen(mount);
+    if (mount_length + path_length >= sizeof folder) {
+        path_length = 0;
+    }
+    memcpy(folder, mount, mount_length);
+    memcpy(folder + mount_length, path, path_length);
+    size_t least = SIZE_MAX, length = mount_length + path_length;
+    for (;;) {
+        static const char *const files[] = {"/memory.max", "/memory.high",
+                                            "/memory.limit_in_bytes"};
+        for (size_t i = 0; i < array_count(files); i++) {
+            least = size_min(least, cgroup_number(folder, length, files[i]));
+        }
+        if (length <= mount_length) {
+            return least;
+        }
+        while (folder[--length] != '/' && length > mount_length) {
+        }
+    }
+}
+
+/* The cgroups of a process, by /proc/PID/cgroup: paths below where the hierarchies are mounted. */
+struct membership {
+    char text[2048];
+    const char *unified; /* version 2; NULL: none */
+    size_t unified_length;
+    const char *memory; /* version 1 */
+    size_t memory_length;
+};
+
+/* A line is "NUMBER:CONTROLLER,CONTROLLER:PATH"; version 2 has no controllers. */
+static void membership_read(struct membership *of, const char *file)
+{
+    memset(of, 0, sizeof *of);
+    if (os_read_file(file, of->text, sizeof of->text) <= 0) {
+        return;
+    }
+    for (char *line = of->text; *line != 0;) {
+        char *end = line + strcspn(line, "\n");
+        char *controllers = memchr(line, ':', (size_t)(end - line));
+        char *path = controllers != NULL
+                         ? memchr(controllers + 1, ':', (size_t)(end - controllers - 1))
+                         : NULL;
+        line = end + (*end != 0);
+        if (path == NULL) {
+            continue;
+        }
+        *path++ = 0;
+        if (controllers[1] == 0) {
+            of->unified = path;
+            of->unified_length = (size_t)(end - path);
+        } else if (strstr(controllers, "memory") != NULL) {
+            of->memory = path;
+            of->memory_length = (size_t)(end - path);
+        }
+    }
+}
+
+/* FOLDER with a mount point below it: version 2 may be mounted beside version 1. */
+static size_t cgroup_memory_below(const char *folder, const char *mount, const char *path,
+                                  size_t path_length)
+{
+    char whole[CGROUP_FILE_MOST / 2];
+    size_t length = strlen(folder), mount_length = strlen(mount);
+    if (path == NULL || length + mount_length >= sizeof whole) {
+        return SIZE_MAX;
+    }
+    memcpy(whole, folder, length);
+    memcpy(whole + length, mount, mount_length + 1);
+    return cgroup_memory_under(whole, path, path_length);
+}
+
+static size_t cgroup_memory_of(const struct membership *of, const char *folder)
+{
+    size_t least = cgroup_memory_below(folder, "", of->unified, of->unified_length);
+    least =
+        size_min(least, cgroup_memory_below(folder, "/unified", of->unified, of->unified_length));
+    return size_min(least, cgroup_memory_below(folder, "/memory", of->memory, of->memory_length));
+}
+
+/* The share of the last ten seconds, in percent, for which some thread waited for memory; the file begins
+ * "some avg10=0.00". */
+static unsigned pressure_in(const char *folder, size_t length, const char *file, bool *is_there)
+{
+    static const char before[] = "some avg10=";
+    char text[128];
+    *is_there = cgroup_read(folder, length, file, text, sizeof text) &&
+                strncmp(text, before, sizeof before - 1) == 0;
+    const char *at = text + sizeof before - 1;
+    return *is_there ? (unsigned)size_min(parse_decimal(&at), 100) : 0;
+}
+
+/* Of the process's own cgroup; where cgroups do not say, that of the machine. */
+static unsigned cgroup_pressure_of(const struct membership *of, const char *folder,
+                                   const char *machine)
+{
+    char path[CGROUP_FILE_MOST];
+    size_t length = strlen(folder);
+    bool is_there = false;
+    if (of->unified != NULL && length + of->unified_length < sizeof path) {
+        memcpy(path, folder, length);
+        memcpy(path + length, of->unified, of->unified_length);
+        unsigned percent =
+            pressure_in(path, length + of->unified_length, "/memory.pressure", &is_there);
+        if (is_there) {
+            return percent;
+        }
+    }
+    return pressure_in(machine, strlen(machine), "/memory", &is_there);
+}
+
+static struct memory_of_group os_cgroup_memory(void)
+{
+    struct membership of;
+    membership_read(&of, "/proc/self/cgroup");
+    return (struct memory_of_group){
+        cgroup_memory_of(&of, "/sys/fs/cgroup"),
+        cgroup_pressure_of(&of, "/sys/fs/cgroup", "/proc/pressure"),
+    };
+}
