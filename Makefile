@@ -9,6 +9,7 @@
 #   make peers      the allocators that Mallow is measured against (build/peers)
 #   make bench      the whole benchmark beside them, up to two hours; after an interruption it goes on
 #                   where it was; bench/run --short takes five minutes
+#   make database MariaDB under 1 to 64 clients, with each allocator (10 minutes; docs/database.md)
 #   make faults     the fault suite and the exploits under every allocator: docs/hardening.md
 #                   (10 minutes)
 #   make test-redis Redis's own tests, with Mallow in the place of its jemalloc (20 minutes; REDIS_UNITS)
@@ -18,6 +19,8 @@
 #   make wheel      the Python wheel mallow-malloc (dist/), from the files of the packages
 #   make test-wheel installs it into an empty environment and uses it
 #   make test-crates packs the crates and builds from the packed files alone, in an empty home
+#   make musl       a musl with Mallow inside, from Debian's source (build/musl; docs/musl.md)
+#   make test-musl  builds one and tests it
 #   make dist       the source with all crates, which builds without a network (dist/)
 #   make test-dist  builds packages from it, elsewhere and offline: the same bytes as in dist/
 #   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
@@ -46,8 +49,8 @@ PREFIXED = $(if $(JEMALLOC_PREFIX),-DMALLOW_JEMALLOC_PREFIX='$(JEMALLOC_PREFIX)'
 MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/mallow
 MALLOW_HERE ?= $(MALLOW)
 
-.PHONY: build run test test-bare test-redis fuzz-tool peers bench faults packages test-packages dist test-dist
-.PHONY: wheel test-wheel test-crates
+.PHONY: build run test test-bare test-redis fuzz-tool peers bench database faults packages test-packages dist test-dist
+.PHONY: wheel test-wheel test-crates musl test-musl
 .PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
@@ -105,6 +108,10 @@ bench/out/instructions.md: build/libmallow.so build/libmallow-secure.so $(wildca
 	bench/instructions >$@.part
 	@mv $@.part $@
 
+database: build
+	@tools/setup database
+	bench/database --mallow $(MALLOW)
+
 packages:
 	@tools/setup packages
 	@packaging/build
@@ -117,6 +124,12 @@ wheel: packages
 
 test-wheel: wheel
 	@packaging/wheel check
+
+musl:
+	@packaging/musl/build build/musl
+
+test-musl:
+	@packaging/musl/test
 
 test-crates:
 	@tools/setup build

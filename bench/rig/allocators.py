@@ -70,6 +70,9 @@ class Allocator:
             if os.path.exists(self.copy):
                 os.remove(self.copy)
             shutil.copyfile(self.path, self.copy)
+            # Pages of a file that are not on the disk yet count as dirty in who maps them.
+            with open(self.copy, "rb") as copy:
+                os.fsync(copy.fileno())
 
     def environment(self):
         kept = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}

@@ -30,6 +30,8 @@ use crate::verbs::run::RunArgs;
 use crate::verbs::serve::ServeArgs;
 use crate::verbs::stats::StatsArgs;
 use crate::verbs::status::StatusArgs;
+use crate::verbs::top::TopArgs;
+use crate::verbs::tune::TuneArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::watch::WatchArgs;
 
@@ -69,6 +71,8 @@ pub enum Verb {
     Explain(ExplainArgs),
     /// Show memory and faults of a process over time, and the difference between two runs
     Watch(WatchArgs),
+    /// Show the processes of the machine by their heaps: live, free, how fast they grow, room left
+    Top(TopArgs),
     /// Show what an allocator counts, of a process or from a dump, whichever allocator it is
     Stats(StatsArgs),
     /// Say which settings of an allocator to change, and why, or that there is nothing to do
@@ -79,6 +83,8 @@ pub enum Verb {
     Report(Box<ReportArgs>),
     /// Carry out the calls of a recorded run on several allocators
     Replay(Box<ReplayArgs>),
+    /// Search the settings of an allocator that suit a program, with proof, or say that none is better
+    Tune(Box<TuneArgs>),
     /// Hold the allocations of a command against a baseline, for continuous integration
     Check(Box<CheckArgs>),
     /// Serve the heaps of running processes as metrics for Prometheus, and their profiles
@@ -137,11 +143,13 @@ impl Cli {
             Verb::Verify(args) => verbs::verify::main(&args, notes),
             Verb::Explain(args) => verbs::explain::main(&args, notes),
             Verb::Watch(args) => verbs::watch::main(&args, notes),
+            Verb::Top(args) => verbs::top::main(&args, notes),
             Verb::Stats(args) => verbs::stats::main(&args, notes),
             Verb::Advise(args) => verbs::advise::main(&args, notes),
             Verb::Record(args) => verbs::record::main(&args, notes),
             Verb::Report(args) => verbs::report::main(&args, notes),
             Verb::Replay(args) => verbs::replay::main(&args, notes),
+            Verb::Tune(args) => verbs::tune::main(&args, notes),
             Verb::Check(args) => verbs::check::main(&args, notes),
             Verb::Serve(args) => verbs::serve::main(&args, notes),
             Verb::Guard(args) => verbs::guard::main(&args, notes),

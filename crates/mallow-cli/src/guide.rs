@@ -11,7 +11,7 @@ struct Guide {
 }
 
 /// In the order of the verbs.
-const GUIDES: [Guide; 21] = [
+const GUIDES: [Guide; 23] = [
     Guide {
         verb: "list",
         examples: ["list", "list --json"],
@@ -46,6 +46,11 @@ const GUIDES: [Guide; 21] = [
         next: ("stats", "shows what the allocator itself counts"),
     },
     Guide {
+        verb: "top",
+        examples: ["top", "top --once --sort live --filter python"],
+        next: ("explain", "says where the memory of one of them is"),
+    },
+    Guide {
         verb: "stats",
         examples: ["stats 4711", "stats --classes --locks jemalloc.json"],
         next: ("advise", "says what to change, if anything"),
@@ -72,6 +77,14 @@ const GUIDES: [Guide; 21] = [
         verb: "replay",
         examples: ["replay app.trace", "replay -a glibc,mallow --mode lockstep app.trace"],
         next: ("compare", "confirms the choice with the program itself"),
+    },
+    Guide {
+        verb: "tune",
+        examples: [
+            "tune -a jemalloc -- ./server --bench",
+            "tune --constraint rss<400M app.trace -- python3 app.py",
+        ],
+        next: ("run", "starts the program under the settings that it found"),
     },
     Guide {
         verb: "check",

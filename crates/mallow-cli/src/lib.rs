@@ -3,8 +3,8 @@
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
-//! `capture` (writing traces), `recording` (reading them), `statistics` (of a process or a dump),
-//! `enabling` (files put into a system), `signals`, `parse`.
+//! `capture` (writing traces), `recording` (reading them), `replaying` (carrying them out),
+//! `statistics` (of a process or a dump), `enabling` (files put into a system), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -25,6 +25,7 @@ mod guide;
 mod output;
 mod parse;
 mod recording;
+mod replaying;
 mod signals;
 mod statistics;
 mod verbs;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use mallow_launch::options;
 
+use crate::error::Error;
+
 /// `90`, `1.5s`, `500ms`, `2m`, `1h`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -51,6 +53,24 @@ pub fn text_of(path: &Path) -> io::Result<String> {
         return Err(not_text());
     }
     String::from_utf8(bytes).map_err(|_| not_text())
+}
+
+/// Of a file that a verb keeps from one run to the next, such as a `baseline`; `None` where there is none.
+pub fn kept_text(
+    path: &Path,
+    what: &str,
+    damaged: fn(&Path, &str) -> Error,
+) -> crate::error::Result<Option<String>> {
+    match text_of(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(damaged(path, &error.to_string()))
+        }
+        Err(error) => {
+            Err(Error::io(format!("The {what} {} cannot be read", path.display()))(error))
+        }
+    }
 }
 
 #[cfg(test)]

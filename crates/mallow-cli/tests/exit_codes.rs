@@ -15,18 +15,20 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 23] = [
     "list",
     "run",
     "compare",
     "verify",
     "explain",
     "watch",
+    "top",
     "stats",
     "advise",
     "record",
     "report",
     "replay",
+    "tune",
     "check",
     "serve",
     "guard",
@@ -65,7 +67,7 @@ impl Setting {
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
         let baseline = self.path("baseline");
-        let lines: [&[&str]; 16] = [
+        let lines: [&[&str]; 18] = [
             &["guard", "-q", "--json", "--", "true"],
             &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
             &["list"],
@@ -76,10 +78,12 @@ impl Setting {
             &["compare", "-q", "-a", "glibc,mallow", "-r", "1", "-w", "0", "--", "true"],
             &["explain", &pid],
             &["watch", "-q", "-i", "50ms", "-d", "150ms", &pid],
+            &["top", "--once", "--pid", &pid],
             &["stats", &pid],
             &["advise", &pid],
             &["advise", "--rules"],
             &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &self.trace, "-m", "free"],
+            &["tune", "-q", "-a", "mallow", "-r", "9", "--", "true"],
             &["report", &self.trace],
             &["report", "--json", &self.trace],
         ];
@@ -161,6 +165,7 @@ fn missing_files_are_2_and_missing_commands_127() {
     let setting = Setting::new();
     let none = setting.path("none");
     refused(&["replay", &none], 2);
+    refused(&["tune", &none], 2);
     refused(&["report", &none], 2);
     refused(&["report", "--diff", &none, &setting.trace], 2);
     refused(&["check", "-b", &none, "--", "true"], 2);
@@ -179,7 +184,7 @@ fn missing_files_are_2_and_missing_commands_127() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         refused(&words, 2);
     }
-    for verb in ["run", "compare", "verify", "record", "watch", "advise"] {
+    for verb in ["run", "compare", "verify", "record", "watch", "advise", "tune"] {
         refused(&[verb, "--", &none], 127);
     }
 }
@@ -194,6 +199,8 @@ fn endless_files_are_7() {
         &["advise", "/dev/zero"],
         &["report", "/dev/zero"],
         &["replay", "/dev/zero"],
+        &["tune", "/dev/zero"],
+        &["tune", "--state", "/dev/zero", "--", "true"],
     ] {
         refused(words, 7);
     }
@@ -206,6 +213,7 @@ fn missing_processes_are_7() {
         &["verify", NOBODY][..],
         &["explain", NOBODY],
         &["watch", NOBODY],
+        &["top", "--pid", NOBODY],
         &["stats", NOBODY],
         &["advise", NOBODY],
         &["serve", "--pid", NOBODY],
@@ -263,7 +271,7 @@ fn missing_rights_are_5() {
     open(Path::new(&setting.trace), 0o000);
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
-    let lines: [&[&str]; 15] = [
+    let lines: [&[&str]; 17] = [
         &["check", "-o", &file, "--", "true"],
         &["verify", &pid],
         &["explain", &pid],
@@ -275,6 +283,8 @@ fn missing_rights_are_5() {
         &["record", "-p", &pid, "-o", "/dev/null"],
         &["report", &setting.trace],
         &["replay", &setting.trace],
+        &["tune", &setting.trace],
+        &["tune", "-o", &file, "--", "true"],
         &["watch", "--compare", &setting.trace, &setting.trace],
         &["list", "-o", &file],
         &["compare", "-o", &file, "--", "true"],
@@ -301,8 +311,7 @@ fn missing_rights_are_5() {
 fn interruptions_are_130() {
     // A shell starts what it puts into the background with SIGINT ignored, and that is inherited.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    if u64::from_str_radix(ignored.trim(), 16).unwrap() & 2 != 0 {
+    if signals(&status, "SigIgn:") & 2 != 0 {
         println!("skipped: SIGINT is ignored here");
         return;
     }
@@ -312,33 +321,45 @@ fn interruptions_are_130() {
     let trace = setting.path("other");
     let pid = setting.program.pid();
     let baseline = setting.path("baseline");
-    let lines: [(&[&str], i32); 5] = [
+    let lines: [(&[&str], i32); 6] = [
         (&["check", "-q", "--update", "-b", &baseline, "--", "sh", "-c", &script], 130),
         (&["run", "--", "sh", "-c", &script], 130),
+        (&["tune", "-q", "-a", "glibc", "--", "sh", "-c", &script], 130),
         (&["compare", "-q", "-a", "glibc", "-r", "3", "--", "sh", "-c", &script], 130),
         (&["record", "-q", "-o", &trace, "--", "sh", "-c", &script], 130),
         (&["verify", "--after", "50s", "--", "sh", "-c", &script], 130),
     ];
     for (words, code) in lines {
         let _ = std::fs::remove_file(&started_file);
-        let found = interrupted(words, &|| started_file.exists());
+        let found = interrupted(words, &|_| started_file.exists());
         assert_eq!(found, code, "mallow {}", words.join(" "));
     }
     // A watch of a process that goes on ends by Ctrl-C as it should.
     let saved = setting.path("saved");
     let words = ["watch", "-q", "-i", "20ms", "--json", "-o", &saved, &pid];
-    let begun = Instant::now();
-    assert_eq!(interrupted(&words, &|| begun.elapsed() > Duration::from_secs(1)), 0);
+    assert_eq!(interrupted(&words, &handles_interrupts), 0);
     assert!(std::fs::read_to_string(saved).unwrap().contains("interrupted"));
 }
 
+/// From here on the tool decides itself what SIGINT does: it handles SIGTERM next.
+fn handles_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    signals(&status, "SigCgt:") & 1 << (Signal::SIGTERM as i32 - 1) != 0
+}
+
+/// The signals of a line of /proc/PID/status, a bit each.
+fn signals(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap())
+}
+
 /// The code as a shell shows it, after SIGINT to the tool and all that it started in its group.
-fn interrupted(words: &[&str], has_begun: &dyn Fn() -> bool) -> i32 {
+fn interrupted(words: &[&str], has_begun: &dyn Fn(u32) -> bool) -> i32 {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     let mut child =
         mallow(words).process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !has_begun() {
+    while !has_begun(child.id()) {
         assert!(Instant::now() < deadline, "mallow {} does not begin", words.join(" "));
         assert!(child.try_wait().unwrap().is_none(), "mallow {} ended", words.join(" "));
         std::thread::sleep(Duration::from_millis(10));

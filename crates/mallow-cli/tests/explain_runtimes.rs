@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use common::program::Program;
+use common::python::interpreters;
+use common::{json, refuses, run};
 use serde_json::Value;
 
 /// `None`, visibly, where the program is not installed.
@@ -70,6 +72,34 @@ fn arenas_of_python_are_told_by_their_pools() {
     let arenas = kept(&report, "Python: arenas").expect("Python's arenas are found");
     near(arenas["size"].as_f64().unwrap(), program.own("arenas"));
     near(arenas["used"].as_f64().unwrap(), program.own("used"));
+}
+
+/// From 3.13 on Python has mimalloc inside, which serves all of its objects where it is chosen.
+#[test]
+fn mimalloc_of_python_is_a_heap_beside_malloc() {
+    const KEPT: &str = "
+import sys, time
+kept = [bytes(1000) for _ in range(30000)]
+print(sum(map(sys.getsizeof, kept)), flush=True)
+time.sleep(1000)";
+    let found = interpreters().into_iter().find(|(version, _)| version == "3.13");
+    let Some((_, python)) = found else {
+        eprintln!("skipped: no python3.13");
+        return;
+    };
+    let mut command = Command::new(python);
+    let program =
+        Program::at_rest(command.env("PYTHONMALLOC", "mimalloc").args(["-S", "-c", KEPT]));
+    let report = program.explain();
+    assert_eq!(report["allocator"], "glibc");
+    let heaps = report["other_heaps"].as_array().unwrap();
+    assert_eq!(heaps.len(), 1, "{heaps:?}");
+    assert_eq!(heaps[0]["allocator"], "mimalloc");
+    // Blocks of 1,033 bytes lie in slots of 1,280, and the interpreter keeps a few of them too.
+    let classes = heaps[0]["classes"].as_array().unwrap();
+    let class = classes.iter().find(|class| class["slot_size"] == 1280).unwrap();
+    near(class["used"].as_f64().unwrap(), program.own.as_f64().unwrap() / 1033.0);
+    assert!(resident(&report, "mimalloc") > program.own.as_f64().unwrap());
 }
 
 const RUBY: &str = "kept = (0...100_000).map { |n| { number: n, text: 'a text ' * 20 + n.to_s } }
@@ -198,19 +228,19 @@ const JAVA: &str = "public class Rest { public static void main(String[] words) 
         + \", \\\"classes\\\": \" + classes + \", \\\"version\\\": \\\"\" + System.getProperty(\"java.version\") + \"\\\"}\");
     Thread.sleep(1000000 + kept.length); } }";
 
-fn java(folder: &Path) -> Option<Program> {
+fn java(folder: &Path, flags: &[&str]) -> Option<Program> {
     let source = folder.join("Rest.java");
     std::fs::write(&source, JAVA).unwrap();
     let mut command = Command::new("java");
     // G1 takes what -Xmx says whole; others keep a part back.
-    command.args(["-XX:+UseG1GC", "-Xmx192m"]).arg(source);
+    command.args(["-XX:+UseG1GC", "-Xmx192m"]).args(flags).arg(source);
     at_rest(&mut command)
 }
 
 #[test]
 fn spaces_of_java_are_told_by_its_own_table() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = java(folder.path()) else { return };
+    let Some(program) = java(folder.path(), &[]) else { return };
     let report = program.explain();
     assert_eq!(report["runtime"], "java");
     let heap = kept(&report, "Java: heap of objects").expect("Java's heap is found");
@@ -219,9 +249,46 @@ fn spaces_of_java_are_told_by_its_own_table() {
 }
 
 #[test]
+fn java_is_asked_for_its_own_count() {
+    if is_missing(&Command::new("jcmd")) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-XX:NativeMemoryTracking=summary"];
+    let Some(program) = java(folder.path(), &flags) else { return };
+    let ran = run(&["explain", &program.pid(), "--ask", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = json(&ran);
+    let spaces = report["native"].as_array().unwrap();
+    let figure = |what: &str, name: &str| {
+        let space = spaces.iter().find(|space| space["what"] == what);
+        space.unwrap_or_else(|| panic!("{what} in {spaces:?}"))[name].as_f64().unwrap()
+    };
+    assert_eq!(figure("Java Heap", "reserved"), program.own("heap"));
+    let parts = spaces[1..].iter().map(|space| space["committed"].as_f64().unwrap());
+    assert_eq!(parts.sum::<f64>(), figure("all", "committed"));
+    assert!(figure("all", "malloc") > 0.0);
+    let text = run(&["explain", &program.pid(), "--ask"]).stdout;
+    assert!(text.contains("Shared class space") || text.contains("Metaspace"), "{text}");
+}
+
+#[test]
+fn java_that_does_not_count_says_so() {
+    if is_missing(&Command::new("jcmd")) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = java(folder.path(), &[]) else { return };
+    let ask = |pid: &str, code, words: &[&str]| refuses(&["explain", pid, "--ask"], code, words);
+    ask(&program.pid(), 4, &["-XX:NativeMemoryTracking=summary"]);
+    ask(&std::process::id().to_string(), 2, &["asks a Java machine"]);
+    ask("/nonexistent", 2, &["number of a process"]);
+}
+
+#[test]
 fn use_of_javas_spaces_is_told_by_its_counters() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = java(folder.path()) else { return };
+    let Some(program) = java(folder.path(), &[]) else { return };
     let report = program.explain();
     let version = program.own["version"].as_str().unwrap();
     assert_eq!(report["runtime_version"], format!("Java {version}"));

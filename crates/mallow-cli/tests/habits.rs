@@ -147,7 +147,7 @@ fn every_verb_with_a_result_has_the_same_forms() {
     let (trace, result, page) = (path("trace"), path("result"), path("page"));
     assert_eq!(run(&["record", "-q", "-o", &trace, "--", "ls", "/"]).code, Some(0));
     let baseline = path("baseline");
-    let lines: [&[&str]; 13] = [
+    let lines: [&[&str]; 15] = [
         &["guard", "-q", "--", "true"],
         &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
         &["list"],
@@ -156,10 +156,12 @@ fn every_verb_with_a_result_has_the_same_forms() {
         &["verify", &pid],
         &["explain", &pid],
         &["watch", "-q", "-i", "50ms", "-d", "150ms", &pid],
+        &["top", "--once", "--pid", &pid],
         &["stats", &pid],
         &["advise", &pid],
         &["report", &trace],
         &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &trace],
+        &["tune", "-q", "-a", "mallow", "-r", "9", "--", "true"],
         &["config"],
     ];
     let has_result = |verb: &String| run(&[verb, "--help"]).stdout.contains("--html");

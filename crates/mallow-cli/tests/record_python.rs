@@ -3,9 +3,9 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
+use common::python::interpreters;
 use common::{json, run};
 
 /// Large enough for malloc, from a line, a generator, a class and a callback of C.
@@ -38,26 +38,6 @@ def main():
 
 main()
 ";
-
-/// The interpreters here, by version.
-fn interpreters() -> Vec<(String, PathBuf)> {
-    let mut found: Vec<(String, PathBuf)> = Vec::new();
-    let mut places: Vec<PathBuf> = vec!["/usr/bin".into(), "/usr/local/bin".into()];
-    let home = std::env::var("HOME").unwrap_or_default();
-    let managed = std::fs::read_dir(Path::new(&home).join(".pyenv/versions"));
-    places.extend(managed.into_iter().flatten().flatten().map(|entry| entry.path().join("bin")));
-    for place in places {
-        for minor in 8..20 {
-            let path = place.join(format!("python3.{minor}"));
-            // Under the same name may stand a script that starts another one.
-            let starts = Command::new(&path).args(["-c", ""]).output();
-            if starts.is_ok_and(|output| output.status.success()) {
-                found.push((format!("3.{minor}"), path));
-            }
-        }
-    }
-    found
-}
 
 /// Functions and lines of the stacks of a script's own allocations, innermost first.
 fn stacks(python: &Path, folder: &Path, options: &[&str]) -> (Vec<String>, serde_json::Value) {

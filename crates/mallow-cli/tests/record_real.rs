@@ -193,7 +193,6 @@ fn running_process_is_recorded_by_probes() {
         recorder.wait().unwrap();
         return;
     }
-    std::thread::sleep(std::time::Duration::from_millis(500));
     input.write_all(b"go\n").unwrap();
     output.read_line(&mut line).unwrap();
     input.write_all(b"end\n").unwrap();

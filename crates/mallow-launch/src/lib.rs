@@ -4,7 +4,8 @@
 //! (`embedded`). `target` says what a command really is, `preload` writes the environment that puts
 //! an allocator in front of it, `preflight` asks the loader whether that will work. `prepare` does
 //! all of it in the one order that is right; `contender` does it for several allocators.
-//! `installed` says by which word a system's own loader finds an allocator.
+//! `settings` says which settings of an allocator are worth trying, `installed` by which word a
+//! system's own loader finds an allocator.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -20,6 +21,7 @@ mod packages;
 pub mod preflight;
 pub mod preload;
 mod prepare;
+pub mod settings;
 pub mod target;
 pub mod words;
 

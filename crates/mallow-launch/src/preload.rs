@@ -11,6 +11,9 @@ use crate::options;
 use crate::words::has_separator;
 use mallow_process::allocators::Family;
 
+/// How the names of glibc's tunables for malloc begin.
+const GLIBC: &str = "glibc.malloc.";
+
 /// What to set (or, with `None`, to remove) in the environment of the program.
 pub type Changes = Vec<(String, Option<OsString>)>;
 
@@ -101,11 +104,9 @@ fn option_changes(allocator: &Allocator, options: &[(String, String)]) -> Result
             options.iter().map(|(key, value)| format!("{prefix}{key}{separator}{value}")).collect();
         written.join(between)
     };
-    let extended = |variable: &str, value: String, between: &str| -> Changes {
-        let value = match std::env::var(variable) {
-            Ok(existing) if !existing.is_empty() => format!("{existing}{between}{value}"),
-            _ => value,
-        };
+    let extended = |variable: &str, value: String, between: char, prefix: &str| -> Changes {
+        let given = std::env::var(variable).unwrap_or_default();
+        let value = merged(&given, options, value, between, prefix);
         vec![(variable.to_owned(), Some(value.into()))]
     };
     let one_each = |prefix: &str| -> Changes {
@@ -113,10 +114,10 @@ fn option_changes(allocator: &Allocator, options: &[(String, String)]) -> Result
         options.iter().map(|(key, value)| (variable(key), Some(OsString::from(value)))).collect()
     };
     Ok(match allocator.family {
-        Family::Mallow => extended("MALLOW_CONF", pairs(":", ",", ""), ","),
-        Family::Jemalloc => extended("MALLOC_CONF", pairs(":", ",", ""), ","),
-        Family::System => extended("GLIBC_TUNABLES", pairs("=", ":", "glibc.malloc."), ":"),
-        Family::Scudo => extended("SCUDO_OPTIONS", pairs("=", ":", ""), ":"),
+        Family::Mallow => extended("MALLOW_CONF", pairs(":", ",", ""), ',', ""),
+        Family::Jemalloc => extended("MALLOC_CONF", pairs(":", ",", ""), ',', ""),
+        Family::System => extended("GLIBC_TUNABLES", pairs("=", ":", GLIBC), ':', GLIBC),
+        Family::Scudo => extended("SCUDO_OPTIONS", pairs("=", ":", ""), ':', ""),
         Family::Mimalloc => one_each("MIMALLOC_"),
         Family::Tcmalloc => one_each("TCMALLOC_"),
         Family::Other => {
@@ -129,6 +130,23 @@ fn option_changes(allocator: &Allocator, options: &[(String, String)]) -> Result
     })
 }
 
+/// The value behind what the user has set, without what it sets anew.
+fn merged(
+    given: &str,
+    options: &[(String, String)],
+    value: String,
+    between: char,
+    prefix: &str,
+) -> String {
+    let is_replaced = |entry: &&str| {
+        let key = entry.trim().strip_prefix(prefix).unwrap_or(entry.trim());
+        let key = key.split([':', '=']).next().unwrap_or_default().trim();
+        key.is_empty() || options.iter().any(|(name, _)| name == key)
+    };
+    let kept = given.split(between).filter(|entry| !is_replaced(entry));
+    kept.chain([value.as_str()]).collect::<Vec<_>>().join(&between.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +157,27 @@ mod tests {
 
     fn opts(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_is_set_anew_replaces_what_was_set() {
+        let given = "glibc.cpu.x86_ibt=on:glibc.malloc.arena_max=8::glibc.malloc.check=1";
+        let entries = |options: &[(&str, &str)]| {
+            let pairs = opts(options);
+            merged(given, &pairs, "glibc.malloc.arena_max=1".into(), ':', GLIBC)
+        };
+        assert_eq!(
+            entries(&[("arena_max", "1")]),
+            "glibc.cpu.x86_ibt=on:glibc.malloc.check=1:glibc.malloc.arena_max=1"
+        );
+        let of_jemalloc = merged(
+            " narenas:4 ,junk:true",
+            &opts(&[("narenas", "1")]),
+            "narenas:1".into(),
+            ',',
+            "",
+        );
+        assert_eq!(of_jemalloc, "junk:true,narenas:1");
     }
 
     #[test]

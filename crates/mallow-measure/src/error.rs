@@ -18,6 +18,9 @@ pub enum Error {
     #[error("The expression of --ready cannot be understood: {0}.")]
     BadPattern(String),
 
+    #[error("An expression of --value cannot be used: {0}.")]
+    BadValue(String),
+
     #[error("A service needs a load: give --load CMD, or a command behind --.")]
     NoLoad,
 

@@ -2,8 +2,8 @@
 //!
 //! `run` measures one run of a command, `service` one of a server under load; `observe` looks at
 //! who serves malloc in a command's processes. `rounds` has everything run in random order;
-//! `statistics` and `verdict` say what the runs mean. `timeline` is values over time, `machine`
-//! where it was.
+//! `statistics` and `verdict` say what the runs mean. `timeline` is values over time,
+//! `values` numbers that a program prints, `machine` where it was.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -16,6 +16,7 @@ pub mod run;
 pub mod service;
 pub mod statistics;
 pub mod timeline;
+pub mod values;
 pub mod verdict;
 
 pub use error::{Error, Result};

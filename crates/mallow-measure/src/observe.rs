@@ -52,6 +52,8 @@ pub struct Limits {
     pub look_after: Duration,
     /// When to end the command; `None`: let it run.
     pub kill_after: Option<Duration>,
+    /// How long before it is killed it is asked to end, as a database has to be.
+    pub grace: Duration,
     /// Of all processes together; `None`: as much as they want.
     pub memory: Option<u64>,
 }
@@ -62,12 +64,33 @@ struct Bounds<'a> {
     interrupted: &'a AtomicBool,
     start: Instant,
     sampler: Option<Sampler>,
+    /// It was asked to end.
+    asked: bool,
 }
 
 impl Bounds<'_> {
     fn new(pid: u32, limits: Limits, interrupted: &AtomicBool) -> Bounds<'_> {
         let sampler = limits.memory.map(|_| Sampler::new(pid));
-        Bounds { limits, interrupted, start: Instant::now(), sampler }
+        Bounds { limits, interrupted, start: Instant::now(), sampler, asked: false }
+    }
+
+    /// Ends the group if it passed a limit, and says which.
+    fn enforce(&mut self, group: Pid) -> Option<Outcome> {
+        let ask_after = self.limits.kill_after.map(|limit| limit.saturating_sub(self.limits.grace));
+        if !self.asked && ask_after.is_some_and(|limit| self.start.elapsed() >= limit) {
+            self.asked = true;
+            let _ = killpg(group, Signal::SIGTERM);
+        }
+        let passed = self.passed();
+        if passed.is_some() {
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+        passed
+    }
+
+    /// Of a command that ended without being killed.
+    fn cut(&self) -> Option<Outcome> {
+        self.asked.then_some(Outcome::TimedOut)
     }
 
     fn passed(&mut self) -> Option<Outcome> {
@@ -168,12 +191,12 @@ fn observe_untraced(
             }
         }
         if observed.cut.is_none() {
-            observed.cut = bounds.passed();
-        }
-        if observed.cut.is_some() {
+            observed.cut = bounds.enforce(group);
+        } else {
             let _ = killpg(group, Signal::SIGKILL);
         }
     }
+    observed.cut = observed.cut.or(bounds.cut());
     let (ending, _) = mallow_os::wait4(pid).map_err(Error::not_started(&name))?;
     let _ = killpg(group, Signal::SIGKILL);
     observed.ending = observed.cut.is_none().then_some(ending);
@@ -193,15 +216,14 @@ fn watch_clock(
     loop {
         match alarm.recv_timeout(WATCH_EVERY) {
             Err(RecvTimeoutError::Timeout) => {}
-            _ => return None,
+            _ => return bounds.cut(),
         }
         if !looked && bounds.start.elapsed() >= limits.look_after {
             looked = true;
             // It may have ended just now.
             let _ = mallow_os::stop_main_thread(main.as_raw().cast_unsigned());
         }
-        if let Some(outcome) = bounds.passed() {
-            let _ = killpg(main, Signal::SIGKILL);
+        if let Some(outcome) = bounds.enforce(main) {
             return Some(outcome);
         }
     }

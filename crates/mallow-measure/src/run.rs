@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::timeline::{Figures, Tally, Thinning, higher};
+use crate::values::{Pattern, Reading};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -66,6 +67,9 @@ pub struct Sample {
     pub average_rss: Option<f64>,
     pub minor_faults: f64,
     pub major_faults: f64,
+    /// What the command, or the load on it, printed, in the order of the patterns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Option<f64>>,
     /// Where there is an average.
     #[serde(skip)]
     pub timeline: Option<Timeline>,
@@ -94,14 +98,20 @@ pub struct Limits {
 }
 
 /// Runs the command to its end, alone in a process group that is gone afterwards.
-pub fn run(command: Command, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
-    run_sampled(command, limits, interrupted, Sampler::new(0))
+pub fn run(
+    command: Command,
+    limits: Limits,
+    patterns: &[Pattern],
+    interrupted: &AtomicBool,
+) -> Result<Sample> {
+    run_sampled(command, limits, patterns, interrupted, Sampler::new(0))
 }
 
 /// The same, with the memory of another process sampled, or of the command's for root 0.
 pub fn run_sampled(
     mut command: Command,
     limits: Limits,
+    patterns: &[Pattern],
     interrupted: &AtomicBool,
     mut sampler: Sampler,
 ) -> Result<Sample> {
@@ -110,8 +120,11 @@ pub fn run_sampled(
     let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
     mallow_os::configure(&mut command, setup).map_err(&failed)?;
     command.stdin(Stdio::null());
+    let reading = Reading::of(&mut command, patterns).map_err(&failed)?;
     let start = Instant::now();
     let child = command.spawn().map_err(&failed)?;
+    // The command holds the output's writing end.
+    drop(command);
     sampler.start(child.id());
     let cut = watch(child.id(), start, limits, interrupted, &mut sampler).map_err(&failed)?;
     let wall = start.elapsed();
@@ -127,7 +140,8 @@ pub fn run_sampled(
         Ending::Code(code) => Outcome::Failed { code },
         Ending::Signal(signal) => Outcome::Killed { signal },
     });
-    Ok(sample(outcome, wall, usage, sampler.timeline()))
+    let values = reading.finish();
+    Ok(Sample { values, ..sample(outcome, wall, usage, sampler.timeline()) })
 }
 
 fn sample(outcome: Outcome, wall: Duration, usage: Usage, timeline: Option<Timeline>) -> Sample {
@@ -140,6 +154,7 @@ fn sample(outcome: Outcome, wall: Duration, usage: Usage, timeline: Option<Timel
         average_rss: timeline.as_ref().map(|timeline| timeline.figures.average),
         minor_faults: usage.minor_faults as f64,
         major_faults: usage.major_faults as f64,
+        values: Vec::new(),
         timeline,
     }
 }
@@ -277,7 +292,7 @@ mod tests {
     fn shell(script: &str, limits: Limits) -> Sample {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
-        run(command, limits, &AtomicBool::new(false)).expect("sh starts")
+        run(command, limits, &[], &AtomicBool::new(false)).expect("sh starts")
     }
 
     #[test]
@@ -321,7 +336,7 @@ mod tests {
     fn interruption_ends_the_run() {
         let mut command = Command::new("/bin/sleep");
         command.arg("1000");
-        let sample = run(command, Limits::default(), &AtomicBool::new(true)).unwrap();
+        let sample = run(command, Limits::default(), &[], &AtomicBool::new(true)).unwrap();
         assert_eq!(sample.outcome, Outcome::Interrupted);
     }
 }

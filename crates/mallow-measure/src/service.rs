@@ -1,7 +1,6 @@
 //! A service under measurement: started, waited for, put under load, stopped.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,11 +13,13 @@ use regex_lite::Regex;
 
 use crate::error::{Error, Result};
 use crate::run::{self, Limits, Outcome, Sample, Sampler};
+use crate::values::{Pattern, each_line};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How often the limits are looked at while a server begins.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-const STOPS_WITHIN: Duration = Duration::from_secs(10);
+/// A server that was asked to end is killed after this time.
+pub const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Service {
@@ -36,11 +37,14 @@ impl Service {
         Ok(Service { ready, load })
     }
 
-    /// One run: the time is that of the load, CPU and memory are the server's.
+    /// One run: the time and the values are those of the load, CPU and memory are the server's. The
+    /// load has `environment` too.
     pub fn run(
         &self,
         mut server: Command,
+        environment: &[(String, String)],
         limits: Limits,
+        patterns: &[Pattern],
         interrupted: &AtomicBool,
     ) -> Result<Sample> {
         let name = server.get_program().to_string_lossy().into_owned();
@@ -55,7 +59,13 @@ impl Service {
         drop(server);
         let readiness = read_lines(reader, self.ready.clone());
         let served = match wait_until_ready(&readiness, pid, limits, interrupted) {
-            Begun::Ready => self.load_once(pid, limits, interrupted),
+            Begun::Ready => {
+                let mut load = self.load()?;
+                load.envs(environment.iter().map(|(name, value)| (name, value)));
+                // The load may be any client; the limits on memory are the server's.
+                let limits = Limits { cpu_count: None, ..limits };
+                run::run_sampled(load, limits, patterns, interrupted, Sampler::new(pid))
+            }
             Begun::Cut(outcome) => Ok(Sample::cut(outcome)),
             Begun::Failed(reason) => Err(Error::NotReady { server: name.clone(), reason }),
         };
@@ -76,13 +86,11 @@ impl Service {
         Ok(sample)
     }
 
-    fn load_once(&self, server: u32, limits: Limits, interrupted: &AtomicBool) -> Result<Sample> {
+    fn load(&self) -> Result<Command> {
         let (program, arguments) = self.load.split_first().ok_or(Error::NoLoad)?;
         let mut load = Command::new(program);
         load.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-        // The load may be any client; the limits on memory are the server's.
-        let limits = Limits { cpu_count: None, ..limits };
-        run::run_sampled(load, limits, interrupted, Sampler::new(server))
+        Ok(load)
     }
 }
 
@@ -91,13 +99,11 @@ fn read_lines(reader: std::io::PipeReader, ready: Regex) -> Receiver<()> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut sender = Some(sender);
-        for line in BufReader::new(reader).split(b'\n').map_while(std::result::Result::ok) {
-            if ready.is_match(&String::from_utf8_lossy(&line))
-                && let Some(sender) = sender.take()
-            {
-                let _ = sender.send(());
+        each_line(reader, |line| {
+            if sender.is_some() && ready.is_match(line) {
+                let _ = sender.take().map(|sender| sender.send(()));
             }
-        }
+        });
     });
     receiver
 }

@@ -3,9 +3,8 @@
 //!
 //! `allocators` is the one table of allocators. `elf`, `maps`, `smaps`, `linkmap` and `memory` read
 //! one source each; `process` and `binding` put them together; `heap` walks heaps, `runtimes` looks
-//! for what languages keep beside them; `vitals` is what costs next to
-//! nothing; `mappings` says what each mapping is; `picture` takes all of
-//! it at one moment.
+//! for what languages keep beside them; `stat` is what costs next to nothing, `vitals` little more;
+//! `mappings` says what each mapping is; `picture` takes all of it at one moment.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -23,6 +22,7 @@ pub mod picture;
 pub mod process;
 pub mod runtimes;
 pub mod smaps;
+pub mod stat;
 mod tree;
 pub mod vitals;
 

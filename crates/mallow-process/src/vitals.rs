@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::binding::Failure;
 use crate::page_size;
 use crate::smaps;
+use crate::stat::Stat;
 
 /// Sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,16 +38,15 @@ impl Vitals {
         let text = |name: &str| -> Result<String, Failure> {
             Ok(String::from_utf8_lossy(&std::fs::read(proc.join(name))?).into_owned())
         };
-        let stat = text("stat")?;
-        let (comm, started) = parse_stat(&stat).ok_or(Failure::Vanished)?;
+        let Stat { comm, start, .. } = Stat::read(pid)?;
         // Of a thread of the kernel the list ends before its memory.
         let status = smaps::parse_fields(&text("status")?);
         let field = |name: &str| status.get(name).and_then(|value| value.parse::<u64>().ok());
         let rss = field("VmRSS").ok_or(Failure::Vanished)?;
         let uid = status.get("Uid").and_then(|ids| ids.split_whitespace().next()?.parse().ok());
         Ok(Vitals {
-            comm: comm.to_owned(),
-            started,
+            comm,
+            started: start.time,
             rss,
             swap: field("VmSwap").unwrap_or(0),
             size: field("VmSize").unwrap_or(0),
@@ -64,17 +64,41 @@ impl Vitals {
 
     /// The limit that leaves the least room, of its groups and those above them.
     pub fn limit(&self) -> Option<Limit> {
-        let groups = self.groups.lines().filter_map(group_folder);
-        let limits = groups.flat_map(|(root, path, names)| limits(&root, &path, names));
-        limits.min_by_key(|limit| limit.bytes.saturating_sub(limit.used))
+        Limit::of_groups(&self.groups)
     }
 }
 
-/// Name, and time of the start: the name stands in brackets, and may hold brackets and spaces.
-fn parse_stat(stat: &str) -> Option<(&str, u64)> {
-    let (head, tail) = stat.rsplit_once(')')?;
-    let (_, comm) = head.split_once('(')?;
-    Some((comm, tail.split_whitespace().nth(19)?.parse().ok()?))
+impl Limit {
+    /// By the text of a process's `cgroup`.
+    pub fn of_groups(groups: &str) -> Option<Limit> {
+        let groups = groups.lines().filter_map(group_folder);
+        let limits = groups.flat_map(|(root, path, names)| limits(&root, &path, names));
+        limits.min_by_key(Limit::room)
+    }
+
+    pub fn room(&self) -> u64 {
+        self.bytes.saturating_sub(self.used)
+    }
+}
+
+/// The soft limit on the address space, of a process that has one.
+pub fn address_space_limit(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The words of its command line; empty of a zombie, or of one that took them away.
+pub fn command_line(pid: u32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
+    words.join(" ")
+}
+
+/// Whether memory of a process may be read, which no mapping is needed for to tell.
+pub fn may_read(pid: u32) -> bool {
+    std::fs::File::open(format!("/proc/{pid}/mem")).is_ok()
 }
 
 /// Where the files of a group lie, the group, and the names of limit and use: by version.
@@ -130,19 +154,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_may_hold_brackets() {
-        let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
-        assert_eq!(parse_stat(&format!("12 (a) b (c)) {tail}")), Some(("a) b (c)", 4711)));
-        assert_eq!(parse_stat("12 (a) S 1"), None);
-    }
-
-    #[test]
     fn this_process_and_nobody() {
         let vitals = Vitals::read(std::process::id()).unwrap();
         assert!(vitals.rss > 1 << 16 && vitals.size >= vitals.rss && vitals.threads >= 1);
         assert!(vitals.started > 0 && boot_time() > 0);
         assert!(matches!(Vitals::read(4_194_304), Err(Failure::Vanished)));
         assert!(!mappings(std::process::id()).unwrap().is_empty());
+        assert!(may_read(std::process::id()) && !may_read(4_194_304));
+        assert!(command_line(std::process::id()).contains("mallow_process"));
     }
 
     #[test]

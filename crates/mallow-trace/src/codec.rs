@@ -4,6 +4,9 @@
 use crate::error::{Error, Result};
 use crate::model::*;
 
+/// Two bytes and at most six numbers; room for these that is a power of two.
+const LARGEST_CALL: usize = 64;
+
 /// Of one record; the collector cuts names and command lines long before.
 pub const LARGEST_RECORD: usize = 512 << 10;
 
@@ -84,28 +87,47 @@ pub fn encode_call(out: &mut Vec<u8>, state: &mut State, time: u64, call: &Call)
         | flag(call.stack != 0, HAS_STACK)
         | flag(call.address == 0, NO_ADDRESS)
         | flag(in_place, IN_PLACE);
-    out.extend_from_slice(&[call.op as u8, flags]);
-    put(out, elapsed);
+    let begin = out.len();
+    out.extend_from_slice(&[0; LARGEST_CALL]);
+    let Some(bytes) = out.last_chunk_mut() else { return };
+    bytes[0] = call.op as u8;
+    bytes[1] = flags;
+    let mut end = put_at(bytes, 2, elapsed);
     if has_size(call.op) {
-        put(out, call.size);
+        end = put_at(bytes, end, call.size);
     }
     if call.address != 0 {
         let word = call.address >> 3;
-        put(out, zigzag(word.wrapping_sub(state.address).cast_signed()));
+        end = put_at(bytes, end, zigzag(word.wrapping_sub(state.address).cast_signed()));
         state.address = word;
     }
     if call.alignment != 0 {
-        put(out, call.alignment);
+        end = put_at(bytes, end, call.alignment);
     }
     if call.stack != 0 {
-        put(out, u64::from(call.stack));
+        end = put_at(bytes, end, u64::from(call.stack));
     }
     if call.op.is_realloc() {
         if !in_place {
-            put(out, call.old);
+            end = put_at(bytes, end, call.old);
         }
-        put(out, call.took);
+        end = put_at(bytes, end, call.took);
     }
+    out.truncate(begin + end);
+}
+
+/// Writes a number where a call is being written, and returns where it ends.
+#[inline]
+fn put_at(bytes: &mut [u8; LARGEST_CALL], mut at: usize, mut value: u64) -> usize {
+    // The mask tells the compiler what is so anyway.
+    const MASK: usize = LARGEST_CALL - 1;
+    while value >= 0x80 {
+        bytes[at & MASK] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    bytes[at & MASK] = value as u8;
+    at + 1
 }
 
 /// Returns the record's number.

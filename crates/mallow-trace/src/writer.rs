@@ -1,6 +1,5 @@
 //! Writes a trace.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
 use crate::block::{BLOCK_SIZE, BlockInfo, END_MAGIC, FILE_MAGIC, Kind, Packer};
@@ -18,7 +17,7 @@ const WATERMARK_NS: u64 = 1_000_000_000;
 pub struct Writer<W: Write> {
     out: W,
     packer: Packer,
-    lanes: BTreeMap<u32, Lane>,
+    lanes: Lanes,
     definitions: Lane,
     /// No record is written with an earlier time.
     promised: u64,
@@ -48,6 +47,37 @@ impl Lane {
     }
 }
 
+/// The lanes of all threads that have one, by number.
+#[derive(Default)]
+struct Lanes {
+    all: Vec<(u32, Lane)>,
+    /// Which was wanted last: a collector writes many calls of one thread behind each other.
+    last: usize,
+}
+
+impl Lanes {
+    fn find(&self, thread: u32) -> std::result::Result<usize, usize> {
+        self.all.binary_search_by_key(&thread, |(thread, _)| *thread)
+    }
+
+    fn of(&mut self, thread: u32) -> &mut Lane {
+        let is_last = self.all.get(self.last).is_some_and(|(last, _)| *last == thread);
+        if !is_last {
+            self.last = self.find(thread).unwrap_or_else(|at| {
+                self.all.insert(at, (thread, Lane::default()));
+                at
+            });
+        }
+        &mut self.all[self.last].1
+    }
+
+    fn remove(&mut self, thread: u32) {
+        if let Ok(at) = self.find(thread) {
+            self.all.remove(at);
+        }
+    }
+}
+
 impl<W: Write> Writer<W> {
     /// Writes the file's header.
     pub fn new(mut out: W, header: &Header) -> Result<Writer<W>> {
@@ -65,7 +95,7 @@ impl<W: Write> Writer<W> {
         Ok(Writer {
             out,
             packer: Packer::new()?,
-            lanes: BTreeMap::new(),
+            lanes: Lanes::default(),
             definitions: Lane::default(),
             promised: 0,
             watermark: 0,
@@ -84,7 +114,7 @@ impl<W: Write> Writer<W> {
         let kind = if record.event.is_definition() { Kind::Definitions } else { Kind::Records };
         let lane = match kind {
             Kind::Definitions => &mut self.definitions,
-            _ => self.lanes.entry(record.thread).or_default(),
+            _ => self.lanes.of(record.thread),
         };
         let time = match kind {
             // Each definition stands alone and may be of any time.
@@ -104,7 +134,7 @@ impl<W: Write> Writer<W> {
             self.write_lane(kind, record.thread)?;
         }
         if ends {
-            self.lanes.remove(&record.thread);
+            self.lanes.remove(record.thread);
         }
         Ok(())
     }
@@ -114,7 +144,7 @@ impl<W: Write> Writer<W> {
         self.totals.calls += 1;
         self.totals.end = self.totals.end.max(time);
         let time = time.max(self.promised);
-        let lane = self.lanes.entry(thread).or_default();
+        let lane = self.lanes.of(thread);
         lane.begin(Kind::Records, thread, time);
         codec::encode_call(&mut lane.bytes, &mut lane.state, time, call);
         lane.info.count += 1;
@@ -129,7 +159,7 @@ impl<W: Write> Writer<W> {
     /// the threads into one order without looking further ahead. Call it now and then.
     pub fn promise(&mut self, time: u64) -> Result<()> {
         self.promised = self.promised.max(time);
-        let waiting: usize = self.lanes.values().map(|lane| lane.bytes.len()).sum();
+        let waiting: usize = self.lanes.all.iter().map(|(_, lane)| lane.bytes.len()).sum();
         let elapsed = self.promised - self.watermark;
         let due =
             self.bytes_since_watermark + waiting >= WATERMARK_BYTES || elapsed >= WATERMARK_NS;
@@ -138,7 +168,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes everything that waits. A reader can then read all that was written until now.
     pub fn flush(&mut self) -> Result<()> {
-        let threads: Vec<u32> = self.lanes.keys().copied().collect();
+        let threads: Vec<u32> = self.lanes.all.iter().map(|(thread, _)| *thread).collect();
         self.write_lane(Kind::Definitions, COLLECTOR)?;
         for thread in threads {
             self.write_lane(Kind::Records, thread)?;
@@ -191,7 +221,7 @@ impl<W: Write> Writer<W> {
         if kind == Kind::Definitions {
             return Ok(());
         }
-        let Some(lane) = self.lanes.get_mut(&thread) else { return Ok(()) };
+        let lane = self.lanes.of(thread);
         if lane.bytes.is_empty() {
             return Ok(());
         }
@@ -199,9 +229,7 @@ impl<W: Write> Writer<W> {
         let mut bytes = std::mem::take(&mut lane.bytes);
         self.write_block(info, &bytes)?;
         bytes.clear();
-        if let Some(lane) = self.lanes.get_mut(&thread) {
-            lane.bytes = bytes;
-        }
+        self.lanes.of(thread).bytes = bytes;
         Ok(())
     }
 

@@ -4,13 +4,14 @@ use super::Wish;
 use super::cells::{Cell, Measured, finished, judge, pairs_of};
 use super::plan::Plan;
 use super::report::{
-    ConditionReport, Entry, Failure, Level, Report, RunReport, Settings, Timeline,
+    ConditionReport, Entry, Failure, Level, Report, RunReport, Settings, Timeline, Value,
 };
 use crate::output::wording;
 use mallow_measure::machine::Machine;
 use mallow_measure::run::{Outcome, Sample};
 use mallow_measure::statistics::Verdict;
 use mallow_measure::timeline::Figures;
+use mallow_measure::values::Pattern;
 use mallow_measure::verdict::{Judge, Metric, Versus};
 
 pub fn analyse(plan: &Plan, wish: &Wish, measured: &Measured) -> Report {
@@ -64,6 +65,7 @@ fn analyse_condition(
         measured.cells.iter().filter(|cell| cell.condition == condition).collect();
     let entries = cells.iter().map(|cell| {
         let mut entry = entry(plan, cells[0], cell, judge);
+        entry.values = values(wish, cell);
         if wish.timeline {
             entry.timeline = timeline(cells[0], cell, judge);
         }
@@ -99,6 +101,7 @@ fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
         time: versus(|sample| sample.wall_s),
         cpu: versus(|sample| sample.user_s + sample.system_s),
         memory: versus(|sample| sample.peak_rss),
+        values: Vec::new(),
         timeline: None,
         runs: runs
             .map(|run| RunReport { round: run.round, place: run.place, sample: run.sample.clone() })
@@ -109,6 +112,14 @@ fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
 fn metric(cell: &Cell, value: impl Fn(&Sample) -> Option<f64>) -> Option<Metric> {
     let values: Vec<f64> = finished(cell).filter_map(|run| value(&run.sample)).collect();
     Metric::of(&values)
+}
+
+fn values(wish: &Wish, cell: &Cell) -> Vec<Value> {
+    let value = |(index, pattern): (usize, &Pattern)| Value {
+        name: pattern.name.clone(),
+        metric: metric(cell, |sample| *sample.values.get(index)?),
+    };
+    wish.values.iter().enumerate().map(value).collect()
 }
 
 /// Memory over time; of the points, those of the run whose average is in the middle.

@@ -12,6 +12,8 @@ mod worth;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use mallow_measure::values::Pattern;
+
 pub use plan::Plan;
 pub use worth::{Worth, worth};
 
@@ -46,6 +48,7 @@ pub struct Wish {
     pub server: Option<String>,
     pub ready: Option<String>,
     pub load: Option<String>,
+    pub values: Vec<Pattern>,
     pub command: Vec<OsString>,
 }
 
@@ -73,6 +76,7 @@ impl Default for Wish {
             server: None,
             ready: None,
             load: None,
+            values: Vec::new(),
             command: Vec::new(),
         }
     }

@@ -66,10 +66,20 @@ pub struct Entry {
     pub cpu: Option<Versus>,
     /// Peak RSS against the baseline.
     pub memory: Option<Versus>,
+    /// What the command or the load printed, in the order of --value; there is no verdict on it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Value>,
     /// With --timeline, of runs that were long enough to sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
     pub runs: Vec<RunReport>,
+}
+
+/// `None` where no finished run printed it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Value {
+    pub name: String,
+    pub metric: Option<Metric>,
 }
 
 #[derive(Clone, Debug, Serialize)]

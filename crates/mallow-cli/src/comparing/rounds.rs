@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 use mallow_measure::observe;
 use mallow_measure::run::{self, Outcome, Sample};
+use mallow_measure::service::STOPS_WITHIN;
 use mallow_process::binding::Report;
 
 /// Rounds of the adaptive mode: at least, and at most.
@@ -32,26 +33,31 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<Measured> {
     let seed = rounds::seed(wish.seed);
-    let start = Instant::now();
-    let mut session = Session {
-        plan,
-        wish,
-        notes,
-        interrupted,
-        limits: run::Limits { timeout: wish.timeout, memory: wish.mem_limit, cpu_count: None },
-        judge: cells::judge(plan, wish),
-        start,
-        cells: empty(plan),
-        bar: notes.progress(0),
-    };
+    let mut session = Session::new(plan, wish, notes, interrupted);
     session.announce_too_few();
-    session.probe()?;
+    let endings = session.probe()?;
+    session.refuse_hopeless(&endings)?;
     session.warm_up()?;
     mallow_os::trim_heap();
     session.expect_rounds();
     let rounds = rounds::carry_out(&mut session, seed)?;
     session.bar.finish_and_clear();
-    Ok(Measured { cells: session.cells, seed, rounds, took: start.elapsed() })
+    let took = session.start.elapsed();
+    Ok(Measured { cells: session.cells, seed, rounds, took })
+}
+
+/// Runs the command once under each allocator, and says how it ended. Fails where a preload takes no
+/// effect.
+pub fn probe(
+    plan: &Plan,
+    wish: &Wish,
+    notes: Notes,
+    interrupted: &AtomicBool,
+) -> Result<Vec<Outcome>> {
+    let mut session = Session::new(plan, wish, notes, interrupted);
+    let endings = session.probe()?;
+    session.bar.finish_and_clear();
+    Ok(endings)
 }
 
 fn empty(plan: &Plan) -> Vec<Cell> {
@@ -76,19 +82,38 @@ struct Session<'a> {
     bar: ProgressBar,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    fn new(
+        plan: &'a Plan,
+        wish: &'a Wish,
+        notes: Notes,
+        interrupted: &'a AtomicBool,
+    ) -> Session<'a> {
+        Session {
+            plan,
+            wish,
+            notes,
+            interrupted,
+            limits: run::Limits { timeout: wish.timeout, memory: wish.mem_limit, cpu_count: None },
+            judge: cells::judge(plan, wish),
+            start: Instant::now(),
+            cells: empty(plan),
+            bar: notes.progress(0),
+        }
+    }
+
     fn stopped(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Runs the command once under each allocator and looks at who serves malloc in it.
-    fn probe(&mut self) -> Result<()> {
+    fn probe(&mut self) -> Result<Vec<Outcome>> {
         let count = self.plan.contenders.len();
         self.bar.set_length(count as u64);
         let mut endings = Vec::new();
         for index in 0..count {
             if self.stopped() {
-                return Ok(());
+                return Ok(endings);
             }
             let name = self.plan.contenders[index].allocator.name.clone();
             self.bar.set_message(format!("checking {name}"));
@@ -96,7 +121,7 @@ impl Session<'_> {
             endings.push(self.probe_one(index)?);
             self.bar.inc(1);
         }
-        self.refuse_hopeless(&endings)
+        Ok(endings)
     }
 
     fn probe_one(&self, index: usize) -> Result<Outcome> {
@@ -104,13 +129,13 @@ impl Session<'_> {
         let condition = &self.plan.conditions[0];
         let command = self.plan.command(condition, contender);
         // A server runs until it is stopped, so it is stopped after the look.
-        let kill_after = match self.plan.service {
-            Some(_) => Some(PROBE_AFTER * 2),
-            None => self.wish.timeout,
+        let (kill_after, grace) = match self.plan.service {
+            Some(_) => (Some(PROBE_AFTER * 2 + STOPS_WITHIN), STOPS_WITHIN),
+            None => (self.wish.timeout, Duration::ZERO),
         };
         let look_after = kill_after.map_or(PROBE_AFTER, |limit| PROBE_AFTER.min(limit / 2));
         let memory = self.limits.memory;
-        let limits = observe::Limits { look_after, kill_after, memory };
+        let limits = observe::Limits { look_after, kill_after, grace, memory };
         let observed = observe::observe(command, condition.cpu_count, limits, self.interrupted)?;
         match &contender.allocator.path {
             Some(path) => self.check_effect(&contender.allocator.name, path, &observed)?,
@@ -248,8 +273,11 @@ impl Session<'_> {
         let limits = run::Limits { cpu_count: condition.cpu_count, ..self.limits };
         let command = self.plan.command(condition, contender);
         let mut sample = match &self.plan.service {
-            Some(service) => service.run(command, limits, self.interrupted)?,
-            None => run::run(command, limits, self.interrupted)?,
+            Some(service) => {
+                let environment = &condition.environment;
+                service.run(command, environment, limits, &self.wish.values, self.interrupted)?
+            }
+            None => run::run(command, limits, &self.wish.values, self.interrupted)?,
         };
         if self.wish.ignore_failure && matches!(sample.outcome, Outcome::Failed { .. }) {
             sample.outcome = Outcome::Finished;

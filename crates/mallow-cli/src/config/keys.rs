@@ -7,11 +7,12 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 47] = [
+const OF_ONE_CALL: [&str; 52] = [
     "all",
     "cleanup",
     "compare",
     "compose",
+    "constraint",
     "cpus",
     "csv",
     "debug",
@@ -33,6 +34,7 @@ const OF_ONE_CALL: [&str; 47] = [
     "match",
     "matrix",
     "no-token",
+    "once",
     "output",
     "pid",
     "pprof",
@@ -43,9 +45,11 @@ const OF_ONE_CALL: [&str; 47] = [
     "root",
     "rules",
     "save",
+    "second",
     "secure",
     "server",
     "setup",
+    "state",
     "supervisor",
     "suppressions",
     "textfile",
@@ -53,6 +57,7 @@ const OF_ONE_CALL: [&str; 47] = [
     "unit",
     "update",
     "user",
+    "value",
     "version",
     "wrappers",
 ];

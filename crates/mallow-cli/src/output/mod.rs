@@ -1,6 +1,6 @@
 //! Everything that is shown: results to stdout or a file, notes and progress to stderr.
 //!
-//! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart`), or
+//! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart` and `scale`), or
 //! JSON. `figures` writes quantities, `wording` verdicts, `colour` says when there is colour.
 
 mod args;
@@ -9,6 +9,7 @@ pub mod clean;
 pub mod colour;
 mod figures;
 pub mod html;
+pub mod scale;
 mod table;
 pub mod wording;
 
@@ -42,11 +43,7 @@ impl Notes {
 
     /// A bar on stderr; hidden off a terminal, in CI, for a dumb terminal and when quiet.
     pub fn progress(self, length: u64) -> ProgressBar {
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let hidden = self.quiet
-            || dumb
-            || std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
-            || !std::io::stderr().is_terminal();
+        let hidden = self.quiet || is_plain() || !std::io::stderr().is_terminal();
         let target =
             if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let template = if colour::is_wanted(&std::io::stderr()) {
@@ -58,6 +55,17 @@ impl Notes {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         ProgressBar::with_draw_target(Some(length), target).with_style(style)
     }
+}
+
+/// A terminal that only takes lines, or none that a person looks at.
+fn is_plain() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    is_dumb || std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
+}
+
+/// Whether somebody is there for whom a screen can be drawn, and who can press keys.
+pub fn is_interactive() -> bool {
+    !is_plain() && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
 }
 
 /// What a result is drawn for.
@@ -72,19 +80,24 @@ impl Screen {
     /// A file or a pipe.
     pub const PLAIN: Screen = Screen { unicode: false, width: None };
 
-    /// Unicode only on a terminal, and only where the locale has it.
-    pub fn of(output: &OutputArgs) -> Screen {
-        if output.to.file.is_some() || !std::io::stdout().is_terminal() {
-            return Screen::PLAIN;
-        }
+    /// Whether the locale has it.
+    pub fn has_unicode() -> bool {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .iter()
             .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
             .unwrap_or_default()
             .to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    }
+
+    /// Unicode only on a terminal, and only where the locale has it.
+    pub fn of(output: &OutputArgs) -> Screen {
+        if output.to.file.is_some() || !std::io::stdout().is_terminal() {
+            return Screen::PLAIN;
+        }
         let size = ratatui::crossterm::terminal::size().ok();
         Screen {
-            unicode: locale.contains("utf-8") || locale.contains("utf8"),
+            unicode: Screen::has_unicode(),
             width: size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0),
         }
     }
@@ -108,6 +121,16 @@ pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
 pub fn print(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout();
     printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// One of many texts on standard output, cleaned as a result is; false if nobody reads them any
+/// more.
+pub fn write_on(text: &str) -> Result<bool> {
+    let text = colour::resolved(&clean::text(text), colour::is_wanted(&std::io::stdout()));
+    let mut stdout = std::io::stdout();
+    let outcome = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let is_read = !matches!(&outcome, Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe);
+    printed(outcome).map(|()| is_read)
 }
 
 /// What came of printing. A reader that has gone away (`| head`) is not an error.

@@ -17,7 +17,7 @@ const NARROWEST: usize = 20;
 #[derive(Clone, Debug)]
 pub struct Table {
     /// The heading, and whether the column holds numbers.
-    pub columns: Vec<(&'static str, bool)>,
+    pub columns: Vec<(Cow<'static, str>, bool)>,
     pub rows: Vec<Vec<String>>,
     /// What some cells say by their colour, by row and column.
     tones: BTreeMap<(usize, usize), Tone>,
@@ -25,7 +25,13 @@ pub struct Table {
 
 impl Table {
     pub fn new(columns: &[(&'static str, bool)]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new(), tones: BTreeMap::new() }
+        let columns = columns.iter().map(|(name, is_number)| (Cow::Borrowed(*name), *is_number));
+        Table { columns: columns.collect(), rows: Vec::new(), tones: BTreeMap::new() }
+    }
+
+    /// One more column at the end, whose name came with the command line or from a file.
+    pub fn add_column(&mut self, name: &str, is_number: bool) {
+        self.columns.push((Cow::Owned(name.to_owned()), is_number));
     }
 
     /// The tone of a cell of the last row.
@@ -79,12 +85,13 @@ impl Table {
 
     /// The most characters of each column.
     fn widths(&self) -> Vec<usize> {
-        let longest = |index: usize, (name, _): &(&str, bool)| {
+        let longest = |index: usize, name: &str| {
             let cells = self.rows.iter().filter_map(|row| row.get(index));
             let lengths = cells.map(|cell| clean::line(cell).chars().count());
             lengths.fold(name.chars().count(), usize::max)
         };
-        self.columns.iter().enumerate().map(|(index, column)| longest(index, column)).collect()
+        let names = self.columns.iter().map(|(name, _)| name.as_ref());
+        names.enumerate().map(|(index, name)| longest(index, name)).collect()
     }
 
     /// With columns of at most these widths, if there are any.
@@ -92,7 +99,7 @@ impl Table {
         let mut table = Drawn::new();
         table.load_preset(presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(self.columns.iter().map(|(name, _)| *name));
+        table.set_header(self.columns.iter().map(|(name, _)| name.as_ref()));
         for (place, row) in self.rows.iter().enumerate() {
             let cells = row.iter().enumerate();
             table
@@ -155,7 +162,7 @@ impl Table {
 
     fn csv(&self) -> String {
         let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
-        let heading = self.columns.iter().map(|(name, _)| Cow::Borrowed(*name)).collect();
+        let heading = self.columns.iter().map(|(name, _)| Cow::Borrowed(name.as_ref())).collect();
         let rows = self.rows.iter().map(|row| row.iter().map(|cell| clean::line(cell)).collect());
         for row in std::iter::once(heading).chain(rows) {
             let cells: Vec<Cow<'_, str>> = row;
@@ -167,7 +174,8 @@ impl Table {
 
     fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let mut text = line(self.columns.iter().map(|(name, _)| (*name).to_owned()).collect());
+        let mut text =
+            line(self.columns.iter().map(|(name, _)| name.clone().into_owned()).collect());
         text += &line(
             self.columns
                 .iter()

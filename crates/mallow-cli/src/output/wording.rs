@@ -9,15 +9,20 @@ use crate::output::colour::Tone;
 
 /// The verdict and the size of the difference, such as "faster -6.1 %".
 pub fn verdict(versus: &Versus, metric: &str) -> String {
-    let word = match (versus.verdict, metric) {
+    let word = word(versus.verdict, metric);
+    format!("{word} {}", output::percent_change(versus.comparison.ratio))
+}
+
+/// The verdict alone.
+pub fn word(verdict: Verdict, metric: &str) -> &'static str {
+    match (verdict, metric) {
         (Verdict::Less, "time") => "faster",
         (Verdict::More, "time") => "slower",
         (Verdict::Less, _) => "less",
         (Verdict::More, _) => "more",
         (Verdict::NoDifference, _) => "no difference",
         (Verdict::Inconclusive, _) => "inconclusive",
-    };
-    format!("{word} {}", output::percent_change(versus.comparison.ratio))
+    }
 }
 
 /// How good the verdict is, as a colour; nothing for what is no news.
@@ -47,6 +52,18 @@ pub fn difference(versus: &Option<Versus>) -> String {
 /// The median, or a dash.
 pub fn median(metric: &Option<Metric>, form: fn(f64) -> String) -> String {
     metric.as_ref().map_or("-".into(), |metric| form(metric.median))
+}
+
+/// A number whose unit its column names: four digits where it has a fraction.
+pub fn plain(value: f64) -> String {
+    let digits = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
+    let decimals = (3.0 - digits).clamp(0.0, 6.0) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 /// A number without unit, for CSV.

@@ -19,5 +19,7 @@ pub mod run;
 pub mod serve;
 pub mod stats;
 pub mod status;
+pub mod top;
+pub mod tune;
 pub mod verify;
 pub mod watch;

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod program;
+pub mod python;
 pub mod recording;
 
 use std::path::{Path, PathBuf};

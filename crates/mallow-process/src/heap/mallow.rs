@@ -336,7 +336,8 @@ impl Reader<'_> {
         let index = right("granule_shift")? & number("leaf_mask")?;
         let at = map.wrapping_add(leaf).wrapping_add(index.wrapping_mul(8));
         let distance = self.memory.word(at)?;
-        (distance != 0).then(|| map.wrapping_add(distance))
+        // The top bits of a word tell free which list takes a block.
+        (distance != 0).then(|| map.wrapping_add(distance) & ((1 << ADDRESS_BITS) - 1))
     }
 
     /// Where the page map's leaves lie: an address of eight bytes for each granule.

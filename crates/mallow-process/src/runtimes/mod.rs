@@ -4,6 +4,7 @@
 pub mod go;
 mod hsperf;
 mod java;
+pub mod native;
 mod python;
 mod ruby;
 mod v8;

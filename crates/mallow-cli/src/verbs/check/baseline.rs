@@ -2,7 +2,6 @@
 //! sorted, and without anything that differs from one run to the next.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -76,17 +75,7 @@ pub struct Baseline {
 impl Baseline {
     /// `None` where there is no such file.
     pub fn read(path: &Path) -> Result<Option<Baseline>> {
-        let text = match parse::text_of(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return Err(damaged(path, &error.to_string()));
-            }
-            Err(error) => {
-                let what = format!("The baseline {} cannot be read", path.display());
-                return Err(Error::io(what)(error));
-            }
-        };
+        let Some(text) = parse::kept_text(path, "baseline", damaged)? else { return Ok(None) };
         let value: serde_json::Value =
             serde_json::from_str(&text).map_err(|error| damaged(path, &error.to_string()))?;
         match value["schema"].as_str() {

@@ -231,7 +231,7 @@ fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u
         .checked()?;
     let mut command = prepared.command();
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    let sample = run::run(command, Limits::default(), interrupted)?;
+    let sample = run::run(command, Limits::default(), &[], interrupted)?;
     match sample.outcome {
         Outcome::Finished => Ok(sample.peak_rss as u64),
         Outcome::Interrupted => Err(cut_short(130)),

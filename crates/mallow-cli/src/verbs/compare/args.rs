@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mallow_launch::options;
+use mallow_measure::values::Pattern;
 
 use crate::comparing::{MARGIN, WARMUP, Wish};
 use crate::output::OutputArgs;
@@ -113,6 +114,12 @@ pub struct CompareArgs {
     #[arg(long, value_name = "CMD", requires = "server", conflicts_with = "command")]
     pub load: Option<String>,
 
+    /// Show a number that the load, or else the command, prints: the first group of REGEX, in the
+    /// last line that matches; may be repeated
+    #[arg(long = "value", value_name = "NAME=REGEX", value_parser = parse_value,
+        conflicts_with = "show_output")]
+    pub values: Vec<Pattern>,
+
     #[command(flatten)]
     pub output: OutputArgs,
 
@@ -146,6 +153,7 @@ impl CompareArgs {
             server: self.server.clone(),
             ready: self.ready.clone(),
             load: self.load.clone(),
+            values: self.values.clone(),
             command: self.command.clone(),
         }
     }
@@ -157,6 +165,15 @@ fn parse_matrix(text: &str) -> Result<(String, Vec<String>), String> {
             Ok((name.to_owned(), values.split(',').map(str::to_owned).collect()))
         }
         _ => Err("a matrix is written NAME=value,value".into()),
+    }
+}
+
+fn parse_value(text: &str) -> Result<Pattern, String> {
+    match text.split_once('=') {
+        Some((name, regex)) if !name.is_empty() => {
+            Pattern::new(name, regex).map_err(|error| error.to_string())
+        }
+        _ => Err("a value is written NAME=REGEX".into()),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::output;
 use crate::output::chart::{self, place};
 use crate::output::clean;
 use crate::output::html::{self, Page};
+use crate::output::scale::{Quantity, Scale};
 use crate::output::wording;
 use mallow_measure::run::Outcome;
 use mallow_measure::statistics::Verdict;
@@ -71,7 +72,14 @@ fn table(entries: &[Entry]) -> Markup {
     html! {
         div.scroll {
             table {
-                thead { tr { @for name in columns { th { (name) } } } }
+                thead {
+                    tr {
+                        @for name in columns { th { (name) } }
+                        @for value in entries.iter().take(1).flat_map(|entry| &entry.values) {
+                            th { (clean::line(&value.name)) }
+                        }
+                    }
+                }
                 tbody { @for entry in entries { (table_row(entry)) } }
             }
         }
@@ -103,6 +111,7 @@ fn table_row(entry: &Entry) -> Markup {
                     "; " (failure.count) " " (clean::line(&failure.text))
                 }
             }
+            @for value in &entry.values { td { (show(&value.metric, wording::plain)) } }
         }
     }
 }
@@ -196,14 +205,9 @@ fn plot(
 }
 
 fn axis(scale: &Scale, bottom: f64, quantity: Quantity) -> Markup {
-    let unit = match quantity {
-        Quantity::Seconds => 1.0,
-        Quantity::Bytes if scale.high < 1048576.0 => 1024.0,
-        Quantity::Bytes => 1048576.0,
-    };
     html! {
-        @for tick in scale.ticks(unit) {
-            @let x = place(scale.place(tick));
+        @for tick in scale.ticks(quantity) {
+            @let x = place(on_axis(scale, tick));
             line.grid x1=(x) x2=(x) y1="0" y2=(bottom) {}
             text.tick x=(x) y=(place(bottom + 18.0)) { (quantity.show(tick)) }
         }
@@ -220,7 +224,7 @@ fn plot_row(
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let [low, median, high] = QUARTILES.map(|part| quantile(&sorted, part));
-    let [x_low, x_median, x_high] = [low, median, high].map(|value| scale.place(value));
+    let [x_low, x_median, x_high] = [low, median, high].map(|value| on_axis(scale, value));
     let name = clean::line(&entry.allocator);
     // Spread by the run's number, so that equal values do not hide each other.
     let spread = |index: usize| 1.6 * (((index * 5) % 9) as f64 - 4.0);
@@ -234,7 +238,7 @@ fn plot_row(
             rect.box x=(place(x_low)) y=(place(middle - BOX_HALF))
                 width=(place((x_high - x_low).max(1.0))) height=(place(2.0 * BOX_HALF)) {}
             @for (index, value) in values.iter().enumerate() {
-                circle.run cx=(place(scale.place(*value))) cy=(place(middle + spread(index)))
+                circle.run cx=(place(on_axis(scale, *value))) cy=(place(middle + spread(index)))
                     r="2.2" {}
             }
             line.median x1=(place(x_median)) x2=(place(x_median))
@@ -245,62 +249,14 @@ fn plot_row(
     }
 }
 
+fn on_axis(scale: &Scale, value: f64) -> f64 {
+    LABEL_WIDTH + PLOT_WIDTH * scale.part(value)
+}
+
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
-}
-
-#[derive(Clone, Copy)]
-enum Quantity {
-    Seconds,
-    Bytes,
-}
-
-impl Quantity {
-    fn show(self, value: f64) -> String {
-        match self {
-            Quantity::Seconds => output::seconds(value),
-            Quantity::Bytes => output::bytes(value),
-        }
-    }
-}
-
-/// From values to SVG units. The axis begins at zero unless all values lie close together.
-struct Scale {
-    low: f64,
-    high: f64,
-}
-
-impl Scale {
-    fn over<'a>(values: impl Iterator<Item = &'a f64>) -> Option<Scale> {
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values {
-            low = low.min(*value);
-            high = high.max(*value);
-        }
-        if !low.is_finite() {
-            return None;
-        }
-        let margin = ((high - low) * 0.06).max(high * 0.01);
-        let low = if low < 0.5 * high { 0.0 } else { low - margin };
-        Some(Scale { low, high: high + margin })
-    }
-
-    fn place(&self, value: f64) -> f64 {
-        LABEL_WIDTH + PLOT_WIDTH * (value - self.low) / (self.high - self.low)
-    }
-
-    /// Round numbers of the unit, about five of them.
-    fn ticks(&self, unit: f64) -> Vec<f64> {
-        let rough = (self.high - self.low) / unit / 5.0;
-        let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|s| *s >= rough);
-        let step = unit * step.unwrap_or(rough);
-        let first = (self.low / step).ceil();
-        let ticks = (0..20).map(|n| (first + f64::from(n)) * step);
-        ticks.take_while(|tick| *tick <= self.high).collect()
-    }
 }
 
 fn method(report: &Report) -> Markup {
@@ -328,18 +284,6 @@ fn method(report: &Report) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scale_is_round_and_holds_everything() {
-        let scale = Scale::over([0.41, 0.47, 0.44].iter()).unwrap();
-        assert!(scale.low > 0.0, "close values use the whole width");
-        assert!(scale.place(0.41) >= LABEL_WIDTH);
-        assert!(scale.place(0.47) <= LABEL_WIDTH + PLOT_WIDTH);
-        assert!((3..=8).contains(&scale.ticks(1.0).len()), "{:?}", scale.ticks(1.0));
-        assert_eq!(Scale::over([1.0, 10.0].iter()).unwrap().low, 0.0);
-        assert!(Scale::over([].iter()).is_none());
-        assert!(!Scale::over([5.0].iter()).unwrap().ticks(1.0).is_empty());
-    }
 
     #[test]
     fn quantiles_interpolate() {

@@ -64,7 +64,14 @@ impl Report {
                 table.rows.push(entry.csv_row(&condition.name));
             }
         }
+        add_value_columns(&mut table, self.conditions.iter().flat_map(|c| &c.entries));
         table
+    }
+}
+
+fn add_value_columns<'a>(table: &mut Table, mut entries: impl Iterator<Item = &'a Entry>) {
+    for value in entries.next().iter().flat_map(|entry| &entry.values) {
+        table.add_column(&value.name, true);
     }
 }
 
@@ -82,6 +89,7 @@ impl ConditionReport {
             ("CPU", false),
             ("memory", false),
         ]);
+        add_value_columns(&mut table, self.entries.iter());
         for entry in &self.entries {
             table.rows.push(entry.row());
             for (column, versus) in [(7, &entry.time), (8, &entry.cpu), (9, &entry.memory)] {
@@ -92,16 +100,19 @@ impl ConditionReport {
     }
 }
 
+/// The median and how far the interval reaches from it, or a dash.
+fn with_interval(metric: &Option<Metric>, form: fn(f64) -> String) -> String {
+    match metric {
+        Some(Metric { median, interval: Some(Interval { low, high }), .. }) if *median > 0.0 => {
+            let half = 100.0 * (high - median).max(median - low) / median;
+            format!("{} +- {half:.1} %", form(*median))
+        }
+        _ => wording::median(metric, form),
+    }
+}
+
 impl Entry {
     fn row(&self) -> Vec<String> {
-        let time = match &self.wall_s {
-            None => "-".into(),
-            Some(Metric { median, interval: Some(Interval { low, high }), .. }) => {
-                let half = 100.0 * (high - median).max(median - low) / median;
-                format!("{} +- {half:.1} %", output::seconds(*median))
-            }
-            Some(metric) => output::seconds(metric.median),
-        };
         let verdict = |versus: &Option<Versus>, metric: &str| match versus {
             _ if self.is_baseline => "baseline".to_owned(),
             Some(versus) => wording::verdict(versus, metric),
@@ -113,9 +124,9 @@ impl Entry {
             (Some(minor), Some(major)) => format!("{:.0}", minor.median + major.median),
             _ => "-".into(),
         };
-        vec![
+        let mut row = vec![
             self.allocator.clone(),
-            time,
+            with_interval(&self.wall_s, output::seconds),
             wording::median(&self.user_s, output::seconds),
             wording::median(&self.system_s, output::seconds),
             wording::median(&self.peak_rss, output::bytes),
@@ -124,7 +135,9 @@ impl Entry {
             verdict(&self.time, "time"),
             verdict(&self.cpu, "CPU"),
             verdict(&self.memory, "memory"),
-        ]
+        ];
+        row.extend(self.values.iter().map(|value| with_interval(&value.metric, wording::plain)));
+        row
     }
 
     fn csv_row(&self, condition: &str) -> Vec<String> {
@@ -142,7 +155,7 @@ impl Entry {
             },
         };
         let failed: usize = self.failures.iter().map(|failure| failure.count).sum();
-        vec![
+        let mut row = vec![
             condition.to_owned(),
             self.allocator.clone(),
             self.runs_finished.to_string(),
@@ -162,6 +175,8 @@ impl Entry {
             verdict(&self.cpu).to_owned(),
             wording::plain_ratio(&self.memory),
             verdict(&self.memory).to_owned(),
-        ]
+        ];
+        row.extend(self.values.iter().map(|value| wording::plain_median(&value.metric)));
+        row
     }
 }

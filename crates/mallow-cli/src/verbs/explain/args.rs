@@ -16,6 +16,10 @@ pub struct ExplainArgs {
     #[arg(long)]
     pub all: bool,
 
+    /// Ask a Java machine for its own count (jcmd, with -XX:NativeMemoryTracking); it notices that
+    #[arg(long)]
+    pub ask: bool,
+
     /// Keep everything in DIR, to be read again later or elsewhere
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,

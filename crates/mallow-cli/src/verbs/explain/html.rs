@@ -46,6 +46,9 @@ pub fn page(report: &Report) -> String {
         @if !report.runtime_spaces.is_empty() {
             (html::details("What the runtime keeps", &text::runtime_table(report), true))
         }
+        @if !report.native.is_empty() {
+            (html::details(text::NATIVE, &text::native_table(report), true))
+        }
         (html::details(&mappings, &text::mapping_table(report), false))
     };
     Page { title: &title, body, version: &report.version, script: None }.render()

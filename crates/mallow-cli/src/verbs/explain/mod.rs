@@ -4,6 +4,7 @@
 //! conclusions; `report` is the result, `text` and `html` show it, `save` keeps it.
 
 mod args;
+mod ask;
 mod gather;
 mod html;
 mod report;
@@ -28,8 +29,14 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
         Ok(pid) => {
             let taken =
                 picture::take(pid, keep).map_err(|failure| Error::Process { pid, failure })?;
-            let (process, report) = gather::report(taken);
+            let (process, mut report) = gather::report(taken);
+            if args.ask {
+                report.native = ask::native(pid, report.runtime)?;
+            }
             (report, Some(process))
+        }
+        Err(_) if args.ask => {
+            return Err(Error::Usage("--ask needs the number of a process that runs.".into()));
         }
         Err(_) => (save::load(Path::new(&args.target))?, None),
     };

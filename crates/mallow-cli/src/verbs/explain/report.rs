@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use mallow_process::heap::{Heap, spans};
 use mallow_process::mappings::{Group, Kind, Mapping, Runtime};
 use mallow_process::runtimes::Kept;
+use mallow_process::runtimes::native::Native;
 
 pub const SCHEMA: &str = "mallow.explain/1";
 
@@ -38,6 +39,9 @@ pub struct Report {
     /// What the language's runtime keeps beside it, by its own headers.
     #[serde(default)]
     pub runtime_spaces: Vec<Kept>,
+    /// What a runtime counts itself, if it was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub native: Vec<Native>,
     pub threads: Vec<Thread>,
     pub system: System,
     /// What could not be read, and why.

@@ -11,6 +11,8 @@ use mallow_process::heap::glibc::Heaps;
 use mallow_process::heap::mallow;
 use mallow_process::heap::spans;
 
+pub const NATIVE: &str = "What the Java machine counts itself (jcmd VM.native_memory)";
+
 /// Arenas and classes that are listed without --all.
 const MOST_ROWS: usize = 10;
 
@@ -59,6 +61,10 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
     if !report.runtime_spaces.is_empty() {
         text += &heading("What the runtime keeps, by its own headers");
         text += &runtime_table(report).render(format, screen);
+    }
+    if !report.native.is_empty() {
+        text += &heading(NATIVE);
+        text += &native_table(report).render(format, screen);
     }
     text += &findings(report, &heading, format);
     if all {
@@ -411,6 +417,16 @@ pub fn runtime_table(report: &Report) -> Table {
         let used = kept.used.map_or("-".into(), size);
         let rss = rss.map_or("-".into(), size);
         table.rows.push(vec![kept.what.clone(), size(kept.size), rss, used]);
+    }
+    table
+}
+
+pub fn native_table(report: &Report) -> Table {
+    let columns = [("space", false), ("reserved", true), ("committed", true), ("by malloc", true)];
+    let mut table = Table::new(&columns);
+    for space in &report.native {
+        let figures = [space.reserved, space.committed, space.malloc].map(size);
+        table.rows.push([vec![space.what.clone()], figures.to_vec()].concat());
     }
     table
 }

@@ -64,7 +64,7 @@ pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
         Some(duration) => format!("for {duration:?} or until Ctrl-C"),
         None => "until Ctrl-C".into(),
     };
-    notes.note(&format!("Recording process {pid}, served by {name}, {end}."));
+    let begun = format!("Recording process {pid}, served by {name}, {end}.");
     let kind = args.stack_kind();
     let mut header = header(Clock::System, kind, super::stack_distance(args));
     header.source = Source::Uprobes;
@@ -74,6 +74,7 @@ pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
     let stop = stop_flag()?;
     probes.enable().map_err(refusal)?;
     let mut session = Session::new(pid, writer, probes, what, period.is_some());
+    notes.note(&begun);
     let outcome = session.run(args.duration, &stop).and_then(|()| session.finish());
     let outcome = match outcome {
         Ok(outcome) => outcome,

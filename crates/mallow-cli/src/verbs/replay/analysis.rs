@@ -4,10 +4,10 @@ use mallow_replay::Run;
 use mallow_replay::fidelity::Fidelity;
 
 use super::args::{ReplayArgs, ReplayMode};
-use super::input::Input;
 use super::report::{Entry, Latencies, Report, Settings, metric};
 use super::rounds::{Cell, Measured};
 use crate::output::wording;
+use crate::replaying::Input;
 use mallow_measure::machine::Machine;
 use mallow_measure::statistics::Verdict;
 use mallow_measure::verdict::{self, Judge, Versus};

@@ -8,6 +8,7 @@ use mallow_launch::options;
 
 use crate::output::OutputArgs;
 use crate::parse;
+use crate::replaying::Touch;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReplayMode {
@@ -17,16 +18,6 @@ pub enum ReplayMode {
     Lockstep,
     /// Each thread as fast as it can
     Free,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Touch {
-    /// The first byte of each page of a block
-    Pages,
-    /// Every byte
-    All,
-    /// Nothing
-    None,
 }
 
 #[derive(Args, Debug)]

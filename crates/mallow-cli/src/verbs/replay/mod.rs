@@ -1,25 +1,23 @@
-//! `mallow replay`: a recorded run on every allocator. `input` turns the trace into a plan,
-//! `rounds` carries it out, `analysis` says what that means and whether it may be believed,
+//! `mallow replay`: a recorded run on every allocator. `replaying` turns the trace
+//! into a plan, `rounds` carries it out, `analysis` says what that means and whether it may be believed,
 //! `report` shows it.
 
 mod analysis;
 mod args;
-mod input;
 mod report;
 mod rounds;
 mod text;
 
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
+use crate::replaying::{Player, input};
 pub use args::ReplayArgs;
 use mallow_launch::contender::{self, Choice};
-use mallow_launch::target::Target;
 
 pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
-    let input = input::read(args, notes)?;
-    let player = rounds::player()?;
-    let target = Target::resolve(player.as_os_str())?;
+    let input = input::read(&args.trace, args.process.as_deref(), notes)?;
+    let player = Player::new(args.touch)?;
     let choice = Choice {
         allocators: &args.allocators,
         baseline: args.baseline.as_deref(),
@@ -27,8 +25,8 @@ pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
         debug: false,
         options: &args.options,
     };
-    let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
-    let measured = rounds::measure(args, &input, &player, &target, contenders, notes)?;
+    let contenders = contender::choose(choice, &player.target, &|sentence| notes.note(sentence))?;
+    let measured = rounds::measure(args, &input, player, contenders, notes)?;
     let report = analysis::analyse(args, &input, &measured);
     args.output.write(
         || output::json(&report),

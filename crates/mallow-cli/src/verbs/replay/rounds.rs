@@ -1,46 +1,23 @@
 //! Carries the plan out: every allocator once a round, in random order.
 
-use std::fs::File;
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use mallow_measure::rounds::{self, Turn};
-use mallow_os::{ChildSetup, Ending};
+use mallow_replay::Run;
 use mallow_replay::fidelity::Objection;
-use mallow_replay::{Run, Summary};
 
-use super::args::{ReplayArgs, ReplayMode, Touch};
-use super::input::Input;
+use super::args::{ReplayArgs, ReplayMode};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use mallow_launch::allocator::{self, Allocator};
-use mallow_launch::contender::{self, Choice, Contender};
-use mallow_launch::embedded::{self, Library};
-use mallow_launch::preflight;
-use mallow_launch::preload::{self, Changes};
-use mallow_launch::target::Target;
-use mallow_launch::words;
-use mallow_os::signal_name;
+use crate::replaying::{Input, Player};
+use mallow_launch::allocator::Allocator;
+use mallow_launch::contender::Contender;
 use mallow_process::allocators::Family;
 
 const MOST_ROUNDS: u32 = 10;
 /// Nobody minds waiting this long.
 const SHORT: Duration = Duration::from_secs(10);
-
-static PLAYER: Library = Library {
-    name: "player",
-    file: "mallow-player",
-    hash: mallow_replay::PLAYER_HASH,
-    bytes: mallow_replay::PLAYER,
-};
-
-/// The player's program file.
-pub fn player() -> Result<PathBuf> {
-    Ok(embedded::materialise(&PLAYER)?)
-}
 
 /// What an allocator did in all rounds.
 #[derive(Clone, Debug)]
@@ -61,33 +38,10 @@ pub struct Measured {
     pub took: Duration,
 }
 
-/// Libraries that the recorded program is linked with and an allocator brings along too: the C++
-/// runtime, or another allocator. The player loads them each time, so that they count for nobody.
-/// None where the program is not on this machine.
-fn shared_libraries(summary: &Summary, target: &Target, contenders: &[Contender]) -> Vec<PathBuf> {
-    let objects = |target: &Target, changes: &Changes| {
-        preflight::list_objects(target, changes).map_or(Vec::new(), |(objects, _)| objects)
-    };
-    let is_in = |objects: &[PathBuf], path: &Path| {
-        objects.iter().any(|one| preflight::same_file(one, path))
-    };
-    let Ok(program) = Target::resolve(summary.executable.as_ref()) else { return Vec::new() };
-    let own = objects(target, &Changes::new());
-    let brought: Vec<PathBuf> =
-        contenders.iter().flat_map(|contender| objects(target, &contender.changes)).collect();
-    let linked = objects(&program, &Changes::new()).into_iter();
-    linked
-        .filter(|path| is_in(&brought, path) && !is_in(&own, path))
-        .filter(|path| !words::has_separator(path.as_os_str()))
-        .collect()
-}
-
 struct Session<'a> {
     args: &'a ReplayArgs,
-    player: &'a Path,
-    plan: &'a File,
-    no_huge_pages: bool,
-    shared: Vec<PathBuf>,
+    player: Player,
+    input: &'a Input,
     contenders: Vec<Contender>,
     cells: Vec<Cell>,
     start: Instant,
@@ -106,8 +60,7 @@ fn allowance(recorded: Duration, allocators: usize) -> Duration {
 pub fn measure(
     args: &ReplayArgs,
     input: &Input,
-    player: &Path,
-    target: &Target,
+    mut player: Player,
     contenders: Vec<Contender>,
     notes: Notes,
 ) -> Result<Measured> {
@@ -125,12 +78,11 @@ pub fn measure(
     let recorded = Duration::from_nanos(input.summary.duration_ns);
     let allowed = allowance(recorded, contenders.len());
     let compiling = Duration::from_secs_f64(input.compile_s);
+    player.prepare(&input.summary, &contenders);
     let mut session = Session {
         args,
         player,
-        plan: &input.plan.file,
-        no_huge_pages: input.summary.no_huge_pages,
-        shared: shared_libraries(&input.summary, target, &contenders),
+        input,
         budget: args.budget.unwrap_or_else(|| allowed.saturating_sub(compiling)),
         contenders,
         cells,
@@ -139,7 +91,7 @@ pub fn measure(
         bar,
     };
     let rounds = rounds::carry_out(&mut session, seed)?;
-    let reference = session.reference(input, target)?;
+    let reference = session.reference()?;
     session.bar.finish_and_clear();
     Ok(Measured { cells: session.cells, reference, rounds, seed, took: start.elapsed() })
 }
@@ -190,7 +142,7 @@ impl Session<'_> {
             }
         }
         if self.args.mode != ReplayMode::Lockstep && self.cells[index].failures.is_empty() {
-            match self.play(&self.contenders[index], "free", false)? {
+            match self.player.play(self.input, &self.contenders[index], "free", false)? {
                 Ok(run) => self.cells[index].free.push((round, run)),
                 Err(failure) => self.cells[index].failures.push(failure),
             }
@@ -205,20 +157,16 @@ impl Session<'_> {
         contender: &Contender,
         count: bool,
     ) -> Result<std::result::Result<Run, String>> {
-        match self.play(contender, "lockstep", count)? {
-            Err(_) if count => self.play(contender, "lockstep", false),
+        match self.player.play(self.input, contender, "lockstep", count)? {
+            Err(_) if count => self.player.play(self.input, contender, "lockstep", false),
             run => Ok(run),
         }
     }
 
     /// A lockstep run on the allocator of the recording: one of those in the comparison, or a run
     /// of its own.
-    fn reference(
-        &self,
-        input: &Input,
-        target: &Target,
-    ) -> Result<std::result::Result<Run, Objection>> {
-        let name = input.recorded_allocator();
+    fn reference(&self) -> Result<std::result::Result<Run, Objection>> {
+        let name = self.input.recorded_allocator();
         let is_it = |cell: &&Cell| {
             cell.allocator.name == name
                 || matches!(name.as_str(), "libc" | "system")
@@ -228,81 +176,7 @@ impl Session<'_> {
         if let Some((_, run)) = replayed {
             return Ok(Ok(run.clone()));
         }
-        let named = match &input.header.allocator_path {
-            Some(path) if Path::new(path).exists() => format!("{name}={path}"),
-            _ => name.clone(),
-        };
-        let missing = || Objection::NotInstalled { allocator: name.clone() };
-        if allocator::find(&named, target.libc()).is_err() {
-            return Ok(Err(missing()));
-        }
-        let choice = Choice {
-            allocators: &[named],
-            baseline: None,
-            secure: false,
-            debug: false,
-            options: &[],
-        };
-        let chosen = contender::choose(choice, target, &|_| {});
-        let Some(contender) = chosen.ok().and_then(|chosen| chosen.into_iter().next()) else {
-            return Ok(Err(missing()));
-        };
-        self.bar.set_message(name.clone());
-        let run = self.play(&contender, "lockstep", false)?;
-        Ok(run.map_err(|reason| Objection::Failed { reason }))
+        self.bar.set_message(name);
+        self.player.reference(self.input)
     }
-
-    /// One run of the player; how it failed, if it did.
-    fn play(
-        &self,
-        contender: &Contender,
-        mode: &str,
-        count: bool,
-    ) -> Result<std::result::Result<Run, String>> {
-        let name = self.player.display().to_string();
-        let failed = |error: std::io::Error| Error::NotStarted {
-            command: name.clone(),
-            reason: error.to_string(),
-        };
-        let touch = match self.args.touch {
-            Touch::Pages => "pages",
-            Touch::All => "all",
-            Touch::None => "none",
-        };
-        let mut command = Command::new(self.player);
-        command
-            .arg(format!("/proc/{}/fd/{}", std::process::id(), self.plan.as_raw_fd()))
-            .args([mode, touch])
-            .args(count.then_some("count"))
-            .args(self.no_huge_pages.then_some("small-pages"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let is_system = contender.allocator.family == Family::System;
-        let changes = preload::with_libraries(&contender.changes, is_system, &self.shared);
-        mallow_launch::preload::apply(&mut command, &changes);
-        let setup = ChildSetup { dies_with_parent: true, ..ChildSetup::default() };
-        mallow_os::configure(&mut command, setup).map_err(failed)?;
-        let output = command.spawn().and_then(|child| child.wait_with_output()).map_err(failed)?;
-        if output.status.success() {
-            let run = serde_json::from_slice(&output.stdout);
-            return run.map(Ok).map_err(|error| Error::Internal(format!("the player: {error}")));
-        }
-        let words = String::from_utf8_lossy(&output.stderr);
-        let words = words.lines().next().unwrap_or_default().trim();
-        Ok(Err(describe_failure(output.status, words)))
-    }
-}
-
-fn describe_failure(status: std::process::ExitStatus, words: &str) -> String {
-    use std::os::unix::process::ExitStatusExt as _;
-    let ending = match (status.signal(), status.code()) {
-        (Some(signal), _) => Ending::Signal(signal),
-        (None, code) => Ending::Code(code.unwrap_or(1)),
-    };
-    let how = match ending {
-        Ending::Signal(signal) => format!("the player was killed by {}", signal_name(signal)),
-        Ending::Code(code) => format!("the player ended with exit code {code}"),
-    };
-    if words.is_empty() { how } else { format!("{how}: {words}") }
 }

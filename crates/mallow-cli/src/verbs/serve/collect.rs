@@ -230,7 +230,7 @@ impl Known {
         let place = match &self.place {
             Ok(place) if place.page.is_some() => place,
             // Without a page: whoever may not be read may have one that is not seen.
-            Ok(_) if may_read(pid) => return Outcome::Other,
+            Ok(_) if vitals::may_read(pid) => return Outcome::Other,
             Ok(_) | Err(Failure::NoPermission) => return Outcome::Denied,
             Err(_) => return Outcome::Unreadable,
         };
@@ -255,11 +255,6 @@ impl Known {
             }
         }
     }
-}
-
-/// Whether memory of a process may be read, which no mapping is needed for to tell.
-fn may_read(pid: u32) -> bool {
-    std::fs::File::open(format!("/proc/{pid}/mem")).is_ok()
 }
 
 fn take(pid: u32, place: &Place, time: Duration) -> Result<Option<Reading>, Failure> {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use mallow_process::heap::mallow::Arena;
 use mallow_stats::definitions;
 
-use super::collect::{Outcome, Reading, Snapshot, Target};
+use super::collect::{Counters, Outcome, Reading, Snapshot, Target};
 
 /// Arenas of a process that get a label of their own; those behind them are summed up as `other`.
 pub const MOST_ARENAS: usize = 16;
@@ -52,225 +52,166 @@ use Help::{Table, Words};
 /// How the values of a family are found.
 enum Values {
     /// In bytes, by arena.
-    Arena(fn(&Arena) -> u64),
+    ByArena(fn(&Arena) -> u64),
+    Count(fn(&Counters) -> u64),
     Heap(fn(&Reading) -> f64),
     /// `None`: this target has none.
-    Target(fn(&Target, &Snapshot) -> Option<f64>),
+    Of(fn(&Target) -> Option<u64>),
+    OfTarget(fn(&Target, &Snapshot) -> Option<f64>),
     /// Targets by what came of reading them.
     States,
     Own(fn(&Snapshot) -> f64),
     Version,
 }
 
+use Values::{ByArena, Count, Heap, Of, OfTarget, Own, States, Version};
+
 struct Family {
-    /// Without `_total`, which every counter ends in, and `_info`.
+    /// Without `mallow_`, which every one begins with, `_total`, which every counter ends in, and
+    /// `_info`. Those of bytes and seconds end in their unit.
     name: &'static str,
     kind: Kind,
-    unit: &'static str,
     help: Help,
     values: Values,
 }
 
-const fn gauge(name: &'static str, unit: &'static str, help: Help, values: Values) -> Family {
-    Family { name, kind: Kind::Gauge, unit, help, values }
+const fn gauge(name: &'static str, help: Help, values: Values) -> Family {
+    Family { name, kind: Kind::Gauge, help, values }
 }
 
-const fn counter(name: &'static str, unit: &'static str, help: Help, values: Values) -> Family {
-    Family { name, kind: Kind::Counter, unit, help, values }
+const fn counter(name: &'static str, help: Help, values: Values) -> Family {
+    Family { name, kind: Kind::Counter, help, values }
 }
 
 const FAMILIES: [Family; 31] = [
     Family {
-        name: "mallow_target",
+        name: "target",
         kind: Kind::Info,
-        unit: "",
         help: Words("A process that is served, and who serves its malloc"),
-        values: Values::Target(|_, _| Some(1.0)),
+        values: OfTarget(|_, _| Some(1.0)),
     },
+    gauge("heap_allocated_bytes", Table("PROCESS", "allocated"), ByArena(Arena::allocated)),
+    gauge("heap_cached_bytes", Table("PROCESS", "cached"), ByArena(|arena| arena.listed)),
+    gauge("heap_active_bytes", Table("PROCESS", "active"), ByArena(|arena| arena.active)),
     gauge(
-        "mallow_heap_allocated_bytes",
-        "bytes",
-        Table("PROCESS", "allocated"),
-        Values::Arena(Arena::allocated),
-    ),
-    gauge(
-        "mallow_heap_cached_bytes",
-        "bytes",
-        Table("PROCESS", "cached"),
-        Values::Arena(|arena| arena.listed),
-    ),
-    gauge(
-        "mallow_heap_active_bytes",
-        "bytes",
-        Table("PROCESS", "active"),
-        Values::Arena(|arena| arena.active),
-    ),
-    gauge(
-        "mallow_heap_dirty_bytes",
-        "bytes",
+        "heap_dirty_bytes",
         Table("PROCESS", "dirty"),
-        Values::Arena(|arena| arena.dirty.saturating_add(arena.cached)),
+        ByArena(|arena| arena.dirty.saturating_add(arena.cached)),
     ),
+    gauge("heap_muzzy_bytes", Table("PROCESS", "muzzy"), ByArena(|arena| arena.muzzy)),
+    gauge("heap_retained_bytes", Table("PROCESS", "retained"), ByArena(|arena| arena.retained)),
     gauge(
-        "mallow_heap_muzzy_bytes",
-        "bytes",
-        Table("PROCESS", "muzzy"),
-        Values::Arena(|arena| arena.muzzy),
-    ),
-    gauge(
-        "mallow_heap_retained_bytes",
-        "bytes",
-        Table("PROCESS", "retained"),
-        Values::Arena(|arena| arena.retained),
-    ),
-    gauge(
-        "mallow_heap_mapped_bytes",
-        "bytes",
+        "heap_mapped_bytes",
         Words("Bytes of address space in regions and huge blocks"),
-        Values::Arena(|arena| arena.mapped),
+        ByArena(|arena| arena.mapped),
     ),
     gauge(
-        "mallow_heap_metadata_bytes",
-        "bytes",
+        "heap_metadata_bytes",
         Words("Bytes of the allocator's own data"),
-        Values::Heap(|reading| reading.heap.metadata as f64),
+        Heap(|reading| reading.heap.metadata as f64),
     ),
     gauge(
-        "mallow_heap_arenas",
-        "",
+        "heap_arenas",
         Table("PROCESS", "arenas"),
-        Values::Heap(|reading| reading.heap.arenas.len() as f64),
+        Heap(|reading| reading.heap.arenas.len() as f64),
     ),
-    gauge(
-        "mallow_heap_heaps",
-        "",
-        Table("PROCESS", "heaps"),
-        Values::Heap(|reading| reading.heap.heaps as f64),
-    ),
+    gauge("heap_heaps", Table("PROCESS", "heaps"), Heap(|reading| reading.heap.heaps as f64)),
     counter(
-        "mallow_heap_slot_allocations",
-        "",
+        "heap_slot_allocations",
         Words("Blocks that the program was given from slots; larger ones are not counted"),
-        Values::Heap(|reading| reading.counters.allocations as f64),
+        Count(|counters| counters.allocations),
     ),
     counter(
-        "mallow_heap_slot_remote_frees",
-        "",
+        "heap_slot_remote_frees",
         Table("CLASS", "remote_frees"),
-        Values::Heap(|reading| reading.counters.remote_frees as f64),
+        Count(|counters| counters.remote_frees),
     ),
+    counter("heap_list_fills", Table("CLASS", "fills"), Count(|counters| counters.fills)),
+    counter("heap_list_flushes", Table("CLASS", "flushes"), Count(|counters| counters.flushes)),
     counter(
-        "mallow_heap_list_fills",
-        "",
-        Table("CLASS", "fills"),
-        Values::Heap(|reading| reading.counters.fills as f64),
-    ),
-    counter(
-        "mallow_heap_list_flushes",
-        "",
-        Table("CLASS", "flushes"),
-        Values::Heap(|reading| reading.counters.flushes as f64),
-    ),
-    counter(
-        "mallow_heap_lock_waits",
-        "",
+        "heap_lock_waits",
         Words("Turns at a lock of the allocator, had after sleeping"),
-        Values::Heap(|reading| reading.counters.lock_waits as f64),
+        Count(|counters| counters.lock_waits),
     ),
     counter(
-        "mallow_heap_lock_wait_seconds",
-        "seconds",
+        "heap_lock_wait_seconds",
         Words("Seconds that threads slept in all until a lock of the allocator was free"),
-        Values::Heap(|reading| reading.counters.lock_wait_ns as f64 / 1e9),
+        Heap(|reading| reading.counters.lock_wait_ns as f64 / 1e9),
     ),
     counter(
-        "mallow_heap_mappings_made",
-        "",
+        "heap_mappings_made",
         Table("PROCESS", "mappings_made"),
-        Values::Heap(|reading| reading.counters.mappings_made as f64),
+        Count(|counters| counters.mappings_made),
     ),
     counter(
-        "mallow_heap_mappings_dropped",
-        "",
+        "heap_mappings_dropped",
         Table("PROCESS", "mappings_dropped"),
-        Values::Heap(|reading| reading.counters.mappings_dropped as f64),
+        Count(|counters| counters.mappings_dropped),
     ),
     counter(
-        "mallow_heap_mappings_moved",
-        "",
+        "heap_mappings_moved",
         Table("PROCESS", "mappings_moved"),
-        Values::Heap(|reading| reading.counters.mappings_moved as f64),
+        Count(|counters| counters.mappings_moved),
     ),
     gauge(
-        "mallow_process_resident_bytes",
-        "bytes",
+        "process_resident_bytes",
         Words("Bytes of the process in memory (RSS)"),
-        Values::Target(|target, _| Some(target.vitals.rss as f64)),
+        Of(|target| Some(target.vitals.rss)),
     ),
     gauge(
-        "mallow_process_swap_bytes",
-        "bytes",
+        "process_swap_bytes",
         Words("Bytes of the process that are swapped out"),
-        Values::Target(|target, _| Some(target.vitals.swap as f64)),
+        Of(|target| Some(target.vitals.swap)),
     ),
     gauge(
-        "mallow_process_virtual_bytes",
-        "bytes",
+        "process_virtual_bytes",
         Words("Bytes of address space that the process has mapped"),
-        Values::Target(|target, _| Some(target.vitals.size as f64)),
+        Of(|target| Some(target.vitals.size)),
     ),
     gauge(
-        "mallow_process_threads",
-        "",
+        "process_threads",
         Words("Threads of the process"),
-        Values::Target(|target, _| Some(target.vitals.threads as f64)),
+        Of(|target| Some(target.vitals.threads)),
     ),
     gauge(
-        "mallow_process_start_time_seconds",
-        "seconds",
+        "process_start_time_seconds",
         Words("When the process started, in seconds since 1970"),
-        Values::Target(|target, snapshot| Some(start_time(target, snapshot))),
+        OfTarget(|target, snapshot| Some(start_time(target, snapshot))),
     ),
     gauge(
-        "mallow_process_memory_limit_bytes",
-        "bytes",
+        "process_memory_limit_bytes",
         Words("The memory limit of the control group that leaves the process the least room"),
-        Values::Target(|target, _| Some(target.limit?.bytes as f64)),
+        Of(|target| Some(target.limit?.bytes)),
     ),
     gauge(
-        "mallow_process_memory_limit_used_bytes",
-        "bytes",
+        "process_memory_limit_used_bytes",
         Words("What that control group uses of its limit, files in memory included"),
-        Values::Target(|target, _| Some(target.limit?.used as f64)),
+        Of(|target| Some(target.limit?.used)),
     ),
     gauge(
-        "mallow_serve_targets",
-        "",
+        "serve_targets",
         Words(
             "Processes by what came of reading their heap; left_out: there are more than the limit",
         ),
-        Values::States,
+        States,
     ),
     gauge(
-        "mallow_serve_targets_limit",
-        "",
+        "serve_targets_limit",
         Words("The most processes that are served (--most), the bound on labels of processes"),
-        Values::Own(|snapshot| snapshot.most as f64),
+        Own(|snapshot| snapshot.most as f64),
     ),
     gauge(
-        "mallow_serve_collect_seconds",
-        "seconds",
+        "serve_collect_seconds",
         Words("How long reading all targets took"),
-        Values::Own(|snapshot| snapshot.took.as_secs_f64()),
+        Own(|snapshot| snapshot.took.as_secs_f64()),
     ),
     Family {
-        name: "mallow_serve_build",
+        name: "serve_build",
         kind: Kind::Info,
-        unit: "",
         help: Words(
             "The version of mallow serve, and the most arenas that get a label of their own",
         ),
-        values: Values::Version,
+        values: Version,
     },
 ];
 
@@ -296,10 +237,18 @@ impl Family {
     /// As the samples are called.
     fn sample_name(&self) -> String {
         match self.kind {
-            Kind::Gauge => self.name.into(),
-            Kind::Counter => format!("{}_total", self.name),
-            Kind::Info => format!("{}_info", self.name),
+            Kind::Gauge => self.full_name(),
+            Kind::Counter => format!("mallow_{}_total", self.name),
+            Kind::Info => format!("mallow_{}_info", self.name),
         }
+    }
+
+    fn full_name(&self) -> String {
+        format!("mallow_{}", self.name)
+    }
+
+    fn unit(&self) -> Option<&'static str> {
+        ["bytes", "seconds"].into_iter().find(|unit| self.name.ends_with(unit))
     }
 
     fn help(&self) -> String {
@@ -311,15 +260,15 @@ impl Family {
 
     fn head(&self, text: &mut String, form: Form) {
         let (name, kind) = match (form, self.kind) {
-            (Form::OpenMetrics, Kind::Counter) => (self.name.to_owned(), "counter"),
-            (Form::OpenMetrics, Kind::Info) => (self.name.to_owned(), "info"),
+            (Form::OpenMetrics, Kind::Counter) => (self.full_name(), "counter"),
+            (Form::OpenMetrics, Kind::Info) => (self.full_name(), "info"),
             (Form::Prometheus, Kind::Counter) => (self.sample_name(), "counter"),
             (_, _) => (self.sample_name(), "gauge"),
         };
         let _ = writeln!(text, "# HELP {name} {}.", escape(&self.help()));
         let _ = writeln!(text, "# TYPE {name} {kind}");
-        if form == Form::OpenMetrics && !self.unit.is_empty() {
-            let _ = writeln!(text, "# UNIT {name} {}", self.unit);
+        if let (Form::OpenMetrics, Some(unit)) = (form, self.unit()) {
+            let _ = writeln!(text, "# UNIT {name} {unit}");
         }
     }
 
@@ -337,24 +286,28 @@ impl Family {
             })
         };
         match self.values {
-            Values::Arena(of) => read().for_each(|(reading, labels)| {
+            ByArena(of) => read().for_each(|(reading, labels)| {
                 by_arena(&reading.heap.arenas, of, |arena, value| {
                     sample(&format!("{labels},arena=\"{arena}\""), value);
                 });
             }),
-            Values::Heap(of) => read().for_each(|(reading, labels)| sample(labels, of(reading))),
-            Values::Target(of) => targets().for_each(|(target, labels)| {
-                if let Some(value) = of(target, snapshot) {
-                    sample(labels, value);
-                }
+            Count(of) => read().for_each(|(reading, labels)| {
+                sample(labels, of(&reading.counters) as f64);
             }),
-            Values::States => {
+            Heap(of) => read().for_each(|(reading, labels)| sample(labels, of(reading))),
+            Of(of) => targets().for_each(|(target, labels)| {
+                of(target).into_iter().for_each(|value| sample(labels, value as f64));
+            }),
+            OfTarget(of) => targets().for_each(|(target, labels)| {
+                of(target, snapshot).into_iter().for_each(|value| sample(labels, value));
+            }),
+            States => {
                 for (state, count) in states(snapshot) {
                     sample(&format!("state=\"{state}\""), count as f64);
                 }
             }
-            Values::Own(of) => sample("", of(snapshot)),
-            Values::Version => {
+            Own(of) => sample("", of(snapshot)),
+            Version => {
                 let version = env!("CARGO_PKG_VERSION");
                 sample(&format!("version=\"{version}\",arenas=\"{MOST_ARENAS}\""), 1.0);
             }

@@ -1,6 +1,7 @@
 //! Which processes are served.
 
-use mallow_process::vitals::Vitals;
+use mallow_process::stat;
+use mallow_process::vitals::{self, Vitals};
 use regex_lite::Regex;
 
 use super::args::ServeArgs;
@@ -36,9 +37,8 @@ impl Choice {
     pub fn candidates(&self) -> Vec<u32> {
         let Choice::Pids(pids) = self else {
             let own = std::process::id();
-            let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-            let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            return numbers.filter(|pid| *pid != own).collect();
+            let all = stat::pids().unwrap_or_default();
+            return all.into_iter().filter(|pid| *pid != own).collect();
         };
         let mut found = Vec::new();
         for pid in pids {
@@ -53,14 +53,9 @@ impl Choice {
         match self {
             Choice::Pids(_) | Choice::All => true,
             Choice::Unit(unit) => vitals.is_in_group(unit),
-            Choice::Match(regex) => regex.is_match(&vitals.comm) || regex.is_match(&command(pid)),
+            Choice::Match(regex) => {
+                regex.is_match(&vitals.comm) || regex.is_match(&vitals::command_line(pid))
+            }
         }
     }
-}
-
-fn command(pid: u32) -> String {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
-    words.join(" ")
 }

@@ -203,8 +203,11 @@ fn arena_table(stats: &Stats, show: Show) -> Table {
 fn without_unknown(table: Table) -> Table {
     let is_known = |column: &usize| table.rows.iter().any(|row| row[*column] != UNKNOWN);
     let known: Vec<usize> = (0..table.columns.len()).filter(is_known).collect();
-    let columns: Vec<_> = known.iter().map(|column| table.columns[*column]).collect();
-    let mut shown = Table::new(&columns);
+    let mut shown = Table::new(&[]);
+    for column in &known {
+        let (name, is_number) = &table.columns[*column];
+        shown.add_column(name, *is_number);
+    }
     let row = |row: &Vec<String>| known.iter().map(|column| row[*column].clone()).collect();
     shown.rows = table.rows.iter().map(row).collect();
     shown

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::output::{self, Notes, Page, Table};
 pub use args::VerifyArgs;
 use mallow_measure::observe::{self, Limits, Observation};
+use mallow_measure::service::STOPS_WITHIN;
 use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
 use mallow_process::descendants;
 
@@ -93,8 +94,12 @@ fn start_and_look(args: &VerifyArgs, notes: Notes) -> Result<Vec<Observation>> {
     let mut command =
         mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let limits =
-        Limits { look_after: args.after, kill_after: Some(args.after + GRACE), memory: None };
+    let limits = Limits {
+        look_after: args.after,
+        kill_after: Some(args.after + GRACE + STOPS_WITHIN),
+        grace: STOPS_WITHIN,
+        memory: None,
+    };
     let observed = observe::observe(command, None, limits, &AtomicBool::new(false))?;
     let mut processes = observed.processes;
     match processes.first() {

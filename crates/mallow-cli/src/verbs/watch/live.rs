@@ -1,6 +1,6 @@
 //! What is shown while a run is watched: a chart on a terminal, a line for each sample elsewhere.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -78,9 +78,7 @@ impl Live {
 }
 
 pub fn wants_chart(quiet: bool) -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
-    !quiet && !dumb && !ci && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+    !quiet && output::is_interactive()
 }
 
 fn ends(key: KeyEvent) -> bool {

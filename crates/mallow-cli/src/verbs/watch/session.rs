@@ -75,7 +75,8 @@ impl<'a> Session<'a> {
     ) -> &'static str {
         let mut next = self.begin;
         loop {
-            if interrupted.load(Ordering::Relaxed) {
+            // Also who is quick to interrupt gets one sample.
+            if interrupted.load(Ordering::Relaxed) && !history.run.samples.is_empty() {
                 return "was still running when the watch was interrupted";
             }
             if self.args.duration.is_some_and(|duration| self.begin.elapsed() >= duration) {

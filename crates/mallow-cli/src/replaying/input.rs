@@ -7,7 +7,6 @@ use std::time::Instant;
 use mallow_replay::{Compiler, Plan, Selection, Summary};
 use mallow_trace::Header;
 
-use super::args::ReplayArgs;
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 use crate::recording::Recording;
@@ -25,15 +24,16 @@ pub struct Input {
     pub compile_s: f64,
 }
 
-pub fn read(args: &ReplayArgs, notes: Notes) -> Result<Input> {
+/// `process`: the number of the process to take, or its program's name.
+pub fn read(trace: &Path, process: Option<&str>, notes: Notes) -> Result<Input> {
     let start = Instant::now();
-    let recording = Recording::open(&args.trace)?;
+    let recording = Recording::open(trace)?;
     let header = recording.header().clone();
-    let mut compiler = Compiler::new(&header, selection(args), tempfile::tempfile);
+    let mut compiler = Compiler::new(&header, selection(process), tempfile::tempfile);
     let damage = recording.read(notes, |record| compiler.push(record).map_err(Error::io(PLAN)))?;
     let finished = compiler.finish().map_err(Error::io(PLAN))?;
     let Some((summary, plan)) = finished.chosen else {
-        return Err(nothing_to_replay(args, damage));
+        return Err(nothing_to_replay(process, damage));
     };
     let input = Input {
         header,
@@ -43,19 +43,19 @@ pub fn read(args: &ReplayArgs, notes: Notes) -> Result<Input> {
         damage,
         compile_s: start.elapsed().as_secs_f64(),
     };
-    input.announce(args, notes);
+    input.announce(process, notes);
     Ok(input)
 }
 
-fn selection(args: &ReplayArgs) -> Selection {
-    match &args.process {
+fn selection(process: Option<&str>) -> Selection {
+    match process {
         None => Selection::Largest,
-        Some(who) => who.parse().map_or_else(|_| Selection::Name(who.clone()), Selection::Pid),
+        Some(who) => who.parse().map_or_else(|_| Selection::Name(who.to_owned()), Selection::Pid),
     }
 }
 
-fn nothing_to_replay(args: &ReplayArgs, damage: Option<String>) -> Error {
-    match (damage, &args.process) {
+fn nothing_to_replay(process: Option<&str>, damage: Option<String>) -> Error {
+    match (damage, process) {
         (Some(damage), _) => Error::Damaged(format!("{damage} There is no call left to replay.")),
         (None, Some(who)) => Error::Usage(format!(
             "The trace holds no call of a process {who}. Leave out --process to see the largest."
@@ -85,8 +85,8 @@ impl Input {
         format!("{base} ({})", self.summary.pid)
     }
 
-    fn announce(&self, args: &ReplayArgs, notes: Notes) {
-        if args.process.is_none() && self.processes.len() > 1 {
+    fn announce(&self, process: Option<&str>, notes: Notes) {
+        if process.is_none() && self.processes.len() > 1 {
             notes.note(&format!(
                 "The trace holds {} processes; {}, which had the most allocated at once ({}), is \
                  replayed. Choose another with --process.",

@@ -1,0 +1,101 @@
+//! The terminal while the list has it: it is given back at the end, at a panic, and while the list is
+//! stopped.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::libc::{SIGCONT, SIGTSTP};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ratatui::{DefaultTerminal, Frame};
+use signal_hook::flag::register;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::reader;
+use crate::error::{Error, Result};
+use crate::signals;
+
+pub struct Terminal {
+    terminal: DefaultTerminal,
+    ended: Arc<AtomicBool>,
+    stopped: Arc<AtomicBool>,
+    continued: Arc<AtomicBool>,
+}
+
+impl Terminal {
+    pub fn open() -> Result<Terminal> {
+        let failed = || Error::io("The signal handler cannot be installed");
+        let ended = signals::watch()?;
+        let flag = |signal| -> Result<Arc<AtomicBool>> {
+            let flag = Arc::new(AtomicBool::new(false));
+            register(signal, Arc::clone(&flag)).map_err(failed())?;
+            Ok(flag)
+        };
+        let (stopped, continued) = (flag(SIGTSTP)?, flag(SIGCONT)?);
+        Ok(Terminal { terminal: init()?, ended, stopped, continued })
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// False if nobody is there any more to see it.
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame)) -> bool {
+        self.terminal.draw(draw).is_ok()
+    }
+
+    /// Waits until there is something to read, a signal or so long. False if the terminal is gone, as when
+    /// its window is closed and the hang-up was ignored: crossterm would then try to read for ever.
+    pub fn wait(&self, pause: Duration) -> bool {
+        let input = std::io::stdin();
+        let mut inputs = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+        let ready = poll(&mut inputs, PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX));
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        ready.is_err() || !inputs[0].revents().is_some_and(|events| events.intersects(gone))
+    }
+
+    /// Does what signals asked for; true if the screen has to be drawn anew.
+    pub fn obey_signals(&mut self) -> Result<bool> {
+        if self.stopped.swap(false, Ordering::Relaxed) {
+            self.stop()?;
+            return Ok(true);
+        }
+        // Stopped by a signal that nobody sees: a shell may have changed the terminal meanwhile.
+        if self.continued.swap(false, Ordering::Relaxed) {
+            ratatui::restore();
+            self.terminal = init()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// As Ctrl-Z does it.
+    pub fn stop(&mut self) -> Result<()> {
+        ratatui::restore();
+        let stopped = emulate_default_handler(SIGTSTP);
+        stopped.map_err(Error::io("The list cannot be stopped"))?;
+        self.continued.store(false, Ordering::Relaxed);
+        self.terminal = init()?;
+        Ok(())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// From here on a panic gives the terminal back, but not one of the reader, which survives what it
+/// meets in files and memory of others.
+fn init() -> Result<DefaultTerminal> {
+    let terminal = ratatui::try_init().map_err(Error::io("The terminal cannot be used"))?;
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().name() != Some(reader::THREAD) {
+            hook(info);
+        }
+    }));
+    Ok(terminal)
+}

@@ -1,0 +1,330 @@
+//! `mallow tune`: which settings of an allocator suit a program, or that its defaults do. What there is to
+//! try stands in the launch crate; `halving` chooses, `search` runs, on what `bench` stands for, and `state` keeps
+//! what was run; `analysis` and `report` say what it proves, `text` and `html` show it.
+
+mod analysis;
+mod args;
+mod bench;
+mod constraint;
+mod halving;
+mod html;
+mod report;
+mod search;
+mod state;
+#[cfg(test)]
+mod tests;
+mod text;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use mallow_launch::contender::Contender;
+use mallow_launch::{allocator, settings};
+use mallow_measure::rounds as random;
+use mallow_measure::run::Outcome;
+use mallow_replay::fidelity::Fidelity;
+
+use self::analysis::About;
+use self::bench::{Base, Bench, OnCommand, OnReplay};
+use self::report::{End, Ground, Report};
+use self::search::{Aim, Search};
+use self::state::{State, Subject};
+use self::trial::Stage;
+use crate::comparing::{Plan, Wish, rounds};
+use crate::error::{Error, Result};
+use crate::output::{self, Notes};
+use crate::replaying::{Input, Player, Touch, input};
+use crate::signals;
+pub use args::TuneArgs;
+
+pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
+    args.output.check()?;
+    let start = Instant::now();
+    let interrupted = signals::watch()?;
+    let traces = Traces::read(args, notes)?;
+    let wish = wish(args, traces.first.as_ref().map(|first| &first.input));
+    let plan = match wish.command.is_empty() {
+        true => None,
+        false => Some(Plan::new(&wish, notes)?),
+    };
+    let base = base(args, &wish, plan.as_ref(), &traces)?;
+    let target = plan.as_ref().map_or(&traces.player.target, |plan| &plan.target);
+    let cpus = mallow_os::usable_cpu_count();
+    let candidates = settings::candidates(&base.allocator, target, cpus)?;
+    let mut tuning = Tuning { args, wish: &wish, plan, base: &base, traces, notes, start };
+    tuning.prepare(&interrupted)?;
+    let report = tuning.search(candidates, &interrupted)?;
+    args.output.write(
+        || output::json(&report),
+        || Ok(html::page(&report)),
+        |format, screen| Ok(report.text(format, screen)),
+    )?;
+    exit_code(args, &report, interrupted.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+fn exit_code(args: &TuneArgs, report: &Report, interrupted: bool) -> Result<u8> {
+    let go_on = match &args.state {
+        Some(file) => format!("Go on with: --state {}.", file.display()),
+        None => "With --state FILE it can be gone on with.".into(),
+    };
+    if interrupted {
+        return Err(Error::Child {
+            message: format!(
+                "The search was interrupted; what was not run has no verdict. {go_on}"
+            ),
+            code: 130,
+        });
+    }
+    match report.end {
+        End::Found | End::Trade | End::DefaultsAreAsGood => Ok(0),
+        End::LimitsNotKept => Err(Error::Unmet(report.verdict.clone())),
+        End::NoVerdict => Err(Error::Inconclusive(format!("{} {go_on}", report.verdict))),
+    }
+}
+
+/// The allocator: the one that is named, that of the recording, or the C library's own.
+fn wish(args: &TuneArgs, recorded: Option<&Input>) -> Wish {
+    let name = args.allocator.clone().or_else(|| recorded.map(Input::recorded_allocator));
+    Wish {
+        allocators: vec![name.unwrap_or_else(|| "libc".into())],
+        // What was given holds for the probe too; the candidates come on top.
+        prepare: args.prepare.clone(),
+        margin: args.margin,
+        seed: args.seed,
+        command: args.command.clone(),
+        ..Wish::default()
+    }
+}
+
+fn base(args: &TuneArgs, wish: &Wish, plan: Option<&Plan>, traces: &Traces) -> Result<Base> {
+    let allocator = match plan.and_then(|plan| plan.contenders.first()) {
+        Some(contender) => contender.allocator.clone(),
+        None => allocator::find(&wish.allocators[0], traces.player.target.libc())?,
+    };
+    Ok(Base { allocator, options: args.options.clone() })
+}
+
+/// A recording, and the player for its program.
+struct Replayed {
+    input: Input,
+    player: Player,
+}
+
+struct Traces {
+    player: Player,
+    first: Option<Replayed>,
+    second: Option<Replayed>,
+}
+
+impl Traces {
+    fn read(args: &TuneArgs, notes: Notes) -> Result<Traces> {
+        let player = Player::new(Touch::Pages)?;
+        let read = |path: &Path| {
+            let input = input::read(path, args.process.as_deref(), notes)?;
+            match input.damage {
+                Some(damage) => Err(Error::Damaged(damage)),
+                None => Ok(Replayed { input, player: player.clone() }),
+            }
+        };
+        let first = args.trace.as_deref().map(read).transpose()?;
+        let second = args.second.as_deref().map(read).transpose()?;
+        Ok(Traces { player, first, second })
+    }
+}
+
+struct Tuning<'a> {
+    args: &'a TuneArgs,
+    wish: &'a Wish,
+    plan: Option<Plan>,
+    base: &'a Base,
+    traces: Traces,
+    notes: Notes,
+    start: Instant,
+}
+
+impl Tuning<'_> {
+    /// What has to be right before anything is measured: the preload on the command, and that the
+    /// replays are like their programs.
+    fn prepare(&mut self, interrupted: &AtomicBool) -> Result<()> {
+        let given = self.base.changes(None)?;
+        if let Some(plan) = &mut self.plan {
+            for contender in &mut plan.contenders {
+                contender.changes.clone_from(&given);
+            }
+            let endings = rounds::probe(plan, self.wish, self.notes, interrupted)?;
+            let failed = |ending: &&Outcome| **ending != Outcome::Finished;
+            if let Some(ending) = endings.iter().find(failed) {
+                return Err(search::refuse(&ending.describe(), ending.code()));
+            }
+        }
+        let contender = Contender { allocator: self.base.allocator.clone(), changes: given };
+        let contenders = [contender];
+        let traces = &mut self.traces;
+        for Replayed { input, player } in
+            [&mut traces.first, &mut traces.second].into_iter().flatten()
+        {
+            player.prepare(&input.summary, &contenders);
+            let reference = player.reference(input)?;
+            let name = input.recorded_allocator();
+            let reason = match &reference {
+                Err(reason) => Some(reason.clone()),
+                Ok(run) => Fidelity::of(&input.summary, &name, Some(run)).objection(),
+            };
+            if let Some(reason) = reason {
+                return Err(Error::Inconclusive(format!(
+                    "The replay says nothing about the program, because {reason}. {} Or tune the \
+                     command itself: mallow tune -- COMMAND.",
+                    reason.remedy()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn subject(&self, candidates: &[settings::Candidate]) -> Result<Subject> {
+        let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+        let trace = |path: &Option<std::path::PathBuf>| {
+            let path = path.as_ref()?;
+            let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+            Some((path.display().to_string(), length))
+        };
+        let allocator = &self.base.allocator;
+        let file = allocator.path.as_ref().map(|path| path.display().to_string());
+        let version = allocator.version.clone().unwrap_or_default();
+        let inherited = ["MALLOW_CONF", "MALLOC_CONF", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX"];
+        let mut given: BTreeMap<String, String> = inherited
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+            .collect();
+        given.extend(self.base.variables(None)?);
+        Ok(Subject {
+            command: self.args.command.iter().map(text).collect(),
+            trace: trace(&self.args.trace),
+            second: trace(&self.args.second),
+            allocator: format!("{} {version} {}", allocator.name, file.unwrap_or_default()),
+            given,
+            space: candidates.iter().map(settings::Candidate::name).collect(),
+            constraints: self.args.constraint.iter().map(|limit| limit.text()).collect(),
+        })
+    }
+
+    fn search(
+        &self,
+        candidates: Vec<settings::Candidate>,
+        interrupted: &AtomicBool,
+    ) -> Result<Report> {
+        let subject = self.subject(&candidates)?;
+        let file = self.args.state.as_deref();
+        let kept = file.map_or(Ok(None), |path| State::read(path, &subject))?;
+        if let (Some(state), Some(path)) = (&kept, file) {
+            self.notes.note(&format!(
+                "{} runs are in {}; the search goes on from there.",
+                state.trials.len(),
+                path.display()
+            ));
+        }
+        let state = kept.unwrap_or_else(|| State::new(subject, random::seed(self.args.seed)));
+        if let Some(path) = file {
+            state.write(path)?;
+        }
+        let known = candidates.len();
+        let mut search = Search {
+            aim: Aim {
+                constraints: &self.args.constraint,
+                budget: self.args.budget,
+                runs: self.args.runs,
+                margin: self.args.margin,
+            },
+            candidates,
+            runs: (0, Duration::ZERO),
+            before: Duration::from_secs_f64(state.took_s),
+            state,
+            file,
+            interrupted,
+            notes: self.notes,
+            bar: self.notes.progress(0),
+            start: self.start,
+        };
+        let finalists = self.carry_out(&mut search)?;
+        search.bar.finish_and_clear();
+        let command = self.words();
+        let on = |is_replay: bool| if is_replay { Ground::Replay } else { Ground::Command };
+        let about = About {
+            base: self.base,
+            command: &command,
+            trace: self.args.trace.as_ref().map(|path| path.display().to_string()),
+            searched_on: on(self.traces.first.is_some()),
+            confirmed_on: on(self.plan.is_none()),
+            has_second: self.traces.second.is_some(),
+            known,
+        };
+        analysis::analyse(&search, &about, &finalists)
+    }
+
+    /// On the replay where there is one, and confirmed on the command where there is one.
+    fn carry_out(&self, search: &mut Search) -> Result<Vec<trial::Index>> {
+        let mut on_replay = self.traces.first.as_ref().map(|first| self.replay(first, search));
+        let mut on_command = self.plan.as_ref().map(|plan| OnCommand {
+            base: self.base,
+            plan,
+            prepare: self.args.prepare.as_deref(),
+            timeout: None,
+            interrupted: search.interrupted,
+        });
+        let mut finalists = Vec::new();
+        let schedule = {
+            let bench: &mut dyn Bench = match (&mut on_replay, &mut on_command) {
+                (Some(replay), _) => replay,
+                (None, Some(command)) => command,
+                (None, None) => return Ok(finalists),
+            };
+            let schedule = search.begin(bench)?;
+            if let Some(schedule) = schedule.filter(|_| !search.stopped()) {
+                finalists = search.halve(bench, schedule)?;
+            }
+            schedule
+        };
+        if schedule.is_none() || finalists.is_empty() || search.stopped() {
+            return Ok(finalists);
+        }
+        let bench: &mut dyn Bench = match (&mut on_command, &mut on_replay) {
+            (Some(command), _) => command,
+            (None, Some(replay)) => {
+                // What is confirmed is measured anew.
+                replay.peaks.clear();
+                replay
+            }
+            (None, None) => return Ok(finalists),
+        };
+        search.confirm(bench, Stage::Confirmation, &finalists)?;
+        if let Some(second) = self.traces.second.as_ref().filter(|_| !search.stopped()) {
+            let mut bench = self.replay(second, search);
+            search.confirm(&mut bench, Stage::Second, &finalists)?;
+        }
+        Ok(finalists)
+    }
+
+    fn replay<'b>(&'b self, replayed: &'b Replayed, search: &Search<'b>) -> OnReplay<'b> {
+        OnReplay {
+            base: self.base,
+            player: &replayed.player,
+            input: &replayed.input,
+            interrupted: search.interrupted,
+            peaks: BTreeMap::new(),
+        }
+    }
+
+    /// The command that the settings are for: the given one, or the recorded one.
+    fn words(&self) -> Vec<String> {
+        let given = self.args.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let recorded =
+            self.traces.first.as_ref().map_or(&[][..], |first| &first.input.header.command);
+        match self.args.command.is_empty() {
+            true => recorded.to_vec(),
+            false => given.collect(),
+        }
+    }
+}

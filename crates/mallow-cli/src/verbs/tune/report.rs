@@ -1,0 +1,517 @@
+//! The result of `tune` as data, and what it says in words.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::constraint::Constraint;
+use crate::output::wording;
+use mallow_measure::machine::Machine;
+use mallow_measure::statistics::Verdict;
+use mallow_measure::verdict::{Metric, Versus};
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub version: &'static str,
+    pub allocator: String,
+    pub allocator_version: Option<String>,
+    pub command: String,
+    pub trace: Option<String>,
+    /// What was run for the search, and for the confirmation.
+    pub searched_on: Ground,
+    pub confirmed_on: Ground,
+    pub machine: Machine,
+    pub settings: Settings,
+    pub constraints: Vec<String>,
+    /// The defaults first, then what was confirmed, then the rest.
+    pub entries: Vec<Entry>,
+    /// The place in `entries` of what is recommended.
+    pub chosen: Option<usize>,
+    /// What sets it, as `VARIABLE=value`, and the whole command.
+    pub line: Option<String>,
+    pub try_it: Option<String>,
+    pub verdict: String,
+    pub end: End,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    Found,
+    /// Something takes less of one thing and more of another.
+    Trade,
+    DefaultsAreAsGood,
+    /// Nothing keeps the limits.
+    LimitsNotKept,
+    /// Too few runs to prove anything.
+    NoVerdict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    Command,
+    Replay,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    pub budget_s: f64,
+    pub took_s: f64,
+    pub margin_percent: f64,
+    /// Of each interval of the confirmation, so that all of them together hold with 95 %.
+    pub confidence: f64,
+    pub seed: u64,
+    pub runs_made: usize,
+    /// Settings that there are to try, and that there was time for.
+    pub settings_known: usize,
+    pub settings_tried: usize,
+    pub rounds_confirmed: u32,
+    pub rounds_needed: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    Defaults,
+    Confirmed,
+    /// Left behind by better ones.
+    Dropped,
+    Failed,
+    NotTried,
+}
+
+/// Sizes are in bytes, times in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    pub settings: String,
+    /// The variables that make them.
+    pub environment: BTreeMap<String, String>,
+    pub why: String,
+    pub standing: Standing,
+    pub failure: Option<String>,
+    /// Against the defaults in the search: no proof.
+    pub searched: Option<Searched>,
+    pub confirmed: Option<Figures>,
+    /// On the second recording.
+    pub second: Option<Figures>,
+    /// Limits that are not kept, as in "rss < 400 MiB: 512 MiB".
+    pub broken_limits: Vec<String>,
+    /// No other that was confirmed is better in both time and memory.
+    pub is_on_front: bool,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Searched {
+    pub rounds: usize,
+    pub time_ratio: f64,
+    pub memory_ratio: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    pub rounds: usize,
+    pub wall_s: Metric,
+    pub cpu_s: Metric,
+    pub peak_rss: Metric,
+    /// Against the defaults; `null` for themselves.
+    pub time: Option<Versus>,
+    pub cpu: Option<Versus>,
+    pub memory: Option<Versus>,
+}
+
+impl Figures {
+    fn versus(&self) -> [(&'static str, &Option<Versus>); 3] {
+        [("time", &self.time), ("CPU", &self.cpu), ("memory", &self.memory)]
+    }
+
+    fn with(&self, wanted: Verdict) -> impl Iterator<Item = &'static str> {
+        let is_it = move |versus: &Option<Versus>| {
+            versus.as_ref().is_some_and(|versus| versus.verdict == wanted)
+        };
+        self.versus().into_iter().filter(move |(_, v)| is_it(v)).map(|(name, _)| name)
+    }
+}
+
+impl Entry {
+    /// What is proven to be less: time or memory. Less CPU counts where it takes no more time.
+    pub fn gains(&self) -> Vec<&'static str> {
+        let Some(figures) = &self.confirmed else { return Vec::new() };
+        let is_slower = figures.time.as_ref().is_some_and(|v| v.verdict == Verdict::More);
+        let gains = figures.with(Verdict::Less).filter(|name| *name != "CPU" || !is_slower);
+        gains.filter(|name| self.holds_again(name)).collect()
+    }
+
+    pub fn costs(&self) -> Vec<&'static str> {
+        let of = |figures: &Option<Figures>| -> Vec<&'static str> {
+            figures.iter().flat_map(|figures| figures.with(Verdict::More)).collect()
+        };
+        let mut costs = of(&self.confirmed);
+        costs.extend(of(&self.second));
+        costs.sort_unstable();
+        costs.dedup();
+        costs
+    }
+
+    /// On the second recording, if there is one.
+    fn holds_again(&self, name: &str) -> bool {
+        self.second.as_ref().is_none_or(|figures| figures.with(Verdict::Less).any(|n| n == name))
+    }
+
+    /// Proven on the first recording alone.
+    pub fn is_overfitted(&self) -> bool {
+        self.gains().is_empty()
+            && self.second.is_some()
+            && self.confirmed.as_ref().is_some_and(|f| f.with(Verdict::Less).next().is_some())
+    }
+
+    /// How much is gained in all that is proven, as a ratio.
+    fn gain(&self) -> f64 {
+        let gains = self.gains();
+        let Some(figures) = &self.confirmed else { return 1.0 };
+        let proven = figures.versus().into_iter().filter(|(name, _)| gains.contains(name));
+        let ratio = |versus: &Option<Versus>| versus.as_ref().map_or(1.0, |v| v.comparison.ratio);
+        // CPU goes with time, and counts alone where only CPU is less.
+        let counts = |name: &str| name != "CPU" || !gains.contains(&"time");
+        proven.filter(|(name, _)| counts(name)).map(|(_, versus)| ratio(versus)).product()
+    }
+
+    /// Whether more is gained than it costs, in time and memory together.
+    fn is_fair(&self) -> bool {
+        let Some(figures) = &self.confirmed else { return false };
+        let ratio = |versus: &Option<Versus>| versus.as_ref().map_or(1.0, |v| v.comparison.ratio);
+        ratio(&figures.time) * ratio(&figures.memory) < 1.0
+    }
+
+    /// The runs tell neither time nor memory of the two apart.
+    fn is_like(&self, other: &Entry) -> bool {
+        let interval = |versus: &Option<Versus>| versus.as_ref()?.comparison.interval;
+        let overlap = |a: &Option<Versus>, b: &Option<Versus>| match (interval(a), interval(b)) {
+            (Some(a), Some(b)) => a.low <= b.high && b.low <= a.high,
+            _ => false,
+        };
+        match (&self.confirmed, &other.confirmed) {
+            (Some(own), Some(other)) => {
+                overlap(&own.time, &other.time) && overlap(&own.memory, &other.memory)
+            }
+            _ => false,
+        }
+    }
+
+    /// A sentence about what is less and what is more.
+    fn in_short(&self) -> String {
+        let costs = self.costs();
+        let more = match costs.is_empty() {
+            true => String::new(),
+            false => format!(" and more {}", costs.join(" and ")),
+        };
+        format!(" {} takes less {}{more}.", self.settings, self.gains().join(" and "))
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.standing == Standing::Confirmed && self.confirmed.is_some()
+    }
+
+    /// As in "time: faster -6.1 %, interval -7.0 % to -5.2 %".
+    fn differences(&self) -> String {
+        let Some(figures) = &self.confirmed else { return "not confirmed".into() };
+        let part = |(name, versus): (&str, &Option<Versus>)| match versus {
+            Some(known) => {
+                let word = wording::word(known.verdict, name);
+                let name = if name == "memory" { "peak memory" } else { name };
+                format!("{name}: {word} {}", wording::difference(versus))
+            }
+            None => format!("{name}: not compared"),
+        };
+        figures.versus().map(part).join("; ")
+    }
+}
+
+/// What the confirmation comes to: the entry that is recommended, how it ended, and in words.
+pub fn conclude(
+    entries: &[Entry],
+    constraints: &[Constraint],
+    settings: &Settings,
+) -> (Option<usize>, End, String) {
+    let confirmed: Vec<usize> =
+        (0..entries.len()).filter(|index| entries[*index].is_confirmed()).collect();
+    let failed = entries.iter().filter(|entry| entry.standing == Standing::Failed).count();
+    if failed > 0 && failed + 1 == entries.len() {
+        let text = "The defaults are all that works: the command fails under every other setting.";
+        return (None, End::DefaultsAreAsGood, text.into());
+    }
+    if settings.rounds_confirmed < settings.rounds_needed || confirmed.is_empty() {
+        return (None, End::NoVerdict, no_verdict(settings));
+    }
+    let keeps = |index: &usize| entries[*index].broken_limits.is_empty();
+    let defaults_keep = constraints.is_empty() || keeps(&0);
+    if !constraints.is_empty() && !defaults_keep {
+        return under_limits(entries, &confirmed, settings);
+    }
+    let with_gain =
+        confirmed.iter().copied().filter(keeps).filter(|index| !entries[*index].gains().is_empty());
+    let (dear, free): (Vec<usize>, Vec<usize>) =
+        with_gain.partition(|index| !entries[*index].costs().is_empty());
+    let gain = |index: usize| entries[index].gain();
+    if let Some(index) = best(entries, &free, gain) {
+        let entry = &entries[index];
+        let others = free.iter().chain(&dear).filter(|other| **other != index);
+        let others: String = others.map(|other| entries[*other].in_short()).collect();
+        let text = format!(
+            "{} is better than the defaults: {}.{others}",
+            entry.settings,
+            entry.differences()
+        );
+        return (Some(index), End::Found, text);
+    }
+    let (fair, poor): (Vec<usize>, Vec<usize>) =
+        dear.into_iter().partition(|index| entries[*index].is_fair());
+    if let Some(index) = best(entries, &fair, gain) {
+        let entry = &entries[index];
+        let text = format!(
+            "Nothing found is better without a cost.{} {}: {}.",
+            entry.in_short(),
+            entry.settings,
+            entry.differences()
+        );
+        return (Some(index), End::Trade, text);
+    }
+    let poor: String = poor.iter().map(|index| entries[*index].in_short()).collect();
+    (None, End::DefaultsAreAsGood, as_good(entries, &confirmed, settings) + &poor)
+}
+
+/// Whose figure is least; of those that cannot be told from it, the one with the fewest settings.
+fn best(entries: &[Entry], of: &[usize], figure: impl Fn(usize) -> f64) -> Option<usize> {
+    let by_figure = |a: &usize, b: &usize| figure(*a).total_cmp(&figure(*b));
+    let most = of.iter().copied().min_by(by_figure)?;
+    let alike = of.iter().copied().filter(|index| entries[*index].is_like(&entries[most]));
+    alike.min_by(|a, b| {
+        let parts = |index: usize| entries[index].settings.split(' ').count();
+        parts(*a).cmp(&parts(*b)).then(by_figure(a, b))
+    })
+}
+
+/// The defaults do not keep the limits.
+fn under_limits(
+    entries: &[Entry],
+    confirmed: &[usize],
+    settings: &Settings,
+) -> (Option<usize>, End, String) {
+    let broken = entries[0].broken_limits.join(", ");
+    let time = |index: usize| {
+        entries[index].confirmed.as_ref().map_or(f64::INFINITY, |figures| figures.wall_s.median)
+    };
+    let keeping =
+        confirmed.iter().copied().filter(|index| entries[*index].broken_limits.is_empty());
+    let keeping: Vec<usize> = keeping.collect();
+    if let Some(index) = best(entries, &keeping, time) {
+        let entry = &entries[index];
+        let text = format!(
+            "The defaults do not keep the limit ({broken}); {} does: {}.",
+            entry.settings,
+            entry.differences()
+        );
+        return (Some(index), End::Found, text);
+    }
+    let near = confirmed.iter().map(|index| {
+        format!("{} ({})", entries[*index].settings, entries[*index].broken_limits.join(", "))
+    });
+    let text = format!(
+        "Nothing keeps the limit, neither the defaults ({broken}) nor the best of {} settings: {}.",
+        settings.settings_tried,
+        near.collect::<Vec<_>>().join("; ")
+    );
+    (None, End::LimitsNotKept, text)
+}
+
+fn as_good(entries: &[Entry], confirmed: &[usize], settings: &Settings) -> String {
+    let is_unclear = |name: &str| {
+        confirmed.iter().any(|index| {
+            entries[*index].confirmed.as_ref().is_some_and(|figures| {
+                figures.with(Verdict::Inconclusive).any(|unclear| unclear == name)
+            })
+        })
+    };
+    let mut text = format!(
+        "The defaults are as good as anything found: of {} settings tried, none was proven better by \
+         {} % or more.",
+        settings.settings_tried, settings.margin_percent
+    );
+    let unclear: Vec<&str> =
+        ["time", "CPU", "memory"].into_iter().filter(|name| is_unclear(name)).collect();
+    if !unclear.is_empty() {
+        text += &format!(
+            " The runs vary too much to rule out a small difference in {}.",
+            unclear.join(" and ")
+        );
+    }
+    let over: Vec<&str> = confirmed
+        .iter()
+        .map(|index| &entries[*index])
+        .filter(|entry| entry.is_overfitted())
+        .map(|entry| entry.settings.as_str())
+        .collect();
+    if !over.is_empty() {
+        text += &format!(" What {} gains does not hold on the second recording.", over.join(", "));
+    }
+    text
+}
+
+fn no_verdict(settings: &Settings) -> String {
+    format!(
+        "No verdict: it needs {} rounds of the confirmation, and there are {}. What the search found \
+         is not proven.",
+        settings.rounds_needed, settings.rounds_confirmed
+    )
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use mallow_measure::statistics::{Comparison, Interval};
+
+    pub fn versus(verdict: Verdict, ratio: f64) -> Option<Versus> {
+        let interval = Some(Interval { low: ratio - 0.01, high: ratio + 0.01 });
+        Some(Versus {
+            verdict,
+            comparison: Comparison { ratio, interval, p_value: 0.01, pairs: 10 },
+        })
+    }
+
+    fn figures(time: Option<Versus>, memory: Option<Versus>) -> Figures {
+        let metric = |value: f64| Metric::of(&[value; 7]).unwrap();
+        let ratio = |v: &Option<Versus>| v.as_ref().map_or(1.0, |v| v.comparison.ratio);
+        Figures {
+            rounds: 10,
+            wall_s: metric(ratio(&time)),
+            cpu_s: metric(1.0),
+            peak_rss: metric(1e8 * ratio(&memory)),
+            cpu: time.as_ref().and_then(|_| versus(Verdict::NoDifference, 1.0)),
+            time,
+            memory,
+        }
+    }
+
+    pub fn entry(name: &str, time: Option<Versus>, memory: Option<Versus>) -> Entry {
+        let standing = if time.is_none() { Standing::Defaults } else { Standing::Confirmed };
+        Entry {
+            settings: name.into(),
+            environment: BTreeMap::new(),
+            why: String::new(),
+            standing,
+            failure: None,
+            searched: None,
+            confirmed: Some(figures(time, memory)),
+            second: None,
+            broken_limits: Vec::new(),
+            is_on_front: false,
+        }
+    }
+
+    pub fn settings() -> Settings {
+        Settings {
+            budget_s: 600.0,
+            took_s: 1.0,
+            margin_percent: 2.0,
+            confidence: 0.99,
+            seed: 1,
+            runs_made: 50,
+            settings_known: 8,
+            settings_tried: 8,
+            rounds_confirmed: 10,
+            rounds_needed: 9,
+        }
+    }
+
+    use Verdict::{Inconclusive, Less, More, NoDifference};
+
+    fn concluded(entries: &[Entry]) -> (Option<usize>, End, String) {
+        conclude(entries, &[], &settings())
+    }
+
+    #[test]
+    fn what_gains_without_a_cost_is_recommended() {
+        let entries = [
+            entry("defaults", None, None),
+            entry("a:1", versus(More, 1.2), versus(Less, 0.3)),
+            entry("b:1", versus(Inconclusive, 1.01), versus(Less, 0.6)),
+        ];
+        let (chosen, end, text) = concluded(&entries);
+        assert_eq!((chosen, end), (Some(2), End::Found));
+        assert!(
+            text.starts_with("b:1 is better") && text.contains("memory: less -40.0 %"),
+            "{text}"
+        );
+        assert!(text.contains("a:1 takes less memory and more time."), "{text}");
+        let (chosen, end, text) = concluded(&entries[..2]);
+        assert_eq!((chosen, end), (Some(1), End::Trade));
+        assert!(text.contains("without a cost"), "{text}");
+        // Three times the time for a little memory is no trade.
+        let dear =
+            [entry("defaults", None, None), entry("a:1", versus(More, 3.0), versus(Less, 0.9))];
+        let (chosen, end, text) = concluded(&dear);
+        assert_eq!((chosen, end), (None, End::DefaultsAreAsGood));
+        assert!(text.ends_with("a:1 takes less memory and more time."), "{text}");
+    }
+
+    #[test]
+    fn of_equals_the_one_with_the_fewest_settings_is_chosen() {
+        let entries = [
+            entry("defaults", None, None),
+            entry("a:1 b:1", versus(Less, 0.500), versus(Less, 0.500)),
+            entry("a:1", versus(Less, 0.505), versus(Less, 0.505)),
+            entry("c:1", versus(Less, 0.505), versus(Less, 0.6)),
+        ];
+        assert_eq!(concluded(&entries).0, Some(2));
+    }
+
+    #[test]
+    fn without_a_proven_gain_the_defaults_are_as_good() {
+        let mut entries = vec![
+            entry("defaults", None, None),
+            entry("a:1", versus(NoDifference, 1.0), versus(Inconclusive, 0.95)),
+            entry("b:1", versus(More, 1.1), versus(NoDifference, 1.0)),
+        ];
+        let (chosen, end, text) = concluded(&entries);
+        assert_eq!((chosen, end), (None, End::DefaultsAreAsGood));
+        assert!(text.starts_with("The defaults are as good as anything found: of 8"), "{text}");
+        assert!(text.contains("small difference in memory."), "{text}");
+        // What holds on one recording alone is no gain.
+        entries[1] = entry("a:1", versus(Less, 0.8), versus(NoDifference, 1.0));
+        assert_eq!(concluded(&entries).0, Some(1));
+        entries[1].second = Some(figures(versus(NoDifference, 1.0), versus(NoDifference, 1.0)));
+        let (chosen, end, text) = concluded(&entries);
+        assert_eq!((chosen, end), (None, End::DefaultsAreAsGood));
+        assert!(text.contains("a:1 gains does not hold on the second recording"), "{text}");
+    }
+
+    #[test]
+    fn limits_decide_first() {
+        let limit = super::super::constraint::parse("rss<50M").unwrap();
+        let mut entries = vec![
+            entry("defaults", None, None),
+            entry("a:1", versus(More, 1.2), versus(Less, 0.3)),
+            entry("b:1", versus(More, 1.1), versus(Less, 0.4)),
+        ];
+        let broken = vec!["rss < 50.0 MiB: 95.4 MiB".to_owned()];
+        entries[0].broken_limits = broken.clone();
+        let (chosen, end, text) = conclude(&entries, &[limit], &settings());
+        assert_eq!((chosen, end), (Some(2), End::Found), "the faster of the two: {text}");
+        entries[1].broken_limits = broken.clone();
+        entries[2].broken_limits = broken;
+        let (chosen, end, text) = conclude(&entries, &[limit], &settings());
+        assert_eq!((chosen, end), (None, End::LimitsNotKept));
+        assert!(text.contains("Nothing keeps the limit"), "{text}");
+    }
+
+    #[test]
+    fn too_few_rounds_prove_nothing() {
+        let entries =
+            [entry("defaults", None, None), entry("a:1", versus(Less, 0.5), versus(Less, 0.5))];
+        let few = Settings { rounds_confirmed: 3, ..settings() };
+        assert_eq!(conclude(&entries, &[], &few).1, End::NoVerdict);
+        assert_eq!(conclude(&entries[..1], &[], &settings()).1, End::NoVerdict);
+    }
+}

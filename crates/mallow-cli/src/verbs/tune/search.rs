@@ -1,0 +1,407 @@
+//! Carries a search out: the first run, the steps, the best joined, the confirmation. What is in the
+//! state is not run again: all that is decided follows from the runs and the seed, so that a search
+//! that goes on decides the same again.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use mallow_launch::settings::Candidate;
+use mallow_measure::rounds::{self, Turn};
+use mallow_measure::verdict::{self, Judge};
+
+use super::bench::Bench;
+use super::constraint::Constraint;
+use super::halving::{self, FINALISTS, JUDGED, Schedule, Score};
+use super::state::State;
+use super::trial::{DEFAULTS, Failure, Index, Place, Stage, Trial};
+use crate::error::{Error, Result};
+use crate::output::{self, Notes};
+
+/// Rounds of a confirmation whose number is not given: at least, and at most.
+const ROUNDS: (u32, u32) = (10, 30);
+/// A run that takes so many times what the defaults take is given up.
+const PATIENCE: f64 = 10.0;
+/// But not before this.
+const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// What the user wants, as far as the search depends on it.
+#[derive(Clone, Copy)]
+pub struct Aim<'a> {
+    pub constraints: &'a [Constraint],
+    pub budget: Duration,
+    pub runs: Option<u32>,
+    pub margin: f64,
+}
+
+pub struct Search<'a> {
+    pub aim: Aim<'a>,
+    /// Without the defaults, which are number 0.
+    pub candidates: Vec<Candidate>,
+    pub state: State,
+    pub file: Option<&'a Path>,
+    pub interrupted: &'a AtomicBool,
+    pub notes: Notes,
+    pub bar: ProgressBar,
+    pub start: Instant,
+    /// The runs of this call, and what they took.
+    pub runs: (u32, Duration),
+    /// What the calls before took.
+    pub before: Duration,
+}
+
+impl<'a> Search<'a> {
+    pub fn candidate(&self, index: Index) -> Option<&Candidate> {
+        index.checked_sub(1).and_then(|index| self.candidates.get(index))
+    }
+
+    fn name(&self, index: Index) -> String {
+        self.candidate(index).map_or("the defaults".into(), Candidate::name)
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.before + self.start.elapsed()
+    }
+
+    /// The runs of a candidate that finished, with their rounds.
+    pub fn trials(&self, stage: Stage, candidate: Index) -> Vec<(u32, Trial)> {
+        let all = self.state.trials.iter();
+        let own = all.filter(|(place, _)| place.stage == stage && place.candidate == candidate);
+        own.filter_map(|(place, outcome)| Some((place.round, *outcome.as_ref().ok()?))).collect()
+    }
+
+    pub fn failure(&self, candidate: Index) -> Option<&Failure> {
+        let own = self.state.trials.iter().filter(|(place, _)| place.candidate == candidate);
+        own.filter_map(|(_, outcome)| outcome.as_ref().err()).next()
+    }
+
+    /// Runs the defaults once, and says how many candidates there is time for.
+    pub fn begin(&mut self, bench: &mut dyn Bench) -> Result<Option<Schedule>> {
+        bench.set_timeout(self.aim.budget);
+        self.stage(bench, Stage::First, &[DEFAULTS], |_, round| round < 1)?;
+        let Some((_, first)) = self.trials(Stage::First, DEFAULTS).first().copied() else {
+            return Ok(None);
+        };
+        let limit = Duration::from_secs_f64(first.time_s * PATIENCE).max(SHORTEST_LIMIT);
+        bench.set_timeout(limit);
+        let schedule = match self.state.schedule {
+            Some((candidates, first_rounds, fewest_rounds)) => {
+                Schedule { candidates, first_rounds, fewest_rounds }
+            }
+            None => self.schedule(first)?,
+        };
+        let Schedule { candidates, first_rounds, fewest_rounds } = schedule;
+        self.state.schedule = Some((candidates, first_rounds, fewest_rounds));
+        self.announce(schedule, first);
+        Ok(Some(schedule))
+    }
+
+    /// A run costs what it takes, and a little to start it.
+    fn schedule(&self, first: Trial) -> Result<Schedule> {
+        let run_s = self.run_time().as_secs_f64().max(first.time_s) + 0.005;
+        let budget = self.aim.budget.as_secs_f64();
+        let all = self.candidates.len();
+        halving::schedule(all, run_s, budget, self.aim.margin).ok_or_else(|| {
+            let fewest = 2 + 2 * halving::fewest_rounds(1, self.aim.margin);
+            let needed = Duration::from_secs_f64((f64::from(fewest) * run_s * 1.2).ceil());
+            Error::Inconclusive(format!(
+                "One run takes {}, and to prove anything takes at least {fewest} of them: longer than \
+                 the budget of {}. Give --budget {:.0}s, or record the command once and tune the \
+                 trace, whose replay is shorter.",
+                output::seconds(run_s),
+                output::duration(self.aim.budget),
+                needed.as_secs_f64()
+            ))
+        })
+    }
+
+    fn announce(&self, schedule: Schedule, first: Trial) {
+        let left_out = self.candidates.len() - schedule.candidates;
+        let all = match left_out {
+            0 => String::new(),
+            count => format!(" ({count} more are left out for want of time; see --budget)"),
+        };
+        self.notes.note(&format!(
+            "{} settings to try{all}, {} runs at least of about {} each: {}.",
+            schedule.candidates,
+            schedule.runs(),
+            output::seconds(first.time_s),
+            output::seconds(schedule.runs() as f64 * first.time_s)
+        ));
+        self.bar.set_length(schedule.runs() as u64);
+    }
+
+    /// The best candidates, found by successive halving. Fewer where too little time is left.
+    pub fn halve(&mut self, bench: &mut dyn Bench, schedule: Schedule) -> Result<Vec<Index>> {
+        let mut left: Vec<Index> = (1..=schedule.candidates).collect();
+        let mut last = None;
+        let reserve = schedule.confirmation_runs();
+        for (number, (_, rounds)) in
+            halving::steps(schedule.candidates, schedule.first_rounds).into_iter().enumerate()
+        {
+            let stage = Stage::Step(number as u32);
+            self.search_stage(bench, stage, &left, rounds, reserve)?;
+            left = self.best(stage, &left, left.len().div_ceil(2).max(FINALISTS));
+            last = Some(rounds);
+        }
+        if let Some(rounds) = last.filter(|_| left.len() > 1) {
+            let joined = self.join(&left);
+            left.extend(joined);
+            self.search_stage(bench, Stage::Joined, &left, rounds, reserve)?;
+            left = self.best(Stage::Joined, &left, FINALISTS);
+        }
+        Ok(left)
+    }
+
+    fn search_stage(
+        &mut self,
+        bench: &mut dyn Bench,
+        stage: Stage,
+        candidates: &[Index],
+        rounds: u32,
+        reserve: usize,
+    ) -> Result<()> {
+        let cells: Vec<Index> = [DEFAULTS].into_iter().chain(candidates.iter().copied()).collect();
+        let budget = self.aim.budget;
+        self.stage(bench, stage, &cells, |search, round| {
+            // What the confirmation needs is not spent here.
+            let run = search.run_time();
+            let needed = run * u32::try_from(reserve + cells.len()).unwrap_or(u32::MAX);
+            round < rounds && search.elapsed() + needed <= budget
+        })
+    }
+
+    /// What a run has taken so far.
+    fn run_time(&self) -> Duration {
+        if self.runs.0 > 0 {
+            return self.runs.1 / self.runs.0;
+        }
+        let runs = u32::try_from(self.state.trials.len().max(1)).unwrap_or(u32::MAX);
+        self.elapsed() / runs
+    }
+
+    /// Those without a run at this stage keep their places behind the others.
+    fn best(&self, stage: Stage, candidates: &[Index], most: usize) -> Vec<Index> {
+        let defaults = self.trials(stage, DEFAULTS);
+        let works = |index: &Index| self.failure(*index).is_none();
+        let alive: Vec<Index> = candidates.iter().copied().filter(works).collect();
+        let score = |index: Index| {
+            let own = self.trials(stage, index);
+            let trials: Vec<&Trial> = own.iter().map(|(_, trial)| trial).collect();
+            let keeps = self.aim.constraints.iter().all(|limit| limit.holds(&trials));
+            Some((index, Score::of(&defaults, &own, keeps)?))
+        };
+        let scored: Vec<(Index, Score)> = alive.iter().copied().filter_map(score).collect();
+        let scores: Vec<Score> = scored.iter().map(|(_, score)| *score).collect();
+        let mut order: Vec<Index> =
+            halving::ranked(&scores).into_iter().map(|place| scored[place].0).collect();
+        let rest: Vec<Index> = alive.into_iter().filter(|index| !order.contains(index)).collect();
+        order.extend(rest);
+        order.truncate(most);
+        order
+    }
+
+    /// Each two of them that do not contradict each other, as candidates of their own.
+    fn join(&mut self, found: &[Index]) -> Vec<Index> {
+        let mut joined = Vec::new();
+        for (place, first) in found.iter().enumerate() {
+            for second in &found[place + 1..] {
+                let both = self.candidate(*first).zip(self.candidate(*second));
+                joined.extend(both.and_then(|(first, second)| first.with(second)));
+            }
+        }
+        let begin = self.candidates.len() + 1;
+        self.candidates.extend(joined);
+        (begin..=self.candidates.len()).collect()
+    }
+
+    /// Fresh runs of the defaults and what was found, until they say enough.
+    pub fn confirm(
+        &mut self,
+        bench: &mut dyn Bench,
+        stage: Stage,
+        finalists: &[Index],
+    ) -> Result<()> {
+        let cells: Vec<Index> = [DEFAULTS].into_iter().chain(finalists.iter().copied()).collect();
+        let judge = self.judge(finalists.len());
+        let Aim { budget, runs, .. } = self.aim;
+        let others = finalists.to_vec();
+        let is_exact = bench.is_exact();
+        self.stage(bench, stage, &cells, |search, round| {
+            let next = search.run_time() * u32::try_from(cells.len()).unwrap_or(u32::MAX);
+            let has_time = search.elapsed() + next <= budget;
+            match runs {
+                Some(runs) => round < runs,
+                None if round < judge.fewest_rounds().max(ROUNDS.0) => has_time,
+                None => {
+                    let is_narrow = search.is_narrow(stage, judge, &others, is_exact);
+                    round < ROUNDS.1 && has_time && !is_narrow
+                }
+            }
+        })
+    }
+
+    /// All claims of the report share the error probability.
+    pub fn judge(&self, finalists: usize) -> Judge {
+        Judge::new(JUDGED * finalists, self.aim.margin)
+    }
+
+    fn is_narrow(&self, stage: Stage, judge: Judge, others: &[Index], is_exact: bool) -> bool {
+        let figures: &[fn(&Trial) -> f64] = match is_exact {
+            true => &[|trial| trial.time_s],
+            false => &[|trial| trial.time_s, |trial| trial.peak_rss],
+        };
+        others.iter().all(|index| {
+            figures.iter().all(|figure| {
+                let compared = judge.compare(&self.pairs(stage, *index, *figure));
+                compared.is_none_or(|comparison| judge.is_narrow(&comparison))
+            })
+        })
+    }
+
+    /// The defaults beside the candidate, of the rounds in which both finished.
+    pub fn pairs(
+        &self,
+        stage: Stage,
+        candidate: Index,
+        figure: fn(&Trial) -> f64,
+    ) -> Vec<(f64, f64)> {
+        let values = |index| {
+            self.trials(stage, index).into_iter().map(move |(round, trial)| (round, figure(&trial)))
+        };
+        verdict::pairs(values(DEFAULTS), values(candidate))
+    }
+
+    /// Rounds that the defaults finished.
+    pub fn rounds(&self, stage: Stage) -> u32 {
+        self.trials(stage, DEFAULTS).len() as u32
+    }
+
+    fn stage(
+        &mut self,
+        bench: &mut dyn Bench,
+        stage: Stage,
+        cells: &[Index],
+        wants: impl Fn(&Search, u32) -> bool,
+    ) -> Result<()> {
+        // Each stage has orders of its own.
+        let seed = self.state.seed ^ (u64::from(order(stage)) << 32);
+        let known = self.state.trials.keys();
+        let own = known.clone().filter(|place| place.stage == stage);
+        let loaded = own.map(|place| place.round).collect();
+        let is_over = known.last().is_some_and(|place| place.stage > stage);
+        let round = BTreeSet::new();
+        let mut running =
+            Running { search: self, bench, stage, cells, wants, loaded, is_over, round };
+        rounds::carry_out(&mut running, seed)?;
+        running.end_round()
+    }
+
+    /// After each round, so that at most one is lost.
+    fn save(&mut self) -> Result<()> {
+        self.state.took_s = self.elapsed().as_secs_f64();
+        self.file.map_or(Ok(()), |path| self.state.write(path))
+    }
+}
+
+/// The defaults have to work.
+pub fn refuse(how: &str, code: u8) -> Error {
+    Error::Child {
+        message: format!(
+            "Under the defaults the command {how}, so there is nothing to compare with. Run it alone \
+             to see why."
+        ),
+        code,
+    }
+}
+
+/// Stages in their order.
+fn order(stage: Stage) -> u32 {
+    match stage {
+        Stage::First => 0,
+        Stage::Step(number) => 1 + number,
+        Stage::Joined => 1000,
+        Stage::Confirmation => 1001,
+        Stage::Second => 1002,
+    }
+}
+
+struct Running<'s, 'a, W> {
+    search: &'s mut Search<'a>,
+    bench: &'s mut dyn Bench,
+    stage: Stage,
+    cells: &'s [Index],
+    wants: W,
+    /// Rounds that the state had already.
+    loaded: BTreeSet<u32>,
+    /// Whether a later stage has begun: then this one gets no more rounds.
+    is_over: bool,
+    /// The runs of the round that is going on.
+    round: BTreeSet<Place>,
+}
+
+impl<W: Fn(&Search, u32) -> bool> Running<'_, '_, W> {
+    /// Of a round that was cut short nothing is kept: its runs have nothing to stand beside.
+    fn end_round(&mut self) -> Result<()> {
+        let added = std::mem::take(&mut self.round);
+        if added.is_empty() {
+            return Ok(());
+        }
+        if self.search.stopped() {
+            self.search.state.trials.retain(|place, _| !added.contains(place));
+        }
+        self.search.save()
+    }
+}
+
+impl<W: Fn(&Search, u32) -> bool> rounds::Session for Running<'_, '_, W> {
+    type Error = Error;
+
+    fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    fn wants(&self, round: u32) -> bool {
+        let is_new = !self.is_over && !self.search.stopped();
+        self.loaded.contains(&round) || is_new && (self.wants)(self.search, round)
+    }
+
+    fn take(&mut self, turn: Turn) -> Result<()> {
+        if self.loaded.contains(&turn.round) {
+            return Ok(());
+        }
+        if turn.place == 0 {
+            self.end_round()?;
+        }
+        let candidate = self.cells[turn.cell];
+        let place = Place { stage: self.stage, round: turn.round, candidate };
+        if self.search.stopped() || self.search.failure(candidate).is_some() {
+            return Ok(());
+        }
+        let search = &mut *self.search;
+        let left = search.bar.length().unwrap_or(0).saturating_sub(search.bar.position());
+        let left = search.run_time() * u32::try_from(left).unwrap_or(u32::MAX);
+        search.bar.set_message(format!(
+            "{}, about {} left",
+            search.name(candidate),
+            output::duration(left)
+        ));
+        let begin = Instant::now();
+        let outcome = self.bench.run(candidate, search.candidate(candidate))?;
+        search.runs = (search.runs.0 + 1, search.runs.1 + begin.elapsed());
+        search.bar.inc(1);
+        let Some(outcome) = outcome else { return Ok(()) };
+        if let (Err(failure), DEFAULTS) = (&outcome, candidate) {
+            return Err(refuse(&failure.text, failure.code));
+        }
+        self.search.state.trials.insert(place, outcome);
+        self.round.insert(place);
+        Ok(())
+    }
+}

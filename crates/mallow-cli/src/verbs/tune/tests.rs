@@ -1,0 +1,214 @@
+//! Searches on programs that are made up: what a setting does to them is known.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mallow_launch::settings::Candidate;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::analysis::{About, analyse};
+use super::bench::{Base, Bench};
+use super::report::{End, Ground, Report};
+use super::search::{Aim, Search};
+use super::state::{State, Subject};
+use super::trial::{Failure, Index, Outcome, Stage, Trial};
+use crate::error::Result;
+use crate::output::Notes;
+
+/// Looked for once: that reads the C library.
+static BASE: LazyLock<Base> =
+    LazyLock::new(|| Base { allocator: mallow_launch::Allocator::system(), options: Vec::new() });
+
+/// Time and memory of a program under each candidate, with noise that is skewed.
+struct Made<'a> {
+    factors: Vec<(f64, f64)>,
+    fails: Option<Index>,
+    random: StdRng,
+    run_s: f64,
+    /// Interrupted after so many runs.
+    patience: Cell<usize>,
+    interrupted: &'a AtomicBool,
+    runs: usize,
+}
+
+impl Bench for Made<'_> {
+    fn run(&mut self, index: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>> {
+        if self.patience.get() == 0 {
+            self.interrupted.store(true, Ordering::Relaxed);
+            return Ok(None);
+        }
+        self.patience.set(self.patience.get() - 1);
+        self.runs += 1;
+        if self.fails == Some(index) {
+            return Ok(Some(Err(Failure { text: "ended with exit code 1".into(), code: 1 })));
+        }
+        // Of joined settings what they do together.
+        let names = candidate.map_or(String::new(), Candidate::name);
+        let own = names.split(' ').filter_map(|name| {
+            let number: usize = name.strip_prefix('k')?.split(':').next()?.parse().ok()?;
+            self.factors.get(number).copied()
+        });
+        let (time, memory) = own.fold((1.0, 1.0), |all, own| (all.0 * own.0, all.1 * own.1));
+        let mut noise = |size: f64| 1.0 + size * -self.random.random::<f64>().ln();
+        let time_s = self.run_s * time * noise(0.04);
+        let peak_rss = 1e8 * memory * noise(0.004);
+        Ok(Some(Ok(Trial { time_s, cpu_s: time_s * noise(0.01), peak_rss })))
+    }
+
+    fn is_exact(&self) -> bool {
+        false
+    }
+}
+
+fn space(count: usize) -> Vec<Candidate> {
+    let candidate = |number| Candidate {
+        options: vec![(format!("k{number}"), "1".into())],
+        why: "to see".into(),
+    };
+    (1..=count).map(candidate).collect()
+}
+
+fn subject() -> Subject {
+    Subject {
+        command: Vec::new(),
+        trace: None,
+        second: None,
+        allocator: "glibc".into(),
+        given: std::collections::BTreeMap::new(),
+        space: space(8).iter().map(Candidate::name).collect(),
+        constraints: Vec::new(),
+    }
+}
+
+/// With the factors of the settings k1, k2 ….
+fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> Made<'a> {
+    let mut all = vec![(1.0, 1.0)];
+    all.extend(factors);
+    Made {
+        factors: all,
+        fails: None,
+        random: StdRng::seed_from_u64(seed),
+        run_s: 0.1,
+        patience: Cell::new(usize::MAX),
+        interrupted,
+        runs: 0,
+    }
+}
+
+fn tune(bench: &mut Made, state: State, file: Option<&Path>) -> (Report, State) {
+    let interrupted = bench.interrupted;
+    let notes = Notes { quiet: true };
+    let mut search = Search {
+        aim: Aim {
+            constraints: &[],
+            budget: Duration::from_secs(3600),
+            runs: Some(12),
+            margin: 2.0,
+        },
+        candidates: space(8),
+        runs: (0, Duration::ZERO),
+        before: Duration::from_secs_f64(state.took_s),
+        state,
+        file,
+        interrupted,
+        notes,
+        bar: notes.progress(0),
+        start: Instant::now(),
+    };
+    let mut finalists = Vec::new();
+    if let Some(schedule) = search.begin(bench).unwrap() {
+        finalists = search.halve(bench, schedule).unwrap();
+        if !search.stopped() {
+            search.confirm(bench, Stage::Confirmation, &finalists).unwrap();
+        }
+    }
+    let about = About {
+        base: &BASE,
+        command: &[],
+        trace: None,
+        searched_on: Ground::Command,
+        confirmed_on: Ground::Command,
+        has_second: false,
+        known: 8,
+    };
+    let report = analyse(&search, &about, &finalists).unwrap();
+    (report, search.state)
+}
+
+fn settings_chosen(report: &Report) -> Option<&str> {
+    report.chosen.map(|index| report.entries[index].settings.as_str())
+}
+
+#[test]
+fn settings_that_help_are_found_and_joined() {
+    let interrupted = AtomicBool::new(false);
+    let mut factors = [(1.0, 1.0); 8];
+    (factors[2], factors[6]) = ((0.8, 1.0), (1.0, 0.6));
+    let mut bench = made(&factors, 5, &interrupted);
+    let (report, _) = tune(&mut bench, State::new(subject(), 3), None);
+    assert_eq!(report.end, End::Found, "{}", report.verdict);
+    let chosen = settings_chosen(&report).unwrap();
+    assert!(chosen.contains("k3:1") && chosen.contains("k7:1"), "{}", report.verdict);
+    assert!(report.line.as_ref().unwrap().starts_with("GLIBC_TUNABLES="));
+}
+
+/// Settings that do nothing: among many of them some look good by chance, and are not believed.
+#[test]
+fn where_nothing_helps_the_defaults_are_as_good() {
+    const TRIALS: u32 = 60;
+    let mut claimed = 0;
+    for seed in 0..TRIALS {
+        let interrupted = AtomicBool::new(false);
+        let mut bench = made(&[(1.0, 1.0); 8], 1000 + u64::from(seed), &interrupted);
+        let (report, _) = tune(&mut bench, State::new(subject(), u64::from(seed)), None);
+        claimed += u32::from(report.end != End::DefaultsAreAsGood);
+    }
+    // At most 5 %, and three standard errors of so many trials.
+    assert!(claimed <= 8, "{claimed} of {TRIALS} searches found what is not there");
+}
+
+#[test]
+fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut factors = [(1.0, 1.0); 8];
+    factors[4] = (0.5, 0.5);
+    for patience in [0, 1, 10, 40, 70] {
+        let _ = std::fs::remove_file(&path);
+        let interrupted = AtomicBool::new(false);
+        let mut bench = made(&factors, 11, &interrupted);
+        bench.patience.set(patience);
+        let (report, _) = tune(&mut bench, State::new(subject(), 9), Some(&path));
+        assert_eq!(report.end, End::NoVerdict, "after {patience}: {}", report.verdict);
+        assert!(report.chosen.is_none());
+        let kept = State::read(&path, &subject()).unwrap();
+        let kept = kept.unwrap_or_else(|| State::new(subject(), 9));
+        let before = kept.trials.len();
+        assert!(before <= patience && before + 12 >= patience, "{before} of {patience}");
+        let interrupted = AtomicBool::new(false);
+        let mut bench = made(&factors, 12, &interrupted);
+        let (report, state) = tune(&mut bench, kept, Some(&path));
+        assert_eq!(bench.runs, state.trials.len() - before, "nothing is run twice");
+        assert_eq!(report.end, End::Found, "{}", report.verdict);
+        assert!(settings_chosen(&report).unwrap().contains("k5:1"), "{}", report.verdict);
+    }
+}
+
+#[test]
+fn a_setting_that_fails_is_left_out_with_its_reason() {
+    let interrupted = AtomicBool::new(false);
+    let mut factors = [(1.0, 1.0); 8];
+    factors[1] = (0.1, 0.1);
+    let mut bench = made(&factors, 1, &interrupted);
+    bench.fails = Some(2);
+    let (report, state) = tune(&mut bench, State::new(subject(), 1), None);
+    let failed = report.entries.iter().find(|entry| entry.settings == "k2:1").unwrap();
+    assert_eq!(failed.failure.as_deref(), Some("ended with exit code 1"));
+    assert!(report.chosen.is_none(), "{}", report.verdict);
+    let tries = state.trials.keys().filter(|place| place.candidate == 2).count();
+    assert_eq!(tries, 1, "it is not tried again");
+}

@@ -1,0 +1,179 @@
+//! `mallow tune` on a program whose memory depends on one setting: which one is chosen is judged by
+//! memory alone, under a limit that the defaults do not keep, so that no time decides a test.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{compile, installed_allocators, json, mallow, ran, refuses, run};
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("programs/knobs.c");
+
+struct Knobs {
+    folder: TempDir,
+    program: PathBuf,
+}
+
+impl Knobs {
+    fn new() -> Option<Knobs> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = compile("cc", folder.path(), SOURCE, &["-O1", "-pthread"])?;
+        Some(Knobs { folder, program })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn tune(&self, options: &[&str], what: &str) -> Command {
+        let program = self.program.to_str().unwrap();
+        mallow(&[&["tune", "-q"], options, &["--", program, what]].concat())
+    }
+}
+
+fn is_installed(name: &str) -> bool {
+    let is_there = installed_allocators().iter().any(|known| known == name);
+    if !is_there {
+        println!("skipped: {name} is not installed");
+    }
+    is_there
+}
+
+/// The setting that keeps the limit is found, and proven to take less memory.
+#[track_caller]
+fn finds(ran: &common::Ran, setting: &str, variable: &str) {
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = json(ran);
+    assert_eq!(report["end"], "found", "{}", report["verdict"]);
+    let chosen = report["chosen"].as_u64().unwrap() as usize;
+    let entry = &report["entries"][chosen];
+    assert!(entry["settings"].as_str().unwrap().contains(setting), "{}", report["verdict"]);
+    assert!(report["line"].as_str().unwrap().starts_with(variable), "{}", report["line"]);
+    assert_eq!(entry["confirmed"]["memory"]["verdict"], "less", "{entry}");
+    assert!(!report["entries"][0]["broken_limits"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn glibc_needs_fewer_arenas() {
+    let Some(knobs) = Knobs::new() else { return };
+    let options = ["-a", "glibc", "-r", "9", "--constraint", "rss<24M", "--json"];
+    finds(&ran(knobs.tune(&options, "arenas").output().unwrap()), "arena_max:", "GLIBC_TUNABLES=");
+}
+
+#[test]
+fn jemalloc_needs_fewer_arenas_or_less_decay() {
+    if !is_installed("jemalloc") {
+        return;
+    }
+    let Some(knobs) = Knobs::new() else { return };
+    let options = ["-a", "jemalloc", "-r", "9", "--constraint", "rss<80M", "--json"];
+    let ran = ran(knobs.tune(&options, "beside").output().unwrap());
+    finds(&ran, "dirty_decay_ms:0", "MALLOC_CONF=");
+}
+
+/// What the environment sets stays in front of what is found.
+#[test]
+fn mallow_needs_less_decay() {
+    let Some(knobs) = Knobs::new() else { return };
+    let page = knobs.path("page");
+    let options = ["-a", "mallow", "-r", "9", "--constraint", "rss<80M", "--json", "--html", &page];
+    let mut command = knobs.tune(&options, "beside");
+    let ran = ran(command.env("MALLOW_CONF", "retain:true,dirty_decay_ms:5000").output().unwrap());
+    finds(&ran, "dirty_decay_ms:0", "MALLOW_CONF=retain:true,dirty_decay_ms:0");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("class=\"point chosen\""), "{page}");
+}
+
+#[test]
+fn a_limit_that_nothing_keeps_is_3() {
+    let Some(knobs) = Knobs::new() else { return };
+    let options = ["-a", "mallow", "-r", "9", "--constraint", "rss<1M"];
+    let ran = ran(knobs.tune(&options, "plain").output().unwrap());
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Nothing keeps the limit"), "{}", ran.stderr);
+}
+
+#[test]
+fn settings_that_break_the_command_are_left_out() {
+    let Some(knobs) = Knobs::new() else { return };
+    let ran = ran(knobs.tune(&["-a", "glibc", "--json"], "fail").output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = json(&ran);
+    assert!(report["verdict"].as_str().unwrap().contains("all that works"), "{report}");
+    let failure = &report["entries"][1]["failure"];
+    assert_eq!(failure, "ended with exit code 3", "{report}");
+    // Of the defaults it is the end.
+    refuses(&["tune", "-q", "--", "sh", "-c", "exit 9"], 9, &["ended with exit code 9"]);
+}
+
+/// A second call with the same state runs the command to look at it, and no more.
+#[test]
+fn what_was_measured_is_not_measured_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (state, log) = (path("state"), path("log"));
+    let script = format!("echo >> {log}");
+    let words = ["tune", "-a", "mallow", "-r", "9", "--state", &state, "--json", "--"];
+    let tune = |script: &str| run(&[&words[..], &["sh", "-c", script]].concat());
+    let runs = || std::fs::read_to_string(&log).unwrap().lines().count();
+    let first = tune(&script);
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    let made = runs();
+    assert!(made > 50, "{made}");
+    let second = tune(&script);
+    assert_eq!(second.code, Some(0), "{}", second.stderr);
+    assert_eq!(runs(), made + 1, "the probe alone");
+    assert!(second.stderr.contains("goes on from there"), "{}", second.stderr);
+    assert_eq!(json(&first)["entries"], json(&second)["entries"]);
+    let other = tune("true");
+    assert_eq!(other.code, Some(2), "{}", other.stderr);
+    assert!(other.stderr.contains("the command differs"), "{}", other.stderr);
+    let cut = std::fs::read_to_string(&state).unwrap();
+    std::fs::write(&state, &cut[..cut.len() / 2]).unwrap();
+    assert_eq!(tune(&script).code, Some(7));
+}
+
+fn record(knobs: &Knobs, name: &str) -> String {
+    let trace = knobs.path(name);
+    let program = knobs.program.to_str().unwrap();
+    let recorded = run(&["record", "-q", "-o", &trace, "--", program, "plain", "rest"]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    assert!(Path::new(&trace).exists());
+    trace
+}
+
+/// All blocks are live at the peak, so no setting takes less memory.
+#[test]
+fn a_recording_is_searched_and_a_second_one_holds_it_to_that() {
+    let Some(knobs) = Knobs::new() else { return };
+    let (trace, second) = (record(&knobs, "first"), record(&knobs, "second"));
+    let words = ["-q", "-r", "9", "--json", "--second", &second];
+    let tuned = run(&[&["tune", &trace][..], &words].concat());
+    assert_eq!(tuned.code, Some(0), "{}", tuned.stderr);
+    let report = json(&tuned);
+    assert_eq!(
+        (&report["confirmed_on"], &report["allocator"]),
+        (&"replay".into(), &"glibc".into())
+    );
+    for entry in report["entries"].as_array().unwrap() {
+        let ratio = entry["confirmed"]["memory"]["ratio"].as_f64().unwrap_or(1.0);
+        assert!((0.9..1.5).contains(&ratio), "{entry}");
+        assert_eq!(entry["confirmed"].is_null(), entry["second"].is_null(), "{entry}");
+    }
+    let shown = run(&["tune", "-q", "-r", "9", &trace]);
+    assert!(shown.stdout.contains("recorded calls alone"), "{}", shown.stdout);
+}
+
+#[test]
+fn what_cannot_be_tuned_is_refused() {
+    refuses(&["tune", "-q", "--budget", "1s", "--", "sleep", "0.4"], 6, &["--budget"]);
+    refuses(&["tune", "-q", "-a", "musl", "--", "true"], 4, &["musl"]);
+    for limit in ["heap<4M", "rss", "rss<many"] {
+        let ran = run(&["tune", "--constraint", limit, "--", "true"]);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    }
+    assert_eq!(run(&["tune"]).code, Some(2));
+}

@@ -1,0 +1,213 @@
+//! The settings of each allocator that are worth trying, each with its reason: what `mallow tune`
+//! searches. The table is small by knowledge; a value that can only waste, such as one that never
+//! gives memory back, is not in it.
+//!
+//! Versions of a library differ in what they know, and ignore the rest in silence. So a setting
+//! counts only where its name stands in the library's file.
+
+use std::path::Path;
+
+use crate::allocator::Allocator;
+use crate::error::{Error, Result};
+use crate::options;
+use crate::target::Target;
+use mallow_process::allocators::Family;
+
+/// Settings that are made together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    pub options: Vec<(String, String)>,
+    pub why: String,
+}
+
+struct Row {
+    family: Family,
+    /// `key:value` with spaces between; CPUS is how many the program may use.
+    settings: &'static str,
+    why: &'static str,
+    /// A newer name of the same thing: where the library knows it, this row is not meant.
+    unless: &'static str,
+}
+
+const fn row(family: Family, settings: &'static str, why: &'static str) -> Row {
+    Row { family, settings, why, unless: "" }
+}
+
+use Family::{Jemalloc, Mallow, Mimalloc, System, Tcmalloc};
+
+/// The most promising of each allocator first: where time is short, the last are left out.
+const ROWS: &[Row] = &[
+    row(System, "arena_max:1", "one arena: threads share free memory, and wait for each other"),
+    row(System, "mmap_threshold:131072", "large blocks go back to the kernel when they are freed"),
+    row(
+        System,
+        "mmap_threshold:33554432 trim_threshold:536870912",
+        "large blocks stay: fewer calls to the kernel and fewer page faults",
+    ),
+    row(System, "arena_max:CPUS", "an arena for each CPU instead of eight"),
+    row(System, "trim_threshold:131072", "free memory at the end of the heap goes back soon"),
+    row(System, "hugetlb:1", "huge pages, where the kernel gives them on request"),
+    row(System, "tcache_count:127", "each thread keeps more freed blocks for itself"),
+    row(System, "top_pad:16777216", "the heap grows in steps of 16 MiB"),
+    row(System, "tcache_count:0", "no blocks are kept by threads"),
+    row(System, "mxfast:0", "small freed blocks are joined with their neighbours at once"),
+    row(Jemalloc, "dirty_decay_ms:0", "free memory goes back to the kernel at once"),
+    row(Jemalloc, "narenas:1", "one arena: threads share free memory, and wait for each other"),
+    row(Jemalloc, "dirty_decay_ms:60000", "free memory is kept for a minute: fewer page faults"),
+    row(Jemalloc, "narenas:CPUS", "an arena for each CPU instead of four"),
+    row(Jemalloc, "background_thread:true", "a thread of jemalloc's own gives memory back"),
+    row(Jemalloc, "thp:always", "huge pages for the heap"),
+    row(Jemalloc, "percpu_arena:percpu", "threads use the arena of their CPU"),
+    row(Jemalloc, "dirty_decay_ms:1000", "free memory goes back after a second"),
+    row(Jemalloc, "lg_tcache_max:18", "threads keep freed blocks of up to 256 KiB"),
+    row(Jemalloc, "tcache:false", "no blocks are kept by threads"),
+    row(Mallow, "dirty_decay_ms:0", "free memory goes back to the kernel at once"),
+    row(Mallow, "arenas:1", "one group of heaps: threads share free memory"),
+    row(Mallow, "dirty_decay_ms:60000", "free memory is kept for a minute: fewer page faults"),
+    row(Mallow, "muzzy_decay_ms:10000", "free memory is given up lazily: cheaper to use again"),
+    row(Mallow, "dirty_decay_ms:1000", "free memory goes back after a second"),
+    row(Mallow, "purge_thread:true", "memory goes back even when the program makes no calls"),
+    row(Mimalloc, "purge_delay:0", "free memory goes back to the kernel at once"),
+    row(Mimalloc, "purge_delay:1000", "free memory is kept for a second: fewer page faults"),
+    row(Mimalloc, "allow_large_os_pages:1", "huge pages for the heap"),
+    row(Mimalloc, "arena_eager_commit:0", "address space is committed when it is used"),
+    row(Mimalloc, "purge_decommits:0", "free memory is given up lazily: cheaper to use again"),
+    Row {
+        unless: "purge_delay",
+        ..row(Mimalloc, "reset_delay:0", "free memory goes back to the kernel at once")
+    },
+    Row {
+        unless: "purge_delay",
+        ..row(Mimalloc, "reset_delay:1000", "free memory is kept for a second: fewer page faults")
+    },
+    row(Mimalloc, "eager_commit:0", "address space is committed when it is used"),
+    row(Tcmalloc, "aggressive_decommit:1", "free memory goes back to the kernel at once"),
+    row(Tcmalloc, "max_total_thread_cache_bytes:134217728", "larger caches of the threads"),
+    row(Tcmalloc, "max_total_thread_cache_bytes:4194304", "smaller caches of the threads"),
+    row(Tcmalloc, "release_rate:10", "free memory goes back sooner"),
+    row(Tcmalloc, "release_rate:0", "free memory is kept: fewer page faults"),
+];
+
+impl Row {
+    fn options(&self, cpus: usize) -> Vec<(String, String)> {
+        let pair = |text: &str| {
+            let (key, value) = text.split_once(':').unwrap_or((text, ""));
+            (key.to_owned(), value.replace("CPUS", &cpus.to_string()))
+        };
+        self.settings.split(' ').map(pair).collect()
+    }
+}
+
+impl Candidate {
+    /// As in `dirty_decay_ms:0 narenas:1`.
+    pub fn name(&self) -> String {
+        let pairs = self.options.iter().map(|(key, value)| format!("{key}:{value}"));
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Both together, where they do not set the same thing.
+    pub fn with(&self, other: &Candidate) -> Option<Candidate> {
+        let is_set = |key: &str| self.options.iter().any(|(own, _)| own == key);
+        if other.options.iter().any(|(key, _)| is_set(key)) {
+            return None;
+        }
+        let options = [self.options.clone(), other.options.clone()].concat();
+        Some(Candidate { options, why: format!("{}; {}", self.why, other.why) })
+    }
+}
+
+/// What there is to try for an allocator in this program, on so many CPUs.
+pub fn candidates(allocator: &Allocator, target: &Target, cpus: usize) -> Result<Vec<Candidate>> {
+    let has_settings = ROWS.iter().any(|row| row.family == allocator.family);
+    let is_musl = allocator.family == Family::System && allocator.name == "musl";
+    if !has_settings || is_musl {
+        return Err(Error::Unsupported(format!(
+            "{} has no settings that mallow knows of. Choose another allocator with -a: glibc, mallow, \
+             jemalloc, mimalloc or tcmalloc.",
+            allocator.name
+        )));
+    }
+    let file = match &allocator.path {
+        Some(path) => Some(path.as_path()),
+        // The loader reads glibc's settings.
+        None => target.elf.interpreter.as_deref().map(Path::new),
+    };
+    let bytes = match file {
+        Some(path) => std::fs::read(path)
+            .map_err(Error::io(format!("The library {} cannot be read", path.display())))?,
+        None => Vec::new(),
+    };
+    Ok(known(allocator.family, cpus, &|name| knows(allocator.family, &bytes, name)))
+}
+
+fn known(family: Family, cpus: usize, knows: &dyn Fn(&str) -> bool) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
+    for row in ROWS.iter().filter(|row| row.family == family) {
+        let options = row.options(cpus);
+        let is_renamed = !row.unless.is_empty() && knows(row.unless);
+        let is_there = found.iter().any(|candidate| candidate.options == options);
+        if !is_renamed && !is_there && options.iter().all(|(key, _)| knows(key)) {
+            found.push(Candidate { options, why: row.why.into() });
+        }
+    }
+    found
+}
+
+fn knows(family: Family, library: &[u8], key: &str) -> bool {
+    let name = match family {
+        Family::Mallow => return options::OPTIONS.iter().any(|option| option.name == key),
+        Family::System => format!("glibc.malloc.{key}"),
+        Family::Tcmalloc => format!("TCMALLOC_{}", key.to_ascii_uppercase()),
+        _ => key.to_owned(),
+    };
+    library.windows(name.len()).any(|window| window == name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_one_that_the_allocator_takes() {
+        for row in ROWS {
+            let options = row.options(2);
+            assert!(!row.why.is_empty() && options.iter().all(|(_, value)| !value.is_empty()));
+            if row.family == Family::Mallow {
+                options::validate(&options).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_library_does_not_know_is_left_out() {
+        let names = |family, library: &[u8]| -> Vec<String> {
+            let found = known(family, 4, &|key| knows(family, library, key));
+            found.iter().map(Candidate::name).collect()
+        };
+        assert_eq!(names(System, b"..glibc.malloc.arena_max\0.."), ["arena_max:1", "arena_max:4"]);
+        assert_eq!(names(System, b"arena_max"), [""; 0]);
+        assert_eq!(names(Jemalloc, b"\0narenas\0")[1], "narenas:4");
+        // An old name is used only where there is no new one.
+        assert_eq!(names(Mimalloc, b"reset_delay"), ["reset_delay:0", "reset_delay:1000"]);
+        let both = names(Mimalloc, b"reset_delay purge_delay");
+        assert_eq!(both, ["purge_delay:0", "purge_delay:1000"]);
+        assert_eq!(names(Tcmalloc, b"TCMALLOC_RELEASE_RATE").len(), 2);
+        assert_eq!(names(Mallow, b"").len(), 6);
+    }
+
+    #[test]
+    fn one_cpu_makes_no_setting_twice() {
+        let found = known(System, 1, &|_| true);
+        let ones = found.iter().filter(|candidate| candidate.name() == "arena_max:1");
+        assert_eq!(ones.count(), 1);
+    }
+
+    #[test]
+    fn settings_are_joined_unless_they_contradict() {
+        let found = known(Jemalloc, 4, &|_| true);
+        let by_name = |name: &str| found.iter().find(|found| found.name() == name).unwrap();
+        let both = by_name("dirty_decay_ms:0").with(by_name("narenas:1")).unwrap();
+        assert_eq!(both.name(), "dirty_decay_ms:0 narenas:1");
+        assert!(by_name("dirty_decay_ms:0").with(by_name("dirty_decay_ms:1000")).is_none());
+    }
+}
