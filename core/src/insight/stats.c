@@ -457,8 +457,20 @@ static void join_arena(struct stats_arena *to, const struct stats_arena *from)
 
 /* --- The process ------------------------------------------------------------------------------ */
 
+/* Threads that work meanwhile are counted to within a list of each, which may be less than was told before:
+ * for who reads a counter, the process would have started anew. Returns `now`, or what was told if more. */
+static uint64_t never_less(_Atomic(uint64_t) *told, uint64_t now)
+{
+    uint64_t before = atomic_get(told);
+    while (before < now && !atomic_replace(told, &before, now)) {
+    }
+    return before > now ? before : now;
+}
+
 static void read_process(struct stats *stats)
 {
+    static _Atomic(uint64_t) allocations_told, frees_told;
+
     const struct stats_arena_figures *sum = &stats->all.figures;
     struct stats_process *to = &stats->process;
     for (unsigned i = 0; i < CLASSES; i++) {
@@ -470,6 +482,8 @@ static void read_process(struct stats *stats)
         to->allocations += stats->all.large[i].allocations;
         to->frees += stats->all.large[i].frees;
     }
+    to->allocations = never_less(&allocations_told, to->allocations);
+    to->frees = never_less(&frees_told, to->frees);
     to->allocated = less(sum->small_bytes, sum->cached_bytes) + sum->large_bytes;
     to->cached = sum->cached_bytes;
     to->active = sum->slab_bytes + sum->large_bytes;

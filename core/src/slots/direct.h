@@ -44,6 +44,9 @@ static struct direct *direct_find(struct arena *arena);
  * the table lock. */
 static struct direct *direct_open(struct arena *arena);
 
+/* Whether this thread is in a call to a pool: then a hook has called. */
+static bool direct_is_locked_here(void);
+
 /* A slot that the program holds from now on, or an extent for a large block; NULL if out of memory. */
 static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t size);
 static struct extent *direct_alloc_pages(struct direct *direct, size_t size, size_t alignment);
@@ -69,10 +72,12 @@ static void direct_decay(struct direct *direct, uint64_t now_ms);
 /* Other hooks for an explicit arena; returns those that it had. */
 static extent_hooks_t *direct_set_hooks(struct direct *direct, extent_hooks_t *hooks);
 
-/* Lets decay run in all explicit arenas that nobody works with. The caller holds no lock. */
+/* Lets decay run in all explicit arenas that nobody works with. The caller holds no lock; from a hook it
+ * does nothing. */
 static void directs_tick(uint64_t now_ms);
 
-/* Gives all free memory of direct blocks and explicit arenas back. The caller holds no lock. */
+/* Gives all free memory of direct blocks and explicit arenas back. The caller holds no lock; from a hook it
+ * does nothing. */
 static void directs_purge(void);
 
 /* Gives back what is free in the arenas that the program made, but those with hooks, and those that another

@@ -103,6 +103,9 @@ static struct direct *thread_bound_direct(void)
 
 static struct direct *thread_direct(struct heap *heap, size_t size)
 {
+    if (unlikely(direct_is_locked_here())) {
+        return NULL; /* a hook that this thread has called */
+    }
     struct arena *arena = heap->bound;
     if (arena == NULL &&
         (heap->is_uncached || (heap->cached_most != 0 && size > heap->cached_most))) {
@@ -112,6 +115,5 @@ static struct direct *thread_direct(struct heap *heap, size_t size)
     if (arena != NULL && direct == NULL) {
         direct = thread_direct_numbered(arena->number);
     }
-    /* A hook that this thread has called gets its memory from the heap. */
-    return direct != NULL && !lock_is_mine(&direct->lock) ? direct : NULL;
+    return direct;
 }

@@ -2,7 +2,7 @@
 //! whole after each round, so that it is never half a file.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
