@@ -457,20 +457,18 @@ static void join_arena(struct stats_arena *to, const struct stats_arena *from)
 
 /* --- The process ------------------------------------------------------------------------------ */
 
-/* Threads that work meanwhile are counted to within a list of each, which may be less than was told before:
- * for who reads a counter, the process would have started anew. Returns `now`, or what was told if more. */
+/* Of what threads do meanwhile, up to a list is miscounted, but a counter must not go back. */
 static uint64_t never_less(_Atomic(uint64_t) *told, uint64_t now)
 {
     uint64_t before = atomic_get(told);
     while (before < now && !atomic_replace(told, &before, now)) {
     }
-    return before > now ? before : now;
+    return size_max(before, now);
 }
 
 static void read_process(struct stats *stats)
 {
     static _Atomic(uint64_t) allocations_told, frees_told;
-
     const struct stats_arena_figures *sum = &stats->all.figures;
     struct stats_process *to = &stats->process;
     for (unsigned i = 0; i < CLASSES; i++) {
