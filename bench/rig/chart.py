@@ -8,19 +8,22 @@ from .allocators import BASELINE
 PANELS = {"time": "time", "peak memory": "peak RSS"}
 
 LABEL_WIDTH, PANEL_WIDTH, GAP, ROW_HEIGHT, TOP, BAR_HEIGHT = 130, 250, 70, 22, 46, 14
-LONGEST = 2.0  # bars that are longer are cut, and say their value
+LONGEST = 2.0  # bars that are longer show a gap, and say their value
 
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600 }
 .bar { fill: #9aa5b1 }
 .ours { fill: #0a7d4f }
+.value { stroke: #fff; stroke-width: 3; paint-order: stroke }
+.cut { stroke: #fff; stroke-width: 3 }
 .interval { stroke: #1f2328; stroke-width: 1.5 }
 .one { stroke: #59636e; stroke-dasharray: 3 3 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 }
   .bar { fill: #6b7683 }
   .ours { fill: #3fb984 }
+  .value, .cut { stroke: #0d1117 }
   .interval { stroke: #e6edf3 }
   .one { stroke: #9198a1 }
 }
@@ -41,7 +44,9 @@ def bar(estimate, name_class, x, y):
         low, high = across(estimate.low), across(estimate.high)
         parts.append(f'<path class="interval" d="M{x + low:.1f} {middle}H{x + high:.1f}"/>')
         end = max(end, high)
-    parts.append(f'<text x="{x + end + 6:.1f}" y="{y + 12}">{estimate.value:.2f}</text>')
+    if estimate.value > LONGEST:
+        parts.append(f'<path class="cut" d="M{x + end - 18:.1f} {y + BAR_HEIGHT + 1}l6 -{BAR_HEIGHT + 2}"/>')
+    parts.append(f'<text class="value" x="{x + end + 6:.1f}" y="{y + 12}">{estimate.value:.2f}</text>')
     return parts
 
 
