@@ -94,8 +94,6 @@ impl Scene {
 
     /// A Prometheus that scrapes every second and knows the alerts; its address.
     fn prometheus(&self) -> (Killed, String) {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let address = format!("127.0.0.1:{port}");
         let rules = packaging("packaging/prometheus/mallow.rules.yml").canonicalize().unwrap();
         let config = format!(
             "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
@@ -104,12 +102,19 @@ impl Scene {
             self.server,
             rules.display()
         );
-        let file = self.folder.path().join("prometheus.yml");
+        let data = format!("--storage.tsdb.path={}", self.folder.path().join("data").display());
+        self.prometheus_with("prometheus.yml", &config, &[&data])
+    }
+
+    fn prometheus_with(&self, name: &str, config: &str, options: &[&str]) -> (Killed, String) {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let address = format!("127.0.0.1:{port}");
+        let file = self.folder.path().join(name);
         std::fs::write(&file, config).unwrap();
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
-            .arg(format!("--storage.tsdb.path={}", self.folder.path().join("data").display()))
             .arg(format!("--web.listen-address={address}"))
+            .args(options)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -118,8 +123,8 @@ impl Scene {
     }
 }
 
-fn documented() -> Vec<String> {
-    let text = std::fs::read_to_string(packaging("docs/serve.md")).unwrap();
+fn documented(page: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(packaging(page)).unwrap();
     let blocks = text.split("```promql\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap().trim().to_owned()).collect()
 }
@@ -154,7 +159,7 @@ fn prometheus_answers_what_is_asked() {
     let bytes: f64 = heap[0]["value"][1].as_str().unwrap().parse().unwrap();
     assert!((5.1e6..6e6).contains(&bytes), "{bytes}");
     let has_limit = !query(&address, "mallow_process_memory_limit_bytes").is_empty();
-    let (documented, dashboard) = (documented(), of_dashboard());
+    let (documented, dashboard) = (documented("docs/serve.md"), of_dashboard());
     assert!(documented.len() >= 10 && dashboard.len() >= 15, "{documented:?} {dashboard:?}");
     for expression in documented.iter().chain(&dashboard) {
         let found = query(&address, expression);
@@ -166,6 +171,33 @@ fn prometheus_answers_what_is_asked() {
     let rules = rules["data"]["groups"][0]["rules"].as_array().unwrap();
     assert_eq!(rules.len(), 4);
     assert!(rules.iter().all(|rule| rule["health"] != "err"), "{rules:?}");
+}
+
+#[test]
+fn an_agent_on_each_host_sends_on_what_it_reads() {
+    if !is_there("prometheus") {
+        return;
+    }
+    let Some(scene) = Scene::start() else { return };
+    let data = format!("--storage.tsdb.path={}", scene.folder.path().join("data").display());
+    let options = [data.as_str(), "--web.enable-remote-write-receiver"];
+    let (_central, address) = scene.prometheus_with("central.yml", "", &options);
+    let config = std::fs::read_to_string(packaging("packaging/fleet/agent.yml")).unwrap();
+    let config = config.replace("127.0.0.1:9095", &scene.server).replace("CENTRAL", &address);
+    let config = config.replace("HOST", "host-7").replace("30s", "1s");
+    let data = format!("--storage.agent.path={}", scene.folder.path().join("agent").display());
+    let options = [data.as_str(), "--enable-feature=agent"];
+    let (_agent, _) = scene.prometheus_with("agent.yml", &config, &options);
+    until("the samples arrive", || {
+        get(&address, "/-/ready").filter(|text| text.contains("is Ready"))?;
+        (!query(&address, "mallow_target_info{instance='host-7'}").is_empty()).then_some(())
+    });
+    for expression in documented("docs/fleet.md").iter().chain(&of_dashboard()) {
+        let is_limit = expression.contains("memory_limit");
+        // A rate needs a second scrape.
+        until(expression, || (is_limit || !query(&address, expression).is_empty()).then_some(()));
+    }
+    assert!(query(&address, "mallow_heap_mapped_bytes").is_empty(), "the agent leaves these out");
 }
 
 #[test]
