@@ -66,7 +66,7 @@ ROWS = [
     ("tcache_max:2000", "thread.tcache.max", is_text("32768"), at_most(2048)),
     ("tcache_max:2000", "arenas.tcache_max", is_text("32768"), at_most(2048)),
     ("tcache_max:2000", "opt.tcache_max", is_text("32768"), is_text("2000")),
-    ("lg_tcache_max:11", "thread.tcache.max", is_text("32768"), is_text("2048")),
+    ("lg_tcache_max:11", "thread.tcache.max", is_text("32768"), at_most(2304)),
     ("lg_tcache_max:11", "opt.tcache_max", is_text("32768"), is_text("2048")),
     ("lg_tcache_max:18", "opt.lg_tcache_max", is_text("15"), is_text("18")),
     ("narenas_ratio:3", "opt.narenas_ratio", is_text("1"), is_text("3")),
