@@ -92,6 +92,7 @@
 
 /* layer 7: thread */
 #include "thread/heap_state.h"
+#include "thread/wishes.c"
 #include "thread/stack.c"
 #include "thread/remote.c"
 #include "thread/heap_common.c"
@@ -126,6 +127,7 @@
 #include "insight/stats_api.c"
 #include "insight/stats_json.c"
 #include "insight/stats_text.c"
+#include "insight/interval.c"
 #include "insight/glibc.c"
 #include "insight/stats_page.c"
 #include "insight/verify.c"

@@ -184,10 +184,10 @@ static void *alloc_untracked(struct direct *direct, size_t alignment, size_t siz
     return block;
 }
 
-/* The pool that serves a thread which allocates nothing from its heap; NULL for all others. */
+/* The pool that serves a thread which takes no such block from its heap; NULL for all others. */
 ALWAYS_INLINE struct direct *alloc_route(struct heap *heap, size_t size)
 {
-    if (likely(heap_self != HEAP_NONE)) {
+    if (likely(thread_uses_heap(heap, size))) {
         return NULL;
     }
     struct direct *direct = thread_direct(heap, size);

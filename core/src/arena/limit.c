@@ -14,7 +14,8 @@ static struct {
     _Atomic bool
         is_short; /* more free memory should have gone than there is in arenas of threads */
     _Atomic uint64_t looked_ms;
-} memory_limit = {LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, false, false, 0};
+    _Atomic unsigned cpus; /* 0: nobody has looked */
+} memory_limit = {LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, false, false, 0, 0};
 
 /* Memory is short where threads of the cgroup waited for it for so much of the last ten seconds. */
 #define PRESSURE_PERCENT 10u
@@ -52,8 +53,14 @@ static void limit_look(void)
     struct memory_of_group group = {SIZE_MAX, 0};
     if (limit_is_share()) {
         group = os_cgroup_memory();
+        atomic_set(&memory_limit.cpus, os_cpu_count());
     }
     limit_apply(&group);
+}
+
+static unsigned limit_cpus(void)
+{
+    return atomic_get(&memory_limit.cpus);
 }
 
 /* A hard limit is a soft one as well. */

@@ -88,6 +88,9 @@ int mw_mallopt(int param, int value)
         return 1;
     case M_ARENA_MAX:
         /* Bounds the arenas that are still to be made. */
+        if (value > 0 && value <= (int)option_maximum(OPTION_arenas)) {
+            option_set(OPTION_arenas, value); /* the cgroup has no say in it any more */
+        }
         return value >= 0 && thread_limit_arenas((unsigned)value);
     case M_MMAP_THRESHOLD:
     case M_MMAP_MAX:

@@ -37,7 +37,7 @@ static const struct ctl_name ctl_names[] = {
 #define CONF_BOOL(name, value, target) OPT(name, BOOL)
 #define CONF_NUMBER(name, type, value, minimum, maximum, target) OPT(name, type)
 #define CONF_WORD(name, value, words, target) OPT(name, WORD)
-#define CONF_TEXT(name) OPT(name, TEXT)
+#define CONF_TEXT(name, target) OPT(name, TEXT)
 #include "../settings/conf.def"
 #undef CONF_BOOL
 #undef CONF_NUMBER
@@ -79,6 +79,15 @@ static size_t approximate_active(void)
     return bytes;
 }
 
+/* There is one thread for all arenas, so no bound is ever exceeded. */
+static _Atomic size_t background_threads; /* 0: nobody has written */
+
+static size_t background_threads_most(void)
+{
+    size_t most = atomic_get(&background_threads);
+    return most != 0 ? most : (size_t)conf_value(conf_at(CONF_max_background_threads));
+}
+
 static int global_read(unsigned id, uint64_t *value)
 {
     switch (id) {
@@ -94,7 +103,7 @@ static int global_read(unsigned id, uint64_t *value)
         *value = option(OPTION_purge_thread) != 0;
         break;
     default:
-        *value = 1; /* max_background_threads */
+        *value = background_threads_most();
         break;
     }
     return 0;
@@ -110,8 +119,11 @@ static int global_write(unsigned id, uint64_t value)
         purge_thread_want();
         return 0;
     default:
-        return value != 0 ? 0
-                          : EINVAL; /* there is one thread for all arenas, however many may be */
+        if (value == 0) {
+            return EINVAL;
+        }
+        atomic_set(&background_threads, value);
+        return 0;
     }
 }
 
@@ -164,7 +176,7 @@ static int opt_read(unsigned index, uint64_t *value)
     const struct conf_option *conf = conf_at(index);
     long number = conf_value(conf);
     if (conf->type == CONF_TYPE_TEXT) {
-        *value = text_value(strcmp(conf->name, "prof_prefix") == 0 ? prof_prefix() : "");
+        *value = text_value(conf_text(conf));
     } else if (conf->type == CONF_TYPE_WORD) {
         *value = text_value(word_ended(word_at(conf->words, number)));
     } else if (conf->target == OPTION_arenas) {
@@ -421,7 +433,7 @@ static int arenas_read(unsigned id, uint64_t *value)
         *value = REGION_ALIGNMENT;
         break;
     case CTL_tcache_max:
-        *value = SLOT_MAX;
+        *value = thread_cached_most();
         break;
     case CTL_nlextents:
         *value = STATS_LEXTENTS;

@@ -51,11 +51,12 @@ static int arena_create(extent_hooks_t *hooks, uint64_t *number)
     return 0;
 }
 
-/* The pool of an explicit arena of that number; NULL if there is none. */
+/* The pool of an arena of that number that the program made; NULL if there is none. */
 static struct direct *explicit_numbered(size_t number)
 {
     struct arena *arena = arena_of_number(number);
-    return arena != NULL && arena->is_explicit ? direct_find(arena) : NULL;
+    bool is_programs = arena != NULL && arena->is_explicit && arena != thread_oversize_arena();
+    return is_programs ? direct_find(arena) : NULL;
 }
 
 static int arena_reset(size_t number)

@@ -4,6 +4,7 @@
  * summary at the end of the program.
  */
 #include "stats.h"
+#include "stats_text.h"
 
 #include <errno.h>
 
@@ -153,6 +154,17 @@ CONSTRUCTOR static void remember_standard_error(void)
     }
 }
 
+/* Letters of stats_print_opts ask for jemalloc's own form. */
+static void print_stats_asked_for(void)
+{
+    const char *letters = conf_text(conf_at(CONF_stats_print_opts));
+    if (*letters != 0) {
+        stats_print_to((struct stats_target){NULL, NULL}, letters);
+    } else {
+        mw_malloc_stats();
+    }
+}
+
 /* Only where the user looks: the descriptor may have become a file of the program's. */
 DESTRUCTOR static void print_stats_at_exit(void)
 {
@@ -165,7 +177,7 @@ DESTRUCTOR static void print_stats_at_exit(void)
     if (option(OPTION_stats_print)) {
         struct os_file now = os_file_of(2);
         if (now.device == standard_error.device && now.inode == standard_error.inode) {
-            mw_malloc_stats();
+            print_stats_asked_for();
         }
     }
 }

@@ -18,9 +18,9 @@ static struct {
     int error; /* the first */
 } dump IN_SECTION(dump);
 
-static _Atomic uint32_t dump_count;                 /* of all */
+static _Atomic uint32_t dump_count;                                  /* of all */
 static _Atomic uint32_t dump_counts['z' - 'a' + 1] IN_SECTION(dump); /* by reason */
-static _Atomic size_t dump_peak;                    /* bytes held at the last one of 'u' */
+static _Atomic size_t dump_peak; /* bytes held at the last one of 'u' */
 
 static void dump_flush(void)
 {
@@ -214,7 +214,9 @@ static void note_allocated(uint64_t bytes)
     if (option(OPTION_lg_prof_interval) >= 0) {
         uint64_t left = atomic_sub(&profile.until_interval, bytes);
         if (left <= bytes) { /* this thread made it end */
-            atomic_add(&profile.until_interval, (uint64_t)1 << option(OPTION_lg_prof_interval));
+            /* One sample may stand for several intervals. */
+            uint64_t intervals = ((bytes - left) >> option(OPTION_lg_prof_interval)) + 1;
+            atomic_add(&profile.until_interval, intervals << option(OPTION_lg_prof_interval));
             profile_dump(NULL, DUMP_AT_INTERVAL);
         }
     }

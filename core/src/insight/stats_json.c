@@ -112,7 +112,6 @@ static void json_open_value(struct json *json, char bracket)
 }
 
 /* `key` is NULL in a list. */
-/* `key` is NULL in a list. */
 static void json_open(struct json *json, const char *key, char bracket)
 {
     json_next(json, key);
@@ -148,6 +147,18 @@ static void json_string(struct json *json, const char *key, const char *value)
 {
     json_next(json, key);
     sink_print(json->sink, "\"%s\"", value);
+}
+
+/* A text of the program's: what would end the string is not shown as it is. */
+static void json_foreign(struct json *json, const char *key, const char *value)
+{
+    json_next(json, key);
+    sink_print(json->sink, "\"");
+    for (; *value != 0; value++) {
+        bool is_plain = *value >= ' ' && *value < 0x7f && *value != '"' && *value != '\\';
+        sink_print(json->sink, "%c", is_plain ? *value : '?');
+    }
+    sink_print(json->sink, "\"");
 }
 
 /* A key that is one of several words. */
@@ -206,7 +217,7 @@ static void write_option(struct json *json, const struct conf_option *conf)
                     word_text(word_at(conf->words, value), buffer, sizeof buffer));
         break;
     case CONF_TYPE_TEXT:
-        json_string(json, conf->name, "");
+        json_foreign(json, conf->name, conf_text(conf));
         break;
     default:
         json_signed(json, conf->name,
@@ -234,7 +245,7 @@ static void write_sizes(struct json *json, const struct stats *stats,
     json_number(json, "quantum", class_size(1));
     json_number(json, "page", os_page_size);
     json_number(json, "hugepage", REGION_ALIGNMENT);
-    json_number(json, "tcache_max", SLOT_MAX);
+    json_number(json, "tcache_max", thread_cached_most());
     json_number(json, "nbins", STATS_BINS);
     json_number(json, "nhbins", STATS_BINS);
     if (parts->bins) {

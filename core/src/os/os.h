@@ -40,6 +40,9 @@ static void *os_thread_id(void);
 /* Whether large mappings are to stay without transparent huge pages; set before the first is made. */
 static bool os_refuses_huge_pages;
 
+/* Whether the kernel is asked for them, for blocks of the program; set at the same time. */
+static bool os_wants_huge_pages;
+
 /* --- Memory ---------------------------------------------------------------------------------- */
 
 /* Calls that the kernel has carried out, since the start of the process. */
@@ -52,7 +55,7 @@ static struct {
 /* New zero pages, readable and writable, at `hint` if that is free. */
 static void *os_map(void *hint, size_t size);
 
-/* As os_map, at a multiple of `alignment` (a power of two). */
+/* As os_map, at a multiple of `alignment` (a power of two), for blocks of the program. */
 static void *os_map_aligned(void *hint, size_t size, size_t alignment);
 
 /* Takes all access away, for guard pages. False if the kernel refused. */

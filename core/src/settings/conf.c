@@ -4,19 +4,39 @@
 #include <string.h>
 
 #define NOTHING CONF_NOTHING
+#define KEPT CONF_KEPT
 
 static const struct conf_option conf_options[] = {
 #define CONF_BOOL(name, value, target) {#name, "false|true", CONF_TYPE_BOOL, target, value, 0, 1},
 #define CONF_NUMBER(name, type, value, minimum, maximum, target) \
     {#name, "", CONF_TYPE_##type, target, value, minimum, maximum},
 #define CONF_WORD(name, value, words, target) {#name, words, CONF_TYPE_WORD, target, value, 0, 9},
-#define CONF_TEXT(name) {#name, "", CONF_TYPE_TEXT, NOTHING, 0, 0, 0},
+#define CONF_TEXT(name, target) {#name, "", CONF_TYPE_TEXT, target, 0, 0, 0},
 #include "conf.def"
 #undef CONF_BOOL
 #undef CONF_NUMBER
 #undef CONF_WORD
 #undef CONF_TEXT
 };
+
+static_assert(array_count(conf_options) == CONF_COUNT, "an enum conf_id for each");
+
+/* What was set of an option that is KEPT. */
+static struct {
+    long value;
+    bool is_set;
+} conf_kept[CONF_COUNT] IN_SECTION(options);
+
+/* Apart from them, so that most programs touch none of their pages. */
+static bool any_is_kept;
+
+/* The letters of malloc_stats_print, each once at most. */
+#define STATS_LETTERS "Jgmdablxeh"
+
+static struct {
+    char of_print[sizeof STATS_LETTERS];
+    char of_interval[sizeof STATS_LETTERS];
+} conf_letters IN_SECTION(options);
 
 static unsigned conf_count(void)
 {
@@ -29,10 +49,36 @@ static const struct conf_option *conf_at(unsigned index)
     return &conf_options[index];
 }
 
+static bool conf_has_option(const struct conf_option *conf)
+{
+    return conf->target >= 0;
+}
+
 static long conf_value(const struct conf_option *conf)
 {
-    return conf->target != CONF_NOTHING ? option_at_start((enum option_id)conf->target)
-                                        : conf->value;
+    size_t index = (size_t)(conf - conf_options);
+    return conf_has_option(conf)                    ? option_at_start((enum option_id)conf->target)
+           : any_is_kept && conf_kept[index].is_set ? conf_kept[index].value
+                                                    : conf->value;
+}
+
+static bool conf_keeps_any(void)
+{
+    return any_is_kept;
+}
+
+static const char *conf_text(const struct conf_option *conf)
+{
+    switch (conf - conf_options) {
+    case CONF_prof_prefix:
+        return prof_prefix();
+    case CONF_stats_print_opts:
+        return conf_letters.of_print;
+    case CONF_stats_interval_opts:
+        return conf_letters.of_interval;
+    default:
+        return "";
+    }
 }
 
 /* --- Messages --------------------------------------------------------------------------------- */
@@ -133,15 +179,44 @@ static long word_abbreviated(struct word word, const char *words)
     return -1;
 }
 
+/* Letters that mean nothing are left out, as in jemalloc. */
+static void letters_set(char *to, struct word word)
+{
+    size_t used = 0;
+    memset(to, 0, sizeof STATS_LETTERS);
+    for (size_t i = 0; i < word.length; i++) {
+        bool is_letter = memchr(STATS_LETTERS, word.start[i], sizeof STATS_LETTERS - 1) != NULL;
+        if (is_letter && strchr(to, word.start[i]) == NULL) {
+            to[used++] = word.start[i];
+        }
+    }
+    check(used < sizeof STATS_LETTERS);
+}
+
+/* False if the text is too long. */
+static bool conf_set_text(const struct conf_option *conf, struct word word)
+{
+    switch (conf - conf_options) {
+    case CONF_prof_prefix:
+        return prof_prefix_set(word);
+    case CONF_stats_print_opts:
+        letters_set(conf_letters.of_print, word);
+        return true;
+    case CONF_stats_interval_opts:
+        letters_set(conf_letters.of_interval, word);
+        return true;
+    default:
+        return true;
+    }
+}
+
 /* NULL, or what is wrong with the value. */
 static const char *conf_parse_value(const struct conf_option *conf, struct word word, long *value)
 {
     switch (conf->type) {
     case CONF_TYPE_TEXT:
         *value = 0;
-        return strcmp(conf->name, "prof_prefix") == 0 && !prof_prefix_set(word)
-                   ? "Invalid conf value"
-                   : NULL;
+        return conf_set_text(conf, word) ? NULL : "Invalid conf value";
     case CONF_TYPE_WORD:
         *value = conf->target == OPTION_junk ? word_index(word, conf->words)
                                              : word_abbreviated(word, conf->words);
@@ -181,6 +256,29 @@ static const struct conf_option *conf_find(struct word key)
     return NULL;
 }
 
+/* Two names for the same: the size, and its logarithm. */
+static void conf_keep(enum conf_id id, long value)
+{
+    any_is_kept = true;
+    conf_kept[id].value = value;
+    conf_kept[id].is_set = true;
+    if (id == CONF_lg_tcache_max) {
+        conf_kept[CONF_tcache_max].value = 1L << (value < 62 ? value : 62);
+        conf_kept[CONF_tcache_max].is_set = true;
+    } else if (id == CONF_tcache_max) {
+        conf_kept[CONF_lg_tcache_max].value = value > 1 ? floor_log2((size_t)value) : 0;
+        conf_kept[CONF_lg_tcache_max].is_set = true;
+    }
+}
+
+/* Of a setting without effect. Who lets wrong settings end the program wants to know of those that do
+ * nothing, but where they ask for what holds anyway. */
+static bool conf_misleads(const struct conf_option *conf, long value)
+{
+    return conf->target == CONF_NOTHING && option(OPTION_abort_conf) &&
+           (conf->type == CONF_TYPE_TEXT || value != conf->value);
+}
+
 static bool conf_apply(struct word key, struct word word, const char *origin)
 {
     const struct conf_option *conf = conf_find(key);
@@ -192,7 +290,9 @@ static bool conf_apply(struct word key, struct word word, const char *origin)
     if (wrong != NULL) {
         return conf_complain(wrong, key, word);
     }
-    if (conf->target != CONF_NOTHING) {
+    if (conf->target == CONF_KEPT && conf->type != CONF_TYPE_TEXT) {
+        conf_keep((enum conf_id)(conf - conf_options), value);
+    } else if (conf_has_option(conf)) {
         enum option_id id = (enum option_id)conf->target;
         if (value > option_maximum(id)) {
             value = option_maximum(id);
@@ -201,9 +301,9 @@ static bool conf_apply(struct word key, struct word word, const char *origin)
     }
     if (option(OPTION_confirm_conf)) {
         conf_say_setting("-- Set conf value", key, word,
-                         conf->target == CONF_NOTHING && !word_is(key, "prof_prefix")
-                             ? " (accepted without effect)"
-                             : "");
+                         conf->target == CONF_NOTHING ? " (accepted without effect)" : "");
+    } else if (conf_misleads(conf, value) && may_complain()) {
+        conf_say_setting("Conf value without effect", key, word, "");
     }
     return true;
 }

@@ -28,13 +28,28 @@ struct conf_option {
     char name[44];
     char words[28]; /* of a WORD */
     uint8_t type;   /* an enum conf_type */
-    int8_t target;  /* an enum option_id, or CONF_NOTHING */
-    long value;     /* what holds if there is no target */
+    int8_t target;  /* an enum option_id, CONF_NOTHING or CONF_KEPT */
+    long value;     /* what holds if there is no option, and nothing was set */
     long minimum;
     long maximum;
 };
 
 #define CONF_NOTHING (-1)
+#define CONF_KEPT (-2)
+
+/* The options of conf.def in its order. */
+enum conf_id {
+#define CONF_BOOL(name, value, target) CONF_##name,
+#define CONF_NUMBER(name, type, value, minimum, maximum, target) CONF_##name,
+#define CONF_WORD(name, value, words, target) CONF_##name,
+#define CONF_TEXT(name, target) CONF_##name,
+#include "conf.def"
+#undef CONF_BOOL
+#undef CONF_NUMBER
+#undef CONF_WORD
+#undef CONF_TEXT
+    CONF_COUNT
+};
 
 /* jemalloc's options in the order of conf.def. */
 static unsigned conf_count(void);
@@ -42,6 +57,13 @@ static const struct conf_option *conf_at(unsigned index);
 
 /* The value that held when the program began: a number, a truth value or the index of a word. */
 static long conf_value(const struct conf_option *conf);
+
+/* The same of a TEXT. */
+static const char *conf_text(const struct conf_option *conf);
+
+/* Whether a value of an option that is KEPT was set: else their defaults hold, and a program's start has not
+ * to read them. */
+static bool conf_keeps_any(void);
 
 /* A text with settings, and how jemalloc calls where it comes from. */
 struct conf_source {

@@ -60,7 +60,7 @@ static const char *conf_variable(void)
 static void options_load_of_libc(void)
 {
     option_set(OPTION_zero_realloc, ZERO_REALLOC_ALLOC);
-    option_set(OPTION_thp, false);
+    option_set(OPTION_thp, THP_NEVER);
     const char *text = libc_getenv("MALLOW_CONF", options_text, sizeof options_text);
     if (text != NULL && !parse_settings(text, "MALLOW_CONF") && option(OPTION_abort_conf)) {
         log_fatal("a setting was not understood, and abort_conf is on");
@@ -105,5 +105,6 @@ static void options_load(void)
     } else {
         options_load_of_library();
     }
-    os_refuses_huge_pages = !option(OPTION_thp);
+    os_refuses_huge_pages = option(OPTION_thp) == THP_NEVER;
+    os_wants_huge_pages = option(OPTION_thp) == THP_ALWAYS;
 }

@@ -60,8 +60,8 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     unsigned class = extent->slab.class;
     struct bin *bin = &heap->bins[class];
     check(slab_is_common(extent) && class < SMALL_CLASSES && !heap_is_anothers(heap));
-    bool will_allocate = !heap_is_sampling(heap) && bin->current == NULL && bin->common_bytes != 0 &&
-                         heap->list_max != LIST_MAX_IDLE;
+    bool will_allocate = !heap_is_sampling(heap) && bin->current == NULL &&
+                         bin->common_bytes != 0 && heap->list_max != LIST_MAX_IDLE;
     if (!will_allocate || !common_is_first(extent) ||
         bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
         return false;

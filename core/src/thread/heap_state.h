@@ -174,6 +174,7 @@ struct heap {
     struct sampler sampler;
     uint32_t
         until_mark[MEDIUM_CLASSES]; /* slots that free puts before one whose turn is a sample */
+    uint64_t interval_bytes;        /* what the program was given when interval_note looked last */
 };
 
 /* A heap begins where a page does. */

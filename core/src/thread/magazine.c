@@ -1,16 +1,57 @@
 /* SPDX-License-Identifier: MIT */
 #include "magazine.h"
 
+#include "../settings/conf.h"
 #include "heap_common.h"
 #include "remote.h"
 #include "stack.h"
 
 /* The most that the limit of one magazine may be: so many bytes, but at least MAGAZINE_LEAST and at
- * most MAGAZINE_MOST slots. It grows by LIMIT_STEP slots with each visit to the depot. */
+ * most MAGAZINE_MOST slots, unless settings say otherwise. It grows by LIMIT_STEP slots with each visit to
+ * the depot. */
 #define MAGAZINE_BYTES (1 * MiB)
 #define MAGAZINE_MOST 64u
 #define MAGAZINE_LEAST 4u
 #define LIMIT_STEP 2u
+
+/* What jemalloc calls large begins above this size, and a limit is a number of 16 bits. */
+#define SLOTS_SMALL_MAX (14 * KiB)
+#define MAGAZINE_MOST_EVER 4096
+
+/* const after the start */
+static struct {
+    uint32_t least;
+    uint32_t most;
+    uint32_t most_large;
+    int32_t shift; /* of what MAGAZINE_BYTES says */
+} magazine_bounds = {MAGAZINE_LEAST, MAGAZINE_MOST, MAGAZINE_MOST, 0};
+
+static uint32_t bound_of(enum conf_id id)
+{
+    long value = conf_value(conf_at(id));
+    return (uint32_t)(value < MAGAZINE_MOST_EVER ? value : MAGAZINE_MOST_EVER);
+}
+
+static void magazines_load(void)
+{
+    magazine_bounds.least = bound_of(CONF_tcache_nslots_small_min);
+    magazine_bounds.most = bound_of(CONF_tcache_nslots_small_max);
+    magazine_bounds.most_large = bound_of(CONF_tcache_nslots_large);
+    magazine_bounds.shift = (int32_t)conf_value(conf_at(CONF_lg_tcache_nslots_mul));
+}
+
+/* As in jemalloc the upper bound wins. */
+static uint32_t magazine_most(unsigned class)
+{
+    uint32_t slot_size = class_size(class);
+    int32_t shift = magazine_bounds.shift;
+    uint64_t most = MAGAZINE_BYTES / slot_size;
+    most = shift >= 0 ? most << shift : most >> -shift;
+    if (slot_size > SLOTS_SMALL_MAX) {
+        return (uint32_t)size_min(most, magazine_bounds.most_large);
+    }
+    return (uint32_t)size_min(size_max(most, magazine_bounds.least), magazine_bounds.most);
+}
 
 /* A thread that empties a magazine for the so-many-th time without filling it frees what it will not
  * need soon: the limit is halved then, and with each further time. Of random replacement, which fills
@@ -40,8 +81,7 @@ static void magazine_grow(struct heap *heap, unsigned class)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     uint32_t slot_size = class_size(class);
-    uint32_t most = MAGAZINE_BYTES / slot_size;
-    most = most < MAGAZINE_LEAST ? MAGAZINE_LEAST : most < MAGAZINE_MOST ? most : MAGAZINE_MOST;
+    uint32_t most = magazine_most(class);
     size_t more = LIMIT_STEP * slot_size;
     if (magazine->limit + LIMIT_STEP <= most && heap->magazine_bytes + more <= magazines_budget()) {
         magazine->limit += LIMIT_STEP;

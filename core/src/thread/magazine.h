@@ -35,6 +35,10 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
     return slot;
 }
 
+/* Reads how many slots a magazine may hold at most, and at least if there is use for them: tcache_nslots_*
+ * of jemalloc. */
+static void magazines_load(void);
+
 /* A slot when the magazine is empty; NULL if out of memory. Only slots of the class's own slabs are
  * aligned to what divides their size. */
 static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned);

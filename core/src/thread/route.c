@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "route.h"
 
+static _Atomic(struct arena *) oversize_arena; /* const once set */
+
+/* jemalloc's name of it. */
+#define OVERSIZE_NAME "auto_oversize"
+static_assert(sizeof OVERSIZE_NAME <= ARENA_NAME_SIZE, "it fits");
+
+static struct arena *thread_oversize_arena(void)
+{
+    return atomic_get_acquire(&oversize_arena); /* pairs with oversize_create */
+}
+
 static struct arena *thread_arena_numbered(unsigned number)
 {
     check(lock_is_mine(&table_lock));
@@ -34,7 +45,8 @@ static struct heap *thread_own_heap(void)
 /* Sends the calls of the thread where they have to go. */
 static void thread_route(struct heap *heap)
 {
-    bool is_plain = heap->bound == NULL && !heap->is_uncached && heap->cached_most == 0;
+    bool is_plain = heap->bound == NULL && !heap->is_uncached &&
+                    (heap->cached_most == 0 || heap->cached_most == wishes.cached_most);
     heap_self =
         is_plain && !heap->is_counting && !atomic_get(&process.stay_slow) ? heap : HEAP_NONE;
 }
@@ -101,12 +113,50 @@ static struct direct *thread_bound_direct(void)
     return direct;
 }
 
+/* As in jemalloc: oversized blocks are few and seldom fit each other, so free memory of theirs goes back
+ * at once, unless the purge thread sees to it. */
+static struct arena *oversize_create(void)
+{
+    lock_take(&table_lock);
+    struct arena *arena = atomic_get(&oversize_arena);
+    if (arena == NULL) {
+        arena = direct_create_arena(thread_arenas(), NULL);
+    }
+    if (arena != NULL && atomic_get(&oversize_arena) == NULL) {
+        lock_take(&arena->lock);
+        memcpy(arena->name, OVERSIZE_NAME, sizeof OVERSIZE_NAME);
+        lock_release(&arena->lock);
+        if (!option(OPTION_purge_thread)) {
+            atomic_set(&arena->dirty_ms, 0);
+            atomic_set(&arena->muzzy_ms, 0);
+        }
+        atomic_set_release(&oversize_arena, arena); /* pairs with thread_oversize_arena */
+    }
+    lock_release(&table_lock);
+    return arena;
+}
+
+static struct direct *oversize_direct(void)
+{
+    struct arena *arena = thread_oversize_arena();
+    if (unlikely(arena == NULL)) {
+        arena = oversize_create();
+    }
+    return arena != NULL ? direct_find(arena) : NULL;
+}
+
 static struct direct *thread_direct(struct heap *heap, size_t size)
 {
     if (unlikely(direct_is_locked_here())) {
         return NULL; /* a hook that this thread has called */
     }
     struct arena *arena = heap->bound;
+    if (arena == NULL && unlikely(size >= wishes.oversize_least) && heap->thread != NULL) {
+        struct direct *direct = oversize_direct();
+        if (direct != NULL) {
+            return direct;
+        }
+    }
     if (arena == NULL &&
         (heap->is_uncached || (heap->cached_most != 0 && size > heap->cached_most))) {
         arena = heap->arena;

@@ -29,6 +29,15 @@ static bool thread_set_cached_most(size_t size);
 /* The pool that the calling thread takes a block of so many bytes from; NULL: its heap. */
 static struct direct *thread_direct(struct heap *heap, size_t size);
 
+/* Whether that is the heap for a thread that no wish of its own sends past the hit paths. */
+ALWAYS_INLINE bool thread_uses_heap(struct heap *heap, size_t size)
+{
+    return heap_self != HEAP_NONE && heap->cached_most == 0 && size < wishes.oversize_least;
+}
+
+/* The arena of oversized blocks; NULL: there is none yet. */
+static struct arena *thread_oversize_arena(void);
+
 /* The pool of the explicit arena that serves the calling thread; NULL if none does. */
 static struct direct *thread_bound_direct(void);
 

@@ -3,6 +3,7 @@
 
 #include "../memory/meta.h"
 #include "../memory/secret.h"
+#include "../settings/conf.h"
 #include "../settings/load.h"
 #include "../slots/quarantine.h"
 #include "heap_valid.h"
@@ -33,13 +34,10 @@ static struct {
     struct lock shared_lock;     /* of heap_shared */
     unsigned arenas_wanted;      /* lock: heaps; 0: not known yet */
     _Atomic unsigned heaps_made; /* lock: heaps; fork reads it before it takes that */
+    _Atomic unsigned cpus;       /* that arenas_wanted follows; 0: it does not */
     struct heap *idle_heaps;     /* lock: heaps */
     _Atomic uint32_t state;      /* 0, or 1 when process_init is done */
     _Atomic bool stay_slow;
-    _Atomic bool is_loaded; /* the constructor has run: threads may be started */
-    _Atomic bool purge_thread_started;
-    _Atomic uint64_t purge_thread_runs; /* how often it kept house */
-    _Atomic uint64_t purge_thread_ms;   /* between these, in all */
     _Atomic bool has_orphans; /* perhaps: this process is the child of one with several heaps */
     unsigned fork_depth;      /* lock: heaps; forks between the program's start and this process */
     void *survivor;           /* lock: heaps; the thread that made the last of them */
@@ -74,8 +72,7 @@ static void arenas_count_locked(void)
 {
     if (process.arenas_wanted == 0) {
         long wanted = option(OPTION_arenas);
-        unsigned count = wanted > 0 ? (unsigned)wanted : os_cpu_count();
-        process.arenas_wanted = count < ARENAS_MAX ? count : ARENAS_MAX;
+        process.arenas_wanted = wanted > 0 ? (unsigned)wanted : arenas_for_cpus(os_cpu_count());
     }
 }
 
@@ -90,6 +87,11 @@ static NOINLINE void process_init_slow(void)
         profile_load();
         strength_load();
         mixes_load();
+        if (conf_keeps_any()) {
+            wishes_load();
+            magazines_load();
+            interval_load();
+        }
         if (option(OPTION_zero) || option(OPTION_junk)) {
             atomic_set(&process.stay_slow, true);
         }
@@ -140,6 +142,19 @@ static bool thread_limit_arenas(unsigned limit)
     return true;
 }
 
+/* Threads to come have as many arenas as the cgroup allows CPUs now; those that exist stay. */
+static void arenas_follow_cpus(void)
+{
+    unsigned cpus = limit_cpus();
+    if (likely(cpus == atomic_get(&process.cpus)) || direct_is_locked_here()) {
+        return;
+    }
+    atomic_set(&process.cpus, cpus);
+    if (option(OPTION_arenas) == 0) {
+        thread_limit_arenas(arenas_for_cpus(cpus));
+    }
+}
+
 static struct heap *heap_obtain(void)
 {
     lock_take(&process.heaps_lock);
@@ -161,6 +176,8 @@ static struct heap *heap_obtain(void)
         heap->fork_depth = process.fork_depth;
         heap->is_counting = false;
         heap->may_sample = atomic_get(&profile.starts_active);
+        heap->is_uncached = wishes.are_uncached;
+        heap->cached_most = wishes.cached_most;
     }
     lock_release(&process.heaps_lock);
     if (heap != NULL) {
@@ -215,13 +232,14 @@ static void thread_ended(void *argument)
 static NOINLINE struct heap *thread_attach(void)
 {
     process_init();
+    arenas_follow_cpus();
     struct heap *heap = heap_obtain();
     if (heap == NULL) {
         return NULL;
     }
     check(heap_own <= HEAP_FREES(FREES_WITHOUT_HEAP) && heap_own != HEAP_ENDED);
     heap_own = heap;
-    heap_self = atomic_get(&process.stay_slow) ? HEAP_NONE : heap;
+    heap_self = atomic_get(&process.stay_slow) || heap->is_uncached ? HEAP_NONE : heap;
     /* May allocate, hence last. Without it the slabs of this thread are lost when it ends. */
     libc_watch_this_thread(heap);
     purge_thread_want();
@@ -364,50 +382,6 @@ static unsigned thread_arenas(void)
     unsigned count = process.arenas_wanted;
     lock_release(&process.heaps_lock);
     return count > arena_count() ? count : arena_count();
-}
-
-/* --- The purge thread ------------------------------------------------------------------------- */
-
-static void *purge_thread_run(void *argument)
-{
-    (void)argument;
-    static uint32_t never_changes;
-    uint64_t last_ms = clock_look();
-    while (option(OPTION_purge_thread)) {
-        long decay_ms = option(OPTION_dirty_decay_ms);
-        long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
-        os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
-        uint64_t now_ms = clock_look();
-        keep_house(now_ms, true);
-        atomic_add(&process.purge_thread_runs, 1);
-        atomic_add(&process.purge_thread_ms, now_ms - last_ms);
-        last_ms = now_ms;
-    }
-    atomic_set(&process.purge_thread_started, false);
-    purge_thread_want(); /* perhaps somebody wants it again just now */
-    return NULL;
-}
-
-static uint64_t purge_thread_interval_ns(void)
-{
-    uint64_t runs = atomic_get(&process.purge_thread_runs);
-    return runs != 0 ? atomic_get(&process.purge_thread_ms) * 1000000 / runs : 0;
-}
-
-static void purge_thread_start(void)
-{
-    if (!atomic_exchange_explicit(&process.purge_thread_started, true, memory_order_relaxed) &&
-        !libc_start_thread(purge_thread_run)) {
-        log_warn("purge_thread: the system did not start a thread; memory goes back with calls");
-    }
-}
-
-/* Threads may be started when the libraries are loaded, which process_loaded says. */
-static void purge_thread_want(void)
-{
-    if (unlikely(option(OPTION_purge_thread)) && atomic_get(&process.is_loaded)) {
-        purge_thread_start();
-    }
 }
 
 /* --- Fork ------------------------------------------------------------------------------------- */
@@ -554,8 +528,9 @@ static void fork_in_child(void)
 {
     bool was_nested = lock_gate_is_mine() && process.fork_nested > 0;
     atomic_set(&heaps.in_use, heap_own > HEAP_FREES(FREES_WITHOUT_HEAP));
-    atomic_set(&process.purge_thread_started, false);
+    atomic_set(&purge_thread.is_started, false);
     atomic_set(&profile.is_dumping, false); /* perhaps another thread did */
+    atomic_set(&interval.is_printing, false);
     atomic_add(&profile.round, 1); /* else it would choose its samples as the parent does */
     track_forget_thread();
     if (fork_took_locks()) {
@@ -586,7 +561,7 @@ CONSTRUCTOR static void process_loaded(void)
     arenas_count_locked();
     lock_release(&process.heaps_lock);
     libc_watch_fork(fork_before, fork_in_parent, fork_in_child);
-    atomic_set(&process.is_loaded, true);
+    atomic_set(&purge_thread.may_start, true);
     purge_thread_want();
 }
 #endif

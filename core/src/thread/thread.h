@@ -11,6 +11,7 @@
 #define MALLOW_THREAD_H
 
 #include "heap.h"
+#include "wishes.h"
 
 /* The heap of a thread that has none: its lists are empty and its clock is due, so the hit paths
  * leave for the slow one, and nothing is ever written to it. Constant, so that it lies in a page of
@@ -50,13 +51,6 @@ static void thread_count_resize(size_t old_size, size_t new_size);
 
 /* How many arenas there are, or will be when there are threads enough. */
 static unsigned thread_arenas(void);
-
-/* Starts the thread that gives memory back if the option purge_thread says so now and threads may
- * be started. One that runs ends by itself when the option no longer does. */
-static void purge_thread_want(void);
-
-/* The mean time between its runs so far. */
-static uint64_t purge_thread_interval_ns(void);
 
 /* At most so many arenas from now on; those that exist stay. 0 means no limit. Always true. */
 static bool thread_limit_arenas(unsigned limit);

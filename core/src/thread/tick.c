@@ -3,6 +3,7 @@
 
 #include "../arena/limit.h"
 #include "../arena/purge.h"
+#include "../settings/conf.h"
 #include "sampling.h"
 #include "stack.h"
 
@@ -149,6 +150,13 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
     heap_set_alarm(heap);
 }
 
+static void interval_load(void)
+{
+    long bytes = conf_value(conf_at(CONF_stats_interval));
+    interval.bytes = bytes >= 0 && !MW_IN_LIBC ? size_max((size_t)bytes, 1) : 0;
+    atomic_set(&interval.until, (int64_t)interval.bytes);
+}
+
 static NOINLINE void heap_tick(struct heap *heap)
 {
     check(!heap_is_anothers(heap));
@@ -177,4 +185,51 @@ static NOINLINE void heap_tick(struct heap *heap)
           heap->until_tick + heap->tick_bias <= (int32_t)UNTIL_TICK_MOST);
     check(heap->list_max == LIST_MAX_IDLE ||
           (heap->list_max >= LIST_MAX_WAITING && heap->list_max <= LIST_MAX_BUSY));
+    if (unlikely(interval.bytes != 0) && heap->thread != NULL) {
+        interval_note(heap); /* the last thing: what it calls may allocate */
+    }
+}
+
+/* --- The purge thread ------------------------------------------------------------------------- */
+
+static void *purge_thread_run(void *argument)
+{
+    (void)argument;
+    static uint32_t never_changes;
+    uint64_t last_ms = clock_look();
+    while (option(OPTION_purge_thread)) {
+        long decay_ms = option(OPTION_dirty_decay_ms);
+        long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
+        os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
+        uint64_t now_ms = clock_look();
+        keep_house(now_ms, true);
+        atomic_add(&purge_thread.runs, 1);
+        atomic_add(&purge_thread.ms, now_ms - last_ms);
+        last_ms = now_ms;
+    }
+    atomic_set(&purge_thread.is_started, false);
+    purge_thread_want(); /* perhaps somebody wants it again just now */
+    return NULL;
+}
+
+static uint64_t purge_thread_interval_ns(void)
+{
+    uint64_t runs = atomic_get(&purge_thread.runs);
+    return runs != 0 ? atomic_get(&purge_thread.ms) * 1000000 / runs : 0;
+}
+
+static void purge_thread_start(void)
+{
+    if (!atomic_exchange_explicit(&purge_thread.is_started, true, memory_order_relaxed) &&
+        !libc_start_thread(purge_thread_run)) {
+        log_warn("purge_thread: the system did not start a thread; memory goes back with calls");
+    }
+}
+
+/* Threads may be started when the libraries are loaded, which process_loaded says. */
+static void purge_thread_want(void)
+{
+    if (unlikely(option(OPTION_purge_thread)) && atomic_get(&purge_thread.may_start)) {
+        purge_thread_start();
+    }
 }

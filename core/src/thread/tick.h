@@ -25,8 +25,39 @@ ALWAYS_INLINE void heap_tick_if_due(struct heap *heap)
     }
 }
 
+/* stats_interval of jemalloc: whenever the program was given so many bytes, a thread prints the figures, at
+ * one of its ticks. */
+static struct {
+    uint64_t bytes;        /* const after the start; 0: never */
+    _Atomic int64_t until; /* bytes, of what ticks have added up */
+    _Atomic bool is_printing;
+    _Atomic uint64_t direct_bytes; /* of direct blocks, when a tick looked last */
+} interval;
+
+static void interval_load(void);
+
+/* Adds what the program was given since the thread's last tick, and prints. The layer of the figures has
+ * it. */
+static void (*const interval_note)(struct heap *heap);
+
 /* The part that concerns all threads: heaps at rest are robbed of free pages, and free memory goes
  * back to the kernel when its time is over. Any thread; hooks of arenas only if it holds no lock. */
 static void keep_house(uint64_t now_ms, bool may_call_hooks);
+
+/* --- The purge thread ------------------------------------------------------------------------- */
+
+static struct {
+    _Atomic bool may_start; /* the constructor has run: threads may be started */
+    _Atomic bool is_started;
+    _Atomic uint64_t runs; /* how often it kept house */
+    _Atomic uint64_t ms;   /* between these, in all */
+} purge_thread;
+
+/* Starts the thread that gives memory back if the option purge_thread says so now and threads may
+ * be started. One that runs ends by itself when the option no longer does. */
+static void purge_thread_want(void);
+
+/* The mean time between its runs so far. */
+static uint64_t purge_thread_interval_ns(void);
 
 #endif

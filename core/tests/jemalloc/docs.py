@@ -5,7 +5,7 @@
   docs.py
 
 Every name of ctl.def and stats_json.def and every option of conf.def is in exactly one row; an option has an effect in
-the document if it has a target in the source; what is "refused" is in neither table; every row names a
+the document if it has a target in the source, an option or KEPT; what is "refused" is in neither table; every row names a
 test.
 """
 
@@ -65,7 +65,8 @@ def main():
     options = {}
     for name, rest in re.findall(r"^CONF_\w+\((\w+)(.*)\)$",
                                  (source / "settings/conf.def").read_text(), re.M):
-        options[name] = "full" if "OPTION_" in rest else "accepted without effect"
+        has_effect = "OPTION_" in rest or "KEPT" in rest
+        options[name] = "full" if has_effect else "accepted without effect"
     problems = []
     check_section("Names of mallctl", dict.fromkeys(names + ["opt.<option>"]), problems)
     check_section("Settings", options, problems)

@@ -364,7 +364,7 @@ TEST(background_thread_starts_and_ends)
     CHECK_EQ(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);
     size_t most = 4;
     CHECK_EQ(mallctl("max_background_threads", NULL, NULL, &most, sizeof most), 0);
-    CHECK_EQ(READ(size_t, "max_background_threads"), 1);
+    CHECK_EQ(READ(size_t, "max_background_threads"), most);
 }
 
 TEST(idle_and_flush_may_be_called_any_time)

@@ -162,6 +162,9 @@ def check_files(folder):
     run(folder, CLIENT, "leak", conf="lg_prof_interval:20,prof_prefix:i,lg_prof_sample:12")
     count = len(list(folder.glob("i.*.i*.heap")))
     expect(8 <= count <= 25, f"16 MiB in steps of one: {count} profiles")
+    run(folder, CLIENT, "leak", conf="lg_prof_interval:12,prof_prefix:s,lg_prof_sample:18")
+    count = len(list(folder.glob("s.*.i*.heap")))
+    expect(count >= 20, f"16 MiB by samples that stand for 256 KiB each: {count} profiles")
     run(folder, CLIENT, "leak", conf="prof_gdump:true,prof_prefix:u,lg_prof_sample:12")
     expect(list(folder.glob("u.*.0.u0.heap")), "a profile at a peak")
 

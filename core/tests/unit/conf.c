@@ -127,6 +127,58 @@ TEST(conf_takes_every_option)
     }
 }
 
+/* What has its effect, and no option of Mallow's own. */
+TEST(conf_keeps_what_was_set)
+{
+    CHECK_EQ(conf_value(conf_at(CONF_tcache)), true);
+    CHECK_EQ(conf_value(conf_at(CONF_tcache_max)), 32768);
+    CHECK_EQ(conf_value(conf_at(CONF_stats_interval)), -1);
+    CHECK(load("tcache:false,stats_interval:1000,narenas_ratio:2,oversize_threshold:0x100000"));
+    CHECK_EQ(conf_value(conf_at(CONF_tcache)), false);
+    CHECK_EQ(conf_value(conf_at(CONF_stats_interval)), 1000);
+    CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2);
+    CHECK_EQ(conf_value(conf_at(CONF_oversize_threshold)), 1 << 20);
+    CHECK(!load("tcache:maybe,stats_interval:-2,narenas_ratio:0"));
+    CHECK_EQ(conf_value(conf_at(CONF_tcache)), false);
+    CHECK_EQ(conf_value(conf_at(CONF_stats_interval)), 1000);
+    CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2);
+}
+
+TEST(conf_knows_two_names_of_one_size)
+{
+    CHECK(load("lg_tcache_max:12"));
+    CHECK_EQ(conf_value(conf_at(CONF_tcache_max)), 4096);
+    CHECK(load("tcache_max:20000"));
+    CHECK_EQ(conf_value(conf_at(CONF_lg_tcache_max)), 14);
+    CHECK(load("tcache_max:0"));
+    CHECK_EQ(conf_value(conf_at(CONF_lg_tcache_max)), 0);
+    CHECK(load("lg_tcache_max:63"));
+    CHECK_EQ(conf_value(conf_at(CONF_tcache_max)), 1L << 62);
+}
+
+TEST(conf_takes_letters_once_and_only_those)
+{
+    CHECK(load("stats_print_opts:JJgzgm-x,stats_interval_opts:Jgmdablxehhexlbadmg"));
+    CHECK(!strcmp(conf_text(conf_at(CONF_stats_print_opts)), "Jgmx"));
+    CHECK(!strcmp(conf_text(conf_at(CONF_stats_interval_opts)), STATS_LETTERS));
+    CHECK(load("stats_print_opts:"));
+    CHECK(!strcmp(conf_text(conf_at(CONF_stats_print_opts)), ""));
+}
+
+TEST(conf_sets_huge_pages)
+{
+    CHECK(load("thp:always"));
+    CHECK_EQ(option(OPTION_thp), THP_ALWAYS);
+    CHECK(load("thp:never"));
+    CHECK_EQ(option(OPTION_thp), THP_NEVER);
+    CHECK(load("thp:default"));
+    CHECK_EQ(option(OPTION_thp), THP_DEFAULT);
+    CHECK(parse_settings("thp:false", "test"));
+    CHECK_EQ(option(OPTION_thp), THP_NEVER);
+    CHECK(parse_settings("thp:true", "test"));
+    CHECK_EQ(option(OPTION_thp), THP_DEFAULT);
+}
+
 TEST(conf_refuses_and_keeps_the_old_value)
 {
     static const char *const bad[] = {"dirty_decay_ms:",
@@ -185,6 +237,8 @@ TEST(conf_complains_in_jemallocs_words)
         {"zero", "<jemalloc>: Conf string ends with key\n"},
         {"ze ro:true", "<jemalloc>: Malformed conf string\n"},
         {"zero:true,", "<jemalloc>: Conf string ends with comma\n"},
+        {"abort_conf:true,dss:disabled,slab_sizes:1-2:3",
+         "<jemalloc>: Conf value without effect: slab_sizes:1-2:3\n"},
         {"confirm_conf:true,dss:sec", "<jemalloc>: -- Set conf value: dss:sec (accepted"},
         {"zero:true,confirm_conf:true", "<jemalloc>: -- Set conf value: zero:true\n"},
     };

@@ -231,3 +231,28 @@ TEST(least_limit_of_all_cgroups_around)
     }
     CHECK_EQ(rmdir(mount), 0);
 }
+
+/* What the cgroup allows is read where a limit is a share of it, and counts for threads to come. */
+TEST(arenas_follow_the_cpus)
+{
+    process_init();
+    CHECK_EQ(limit_cpus(), 0); /* nobody has looked */
+    unsigned before = thread_arenas();
+    arenas_follow_cpus();
+    CHECK_EQ(process.cpus, 0);
+    option_set(OPTION_memory_soft_limit, -50);
+    limit_look();
+    CHECK_EQ(limit_cpus(), os_cpu_count());
+    arenas_follow_cpus();
+    CHECK_EQ(thread_arenas(), before);
+    atomic_set(&memory_limit.cpus, 7); /* the quota has grown */
+    arenas_follow_cpus();
+    CHECK_EQ(thread_arenas(), 7);
+    atomic_set(&memory_limit.cpus, 1);
+    arenas_follow_cpus();
+    CHECK_EQ(process.arenas_wanted, 1);
+    CHECK_EQ(mw_mallopt(-8, 3), 1); /* M_ARENA_MAX: the program has the last word */
+    atomic_set(&memory_limit.cpus, 9);
+    arenas_follow_cpus();
+    CHECK_EQ(process.arenas_wanted, 3);
+}

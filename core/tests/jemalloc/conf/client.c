@@ -6,6 +6,8 @@
 #include <jemalloc/jemalloc.h>
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,9 +125,134 @@ static void show_fill(void)
     printf("%s %02x\n", fill_of(block, 200), (unsigned char)after_free);
 }
 
+/* A number or a truth value of opt.*, whatever its length. */
+static long number_of(const char *name)
+{
+    for (size_t size = 1; size <= 8; size *= 2) {
+        unsigned long value = 0;
+        size_t length = size;
+        if (mallctl(name, &value, &length, NULL, 0) == 0) {
+            return (long)value;
+        }
+    }
+    return -9;
+}
+
+static const char *text_of(const char *name)
+{
+    const char *text = NULL;
+    size_t size = sizeof text;
+    return mallctl(name, &text, &size, NULL, 0) == 0 ? text : "?";
+}
+
+enum { LISTED_BLOCKS = 100 };
+
+/* Allocates and frees more and more blocks at a time: lists become as long as they may. */
+static void *fill_lists(void *size)
+{
+    static void *blocks[LISTED_BLOCKS];
+    pthread_barrier_wait(&all_here);
+    pthread_barrier_wait(&all_here);
+    for (int round = 0; round < 8 * LISTED_BLOCKS; round++) {
+        for (int i = 0; i < round / 8; i++) {
+            blocks[i] = malloc((size_t)size);
+        }
+        for (int i = 0; i < round / 8; i++) {
+            free(blocks[i]);
+        }
+    }
+    pthread_barrier_wait(&all_here);
+    pthread_barrier_wait(&all_here);
+    return NULL;
+}
+
+static long bytes_of_slots(void)
+{
+    mallctl("epoch", NULL, NULL, &(uint64_t){1}, sizeof(uint64_t));
+    return number_of("stats.arenas.4096.small.allocated");
+}
+
+/* How many blocks lie in the lists of a thread that holds none. */
+static long blocks_in_lists(size_t size)
+{
+    pthread_t thread;
+    pthread_barrier_init(&all_here, NULL, 2);
+    pthread_create(&thread, NULL, fill_lists, (void *)size);
+    pthread_barrier_wait(&all_here); /* what the C library needs for it is there */
+    long before = bytes_of_slots();
+    pthread_barrier_wait(&all_here);
+    pthread_barrier_wait(&all_here);
+    long after = bytes_of_slots();
+    pthread_barrier_wait(&all_here);
+    pthread_join(thread, NULL);
+    return (after - before) / (long)size;
+}
+
+/* The flags of the mapping that a block lies in. */
+static void show_flags_of_mapping(void)
+{
+    size_t size = 16 << 20;
+    char line[512], *block = malloc(size);
+    bool is_it = false;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        unsigned long start, end;
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
+            is_it = start <= (uintptr_t)block && (uintptr_t)block < end;
+        } else if (is_it && !strncmp(line, "VmFlags:", 8)) {
+            printf("%s%s", strstr(line, " hg") ? "wanted" : "",
+                   strstr(line, " nh") ? "refused" : "");
+        }
+    }
+    printf(".\n");
+    free(block);
+}
+
+static void show_arena_of_large(void)
+{
+    size_t megabytes[] = {1, 4, 40};
+    for (int i = 0; i < 3; i++) {
+        void *block = malloc(megabytes[i] << 20);
+        memset(block, 1, megabytes[i] << 20);
+        block = realloc(block, (megabytes[i] << 20) + 100000);
+        unsigned arena;
+        size_t size = sizeof arena;
+        mallctl("arenas.lookup", &arena, &size, &block, sizeof block);
+        char name[32] = "", query[64], *to = name;
+        snprintf(query, sizeof query, "arena.%u.name", arena);
+        size = sizeof to;
+        mallctl(query, &to, &size, NULL, 0);
+        free(block);
+        printf("%s%s", strcmp(name, "auto_oversize") ? "shared" : "oversize", i < 2 ? " " : "\n");
+    }
+}
+
+/* So many bytes in blocks of several sizes, all freed again. */
+static void churn(size_t bytes)
+{
+    static const size_t sizes[] = {100, 3000, 100000, 20000};
+    for (size_t done = 0, i = 0; done < bytes; done += sizes[i++ % 4]) {
+        void *volatile block = malloc(sizes[i % 4]);
+        free(block);
+    }
+}
+
 static void show(const char *what)
 {
-    if (!strcmp(what, "dirty_decay_ms")) {
+    if (!strncmp(what, "text:", 5)) {
+        printf("%s\n", text_of(what + 5));
+    } else if (strchr(what, '.') || !strcmp(what, "max_background_threads")) {
+        printf("%ld\n", number_of(what));
+    } else if (!strncmp(what, "in_lists:", 9)) {
+        printf("%ld\n", blocks_in_lists((size_t)atol(what + 9)));
+    } else if (!strcmp(what, "huge_pages")) {
+        show_flags_of_mapping();
+    } else if (!strcmp(what, "arena_of_large")) {
+        show_arena_of_large();
+    } else if (!strcmp(what, "churn")) {
+        churn(400000000);
+        printf("done\n");
+    } else if (!strcmp(what, "dirty_decay_ms")) {
         ssize_t value = -9;
         size_t size = sizeof value;
         mallctl("opt.dirty_decay_ms", &value, &size, NULL, 0);

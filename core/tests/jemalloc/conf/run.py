@@ -9,6 +9,7 @@ archive, LINKED_CLIENT with the library; both have a malloc_conf of their own. E
 with it, and the two must differ as told.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -60,6 +61,58 @@ ROWS = [
     ("junk:true", "fill", is_not("a5 5a"), is_text("a5 5a")),
     ("junk:alloc", "fill", is_not("a5 33"), ("'a5 ..'", lambda value: value.startswith("a5"))),
     ("junk:free", "fill", is_not("5a"), ("'.. 5a'", lambda value: value.endswith("5a"))),
+    ("tcache:false", "thread.tcache.enabled", is_text("1"), is_text("0")),
+    ("tcache:false", "opt.tcache", is_text("1"), is_text("0")),
+    ("tcache_max:2000", "thread.tcache.max", is_text("32768"), at_most(2048)),
+    ("tcache_max:2000", "arenas.tcache_max", is_text("32768"), at_most(2048)),
+    ("tcache_max:2000", "opt.tcache_max", is_text("32768"), is_text("2000")),
+    ("lg_tcache_max:11", "thread.tcache.max", is_text("32768"), at_most(2304)),
+    ("lg_tcache_max:11", "opt.tcache_max", is_text("32768"), is_text("2048")),
+    ("lg_tcache_max:18", "opt.lg_tcache_max", is_text("15"), is_text("18")),
+    ("narenas_ratio:3", "opt.narenas_ratio", is_text("1"), is_text("3")),
+    ("oversize_threshold:4194304", "opt.oversize_threshold", is_text("0"), is_text("4194304")),
+    ("max_background_threads:7", "max_background_threads", is_text("1"), is_text("7")),
+    ("max_background_threads:7", "opt.max_background_threads", is_text("1"), is_text("7")),
+    ("stats_interval:1000", "opt.stats_interval", is_text("-1"), is_text("1000")),
+    ("stats_interval_opts:maagz", "text:opt.stats_interval_opts", is_text(""), is_text("mag")),
+    ("stats_print_opts:Jx", "text:opt.stats_print_opts", is_text(""), is_text("Jx")),
+    ("tcache_nslots_small_min:9", "opt.tcache_nslots_small_min", is_text("4"), is_text("9")),
+    ("tcache_nslots_small_max:9", "opt.tcache_nslots_small_max", is_text("64"), is_text("9")),
+    ("tcache_nslots_large:9", "opt.tcache_nslots_large", is_text("64"), is_text("9")),
+    ("lg_tcache_nslots_mul:2", "opt.lg_tcache_nslots_mul", is_text("0"), is_text("2")),
+    ("thp:never", "text:opt.thp", is_text("default"), is_text("never")),
+    ("thp:always", "text:opt.thp", is_text("default"), is_text("always")),
+    ("percpu_arena:percpu", "text:opt.percpu_arena", is_text("disabled"), is_text("disabled")),
+]
+
+# What lies in lists is what is free only in the fast build; in the others blocks wait before they are, and
+# large ones have guards.
+ROWS_OF_FAST = [
+    ("tcache:false", "in_lists:3000", at_least(20), is_text("0")),
+    ("tcache:false", "in_lists:16", at_least(8), is_text("0")),
+    ("tcache_max:2048", "in_lists:3000", at_least(20), is_text("0")),
+    ("tcache_max:2048", "in_lists:2000", at_least(20), at_least(20)),
+    ("tcache_max:0", "in_lists:16", at_least(8), is_text("0")),
+    ("lg_tcache_max:11", "in_lists:3000", at_least(20), is_text("0")),
+    ("tcache_nslots_small_max:4", "in_lists:3000", at_least(20), at_most(4)),
+    ("tcache_nslots_small_max:400,tcache_nslots_small_min:400", "in_lists:3000", at_most(69),
+     at_least(70)),
+    ("lg_tcache_nslots_mul:-7", "in_lists:10000", at_least(20), at_most(4)),
+    ("tcache_nslots_large:2", "in_lists:20000", at_least(16), at_most(2)),
+    ("tcache_nslots_large:0", "in_lists:20000", at_least(16), is_text("0")),
+    ("oversize_threshold:4194304", "arena_of_large", is_text("shared shared shared"),
+     is_text("shared oversize oversize")),
+    ("oversize_threshold:1000,tcache:false", "arena_of_large", is_text("shared shared shared"),
+     is_text("shared shared shared")),
+    ("oversize_threshold:100000,tcache:false", "arena_of_large", is_text("shared shared shared"),
+     is_text("oversize oversize oversize")),
+    ("oversize_threshold:65536", "resident", at_least(60), at_most(40)),
+]
+
+# Where the kernel tells: its flags of a mapping.
+ROWS_OF_HUGE_PAGES = [
+    ("thp:never", "huge_pages", is_text("."), is_text("refused.")),
+    ("thp:always", "huge_pages", is_text("."), is_text("wanted.")),
 ]
 
 # In debug every block is filled and checked, whatever is set.
@@ -92,6 +145,43 @@ def check_row(row, mode, library, client):
     return None
 
 
+BEGIN = "___ Begin jemalloc statistics ___"
+
+
+def statistics(library, client):
+    """What is printed, and how often. The client allocates 400 MB."""
+    def churn(conf):
+        output, errors = run(client, "churn", LD_PRELOAD=library, MALLOC_CONF=conf)
+        return errors if output == "done" else output + errors
+
+    yield "stats_interval is off by default", churn("stats_interval_opts:J"), ""
+    often = churn("stats_interval:20000000").count(BEGIN)
+    yield f"stats_interval prints as often as it says ({often})", str(15 <= often <= 24), "True"
+    for conf in ("narenas:1", "tcache:false", "oversize_threshold:65536", "tcache_max:1000"):
+        often = churn(f"stats_interval:20000000,{conf}").count(BEGIN)
+        yield f"and with {conf} ({often})", str(15 <= often <= 24), "True"
+    text = churn("stats_interval:100000000,stats_interval_opts:gmablxeh")
+    yield ("stats_interval_opts leaves parts out",
+           str("Allocated: " in text and "Page size" not in text and "Merged" not in text), "True")
+    text = churn("stats_interval:200000000,stats_interval_opts:J").strip()
+    decoder, ends, objects = json.JSONDecoder(), 0, []
+    while ends < len(text):
+        value, ends = decoder.raw_decode(text, ends)
+        objects.append(value["jemalloc"]["opt"]["stats_interval"])
+        ends += len(text[ends:]) - len(text[ends:].lstrip())
+    yield "stats_interval_opts asks for JSON", str(set(objects)), "{200000000}"
+    text = churn("stats_print:true,stats_print_opts:Jmabxleh,prof_prefix:a\"b")
+    value = json.loads(text)["jemalloc"]
+    yield "stats_print_opts asks for JSON", value["opt"]["stats_print_opts"], "Jmabxleh"
+    yield "a name that ends strings does not end them", value["opt"]["prof_prefix"], "a?b"
+
+
+def tells_of_huge_pages():
+    with open("/proc/self/smaps", encoding="utf-8") as smaps:
+        tells = "VmFlags:" in smaps.read()
+    return tells and os.path.exists("/sys/kernel/mm/transparent_hugepage")
+
+
 def sources(library, client, static_client, linked_client):
     """Which source wins, in whole programs."""
     yield ("MALLOW_CONF wins over MALLOC_CONF",
@@ -102,18 +192,37 @@ def sources(library, client, static_client, linked_client):
     yield ("narenas of a static program", run(static_client, "narenas")[0], "3")
     yield ("MALLOC_CONF wins over malloc_conf",
            run(static_client, "dirty_decay_ms", MALLOC_CONF="dirty_decay_ms:1")[0], "1")
+    plain = int(run(client, "opt.narenas", LD_PRELOAD=library)[0])
+    yield ("narenas_ratio multiplies the CPUs",
+           run(client, "opt.narenas", LD_PRELOAD=library, MALLOC_CONF="narenas_ratio:3")[0],
+           str(min(3 * plain, 64)))
+    yield ("narenas wins over narenas_ratio",
+           run(client, "opt.narenas", LD_PRELOAD=library, MALLOC_CONF="narenas:2,narenas_ratio:3")[0],
+           "2")
+    yield from statistics(library, client)
     errors = run(client, "", LD_PRELOAD=library, MALLOC_CONF="stats_print:true")[1]
     yield "stats_print prints at the end", str(len(errors) > 100), "True"
-    errors = run(client, "", LD_PRELOAD=library, MALLOC_CONF="confirm_conf:true,thp:never")[1]
+    errors = run(client, "", LD_PRELOAD=library, MALLOC_CONF="confirm_conf:true,hpa:true,thp:never")[1]
     yield ("confirm_conf names what has no effect",
-           str("-- Set conf value: thp:never (accepted without effect)" in errors), "True")
+           str("-- Set conf value: hpa:true (accepted without effect)\n" in errors), "True")
+    yield ("and only that", str("-- Set conf value: thp:never\n" in errors), "True")
+    output, errors = run(client, "zero_realloc", LD_PRELOAD=library,
+                         MALLOC_CONF="abort_conf:true,percpu_arena:percpu,dss:disabled")
+    yield "abort_conf lets a program live with what has no effect", output, "null"
+    yield ("and tells of it, but not of what holds anyway", errors,
+           "<jemalloc>: Conf value without effect: percpu_arena:percpu\n")
     yield "without settings nothing is printed", run(client, "", LD_PRELOAD=library)[1], ""
 
 
 def main():
     mode, library, *clients = sys.argv[1:]
     failed = 0
-    for row in ROWS:
+    rows = ROWS + (ROWS_OF_FAST if mode == "fast" else [])
+    if tells_of_huge_pages():
+        rows += ROWS_OF_HUGE_PAGES
+    else:
+        print("skipped: the kernel does not tell of huge pages")
+    for row in rows:
         if row[1] == "fill" and mode in FILLED_ANYWAY:
             continue
         if mode == "secure" and row[0] in ROWS_OF_SECURE:
