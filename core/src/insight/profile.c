@@ -18,9 +18,9 @@ static struct {
     int error; /* the first */
 } dump IN_SECTION(dump);
 
-static _Atomic uint32_t dump_count;                 /* of all */
+static _Atomic uint32_t dump_count;                                  /* of all */
 static _Atomic uint32_t dump_counts['z' - 'a' + 1] IN_SECTION(dump); /* by reason */
-static _Atomic size_t dump_peak;                    /* bytes held at the last one of 'u' */
+static _Atomic size_t dump_peak; /* bytes held at the last one of 'u' */
 
 static void dump_flush(void)
 {
@@ -242,7 +242,8 @@ CONSTRUCTOR static void profile_loaded(void)
     const void *const own[] = {(const void *)mw_malloc,         (const void *)mw_calloc,
                                (const void *)mw_realloc,        (const void *)mw_aligned_alloc,
                                (const void *)mw_posix_memalign, (const void *)alloc_slow,
-                               (const void *)sample_take};
+                               (const void *)sample_take,       (const void *)guarded_take,
+                               (const void *)guarded_free};
     for (size_t i = 0; i < array_count(own); i++) {
         unwind_note_own(own[i]);
     }
