@@ -79,6 +79,8 @@
 #include "slots/strength.c"
 #include "slots/rate.c"
 #include "slots/slot.c"
+#include "slots/blame.c"
+#include "slots/guarded.c"
 #include "slots/slab.c"
 #include "slots/common.c"
 #include "slots/canary.c"
@@ -123,6 +125,7 @@
 #include "insight/control.c"
 #if !MW_IN_LIBC
 #include "insight/report.c"
+#include "insight/stats_past.c"
 #include "insight/stats.c"
 #include "insight/stats_api.c"
 #include "insight/stats_json.c"

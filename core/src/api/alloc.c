@@ -66,7 +66,7 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t siz
         }
     }
     if (unlikely(slot == NULL)) {
-        return alloc_slow(MW_CANARY ? size : class_size(class));
+        return alloc_slow(size);
     }
     harden_slot_leaves(slot, class);
     harden_slot_taken(slot, size);
@@ -120,13 +120,31 @@ static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_
     return slot;
 }
 
-/* A sampled block of `size` bytes in the place of a slot; NULL if this call is none or there is no
- * memory. */
-static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t size)
+/* A guarded block in the place of a slot. What a slot of the class is aligned to is enough for whoever
+ * asked for an alignment. */
+static void *alloc_guarded(struct heap *heap, unsigned class, size_t size, bool must_be_aligned)
 {
-    struct extent *extent = heap_sample_is_due(heap, class)
-                                ? heap_take_pages(heap, large_pages(class_size(class)))
-                                : NULL;
+    size_t of_class = class_size(class) & -(size_t)class_size(class);
+    size_t alignment = must_be_aligned ? size_min(of_class, os_page_size) : BLOCK_ALIGNMENT;
+    void *block = guarded_take(size, alignment, class, sampler_coin(&heap->sampler));
+    if (block != NULL && heap->is_counting) {
+        heap_count_bytes(heap, size);
+    }
+    return alloc_filled(block, size, false);
+}
+
+/* A sampled or guarded block of `size` bytes in the place of a slot; NULL if this call is neither or there
+ * is no memory. */
+static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t size,
+                                    bool must_be_aligned)
+{
+    if (!heap_sample_is_due(heap, class)) {
+        return NULL;
+    }
+    if (GUARDS_ARE_POSSIBLE && sampler_takes_guard(&heap->sampler, class_size(class))) {
+        return alloc_guarded(heap, class, size, must_be_aligned);
+    }
+    struct extent *extent = heap_take_pages(heap, large_pages(class_size(class)));
     if (extent == NULL) {
         return NULL;
     }
@@ -203,7 +221,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
     }
     struct slot *slot = heap_pop(heap, class);
     if (slot == NULL && unlikely(heap_is_sampling(heap))) {
-        void *block = alloc_sampled(heap, class, size);
+        void *block = alloc_sampled(heap, class, size, must_be_aligned);
         if (block != NULL) {
             return block;
         }
@@ -298,7 +316,7 @@ static NOINLINE void *alloc_slow(size_t size)
     heap_tick_if_due(heap);
     bool is_zero;
     void *block = size <= SLOT_REQUEST_MAX
-                      ? alloc_slot(heap, class_of(size + CANARY_BYTES), size, false)
+                      ? alloc_slot(heap, class_of(slot_bytes(size)), size, false)
                       : alloc_large(heap, size, os_page_size, &is_zero);
     thread_leave(heap);
     return likely(block != NULL) ? block : alloc_exhausted();

@@ -7,6 +7,7 @@
 
 #include "../../include/mallow.h"
 #include "../os/fault.h"
+#include "../slots/guarded.h"
 #include "../slots/harden.h"
 #include "../thread/magazine.h"
 #include "../thread/remote.h"

@@ -81,6 +81,9 @@ ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct ext
             return true;
         }
     }
+    if (extent_is_guarded(extent)) {
+        return guarded_size(call, block) != SIZE_MAX;
+    }
     struct extent *around = extent_around(block);
     if (around != NULL) {
         bad_block(call, block, around);
@@ -105,7 +108,8 @@ static bool block_is_held(const char *call, const void *block, struct extent *ex
 /* All bytes of a block. */
 ALWAYS_INLINE size_t block_size(struct extent *extent, const void *block)
 {
-    return extent_is_slab(extent) ? slot_block_size(extent, block) : large_block_size(extent);
+    return extent_is_slab(extent) ? slot_block_size(extent, block)
+                                  : whole_block_size("malloc_usable_size", extent, block);
 }
 
 /* A slot that the program gives back, of any slab. */
@@ -191,6 +195,10 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
     if (block == NULL) {
         return;
     }
+    if (unlikely(extent_is_guarded(extent))) {
+        thread_count_resize(guarded_free(block), 0);
+        return;
+    }
     if (unlikely(!block_is_ours("free", block, extent))) {
         void (*next)(void *) = (void (*)(void *))foreign_function("free", block);
         if (next != NULL) {
@@ -241,7 +249,7 @@ static NOINLINE void free_noted(struct extent *extent)
 static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct heap *heap)
 {
     struct heap *owner = atomic_get(&extent->slab.owner);
-    if (owner >= OWNER_SAMPLED || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
+    if (owner >= OWNER_GUARDED || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
     } else if (MW_DELAY_FREE || (owner == NULL && heap_allocates(heap, extent->slab.class))) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
@@ -401,10 +409,10 @@ size_t mw_malloc_usable_size(const void *block)
 
 size_t mw_malloc_good_size(size_t size)
 {
-    if (MW_TRACK) {
-        return size;
-    }
     process_init();
+    if (MW_TRACK || guards_are_on()) {
+        return size; /* a block has what was asked for */
+    }
     if (size <= SLOT_REQUEST_MAX) {
         return class_size(class_of(size + CANARY_BYTES)) - CANARY_BYTES;
     }
@@ -510,7 +518,7 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
         canary_place(extent, block, slot_size, size);
         return block;
     }
-    if (size <= SLOT_REQUEST_MAX || !realloc_pages(extent, size)) {
+    if (size <= SLOT_REQUEST_MAX || extent_is_guarded(extent) || !realloc_pages(extent, size)) {
         return NULL;
     }
     canary_place_large(extent, size);

@@ -208,8 +208,8 @@ size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
     if (MW_TRACK && tracked_knows(block)) {
         return old_size != 0 && is_aligned ? xallocx_tracked(block, size, extra, flags) : old_size;
     }
-    if (old_size == 0 || extent_is_slab(extent) || extent_is_sampled(extent) || !is_aligned ||
-        size > PTRDIFF_MAX) {
+    if (old_size == 0 || extent_is_slab(extent) || extent_is_sampled(extent) ||
+        extent_is_guarded(extent) || !is_aligned || size > PTRDIFF_MAX) {
         return old_size;
     }
     size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;
@@ -271,7 +271,7 @@ size_t mw_nallocx(size_t size, int flags)
     if (!alloc_is_possible(alignment, size)) {
         return 0;
     }
-    if (MW_CANARY || MW_TRACK) {
+    if (MW_CANARY || MW_TRACK || guards_are_on()) {
         return size; /* what sallocx will say, and the program may use */
     }
     if (alignment <= os_page_size && size <= SLOT_MAX && align_up(size, alignment) <= SLOT_MAX) {

@@ -112,8 +112,8 @@ static bool sweep_block(struct track *track, void *context)
     uint64_t word = atomic_get_acquire(&track->word); /* pairs with block_begins */
     if (track_state(word) == TRACK_LIVE) {
         uintptr_t block = track_block(track);
-        struct track_zones zones = track_zones(pagemap_find((void *)block), track);
-        if (!track_zones_are_whole(&zones) && atomic_get_ordered(&track->word) == word &&
+        struct zones zones = track_zones(pagemap_find((void *)block), track);
+        if (!zones_are_whole(&zones) && atomic_get_ordered(&track->word) == word &&
             track_block(track) == block) {
             track_check_zones(track, &zones, "sweep", 0);
         }
@@ -186,8 +186,8 @@ static void *block_begins(const struct track_request *request, const struct trac
         name_block_granule(extent, (uintptr_t)block, true);
         lock_release(&quarantine.lock);
     }
-    struct track_zones zones = track_zones(extent, track);
-    track_fill_zones(&zones);
+    struct zones zones = track_zones(extent, track);
+    zones_fill(&zones);
     fill_new(block, request, is_slot);
     atomic_set_release(&track->word, word); /* pairs with sweep_block */
     return block;
@@ -294,7 +294,7 @@ static void check_return(struct track *track, const void *block, const struct tr
         return;
     }
     struct fault fault = {.call = given->call, .pointer = block, .caller = given->caller};
-    char who[TRACK_WHO];
+    char who[BLAME_WHO];
     track_describe(track, &fault, who);
     if (is_mixed) {
         fault.kind = FAULT_KIND_MISMATCH;
@@ -332,7 +332,7 @@ static void tracked_free_block(void *block, const struct track_return *given)
         return;
     }
     struct extent *extent = pagemap_find(block);
-    struct track_zones zones = track_zones(extent, track);
+    struct zones zones = track_zones(extent, track);
     track_check_zones(track, &zones, given->call, given->caller);
     check_return(track, block, given);
     if (unlikely(!track_try_free(track))) {
@@ -357,7 +357,7 @@ static size_t tracked_block_size(const char *call, const void *block, uintptr_t 
         foreign_function(call, block);
         return 0;
     }
-    struct track_zones zones = track_zones(pagemap_find(block), track);
+    struct zones zones = track_zones(pagemap_find(block), track);
     track_check_zones(track, &zones, call, caller);
     return track_size(atomic_get(&track->word));
 }
@@ -384,13 +384,13 @@ static size_t tracked_resize_block(void *block, size_t least, size_t most)
     struct track *track = track_find(block);
     struct extent *extent = pagemap_find(block);
     lock_take(&quarantine.lock); /* no sweep meanwhile */
-    struct track_zones zones = track_zones(extent, track);
+    struct zones zones = track_zones(extent, track);
     size_t zone = extent_is_slab(extent) ? ZONE_MIN : 0;
     size_t reach = (size_t)(zones.end - zones.block) - zone;
     if (least <= reach) {
         track_set_size(track, size_min(most, reach));
         zones.block_end = zones.block + size_min(most, reach);
-        track_fill_zones(&zones);
+        zones_fill(&zones);
     }
     lock_release(&quarantine.lock);
     return track_size(atomic_get(&track->word));
@@ -420,8 +420,8 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
     }
     guard_pages(extent, track);
     name_block_granule(extent, track_block(track), true);
-    struct track_zones zones = track_zones(extent, track);
-    track_fill_zones(&zones);
+    struct zones zones = track_zones(extent, track);
+    zones_fill(&zones);
     lock_release(&quarantine.lock);
     return done ? block : NULL;
 }
@@ -431,7 +431,7 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
     struct track *track = track_of_live("realloc", block, caller);
     check(track != NULL && size != 0);
     struct extent *extent = pagemap_find(block);
-    struct track_zones zones = track_zones(extent, track);
+    struct zones zones = track_zones(extent, track);
     track_check_zones(track, &zones, "realloc", caller);
     check_return(track, block, &(struct track_return){"realloc", SIZE_MAX, 0, caller, 0});
     size_t old_size = track_size(atomic_get(&track->word));
@@ -461,30 +461,10 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
 
 static COLD void trap_tell(struct track *track, const struct trap *trap)
 {
-    struct fault fault = {
-        .call = "access",
-        .pointer = (void *)trap->address,
-        .access = trap->access,
-        .pc = trap->pc,
-        .caller = trap->pc,
-        .has_offset = true,
-    };
-    char who[TRACK_WHO];
+    struct fault fault = {.kind = FAULT_OUT_OF_BOUNDS};
+    char who[BLAME_WHO];
     track_describe(track, &fault, who);
-    const char *access = trap->access != NULL ? trap->access : "access";
-    fault.offset = (long)(trap->address - fault.block);
-    if (fault.state[0] == 'f') {
-        fault.kind = access[0] == 'w' ? FAULT_WRITE_AFTER_FREE : FAULT_READ_AFTER_FREE;
-        fault_report(&fault, "%s after free: byte %ld of %p (%zu bytes%s)", access, fault.offset,
-                     (void *)fault.block, fault.size, who);
-    }
-    fault.kind = FAULT_OUT_OF_BOUNDS;
-    if (fault.offset < 0) {
-        fault_report(&fault, "underflow of %p (%zu bytes%s): %s of byte %ld in front of it",
-                     (void *)fault.block, fault.size, who, access, -fault.offset);
-    }
-    fault_report(&fault, "overflow of %p (%zu bytes%s): %s of byte %ld behind it",
-                 (void *)fault.block, fault.size, who, access, fault.offset - (long)fault.size);
+    blame_access(&fault, who, trap);
 }
 
 /* Pages without access are those beside and of large blocks. */

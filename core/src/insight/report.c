@@ -63,6 +63,20 @@ static void usage_add_arena(struct usage *usage, struct arena *arena)
     lock_release(&arena->lock);
 }
 
+static void usage_add_guarded(struct usage *usage)
+{
+    struct guarded_figures guarded;
+    if (!guarded_read(&guarded)) {
+        return;
+    }
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        usage->slab_used_bytes += guarded.held[class] * class_size(class);
+    }
+    usage->region_bytes += guarded.mapped;
+    usage->slab_bytes += guarded.active;
+    usage->retained_bytes += guarded.mapped - guarded.active;
+}
+
 static struct usage usage_now(void)
 {
     struct usage usage = {0};
@@ -72,6 +86,7 @@ static struct usage usage_now(void)
     for (unsigned i = 0; i < arenas_ever(); i++) {
         usage_add_arena(&usage, arena_ever_at(i));
     }
+    usage_add_guarded(&usage);
     usage.metadata_bytes = meta_bytes();
     return usage;
 }

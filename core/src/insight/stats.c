@@ -3,6 +3,7 @@
 
 #include "../memory/meta.h"
 #include "../thread/stack.h"
+#include "stats_past.h"
 
 #include <string.h>
 
@@ -307,20 +308,6 @@ static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
     }
 }
 
-/* Blocks that the program was given directly. */
-__attribute__((no_sanitize("thread"))) static void add_direct_counts(struct stats_arena *to,
-                                                                     struct direct *direct)
-{
-    for (unsigned class = 1; class < CLASSES; class ++) {
-        to->classes[class].allocations += atomic_peek(&direct->blocks[class]);
-        to->classes[class].slabs_made += atomic_peek(&direct->slabs_made[class]);
-    }
-    for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
-        to->large[class].allocations += atomic_peek(&direct->large_blocks[class]);
-    }
-    to->figures.threads += atomic_get(&direct->arena->bound);
-}
-
 static void read_arena(struct stats *stats, struct arena *arena)
 {
     struct stats_arena *to = &stats->arenas[arena->number];
@@ -333,7 +320,7 @@ static void read_arena(struct stats *stats, struct arena *arena)
     lock_release(&arena->lock);
     struct direct *direct = direct_find(arena);
     if (direct != NULL) {
-        add_direct_counts(to, direct);
+        stats_add_direct(to, direct);
     }
     for (unsigned i = 0; i < STATS_ARENA_LOCKS; i++) {
         to->locks[i] = figures_of_lock(arena_lock_at(arena, i));
@@ -517,6 +504,7 @@ static void stats_read(struct stats *stats)
         }
     }
     read_heaps(stats);
+    stats_add_guarded(&stats->arenas[0]);
     for (unsigned class = 1; class < CLASSES; class ++) {
         derive_class(stats, class);
     }

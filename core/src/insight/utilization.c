@@ -46,7 +46,9 @@ static struct utilization utilization_of(const void *block)
         return (struct utilization){0};
     }
     if (!extent_is_slab(extent)) {
-        return (struct utilization){0, 1, extent_size(extent)};
+        size_t size =
+            extent_is_guarded(extent) ? guarded_size("utilization", block) : extent_size(extent);
+        return (struct utilization){0, 1, size};
     }
     uint32_t capacity = extent->slab.capacity;
     return (struct utilization){capacity - slots_out(extent), capacity, extent_size(extent)};

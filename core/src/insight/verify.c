@@ -123,6 +123,7 @@ bool mw_heap_is_valid(void)
         }
     }
     directs_check();
+    guarded_sweep();
     struct usage usage = usage_now(); /* requires that extents tile their regions */
     require(usage.slab_used_bytes <= usage.slab_bytes);
     require(usage.slab_bytes + usage.large_bytes + usage.retained_bytes <= usage.region_bytes);

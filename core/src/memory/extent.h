@@ -56,8 +56,11 @@ enum slab_place {
 #define OWNER_COMMON ((struct heap *)-4)
 
 /* The owner of a block that is a sample of a profile, see profile/sample.h: an extent of its own. No
- * heap has an address from here on. */
+ * heap has an address from the next one on. */
 #define OWNER_SAMPLED ((struct heap *)-5)
+
+/* The owner of all guarded blocks, see slots/guarded.h. */
+#define OWNER_GUARDED ((struct heap *)-6)
 
 struct common;
 struct track_table;

@@ -27,6 +27,7 @@ enum lock_rank {
     LOCK_PURGE,   /* the purge of an arena; fork takes several, by index */
     LOCK_ARENA,   /* one arena; fork takes several, by index */
     LOCK_TABLES,  /* tables of tracked blocks */
+    LOCK_GUARDED, /* guarded blocks */
     LOCK_META,    /* metadata pages */
     LOCK_RANKS
 };

@@ -21,7 +21,7 @@ struct kernel_action {
 
 #define KERNEL_SA_RESTORER 0x04000000ul
 
-static struct kernel_action trap_previous; /* const once watched */
+static struct kernel_action trap_previous; /* const once watched, but for SA_RESETHAND */
 static void (*trap_look)(const struct trap *trap);
 
 static long trap_set(const struct kernel_action *action, struct kernel_action *old)
@@ -51,22 +51,36 @@ static struct trap trap_of(const siginfo_t *info, const void *context)
     return trap;
 }
 
+/* To whoever handled the signal before, as the kernel would have given it to him. */
+static void trap_pass_on(int number, siginfo_t *info, void *context)
+{
+    struct kernel_action to = trap_previous;
+    bool is_sent = info->si_code <= 0;
+    uintptr_t handler = (uintptr_t)to.handler;
+    if (handler == (uintptr_t)SIG_IGN && is_sent) {
+        return;
+    }
+    if (handler == (uintptr_t)SIG_DFL || handler == (uintptr_t)SIG_IGN) {
+        /* The instruction traps again, or the signal is sent again, and is not ours then. */
+        trap_set(&to, NULL);
+        if (is_sent) {
+            system_call(SYS_tgkill, os_process_number(), os_thread_number(), number, 0, 0, 0);
+        }
+        return;
+    }
+    if ((to.flags & (unsigned long)SA_RESETHAND) != 0) {
+        trap_previous.handler = (void (*)(int, siginfo_t *, void *))(uintptr_t)SIG_DFL;
+    }
+    to.handler(number, info, context);
+}
+
 static void trap_handle(int number, siginfo_t *info, void *context)
 {
     struct trap trap = trap_of(info, context);
     if (info->si_code > 0) { /* of the CPU, not sent by somebody */
         trap_look(&trap);
     }
-    uintptr_t previous = (uintptr_t)trap_previous.handler;
-    if (previous == (uintptr_t)SIG_DFL || previous == (uintptr_t)SIG_IGN) {
-        /* The instruction traps again, or the signal is sent again, and is not ours then. */
-        trap_set(&trap_previous, NULL);
-        if (info->si_code <= 0) {
-            system_call(SYS_tgkill, os_process_number(), os_thread_number(), number, 0, 0, 0);
-        }
-        return;
-    }
-    trap_previous.handler(number, info, context);
+    trap_pass_on(number, info, context);
 }
 
 static void trap_watch(void (*look)(const struct trap *trap))
@@ -77,5 +91,10 @@ static void trap_watch(void (*look)(const struct trap *trap))
     action.restorer = mw_trap_return;
 #endif
     trap_look = look;
-    trap_set(&action, &trap_previous);
+    trap_set(NULL, &trap_previous);
+    if ((uintptr_t)trap_previous.handler > (uintptr_t)SIG_IGN) {
+        action.mask = trap_previous.mask;
+        action.flags |= trap_previous.flags & (unsigned long)(SA_NODEFER | SA_RESTART);
+    }
+    trap_set(&action, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accesses that trap, of the debug build: whoever knows the address says what is wrong, and what
- * nobody knows goes on to whoever handled SIGSEGV before.
+ * Accesses that trap, of tracked and of guarded blocks: whoever knows the address says what is wrong, and what
+ * nobody knows goes on to whoever handled SIGSEGV before. A program that sets a handler of its own later
+ * replaces ours.
  */
 #ifndef MALLOW_TRAP_H
 #define MALLOW_TRAP_H

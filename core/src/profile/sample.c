@@ -65,22 +65,54 @@ static double profile_rate(void)
     return (double)((uint64_t)1 << atomic_get(&profile.rate_log2));
 }
 
+/* 0 < x <= 1 */
+static double sampler_even(struct sampler *sampler)
+{
+    return (double)((sampler_random(sampler) >> 11) + 1) / 9007199254740992.0; /* 2^53 */
+}
+
 /* The bytes until the next sample. */
 static double sampler_distance(struct sampler *sampler)
 {
-    double even = (double)((sampler_random(sampler) >> 11) + 1) / 9007199254740992.0; /* 2^53 */
-    return minus_log(even) * profile_rate();
+    return minus_log(sampler_even(sampler)) * profile_rate();
+}
+
+/* How many samples a slot stands for on average, where every byte may be one. */
+static double sampler_rate(struct sampler *sampler, size_t size)
+{
+    return sampler->takes_profile ? (double)size / profile_rate() : 0;
 }
 
 static uint32_t sampler_slots(struct sampler *sampler, size_t size)
 {
-    double slots = sampler_distance(sampler) / (double)size;
+    double slots =
+        minus_log(sampler_even(sampler)) / (sampler_rate(sampler, size) + profile.guard_rate);
     return slots < (double)INT32_MAX ? (uint32_t)slots : INT32_MAX;
+}
+
+static bool sampler_takes_guard(struct sampler *sampler, size_t size)
+{
+    if (profile.guard_rate == 0 || !sampler->takes_profile) {
+        return !sampler->takes_profile;
+    }
+    double rate = sampler_rate(sampler, size);
+    return sampler_even(sampler) * share_until(rate + profile.guard_rate) > share_until(rate);
+}
+
+static bool sampler_coin(struct sampler *sampler)
+{
+    return (sampler_random(sampler) & 1) != 0;
+}
+
+static void profile_guard_every(uint64_t blocks)
+{
+    /* Of a block out of one: so much that there are no slots before the next. */
+    profile.guard_rate = blocks > 1 ? minus_log(1 - 1 / (double)blocks) : 64;
 }
 
 static bool sampler_takes(struct sampler *sampler, size_t size)
 {
-    if (sampler->until_large >= size) {
+    if (sampler->until_large >= size || !sampler->takes_profile) {
         sampler->until_large -= size;
         return false;
     }
@@ -88,8 +120,9 @@ static bool sampler_takes(struct sampler *sampler, size_t size)
     return true;
 }
 
-static void sampler_begin(struct sampler *sampler)
+static void sampler_begin(struct sampler *sampler, bool takes_profile)
 {
+    sampler->takes_profile = takes_profile;
     const uint64_t *seed = (const uint64_t *)getauxval(AT_RANDOM);
     sampler->random ^= (uintptr_t)sampler * 0x9e3779b97f4a7c15u ^ os_now_ns();
     sampler->random += seed != NULL ? *seed : 0;

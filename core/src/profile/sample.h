@@ -28,6 +28,7 @@ enum { LIVE_BLOCKS, LIVE_BYTES, ALL_BLOCKS, ALL_BYTES };
 struct sampler {
     uint64_t random;
     uint64_t until_large; /* bytes of blocks of pages until the next sample */
+    bool takes_profile;   /* it chooses samples; without, guarded blocks alone */
     uint32_t round;       /* profile.round when it began; another one now: it begins anew */
 };
 
@@ -44,6 +45,8 @@ static struct {
     _Atomic uint64_t
         until_interval;    /* bytes, to count down until the next dump by lg_prof_interval */
     _Atomic uint64_t lost; /* samples without memory for their call stack */
+    double
+        guard_rate; /* const after start; guarded blocks, as `size / rate` is for samples; 0: none */
 } profile;
 
 static void profile_load(void);
@@ -56,10 +59,20 @@ static void profile_set_active(bool is_active);
 /* Forgets all samples so far, and sets the rate. */
 static void profile_reset(unsigned rate_log2);
 
-static void sampler_begin(struct sampler *sampler);
+/* About one block in so many is to be guarded: slots/guarded.h. Once, before the first sampler. */
+static void profile_guard_every(uint64_t blocks);
 
-/* How many slots of a size come before the next sample. */
+static void sampler_begin(struct sampler *sampler, bool takes_profile);
+
+/* How many slots of a size come before the next one that is a sample or guarded. */
 static uint32_t sampler_slots(struct sampler *sampler, size_t size);
+
+/* Whether that one is guarded. Each block has its chance to be a sample, whatever the chance to be guarded
+ * is: so a profile shows the same with and without. */
+static bool sampler_takes_guard(struct sampler *sampler, size_t size);
+
+/* Heads or tails. */
+static bool sampler_coin(struct sampler *sampler);
 
 /* Whether a block of pages is a sample. */
 static bool sampler_takes(struct sampler *sampler, size_t size);

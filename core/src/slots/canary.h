@@ -239,7 +239,8 @@ _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, c
 ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, const void *block)
 {
     if (!MW_CANARY) {
-        return extent_is_slab(extent) ? slot_block_size(extent, block) : large_block_size(extent);
+        return extent_is_slab(extent) ? slot_block_size(extent, block)
+                                      : whole_block_size(call, extent, block);
     }
     size_t size = extent_is_slab(extent)
                       ? canary_read(extent, block, slot_block_size(extent, block))

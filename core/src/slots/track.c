@@ -179,7 +179,7 @@ static bool track_visit(bool (*visit)(struct track *track, void *context), void 
 
 /* --- Red zones -------------------------------------------------------------------------------- */
 
-static struct track_zones track_zones(struct extent *extent, struct track *track)
+static struct zones track_zones(struct extent *extent, struct track *track)
 {
     uint64_t word = atomic_get(&track->word);
     uintptr_t block = track_block(track);
@@ -193,23 +193,8 @@ static struct track_zones track_zones(struct extent *extent, struct track *track
         end = size_min(align_up(block_end, os_page_size), extent_end(extent));
     }
     check(start <= block && block_end <= end);
-    return (struct track_zones){(unsigned char *)start, (unsigned char *)block,
-                                (unsigned char *)block_end, (unsigned char *)end};
-}
-
-static void track_fill_zones(const struct track_zones *zones)
-{
-    memset(zones->start, FILL_ZONE, (size_t)(zones->block - zones->start));
-    memset(zones->block_end, FILL_ZONE, (size_t)(zones->end - zones->block_end));
-}
-
-/* How many bytes lie from the first that is damaged to the last. */
-static size_t damage_length(const unsigned char *first, const unsigned char *end)
-{
-    while (end > first && end[-1] == FILL_ZONE) {
-        end--;
-    }
-    return (size_t)(end - first);
+    return (struct zones){(unsigned char *)start, (unsigned char *)block,
+                          (unsigned char *)block_end, (unsigned char *)end};
 }
 
 static void track_describe(struct track *track, struct fault *fault, char *who)
@@ -225,57 +210,27 @@ static void track_describe(struct track *track, struct fault *fault, char *who)
     fault->made = made[track_made(word)];
     fault->allocated = calls_kept(atomic_get(&track->allocated_stack));
     fault->allocated.thread = allocated_by;
-    who[0] = 0;
-    text_print_behind(who, TRACK_WHO, ", allocated by thread %u", allocated_by);
     if (!is_live) {
         fault->freed = calls_kept(atomic_get(&track->freed_stack));
         fault->freed.thread = freed_by;
-        text_print_behind(who, TRACK_WHO, ", freed by thread %u", freed_by);
     }
+    blame_who(fault, who);
 }
 
-static COLD void track_overflow(struct track *track, const struct track_zones *zones,
-                                const char *call, uintptr_t caller)
+static COLD void track_overflow(struct track *track, const struct zones *zones, const char *call,
+                                uintptr_t caller)
 {
-    size_t size = (size_t)(zones->block_end - zones->block);
-    size_t behind = (size_t)(zones->end - zones->block_end);
-    size_t at = fill_differs(zones->block_end, behind, FILL_ZONE);
     struct fault fault = {.call = call, .pointer = zones->block, .caller = caller};
-    char who[TRACK_WHO];
+    char who[BLAME_WHO];
     track_describe(track, &fault, who);
     fault.state = "live";
-    fault.has_offset = true;
-    if (at < behind) {
-        fault.kind = FAULT_OVERFLOW;
-        fault.offset = (long)(size + at);
-        fault.length = damage_length(zones->block_end + at, zones->end);
-        fault_report(&fault, "overflow of %p (%zu bytes%s): byte %zu behind it is 0x%x",
-                     (void *)zones->block, size, who, at, zones->block_end[at]);
-    }
-    size_t front = (size_t)(zones->block - zones->start);
-    size_t first = fill_differs(zones->start, front, FILL_ZONE);
-    if (first < front) {
-        fault.kind = FAULT_UNDERFLOW;
-        fault.length = damage_length(zones->start + first, zones->block);
-        size_t before = front - (first + fault.length) + 1;
-        fault.offset = -(long)(front - first);
-        fault_report(&fault, "underflow of %p (%zu bytes%s): byte %zu in front of it is 0x%x",
-                     (void *)zones->block, size, who, before, zones->block[-(long)before]);
-    }
+    blame_zones(&fault, who, zones);
 }
 
-static bool track_zones_are_whole(const struct track_zones *zones)
+static void track_check_zones(struct track *track, const struct zones *zones, const char *call,
+                              uintptr_t caller)
 {
-    size_t front = (size_t)(zones->block - zones->start);
-    size_t behind = (size_t)(zones->end - zones->block_end);
-    return fill_differs(zones->start, front, FILL_ZONE) == front &&
-           fill_differs(zones->block_end, behind, FILL_ZONE) == behind;
-}
-
-static void track_check_zones(struct track *track, const struct track_zones *zones,
-                              const char *call, uintptr_t caller)
-{
-    if (unlikely(!track_zones_are_whole(zones))) {
+    if (unlikely(!zones_are_whole(zones))) {
         track_overflow(track, zones, call, caller);
     }
 }
@@ -296,7 +251,7 @@ static COLD NO_RETURN void track_written(const struct slot *slot, size_t size, s
         fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
                      (const void *)slot, size, *byte);
     }
-    char who[TRACK_WHO];
+    char who[BLAME_WHO];
     track_describe(track, &fault, who);
     fault.state = "freed";
     fault.offset = (long)((uintptr_t)byte - fault.block);
@@ -306,18 +261,6 @@ static COLD NO_RETURN void track_written(const struct slot *slot, size_t size, s
 
 static NO_RETURN void (*const harden_written)(const struct slot *, size_t, size_t) = track_written;
 
-/* Where an address lies, seen from a block. */
-static const char *place_of(uintptr_t address, uintptr_t block, size_t size, size_t *distance)
-{
-    if (address < block) {
-        *distance = block - address;
-        return "in front of";
-    }
-    *distance =
-        address < block + size || address == block ? address - block : address - (block + size);
-    return address < block + size || address == block ? "inside" : "behind";
-}
-
 static COLD void track_bad_pointer(const char *call, const void *pointer, struct extent *around,
                                    uintptr_t caller)
 {
@@ -326,28 +269,9 @@ static COLD void track_bad_pointer(const char *call, const void *pointer, struct
         return;
     }
     struct fault fault = {.call = call, .pointer = pointer, .caller = caller};
-    char who[TRACK_WHO];
+    char who[BLAME_WHO];
     track_describe(track, &fault, who);
-    bool is_live = fault.state[0] == 'l';
-    if (fault.block == (uintptr_t)pointer) {
-        if (is_live) {
-            return;
-        }
-        fault.kind = FAULT_DOUBLE_FREE;
-        if (text_is(call, "free") || call[0] == 'o') {
-            fault_report(&fault, "double free of %p (%zu bytes%s)", pointer, fault.size, who);
-        }
-        fault_report(&fault, "%s of %p (%zu bytes%s), which is free", call, pointer, fault.size,
-                     who);
-    }
-    size_t distance;
-    const char *place = place_of((uintptr_t)pointer, fault.block, fault.size, &distance);
-    fault.kind = (uintptr_t)pointer % 16 != 0 ? FAULT_MISALIGNED_FREE : FAULT_INTERIOR_FREE;
-    fault.has_offset = true;
-    fault.offset = (long)((uintptr_t)pointer - fault.block);
-    fault_report(&fault, "%s of %p, which is %zu bytes %s a %sblock of %zu bytes at %p (%s)", call,
-                 pointer, distance, place, is_live ? "" : "freed ", fault.size, (void *)fault.block,
-                 who + 2);
+    blame_pointer(&fault, who);
 }
 
 /* --- Threads ---------------------------------------------------------------------------------- */

@@ -23,10 +23,9 @@
 
 #include "../os/fault.h"
 #include "../profile/calls.h"
+#include "blame.h"
 #include "common.h"
 #include "harden.h"
-
-#define FILL_ZONE 0xfb
 
 enum track_state { TRACK_NONE, TRACK_LIVE, TRACK_FREED };
 
@@ -123,27 +122,15 @@ static bool track_visit(bool (*visit)(struct track *track, void *context), void 
 
 /* --- Red zones -------------------------------------------------------------------------------- */
 
-/* Where the slot or the pages of a block begin, where they end for the program. */
-struct track_zones {
-    unsigned char *start;
-    unsigned char *block;
-    unsigned char *block_end;
-    unsigned char *end;
-};
+static struct zones track_zones(struct extent *extent, struct track *track);
 
-static struct track_zones track_zones(struct extent *extent, struct track *track);
-
-static bool track_zones_are_whole(const struct track_zones *zones);
-
-/* Fills both zones; checks them: ends the program if they are not whole. */
-static void track_fill_zones(const struct track_zones *zones);
-static void track_check_zones(struct track *track, const struct track_zones *zones,
-                              const char *call, uintptr_t caller);
+/* Ends the program if they are not whole. */
+static void track_check_zones(struct track *track, const struct zones *zones, const char *call,
+                              uintptr_t caller);
 
 /* --- Faults ----------------------------------------------------------------------------------- */
 
 /* Fills in what is known of a block. `who` gets ", allocated by ..., freed by ...". */
-#define TRACK_WHO 64u
 static void track_describe(struct track *track, struct fault *fault, char *who);
 
 /* Ends the program: `pointer` was given to a call that wants a live block. Returns if it is memory

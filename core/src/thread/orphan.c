@@ -182,7 +182,7 @@ static bool slab_is_of_orphan(struct extent *extent)
 {
     struct heap *owner = atomic_get(&extent->slab.owner);
     return extent_state(extent) == EXTENT_ACTIVE && extent_is_slab(extent) && owner != NULL &&
-           owner < OWNER_SAMPLED && owner->is_orphan;
+           owner < OWNER_GUARDED && owner->is_orphan;
 }
 
 /* The slabs that orphans own, linked by bin_next. They are found by a walk, for a list of the

@@ -4,10 +4,10 @@
 #include "magazine.h"
 #include "stack.h"
 
-static void heap_start_sampling(struct heap *heap)
+static void heap_start_sampling(struct heap *heap, bool takes_profile)
 {
     check(!heap->is_sampling && heap->tick_bias == 0 && heap->sample_known == 0);
-    sampler_begin(&heap->sampler);
+    sampler_begin(&heap->sampler, takes_profile);
     stack_set_private(heap, false);
     heap->is_sampling = true;
     heap->tick_bias = TICK_BIAS;
@@ -31,15 +31,17 @@ static void heap_stop_sampling(struct heap *heap)
 
 static void heap_follow_profile(struct heap *heap)
 {
-    bool is_wanted = profile_is_wanted() && heap->thread != NULL && heap->may_sample;
-    bool is_current = heap->sampler.round == atomic_get(&profile.round);
+    bool takes_profile = profile_is_wanted() && heap->may_sample;
+    bool is_wanted = (takes_profile || profile.guard_rate != 0) && heap->thread != NULL;
+    bool is_current = heap->sampler.round == atomic_get(&profile.round) &&
+                      heap->sampler.takes_profile == takes_profile;
     if (likely(is_wanted == heap_is_sampling(heap) && (is_current || !is_wanted))) {
         return;
     }
     heap_return_lists(heap);
     heap_stop_sampling(heap);
     if (is_wanted) {
-        heap_start_sampling(heap);
+        heap_start_sampling(heap, takes_profile);
     }
 }
 

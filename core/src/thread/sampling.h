@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a heap takes samples for a profile without a word of it on the hit paths: a list ends where a sample
- * is due, so that the call that finds it empty is the sampled one.
+ * How a heap takes samples for a profile, and chooses blocks to guard (slots/guarded.h), without a word of it
+ * on the hit paths: a list ends where one of either is due, so that the call that finds it empty is that one.
+ * There is one countdown for both: its rate is the sum of theirs, and where it ends chance says which it is.
  *
  *   small     free does not push to the list: it is filled with as many slots as come before the next
  *             sample, or with fewer, and until_sample is what is left. Where a list goes back before
@@ -11,7 +12,7 @@
  *             and the next call is the sample
  *   pages     stacks are public, their lists empty, so each call comes to alloc_large, which counts bytes
  *
- * A sample is an extent of its own, whatever its size.
+ * A sample is an extent of its own, whatever its size. Blocks of pages are never guarded.
  */
 #ifndef MALLOW_SAMPLING_H
 #define MALLOW_SAMPLING_H

@@ -5,6 +5,7 @@
 #include "../memory/secret.h"
 #include "../settings/conf.h"
 #include "../settings/load.h"
+#include "../slots/guarded.h"
 #include "../slots/quarantine.h"
 #include "heap_valid.h"
 #include "orphan.h"
@@ -85,6 +86,7 @@ static NOINLINE void process_init_slow(void)
         options_load();
         limit_look();
         profile_load();
+        guarded_load();
         strength_load();
         mixes_load();
         if (conf_keeps_any()) {
@@ -414,6 +416,7 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
         any |= visit(&arena_ever_at(i)->lock);
     }
     any |= visit(&track_tables_lock);
+    any |= visit(&guarded_lock);
     any |= visit(&meta.lock);
     return any;
 }
@@ -451,6 +454,7 @@ static void fork_take(void)
         lock_take(&arena_ever_at(i)->lock);
     }
     lock_take(&track_tables_lock);
+    lock_take(&guarded_lock);
     lock_take(&meta.lock);
     check(fork_visit_locks(lock_is_mine));
     lock_gate_close();
@@ -462,6 +466,7 @@ static void fork_release(bool in_child)
     void (*release)(struct lock *) = in_child ? lock_release_in_child : lock_release;
     lock_gate_open();
     release(&meta.lock);
+    release(&guarded_lock);
     release(&track_tables_lock);
     for (unsigned i = arenas_ever(); i-- > 0;) {
         release(&arena_ever_at(i)->lock);

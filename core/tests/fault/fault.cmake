@@ -33,6 +33,18 @@ if(is_native AND "debug" IN_LIST MALLOW_MODES)
               $<TARGET_FILE:mallow-debug-shared> $<TARGET_FILE:fault-leaks>)
 endif()
 
+# Guarded blocks of the fast build.
+if(is_native AND "fast" IN_LIST MALLOW_MODES)
+  add_executable(fault-sampled ${CMAKE_CURRENT_LIST_DIR}/sampled/sampled.c)
+  target_link_libraries(fault-sampled PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  target_compile_definitions(fault-sampled PRIVATE _GNU_SOURCE)
+  target_compile_options(fault-sampled PRIVATE -O1 -w -fno-builtin)
+  target_link_options(fault-sampled PRIVATE LINKER:-z,dynamic-undefined-weak)
+  mallow_test(fault-sampled COMMAND ${Python3_EXECUTABLE}
+              ${CMAKE_CURRENT_LIST_DIR}/sampled/sampled.py $<TARGET_FILE:mallow-shared>
+              $<TARGET_FILE:fault-sampled>)
+endif()
+
 # The fault suite (suite/) and the exploit probes (probes/): a program each, run once for each line
 # of cases.txt and probes.txt; where blocks come to lie (layout/); misuse at places where it is hard
 # to say so (places/). What is wrong in the programs hides from compilers behind volatile. The long

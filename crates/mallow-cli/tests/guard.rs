@@ -98,9 +98,31 @@ fn an_overflow_is_told_to_the_byte() {
 }
 
 #[test]
+fn sampling_finds_faults_with_three_stacks() {
+    let program = Program::new(&[]).unwrap();
+    let every = ["--mode", "sample", "--opt", "guard_sample:1"];
+    for (fault, kind) in
+        [("double", "double-free"), ("interior", "interior-free"), ("after", "write-after-free")]
+    {
+        let finding = program.found(&every, fault);
+        assert_eq!(finding["kind"], kind, "{finding:#}");
+        assert_eq!(finding["block"]["size"], 40, "{finding:#}");
+        assert_eq!(functions(&finding, "allocated").first(), Some(&"make_block"), "{finding:#}");
+        assert!(functions(&finding, "now").contains(&"main"), "{finding:#}");
+        let freed = functions(&finding, "freed");
+        assert_eq!(freed.contains(&"give_back"), fault != "interior", "{finding:#}");
+    }
+    let finding = program.found(&every, "overflow");
+    assert_eq!((&finding["kind"], &finding["damage"]["length"]), (&"overflow".into(), &2.into()));
+    let ran = program.guard(&every, "crash");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(139), "begun\n"));
+    assert!(ran.stderr.contains("No misuse of memory was found. It was ended by SIGSEGV."));
+}
+
+#[test]
 fn programs_without_a_fault_are_left_alone() {
     let program = Program::new(&[]).unwrap();
-    for mode in ["debug", "secure", "glibc"] {
+    for mode in ["debug", "secure", "sample", "glibc"] {
         let ran = program.guard(&["--mode", mode], "none");
         if mode == "glibc" && ran.code == Some(4) {
             println!("skipped: {}", ran.stderr);

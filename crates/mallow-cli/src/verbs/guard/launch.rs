@@ -26,6 +26,9 @@ const REPORT_VARIABLE: &str = "MALLOW_FAULT_REPORT";
 const DEBUG_LIBRARY: &str = "libc_malloc_debug.so.0";
 /// Aborts at a fault, with a message.
 const DEBUG_TUNABLE: &str = "glibc.malloc.check=3";
+/// About one block in so many lies between guards, in the mode for production.
+const RATE_OPTION: &str = "guard_sample";
+const RATE: &str = "5000";
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What became of the command.
@@ -80,12 +83,22 @@ fn prepare(args: &GuardArgs, notes: Notes) -> Result<Prepared> {
     let (name, mut options) = match args.mode {
         Mode::Debug => ("mallow-debug", args.options.clone()),
         Mode::Secure => ("mallow-secure", args.options.clone()),
+        Mode::Sample => ("mallow", sampled(&args.options)),
         Mode::Glibc => ("glibc", Vec::new()),
     };
     if args.leaks {
         options.push(("leak_check".into(), "true".into()));
     }
     Ok(mallow_launch::prepare(&args.command, Some(name), &options, &note)?.checked()?)
+}
+
+/// The options with those of guarded blocks; what the user says of them holds.
+fn sampled(options: &[(String, String)]) -> Vec<(String, String)> {
+    let mut options = options.to_vec();
+    if options.iter().all(|(key, _)| key != RATE_OPTION) {
+        options.push((RATE_OPTION.into(), RATE.into()));
+    }
+    options
 }
 
 /// Puts glibc's own checks in front of the program.
