@@ -18,11 +18,15 @@
 #   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)
 #   make wheel      the Python wheel mallow-malloc (dist/), from the files of the packages
 #   make test-wheel installs it into an empty environment and uses it
+#   make npm        the npm package mallow-malloc (dist/), from the files of the packages
+#   make test-npm   installs it into an empty folder and uses it
 #   make test-crates packs the crates and builds from the packed files alone, in an empty home
+#   make test-oldest-rust  checks that the workspace compiles with the oldest Rust that it promises
 #   make musl       a musl with Mallow inside, from Debian's source (build/musl; docs/musl.md)
 #   make test-musl  builds one and tests it
 #   make dist       the source with all crates, which builds without a network (dist/)
 #   make test-dist  builds packages from it, elsewhere and offline: the same bytes as in dist/
+#   make docs       the site of docs/ (build/docs/index.html)
 #   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
 #   make clean
 
@@ -50,7 +54,7 @@ MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUI
 MALLOW_HERE ?= $(MALLOW)
 
 .PHONY: build run test test-bare test-redis fuzz-tool peers bench database faults packages test-packages dist test-dist
-.PHONY: wheel test-wheel test-crates musl test-musl
+.PHONY: wheel test-wheel npm test-npm test-crates test-oldest-rust musl test-musl docs
 .PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
@@ -125,6 +129,12 @@ wheel: packages
 test-wheel: wheel
 	@packaging/wheel check
 
+npm: packages
+	@packaging/npm
+
+test-npm: npm
+	@packaging/npm check
+
 musl:
 	@packaging/musl/build build/musl
 
@@ -135,12 +145,20 @@ test-crates:
 	@tools/setup build
 	@packaging/crates
 
+test-oldest-rust:
+	@tools/setup build
+	@tools/oldest-rust
+
 dist:
 	@tools/setup build
 	@packaging/tarball
 
 test-dist: packages dist
 	@packaging/tarball check
+
+docs:
+	@tools/setup docs
+	@PATH="$(CURDIR)/.tools/bin:$$PATH" mdbook build --dest-dir $(BUILD)/docs
 
 install: install-libraries install-command
 	@# The loader has to learn of new libraries; packagers do that by their own means.

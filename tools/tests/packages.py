@@ -7,6 +7,7 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import io
+import json
 import os
 import pathlib
 import re
@@ -27,6 +28,10 @@ import formats  # noqa: E402
 LOADER = importlib.machinery.SourceFileLoader("packages_build", str(ROOT / "packaging/build"))
 build = importlib.util.module_from_spec(importlib.util.spec_from_loader("packages_build", LOADER))
 LOADER.exec_module(build)
+
+LOADER = importlib.machinery.SourceFileLoader("packages_npm", str(ROOT / "packaging/npm"))
+npm = importlib.util.module_from_spec(importlib.util.spec_from_loader("packages_npm", LOADER))
+LOADER.exec_module(npm)
 
 TABLE = {recipe["name"]: recipe for recipe in build.recipes()["package"]}
 
@@ -127,6 +132,32 @@ class Writers(Scratch):
         self.assertIn("usr/lib/libtried.so", names)
         for line in ("depend = other=1.2-r0", "depend = !third", "provides = so:libtried.so=0"):
             self.assertIn(f"{line}\n", info)
+
+
+class Npm(Scratch):
+    def root(self):
+        """What `make install` makes, with a program of this machine in place of every binary."""
+        root = self.scratch / "root"
+        for name in ["bin/mallow", *(f"lib/x86_64-linux-gnu/{name}" for name in npm.LIBRARIES)]:
+            (root / "usr" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(shutil.which("true"), root / "usr" / name)
+        return root
+
+    @unittest.skipUnless(shutil.which("readelf"), "no readelf")
+    def test_it_holds_the_command_the_libraries_and_the_module(self):
+        root = self.root()
+        first = npm.write(root, "x86_64", self.scratch).read_bytes()
+        with tarfile.open(npm.write(root, "x86_64", self.scratch)) as archive:
+            modes = {entry.name.removeprefix("package/"): entry.mode for entry in archive}
+            manifest = json.load(archive.extractfile("package/package.json"))
+        self.assertEqual(first, npm.write(root, "x86_64", self.scratch).read_bytes())
+        self.assertEqual(modes["bin/mallow"], 0o755)
+        self.assertLessEqual({manifest["main"], manifest["types"], "lib/libmallow-secure.so"}, set(modes))
+        self.assertEqual((manifest["cpu"], manifest["bin"]), (["x64"], {"mallow": "bin/mallow"}))
+
+    def test_without_a_build_it_says_what_is_to_be_done(self):
+        with self.assertRaisesRegex(SystemExit, "first: packaging/build"):
+            npm.write(self.scratch, "x86_64", self.scratch)
 
 
 class GlobalScript(Scratch):

@@ -469,7 +469,10 @@ static const struct {
     const char *name;
     void (*run)(void);
 } programs[] = {
-#define PROGRAM(name) {#name, name}
+#define PROGRAM(name) \
+    {                 \
+#name, name   \
+    }
     PROGRAM(read_after_free),
     PROGRAM(write_after_free),
     PROGRAM(read_long_after_free),
