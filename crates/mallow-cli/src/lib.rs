@@ -3,7 +3,7 @@
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
-//! `capture` (writing traces), `recording` (reading them), `replaying` (carrying them out),
+//! `recording` (reading traces), `replaying` (carrying them out),
 //! `statistics` (of a process or a dump), `enabling` (files put into a system), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
@@ -14,7 +14,6 @@ use std::ffi::OsString;
 use cli::Cli;
 use config::{Config, Places};
 
-mod capture;
 mod cli;
 mod comparing;
 mod config;

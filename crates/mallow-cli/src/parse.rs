@@ -1,13 +1,36 @@
-//! Values of options: times, sizes, percentages, and the text of files that they name.
+//! Values of options: times, sizes, percentages, stacks, and the text of files that they name.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use mallow_capture::StackKind;
 use mallow_launch::options;
 
 use crate::error::Error;
+
+/// What `--stacks` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stacks {
+    /// No stacks
+    None,
+    /// By frame pointers: quick, and whole where programs and libraries are built with them
+    Fp,
+    /// By unwind tables, from copies of the stack: whole, and sampled
+    Full,
+}
+
+impl From<Stacks> for StackKind {
+    fn from(stacks: Stacks) -> StackKind {
+        match stacks {
+            Stacks::None => StackKind::None,
+            Stacks::Fp => StackKind::Fp,
+            Stacks::Full => StackKind::Full,
+        }
+    }
+}
 
 /// `90`, `1.5s`, `500ms`, `2m`, `1h`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {

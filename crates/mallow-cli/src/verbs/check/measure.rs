@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mallow_capture::{Recorded, Request, Stdout};
 use mallow_measure::run::{self, Limits, Outcome};
 use mallow_report::{Detail, Frame, Limits as Shown};
 use mallow_trace::{Event, Record};
@@ -10,9 +11,9 @@ use mallow_trace::{Event, Record};
 use super::args::CheckArgs;
 use super::identity;
 use super::metric::{Metric, Range};
-use crate::capture::{self, Recorded, Request, StackKind, Stdout};
 use crate::error::{Error, Result};
 use crate::output::Notes;
+use crate::parse::Stacks;
 use crate::recording::{self, Analysed, Sources};
 
 /// What one stack did in one run.
@@ -133,14 +134,15 @@ fn record(
         command: &args.command,
         allocator: args.allocator.as_deref(),
         trace: trace.path(),
-        stacks: args.stacks,
+        stacks: args.stacks.into(),
         stack_distance: 0,
         drops: false,
         duration: None,
         stdout,
     };
     // The same would be said of each run.
-    let captured = capture::record(&request, Notes { quiet: notes.quiet || number > 1 })?;
+    let notes = Notes { quiet: notes.quiet || number > 1 };
+    let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))?;
     if captured.code() != 0 {
         return Err(failed(args, number, captured.code()));
     }
@@ -167,7 +169,7 @@ fn record(
     Ok(())
 }
 
-fn take(analysed: &Analysed, stacks: StackKind, depth: usize, measured: &mut Measured) {
+fn take(analysed: &Analysed, stacks: Stacks, depth: usize, measured: &mut Measured) {
     let totals = &analysed.summary.totals;
     let recording = &analysed.summary.recording;
     measured.libc.clone_from(&recording.libc);
@@ -184,7 +186,7 @@ fn take(analysed: &Analysed, stacks: StackKind, depth: usize, measured: &mut Mea
     let profile = &analysed.profile;
     for sample in &profile.samples {
         let frames = || sample.frames.iter().map(|frame| &profile.frames[*frame as usize]);
-        let depth = if stacks == StackKind::None { 0 } else { depth };
+        let depth = if stacks == Stacks::None { 0 } else { depth };
         let name = identity::of_stack(frames(), depth);
         let places = frames().filter_map(place).collect();
         measured.places.entry(name.clone()).or_insert(places);

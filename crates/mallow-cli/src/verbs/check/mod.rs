@@ -15,9 +15,9 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use crate::capture::StackKind;
 use crate::error::{Error, Result};
 use crate::output::{self, Notes, OutputArgs, Screen};
+use crate::parse::Stacks;
 use crate::signals;
 pub use args::CheckArgs;
 use args::Format;
@@ -85,11 +85,11 @@ fn depth(args: &CheckArgs, old: Option<&Baseline>) -> Result<u32> {
     Ok(old.head.depth)
 }
 
-fn kind(stacks: StackKind) -> &'static str {
+fn kind(stacks: Stacks) -> &'static str {
     match stacks {
-        StackKind::None => "none",
-        StackKind::Fp => "fp",
-        StackKind::Full => "full",
+        Stacks::None => "none",
+        Stacks::Fp => "fp",
+        Stacks::Full => "full",
     }
 }
 
