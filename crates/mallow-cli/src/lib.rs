@@ -2,7 +2,7 @@
 //!
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
-//! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
+//! pages, words), `error` (exit codes), `config` (settings), `guide` (examples),
 //! `recording` (reading traces), `replaying` (carrying them out),
 //! `statistics` (of a process or a dump), `enabling` (files put into a system), `signals`, `parse`.
 
@@ -19,7 +19,6 @@ mod comparing;
 mod config;
 mod enabling;
 mod error;
-mod findings;
 mod guide;
 mod output;
 mod parse;

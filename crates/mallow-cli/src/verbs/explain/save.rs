@@ -7,13 +7,13 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::output;
 use crate::output::{Format, Screen};
+use mallow_advice::explain::{self, Report, SCHEMA};
 use mallow_process::binding::Failure;
 use mallow_process::heap::Heap;
 use mallow_process::mappings::{self, Context};
 use mallow_process::process::{Process, SAVED};
 
-use super::report::{Report, SCHEMA};
-use super::{gather, text};
+use super::text;
 
 const REPORT: &str = "report.json";
 
@@ -80,8 +80,8 @@ fn from_files(folder: &Path) -> Result<Report> {
         spaces: &[],
     };
     let mappings = mappings::name(&context);
-    let mut report = gather::assemble(&process, mappings, "unknown".into());
+    let mut report = explain::assemble(&process, mappings, "unknown".into());
     report.notes.push("Only the kernel's figures were saved, not the heap.".into());
-    gather::conclude(&mut report);
+    explain::conclude(&mut report);
     Ok(report)
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use mallow_capture::Recorded;
+use mallow_stats::figures::counted;
 use serde::Serialize;
 
 use super::args::RecordArgs;
@@ -62,9 +63,9 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
     let size = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     let mut text = format!(
         "{} of {} in {} recorded in {} ({})",
-        count(recorded.calls, "call"),
-        count(recorded.threads.into(), "thread"),
-        count(recorded.processes as u64, "process"),
+        counted(recorded.calls, "call"),
+        counted(recorded.threads.into(), "thread"),
+        counted(recorded.processes as u64, "process"),
         file.display(),
         crate::output::bytes(size as f64)
     );
@@ -74,39 +75,21 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
     if recorded.dropped > 0 {
         let all = (recorded.calls + recorded.dropped) as f64;
         let percent = recorded.dropped as f64 / all * 100.0;
-        text.push_str(&format!("; {} dropped ({percent:.2} %)", count(recorded.dropped, "call")));
+        text.push_str(&format!("; {} dropped ({percent:.2} %)", counted(recorded.dropped, "call")));
     }
     if recorded.lost_threads > 0 {
-        let threads = count(recorded.lost_threads.into(), "thread");
+        let threads = counted(recorded.lost_threads.into(), "thread");
         text.push_str(&format!("; {threads} not recorded, being more than 4,096 at a time"));
     }
     if recorded.damaged_rings > 0 {
         text.push_str("; the command overwrote some of it");
     }
     if recorded.still_running > 0 {
-        let left = count(recorded.still_running as u64, "process");
+        let left = counted(recorded.still_running as u64, "process");
         text.push_str(&format!(
             "; {left} of the command still run, and are not recorded further"
         ));
     }
     text.push('.');
     text
-}
-
-/// `1 thread`, `1,234 threads`, `2 processes`.
-fn count(number: u64, word: &str) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    let plural = match (number, word.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        _ => "s",
-    };
-    format!("{grouped} {word}{plural}")
 }

@@ -10,7 +10,7 @@ use super::super::judge;
 macro_rules! dump {
     ($name:literal) => {
         include_str!(concat!(
-            "../../../../../../mallow-stats/tests/dumps/jemalloc-",
+            "../../../../../mallow-stats/tests/dumps/jemalloc-",
             $name,
             ".json"
         ))
