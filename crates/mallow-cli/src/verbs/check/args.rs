@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use mallow_report::baseline::Tolerance;
 
-use super::metric::Tolerance;
 use crate::output::{self, Destination, OutputArgs};
 use crate::parse::Stacks;
 
