@@ -6,7 +6,7 @@ use mallow_replay::fidelity::Fidelity;
 use super::args::{ReplayArgs, ReplayMode};
 use super::report::{Entry, Latencies, Report, Settings, metric};
 use super::rounds::{Cell, Measured};
-use crate::output::wording;
+use crate::output::wording::{self, Contestant};
 use crate::replaying::Input;
 use mallow_measure::machine::Machine;
 use mallow_measure::statistics::Verdict;
@@ -79,10 +79,7 @@ fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
     let counted = cell.lockstep.first().map(|(_, run)| run.kernel_calls);
     let memory_of = if cell.lockstep.is_empty() { free(cell) } else { lockstep(cell) };
     Entry {
-        allocator: cell.allocator.name.clone(),
-        version: cell.allocator.version.clone(),
-        path: cell.allocator.path.as_ref().map(|path| path.display().to_string()),
-        is_baseline,
+        who: Contestant::new(&cell.allocator, is_baseline),
         failure: cell.failures.first().cloned(),
         wall_s: metric(free(cell), |run| Some(run.wall_ns as f64 / 1e9)),
         cpu_s: metric(free(cell), |run| Some((run.user_us + run.system_us) as f64 / 1e6)),
@@ -104,10 +101,10 @@ fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
 /// The result in words: who needs least memory, who is fastest. Below so many rounds nothing is
 /// known of time.
 fn sentence(entries: &[Entry], needed: u32) -> String {
-    let Some(baseline) = entries.iter().find(|entry| entry.is_baseline) else {
+    let Some(baseline) = entries.iter().find(|entry| entry.who.is_baseline) else {
         return String::new();
     };
-    let base = &baseline.allocator;
+    let base = &baseline.who.allocator;
     if entries.len() == 1 {
         return format!("Only {base} was replayed; name others with -a to compare.");
     }
@@ -141,7 +138,7 @@ fn sentence(entries: &[Entry], needed: u32) -> String {
             (Some(best), _) => {
                 format!(
                     "{} {verb}: {} against {base}.",
-                    best.allocator,
+                    best.who.allocator,
                     wording::difference(side(best))
                 )
             }
