@@ -19,25 +19,32 @@ type Side = fn(&Entry) -> &Option<Versus>;
 pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report {
     let recorded_on = input.recorded_allocator();
     let fidelity = Fidelity::of(&input.summary, &recorded_on, measured.reference.as_ref().ok());
+    // Speed alone does not depend on the program's memory.
+    let of_speed = Fidelity { rss_error: Some(0.0), ..fidelity.clone() }.objection();
     let objection = match (&args.mode, &measured.reference) {
-        // Speed alone does not depend on the program's memory.
-        (ReplayMode::Free, _) => Fidelity { rss_error: Some(0.0), ..fidelity.clone() }.objection(),
+        (ReplayMode::Free, _) => of_speed.clone(),
         (_, Err(reason)) => Some(reason.clone()),
         (_, Ok(_)) => fidelity.objection(),
     };
+    let is_ranked_by_time = match (&args.mode, &measured.reference) {
+        (ReplayMode::Both, Ok(_)) => of_speed.is_none(),
+        _ => objection.is_none(),
+    };
     let claims = 2 * measured.cells.len().saturating_sub(1).max(1);
     // Without a ranking there is nothing to judge.
-    let judge = objection.is_none().then(|| Judge::new(claims, args.margin));
+    let judge = |is_ranked: bool| is_ranked.then(|| Judge::new(claims, args.margin));
+    let judges = Judges { time: judge(is_ranked_by_time), memory: judge(objection.is_none()) };
     let confidence = Judge::new(claims, args.margin).confidence();
     let needed = Judge::new(claims, args.margin).fewest_rounds();
     let entries: Vec<Entry> =
-        measured.cells.iter().map(|cell| entry(judge, &measured.cells[0], cell)).collect();
-    let verdict = match &objection {
-        Some(_) => None,
-        None => Some(sentence(&entries, needed)),
-    };
+        measured.cells.iter().map(|cell| entry(judges, &measured.cells[0], cell)).collect();
+    let verdict = is_ranked_by_time.then(|| sentence(&entries, needed));
     let objection = objection.map(|reason| {
-        format!("The allocators are not ranked, because {reason}. {}", reason.remedy())
+        let what = match is_ranked_by_time {
+            true => "By memory the allocators are not ranked",
+            false => "The allocators are not ranked",
+        };
+        format!("{what}, because {reason}. {}", reason.remedy())
     });
     Report {
         schema: "mallow.replay/1",
@@ -66,9 +73,17 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
     }
 }
 
-fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
+/// `None`: there is no ranking.
+#[derive(Clone, Copy)]
+struct Judges {
+    time: Option<Judge>,
+    memory: Option<Judge>,
+}
+
+fn entry(judges: Judges, baseline: &Cell, cell: &Cell) -> Entry {
     let is_baseline = baseline.allocator.name == cell.allocator.name;
     let versus = |runs: fn(&Cell) -> &Runs, is_exact: bool, value: fn(&Run) -> f64| {
+        let judge = if is_exact { judges.memory } else { judges.time };
         let judge = judge.filter(|_| !is_baseline)?;
         let values = |cell| runs(cell).iter().map(|(round, run)| (*round, value(run)));
         let pairs = verdict::pairs(values(baseline), values(cell));
