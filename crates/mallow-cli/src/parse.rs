@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use mallow_capture::StackKind;
 use mallow_launch::options;
+use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 
@@ -94,6 +95,21 @@ pub fn kept_text(
             Err(Error::io(format!("The {what} {} cannot be read", path.display()))(error))
         }
     }
+}
+
+/// What a verb wrote as JSON and reads again, or why the text is not that.
+pub fn of_schema<T: DeserializeOwned>(text: &str, schema: &str) -> Result<T, String> {
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    // The same, but of another version.
+    let family = schema.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    match value["schema"].as_str() {
+        Some(known) if known == schema => {}
+        Some(other) if other.starts_with(family) => {
+            return Err(format!("its schema {other} is not known here"));
+        }
+        _ => return Err(format!("its schema is not {schema}")),
+    }
+    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ pub use metric::{Metric, Range, Tolerance};
 pub use runs::{Counts, Measured, Place, Run};
 
 pub const SCHEMA: &str = "mallow.baseline/1";
-const FAMILY: &str = "mallow.baseline/";
 
 /// All but the stacks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,25 +72,18 @@ struct File {
     stacks: Vec<Known>,
 }
 
-#[derive(Clone, Debug)]
+/// As JSON it is read by any reader whose schema it has, and written by [`Baseline::text`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "File")]
 pub struct Baseline {
     pub head: Head,
     pub stacks: BTreeMap<String, Known>,
 }
 
-impl Baseline {
-    /// Or why the text is none.
-    pub fn parse(text: &str) -> Result<Baseline, String> {
-        let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| error.to_string())?;
-        match value["schema"].as_str() {
-            Some(SCHEMA) => {}
-            Some(other) if other.starts_with(FAMILY) => {
-                return Err(format!("its schema {other} is not known here"));
-            }
-            _ => return Err(format!("its schema is not {SCHEMA}")),
-        }
-        let file: File = serde_json::from_value(value).map_err(|error| error.to_string())?;
+impl TryFrom<File> for Baseline {
+    type Error = String;
+
+    fn try_from(file: File) -> Result<Baseline, String> {
         let is_sane = |percent: &f64| (0.0..=10_000.0).contains(percent);
         if !file.head.tolerance.values().all(is_sane) {
             return Err("a tolerance is no percentage from 0 to 10000".into());
@@ -103,7 +95,9 @@ impl Baseline {
         let stacks = file.stacks.into_iter().map(|known| (known.stack.clone(), known));
         Ok(Baseline { head: file.head, stacks: stacks.collect() })
     }
+}
 
+impl Baseline {
     pub fn text(&self) -> serde_json::Result<String> {
         let head = serde_json::to_string_pretty(&self.head)?;
         let lines = self.stacks.values().map(serde_json::to_string);

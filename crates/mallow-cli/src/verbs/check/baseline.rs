@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mallow_report::baseline::Baseline;
+use mallow_report::baseline::{Baseline, SCHEMA};
 
 use crate::error::{Error, Result};
 use crate::output;
@@ -11,7 +11,7 @@ use crate::parse;
 /// `None` where there is no such file.
 pub fn read(path: &Path) -> Result<Option<Baseline>> {
     let Some(text) = parse::kept_text(path, "baseline", damaged)? else { return Ok(None) };
-    Baseline::parse(&text).map(Some).map_err(|reason| damaged(path, &reason))
+    parse::of_schema(&text, SCHEMA).map(Some).map_err(|reason| damaged(path, &reason))
 }
 
 pub fn write(baseline: &Baseline, path: &Path) -> Result<()> {

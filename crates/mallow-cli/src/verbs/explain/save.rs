@@ -52,14 +52,7 @@ fn parse(path: &Path, text: &str) -> Result<Report> {
     let damaged = |reason: String| {
         Error::Damaged(format!("{} is not what explain --save wrote: {reason}.", path.display()))
     };
-    let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
-    match value["schema"].as_str() {
-        Some(SCHEMA) => {}
-        Some(other) => return Err(damaged(format!("it has the form {other}, this is {SCHEMA}"))),
-        None => return Err(damaged("it has no schema".into())),
-    }
-    serde_json::from_value(value).map_err(|error| damaged(error.to_string()))
+    crate::parse::of_schema(text, SCHEMA).map_err(damaged)
 }
 
 /// Copies of the files of `/proc` alone, such as somebody may send: all but the heap.
