@@ -23,8 +23,8 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 
 pub use args::{Destination, Format, OutputArgs};
-pub use mallow_stats::figures::{bytes, duration, percent_change, seconds};
 pub use html::Page;
+pub use mallow_stats::figures::{bytes, duration, percent_change, seconds};
 pub use table::Table;
 
 /// Sentences for the user, on stderr unless `--quiet`.

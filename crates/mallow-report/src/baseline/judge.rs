@@ -106,7 +106,8 @@ pub fn judge(
             let after = measured.total(metric);
             return judged(metric, before, after, tolerance(metric), LeftOut::default());
         }
-        let (before, after, left_out, changed) = by_stack(baseline, measured, &stacks, metric, &place);
+        let (before, after, left_out, changed) =
+            by_stack(baseline, measured, &stacks, metric, &place);
         changes.extend(changed);
         let before = Range { low: before, high: before };
         judged(metric, before, after, tolerance(metric), left_out)

@@ -48,8 +48,7 @@ fn record_process(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
             )));
         }
     };
-    let request =
-        attach::Request { pid, trace: &args.output, has_stacks, duration: args.duration };
+    let request = attach::Request { pid, trace: &args.output, has_stacks, duration: args.duration };
     let recorded = attach::record(&request, &|sentence| notes.note(sentence))?;
     summary::publish(&recorded, args, notes)?;
     Ok(0)

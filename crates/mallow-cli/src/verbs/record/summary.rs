@@ -86,9 +86,7 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
     }
     if recorded.still_running > 0 {
         let left = counted(recorded.still_running as u64, "process");
-        text.push_str(&format!(
-            "; {left} of the command still run, and are not recorded further"
-        ));
+        text.push_str(&format!("; {left} of the command still run, and are not recorded further"));
     }
     text.push('.');
     text

@@ -54,7 +54,13 @@ pub struct TuneArgs {
     pub runs: Option<u32>,
 
     /// Where settings are searched; what is found is confirmed on the command
-    #[arg(long, value_enum, value_name = "WHERE", default_value = "auto", conflicts_with = "trace")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        default_value = "auto",
+        conflicts_with = "trace"
+    )]
     pub search: SearchOn,
 
     /// Another recording of the program, on which what was found has to hold too
