@@ -98,9 +98,8 @@ fn cut_off(trace: &Path, code: u8, error: mallow_trace::Error) -> Error {
 /// As many as can be read again.
 fn calls_in(trace: &Path) -> Option<u64> {
     let file = BufReader::with_capacity(1 << 20, File::open(trace).ok()?);
-    let mut merged = Reader::new(file).ok()?.merged();
     let mut calls = 0;
-    while let Some(record) = merged.next() {
+    for record in Reader::new(file).ok()?.merged() {
         match record {
             Ok(record) => calls += u64::from(matches!(record.event, Event::Call(_))),
             Err(mallow_trace::Error::Io(_)) => return None,
