@@ -107,7 +107,8 @@ pub fn of_schema<T: DeserializeOwned>(text: &str, schema: &str) -> Result<T, Str
         Some(other) if other.starts_with(family) => {
             return Err(format!("its schema {other} is not known here"));
         }
-        _ => return Err(format!("its schema is not {schema}")),
+        Some(_) => return Err(format!("its schema is not {schema}")),
+        None => return Err("it has no schema".into()),
     }
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
