@@ -34,7 +34,7 @@ pub enum Error {
     #[error("The command {command} could not be started: {reason}.")]
     NotStarted { command: String, reason: String },
 
-    #[error("{}", of_process(*pid, failure))]
+    #[error("{}", failure.sentence(*pid))]
     Process { pid: u32, failure: Failure },
 
     #[error("{message}")]
@@ -78,6 +78,27 @@ impl Error {
     }
 }
 
+impl From<mallow_capture::Error> for Error {
+    fn from(error: mallow_capture::Error) -> Error {
+        use mallow_capture::Error as Capture;
+        match error {
+            Capture::Launch(error) => error.into(),
+            Capture::NotStarted { command, reason } => Error::NotStarted { command, reason },
+            Capture::Unsupported(reason) => Error::Unsupported(reason),
+            Capture::Permission(reason) => Error::Permission(reason),
+            Capture::Process { pid, failure } => Error::Process { pid, failure },
+            Capture::Io { what, source } => Error::Io { what, source },
+            Capture::Trace(error) => Error::Internal(error.to_string()),
+            Capture::CutOff { why, kept, code } => {
+                let why = Error::from(*why);
+                // The command's own code says more, unless it is that all went well.
+                let code = if code == 0 { why.exit_code() } else { code };
+                Error::Child { message: format!("{why}. The trace is cut off: {kept}."), code }
+            }
+        }
+    }
+}
+
 fn launch_code(error: &mallow_launch::Error) -> u8 {
     use mallow_launch::Error as Launch;
     match error {
@@ -116,19 +137,5 @@ fn io_code(error: &std::io::Error) -> u8 {
         | ErrorKind::FileTooLarge => 5,
         ErrorKind::InvalidData => 7,
         _ => 70,
-    }
-}
-
-fn of_process(pid: u32, failure: &Failure) -> String {
-    match failure {
-        Failure::Vanished => format!(
-            "There is no process {pid}, or it has ended, or it is a thread of the kernel. Check the \
-             number with: ps -p {pid}."
-        ),
-        Failure::NoPermission => format!(
-            "Process {pid} belongs to somebody else, and its memory map may not be read. Run mallow \
-             as its user or as root."
-        ),
-        Failure::Damaged(reason) => format!("Process {pid} cannot be examined: {reason}."),
     }
 }

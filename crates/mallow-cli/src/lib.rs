@@ -2,8 +2,8 @@
 //!
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
-//! pages, words), `error` (exit codes), `config` (settings), `guide` (examples), `findings`,
-//! `capture` (writing traces), `recording` (reading them), `replaying` (carrying them out),
+//! pages, words), `error` (exit codes), `config` (settings), `guide` (examples),
+//! `recording` (reading traces), `replaying` (carrying them out),
 //! `statistics` (of a process or a dump), `enabling` (files put into a system), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
@@ -14,13 +14,11 @@ use std::ffi::OsString;
 use cli::Cli;
 use config::{Config, Places};
 
-mod capture;
 mod cli;
 mod comparing;
 mod config;
 mod enabling;
 mod error;
-mod findings;
 mod guide;
 mod output;
 mod parse;

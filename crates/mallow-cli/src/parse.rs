@@ -1,13 +1,37 @@
-//! Values of options: times, sizes, percentages, and the text of files that they name.
+//! Values of options: times, sizes, percentages, stacks, and the text of files that they name.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use mallow_capture::StackKind;
 use mallow_launch::options;
+use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+
+/// What `--stacks` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stacks {
+    /// No stacks
+    None,
+    /// By frame pointers: quick, and whole where programs and libraries are built with them
+    Fp,
+    /// By unwind tables, from copies of the stack: whole, and sampled
+    Full,
+}
+
+impl From<Stacks> for StackKind {
+    fn from(stacks: Stacks) -> StackKind {
+        match stacks {
+            Stacks::None => StackKind::None,
+            Stacks::Fp => StackKind::Fp,
+            Stacks::Full => StackKind::Full,
+        }
+    }
+}
 
 /// `90`, `1.5s`, `500ms`, `2m`, `1h`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -71,6 +95,22 @@ pub fn kept_text(
             Err(Error::io(format!("The {what} {} cannot be read", path.display()))(error))
         }
     }
+}
+
+/// What a verb wrote as JSON and reads again, or why the text is not that.
+pub fn of_schema<T: DeserializeOwned>(text: &str, schema: &str) -> Result<T, String> {
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    // The same, but of another version.
+    let family = schema.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    match value["schema"].as_str() {
+        Some(known) if known == schema => {}
+        Some(other) if other.starts_with(family) => {
+            return Err(format!("its schema {other} is not known here"));
+        }
+        Some(_) => return Err(format!("its schema is not {schema}")),
+        None => return Err("it has no schema".into()),
+    }
+    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

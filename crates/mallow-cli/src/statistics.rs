@@ -5,7 +5,6 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use mallow_process::heap::Heap;
-use mallow_process::mappings::Kind;
 use mallow_process::picture::{self, Gap, Picture};
 use mallow_process::process::Keep;
 use mallow_stats::{Stats, live};
@@ -87,7 +86,7 @@ pub fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
              container: --cap-add SYS_PTRACE)."
         )));
     }
-    let mut stats = live::stats(&picture.heap, Some(heap_rss(&picture)));
+    let mut stats = live::stats(&picture.heap, Some(picture.heap_rss()));
     if let Some(stats) = &mut stats
         && picture.heap.incomplete() > 0
     {
@@ -97,12 +96,6 @@ pub fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
         ));
     }
     Ok((picture, stats))
-}
-
-/// What is resident of all that malloc serves from.
-pub fn heap_rss(picture: &Picture) -> u64 {
-    let heaps = picture.mappings.iter().filter(|mapping| Kind::is_heap(mapping.kind));
-    heaps.map(|mapping| mapping.rss).sum()
 }
 
 /// Why the counters of a living process cannot be had, and how they can.

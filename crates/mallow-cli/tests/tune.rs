@@ -167,8 +167,30 @@ fn a_recording_is_searched_and_a_second_one_holds_it_to_that() {
     assert!(shown.stdout.contains("recorded calls alone"), "{}", shown.stdout);
 }
 
+/// The budget ends the confirmation on the command, which is the longer part.
+#[test]
+fn a_command_is_recorded_and_searched_on_its_replay() {
+    let Some(knobs) = Knobs::new() else { return };
+    let program = knobs.program.to_str().unwrap();
+    let words = ["tune", "--search", "replay", "--budget", "8s", "--json", "--"];
+    let tuned = run(&[&words[..], &[program, "plain", "rest"]].concat());
+    assert!(matches!(tuned.code, Some(0 | 6)), "{}", tuned.stderr);
+    let report = json(&tuned);
+    assert_eq!(
+        (&report["searched_on"], &report["confirmed_on"]),
+        (&"replay".into(), &"command".into()),
+        "{report}"
+    );
+    assert!(tuned.stderr.contains("is recorded"), "{}", tuned.stderr);
+    let words = ["tune", "-q", "--search", "replay", "--", "sh", "-c", "exit 9"];
+    refuses(&words, 9, &["ended with exit code 9"]);
+}
+
 #[test]
 fn what_cannot_be_tuned_is_refused() {
+    let words = ["tune", "-q", "--search", "replay", "--state", "state", "--", "true"];
+    refuses(&words, 2, &["mallow record"]);
+    assert_eq!(run(&["tune", "--search", "command", "trace"]).code, Some(2));
     refuses(&["tune", "-q", "--budget", "1s", "--", "sleep", "0.4"], 6, &["--budget"]);
     refuses(&["tune", "-q", "-a", "musl", "--", "true"], 4, &["musl"]);
     for limit in ["heap<4M", "rss", "rss<many"] {

@@ -60,11 +60,29 @@ pub enum Report {
     Go,
 }
 
+/// Why a process cannot be looked at.
 #[derive(Debug)]
 pub enum Failure {
     Vanished,
     NoPermission,
     Damaged(String),
+}
+
+impl Failure {
+    /// For the user, with the remedy.
+    pub fn sentence(&self, pid: u32) -> String {
+        match self {
+            Failure::Vanished => format!(
+                "There is no process {pid}, or it has ended, or it is a thread of the kernel. Check \
+                 the number with: ps -p {pid}."
+            ),
+            Failure::NoPermission => format!(
+                "Process {pid} belongs to somebody else, and its memory map may not be read. Run \
+                 mallow as its user or as root."
+            ),
+            Failure::Damaged(reason) => format!("Process {pid} cannot be examined: {reason}."),
+        }
+    }
 }
 
 impl From<std::io::Error> for Failure {

@@ -46,6 +46,14 @@ pub enum Gap {
     Estimated,
 }
 
+impl Picture {
+    /// What is resident of all that malloc serves from.
+    pub fn heap_rss(&self) -> u64 {
+        let heaps = self.mappings.iter().filter(|mapping| Kind::is_heap(mapping.kind));
+        heaps.map(|mapping| mapping.rss).sum()
+    }
+}
+
 pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
     let mut process = Process::live(pid, Keep::Figures)?;
     let mut inspector = Inspector::default();

@@ -4,12 +4,14 @@
 //!
 //! [`Analysis`] takes the records in time order and becomes a [`Findings`]; with the names of the
 //! stacks' frames, which the caller looks up ([`Names`]), a [`Profile`] comes out of it, and from
-//! both the [`Summary`], which is what is printed. This crate reads and writes nothing.
+//! both the [`Summary`], which is what is printed. [`baseline`] holds what a command allocates against
+//! what it allocated before. This crate reads and writes nothing.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod analysis;
+pub mod baseline;
 mod buckets;
 mod detail;
 pub mod flame;

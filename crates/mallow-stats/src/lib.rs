@@ -1,7 +1,8 @@
 //! What an allocator counts, in one vocabulary whichever allocator it is.
 //!
 //! `jemalloc`, `mimalloc` and `glibc` read the dumps of these three, `live` takes a heap that was read
-//! from outside. `vocabulary` is what all of them end in. No files, no output format.
+//! from outside. `vocabulary` is what all of them end in; `figures` writes quantities as people read
+//! them, and `filter` takes dumps out of what a program writes. No files, no output format.
 //!
 //! A dump may stand anywhere in a text, such as a log, and the last whole one is taken. What a dump
 //! does not hold is `None`, and a sentence in [`Stats::missing`] says so.
@@ -12,6 +13,8 @@
 pub mod definitions;
 mod dumps;
 mod fields;
+pub mod figures;
+mod filter;
 mod glibc;
 mod jemalloc;
 pub mod live;
@@ -19,6 +22,7 @@ mod mimalloc;
 mod vocabulary;
 
 pub use dumps::read;
+pub use filter::Filter;
 pub use vocabulary::{Arena, Class, Large, Lock, Purges, Stats, Totals};
 
 use thiserror::Error;

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::report::{
     ConditionReport, Entry, Failure, Level, Report, RunReport, Settings, Timeline, Value,
 };
-use crate::output::wording;
+use crate::output::wording::{self, Contestant};
 use mallow_measure::machine::Machine;
 use mallow_measure::run::{Outcome, Sample};
 use mallow_measure::statistics::Verdict;
@@ -85,10 +85,7 @@ fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
     let metric = |value: fn(&Sample) -> Option<f64>| metric(cell, value);
     let runs = cell.runs.iter();
     Entry {
-        allocator: allocator.name.clone(),
-        version: allocator.version.clone(),
-        path: allocator.path.as_ref().map(|path| path.display().to_string()),
-        is_baseline: cell.contender == 0,
+        who: Contestant::new(allocator, cell.contender == 0),
         runs_finished: finished(cell).count(),
         failures: failures(cell),
         wall_s: metric(|sample| Some(sample.wall_s)),
@@ -166,7 +163,7 @@ fn sentence(condition: &ConditionReport, margin: f64, needed: u32) -> String {
 
 fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     let Some((baseline, others)) = entries.split_first() else { return "Nothing ran.".into() };
-    let base = &baseline.allocator;
+    let base = &baseline.who.allocator;
     if entries.iter().all(|entry| entry.runs.is_empty()) {
         return "Not run, so there is no verdict.".into();
     }
@@ -206,7 +203,7 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     if let Some(best) = thrifty.iter().find(not_slower) {
         return format!(
             "{} uses less CPU than {base}: {}; peak memory {}. Nothing was shown to be faster.{failed}",
-            best.allocator,
+            best.who.allocator,
             wording::difference(&best.cpu),
             best.memory.map_or("not compared".into(), |memory| wording::verdict(&memory, "memory"))
         );
@@ -218,7 +215,7 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     if let Some(best) = frugal {
         return format!(
             "{} needs less memory than {base} ({}) in the same time; nothing is faster.{failed}",
-            best.allocator,
+            best.who.allocator,
             wording::difference(&best.memory)
         );
     }
@@ -231,7 +228,7 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
 /// Under which allocators the command did not finish, or was not run at all.
 fn gaps(entries: &[Entry]) -> String {
     let names = |is_wanted: fn(&&Entry) -> bool| -> Vec<&str> {
-        entries.iter().filter(is_wanted).map(|entry| entry.allocator.as_str()).collect()
+        entries.iter().filter(is_wanted).map(|entry| entry.who.allocator.as_str()).collect()
     };
     let failed = names(|entry| entry.runs_finished == 0 && !entry.runs.is_empty());
     let missed = names(|entry| entry.runs.is_empty());
@@ -266,7 +263,7 @@ fn faster_sentence(faster: &[&Entry], base: &str) -> String {
         |entry: &Entry| entry.memory.as_ref().is_some_and(|v| v.verdict == Verdict::More);
     let best = faster[0];
     let time = wording::difference(&best.time);
-    let mut text = format!("{} is faster than {base}: {time}", best.allocator);
+    let mut text = format!("{} is faster than {base}: {time}", best.who.allocator);
     match &best.memory {
         Some(memory) => text += &format!("; peak memory {}.", wording::verdict(memory, "memory")),
         None => text.push('.'),
@@ -276,7 +273,7 @@ fn faster_sentence(faster: &[&Entry], base: &str) -> String {
     {
         text += &format!(
             " {} is faster too ({}) and needs no more memory.",
-            frugal.allocator,
+            frugal.who.allocator,
             wording::difference(&frugal.time)
         );
     }

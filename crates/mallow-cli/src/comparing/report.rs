@@ -9,6 +9,8 @@ use mallow_measure::run::{Outcome, Sample};
 use mallow_measure::statistics::Verdict;
 use mallow_measure::verdict::{Metric, Versus};
 
+use crate::output::wording::Contestant;
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub schema: &'static str,
@@ -47,10 +49,8 @@ pub struct ConditionReport {
 /// Sizes are in bytes, times in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    pub allocator: String,
-    pub version: Option<String>,
-    pub path: Option<String>,
-    pub is_baseline: bool,
+    #[serde(flatten)]
+    pub who: Contestant,
     pub runs_finished: usize,
     pub failures: Vec<Failure>,
     pub wall_s: Option<Metric>,
@@ -130,7 +130,7 @@ impl Report {
                 for failure in &entry.failures {
                     lines.push(format!(
                         "{}: {} of {} runs {}\n",
-                        entry.allocator,
+                        entry.who.allocator,
                         failure.count,
                         entry.runs.len(),
                         failure.text
@@ -151,7 +151,7 @@ impl Report {
 
     pub fn has_inconclusive(&self) -> bool {
         self.conditions.iter().flat_map(|condition| &condition.entries).any(|entry| {
-            !entry.is_baseline
+            !entry.who.is_baseline
                 && [&entry.time, &entry.cpu, &entry.memory]
                     .iter()
                     .any(|v| v.as_ref().is_none_or(|v| v.verdict == Verdict::Inconclusive))

@@ -1,13 +1,12 @@
 //! Everything that is shown: results to stdout or a file, notes and progress to stderr.
 //!
 //! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart` and `scale`), or
-//! JSON. `figures` writes quantities, `wording` verdicts, `colour` says when there is colour.
+//! JSON. `wording` writes verdicts, `colour` says when there is colour.
 
 mod args;
 pub mod chart;
 pub mod clean;
 pub mod colour;
-mod figures;
 pub mod html;
 pub mod scale;
 mod table;
@@ -24,8 +23,8 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 
 pub use args::{Destination, Format, OutputArgs};
-pub use figures::{bytes, duration, percent_change, seconds};
 pub use html::Page;
+pub use mallow_stats::figures::{bytes, duration, percent_change, seconds};
 pub use table::Table;
 
 /// Sentences for the user, on stderr unless `--quiet`.

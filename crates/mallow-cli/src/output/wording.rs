@@ -1,11 +1,33 @@
 //! Measurements in words, as the verbs that measure share them.
 
+use mallow_launch::Allocator;
 use mallow_measure::machine::Machine;
 use mallow_measure::statistics::{Interval, Verdict};
 use mallow_measure::verdict::{Metric, Versus};
+use serde::Serialize;
 
 use crate::output;
 use crate::output::colour::Tone;
+
+/// Who was measured: what the rows of `compare` and `replay` begin with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Contestant {
+    pub allocator: String,
+    pub version: Option<String>,
+    pub path: Option<String>,
+    pub is_baseline: bool,
+}
+
+impl Contestant {
+    pub fn new(allocator: &Allocator, is_baseline: bool) -> Contestant {
+        Contestant {
+            allocator: allocator.name.clone(),
+            version: allocator.version.clone(),
+            path: allocator.path.as_ref().map(|path| path.display().to_string()),
+            is_baseline,
+        }
+    }
+}
 
 /// The verdict and the size of the difference, such as "faster -6.1 %".
 pub fn verdict(versus: &Versus, metric: &str) -> String {

@@ -1,7 +1,5 @@
 //! Reads a recorded trace, with progress, as far as it can be read, and names its stacks.
 
-mod symbols;
-
 use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -16,7 +14,7 @@ const READ_AHEAD: usize = 1 << 20;
 /// Records between two looks at the progress.
 const PROGRESS_EVERY: u64 = 1 << 16;
 
-pub use symbols::{Sources, Symbols};
+pub use mallow_capture::symbols::{Sources, Symbols};
 
 /// A trace, read and named.
 pub struct Analysed {
@@ -56,7 +54,7 @@ pub fn analyse_some(
         Ok(())
     })?;
     let findings = analysis.finish();
-    let mut names = symbols::Symbols::new(&findings, sources);
+    let mut names = Symbols::new(&findings, sources);
     let bar = notes.progress(findings.places());
     bar.set_message("places named");
     let profile = mallow_report::name_stacks(&findings, &mut names, &mut |count| bar.inc(count));

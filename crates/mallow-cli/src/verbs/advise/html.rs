@@ -1,8 +1,8 @@
 //! The report as one page that needs nothing else.
 
+use mallow_advice::advise::Report;
 use maud::html;
 
-use super::report::Report;
 use super::text;
 use crate::output::clean;
 use crate::output::html::{self, Page};

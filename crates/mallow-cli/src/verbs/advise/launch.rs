@@ -14,16 +14,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
+use mallow_advice::advise::{self, Case, Report};
 use mallow_launch::words;
 use mallow_process::descendants;
 use mallow_process::picture::Picture;
-use mallow_stats::Stats;
+use mallow_stats::figures::counted;
+use mallow_stats::{Filter, Stats};
 use nix::fcntl::{FcntlArg, fcntl};
 
 use super::args::AdviseArgs;
-use super::case::{Case, counted};
-use super::filter::Filter;
-use super::report::Report;
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::{signals, statistics};
@@ -44,7 +43,7 @@ const PIECES: usize = 256;
 type Look = (Picture, Option<Stats>);
 
 /// The report, and the exit code of the command.
-pub fn advise(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
+pub fn report(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     let interrupted = signals::watch()?;
     let (mut child, errors) = start(args, notes)?;
     let pid = child.id();
@@ -67,14 +66,16 @@ pub fn advise(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     let code = exit_code(status);
     if let Some(stats) = best(asked.dumps) {
         let case = Case { stats: &stats, process: None, command: Some(command) };
-        return Ok((super::report(&case, source, Some(pid)), code));
+        return Ok((advise::report(&case, source, Some(pid)), code));
     }
     let Some((picture, stats)) = look else {
         return Err(Error::Inconclusive(
             "The command ended before it could be looked at; give it more to do.".into(),
         ));
     };
-    Ok((super::of_picture(&picture, stats, source, Some(command))?, code))
+    let report = advise::of_picture(&picture, stats, source, Some(command))
+        .ok_or_else(|| statistics::unreadable(&picture))?;
+    Ok((report, code))
 }
 
 /// The command, and what it writes to standard error.

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Finding, Report, RuleList};
+use mallow_advice::advise::{Finding, Report, RuleList};
+
 use crate::output::{Format, Screen, Table};
 
 /// Where lines are broken off a terminal.

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use mallow_report::baseline::Tolerance;
 
-use super::metric::Tolerance;
-use crate::capture::StackKind;
 use crate::output::{self, Destination, OutputArgs};
+use crate::parse::Stacks;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -51,7 +51,7 @@ pub struct CheckArgs {
 
     /// Stacks of allocations: all have one
     #[arg(long, value_enum, default_value = "full")]
-    pub stacks: StackKind,
+    pub stacks: Stacks,
 
     /// So many frames name a stack, from the function that allocates outwards [default: the
     /// baseline's, else 8]

@@ -1,138 +1,22 @@
-//! The baseline: a file that is kept with the source. It is written with one line for each stack,
-//! sorted, and without anything that differs from one run to the next.
+//! The file of the baseline.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use mallow_report::baseline::{Baseline, SCHEMA};
 
-use super::metric::{Metric, Range};
 use crate::error::{Error, Result};
 use crate::output;
 use crate::parse;
 
-pub const SCHEMA: &str = "mallow.baseline/1";
-const FAMILY: &str = "mallow.baseline/";
-
-/// All but the stacks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Head {
-    pub schema: String,
-    pub command: Vec<String>,
-    pub platform: Platform,
-    /// File names of the programs that are counted.
-    pub processes: Vec<String>,
-    /// How stacks were taken, and how many frames name one.
-    pub stack_kind: String,
-    pub depth: u32,
-    /// In percent, where it is another than the default.
-    #[serde(default)]
-    pub tolerance: BTreeMap<Metric, f64>,
-    pub metrics: BTreeMap<Metric, Range>,
+/// `None` where there is no such file.
+pub fn read(path: &Path) -> Result<Option<Baseline>> {
+    let Some(text) = parse::kept_text(path, "baseline", damaged)? else { return Ok(None) };
+    parse::of_schema(&text, SCHEMA).map(Some).map_err(|reason| damaged(path, &reason))
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Platform {
-    pub architecture: String,
-    pub libc: String,
-    /// The file that serves malloc, or the name of the allocator.
-    pub allocator: String,
-}
-
-/// What a stack does in every run; nothing where it differs from run to run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
-    pub stack: String,
-    pub allocations: Option<u64>,
-    pub bytes: Option<u64>,
-    pub leaks: Option<u64>,
-}
-
-impl Known {
-    pub fn of(&self, metric: Metric) -> Option<u64> {
-        match metric {
-            Metric::Allocations => self.allocations,
-            Metric::Bytes => self.bytes,
-            Metric::Leaks => self.leaks,
-            Metric::Peak | Metric::Rss => None,
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct File {
-    #[serde(flatten)]
-    head: Head,
-    stacks: Vec<Known>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Baseline {
-    pub head: Head,
-    pub stacks: BTreeMap<String, Known>,
-}
-
-impl Baseline {
-    /// `None` where there is no such file.
-    pub fn read(path: &Path) -> Result<Option<Baseline>> {
-        let Some(text) = parse::kept_text(path, "baseline", damaged)? else { return Ok(None) };
-        let value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| damaged(path, &error.to_string()))?;
-        match value["schema"].as_str() {
-            Some(SCHEMA) => {}
-            Some(other) if other.starts_with(FAMILY) => {
-                return Err(damaged(path, &format!("its schema {other} is not known here")));
-            }
-            _ => return Err(damaged(path, &format!("its schema is not {SCHEMA}"))),
-        }
-        let file: File =
-            serde_json::from_value(value).map_err(|error| damaged(path, &error.to_string()))?;
-        let is_sane = |percent: &f64| (0.0..=10_000.0).contains(percent);
-        if !file.head.tolerance.values().all(is_sane) {
-            return Err(damaged(path, "a tolerance is no percentage from 0 to 10000"));
-        }
-        let missing = Metric::ALL.iter().find(|metric| !file.head.metrics.contains_key(metric));
-        if let Some(metric) = missing {
-            return Err(damaged(path, &format!("the metric {} is missing", metric.name())));
-        }
-        let stacks = file.stacks.into_iter().map(|known| (known.stack.clone(), known));
-        Ok(Some(Baseline { head: file.head, stacks: stacks.collect() }))
-    }
-
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let failed = |error: serde_json::Error| Error::Internal(error.to_string());
-        let head = serde_json::to_string_pretty(&self.head).map_err(failed)?;
-        let lines = self.stacks.values().map(serde_json::to_string);
-        let lines: std::result::Result<Vec<String>, _> = lines.collect();
-        let lines = lines.map_err(failed)?.join(",\n    ");
-        let head = head.trim_end_matches("\n}");
-        output::write_file(path, &format!("{head},\n  \"stacks\": [\n    {lines}\n  ]\n}}\n"))
-    }
-
-    /// What of its figures still holds stays, so that the file changes where the program did: peak
-    /// and RSS within their tolerances (`is_within`), and which stacks differ from run to run.
-    pub fn keep(&mut self, old: &Baseline, is_within: impl Fn(Metric) -> bool) {
-        for metric in Metric::ALL {
-            let new = self.head.metrics.get(&metric).copied().unwrap_or_default();
-            let Some(before) = old.head.metrics.get(&metric).copied() else { continue };
-            let flaps = new.exact().is_none() || before.exact().is_none() || metric == Metric::Rss;
-            if flaps && is_within(metric) {
-                self.head.metrics.insert(metric, before);
-            }
-        }
-        if old.head.depth != self.head.depth || old.head.stack_kind != self.head.stack_kind {
-            return;
-        }
-        for (stack, before) in &old.stacks {
-            if Metric::BY_STACK.iter().all(|metric| before.of(*metric).is_some()) {
-                continue;
-            }
-            let known = self.stacks.entry(stack.clone()).or_insert_with(|| before.clone());
-            known.allocations = before.allocations.and(known.allocations);
-            known.bytes = before.bytes.and(known.bytes);
-            known.leaks = before.leaks.and(known.leaks);
-        }
-    }
+pub fn write(baseline: &Baseline, path: &Path) -> Result<()> {
+    let text = baseline.text().map_err(|error| Error::Internal(error.to_string()))?;
+    output::write_file(path, &text)
 }
 
 fn damaged(path: &Path, reason: &str) -> Error {

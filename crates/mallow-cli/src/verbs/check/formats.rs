@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use mallow_report::baseline::{Change, Judged, Metric, Verdict};
 use serde_json::{Value, json};
 
-use super::metric::Metric;
-use super::report::{Change, Judged, Report, Verdict};
+use super::report::Report;
 use super::text;
 use crate::error::Result;
 use crate::output;

@@ -1,98 +1,19 @@
 //! Runs the command: recorded, for what it allocates, and alone, for how much memory it takes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mallow_capture::{Recorded, Request, Stdout};
 use mallow_measure::run::{self, Limits, Outcome};
-use mallow_report::{Detail, Frame, Limits as Shown};
+use mallow_report::baseline::Measured;
+use mallow_report::{Detail, Limits as Shown};
 use mallow_trace::{Event, Record};
 
 use super::args::CheckArgs;
-use super::identity;
-use super::metric::{Metric, Range};
-use crate::capture::{self, Recorded, Request, StackKind, Stdout};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use crate::recording::{self, Analysed, Sources};
-
-/// What one stack did in one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub allocations: u64,
-    pub bytes: u64,
-    pub leaks: u64,
-}
-
-impl Counts {
-    /// Peak and RSS are of no stack.
-    pub fn of(self, metric: Metric) -> u64 {
-        match metric {
-            Metric::Allocations => self.allocations,
-            Metric::Bytes => self.bytes,
-            Metric::Leaks => self.leaks,
-            Metric::Peak | Metric::Rss => 0,
-        }
-    }
-}
-
-/// Where in the source a stack allocates.
-#[derive(Clone, Debug)]
-pub struct Place {
-    pub file: String,
-    pub line: u32,
-}
-
-/// One recorded run.
-#[derive(Clone, Debug, Default)]
-pub struct Run {
-    pub allocations: u64,
-    pub bytes: u64,
-    pub peak: u64,
-    pub leaks: u64,
-    pub stacks: BTreeMap<String, Counts>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Measured {
-    pub runs: Vec<Run>,
-    pub rss: Vec<u64>,
-    /// Of the last run.
-    pub places: BTreeMap<String, Vec<Place>>,
-    pub libc: String,
-    pub allocator: String,
-    pub processes: BTreeSet<String>,
-    pub notes: BTreeSet<String>,
-}
-
-impl Measured {
-    /// Of all stacks together, those that flap included.
-    pub fn total(&self, metric: Metric) -> Range {
-        if metric == Metric::Rss {
-            return Range::of(self.rss.iter().copied());
-        }
-        Range::of(self.runs.iter().map(|run| match metric {
-            Metric::Allocations => run.allocations,
-            Metric::Bytes => run.bytes,
-            Metric::Leaks => run.leaks,
-            Metric::Peak | Metric::Rss => run.peak,
-        }))
-    }
-
-    pub fn stacks(&self) -> BTreeSet<&str> {
-        self.runs.iter().flat_map(|run| run.stacks.keys().map(String::as_str)).collect()
-    }
-
-    pub fn of_stack(&self, stack: &str, metric: Metric) -> Range {
-        Range::of(self.runs.iter().map(|run| run.value(stack, metric)))
-    }
-}
-
-impl Run {
-    /// 0 where there is no such stack.
-    pub fn value(&self, stack: &str, metric: Metric) -> u64 {
-        self.stacks.get(stack).map_or(0, |counts| counts.of(metric))
-    }
-}
+use crate::parse::Stacks;
+use crate::recording::{self, Sources};
 
 pub fn measure(
     args: &CheckArgs,
@@ -133,14 +54,15 @@ fn record(
         command: &args.command,
         allocator: args.allocator.as_deref(),
         trace: trace.path(),
-        stacks: args.stacks,
+        stacks: args.stacks.into(),
         stack_distance: 0,
         drops: false,
         duration: None,
         stdout,
     };
     // The same would be said of each run.
-    let captured = capture::record(&request, Notes { quiet: notes.quiet || number > 1 })?;
+    let notes = Notes { quiet: notes.quiet || number > 1 };
+    let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))?;
     if captured.code() != 0 {
         return Err(failed(args, number, captured.code()));
     }
@@ -163,41 +85,9 @@ fn record(
         )));
     }
     measured.processes.append(&mut filter.programs);
-    take(&analysed, args.stacks, depth, measured);
+    let depth = if args.stacks == Stacks::None { 0 } else { depth };
+    measured.add(&analysed.summary, &analysed.profile, depth);
     Ok(())
-}
-
-fn take(analysed: &Analysed, stacks: StackKind, depth: usize, measured: &mut Measured) {
-    let totals = &analysed.summary.totals;
-    let recording = &analysed.summary.recording;
-    measured.libc.clone_from(&recording.libc);
-    let allocator = recording.allocator.rsplit('/').next().unwrap_or_default();
-    measured.allocator = allocator.to_owned();
-    let mut run = Run {
-        allocations: totals.allocated.blocks,
-        bytes: totals.allocated.bytes,
-        peak: totals.peak.bytes,
-        leaks: totals.leaked.bytes,
-        stacks: BTreeMap::new(),
-    };
-    measured.places.clear();
-    let profile = &analysed.profile;
-    for sample in &profile.samples {
-        let frames = || sample.frames.iter().map(|frame| &profile.frames[*frame as usize]);
-        let depth = if stacks == StackKind::None { 0 } else { depth };
-        let name = identity::of_stack(frames(), depth);
-        let places = frames().filter_map(place).collect();
-        measured.places.entry(name.clone()).or_insert(places);
-        let counts = run.stacks.entry(name).or_default();
-        counts.allocations += sample.costs.allocated.blocks;
-        counts.bytes += sample.costs.allocated.bytes;
-        counts.leaks += sample.costs.leaked.bytes;
-    }
-    measured.runs.push(run);
-}
-
-fn place(frame: &Frame) -> Option<Place> {
-    Some(Place { file: frame.file.clone()?, line: frame.line? })
 }
 
 /// What keeps the counts from being exact; an error where they are worth nothing.

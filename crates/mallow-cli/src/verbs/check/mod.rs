@@ -1,30 +1,28 @@
 //! `mallow check`: a command's allocations against a baseline that is kept with its source.
 //!
-//! `measure` runs the command several times, `identity` names its stacks, `baseline` is the file,
-//! `judge` compares the two; `text` and `formats` print the `report`.
+//! `measure` runs the command several times, `baseline` is the file, `mallow_report` compares the
+//! two; `text` and `formats` print the `report`.
 
 mod args;
 mod baseline;
 mod formats;
-mod identity;
-mod judge;
 mod measure;
-mod metric;
 mod report;
 mod text;
 
 use std::collections::BTreeMap;
 
-use crate::capture::StackKind;
+use mallow_report::baseline::{
+    Baseline, Head, Known, Measured, Metric, Platform, SCHEMA, Verdict, judge, overall,
+};
+
 use crate::error::{Error, Result};
 use crate::output::{self, Notes, OutputArgs, Screen};
+use crate::parse::Stacks;
 use crate::signals;
 pub use args::CheckArgs;
 use args::Format;
-use baseline::{Baseline, Head, Known, Platform};
-use measure::Measured;
-use metric::Metric;
-use report::{Report, Verdict};
+use report::Report;
 
 const DEPTH: u32 = 8;
 
@@ -48,12 +46,16 @@ pub fn main(args: &CheckArgs, notes: Notes) -> Result<u8> {
         notes.note(&format!("The baseline is written to {}.", args.baseline.display()));
         return Ok(0);
     }
-    Ok(report.verdict.exit_code())
+    Ok(match report.verdict {
+        Verdict::Ok | Verdict::Improved => 0,
+        Verdict::Regressed => 3,
+        Verdict::Inconclusive => 6,
+    })
 }
 
 /// Before the command runs: it may take long.
 fn open(args: &CheckArgs) -> Result<Option<Baseline>> {
-    let old = Baseline::read(&args.baseline)?;
+    let old = baseline::read(&args.baseline)?;
     if old.is_none() && !args.update {
         return Err(Error::Usage(format!(
             "There is no baseline {}. Write it with: mallow check --update -- COMMAND.",
@@ -85,11 +87,11 @@ fn depth(args: &CheckArgs, old: Option<&Baseline>) -> Result<u32> {
     Ok(old.head.depth)
 }
 
-fn kind(stacks: StackKind) -> &'static str {
+fn kind(stacks: Stacks) -> &'static str {
     match stacks {
-        StackKind::None => "none",
-        StackKind::Fp => "fp",
-        StackKind::Full => "full",
+        Stacks::None => "none",
+        Stacks::Fp => "fp",
+        Stacks::Full => "full",
     }
 }
 
@@ -114,7 +116,7 @@ fn baseline(args: &CheckArgs, depth: u32, measured: &Measured, old: Option<&Base
     let stacks = measured.stacks();
     Baseline {
         head: Head {
-            schema: baseline::SCHEMA.into(),
+            schema: SCHEMA.into(),
             command: command(args),
             platform: platform(measured),
             processes: measured.processes.iter().cloned().collect(),
@@ -141,7 +143,7 @@ fn platform(measured: &Measured) -> Platform {
 
 fn report(args: &CheckArgs, baseline: &Baseline, measured: &Measured) -> Report {
     let tolerance = |metric| tolerance(args, Some(baseline), metric);
-    let (metrics, changes) = judge::judge(baseline, measured, tolerance);
+    let (metrics, changes) = judge(baseline, measured, tolerance, report::place);
     let mut report = Report {
         schema: report::SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -149,7 +151,7 @@ fn report(args: &CheckArgs, baseline: &Baseline, measured: &Measured) -> Report 
         baseline: args.baseline.display().to_string(),
         updated: args.update,
         runs: args.runs,
-        verdict: report::overall(&metrics),
+        verdict: overall(&metrics),
         processes: measured.processes.iter().cloned().collect(),
         metrics,
         changes,
@@ -217,7 +219,7 @@ fn update(
         };
         new.keep(old, is_ok);
     }
-    new.write(&args.baseline)
+    baseline::write(&new, &args.baseline)
 }
 
 fn publish(args: &CheckArgs, output: &OutputArgs, report: &Report) -> Result<()> {

@@ -1,7 +1,8 @@
 //! The result for people.
 
-use super::metric::{Metric, Range};
-use super::report::{Change, Judged, Report, Verdict};
+use mallow_report::baseline::{Change, Judged, Metric, Range, Verdict};
+
+use super::report::Report;
 use crate::output::colour::Tone;
 use crate::output::{self, Format, Page, Screen, Table};
 

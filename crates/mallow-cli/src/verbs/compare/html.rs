@@ -94,8 +94,8 @@ fn table_row(entry: &Entry) -> Markup {
     html! {
         tr {
             th scope="row" {
-                (clean::line(&entry.allocator)) " "
-                small { (clean::line(entry.version.as_deref().unwrap_or_default())) }
+                (clean::line(&entry.who.allocator)) " "
+                small { (clean::line(entry.who.version.as_deref().unwrap_or_default())) }
             }
             td { (show(&entry.wall_s, output::seconds)) }
             (versus_cell(entry, &entry.time, "time"))
@@ -117,8 +117,8 @@ fn table_row(entry: &Entry) -> Markup {
 }
 
 fn versus_cell(entry: &Entry, versus: &Option<Versus>, metric: &str) -> Markup {
-    let Some(known) = versus.as_ref().filter(|_| !entry.is_baseline) else {
-        let why = if entry.is_baseline { "baseline" } else { "not compared" };
+    let Some(known) = versus.as_ref().filter(|_| !entry.who.is_baseline) else {
+        let why = if entry.who.is_baseline { "baseline" } else { "not compared" };
         return html! { td.quiet { (why) } };
     };
     let class = match known.verdict {
@@ -141,7 +141,7 @@ fn over_time(entries: &[Entry]) -> Markup {
         return html! {};
     }
     let lines = known.iter().map(|(entry, line)| chart::Line {
-        name: entry.allocator.clone(),
+        name: entry.who.allocator.clone(),
         points: line.points.clone(),
     });
     let lines: Vec<chart::Line> = lines.collect();
@@ -162,7 +162,7 @@ fn over_time(entries: &[Entry]) -> Markup {
                 tbody {
                     @for (entry, line) in &known {
                         tr {
-                            th scope="row" { (clean::line(&entry.allocator)) }
+                            th scope="row" { (clean::line(&entry.who.allocator)) }
                             @for level in line.levels() {
                                 td { (output::bytes(level.metric.median)) }
                                 (versus_cell(entry, &level.versus, "memory"))
@@ -225,11 +225,11 @@ fn plot_row(
     sorted.sort_by(f64::total_cmp);
     let [low, median, high] = QUARTILES.map(|part| quantile(&sorted, part));
     let [x_low, x_median, x_high] = [low, median, high].map(|value| on_axis(scale, value));
-    let name = clean::line(&entry.allocator);
+    let name = clean::line(&entry.who.allocator);
     // Spread by the run's number, so that equal values do not hide each other.
     let spread = |index: usize| 1.6 * (((index * 5) % 9) as f64 - 4.0);
     html! {
-        g class=(if entry.is_baseline { "row base" } else { "row" }) {
+        g class=(if entry.who.is_baseline { "row base" } else { "row" }) {
             title {
                 (name) ": median " (quantity.show(median)) ", middle half " (quantity.show(low))
                 " to " (quantity.show(high)) ", " (values.len()) " runs"

@@ -114,7 +114,7 @@ fn with_interval(metric: &Option<Metric>, form: fn(f64) -> String) -> String {
 impl Entry {
     fn row(&self) -> Vec<String> {
         let verdict = |versus: &Option<Versus>, metric: &str| match versus {
-            _ if self.is_baseline => "baseline".to_owned(),
+            _ if self.who.is_baseline => "baseline".to_owned(),
             Some(versus) => wording::verdict(versus, metric),
             None if self.runs.is_empty() => "not run".into(),
             None if self.runs_finished == 0 => "no finished run".into(),
@@ -125,7 +125,7 @@ impl Entry {
             _ => "-".into(),
         };
         let mut row = vec![
-            self.allocator.clone(),
+            self.who.allocator.clone(),
             with_interval(&self.wall_s, output::seconds),
             wording::median(&self.user_s, output::seconds),
             wording::median(&self.system_s, output::seconds),
@@ -145,7 +145,7 @@ impl Entry {
             wording::number(self.wall_s.as_ref().and_then(|metric| metric.interval).map(pick))
         };
         let verdict = |versus: &Option<Versus>| match versus {
-            _ if self.is_baseline => "baseline",
+            _ if self.who.is_baseline => "baseline",
             None => "",
             Some(versus) => match versus.verdict {
                 Verdict::Less => "less",
@@ -157,7 +157,7 @@ impl Entry {
         let failed: usize = self.failures.iter().map(|failure| failure.count).sum();
         let mut row = vec![
             condition.to_owned(),
-            self.allocator.clone(),
+            self.who.allocator.clone(),
             self.runs_finished.to_string(),
             failed.to_string(),
             wording::plain_median(&self.wall_s),

@@ -32,7 +32,7 @@ pub fn text(entries: &[Entry], format: Format, screen: Screen) -> String {
     let end = points().map(|point| point.0).fold(1e-9, f64::max);
     let top = points().map(|point| point.1).fold(1.0, f64::max);
     for (entry, line) in &known {
-        let mut row = vec![entry.allocator.clone()];
+        let mut row = vec![entry.who.allocator.clone()];
         for level in line.levels() {
             row.extend([output::bytes(level.metric.median), level.in_words(entry)]);
         }
@@ -47,7 +47,7 @@ pub fn text(entries: &[Entry], format: Format, screen: Screen) -> String {
 impl Level {
     fn in_words(&self, entry: &Entry) -> String {
         match &self.versus {
-            _ if entry.is_baseline => "baseline".into(),
+            _ if entry.who.is_baseline => "baseline".into(),
             Some(versus) => wording::verdict(versus, "memory"),
             None => "not compared".into(),
         }
@@ -61,16 +61,16 @@ pub fn sentence(known: &[(&Entry, &Timeline)]) -> String {
         Some((versus.comparison.ratio, entry, line))
     });
     let best = less.min_by(|a, b| a.0.total_cmp(&b.0));
-    let base = known.iter().find(|(entry, _)| entry.is_baseline);
+    let base = known.iter().find(|(entry, _)| entry.who.is_baseline);
     let (Some((ratio, entry, line)), Some((base, _))) = (best, base) else {
         return "Over time nothing was shown to use less memory on average than the baseline.\n"
             .into();
     };
     format!(
         "Over time {} uses {:.1} % less memory on average than {}; peak: {}, end: {}.\n",
-        entry.allocator,
+        entry.who.allocator,
         100.0 * (1.0 - ratio),
-        base.allocator,
+        base.who.allocator,
         line.peak.in_words(entry),
         line.end.in_words(entry)
     )

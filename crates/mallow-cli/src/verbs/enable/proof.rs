@@ -41,7 +41,7 @@ fn judge(name: &str, report: &Report, notes: Notes) -> Result<()> {
         });
     }
     let mut entries = report.conditions.iter().flat_map(|condition| &condition.entries);
-    let entry = entries.find(|entry| !entry.is_baseline);
+    let entry = entries.find(|entry| !entry.who.is_baseline);
     let verdict = &report.verdict;
     match entry.map_or(Worth::Unclear, worth) {
         Worth::Better => {

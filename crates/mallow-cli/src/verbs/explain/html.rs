@@ -8,8 +8,8 @@ use crate::output::chart::place;
 use crate::output::clean;
 use crate::output::html::{self, Page};
 
-use super::report::Report;
 use super::text::{self, size};
+use mallow_advice::explain::Report;
 use mallow_process::heap::Heap;
 use mallow_process::heap::spans::Heap as Spans;
 use mallow_process::mappings::{Kind, Mapping};

@@ -1,14 +1,11 @@
 //! `mallow explain`: where the memory of a process is, without stopping it or changing anything.
 //!
-//! The picture comes from `mallow_process`; `gather` makes the report of it, `rules` draws
-//! conclusions; `report` is the result, `text` and `html` show it, `save` keeps it.
+//! The picture comes from `mallow_process`, the report and its conclusions from `mallow_advice`;
+//! `text` and `html` show them, `save` keeps them.
 
 mod args;
 mod ask;
-mod gather;
 mod html;
-mod report;
-mod rules;
 mod save;
 mod text;
 
@@ -18,9 +15,9 @@ use crate::error::{Error, Result};
 use crate::output::Format;
 use crate::output::{self, Notes};
 pub use args::ExplainArgs;
+use mallow_advice::explain::{self, Report};
 use mallow_process::picture;
 use mallow_process::process::Keep;
-use report::Report;
 
 pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
@@ -29,7 +26,7 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
         Ok(pid) => {
             let taken =
                 picture::take(pid, keep).map_err(|failure| Error::Process { pid, failure })?;
-            let (process, mut report) = gather::report(taken);
+            let (process, mut report) = explain::report(taken);
             if args.ask {
                 report.native = ask::native(pid, report.runtime)?;
             }
@@ -60,7 +57,7 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
 /// What was printed stands; what could not be known ends with its exit code.
 fn outcome(report: &Report) -> Result<u8> {
     if report.is_without_memory {
-        return Err(Error::Permission(gather::NO_MEMORY.into()));
+        return Err(Error::Permission(explain::NO_MEMORY.into()));
     }
     let incomplete = report.heap.incomplete();
     if incomplete > 0 {

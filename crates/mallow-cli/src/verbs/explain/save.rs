@@ -7,13 +7,13 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::output;
 use crate::output::{Format, Screen};
+use mallow_advice::explain::{self, Report, SCHEMA};
 use mallow_process::binding::Failure;
 use mallow_process::heap::Heap;
 use mallow_process::mappings::{self, Context};
 use mallow_process::process::{Process, SAVED};
 
-use super::report::{Report, SCHEMA};
-use super::{gather, text};
+use super::text;
 
 const REPORT: &str = "report.json";
 
@@ -52,14 +52,7 @@ fn parse(path: &Path, text: &str) -> Result<Report> {
     let damaged = |reason: String| {
         Error::Damaged(format!("{} is not what explain --save wrote: {reason}.", path.display()))
     };
-    let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
-    match value["schema"].as_str() {
-        Some(SCHEMA) => {}
-        Some(other) => return Err(damaged(format!("it has the form {other}, this is {SCHEMA}"))),
-        None => return Err(damaged("it has no schema".into())),
-    }
-    serde_json::from_value(value).map_err(|error| damaged(error.to_string()))
+    crate::parse::of_schema(text, SCHEMA).map_err(damaged)
 }
 
 /// Copies of the files of `/proc` alone, such as somebody may send: all but the heap.
@@ -80,8 +73,8 @@ fn from_files(folder: &Path) -> Result<Report> {
         spaces: &[],
     };
     let mappings = mappings::name(&context);
-    let mut report = gather::assemble(&process, mappings, "unknown".into());
+    let mut report = explain::assemble(&process, mappings, "unknown".into());
     report.notes.push("Only the kernel's figures were saved, not the heap.".into());
-    gather::conclude(&mut report);
+    explain::conclude(&mut report);
     Ok(report)
 }

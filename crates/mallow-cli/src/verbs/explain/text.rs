@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::output::Format;
 use crate::output::{self, Screen, Table};
 
-use super::report::Report;
+use mallow_advice::explain::Report;
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::Heaps;
 use mallow_process::heap::mallow;

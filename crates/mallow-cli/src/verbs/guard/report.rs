@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
+use mallow_advice::findings;
 use mallow_faults::{Fault, Kind, Stack};
 use mallow_launch::words;
 use serde::Serialize;
@@ -11,7 +12,6 @@ use super::args::GuardArgs;
 use super::launch::Outcome;
 use super::resolve::{Call, Resolver};
 use super::suppressions::Suppressions;
-use crate::findings;
 use crate::recording::Sources;
 
 pub const SCHEMA: &str = "mallow.guard/1";

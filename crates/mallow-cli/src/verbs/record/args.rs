@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::capture::StackKind;
-use crate::parse;
+use mallow_capture::StackKind;
+
+use crate::parse::{self, Stacks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WhenFull {
@@ -33,7 +34,7 @@ pub struct RecordArgs {
 
     /// Stacks of allocations [default: full]
     #[arg(long, value_enum)]
-    pub stacks: Option<StackKind>,
+    pub stacks: Option<Stacks>,
 
     /// Mean number of bytes between allocations with a stack, or `all` [default: all for fp; for
     /// full 64K, and more while stacks take more than a sixteenth of the time]
@@ -63,7 +64,7 @@ pub struct RecordArgs {
 
 impl RecordArgs {
     pub fn stack_kind(&self) -> StackKind {
-        self.stacks.unwrap_or(StackKind::Full)
+        self.stacks.unwrap_or(Stacks::Full).into()
     }
 }
 

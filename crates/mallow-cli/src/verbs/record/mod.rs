@@ -1,14 +1,12 @@
 //! `mallow record`: every allocation of a command, written to a trace.
 //!
-//! A command is recorded by `capture`; `attach` records a running process by probes of the kernel.
+//! `mallow_capture` does it, for a command and for a running process.
 
 mod args;
-mod attach;
-mod calls;
-mod site;
 mod summary;
 
-use crate::capture::{self, Request, StackKind, Stdout};
+use mallow_capture::{Request, StackKind, Stdout, attach};
+
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 pub use args::RecordArgs;
@@ -20,19 +18,40 @@ const FULL_DISTANCE: u64 = 64 << 10;
 pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
     args.html.iter().try_for_each(|path| output::check_writable(path))?;
     if let Some(pid) = args.pid {
-        return attach::record(pid, args, notes);
+        return record_process(pid, args, notes);
     }
     if args.sample.is_some() && args.stack_kind() == StackKind::None {
         return Err(Error::Usage(
             "--sample says which allocations have a stack. Leave --stacks none out.".into(),
         ));
     }
-    let captured = capture::record(&request(args), notes)?;
-    captured.recorded.publish(args, notes)?;
+    let captured = mallow_capture::record(&request(args), &|sentence| notes.note(sentence))?;
+    summary::publish(&captured.recorded, args, notes)?;
     if captured.ended.is_none() {
         notes.note(&format!("The command goes on as process {}.", captured.pid));
     }
     Ok(captured.code())
+}
+
+fn record_process(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
+    let has_stacks = match (args.stack_kind(), args.sample) {
+        (StackKind::None, None) => false,
+        (StackKind::Full, None) => true,
+        (StackKind::Fp, None) => return Err(Error::Usage(
+            "Of a running process there are no stacks by frame pointers. Use --stacks full or none."
+                .into(),
+        )),
+        (_, Some(_)) => {
+            return Err(Error::Usage(format!(
+                "Of a running process one allocation in {} has a stack. Leave --sample out.",
+                attach::STACK_PERIOD
+            )));
+        }
+    };
+    let request = attach::Request { pid, trace: &args.output, has_stacks, duration: args.duration };
+    let recorded = attach::record(&request, &|sentence| notes.note(sentence))?;
+    summary::publish(&recorded, args, notes)?;
+    Ok(0)
 }
 
 fn request(args: &RecordArgs) -> Request<'_> {
@@ -50,10 +69,6 @@ fn request(args: &RecordArgs) -> Request<'_> {
 
 /// Mean number of bytes between allocations that have a stack; 0 for all.
 fn stack_distance(args: &RecordArgs) -> u64 {
-    if args.pid.is_some() {
-        // Each stack says for how many calls it stands.
-        return u64::from(args.stack_kind() != StackKind::None);
-    }
     match (args.stack_kind(), args.sample) {
         (StackKind::None, _) | (StackKind::Fp, None) => 0,
         (StackKind::Full, None) => FULL_DISTANCE,

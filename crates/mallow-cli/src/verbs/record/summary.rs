@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use mallow_capture::Recorded;
+use mallow_stats::figures::counted;
 use serde::Serialize;
 
 use super::args::RecordArgs;
-use crate::capture::Recorded;
 use crate::error::Result;
 use crate::output::{self, Notes, Page, Table};
 
@@ -20,95 +21,73 @@ struct Summary<'a> {
     recorded: &'a Recorded,
 }
 
-impl Recorded {
-    /// As a sentence, and in the forms that are asked for.
-    pub fn publish(&self, args: &RecordArgs, notes: Notes) -> Result<()> {
-        let sentence = self.sentence(&args.output);
-        notes.note(&sentence);
-        let summary = Summary {
-            schema: "mallow.record/1",
-            version: env!("CARGO_PKG_VERSION"),
-            trace: &args.output,
-            trace_bytes: std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len()),
-            recorded: self,
-        };
-        if args.json {
-            output::print(&output::json(&summary)?)?;
-        }
-        match &args.html {
-            Some(path) => {
-                let page = Page::of_table("mallow record", &sentence, &self.table());
-                output::write_file(path, &page)
-            }
-            None => Ok(()),
-        }
+/// As a sentence, and in the forms that are asked for.
+pub fn publish(recorded: &Recorded, args: &RecordArgs, notes: Notes) -> Result<()> {
+    let sentence = sentence(recorded, &args.output);
+    notes.note(&sentence);
+    let summary = Summary {
+        schema: "mallow.record/1",
+        version: env!("CARGO_PKG_VERSION"),
+        trace: &args.output,
+        trace_bytes: std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len()),
+        recorded,
+    };
+    if args.json {
+        output::print(&output::json(&summary)?)?;
     }
-
-    fn table(&self) -> Table {
-        let mut table = Table::new(&[("", false), ("number", true)]);
-        for (name, number) in [
-            ("calls", self.calls),
-            ("calls dropped", self.dropped),
-            ("threads", self.threads.into()),
-            ("threads not recorded", self.lost_threads.into()),
-            ("processes", self.processes as u64),
-            ("processes that still run", self.still_running as u64),
-        ] {
-            table.rows.push(vec![name.into(), number.to_string()]);
+    match &args.html {
+        Some(path) => {
+            let page = Page::of_table("mallow record", &sentence, &table(recorded));
+            output::write_file(path, &page)
         }
-        table
-    }
-
-    fn sentence(&self, file: &Path) -> String {
-        let size = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
-        let mut text = format!(
-            "{} of {} in {} recorded in {} ({})",
-            count(self.calls, "call"),
-            count(self.threads.into(), "thread"),
-            count(self.processes as u64, "process"),
-            file.display(),
-            crate::output::bytes(size as f64)
-        );
-        if self.dropped == 0 && self.lost_threads == 0 && self.damaged_rings == 0 {
-            text.push_str("; none were dropped");
-        }
-        if self.dropped > 0 {
-            let all = (self.calls + self.dropped) as f64;
-            let percent = self.dropped as f64 / all * 100.0;
-            text.push_str(&format!("; {} dropped ({percent:.2} %)", count(self.dropped, "call")));
-        }
-        if self.lost_threads > 0 {
-            let threads = count(self.lost_threads.into(), "thread");
-            text.push_str(&format!("; {threads} not recorded, being more than 4,096 at a time"));
-        }
-        if self.damaged_rings > 0 {
-            text.push_str("; the command overwrote some of it");
-        }
-        if self.still_running > 0 {
-            let left = count(self.still_running as u64, "process");
-            text.push_str(&format!(
-                "; {left} of the command still run, and are not recorded further"
-            ));
-        }
-        text.push('.');
-        text
+        None => Ok(()),
     }
 }
 
-/// `1 thread`, `1,234 threads`, `2 processes`.
-fn count(number: u64, word: &str) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
+fn table(recorded: &Recorded) -> Table {
+    let mut table = Table::new(&[("", false), ("number", true)]);
+    for (name, number) in [
+        ("calls", recorded.calls),
+        ("calls dropped", recorded.dropped),
+        ("threads", recorded.threads.into()),
+        ("threads not recorded", recorded.lost_threads.into()),
+        ("processes", recorded.processes as u64),
+        ("processes that still run", recorded.still_running as u64),
+    ] {
+        table.rows.push(vec![name.into(), number.to_string()]);
     }
-    let plural = match (number, word.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        _ => "s",
-    };
-    format!("{grouped} {word}{plural}")
+    table
+}
+
+fn sentence(recorded: &Recorded, file: &Path) -> String {
+    let size = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+    let mut text = format!(
+        "{} of {} in {} recorded in {} ({})",
+        counted(recorded.calls, "call"),
+        counted(recorded.threads.into(), "thread"),
+        counted(recorded.processes as u64, "process"),
+        file.display(),
+        crate::output::bytes(size as f64)
+    );
+    if recorded.dropped == 0 && recorded.lost_threads == 0 && recorded.damaged_rings == 0 {
+        text.push_str("; none were dropped");
+    }
+    if recorded.dropped > 0 {
+        let all = (recorded.calls + recorded.dropped) as f64;
+        let percent = recorded.dropped as f64 / all * 100.0;
+        text.push_str(&format!("; {} dropped ({percent:.2} %)", counted(recorded.dropped, "call")));
+    }
+    if recorded.lost_threads > 0 {
+        let threads = counted(recorded.lost_threads.into(), "thread");
+        text.push_str(&format!("; {threads} not recorded, being more than 4,096 at a time"));
+    }
+    if recorded.damaged_rings > 0 {
+        text.push_str("; the command overwrote some of it");
+    }
+    if recorded.still_running > 0 {
+        let left = counted(recorded.still_running as u64, "process");
+        text.push_str(&format!("; {left} of the command still run, and are not recorded further"));
+    }
+    text.push('.');
+    text
 }

@@ -6,7 +6,7 @@ use mallow_replay::fidelity::Fidelity;
 use super::args::{ReplayArgs, ReplayMode};
 use super::report::{Entry, Latencies, Report, Settings, metric};
 use super::rounds::{Cell, Measured};
-use crate::output::wording;
+use crate::output::wording::{self, Contestant};
 use crate::replaying::Input;
 use mallow_measure::machine::Machine;
 use mallow_measure::statistics::Verdict;
@@ -19,25 +19,32 @@ type Side = fn(&Entry) -> &Option<Versus>;
 pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report {
     let recorded_on = input.recorded_allocator();
     let fidelity = Fidelity::of(&input.summary, &recorded_on, measured.reference.as_ref().ok());
+    // Speed alone does not depend on the program's memory.
+    let of_speed = Fidelity { rss_error: Some(0.0), ..fidelity.clone() }.objection();
     let objection = match (&args.mode, &measured.reference) {
-        // Speed alone does not depend on the program's memory.
-        (ReplayMode::Free, _) => Fidelity { rss_error: Some(0.0), ..fidelity.clone() }.objection(),
+        (ReplayMode::Free, _) => of_speed.clone(),
         (_, Err(reason)) => Some(reason.clone()),
         (_, Ok(_)) => fidelity.objection(),
     };
+    let is_ranked_by_time = match (&args.mode, &measured.reference) {
+        (ReplayMode::Both, Ok(_)) => of_speed.is_none(),
+        _ => objection.is_none(),
+    };
     let claims = 2 * measured.cells.len().saturating_sub(1).max(1);
     // Without a ranking there is nothing to judge.
-    let judge = objection.is_none().then(|| Judge::new(claims, args.margin));
+    let judge = |is_ranked: bool| is_ranked.then(|| Judge::new(claims, args.margin));
+    let judges = Judges { time: judge(is_ranked_by_time), memory: judge(objection.is_none()) };
     let confidence = Judge::new(claims, args.margin).confidence();
     let needed = Judge::new(claims, args.margin).fewest_rounds();
     let entries: Vec<Entry> =
-        measured.cells.iter().map(|cell| entry(judge, &measured.cells[0], cell)).collect();
-    let verdict = match &objection {
-        Some(_) => None,
-        None => Some(sentence(&entries, needed)),
-    };
+        measured.cells.iter().map(|cell| entry(judges, &measured.cells[0], cell)).collect();
+    let verdict = is_ranked_by_time.then(|| sentence(&entries, needed));
     let objection = objection.map(|reason| {
-        format!("The allocators are not ranked, because {reason}. {}", reason.remedy())
+        let what = match is_ranked_by_time {
+            true => "By memory the allocators are not ranked",
+            false => "The allocators are not ranked",
+        };
+        format!("{what}, because {reason}. {}", reason.remedy())
     });
     Report {
         schema: "mallow.replay/1",
@@ -66,9 +73,17 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
     }
 }
 
-fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
+/// `None`: there is no ranking.
+#[derive(Clone, Copy)]
+struct Judges {
+    time: Option<Judge>,
+    memory: Option<Judge>,
+}
+
+fn entry(judges: Judges, baseline: &Cell, cell: &Cell) -> Entry {
     let is_baseline = baseline.allocator.name == cell.allocator.name;
     let versus = |runs: fn(&Cell) -> &Runs, is_exact: bool, value: fn(&Run) -> f64| {
+        let judge = if is_exact { judges.memory } else { judges.time };
         let judge = judge.filter(|_| !is_baseline)?;
         let values = |cell| runs(cell).iter().map(|(round, run)| (*round, value(run)));
         let pairs = verdict::pairs(values(baseline), values(cell));
@@ -79,10 +94,7 @@ fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
     let counted = cell.lockstep.first().map(|(_, run)| run.kernel_calls);
     let memory_of = if cell.lockstep.is_empty() { free(cell) } else { lockstep(cell) };
     Entry {
-        allocator: cell.allocator.name.clone(),
-        version: cell.allocator.version.clone(),
-        path: cell.allocator.path.as_ref().map(|path| path.display().to_string()),
-        is_baseline,
+        who: Contestant::new(&cell.allocator, is_baseline),
         failure: cell.failures.first().cloned(),
         wall_s: metric(free(cell), |run| Some(run.wall_ns as f64 / 1e9)),
         cpu_s: metric(free(cell), |run| Some((run.user_us + run.system_us) as f64 / 1e6)),
@@ -104,10 +116,10 @@ fn entry(judge: Option<Judge>, baseline: &Cell, cell: &Cell) -> Entry {
 /// The result in words: who needs least memory, who is fastest. Below so many rounds nothing is
 /// known of time.
 fn sentence(entries: &[Entry], needed: u32) -> String {
-    let Some(baseline) = entries.iter().find(|entry| entry.is_baseline) else {
+    let Some(baseline) = entries.iter().find(|entry| entry.who.is_baseline) else {
         return String::new();
     };
-    let base = &baseline.allocator;
+    let base = &baseline.who.allocator;
     if entries.len() == 1 {
         return format!("Only {base} was replayed; name others with -a to compare.");
     }
@@ -141,7 +153,7 @@ fn sentence(entries: &[Entry], needed: u32) -> String {
             (Some(best), _) => {
                 format!(
                     "{} {verb}: {} against {base}.",
-                    best.allocator,
+                    best.who.allocator,
                     wording::difference(side(best))
                 )
             }

@@ -7,6 +7,8 @@ use serde::Serialize;
 use mallow_measure::machine::Machine;
 use mallow_measure::verdict::{Metric, Versus};
 
+use crate::output::wording::Contestant;
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub schema: &'static str,
@@ -48,10 +50,8 @@ pub struct Settings {
 /// Sizes are in bytes, times in seconds. Memory is that of lockstep, speed that of free mode.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    pub allocator: String,
-    pub version: Option<String>,
-    pub path: Option<String>,
-    pub is_baseline: bool,
+    #[serde(flatten)]
+    pub who: Contestant,
     pub failure: Option<String>,
     pub wall_s: Option<Metric>,
     pub cpu_s: Option<Metric>,

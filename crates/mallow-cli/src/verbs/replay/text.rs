@@ -37,7 +37,7 @@ impl Report {
         }
         for entry in &self.entries {
             if let Some(failure) = &entry.failure {
-                text += &format!("{}: {failure}.\n", entry.allocator);
+                text += &format!("{}: {failure}.\n", entry.who.allocator);
             }
         }
         if let Some(verdict) = &self.verdict {
@@ -64,7 +64,7 @@ impl Report {
                 (html::table(&self.speed_table()))
             }
             @for (entry, failure) in failed {
-                p.worse { (clean::line(&format!("{}: {failure}.", entry.allocator))) }
+                p.worse { (clean::line(&format!("{}: {failure}.", entry.who.allocator))) }
             }
             p.quiet { (clean::line(&wording::machine(&self.machine))) }
         };
@@ -83,7 +83,7 @@ impl Report {
         ]);
         for entry in &self.entries {
             table.rows.push(vec![
-                entry.allocator.clone(),
+                entry.who.allocator.clone(),
                 spread(&entry.peak_rss, output::bytes),
                 wording::median(&entry.average_rss, output::bytes),
                 wording::median(&entry.final_rss, output::bytes),
@@ -111,7 +111,7 @@ impl Report {
         ]);
         for entry in &self.entries {
             let mut row = vec![
-                entry.allocator.clone(),
+                entry.who.allocator.clone(),
                 spread(&entry.wall_s, output::seconds),
                 wording::median(&entry.calls_per_s, |rate| format!("{:.2} M", rate / 1e6)),
             ];
@@ -151,7 +151,7 @@ impl Report {
         ]);
         for entry in &self.entries {
             let mut row = vec![
-                entry.allocator.clone(),
+                entry.who.allocator.clone(),
                 wording::plain_median(&entry.wall_s),
                 wording::plain_median(&entry.calls_per_s),
             ];
@@ -183,7 +183,7 @@ impl Entry {
         match versus {
             Some(versus) => wording::verdict(versus, metric),
             None if self.failure.is_some() => "failed".into(),
-            None if self.is_baseline => "baseline".into(),
+            None if self.who.is_baseline => "baseline".into(),
             None => "not ranked".into(),
         }
     }

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mallow_capture::modules::Files;
 use mallow_process::maps::{self, Mapping};
 use mallow_report::pprof::{self, Code};
 use mallow_report::{Costs, Frame, HeapProfile, Metric, Names, Profile};
@@ -15,7 +16,6 @@ use serde::Serialize;
 
 use super::args::{By, ReportArgs, TableName};
 use super::{csv, text};
-use crate::capture::modules::Files;
 use crate::error::{Error, Result};
 use crate::output::{self, Format, Notes, Screen};
 use crate::recording::{Sources, Symbols};

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use mallow_report::{Amount, Frame};
+pub use mallow_stats::figures::count;
 
 use crate::output;
 
@@ -94,19 +95,6 @@ pub fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0)
 }
 
-/// `1,234,567`
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -125,8 +113,6 @@ mod tests {
 
     #[test]
     fn numbers_are_readable() {
-        assert_eq!(count(1_234_567), "1,234,567");
-        assert_eq!(count(12), "12");
         assert_eq!(nanoseconds(999), "999 ns");
         assert_eq!(nanoseconds(1500), "1.50 us");
         assert_eq!(share(1, 3), "33.3 %");

@@ -4,13 +4,25 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mallow_launch::options;
 
 use super::constraint::{self, Constraint};
 use crate::comparing::MARGIN;
 use crate::output::OutputArgs;
 use crate::parse;
+
+/// Where settings are searched when there is no trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SearchOn {
+    /// On the replay of a recording, if the budget does not allow all settings to be tried on the
+    /// command, and its replay stands for it
+    Auto,
+    /// On the replay of a recording that is made first
+    Replay,
+    /// On the command itself
+    Command,
+}
 
 #[derive(Args, Debug)]
 pub struct TuneArgs {
@@ -40,6 +52,16 @@ pub struct TuneArgs {
     /// narrow]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
+
+    /// Where settings are searched; what is found is confirmed on the command
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        default_value = "auto",
+        conflicts_with = "trace"
+    )]
+    pub search: SearchOn,
 
     /// Another recording of the program, on which what was found has to hold too
     #[arg(long, value_name = "FILE")]

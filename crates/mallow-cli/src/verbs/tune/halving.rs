@@ -126,6 +126,11 @@ impl Schedule {
         2 + self.search_runs() + self.confirmation_runs()
     }
 
+    /// Nothing is left out of this many candidates, and none has fewer rounds.
+    pub fn is_whole(&self, available: usize) -> bool {
+        self.candidates == available && self.first_rounds == FIRST_ROUNDS
+    }
+
     pub fn confirmation_runs(&self) -> usize {
         (self.candidates.min(FINALISTS) + 1) * self.fewest_rounds as usize
     }

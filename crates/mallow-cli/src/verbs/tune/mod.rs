@@ -1,6 +1,7 @@
 //! `mallow tune`: which settings of an allocator suit a program, or that its defaults do. What there is to
-//! try stands in the launch crate; `halving` chooses, `search` runs, on what `bench` stands for, and `state` keeps
-//! what was run; `analysis` and `report` say what it proves, `text` and `html` show it.
+//! try stands in the launch crate; `halving` chooses, `search` runs, on what `bench` stands for: the command, or the
+//! replay of what `recorded` reads or records. `state` keeps what was run; `analysis` and `report` say what it
+//! proves, `text` and `html` show it.
 
 mod analysis;
 mod args;
@@ -8,6 +9,7 @@ mod bench;
 mod constraint;
 mod halving;
 mod html;
+mod recorded;
 mod report;
 mod search;
 mod state;
@@ -17,7 +19,6 @@ mod text;
 mod trial;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -25,10 +26,10 @@ use mallow_launch::contender::Contender;
 use mallow_launch::{allocator, settings};
 use mallow_measure::rounds as random;
 use mallow_measure::run::Outcome;
-use mallow_replay::fidelity::Fidelity;
 
 use self::analysis::About;
 use self::bench::{Base, Bench, OnCommand, OnReplay};
+use self::recorded::{Replayed, Traces};
 use self::report::{End, Ground, Report};
 use self::search::{Aim, Search};
 use self::state::{State, Subject};
@@ -36,7 +37,7 @@ use self::trial::Stage;
 use crate::comparing::{Plan, Wish, rounds};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
-use crate::replaying::{Input, Player, Touch, input};
+use crate::replaying::Input;
 use crate::signals;
 pub use args::TuneArgs;
 
@@ -55,7 +56,7 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
     let cpus = mallow_os::usable_cpu_count();
     let candidates = settings::candidates(&base.allocator, target, cpus)?;
     let mut tuning = Tuning { args, wish: &wish, plan, base: &base, traces, notes, start };
-    tuning.prepare(&interrupted)?;
+    tuning.prepare(candidates.len(), &interrupted)?;
     let report = tuning.search(candidates, &interrupted)?;
     args.output.write(
         || output::json(&report),
@@ -107,34 +108,6 @@ fn base(args: &TuneArgs, wish: &Wish, plan: Option<&Plan>, traces: &Traces) -> R
     Ok(Base { allocator, options: args.options.clone() })
 }
 
-/// A recording, and the player for its program.
-struct Replayed {
-    input: Input,
-    player: Player,
-}
-
-struct Traces {
-    player: Player,
-    first: Option<Replayed>,
-    second: Option<Replayed>,
-}
-
-impl Traces {
-    fn read(args: &TuneArgs, notes: Notes) -> Result<Traces> {
-        let player = Player::new(Touch::Pages)?;
-        let read = |path: &Path| {
-            let input = input::read(path, args.process.as_deref(), notes)?;
-            match input.damage {
-                Some(damage) => Err(Error::Damaged(damage)),
-                None => Ok(Replayed { input, player: player.clone() }),
-            }
-        };
-        let first = args.trace.as_deref().map(read).transpose()?;
-        let second = args.second.as_deref().map(read).transpose()?;
-        Ok(Traces { player, first, second })
-    }
-}
-
 struct Tuning<'a> {
     args: &'a TuneArgs,
     wish: &'a Wish,
@@ -148,38 +121,35 @@ struct Tuning<'a> {
 impl Tuning<'_> {
     /// What has to be right before anything is measured: the preload on the command, and that the
     /// replays are like their programs.
-    fn prepare(&mut self, interrupted: &AtomicBool) -> Result<()> {
+    fn prepare(&mut self, settings: usize, interrupted: &AtomicBool) -> Result<()> {
         let given = self.base.changes(None)?;
+        let mut run = None;
         if let Some(plan) = &mut self.plan {
             for contender in &mut plan.contenders {
                 contender.changes.clone_from(&given);
             }
+            let begin = Instant::now();
             let endings = rounds::probe(plan, self.wish, self.notes, interrupted)?;
+            run = Some(begin.elapsed());
             let failed = |ending: &&Outcome| **ending != Outcome::Finished;
             if let Some(ending) = endings.iter().find(failed) {
                 return Err(search::refuse(&ending.describe(), ending.code()));
             }
         }
         let contender = Contender { allocator: self.base.allocator.clone(), changes: given };
-        let contenders = [contender];
+        let contenders = std::slice::from_ref(&contender);
         let traces = &mut self.traces;
-        for Replayed { input, player } in
-            [&mut traces.first, &mut traces.second].into_iter().flatten()
-        {
-            player.prepare(&input.summary, &contenders);
-            let reference = player.reference(input)?;
-            let name = input.recorded_allocator();
-            let reason = match &reference {
-                Err(reason) => Some(reason.clone()),
-                Ok(run) => Fidelity::of(&input.summary, &name, Some(run)).objection(),
-            };
-            if let Some(reason) = reason {
-                return Err(Error::Inconclusive(format!(
-                    "The replay says nothing about the program, because {reason}. {} Or tune the \
-                     command itself: mallow tune -- COMMAND.",
-                    reason.remedy()
-                )));
-            }
+        for replayed in [&mut traces.first, &mut traces.second].into_iter().flatten() {
+            replayed.check(contenders).map_err(|error| match error {
+                Error::Inconclusive(why) => Error::Inconclusive(format!(
+                    "{why} Or tune the command itself: mallow tune -- COMMAND."
+                )),
+                error => error,
+            })?;
+        }
+        if let Some(run) = run {
+            let (args, notes) = (self.args, self.notes);
+            traces.record(args, &contender, (run, settings), notes, interrupted)?;
         }
         Ok(())
     }

@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::parse;
 
 const SCHEMA: &str = "mallow.tune.state/1";
-const FAMILY: &str = "mallow.tune.state/";
 /// Nobody makes more runs.
 const MOST_TRIALS: usize = 1 << 20;
 
@@ -119,15 +118,7 @@ impl State {
 }
 
 fn understood(text: &str) -> std::result::Result<State, String> {
-    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    match value["schema"].as_str() {
-        Some(SCHEMA) => {}
-        Some(other) if other.starts_with(FAMILY) => {
-            return Err(format!("its schema {other} is not known here"));
-        }
-        _ => return Err(format!("its schema is not {SCHEMA}")),
-    }
-    let file: File = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let file: File = parse::of_schema(text, SCHEMA)?;
     if file.trials.len() > MOST_TRIALS || !(0.0..1e9).contains(&file.took_s) {
         return Err("its figures make no sense".into());
     }

@@ -157,12 +157,8 @@ pub fn load(path: &Path) -> Result<Run> {
     let damaged = |reason: String| {
         Error::Damaged(format!("{} is not a run that watch saved: {reason}.", path.display()))
     };
-    let run: Run = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-    match run.schema.as_str() {
-        SCHEMA if run.samples.is_empty() => Err(damaged("it has no samples".into())),
-        SCHEMA => Ok(run),
-        other => Err(damaged(format!("it has the form {other}, this is {SCHEMA}"))),
-    }
+    let run: Run = crate::parse::of_schema(&text, SCHEMA).map_err(damaged)?;
+    if run.samples.is_empty() { Err(damaged("it has no samples".into())) } else { Ok(run) }
 }
 
 /// Bytes and numbers without units, a line for each sample.

@@ -48,6 +48,29 @@ pub fn duration(time: Duration) -> String {
     seconds(time.as_secs_f64())
 }
 
+/// `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 thread`, `1,234 threads`, `2 processes`.
+pub fn counted(number: u64, word: &str) -> String {
+    let plural = match (number, word.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        _ => "s",
+    };
+    format!("{} {word}{plural}", count(number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +84,13 @@ mod tests {
         assert_eq!(bytes(100.0), "100 B");
         assert_eq!(percent_change(1.0311), "+3.1 %");
         assert_eq!(percent_change(0.9), "-10.0 %");
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!([0, 12, 999, 1000].map(count), ["0", "12", "999", "1,000"]);
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!([counted(1, "thread"), counted(1776, "thread")], ["1 thread", "1,776 threads"]);
+        assert_eq!([counted(1, "process"), counted(2, "process")], ["1 process", "2 processes"]);
     }
 }

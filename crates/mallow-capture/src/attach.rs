@@ -1,5 +1,5 @@
-//! `mallow record -p PID`: a running process, by probes of the kernel on the functions of whichever
-//! library serves its malloc. The process is neither stopped nor changed.
+//! A running process is recorded by probes of the kernel on the functions of whichever library
+//! serves its malloc. The process is neither stopped nor changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -16,15 +16,12 @@ use mallow_trace::{
     COLLECTOR, Call, Ending, Event, Op, ProcessEnd, Record, Source, Thread, Writer,
 };
 
-use super::args::RecordArgs;
 use super::calls::Calls;
-use super::site;
-use crate::capture::images::{Images, Introduction};
-use crate::capture::memory::Samples;
-use crate::capture::stacks::{PythonFrames, Stacks};
-use crate::capture::{Recorded, StackKind, cannot_write, create, cut_off, header, unwind};
-use crate::error::{Error, Result};
-use crate::output::Notes;
+use super::images::{Images, Introduction};
+use super::memory::Samples;
+use super::stacks::{PythonFrames, Stacks};
+use super::{Error, Recorded, Result, StackKind, cannot_write, create, cut_off, header};
+use super::{site, unwind};
 use mallow_process::binding::{Failure, Inspector, Report};
 use mallow_process::elf::ElfInfo;
 use mallow_process::elf::identify;
@@ -48,58 +45,51 @@ const FUNCTIONS: [(&str, Op); 13] = [
 ];
 
 /// One allocation in so many has a stack. Each costs the process some microseconds more.
-const STACK_PERIOD: u64 = 64;
+pub const STACK_PERIOD: u64 = 64;
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-pub fn record(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
-    let period = stack_period(args)?;
+/// What to record of which process.
+pub struct Request<'a> {
+    pub pid: u32,
+    pub trace: &'a Path,
+    /// One allocation in [`STACK_PERIOD`] has its stack, by unwind tables.
+    pub has_stacks: bool,
+    /// The recording ends after it, or with the process, or by a signal to this one.
+    pub duration: Option<Duration>,
+}
+
+/// Records until the end. `note` gets a sentence when it has begun.
+pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Recorded> {
+    let Request { pid, trace, has_stacks, duration } = *request;
+    let period = has_stacks.then_some(STACK_PERIOD);
     let library = serving_library(pid)?;
     let (points, what) = points(pid, &library)?;
     let probes = open(pid, &points, period)?;
-    let file = create(&args.output)?;
+    let file = create(trace)?;
     let name = ElfInfo::read(&in_its_root(pid, &library)).ok().flatten();
     let name = name.map_or("unknown".to_owned(), |info| identify(&library, &info));
-    let end = match args.duration {
+    let end = match duration {
         Some(duration) => format!("for {duration:?} or until Ctrl-C"),
         None => "until Ctrl-C".into(),
     };
     let begun = format!("Recording process {pid}, served by {name}, {end}.");
-    let kind = args.stack_kind();
-    let mut header = header(Clock::System, kind, super::stack_distance(args));
+    let stacks = if has_stacks { StackKind::Full } else { StackKind::None };
+    // Each stack says for how many calls it stands.
+    let mut header = header(Clock::System, stacks, u64::from(has_stacks));
     header.source = Source::Uprobes;
     header.allocator = name;
     header.command = command_line(pid);
     let writer = Writer::new(BufWriter::new(file), &header).map_err(cannot_write)?;
     let stop = stop_flag()?;
     probes.enable().map_err(refusal)?;
-    let mut session = Session::new(pid, writer, probes, what, period.is_some());
-    notes.note(&begun);
-    let outcome = session.run(args.duration, &stop).and_then(|()| session.finish());
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            drop(session);
-            return Err(cut_off(&args.output, 0, error));
-        }
-    };
-    outcome.publish(args, notes)?;
-    Ok(0)
-}
-
-/// One allocation in so many has a stack; `None` without stacks.
-fn stack_period(args: &RecordArgs) -> Result<Option<u64>> {
-    match (args.stack_kind(), args.sample) {
-        (StackKind::None, None) => Ok(None),
-        (StackKind::Full, None) => Ok(Some(STACK_PERIOD)),
-        (StackKind::Fp, None) => Err(Error::Usage(
-            "Of a running process there are no stacks by frame pointers. Use --stacks full or none."
-                .into(),
-        )),
-        (_, Some(_)) => Err(Error::Usage(format!(
-            "Of a running process one allocation in {STACK_PERIOD} has a stack. Leave --sample out."
-        ))),
-    }
+    let mut session = Session::new(pid, writer, probes, what, has_stacks);
+    note(&begun);
+    let outcome = session.run(duration, &stop).and_then(|()| session.finish());
+    outcome.map_err(|error| {
+        drop(session);
+        cut_off(trace, 0, error)
+    })
 }
 
 /// The mean number of bytes between stacks for which one of a block of this size stands for
@@ -160,9 +150,9 @@ fn in_its_root(pid: u32, path: &Path) -> PathBuf {
 
 /// What the hits of a point mean.
 #[derive(Clone, Copy, Debug)]
-pub struct Meaning {
-    pub op: Op,
-    pub at_return: bool,
+struct Meaning {
+    op: Op,
+    at_return: bool,
 }
 
 fn points(pid: u32, library: &Path) -> Result<(Vec<Point>, Vec<Meaning>)> {

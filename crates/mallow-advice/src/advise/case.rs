@@ -6,14 +6,11 @@ use mallow_launch::words;
 use mallow_process::mappings::{self, Kind, Runtime};
 use mallow_process::picture::Picture;
 use mallow_stats::Stats;
+pub(super) use mallow_stats::figures::{count, counted};
 
-use crate::output;
-use crate::statistics;
+pub(super) use crate::amounts::{MIB, NOTABLE, percent, size};
 
-pub const MIB: u64 = 1 << 20;
-/// Below this nothing is worth a finding.
-pub const NOTABLE: u64 = 16 * MIB;
-
+/// An allocator's counters, and whose they are.
 pub struct Case<'a> {
     pub stats: &'a Stats,
     pub process: Option<Seen<'a>>,
@@ -39,7 +36,7 @@ impl<'a> Seen<'a> {
             picture,
             runtime: mappings::runtime(&picture.process),
             program: picture.process.exe.rsplit('/').next().unwrap_or_default().to_owned(),
-            heap_rss: statistics::heap_rss(picture),
+            heap_rss: picture.heap_rss(),
             heap_huge: heaps.map(|mapping| mapping.huge).sum(),
         }
     }
@@ -69,43 +66,7 @@ impl Case<'_> {
     }
 }
 
-pub fn size(bytes: u64) -> String {
-    output::bytes(bytes as f64)
-}
-
-/// A count as people read it: 12,345.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-pub fn counted(number: u64, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{} {what}s", count(number)) }
-}
-
 /// In a second, where the time is known.
-pub fn rate(number: u64, stats: &Stats) -> Option<f64> {
+pub(super) fn rate(number: u64, stats: &Stats) -> Option<f64> {
     stats.uptime_s().map(|time| number as f64 / time)
-}
-
-pub fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_grouped() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([counted(1, "thread"), counted(1776, "thread")], ["1 thread", "1,776 threads"]);
-    }
 }

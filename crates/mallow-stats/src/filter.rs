@@ -1,6 +1,6 @@
 //! Takes jemalloc's JSON out of what a program writes, and passes the rest on as it comes.
 
-use mallow_stats::Stats;
+use crate::Stats;
 
 /// How a dump begins: 5.3 writes one line, 5.2 many.
 const BEGINNINGS: [&str; 2] = ["{\"jemalloc\"", "{\n\t\"jemalloc\""];
@@ -9,6 +9,7 @@ const NAME: &[u8] = b"\"jemalloc\"";
 /// What has not become a whole dump by then is none.
 const LARGEST_DUMP: usize = 4 << 20;
 
+/// Takes pieces of a text in turn, and gives back what of them is not a dump.
 #[derive(Default)]
 pub struct Filter {
     held: Vec<u8>,
@@ -17,6 +18,7 @@ pub struct Filter {
     /// The line of a dump ends with it.
     is_behind_dump: bool,
     mixture: Option<Mixture>,
+    /// Those that were found, in turn.
     pub dumps: Vec<Stats>,
     /// Dumps that were written at once, and cannot be told from each other.
     pub mixed: u64,
@@ -89,7 +91,7 @@ impl Filter {
                 return passed;
             };
             let object: Vec<u8> = self.held.drain(..end).collect();
-            match mallow_stats::read(&object) {
+            match crate::read(&object) {
                 Ok(stats) => {
                     self.dumps.push(stats);
                     self.is_behind_dump = true;
@@ -163,10 +165,8 @@ fn possible_beginning(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    const DUMP: &str =
-        include_str!("../../../../mallow-stats/tests/dumps/jemalloc-5.3.1-bins.json");
-    const OLD: &str =
-        include_str!("../../../../mallow-stats/tests/dumps/jemalloc-5.2.1-arenas.json");
+    const DUMP: &str = include_str!("../tests/dumps/jemalloc-5.3.1-bins.json");
+    const OLD: &str = include_str!("../tests/dumps/jemalloc-5.2.1-arenas.json");
 
     #[test]
     fn dumps_are_taken_out_wherever_the_pieces_end() {

@@ -16,12 +16,9 @@ use mallow_recorder::{Channel, Clock, Settings, StackMode, Timeline};
 use mallow_trace::{Ending, Header, Source, Writer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde::Serialize;
 
 use super::collector::Collector;
-use super::{StackKind, cannot_write, cut_off, header};
-use crate::error::{Error, Result};
-use crate::output::Notes;
+use super::{Error, Recorded, Result, StackKind, cannot_write, cut_off, header};
 use mallow_os::wait_readable;
 use mallow_process::allocators::{self, Family};
 
@@ -58,18 +55,6 @@ pub enum Stdout {
     Nowhere,
 }
 
-/// What a recording came to.
-#[derive(Serialize)]
-pub struct Recorded {
-    pub calls: u64,
-    pub dropped: u64,
-    pub threads: u32,
-    pub processes: usize,
-    pub lost_threads: u32,
-    pub damaged_rings: u32,
-    pub still_running: usize,
-}
-
 /// A command that was recorded.
 pub struct Captured {
     pub recorded: Recorded,
@@ -93,12 +78,13 @@ fn code(ended: Option<Ended>) -> u8 {
     }
 }
 
-pub fn record(request: &Request, notes: Notes) -> Result<Captured> {
-    let note = |sentence: &str| notes.note(sentence);
+/// Starts the command, writes its trace until it ends, and passes signals on to it. `note` gets
+/// sentences for the user.
+pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let mut prepared =
-        mallow_launch::prepare(request.command, request.allocator, &[], &note)?.checked()?;
+        mallow_launch::prepare(request.command, request.allocator, &[], note)?.checked()?;
     let server = server(&prepared);
-    prepared.changes = environment(&prepared, notes)?;
+    prepared.changes = environment(&prepared, note)?;
     let target = &prepared.target;
     let file = super::create(request.trace)?;
     let clock = Clock::choose();
@@ -157,13 +143,13 @@ fn server(prepared: &Prepared) -> Option<(String, PathBuf)> {
 }
 
 /// The recorder first, then the allocator, then what was there.
-fn environment(prepared: &Prepared, notes: Notes) -> Result<Changes> {
+fn environment(prepared: &Prepared, note: &dyn Fn(&str)) -> Result<Changes> {
     let mut changes = prepared.changes.clone();
     let recorder = recorder()?;
-    for note in prepared.target.check(&recorder)? {
+    for sentence in prepared.target.check(&recorder)? {
         // Else the allocator's were the same.
         if prepared.allocator.is_none() {
-            notes.note(&note);
+            note(&sentence);
         }
     }
     let path = recorder.path.clone().unwrap_or_default();

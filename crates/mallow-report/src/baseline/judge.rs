@@ -3,19 +3,98 @@
 
 use std::collections::BTreeSet;
 
-use super::baseline::Baseline;
-use super::measure::Measured;
+use serde::{Serialize, Serializer};
+
+use super::Baseline;
 use super::metric::{Metric, Range};
-use super::report::{Change, Judged, Verdict};
+use super::runs::{Measured, Place};
 
 /// When more of a metric than this is left out, the rest says nothing.
 const MOST_LEFT_OUT: f64 = 0.5;
 
-/// The metrics, and the stacks that changed, the largest change first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Ok,
+    Regressed,
+    Improved,
+    Inconclusive,
+}
+
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Regressed => "regressed",
+            Verdict::Improved => "improved",
+            Verdict::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// Counts are sums over the stacks that are the same in each run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    pub metric: Metric,
+    pub before: Range,
+    pub after: Range,
+    pub tolerance_percent: f64,
+    pub verdict: Verdict,
+    pub left_out_stacks: usize,
+    /// Of the metric now, from 0 to 1.
+    pub left_out_share: f64,
+}
+
+/// A stack that does more, or less, than the baseline says.
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    pub stack: String,
+    pub metric: Metric,
+    pub before: u64,
+    pub after: Range,
+    /// Where it is in the source that is here.
+    #[serde(flatten, serialize_with = "named")]
+    pub place: Option<Place>,
+}
+
+fn named<S: Serializer>(place: &Option<Place>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Named<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        line: Option<u32>,
+    }
+    let place = place.as_ref();
+    Named { file: place.map(|p| p.file.as_str()), line: place.map(|p| p.line) }
+        .serialize(serializer)
+}
+
+impl Change {
+    /// How far it is from the baseline.
+    pub fn size(&self) -> u64 {
+        self.before.abs_diff(self.after.low).max(self.before.abs_diff(self.after.high))
+    }
+
+    pub fn is_more(&self) -> bool {
+        self.after.high > self.before
+    }
+}
+
+/// The worst of all: what regressed first, then what is not known.
+pub fn overall(metrics: &[Judged]) -> Verdict {
+    let has = |verdict| metrics.iter().any(|judged| judged.verdict == verdict);
+    let order = [Verdict::Regressed, Verdict::Inconclusive, Verdict::Improved];
+    order.into_iter().find(|verdict| has(*verdict)).unwrap_or(Verdict::Ok)
+}
+
+/// The metrics, and the stacks that changed, the largest change first. `place` chooses of the places
+/// of a stack, innermost first, the one to show.
 pub fn judge(
     baseline: &Baseline,
     measured: &Measured,
     tolerance: impl Fn(Metric) -> f64,
+    place: impl Fn(&[Place]) -> Option<Place>,
 ) -> (Vec<Judged>, Vec<Change>) {
     let stacks = measured.stacks();
     let known = baseline.stacks.keys().map(String::as_str);
@@ -27,14 +106,15 @@ pub fn judge(
             let after = measured.total(metric);
             return judged(metric, before, after, tolerance(metric), LeftOut::default());
         }
-        let (before, after, left_out, changed) = by_stack(baseline, measured, &stacks, metric);
+        let (before, after, left_out, changed) =
+            by_stack(baseline, measured, &stacks, metric, &place);
         changes.extend(changed);
         let before = Range { low: before, high: before };
         judged(metric, before, after, tolerance(metric), left_out)
     });
     changes.sort_by(|a, b| (b.size(), &a.stack).cmp(&(a.size(), &b.stack)));
-    let place = |change: &Change| Metric::ALL.iter().position(|metric| *metric == change.metric);
-    changes.sort_by_key(place);
+    let rank = |change: &Change| Metric::ALL.iter().position(|metric| *metric == change.metric);
+    changes.sort_by_key(rank);
     (metrics.into(), changes)
 }
 
@@ -52,6 +132,7 @@ fn by_stack(
     measured: &Measured,
     stacks: &BTreeSet<&str>,
     metric: Metric,
+    place: &impl Fn(&[Place]) -> Option<Place>,
 ) -> (u64, Range, LeftOut, Vec<Change>) {
     let (mut before_sum, mut left_out, mut changes) = (0u64, LeftOut::default(), Vec::new());
     let mut sums = vec![0u64; measured.runs.len()];
@@ -70,8 +151,8 @@ fn by_stack(
             *sum = sum.saturating_add(run.value(stack, metric));
         }
         if after.exact() != Some(before) {
-            let places = measured.places.get(stack);
-            changes.push(Change::new(stack, metric, before, after, places));
+            let place = measured.places.get(stack).and_then(|places| place(places));
+            changes.push(Change { stack: stack.into(), metric, before, after, place });
         }
     }
     let all = measured.total(metric).high;

@@ -1,7 +1,7 @@
 //! What a stack is called, so that a rebuild of the same source gives the same names: by function
 //! and file, without addresses, lines and inlined functions.
 
-use mallow_report::Frame;
+use crate::Frame;
 
 /// Where compilers note how they changed a function.
 const SUFFIXES: [&str; 7] =

@@ -6,10 +6,10 @@ use mallow_process::mappings::{self, Mapping};
 use mallow_process::picture::{Gap, Picture};
 use mallow_process::process::Process;
 use mallow_process::smaps::Vma;
+use mallow_stats::figures;
 
 use super::report::{Report, SCHEMA, System, Thread, Totals};
 use super::rules;
-use crate::output;
 
 pub const NO_MEMORY: &str = "The memory of the process may not be read, so its heap is known by \
 its mappings alone. Run mallow as root, or allow ptrace (in a container: --cap-add SYS_PTRACE).";
@@ -41,15 +41,15 @@ fn sentence(gap: Gap) -> String {
         Gap::Moved { before, after } => format!(
             "RSS went from {} to {} while the heap was read, so the figures of heap and mappings \
              are of two moments.",
-            output::bytes(before),
-            output::bytes(after)
+            figures::bytes(before),
+            figures::bytes(after)
         ),
         Gap::Torn => TORN.into(),
         Gap::Sampled { part, whole } => format!(
             "The heap is large: {} of its {} were visited, in pieces from all over it, and the \
              figures of its blocks are estimated from them.",
-            output::bytes(part as f64),
-            output::bytes(whole as f64)
+            figures::bytes(part as f64),
+            figures::bytes(whole as f64)
         ),
         Gap::Estimated => ESTIMATED.into(),
     }

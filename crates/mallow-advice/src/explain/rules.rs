@@ -2,28 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::findings;
-use crate::output::bytes as show_bytes;
-
 use super::report::{Finding, Report};
+use crate::amounts::{MIB, NOTABLE, percent, size};
+use crate::findings;
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
 use mallow_process::heap::spans;
 use mallow_process::mappings::{Group, Kind, Runtime};
 use mallow_process::runtimes::go;
-
-const MIB: u64 = 1 << 20;
-/// Below this nothing is worth a finding.
-const NOTABLE: u64 = 16 * MIB;
-
-fn size(bytes: u64) -> String {
-    show_bytes(bytes as f64)
-}
-
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
-}
 
 struct Findings(Vec<Finding>);
 
