@@ -60,7 +60,8 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t siz
     struct slot *slot = NULL;
     if (likely(extent != NULL && extent->slab.local != NULL)) {
         if (likely(heap->until_tick >= 0)) {
-            slot = heap_take_local(heap, extent);
+            slot = heap_prefers_ready(&heap->bins[class]) ? heap_take_next(heap, &heap->bins[class])
+                                                          : heap_take_local(heap, extent);
         } else if (heap_is_sampling(heap)) {
             slot = heap_take_local_sampling(heap, extent);
         }

@@ -7,6 +7,9 @@
 /* Slots that are carved in random order. */
 #define SHUFFLED_MAX 256u
 
+/* A local list that is shorter than this gets slots that were never used. */
+#define LENGTHEN_SLOTS 32u
+
 /* Slots of a new slab that are carved in one go. */
 #define CARVED_AT_FIRST 8u
 
@@ -231,6 +234,37 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     return (struct slot *)first;
 }
 
+static NOINLINE void slab_cut_local(struct extent *extent, uint32_t count)
+{
+    struct slot *last = extent->slab.local;
+    check(count > 0 && last != NULL);
+    for (uint32_t i = 1; i < count; i++) {
+        last = slab_next_slot_of_more(extent, last);
+    }
+    extent->slab.local = slab_next_slot(extent, last);
+    extent->slab.left += count;
+    slot_set_next(last, NULL);
+    check(slab_counts_match(extent));
+}
+
+static void slab_lengthen_local(struct extent *extent, uint32_t most)
+{
+    struct slab *slab = &extent->slab;
+    if (slab->carved - slab->left >= LENGTHEN_SLOTS || slab->carved == slab->capacity) {
+        return;
+    }
+    uint32_t carved_before = slab->carved;
+    struct slot *last = slab->local;
+    for (uint32_t i = 1; i < slab->carved - slab->left; i++) {
+        last = slab_next_slot_of_more(extent, last);
+    }
+    struct slot *more = slab_carve(extent, most);
+    slab->left -= slab->carved - carved_before; /* not handed out, but free */
+    slot_set_next(last, more);
+    check(slab_counts_match(extent));
+    check_slow(slab_is_valid(extent));
+}
+
 /* --- Frees from other threads ---------------------------------------------------------------- */
 
 #define REMOTE_HEAD_BITS 48
@@ -302,7 +336,7 @@ static bool slab_try_own(struct extent *extent, struct heap *heap)
 }
 
 /* Enough that the slow path is not taken for each single slot, few enough to waste little. */
-#define SLOTS_WANTED_MAX 8u
+#define SLOTS_WANTED_MAX 16u
 
 static uint32_t slab_slots_wanted(struct extent *extent)
 {

@@ -37,6 +37,15 @@ static void slab_retire(struct extent *extent);
  * The slab is not yet fully carved. */
 static struct slot *slab_carve(struct extent *extent, uint32_t most);
 
+/* Cuts the local list behind its first `count` slots, which the caller has taken; what follows stays in
+ * the slab. */
+static NOINLINE void slab_cut_local(struct extent *extent, uint32_t count);
+
+/* A program that allocates a block and frees it, over and over, would go on with the few slots that it
+ * began with and need a new list at every few calls. Gives a current slab's local list, which is not
+ * empty, up to `most` more slots if it is short. */
+static void slab_lengthen_local(struct extent *extent, uint32_t most);
+
 /* The number of the slot that was, or will be, the `turn`th to be carved. In builds that hide places the
  * slots of a medium class come in an order of their own slab, the first slot last: so a block tells
  * little of where the next one lies, and has one of its own kind in front as long as there is

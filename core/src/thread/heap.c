@@ -12,9 +12,6 @@
 #include "remote.h"
 #include "stack.h"
 
-/* A local list that is shorter than this gets slots that were never used. */
-#define LENGTHEN_SLOTS 32u
-
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
@@ -27,19 +24,6 @@ static void heap_init(struct heap *heap, struct arena *arena)
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
 
-/* Cuts the list behind its first `count` slots; what follows stays in the slab. */
-static NOINLINE void heap_take_part(struct extent *extent, uint32_t count)
-{
-    struct slot *last = extent->slab.local;
-    check(count > 0 && last != NULL);
-    for (uint32_t i = 1; i < count; i++) {
-        last = slab_next_slot_of_more(extent, last);
-    }
-    extent->slab.local = slab_next_slot(extent, last);
-    extent->slab.left += count;
-    slot_set_next(last, NULL);
-}
-
 static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
 {
     struct slab *slab = &extent->slab;
@@ -49,7 +33,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     check(atomic_get(&slab->owner) == heap && heap->free[slab->class] == NULL);
     if (count > heap->list_max) {
         count = heap->list_max;
-        heap_take_part(extent, count);
+        slab_cut_local(extent, count);
     } else {
         slab->local = NULL;
         slab->left = slab->carved;
@@ -218,6 +202,11 @@ static void heap_look_at_oldest(struct heap *heap, struct link *list)
 {
     if (!list_is_empty(list)) {
         struct extent *extent = slab_at(list->next);
+        if (atomic_get(&extent->remote) == 0) {
+            list_remove(&extent->link); /* its own frees have placed it already */
+            list_push_back(list, &extent->link);
+            return;
+        }
         heap_unlist(heap, extent);
         slab_absorb_remote(extent);
         heap_place(heap, extent);
@@ -250,6 +239,24 @@ static void heap_give_up_current(struct heap *heap, struct bin *bin)
     if (slab_disown(extent, heap)) {
         heap_adopt(heap, extent);
     }
+}
+
+/* Has the current slab wait until more of its slots are free, and hands out those of a ready one. The
+ * slab keeps its owner, so that the next frees into it are hits, and are not spent one by one. */
+static NOINLINE struct slot *heap_take_next(struct heap *heap, struct bin *bin)
+{
+    struct extent *extent = bin->current;
+    check(heap_prefers_ready(bin) && heap->free[extent->slab.class] == NULL);
+    bin->current = NULL;
+    extent->slab.place = SLAB_NONE;
+    heap_place(heap, extent);
+    check(extent->slab.place == SLAB_WAITING);
+    extent = heap_take_ready(heap, bin);
+    extent->slab.place = SLAB_CURRENT;
+    bin->current = extent;
+    bin->is_draining = false;
+    check(bin_counts_match(heap, extent->slab.class) && !slab_is_full(extent));
+    return extent->slab.local != NULL ? heap_take_local(heap, extent) : NULL;
 }
 
 /* Slabs that wait may have got slots from other threads, which nobody told us: looks at a few. */
@@ -318,27 +325,6 @@ static struct extent *heap_next_slab(struct heap *heap, unsigned class)
 
 /* --- Refill ----------------------------------------------------------------------------------- */
 
-/* A program that allocates a block and frees it, over and over, would go on with the few slots that
- * it began with and come here at every few calls. Once in a while such a list gets more slots. */
-static void heap_lengthen_local(struct heap *heap, struct extent *extent)
-{
-    struct slab *slab = &extent->slab;
-    if (slab->carved - slab->left >= LENGTHEN_SLOTS || slab->carved == slab->capacity ||
-        heap->list_max == LIST_MAX_IDLE) {
-        return;
-    }
-    uint32_t carved_before = slab->carved;
-    struct slot *last = slab->local;
-    for (uint32_t i = 1; i < slab->carved - slab->left; i++) {
-        last = slab_next_slot_of_more(extent, last);
-    }
-    struct slot *more = slab_carve(extent, heap->list_max);
-    slab->left -= slab->carved - carved_before; /* not handed out, but free */
-    slot_set_next(last, more);
-    check(slab_counts_match(extent));
-    check_slow(slab_is_valid(extent));
-}
-
 static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct bin *bin = &heap->bins[class];
@@ -366,7 +352,9 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
         }
         check(bin_counts_match(heap, class));
         if (extent->slab.local != NULL) {
-            heap_lengthen_local(heap, extent);
+            if (heap->list_max != LIST_MAX_IDLE) {
+                slab_lengthen_local(extent, heap->list_max);
+            }
             return heap_take_local(heap, extent);
         }
         if (atomic_get(&extent->remote) != 0) {

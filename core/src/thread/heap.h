@@ -17,6 +17,10 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
 /* The same if the current slab has local slots, which is the common case. */
 static struct slot *heap_take_local(struct heap *heap, struct extent *extent);
 
+/* The same of a ready slab, while the current one waits; see heap_prefers_ready. NULL if the ready slab
+ * has only slots that were never used. */
+static struct slot *heap_take_next(struct heap *heap, struct bin *bin);
+
 /* The countdown of a slab that the heap owns has ended. */
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent);
 

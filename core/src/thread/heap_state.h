@@ -190,6 +190,14 @@ ALWAYS_INLINE void heap_set_until_tick(struct heap *heap, int32_t count)
     heap->until_tick = count - heap->tick_bias;
 }
 
+/* Whether the current slab of a class has so few free slots that one of the ready ones serves better. */
+ALWAYS_INLINE bool heap_prefers_ready(struct bin *bin)
+{
+    struct extent *extent = bin->current;
+    return slab_used(extent) + slab_slots_wanted(extent) > extent->slab.capacity &&
+           bin->ready_count != 0 && atomic_get(&extent->remote) == 0;
+}
+
 /* What all heaps share. */
 struct heaps {
     _Atomic(struct heap *) all;       /* every heap ever made; they are never freed */

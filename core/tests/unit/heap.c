@@ -67,6 +67,57 @@ TEST(heap_collect_leaves_nothing)
     CHECK_EQ(atomic_get(&heap_own->stack_pages), 0);
 }
 
+/* Frees `count` blocks of one slab. */
+static void release_of(struct extent *extent, size_t count)
+{
+    for (size_t i = 0; i < COUNT && count > 0; i++) {
+        if (blocks[i] != NULL && pagemap_find(blocks[i]) == extent) {
+            mw_free(blocks[i]);
+            blocks[i] = NULL;
+            count--;
+        }
+    }
+    CHECK_EQ(count, 0);
+}
+
+/* A current slab with a few free slots waits for more of them where another one is ready: it keeps its
+ * owner, and its slots are not spent one by one. */
+TEST(heap_sets_an_almost_full_slab_aside)
+{
+    fill(64);
+    unsigned class = class_of(64);
+    struct bin *bin = &heap_own->bins[class];
+    struct extent *other = pagemap_find(blocks[COUNT / 2]);
+    struct extent *current = bin->current;
+    static char *more[COUNT];
+    size_t count = 0;
+    while (heap_own->free[class] != NULL || !slab_is_full(current)) {
+        more[count] = mw_malloc(64);
+        CHECK(pagemap_find(more[count]) == current);
+        count++;
+    }
+    CHECK(other != current && slab_is_full(other) && bin->current == current);
+    uint32_t wanted = slab_slots_wanted(current);
+    CHECK(wanted > 1);
+
+    release_of(other, slab_slots_wanted(other));
+    CHECK(other->slab.place == SLAB_READY);
+    release_of(current, wanted - 1);
+    heap_set_until_tick(heap_own, 100);
+    char *block = mw_malloc(64);
+    CHECK(pagemap_find(block) == other && bin->current == other);
+    CHECK(current->slab.place == SLAB_WAITING && atomic_get(&current->slab.owner) == heap_own);
+    release_of(current, 1);
+    CHECK(current->slab.place == SLAB_READY);
+    CHECK(mw_heap_is_valid());
+    mw_free(block);
+    for (size_t i = 0; i < count; i++) {
+        mw_free(more[i]);
+    }
+    release();
+    CHECK(mw_heap_is_valid());
+}
+
 /* A free huge block is made larger where none is large enough: what it has is resident already. */
 TEST(heap_grows_a_free_huge_block)
 {
