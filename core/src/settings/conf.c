@@ -17,6 +17,8 @@ static const struct conf_option conf_options[] = {
 #undef CONF_NUMBER
 #undef CONF_WORD
 #undef CONF_TEXT
+#undef NOTHING
+#undef KEPT
 };
 
 static_assert(array_count(conf_options) == CONF_COUNT, "an enum conf_id for each");
