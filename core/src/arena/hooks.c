@@ -97,6 +97,22 @@ static extent_hooks_t *hooks_of_kernel(void)
 
 /* --- Calls ------------------------------------------------------------------------------------ */
 
+static _Atomic uint32_t hooks_running;
+
+static bool hooks_run(void)
+{
+    return atomic_get(&hooks_running) != 0;
+}
+
+/* A call of a hook, counted while it runs. */
+#define CALL(call)                     \
+    ({                                 \
+        atomic_add(&hooks_running, 1); \
+        __auto_type answer_ = (call);  \
+        atomic_sub(&hooks_running, 1); \
+        answer_;                       \
+    })
+
 static void *hooks_map(extent_hooks_t *hooks, size_t size, size_t alignment, unsigned arena,
                        bool *is_zero)
 {
@@ -106,9 +122,10 @@ static void *hooks_map(extent_hooks_t *hooks, size_t size, size_t alignment, uns
     }
     bool is_committed = true;
     *is_zero = false;
-    void *start = hooks->alloc != NULL
-                      ? hooks->alloc(hooks, NULL, size, alignment, is_zero, &is_committed, arena)
-                      : NULL;
+    void *start =
+        hooks->alloc != NULL
+            ? CALL(hooks->alloc(hooks, NULL, size, alignment, is_zero, &is_committed, arena))
+            : NULL;
     if (start == NULL) {
         return NULL;
     }
@@ -127,11 +144,13 @@ static bool hooks_unmap(extent_hooks_t *hooks, void *start, size_t size, bool is
     if (hooks == NULL) {
         return os_unmap(start, size);
     }
-    if (hooks->dalloc != NULL && !hooks->dalloc(hooks, start, size, is_committed, arena)) {
+    if (hooks->dalloc != NULL && !CALL(hooks->dalloc(hooks, start, size, is_committed, arena))) {
         return true;
     }
     if (for_ever && hooks->destroy != NULL) {
+        atomic_add(&hooks_running, 1);
         hooks->destroy(hooks, start, size, is_committed, arena);
+        atomic_sub(&hooks_running, 1);
     }
     return for_ever;
 }
@@ -141,7 +160,7 @@ static bool hooks_split(extent_hooks_t *hooks, void *start, size_t size, size_t 
 {
     check(first > 0 && first < size);
     return hooks->split != NULL &&
-           !hooks->split(hooks, start, size, first, size - first, is_committed, arena);
+           !CALL(hooks->split(hooks, start, size, first, size - first, is_committed, arena));
 }
 
 static bool hooks_merge(extent_hooks_t *hooks, void *low, size_t low_size, void *high,
@@ -149,25 +168,27 @@ static bool hooks_merge(extent_hooks_t *hooks, void *low, size_t low_size, void 
 {
     check((char *)low + low_size == high);
     return hooks->merge != NULL &&
-           !hooks->merge(hooks, low, low_size, high, high_size, is_committed, arena);
+           !CALL(hooks->merge(hooks, low, low_size, high, high_size, is_committed, arena));
 }
 
 static bool hooks_commit(extent_hooks_t *hooks, void *start, size_t size, unsigned arena)
 {
-    return hooks->commit != NULL && !hooks->commit(hooks, start, size, 0, size, arena);
+    return hooks->commit != NULL && !CALL(hooks->commit(hooks, start, size, 0, size, arena));
 }
 
 static bool hooks_decommit(extent_hooks_t *hooks, void *start, size_t size, unsigned arena)
 {
-    return hooks->decommit != NULL && !hooks->decommit(hooks, start, size, 0, size, arena);
+    return hooks->decommit != NULL && !CALL(hooks->decommit(hooks, start, size, 0, size, arena));
 }
 
 static bool hooks_purge_lazy(extent_hooks_t *hooks, void *start, size_t size, unsigned arena)
 {
-    return hooks->purge_lazy != NULL && !hooks->purge_lazy(hooks, start, size, 0, size, arena);
+    return hooks->purge_lazy != NULL &&
+           !CALL(hooks->purge_lazy(hooks, start, size, 0, size, arena));
 }
 
 static bool hooks_purge_forced(extent_hooks_t *hooks, void *start, size_t size, unsigned arena)
 {
-    return hooks->purge_forced != NULL && !hooks->purge_forced(hooks, start, size, 0, size, arena);
+    return hooks->purge_forced != NULL &&
+           !CALL(hooks->purge_forced(hooks, start, size, 0, size, arena));
 }

@@ -22,6 +22,9 @@
  * caller holds the table lock. */
 static extent_hooks_t *hooks_of_kernel(void);
 
+/* Whether some thread is in a hook now. */
+static bool hooks_run(void);
+
 /* New memory that can be used; NULL if there is none, or if what the hook gave is no such memory. */
 static void *hooks_map(extent_hooks_t *hooks, size_t size, size_t alignment, unsigned arena,
                        bool *is_zero);

@@ -74,12 +74,25 @@ static void *os_map(void *hint, size_t size)
     return (void *)address;
 }
 
-static void *map_aligned(void *hint, size_t size, size_t alignment)
+/* The kernel is asked for huge pages where that is wished; returns `start`. */
+static void *ask_for_huge_pages(char *start, size_t size)
 {
+    if (unlikely(os_wants_huge_pages) && size >= HUGE_PAGE_MIN) {
+        system_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0);
+    }
+    return start;
+}
+
+static void *os_map_aligned(void *hint, size_t size, size_t alignment)
+{
+    check(is_power_of_two(alignment) && alignment >= os_page_size);
     /* Most often the hint fits, and nothing has to be cut off. */
     char *start = os_map(hint, size);
-    if (start == NULL || ((uintptr_t)start & (alignment - 1)) == 0) {
-        return start;
+    if (start == NULL) {
+        return NULL;
+    }
+    if (((uintptr_t)start & (alignment - 1)) == 0) {
+        return ask_for_huge_pages(start, size);
     }
     os_unmap(start, size);
 
@@ -99,17 +112,7 @@ static void *map_aligned(void *hint, size_t size, size_t alignment)
     if (behind != 0) {
         os_unmap(aligned + size, behind);
     }
-    return aligned;
-}
-
-static void *os_map_aligned(void *hint, size_t size, size_t alignment)
-{
-    check(is_power_of_two(alignment) && alignment >= os_page_size);
-    void *start = map_aligned(hint, size, alignment);
-    if (unlikely(os_wants_huge_pages) && size >= HUGE_PAGE_MIN && start != NULL) {
-        system_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0);
-    }
-    return start;
+    return ask_for_huge_pages(aligned, size);
 }
 
 static bool os_protect(void *start, size_t size)

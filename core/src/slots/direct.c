@@ -26,37 +26,6 @@ static struct direct *direct_of(struct extent *extent)
     return atomic_get_acquire(&directs[extent->arena]); /* pairs with direct_open */
 }
 
-/* How many pools this thread has locked. A hook that it called then gets memory from its heap: in another
- * pool it would wait for a thread that may be waiting for this one. */
-static THREAD_LOCAL unsigned directs_locked;
-
-static bool direct_is_locked_here(void)
-{
-    return directs_locked != 0;
-}
-
-/* Counted before it is locked, for a signal handler in between. */
-static void direct_lock(struct direct *direct)
-{
-    directs_locked++;
-    lock_take(&direct->lock);
-}
-
-static bool direct_try_lock(struct direct *direct)
-{
-    directs_locked++;
-    bool is_locked = lock_try_take(&direct->lock);
-    directs_locked -= !is_locked;
-    return is_locked;
-}
-
-static void direct_unlock(struct direct *direct)
-{
-    lock_release(&direct->lock);
-    check(directs_locked > 0);
-    directs_locked--;
-}
-
 static struct direct *direct_open(struct arena *arena)
 {
     check(lock_is_mine(&table_lock));
@@ -130,27 +99,47 @@ static void direct_note_call_locked(struct direct *direct)
 
 static void direct_decay(struct direct *direct, uint64_t now_ms)
 {
-    direct_lock(direct);
+    lock_take(&direct->lock);
     direct_decay_locked(direct, now_ms);
-    direct_unlock(direct);
+    lock_release(&direct->lock);
 }
 
 static void direct_purge(struct direct *direct)
 {
-    direct_lock(direct);
+    lock_take(&direct->lock);
     direct_drop_empty_locked(direct);
     if (direct->arena->is_explicit) {
         explicit_purge(direct->arena);
     }
-    direct_unlock(direct);
+    lock_release(&direct->lock);
+}
+
+static bool directs_are_mine(void)
+{
+    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
+    for (unsigned i = 0; i < end; i++) {
+        struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
+        if (direct != NULL && lock_is_mine(&direct->lock)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool direct_is_in_hook(void)
+{
+    return unlikely(hooks_run()) && directs_are_mine();
 }
 
 static void directs_tick(uint64_t now_ms)
 {
     unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
-    for (unsigned i = 0; i < end && !direct_is_locked_here(); i++) {
+    if (direct_is_in_hook()) {
+        return;
+    }
+    for (unsigned i = 0; i < end; i++) {
         struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
-        if (direct == NULL || !direct_try_lock(direct)) {
+        if (direct == NULL || !lock_try_take(&direct->lock)) {
             continue;
         }
         if (direct->until_tick == direct->until_tick_before) {
@@ -162,7 +151,7 @@ static void directs_tick(uint64_t now_ms)
         } else {
             direct_decay_locked(direct, now_ms);
         }
-        direct_unlock(direct);
+        lock_release(&direct->lock);
     }
 }
 
@@ -171,16 +160,16 @@ static void directs_give_back(void)
     unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
     /* A hook allocates; or locks are held that come later, which harms nobody who does not wait, but debug
      * builds mind. */
-    if (direct_is_locked_here() || MW_LOCK_ORDER) {
+    if (directs_are_mine() || MW_LOCK_ORDER) {
         return;
     }
     for (unsigned i = 0; i < end; i++) {
         struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
         if (direct != NULL && direct->arena->is_explicit && direct->arena->hooks == NULL &&
-            direct_try_lock(direct)) {
+            lock_try_take(&direct->lock)) {
             direct_drop_empty_locked(direct);
             explicit_purge(direct->arena);
-            direct_unlock(direct);
+            lock_release(&direct->lock);
         }
     }
 }
@@ -188,9 +177,12 @@ static void directs_give_back(void)
 static void directs_purge(void)
 {
     unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
-    for (unsigned i = 0; i < end && !direct_is_locked_here(); i++) {
+    if (direct_is_in_hook()) {
+        return;
+    }
+    for (unsigned i = 0; i < end; i++) {
         struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
-        if (direct != NULL) {
+        if (direct != NULL && !lock_is_mine(&direct->lock)) {
             direct_purge(direct);
         }
     }
@@ -249,7 +241,7 @@ static struct slot *direct_take_slot_locked(struct direct *direct, struct extent
 static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t size)
 {
     struct slot *slot = NULL;
-    direct_lock(direct);
+    lock_take(&direct->lock);
     direct_note_call_locked(direct);
     struct link *head = &direct->slabs[class];
     struct extent *extent = list_is_empty(head) ? direct_add_slab_locked(direct, class)
@@ -258,7 +250,7 @@ static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t siz
         slot = direct_take_slot_locked(direct, extent);
     }
     check_slow(direct_is_valid(direct));
-    direct_unlock(direct);
+    lock_release(&direct->lock);
     if (slot != NULL) {
         harden_slot_taken(slot, size);
     }
@@ -289,7 +281,7 @@ static void direct_free_slot_locked(struct direct *direct, struct extent *extent
 
 static struct extent *direct_alloc_pages(struct direct *direct, size_t size, size_t alignment)
 {
-    direct_lock(direct);
+    lock_take(&direct->lock);
     direct_note_call_locked(direct);
     struct extent *extent = direct_take_pages_locked(direct, large_rounded_pages(size),
                                                      size_max(alignment, os_page_size));
@@ -299,7 +291,7 @@ static struct extent *direct_alloc_pages(struct direct *direct, size_t size, siz
         pagemap_set(extent->start, extent); /* no list takes it */
         direct->large_blocks[large_class_of(extent_pages(extent), extent->is_huge)]++;
     }
-    direct_unlock(direct);
+    lock_release(&direct->lock);
     return extent;
 }
 
@@ -315,13 +307,13 @@ static bool direct_resize_locked(struct direct *direct, struct extent *extent, s
 static bool direct_try_resize(struct extent *extent, size_t size, bool must_stay)
 {
     struct direct *direct = direct_of(extent);
-    direct_lock(direct);
+    lock_take(&direct->lock);
     direct_note_call_locked(direct);
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
     bool done = direct_resize_locked(direct, extent, size, must_stay);
     unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
     direct->large_blocks[class] += class != before; /* counts as freed and allocated anew */
-    direct_unlock(direct);
+    lock_release(&direct->lock);
     return done;
 }
 
@@ -332,7 +324,7 @@ static void direct_free(struct extent *extent, void *block)
     if (extent_is_slab(extent)) {
         harden_slot_freed(extent, block);
     }
-    direct_lock(direct);
+    lock_take(&direct->lock);
     direct_note_call_locked(direct);
     if (extent_is_slab(extent)) {
         direct_free_slot_locked(direct, extent, block);
@@ -346,7 +338,7 @@ static void direct_free(struct extent *extent, void *block)
         }
     }
     check_slow(direct_is_valid(direct));
-    direct_unlock(direct);
+    lock_release(&direct->lock);
 }
 
 /* --- Arenas of the program -------------------------------------------------------------------- */
@@ -384,28 +376,28 @@ static void direct_reset_locked(struct direct *direct)
 
 static void direct_reset(struct direct *direct)
 {
-    direct_lock(direct);
+    lock_take(&direct->lock);
     direct_reset_locked(direct);
-    direct_unlock(direct);
+    lock_release(&direct->lock);
 }
 
 static void direct_destroy_arena(struct direct *direct)
 {
     check(lock_is_mine(&table_lock) && direct->arena->is_in_use);
-    direct_lock(direct);
+    lock_take(&direct->lock);
     direct_reset_locked(direct);
     explicit_drop_all(direct->arena);
     direct->arena->hooks = NULL;
     direct->arena->is_in_use = false;
-    direct_unlock(direct);
+    lock_release(&direct->lock);
 }
 
 static extent_hooks_t *direct_set_hooks(struct direct *direct, extent_hooks_t *hooks)
 {
-    direct_lock(direct);
+    lock_take(&direct->lock);
     extent_hooks_t *before = direct->arena->hooks;
     direct->arena->hooks = hooks;
-    direct_unlock(direct);
+    lock_release(&direct->lock);
     return before;
 }
 
@@ -457,12 +449,12 @@ static void directs_check(void)
     for (unsigned i = 0; i < end; i++) {
         struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
         if (direct != NULL) {
-            direct_lock(direct);
+            lock_take(&direct->lock);
             require(direct_is_valid(direct));
             lock_take(&direct->arena->lock);
             require(arena_is_valid(direct->arena));
             lock_release(&direct->arena->lock);
-            direct_unlock(direct);
+            lock_release(&direct->lock);
         }
     }
 }

@@ -44,8 +44,12 @@ static struct direct *direct_find(struct arena *arena);
  * the table lock. */
 static struct direct *direct_open(struct arena *arena);
 
-/* Whether this thread is in a call to a pool: then a hook has called. */
-static bool direct_is_locked_here(void);
+/* Whether a hook that this thread called is at work. It gets memory from the heap: in another pool it would
+ * wait for a thread that may be waiting for this one. */
+static bool direct_is_in_hook(void);
+
+/* Whether this thread is in a call to a pool. */
+static bool directs_are_mine(void);
 
 /* A slot that the program holds from now on, or an extent for a large block; NULL if out of memory. */
 static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t size);

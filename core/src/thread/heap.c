@@ -246,7 +246,7 @@ static void heap_give_up_current(struct heap *heap, struct bin *bin)
 static NOINLINE struct slot *heap_take_next(struct heap *heap, struct bin *bin)
 {
     struct extent *extent = bin->current;
-    check(heap_prefers_ready(bin) && heap->free[extent->slab.class] == NULL);
+    check(bin->ready_count != 0 && heap->free[extent->slab.class] == NULL);
     bin->current = NULL;
     extent->slab.place = SLAB_NONE;
     heap_place(heap, extent);

@@ -147,13 +147,13 @@ static struct direct *oversize_direct(void)
 
 static struct direct *thread_direct(struct heap *heap, size_t size)
 {
-    if (unlikely(direct_is_locked_here())) {
-        return NULL; /* a hook that this thread has called */
+    if (unlikely(direct_is_in_hook())) {
+        return NULL;
     }
     struct arena *arena = heap->bound;
     if (arena == NULL && unlikely(size >= wishes.oversize_least) && heap->thread != NULL) {
         struct direct *direct = oversize_direct();
-        if (direct != NULL) {
+        if (direct != NULL && !lock_is_mine(&direct->lock)) {
             return direct;
         }
     }
@@ -165,5 +165,6 @@ static struct direct *thread_direct(struct heap *heap, size_t size)
     if (arena != NULL && direct == NULL) {
         direct = thread_direct_numbered(arena->number);
     }
-    return direct;
+    /* Not where a handler of a signal has interrupted work on it. */
+    return direct != NULL && !lock_is_mine(&direct->lock) ? direct : NULL;
 }

@@ -148,7 +148,7 @@ static bool thread_limit_arenas(unsigned limit)
 static void arenas_follow_cpus(void)
 {
     unsigned cpus = limit_cpus();
-    if (likely(cpus == atomic_get(&process.cpus)) || direct_is_locked_here()) {
+    if (likely(cpus == atomic_get(&process.cpus)) || directs_are_mine()) {
         return;
     }
     atomic_set(&process.cpus, cpus);

@@ -440,6 +440,8 @@ static const char *settings_now;
 static void run_with_settings(void)
 {
     CHECK(parse_settings(settings_now, "injection"));
+    is_armed = true;
+    guarded_load(); /* reads its options when the program is loaded, too */
     run_workload();
 }
 
@@ -507,6 +509,7 @@ int main(int argc, char **argv)
     if (!is_quick) {
         runs += run_settings("dirty_decay_ms:0");
         runs += run_settings("dirty_decay_ms:100000");
+        runs += run_settings("guard_sample:3,guard_slots:8");
     }
     printf("%ld runs\n", runs);
     for (size_t i = 0; i < results->site_count; i++) {
