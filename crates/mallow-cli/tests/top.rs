@@ -247,10 +247,12 @@ fn terminals_of_any_size_are_left_as_they_were() {
 #[test]
 fn it_ends_when_its_terminal_is_gone() {
     let holder = holder("mallow");
-    let script = "import os, pty, signal, sys, time\n\
+    let script = "import fcntl, os, pty, signal, struct, sys, termios, time\n\
         signal.signal(signal.SIGHUP, signal.SIG_IGN)\n\
+        signal.alarm(60)\n\
         pid, terminal = pty.fork()\n\
         if pid == 0:\n    os.environ['TERM'] = 'xterm'\n    os.environ.pop('CI', None)\n    \
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))\n    \
         os.execv(sys.argv[1], sys.argv[1:])\n\
         seen = b''\n\
         while b'ALLOC' not in seen:\n    seen += os.read(terminal, 4096)\n\
