@@ -204,7 +204,8 @@ impl ModuleFile {
         if frames.is_empty() {
             frames.extend(symbol.map(|function| Frame { function, ..Frame::default() }));
         } else if let (Some(last), Some(symbol)) = (frames.last_mut(), symbol) {
-            // Debug information names a function without what surrounds it; the symbol has it all.
+            // Debug information names a function without what surrounds it, or, of line tables alone,
+            // not at all; the symbol has it all.
             last.function = symbol;
         }
         for frame in &mut frames {
@@ -229,11 +230,16 @@ impl ModuleFile {
             return frames;
         };
         while let Ok(Some(frame)) = found.next() {
-            let Some(function) = frame.function else { continue };
-            let name = function.demangle().or_else(|_| function.raw_name());
+            if frame.function.is_none() && frame.location.is_none() {
+                continue;
+            }
+            let name = frame
+                .function
+                .as_ref()
+                .and_then(|function| function.demangle().or_else(|_| function.raw_name()).ok());
             let location = frame.location.as_ref();
             frames.push(Frame {
-                function: name.map_or_else(|_| "?".into(), |name| name.into_owned()),
+                function: name.map_or_else(|| "?".into(), |name| name.into_owned()),
                 module: None,
                 file: location.and_then(|location| location.file).map(str::to_owned),
                 line: location.and_then(|location| location.line),

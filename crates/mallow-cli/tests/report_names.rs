@@ -230,3 +230,21 @@ fn callers_that_are_missing_are_said() {
     let none = notes(&["--stacks", "none"]);
     assert!(!none.contains("allers"), "{none}");
 }
+
+#[test]
+fn line_tables_alone_give_the_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("lines.rs");
+    let text = "#[inline(never)]\nfn hold(n: usize) -> Vec<u8> { std::hint::black_box(vec![1; n]) }\n\
+        fn main() {\n    std::mem::forget(hold(1 << 20));\n}\n";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("lines");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["-C", "debuginfo=line-tables-only", "-o"]).arg(&program).arg(&source);
+    assert!(rustc.status().unwrap().success());
+    let trace = folder.path().join("trace");
+    record_to(&trace, &[], &[program.to_str().unwrap()]);
+    let report = run(&["report", trace.to_str().unwrap()]).stdout;
+    assert!(report.contains("lines::hold at ") && report.contains("lines.rs:2"), "{report}");
+    assert!(report.contains("lines::main at ") && report.contains("lines.rs:4"), "{report}");
+}
