@@ -280,17 +280,56 @@ fn a_page_that_lies_does_no_harm() {
     assert_eq!(server.end(), Some(0));
 }
 
+/// The same, with a function that has a name.
+const PROFILED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    static char *kept[30000];\n\
+    __attribute__((noinline)) void hoard(int i) { kept[i] = malloc(1000); memset(kept[i], 1, 1000); }\n\
+    int main(void) { for (int i = 0; i < 30000; i++) hoard(i); puts(\"{}\"); fflush(stdout);\n\
+    for (;;) { for (int i = 0; i < 1000; i++) free(malloc(64 + i)); usleep(20000); } }\n";
+const PROFILES: &str = "prof:true,lg_prof_sample:12,lg_prof_interval:20";
+
+fn profiled(folder: &Path, settings: &str) -> Option<Program> {
+    let program = compile("cc", folder, PROFILED, &["-g", "-O1"])?;
+    let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
+    command.env("MALLOW_CONF", format!("{PROFILES}{settings}")).current_dir(folder);
+    Some(Program::start(&mut command))
+}
+
+impl Server {
+    /// The head and the body, whatever bytes it has.
+    fn fetch(&self, path: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+        (head, answer.split_off(end + 4))
+    }
+}
+
 #[test]
 fn a_profile_that_was_written_is_served() {
     let folder = tempfile::tempdir().unwrap();
-    let conf = "prof:true,lg_prof_sample:12,lg_prof_interval:20";
-    let Some(program) = holding(folder.path(), conf) else { return };
+    let Some(program) = profiled(folder.path(), "") else { return };
     let pid = program.pid();
     let server = Server::start(&["--pid", &pid]);
     for kind in ["heap", "allocs"] {
-        let answer = server.get(&format!("/debug/pprof/{kind}?pid={pid}"), "");
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nheap_v2/"), "{answer}");
+        let path = format!("/debug/pprof/{kind}?pid={pid}");
+        let (head, body) = server.fetch(&path);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head} {}", String::from_utf8_lossy(&body));
+        assert!(head.contains("content-type: application/octet-stream"), "{head}");
+        assert!(head.contains(&format!("filename=\"{kind}.pb.gz\"")), "{head}");
+        let mut profile = Vec::new();
+        flate2::read::GzDecoder::new(body.as_slice()).read_to_end(&mut profile).unwrap();
+        let has = |name: &[u8]| profile.windows(name.len()).any(|part| part == name);
+        assert!(has(b"hoard") && has(b"inuse_space"), "{kind}");
+        let text = server.get(&format!("{path}&debug=1"), "");
+        assert!(text.contains("text/plain") && text.contains("\r\nheap_v2/"), "{text}");
     }
+    // Where one process is served it need not be named.
+    assert!(server.fetch("/debug/pprof/heap").0.starts_with("HTTP/1.1 200 "));
     // One that writes none: the sentence says what to do.
     let quiet = tempfile::tempdir().unwrap();
     let Some(program) = holding(quiet.path(), "") else { return };
@@ -298,6 +337,76 @@ fn a_profile_that_was_written_is_served() {
     let server = Server::start(&["--pid", &pid]);
     let answer = server.get(&format!("/debug/pprof/heap?pid={pid}"), "");
     assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("prof:true"), "{answer}");
+}
+
+/// What collectors are made of: it fetches the URL itself, and needs neither program nor symbols.
+#[test]
+fn go_reads_profiles_from_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = profiled(folder.path(), ",prof_accum:true") else { return };
+    let pid = program.pid();
+    let server = Server::start(&["--pid", &pid]);
+    for (kind, shown) in [("heap", "inuse_space"), ("allocs", "alloc_space")] {
+        let url = format!("http://{}/debug/pprof/{kind}?pid={pid}", server.address);
+        let mut pprof = Command::new("go");
+        pprof.args(["tool", "pprof", "-top", "-unit=B", &url]).env("HOME", folder.path());
+        let Ok(output) = pprof.output() else {
+            eprintln!("skipped: pprof: no go");
+            return;
+        };
+        let text = String::from_utf8(output.stdout).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(&format!("Type: {shown}")), "{text}{said}");
+        let first = text.lines().skip_while(|line| !line.contains("flat%")).nth(1).unwrap();
+        assert!(first.ends_with(" hoard"), "{text}");
+        let bytes: f64 = first.trim().split_once('B').unwrap().0.parse().unwrap();
+        assert!((28e6..33e6).contains(&bytes), "{text}");
+    }
+}
+
+/// Maps that name pipes and devices, numbers that cannot be, and a file that never ends.
+#[test]
+fn profiles_that_lie_do_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = holding(folder.path(), "") else { return };
+    let pid = program.pid();
+    let mut server = Server::start(&["--pid", &pid]);
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let map =
+        |range: &str, offset: &str, path: &str| format!("{range} r-xp {offset} 00:00 1 {path}\n");
+    let maps = [
+        map("1000-2000", "0", pipe.to_str().unwrap()),
+        map("2000-3000", "0", "/dev/zero"),
+        map("3000-4000", "0", "/dev/tty"),
+        map("5000-4000", "ffffffffffffffff", "/bin/sh"),
+        map("0-ffffffffffffffff", "ffffffffffffffff", "/bin/sh"),
+        map("6000-7000", "0", "/proc/self/mem"),
+        map("7000-8000", "0", folder.path().to_str().unwrap()),
+    ];
+    let stacks =
+        "@ 0x1001 0x2001 0x3001 0x6001 0x7001 0xffffffffffffffff 0x0\n  t*: 1: 100 [1: 100]\n";
+    let whole =
+        format!("heap_v2/1\n  t*: 1: 100 [1: 100]\n{stacks}\nMAPPED_LIBRARIES:\n{}", maps.concat());
+    let begin = Instant::now();
+    let texts =
+        [whole.as_str(), "heap_v2/", "heap_v2/0\n", "heap_v2/1\n@ zero\nMAPPED_LIBRARIES:\n"];
+    for (number, text) in texts.iter().enumerate() {
+        let file = folder.path().join(format!("jeprof.{pid}.{number}.i0.heap"));
+        std::fs::write(&file, text).unwrap();
+        let (head, body) = server.fetch("/debug/pprof/heap");
+        let is_fine = head.starts_with("HTTP/1.1 200 ");
+        // The damaged ones are newer; what could be read before is given out.
+        let is_told = head.starts_with("HTTP/1.1 500 ");
+        assert!(is_fine || is_told, "{head} {}", String::from_utf8_lossy(&body));
+        assert!(number > 0 || is_fine, "{head} {}", String::from_utf8_lossy(&body));
+    }
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join(format!("jeprof.{pid}.8.i0.heap")))
+        .unwrap();
+    assert!(server.fetch("/debug/pprof/heap").0.starts_with("HTTP/1.1 "));
+    // None of them waited for the pipe's other end.
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    assert_eq!(server.end(), Some(0));
 }
 
 #[test]

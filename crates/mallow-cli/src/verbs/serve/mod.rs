@@ -1,10 +1,11 @@
 //! `mallow serve`: heaps of processes as metrics for Prometheus, with their profiles, over HTTP.
 //!
 //! `targets` says which processes, `collect` reads them, `metrics` and `page` show what was read,
-//! `profile` finds what a process wrote itself; `listen` and `http` answer, `textfile` writes a file.
+//! `profile` finds what a process wrote itself, `convert` has it in pprof's format; `listen` and `http` answer, `textfile` writes a file.
 
 mod args;
 mod collect;
+mod convert;
 mod http;
 mod listen;
 mod metrics;
@@ -23,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::output::Notes;
 pub use args::ServeArgs;
 use collect::{Collector, Snapshot};
+use convert::Converter;
 use http::Server;
 use listen::Listener;
 use targets::Choice;
@@ -41,7 +43,7 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
     let listener = Listener::bind(args)?;
     let readings = start(choice, most)?;
     notes.note(&format!("Metrics are served at {}/metrics; Ctrl-C ends it.", listener.name()));
-    http::serve(listener, Server { token, readings })?;
+    http::serve(listener, Server { token, readings, converter: Converter::new() })?;
     Ok(0)
 }
 
