@@ -119,9 +119,9 @@ fn in_pprof(profiled: &Profiled, truth: &[(String, f64)]) {
     let file = profiled.path("profile.pb.gz");
     let ran = run(&["report", profiled.profile(), "--pprof", &file]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let mut pprof = Command::new("go");
-    pprof.args(["tool", "pprof", "-traces", "-unit=B", "-symbolize=none"]).arg(&file);
-    let Ok(output) = pprof.env("HOME", profiled.folder.path()).output() else {
+    let mut pprof = common::pprof(profiled.folder.path());
+    pprof.args(["-traces", "-unit=B", "-symbolize=none"]).arg(&file);
+    let Ok(output) = pprof.output() else {
         eprintln!("skipped: pprof: no go");
         return;
     };

@@ -71,7 +71,7 @@ fn address_of(child: &mut Child) -> String {
     let mut line = String::new();
     let stderr = child.stderr.take().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
-    let begin = line.split_once("http://").unwrap_or_else(|| panic!("no address: {line}")).1;
+    let begin = line.split_once("://").unwrap_or_else(|| panic!("no address: {line}")).1;
     begin.split_once('/').unwrap().0.to_owned()
 }
 
@@ -166,6 +166,81 @@ fn a_token_is_asked_for() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     std::fs::write(&file, "short\n").unwrap();
     refuses(&["serve", "--token-file", file.to_str().unwrap()], 2, &["at least 16 characters"]);
+}
+
+/// A certificate of its own making, for 127.0.0.1, with its key.
+fn certificate(folder: &Path, name: &str) -> Option<(String, String)> {
+    let path = |end: &str| folder.join(format!("{name}.{end}")).display().to_string();
+    let (cert, key) = (path("crt"), path("key"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-nodes", "-days", "2", "-subj", "/CN=mallow", "-keyout", &key, "-out", &cert]);
+    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1"]);
+    match openssl.stderr(Stdio::null()).status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => {
+            eprintln!("skipped: openssl: {error}");
+            return None;
+        }
+    }
+    Some((cert, key))
+}
+
+#[test]
+fn tls_is_spoken_with_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((cert, key)) = certificate(folder.path(), "own") else { return };
+    let Some((other, _)) = certificate(folder.path(), "other") else { return };
+    let own = std::process::id().to_string();
+    let words = ["--tls-cert", &cert, "--tls-key", &key, "--pid", &own];
+    let mut server = Server::start(&words);
+    let url = format!("https://{}/metrics", server.address);
+    let curl = |more: &[&str]| {
+        let words = [&["--silent", "--show-error", "--max-time", "20"][..], more, &[&url]].concat();
+        Command::new("curl").args(words).output()
+    };
+    let Ok(answer) = curl(&["--cacert", &cert]) else {
+        eprintln!("skipped: curl is not installed");
+        return;
+    };
+    let said = String::from_utf8_lossy(&answer.stderr);
+    assert!(String::from_utf8_lossy(&answer.stdout).contains("mallow_target_info"), "{said}");
+    for version in ["--tlsv1.3", "--tls-max=1.2"] {
+        let words = ["--cacert", &cert, version].map(|word| word.split('=').collect::<Vec<_>>());
+        assert!(curl(&words.concat()).unwrap().status.success(), "{version}");
+    }
+    assert!(!curl(&["--cacert", &other]).unwrap().status.success(), "of another server");
+    // Who speaks no TLS is not answered, and who says nothing is in nobody's way.
+    let _silent = TcpStream::connect(&server.address).unwrap();
+    let mut plain = TcpStream::connect(&server.address).unwrap();
+    plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    assert!(curl(&["--cacert", &cert]).unwrap().status.success());
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((cert, key)) = certificate(folder.path(), "own") else { return };
+    let Some((_, other)) = certificate(folder.path(), "other") else { return };
+    let serve = |cert: &str, key: &str, code: i32, words: &[&str]| {
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key];
+        refuses(&listen, code, words);
+    };
+    serve("/nonexistent/crt", &key, 2, &["/nonexistent/crt"]);
+    serve(&cert, "/nonexistent/key", 2, &["/nonexistent/key"]);
+    serve(&key, &key, 2, &["no certificate"]);
+    serve(&cert, &cert, 2, &["no private key"]);
+    serve(&cert, &other, 2, &["together"]);
+    let cut = folder.path().join("cut");
+    std::fs::write(&cut, &std::fs::read(&cert).unwrap()[..200]).unwrap();
+    serve(cut.to_str().unwrap(), &key, 2, &["no certificate"]);
+    let socket = format!("unix:{}/socket", folder.path().display());
+    refuses(&["serve", "--listen", &socket, "--tls-cert", &cert, "--tls-key", &key], 2, &["TLS"]);
+    assert_eq!(run(&["serve", "--tls-cert", &cert]).code, Some(2));
 }
 
 #[test]
@@ -348,9 +423,8 @@ fn go_reads_profiles_from_the_server() {
     let server = Server::start(&["--pid", &pid]);
     for (kind, shown) in [("heap", "inuse_space"), ("allocs", "alloc_space")] {
         let url = format!("http://{}/debug/pprof/{kind}?pid={pid}", server.address);
-        let mut pprof = Command::new("go");
-        pprof.args(["tool", "pprof", "-top", "-unit=B", &url]).env("HOME", folder.path());
-        let Ok(output) = pprof.output() else {
+        let mut pprof = common::pprof(folder.path());
+        let Ok(output) = pprof.args(["-top", "-unit=B", &url]).output() else {
             eprintln!("skipped: pprof: no go");
             return;
         };

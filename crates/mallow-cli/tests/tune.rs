@@ -235,9 +235,11 @@ fn a_service_is_tuned_under_its_load() {
 #[test]
 fn services_that_cannot_be_tuned_are_refused() {
     let service = ["--server", "sleep 100", "--ready", "up"];
-    let tune = |more: &[&str]| [&["tune", "-q"][..], &service, more].concat();
-    refuses(&tune(&["--search", "replay", "--load", "true"]), 2, &["record"]);
-    refuses(&tune(&[]), 2, &["--load"]);
+    let refused = |more: &[&str], words: &[&str]| {
+        refuses(&[&["tune", "-q"][..], &service, more].concat(), 2, words);
+    };
+    refused(&["--search", "replay", "--load", "true"], &["record"]);
+    refused(&[], &["--load"]);
     assert_eq!(run(&["tune", "--server", "sleep 100", "--load", "true"]).code, Some(2));
     let failing = ["tune", "-q", "-a", "mallow", "--server", "sh -c 'echo up; sleep 100'"];
     let words = [&failing[..], &["--ready", "up", "--load", "exit 9"]].concat();

@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
+use tokio_rustls::TlsAcceptor;
 
 use super::collect::Snapshot;
 use super::convert::{self, Converter, Kind};
@@ -38,6 +39,7 @@ pub type Readings = mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>;
 
 pub struct Server {
     pub token: Option<String>,
+    pub tls: Option<TlsAcceptor>,
     pub readings: Readings,
     pub converter: Converter,
 }
@@ -96,18 +98,29 @@ where
 {
     tokio::spawn(async move {
         let _place = place;
-        let service = service_fn(move |request| {
-            let server = server.clone();
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIME)
-            .max_buf_size(16 << 10)
-            .serve_connection(TokioIo::new(stream), service);
-        // What goes wrong with one connection is of no interest to others.
-        let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
+        let Some(tls) = server.tls.clone() else { return converse(stream, server).await };
+        // Who speaks no TLS, or not in time, is not answered.
+        if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_TIME, tls.accept(stream)).await {
+            converse(stream, server).await;
+        }
     });
+}
+
+async fn converse<S>(stream: S, server: Arc<Server>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let server = server.clone();
+        async move { Ok::<_, Infallible>(server.answer(request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(16 << 10)
+        .serve_connection(TokioIo::new(stream), service);
+    // What goes wrong with one connection is of no interest to others.
+    let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
 }
 
 impl Server {

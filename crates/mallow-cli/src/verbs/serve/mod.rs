@@ -1,7 +1,7 @@
 //! `mallow serve`: heaps of processes as metrics for Prometheus, with their profiles, over HTTP.
 //!
 //! `targets` says which processes, `collect` reads them, `metrics` and `page` show what was read,
-//! `profile` finds what a process wrote itself, `convert` has it in pprof's format; `listen` and `http` answer, `textfile` writes a file.
+//! `profile` finds what a process wrote itself, `convert` has it in pprof's format; `listen`, `tls` and `http` answer, `textfile` writes a file.
 
 mod args;
 mod collect;
@@ -13,6 +13,7 @@ mod page;
 mod profile;
 mod targets;
 mod textfile;
+mod tls;
 
 use std::sync::{Arc, mpsc};
 
@@ -40,10 +41,14 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
         return textfile::write(file, args.interval, &mut collector);
     }
     let token = listen::token(args)?;
+    let tls = tls::acceptor(args)?;
     let listener = Listener::bind(args)?;
     let readings = start(choice, most)?;
-    notes.note(&format!("Metrics are served at {}/metrics; Ctrl-C ends it.", listener.name()));
-    http::serve(listener, Server { token, readings, converter: Converter::new() })?;
+    notes.note(&format!(
+        "Metrics are served at {}/metrics; Ctrl-C ends it.",
+        listener.name(tls.is_some())
+    ));
+    http::serve(listener, Server { token, tls, readings, converter: Converter::new() })?;
     Ok(0)
 }
 
