@@ -227,6 +227,10 @@ impl ModuleFile {
     /// Innermost first; empty without debug information for the address.
     fn debug_frames(&self, address: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
+        // The library adds one to it. No code is there, but a profile may say so.
+        if address == u64::MAX {
+            return frames;
+        }
         let Some(mut found) = self.debug.as_ref().and_then(|debug| debug.find_frames(address).ok())
         else {
             return frames;

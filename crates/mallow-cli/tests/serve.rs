@@ -355,16 +355,16 @@ fn a_page_that_lies_does_no_harm() {
     assert_eq!(server.end(), Some(0));
 }
 
-/// The same, with a function that has a name.
+/// Holds as much, all of it by one function; a profile is written for each MiB.
 const PROFILED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
     static char *kept[30000];\n\
     __attribute__((noinline)) void hoard(int i) { kept[i] = malloc(1000); memset(kept[i], 1, 1000); }\n\
     int main(void) { for (int i = 0; i < 30000; i++) hoard(i); puts(\"{}\"); fflush(stdout);\n\
-    for (;;) { for (int i = 0; i < 1000; i++) free(malloc(64 + i)); usleep(20000); } }\n";
+    for (;;) pause(); }\n";
 const PROFILES: &str = "prof:true,lg_prof_sample:12,lg_prof_interval:20";
 
 fn profiled(folder: &Path, settings: &str) -> Option<Program> {
-    let program = compile("cc", folder, PROFILED, &["-g", "-O1"])?;
+    let program = compile("cc", folder, PROFILED, &["-g", "-O0"])?;
     let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
     command.env("MALLOW_CONF", format!("{PROFILES}{settings}")).current_dir(folder);
     Some(Program::start(&mut command))
@@ -434,7 +434,7 @@ fn go_reads_profiles_from_the_server() {
         let first = text.lines().skip_while(|line| !line.contains("flat%")).nth(1).unwrap();
         assert!(first.ends_with(" hoard"), "{text}");
         let bytes: f64 = first.trim().split_once('B').unwrap().0.parse().unwrap();
-        assert!((28e6..33e6).contains(&bytes), "{text}");
+        assert!((26e6..33e6).contains(&bytes), "{text}");
     }
 }
 

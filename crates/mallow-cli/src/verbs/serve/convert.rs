@@ -182,8 +182,9 @@ async fn output(child: &mut Child) -> std::io::Result<Outcome> {
         return Ok(Ok(bytes.into()));
     }
     let said = String::from_utf8_lossy(&said);
-    let sentence = said.lines().last().map(|line| line.trim_start_matches("mallow: ").to_owned());
-    Ok(Err(sentence.filter(|line| !line.is_empty()).unwrap_or_else(|| {
-        format!("mallow report ended with {status}; it may use {} MiB.", MOST_MEMORY >> 20)
-    })))
+    let sentence = said.lines().rev().find_map(|line| line.strip_prefix("mallow: "));
+    Ok(Err(sentence.map_or_else(
+        || format!("mallow report ended with {status}; it may use {} MiB.", MOST_MEMORY >> 20),
+        str::to_owned,
+    )))
 }
