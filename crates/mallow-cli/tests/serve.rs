@@ -438,6 +438,50 @@ fn go_reads_profiles_from_the_server() {
     }
 }
 
+/// As root the server may read every file; what names the places of a profile runs as its process.
+#[test]
+fn what_its_user_may_not_read_is_not_read_for_a_process() {
+    use object::{Object, ObjectSymbol};
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    if !common::is_root() {
+        eprintln!("skipped: only root can start a process of another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    mode(folder.path(), 0o755);
+    let Some(file) = compile("cc", folder.path(), PROFILED, &["-g", "-O0"]) else { return };
+    let bytes = std::fs::read(&file).unwrap();
+    let elf = object::File::parse(bytes.as_slice()).unwrap();
+    let hoard = elf.symbols().find(|symbol| symbol.name() == Ok("hoard")).unwrap().address();
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo '{}'; exec sleep 1000"]).current_dir(folder.path());
+    let program = Program::start(command.uid(NOBODY).gid(NOBODY));
+    let pid = program.pid();
+    let server = Server::start(&["--pid", &pid]);
+    let name = file.display();
+    let text = format!(
+        "heap_v2/1\n@ {:#x}\n  t*: 1: 100 [0: 0]\n\nMAPPED_LIBRARIES:\n\
+         10000000-10100000 r-xp 1000 00:00 1 {name}\n",
+        0x1000_0000 - 0x1000 + hoard + 1
+    );
+    for (number, (bits, is_named)) in [(0o644, true), (0o600, false)].into_iter().enumerate() {
+        mode(&file, bits);
+        let profile = folder.path().join(format!("jeprof.{pid}.{number}.i0.heap"));
+        std::fs::write(&profile, &text).unwrap();
+        chown(&profile, Some(NOBODY), None).unwrap();
+        let (head, body) = server.fetch("/debug/pprof/heap");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head} {}", String::from_utf8_lossy(&body));
+        let mut profile = Vec::new();
+        flate2::read::GzDecoder::new(body.as_slice()).read_to_end(&mut profile).unwrap();
+        assert_eq!(profile.windows(5).any(|part| part == b"hoard"), is_named, "{bits:o}");
+    }
+}
+
 /// Maps that name pipes and devices, numbers that cannot be, and a file that never ends.
 #[test]
 fn profiles_that_lie_do_no_harm() {
