@@ -1,15 +1,30 @@
 //! ELF files that code is mapped from: their identity, and where their segments belong.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::fcntl::OFlag;
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, elf};
 
 use super::unwind::Sections;
 use mallow_process::maps::Mapping;
 use mallow_process::page_size;
+
+/// A plain file, for reading. Maps and debug links may name anything: to open a device can do
+/// something, and to open a pipe waits for its other end.
+pub fn open_plain(path: &Path) -> Option<File> {
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
+    // Another file may have taken its place since.
+    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct ElfFacts {
@@ -20,7 +35,7 @@ pub struct ElfFacts {
 
 impl ElfFacts {
     fn read(path: &Path) -> Option<ElfFacts> {
-        let cache = ReadCache::new(std::fs::File::open(path).ok()?);
+        let cache = ReadCache::new(open_plain(path)?);
         let file = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
         let endian = file.endian();
         let mut facts = ElfFacts {
@@ -41,9 +56,11 @@ impl ElfFacts {
     /// A segment that begins within a page is mapped from the page's begin, where the end of the
     /// segment before may lie as well; of all that the first page holds, the last one is meant.
     fn bias(&self, mapping: &Mapping) -> Option<u64> {
-        let first_page = (mapping.end - mapping.start).min(page_size());
+        // Both may say anything.
+        let first_page = mapping.end.saturating_sub(mapping.start).min(page_size());
         let candidates = self.segments.iter().filter(|(offset, size, _)| {
-            *offset < mapping.offset + first_page && mapping.offset < offset + size
+            *offset < mapping.offset.saturating_add(first_page)
+                && mapping.offset < offset.saturating_add(*size)
         });
         let (offset, _, address) = candidates.max_by_key(|(offset, _, _)| *offset)?;
         Some(mapping.start.wrapping_sub(address.wrapping_add(mapping.offset).wrapping_sub(*offset)))
@@ -52,7 +69,7 @@ impl ElfFacts {
 
 /// The parts that unwinding needs. They may be large, so they are read only for it.
 fn read_sections(path: &Path) -> Option<Sections> {
-    let cache = ReadCache::new(std::fs::File::open(path).ok()?);
+    let cache = ReadCache::new(open_plain(path)?);
     let file = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
     let range = |name: &str| {
         let section = file.section_by_name(name)?;
@@ -75,7 +92,7 @@ fn read_sections(path: &Path) -> Option<Sections> {
 
 /// The size of the exported function at an address of a file.
 pub fn symbol_size(path: &Path, address: u64) -> Option<u64> {
-    let cache = ReadCache::new(std::fs::File::open(path).ok()?);
+    let cache = ReadCache::new(open_plain(path)?);
     let file = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
     let symbol = file.dynamic_symbols().find(|symbol| symbol.address() == address)?;
     Some(symbol.size())

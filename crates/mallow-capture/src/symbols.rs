@@ -12,6 +12,8 @@ use mallow_report::{Findings, Frame, Names, perf_map_frame};
 use mallow_trace::{Module, ModuleKind};
 use object::{Object, ObjectSymbol, SymbolKind};
 
+use super::modules::open_plain;
+
 /// Where distributions put debug information.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 /// Where run-time compilers write their maps.
@@ -225,6 +227,10 @@ impl ModuleFile {
     /// Innermost first; empty without debug information for the address.
     fn debug_frames(&self, address: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
+        // The library adds one to it. No code is there, but a profile may say so.
+        if address == u64::MAX {
+            return frames;
+        }
         let Some(mut found) = self.debug.as_ref().and_then(|debug| debug.find_frames(address).ok())
         else {
             return frames;
@@ -285,7 +291,7 @@ fn some_of(paths: &BTreeSet<String>) -> String {
 }
 
 fn build_id(path: &Path) -> Option<Vec<u8>> {
-    let file = std::fs::File::open(path).ok()?;
+    let file = open_plain(path)?;
     let cache = object::ReadCache::new(file);
     let elf = object::File::parse(&cache).ok()?;
     Some(elf.build_id().ok()?.unwrap_or_default().to_vec())
@@ -294,21 +300,21 @@ fn build_id(path: &Path) -> Option<Vec<u8>> {
 /// With the supplementary file that Debian's debug files share their strings in.
 fn load(path: &Path) -> Option<Loader> {
     let supplement = {
-        let file = std::fs::File::open(path).ok()?;
+        let file = open_plain(path)?;
         let cache = object::ReadCache::new(file);
         let elf = object::File::parse(&cache).ok()?;
         let link = elf.gnu_debugaltlink().ok()?.map(|(name, _)| name.to_vec());
         link.and_then(|name| {
             let name = String::from_utf8(name).ok()?;
             let place = path.parent()?.join(name);
-            place.exists().then_some(place)
+            place.is_file().then_some(place)
         })
     };
     Loader::new_with_sup(path, supplement).ok()
 }
 
 fn dynamic_symbols(path: &Path) -> Option<BTreeMap<u64, (u64, String)>> {
-    let file = std::fs::File::open(path).ok()?;
+    let file = open_plain(path)?;
     let cache = object::ReadCache::new(file);
     let elf = object::File::parse(&cache).ok()?;
     let functions = elf

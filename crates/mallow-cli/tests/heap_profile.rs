@@ -119,9 +119,9 @@ fn in_pprof(profiled: &Profiled, truth: &[(String, f64)]) {
     let file = profiled.path("profile.pb.gz");
     let ran = run(&["report", profiled.profile(), "--pprof", &file]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let mut pprof = Command::new("go");
-    pprof.args(["tool", "pprof", "-traces", "-unit=B", "-symbolize=none"]).arg(&file);
-    let Ok(output) = pprof.env("HOME", profiled.folder.path()).output() else {
+    let mut pprof = common::pprof(profiled.folder.path());
+    pprof.args(["-traces", "-unit=B", "-symbolize=none"]).arg(&file);
+    let Ok(output) = pprof.output() else {
         eprintln!("skipped: pprof: no go");
         return;
     };
@@ -227,4 +227,37 @@ fn damaged_profiles_and_what_they_lack_are_refused() {
     {
         refuses(&[&["report", cut], more].concat(), 2, &["a profile of the heap", "mallow record"]);
     }
+}
+
+#[test]
+fn a_profile_goes_through_a_pipe() {
+    let Some(profiled) = Profiled::new("") else { return };
+    let file = profiled.path("profile.pb.gz");
+    let ran = run(&["report", profiled.profile(), "--pprof", &file]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let mut command = mallow(&["report", "-", "--pprof", "-"]);
+    let output = command.stdin(std::fs::File::open(&profiled.profile).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stdout, std::fs::read(&file).unwrap());
+    let mut command = mallow(&["report", "-"]);
+    let trace = std::fs::File::open(&profiled.program).unwrap();
+    let output = command.stdin(trace).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A map may name what waits for its other end when it is opened.
+#[test]
+fn maps_that_name_no_plain_file_are_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, profile) = (folder.path().join("pipe"), folder.path().join("x.heap"));
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let maps = format!(
+        "1000-2000 r-xp 0 00:00 1 {}\n2000-3000 r-xp 0 00:00 1 /dev/zero\n",
+        pipe.display()
+    );
+    let stacks = "@ 0x1001 0x2001\n  t*: 1: 100 [0: 0]\n";
+    std::fs::write(&profile, format!("heap_v2/1\n{stacks}\nMAPPED_LIBRARIES:\n{maps}")).unwrap();
+    let ran = run(&["report", profile.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("pipe+0x"), "{}", ran.stdout);
 }

@@ -71,7 +71,7 @@ fn address_of(child: &mut Child) -> String {
     let mut line = String::new();
     let stderr = child.stderr.take().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
-    let begin = line.split_once("http://").unwrap_or_else(|| panic!("no address: {line}")).1;
+    let begin = line.split_once("://").unwrap_or_else(|| panic!("no address: {line}")).1;
     begin.split_once('/').unwrap().0.to_owned()
 }
 
@@ -166,6 +166,81 @@ fn a_token_is_asked_for() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     std::fs::write(&file, "short\n").unwrap();
     refuses(&["serve", "--token-file", file.to_str().unwrap()], 2, &["at least 16 characters"]);
+}
+
+/// A certificate of its own making, for 127.0.0.1, with its key.
+fn certificate(folder: &Path, name: &str) -> Option<(String, String)> {
+    let path = |end: &str| folder.join(format!("{name}.{end}")).display().to_string();
+    let (cert, key) = (path("crt"), path("key"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-nodes", "-days", "2", "-subj", "/CN=mallow", "-keyout", &key, "-out", &cert]);
+    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1"]);
+    match openssl.stderr(Stdio::null()).status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => {
+            eprintln!("skipped: openssl: {error}");
+            return None;
+        }
+    }
+    Some((cert, key))
+}
+
+#[test]
+fn tls_is_spoken_with_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((cert, key)) = certificate(folder.path(), "own") else { return };
+    let Some((other, _)) = certificate(folder.path(), "other") else { return };
+    let own = std::process::id().to_string();
+    let words = ["--tls-cert", &cert, "--tls-key", &key, "--pid", &own];
+    let mut server = Server::start(&words);
+    let url = format!("https://{}/metrics", server.address);
+    let curl = |more: &[&str]| {
+        let words = [&["--silent", "--show-error", "--max-time", "20"][..], more, &[&url]].concat();
+        Command::new("curl").args(words).output()
+    };
+    let Ok(answer) = curl(&["--cacert", &cert]) else {
+        eprintln!("skipped: curl is not installed");
+        return;
+    };
+    let said = String::from_utf8_lossy(&answer.stderr);
+    assert!(String::from_utf8_lossy(&answer.stdout).contains("mallow_target_info"), "{said}");
+    for version in ["--tlsv1.3", "--tls-max=1.2"] {
+        let words = ["--cacert", &cert, version].map(|word| word.split('=').collect::<Vec<_>>());
+        assert!(curl(&words.concat()).unwrap().status.success(), "{version}");
+    }
+    assert!(!curl(&["--cacert", &other]).unwrap().status.success(), "of another server");
+    // Who speaks no TLS is not answered, and who says nothing is in nobody's way.
+    let _silent = TcpStream::connect(&server.address).unwrap();
+    let mut plain = TcpStream::connect(&server.address).unwrap();
+    plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    assert!(curl(&["--cacert", &cert]).unwrap().status.success());
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((cert, key)) = certificate(folder.path(), "own") else { return };
+    let Some((_, other)) = certificate(folder.path(), "other") else { return };
+    let serve = |cert: &str, key: &str, code: i32, words: &[&str]| {
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key];
+        refuses(&listen, code, words);
+    };
+    serve("/nonexistent/crt", &key, 2, &["/nonexistent/crt"]);
+    serve(&cert, "/nonexistent/key", 2, &["/nonexistent/key"]);
+    serve(&key, &key, 2, &["no certificate"]);
+    serve(&cert, &cert, 2, &["no private key"]);
+    serve(&cert, &other, 2, &["together"]);
+    let cut = folder.path().join("cut");
+    std::fs::write(&cut, &std::fs::read(&cert).unwrap()[..200]).unwrap();
+    serve(cut.to_str().unwrap(), &key, 2, &["no certificate"]);
+    let socket = format!("unix:{}/socket", folder.path().display());
+    refuses(&["serve", "--listen", &socket, "--tls-cert", &cert, "--tls-key", &key], 2, &["TLS"]);
+    assert_eq!(run(&["serve", "--tls-cert", &cert]).code, Some(2));
 }
 
 #[test]
@@ -280,17 +355,56 @@ fn a_page_that_lies_does_no_harm() {
     assert_eq!(server.end(), Some(0));
 }
 
+/// Holds as much, all of it by one function; a profile is written for each MiB.
+const PROFILED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    static char *kept[30000];\n\
+    __attribute__((noinline)) void hoard(int i) { kept[i] = malloc(1000); memset(kept[i], 1, 1000); }\n\
+    int main(void) { for (int i = 0; i < 30000; i++) hoard(i); puts(\"{}\"); fflush(stdout);\n\
+    for (;;) pause(); }\n";
+const PROFILES: &str = "prof:true,lg_prof_sample:12,lg_prof_interval:20";
+
+fn profiled(folder: &Path, settings: &str) -> Option<Program> {
+    let program = compile("cc", folder, PROFILED, &["-g", "-O0"])?;
+    let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
+    command.env("MALLOW_CONF", format!("{PROFILES}{settings}")).current_dir(folder);
+    Some(Program::start(&mut command))
+}
+
+impl Server {
+    /// The head and the body, whatever bytes it has.
+    fn fetch(&self, path: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+        (head, answer.split_off(end + 4))
+    }
+}
+
 #[test]
 fn a_profile_that_was_written_is_served() {
     let folder = tempfile::tempdir().unwrap();
-    let conf = "prof:true,lg_prof_sample:12,lg_prof_interval:20";
-    let Some(program) = holding(folder.path(), conf) else { return };
+    let Some(program) = profiled(folder.path(), "") else { return };
     let pid = program.pid();
     let server = Server::start(&["--pid", &pid]);
     for kind in ["heap", "allocs"] {
-        let answer = server.get(&format!("/debug/pprof/{kind}?pid={pid}"), "");
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nheap_v2/"), "{answer}");
+        let path = format!("/debug/pprof/{kind}?pid={pid}");
+        let (head, body) = server.fetch(&path);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head} {}", String::from_utf8_lossy(&body));
+        assert!(head.contains("content-type: application/octet-stream"), "{head}");
+        assert!(head.contains(&format!("filename=\"{kind}.pb.gz\"")), "{head}");
+        let mut profile = Vec::new();
+        flate2::read::GzDecoder::new(body.as_slice()).read_to_end(&mut profile).unwrap();
+        let has = |name: &[u8]| profile.windows(name.len()).any(|part| part == name);
+        assert!(has(b"hoard") && has(b"inuse_space"), "{kind}");
+        let text = server.get(&format!("{path}&debug=1"), "");
+        assert!(text.contains("text/plain") && text.contains("\r\nheap_v2/"), "{text}");
     }
+    // Where one process is served it need not be named.
+    assert!(server.fetch("/debug/pprof/heap").0.starts_with("HTTP/1.1 200 "));
     // One that writes none: the sentence says what to do.
     let quiet = tempfile::tempdir().unwrap();
     let Some(program) = holding(quiet.path(), "") else { return };
@@ -298,6 +412,119 @@ fn a_profile_that_was_written_is_served() {
     let server = Server::start(&["--pid", &pid]);
     let answer = server.get(&format!("/debug/pprof/heap?pid={pid}"), "");
     assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("prof:true"), "{answer}");
+}
+
+/// What collectors are made of: it fetches the URL itself, and needs neither program nor symbols.
+#[test]
+fn go_reads_profiles_from_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = profiled(folder.path(), ",prof_accum:true") else { return };
+    let pid = program.pid();
+    let server = Server::start(&["--pid", &pid]);
+    for (kind, shown) in [("heap", "inuse_space"), ("allocs", "alloc_space")] {
+        let url = format!("http://{}/debug/pprof/{kind}?pid={pid}", server.address);
+        let mut pprof = common::pprof(folder.path());
+        let Ok(output) = pprof.args(["-top", "-unit=B", &url]).output() else {
+            eprintln!("skipped: pprof: no go");
+            return;
+        };
+        let text = String::from_utf8(output.stdout).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(&format!("Type: {shown}")), "{text}{said}");
+        let first = text.lines().skip_while(|line| !line.contains("flat%")).nth(1).unwrap();
+        assert!(first.ends_with(" hoard"), "{text}");
+        let bytes: f64 = first.trim().split_once('B').unwrap().0.parse().unwrap();
+        assert!((26e6..33e6).contains(&bytes), "{text}");
+    }
+}
+
+/// As root the server may read every file; what names the places of a profile runs as its process.
+#[test]
+fn what_its_user_may_not_read_is_not_read_for_a_process() {
+    use object::{Object, ObjectSymbol};
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    if !common::is_root() {
+        eprintln!("skipped: only root can start a process of another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    mode(folder.path(), 0o755);
+    let Some(file) = compile("cc", folder.path(), PROFILED, &["-g", "-O0"]) else { return };
+    let bytes = std::fs::read(&file).unwrap();
+    let elf = object::File::parse(bytes.as_slice()).unwrap();
+    let hoard = elf.symbols().find(|symbol| symbol.name() == Ok("hoard")).unwrap().address();
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo '{}'; exec sleep 1000"]).current_dir(folder.path());
+    let program = Program::start(command.uid(NOBODY).gid(NOBODY));
+    let pid = program.pid();
+    let server = Server::start(&["--pid", &pid]);
+    let name = file.display();
+    let text = format!(
+        "heap_v2/1\n@ {:#x}\n  t*: 1: 100 [0: 0]\n\nMAPPED_LIBRARIES:\n\
+         10000000-10100000 r-xp 1000 00:00 1 {name}\n",
+        0x1000_0000 - 0x1000 + hoard + 1
+    );
+    for (number, (bits, is_named)) in [(0o644, true), (0o600, false)].into_iter().enumerate() {
+        mode(&file, bits);
+        let profile = folder.path().join(format!("jeprof.{pid}.{number}.i0.heap"));
+        std::fs::write(&profile, &text).unwrap();
+        chown(&profile, Some(NOBODY), None).unwrap();
+        let (head, body) = server.fetch("/debug/pprof/heap");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head} {}", String::from_utf8_lossy(&body));
+        let mut profile = Vec::new();
+        flate2::read::GzDecoder::new(body.as_slice()).read_to_end(&mut profile).unwrap();
+        assert_eq!(profile.windows(5).any(|part| part == b"hoard"), is_named, "{bits:o}");
+    }
+}
+
+/// Maps that name pipes and devices, numbers that cannot be, and a file that never ends.
+#[test]
+fn profiles_that_lie_do_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = holding(folder.path(), "") else { return };
+    let pid = program.pid();
+    let mut server = Server::start(&["--pid", &pid]);
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let map =
+        |range: &str, offset: &str, path: &str| format!("{range} r-xp {offset} 00:00 1 {path}\n");
+    let maps = [
+        map("1000-2000", "0", pipe.to_str().unwrap()),
+        map("2000-3000", "0", "/dev/zero"),
+        map("3000-4000", "0", "/dev/tty"),
+        map("5000-4000", "ffffffffffffffff", "/bin/sh"),
+        map("0-ffffffffffffffff", "ffffffffffffffff", "/bin/sh"),
+        map("6000-7000", "0", "/proc/self/mem"),
+        map("7000-8000", "0", folder.path().to_str().unwrap()),
+    ];
+    let stacks =
+        "@ 0x1001 0x2001 0x3001 0x6001 0x7001 0xffffffffffffffff 0x0\n  t*: 1: 100 [1: 100]\n";
+    let whole =
+        format!("heap_v2/1\n  t*: 1: 100 [1: 100]\n{stacks}\nMAPPED_LIBRARIES:\n{}", maps.concat());
+    let begin = Instant::now();
+    let texts =
+        [whole.as_str(), "heap_v2/", "heap_v2/0\n", "heap_v2/1\n@ zero\nMAPPED_LIBRARIES:\n"];
+    for (number, text) in texts.iter().enumerate() {
+        let file = folder.path().join(format!("jeprof.{pid}.{number}.i0.heap"));
+        std::fs::write(&file, text).unwrap();
+        let (head, body) = server.fetch("/debug/pprof/heap");
+        let is_fine = head.starts_with("HTTP/1.1 200 ");
+        // The damaged ones are newer; what could be read before is given out.
+        let is_told = head.starts_with("HTTP/1.1 500 ");
+        assert!(is_fine || is_told, "{head} {}", String::from_utf8_lossy(&body));
+        assert!(number > 0 || is_fine, "{head} {}", String::from_utf8_lossy(&body));
+    }
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join(format!("jeprof.{pid}.8.i0.heap")))
+        .unwrap();
+    assert!(server.fetch("/debug/pprof/heap").0.starts_with("HTTP/1.1 "));
+    // None of them waited for the pipe's other end.
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    assert_eq!(server.end(), Some(0));
 }
 
 #[test]

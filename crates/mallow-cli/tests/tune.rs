@@ -199,3 +199,50 @@ fn what_cannot_be_tuned_is_refused() {
     }
     assert_eq!(run(&["tune"]).code, Some(2));
 }
+
+/// A server that frees much and then waits: what it keeps depends on one setting. The load takes the same time
+/// under each.
+#[test]
+fn a_service_is_tuned_under_its_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, state) = (folder.path().join("log"), folder.path().join("state"));
+    let server = "sh -c 'echo begin; echo up; exec sleep 100'";
+    let load = format!("echo run >> {}", log.display());
+    let tune = |load: &str| {
+        let state = state.to_str().unwrap();
+        let words = ["tune", "-a", "mallow", "-r", "9", "--json", "--state", state];
+        run(&[&words[..], &["--server", server, "--ready", "^up$", "--load", load]].concat())
+    };
+    let ran = tune(&load);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = json(&ran);
+    let command = report["command"].as_str().unwrap();
+    assert!(
+        command.starts_with("sh -c") && command.contains("under load of: echo run"),
+        "{command}"
+    );
+    assert_eq!(report["confirmed_on"], "command");
+    let runs = std::fs::read_to_string(&log).unwrap().lines().count();
+    // The probe of the server has no load.
+    assert_eq!(Some(runs as u64), report["settings"]["runs_made"].as_u64(), "{report}");
+    // Of the server, which is more than the load's shell.
+    assert!(report["entries"][0]["confirmed"].is_null() || runs > 50, "{report}");
+    let other = tune("true");
+    assert_eq!(other.code, Some(2), "{}", other.stderr);
+    assert!(other.stderr.contains("the command differs"), "{}", other.stderr);
+}
+
+#[test]
+fn services_that_cannot_be_tuned_are_refused() {
+    let service = ["--server", "sleep 100", "--ready", "up"];
+    let refused = |more: &[&str], words: &[&str]| {
+        refuses(&[&["tune", "-q"][..], &service, more].concat(), 2, words);
+    };
+    refused(&["--search", "replay", "--load", "true"], &["record"]);
+    refused(&[], &["--load"]);
+    assert_eq!(run(&["tune", "--server", "sleep 100", "--load", "true"]).code, Some(2));
+    let failing = ["tune", "-q", "-a", "mallow", "--server", "sh -c 'echo up; sleep 100'"];
+    let words = [&failing[..], &["--ready", "up", "--load", "exit 9"]].concat();
+    refuses(&words, 9, &["ended with exit code 9"]);
+    refuses(&["tune", "--prepare", "true", "trace"], 2, &["trace"]);
+}

@@ -138,7 +138,8 @@ fn observe_traced(
     interrupted: &AtomicBool,
 ) -> Result<Option<Observed>> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let setup = ChildSetup { traced: true, dies_with_parent: true, cpu_count };
+    let setup =
+        ChildSetup { traced: true, dies_with_parent: true, cpu_count, ..ChildSetup::default() };
     mallow_os::configure(command, setup).map_err(Error::not_started(&name))?;
     let child = match command.spawn() {
         Ok(child) => child,
@@ -173,7 +174,7 @@ fn observe_untraced(
     interrupted: &AtomicBool,
 ) -> Result<Observed> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count };
+    let setup = ChildSetup { dies_with_parent: true, cpu_count, ..ChildSetup::default() };
     mallow_os::configure(&mut command, setup).map_err(Error::not_started(&name))?;
     let pid = command.spawn().map_err(Error::not_started(&name))?.id();
     let group = Pid::from_raw(pid.cast_signed());

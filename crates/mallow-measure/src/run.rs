@@ -117,7 +117,8 @@ pub fn run_sampled(
 ) -> Result<Sample> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = Error::not_started(&name);
-    let setup = ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
+    let setup =
+        ChildSetup { dies_with_parent: true, cpu_count: limits.cpu_count, ..ChildSetup::default() };
     mallow_os::configure(&mut command, setup).map_err(&failed)?;
     command.stdin(Stdio::null());
     let reading = Reading::of(&mut command, patterns).map_err(&failed)?;

@@ -48,8 +48,11 @@ impl Service {
         interrupted: &AtomicBool,
     ) -> Result<Sample> {
         let name = server.get_program().to_string_lossy().into_owned();
-        let setup =
-            ChildSetup { traced: false, dies_with_parent: true, cpu_count: limits.cpu_count };
+        let setup = ChildSetup {
+            dies_with_parent: true,
+            cpu_count: limits.cpu_count,
+            ..ChildSetup::default()
+        };
         mallow_os::configure(&mut server, setup).map_err(Error::not_started(&name))?;
         let (reader, writer) = std::io::pipe().map_err(Error::not_started(&name))?;
         let second = writer.try_clone().map_err(Error::not_started(&name))?;

@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace;
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use nix::unistd::Pid;
 
@@ -24,6 +25,9 @@ pub struct ChildSetup {
     pub dies_with_parent: bool,
     /// Run on this many of the CPUs that the parent may use, the first ones.
     pub cpu_count: Option<usize>,
+    /// The most memory of its own, in bytes, and time on a CPU, in seconds, that it may have. It
+    /// leaves no core file then.
+    pub most: Option<(u64, u64)>,
 }
 
 /// Makes `command` start its child as `setup` says, in a process group of its own.
@@ -43,6 +47,11 @@ pub fn configure(command: &mut Command, setup: ChildSetup) -> io::Result<()> {
             }
             if let Some(cpus) = &cpus {
                 sched_setaffinity(Pid::from_raw(0), cpus)?;
+            }
+            if let Some((bytes, seconds)) = setup.most {
+                setrlimit(Resource::RLIMIT_DATA, bytes, bytes)?;
+                setrlimit(Resource::RLIMIT_CPU, seconds, seconds)?;
+                setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
             }
             if setup.traced {
                 ptrace::traceme()?;

@@ -32,6 +32,8 @@ struct PprofProfile {
     period_type: Option<ValueType>,
     #[prost(int64, tag = "12")]
     period: i64,
+    #[prost(int64, repeated, tag = "13")]
+    comment: Vec<i64>,
     #[prost(int64, tag = "14")]
     default_sample_type: i64,
 }
@@ -273,13 +275,30 @@ pub struct Code {
     pub has_names: bool,
 }
 
+/// Which of a heap profile's values readers show first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// What is held.
+    Held,
+    /// What was ever asked for; the profile needs to have it.
+    All,
+}
+
+/// What a heap profile's pprof says beside its stacks.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    pub written_unix_ns: u64,
+    pub shown: Shown,
+    pub comments: &'a [String],
+}
+
 /// The bytes of a heap profile's pprof. `code`: the program first; `names`: of each call, by the address
 /// before the one that it returns to, innermost first.
 pub fn encode_heap(
     heap: &HeapProfile,
     code: &[Code],
     names: &BTreeMap<u64, Vec<Frame>>,
-    written_unix_ns: u64,
+    about: &About,
 ) -> Vec<u8> {
     let mut builder = Builder::default();
     builder.string("");
@@ -315,12 +334,16 @@ pub fn encode_heap(
     let message = PprofProfile {
         sample_type,
         sample: samples,
-        default_sample_type: builder.string("inuse_space"),
+        comment: about.comments.iter().map(|comment| builder.string(comment)).collect(),
+        default_sample_type: builder.string(match about.shown {
+            Shown::Held => "inuse_space",
+            Shown::All => "alloc_space",
+        }),
         mapping: builder.mappings,
         location: builder.locations,
         function: builder.functions,
         string_table: builder.strings,
-        time_nanos: i64::try_from(written_unix_ns).unwrap_or(0),
+        time_nanos: i64::try_from(about.written_unix_ns).unwrap_or(0),
         period_type,
         period: i64::try_from(heap.distance).unwrap_or(i64::MAX),
         ..PprofProfile::default()
@@ -369,13 +392,17 @@ mod tests {
             has_names: true,
         };
         let frame = |name: &str| Frame { function: name.into(), ..Frame::default() };
+        let comments = ["a note".to_owned()];
+        let about = About { written_unix_ns: 7, shown: Shown::Held, comments: &comments };
         let names = BTreeMap::from([(0x1010, vec![frame("inlined"), frame("outer")])]);
-        let bytes = encode_heap(&heap, &[code(0x1000, "program"), code(0x2000, "lib")], &names, 7);
+        let bytes =
+            encode_heap(&heap, &[code(0x1000, "program"), code(0x2000, "lib")], &names, &about);
         let message = PprofProfile::decode(bytes.as_slice()).unwrap();
         let name = |index: i64| message.string_table[index as usize].as_str();
         let types: Vec<&str> = message.sample_type.iter().map(|kind| name(kind.r#type)).collect();
         assert_eq!(types, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]);
         assert_eq!((message.period, name(message.default_sample_type)), (1, "inuse_space"));
+        assert_eq!((message.time_nanos, name(message.comment[0])), (7, "a note"));
         assert_eq!(message.sample[0].value, [3, 3000, 2, 2000]);
         let location = |id: u64| &message.location[id as usize - 1];
         let stack: Vec<_> = message.sample[0].location_id.iter().map(|id| location(*id)).collect();

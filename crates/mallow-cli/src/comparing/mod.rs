@@ -12,6 +12,7 @@ mod worth;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::Args;
 use mallow_measure::values::Pattern;
 
 pub use plan::Plan;
@@ -22,6 +23,22 @@ pub const WARMUP: u32 = 1;
 /// Smallest difference that matters, in percent, if the user names none.
 pub const MARGIN: f64 = 2.0;
 const BUDGET: Duration = Duration::from_secs(60);
+
+/// A service that is measured under load: the options that verbs share.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServiceArgs {
+    /// A service to start for each run; the command (or --load) is then its client
+    #[arg(long, value_name = "CMD", requires = "ready")]
+    pub server: Option<String>,
+
+    /// The service is ready when a line of its output matches this expression
+    #[arg(long, value_name = "REGEX", requires = "server")]
+    pub ready: Option<String>,
+
+    /// Shell command that puts load on the service; its time is what is measured
+    #[arg(long, value_name = "CMD", requires = "server", conflicts_with = "command")]
+    pub load: Option<String>,
+}
 
 /// What is to be compared, and how exactly. The fields are those of the options of `mallow compare`.
 #[derive(Clone, Debug)]
@@ -45,9 +62,7 @@ pub struct Wish {
     pub timeline: bool,
     pub show_output: bool,
     pub seed: Option<u64>,
-    pub server: Option<String>,
-    pub ready: Option<String>,
-    pub load: Option<String>,
+    pub service: ServiceArgs,
     pub values: Vec<Pattern>,
     pub command: Vec<OsString>,
 }
@@ -73,9 +88,7 @@ impl Default for Wish {
             timeline: false,
             show_output: false,
             seed: None,
-            server: None,
-            ready: None,
-            load: None,
+            service: ServiceArgs::default(),
             values: Vec::new(),
             command: Vec::new(),
         }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 
 use super::Wish;
 use crate::error::{Error, Result};
@@ -10,7 +11,9 @@ use crate::output::Notes;
 use mallow_launch::contender::{self, Choice, Contender};
 use mallow_launch::target::Target;
 use mallow_launch::words;
+use mallow_measure::run::{self, Limits, Sample};
 use mallow_measure::service::Service;
+use mallow_measure::values::Pattern;
 
 /// One setting of CPUs and variables under which all allocators are compared.
 #[derive(Clone, Debug, Default)]
@@ -36,11 +39,7 @@ pub struct Plan {
 impl Plan {
     pub fn new(wish: &Wish, notes: Notes) -> Result<Plan> {
         let service = service(wish)?;
-        // With a service, it is the server that runs under the allocators.
-        let words = match &wish.server {
-            Some(server) => words::split(server)?,
-            None => wish.command.clone(),
-        };
+        let words = wish.words()?;
         let target = Target::resolve(words.first().ok_or_else(mallow_launch::Error::no_command)?)?;
         let choice = Choice {
             allocators: &wish.allocators,
@@ -74,6 +73,23 @@ impl Plan {
         command
     }
 
+    /// One run: of the command, or of the service under its load.
+    pub fn run(
+        &self,
+        condition: &Condition,
+        contender: &Contender,
+        limits: Limits,
+        values: &[Pattern],
+        interrupted: &AtomicBool,
+    ) -> Result<Sample> {
+        let command = self.command(condition, contender);
+        let environment = &condition.environment;
+        Ok(match &self.service {
+            Some(service) => service.run(command, environment, limits, values, interrupted)?,
+            None => run::run(command, limits, values, interrupted)?,
+        })
+    }
+
     /// Runs a command of --setup, --prepare or --cleanup.
     pub fn run_shell(&self, what: &str, script: Option<&str>) -> Result<()> {
         let Some(script) = script else { return Ok(()) };
@@ -96,19 +112,29 @@ impl Plan {
     }
 }
 
+impl Wish {
+    /// Of what runs under the allocators: with a service, the server.
+    pub fn words(&self) -> Result<Vec<OsString>> {
+        Ok(match &self.service.server {
+            Some(server) => words::split(server)?,
+            None => self.command.clone(),
+        })
+    }
+}
+
 fn service(wish: &Wish) -> Result<Option<Service>> {
-    if wish.server.is_none() {
+    if wish.service.server.is_none() {
         return Ok(None);
     }
-    let load = match &wish.load {
+    let load = match &wish.service.load {
         Some(script) => vec!["/bin/sh".into(), "-c".into(), script.into()],
         None => wish.command.clone(),
     };
-    Ok(Some(Service::new(wish.ready.as_deref().unwrap_or_default(), load)?))
+    Ok(Some(Service::new(wish.service.ready.as_deref().unwrap_or_default(), load)?))
 }
 
 fn command_line(wish: &Wish) -> String {
-    match (&wish.server, &wish.load) {
+    match (&wish.service.server, &wish.service.load) {
         (Some(server), Some(load)) => format!("{server}, under load of: {load}"),
         (Some(server), None) => format!("{server}, under load of: {}", words::line(&wish.command)),
         _ => words::line(&wish.command),

@@ -271,14 +271,8 @@ impl<'a> Session<'a> {
         self.bar.set_message(format!("{} {}", contender.allocator.name, condition.name));
         self.plan.run_shell("prepare", self.wish.prepare.as_deref())?;
         let limits = run::Limits { cpu_count: condition.cpu_count, ..self.limits };
-        let command = self.plan.command(condition, contender);
-        let mut sample = match &self.plan.service {
-            Some(service) => {
-                let environment = &condition.environment;
-                service.run(command, environment, limits, &self.wish.values, self.interrupted)?
-            }
-            None => run::run(command, limits, &self.wish.values, self.interrupted)?,
-        };
+        let values = &self.wish.values;
+        let mut sample = self.plan.run(condition, contender, limits, values, self.interrupted)?;
         if self.wish.ignore_failure && matches!(sample.outcome, Outcome::Failed { .. }) {
             sample.outcome = Outcome::Finished;
         }

@@ -7,7 +7,7 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 52] = [
+const OF_ONE_CALL: [&str; 54] = [
     "all",
     "cleanup",
     "compare",
@@ -53,6 +53,8 @@ const OF_ONE_CALL: [&str; 52] = [
     "supervisor",
     "suppressions",
     "textfile",
+    "tls-cert",
+    "tls-key",
     "token-file",
     "unit",
     "update",

@@ -94,3 +94,12 @@ pub fn other_allocator() -> Option<String> {
     }
     found
 }
+
+/// `go tool pprof`. Go builds it at its first use, once for all tests, and it keeps what it fetches in
+/// `home`.
+pub fn pprof(home: &Path) -> Command {
+    let mut command = Command::new("go");
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
+    command.args(["tool", "pprof"]).env("HOME", home).env("GOCACHE", cache);
+    command
+}

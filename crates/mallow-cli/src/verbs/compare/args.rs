@@ -8,7 +8,7 @@ use clap::Args;
 use mallow_launch::options;
 use mallow_measure::values::Pattern;
 
-use crate::comparing::{MARGIN, WARMUP, Wish};
+use crate::comparing::{MARGIN, ServiceArgs, WARMUP, Wish};
 use crate::output::OutputArgs;
 use crate::parse;
 
@@ -102,17 +102,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
 
-    /// A service to start for each run; the command (or --load) is then its client
-    #[arg(long, value_name = "CMD", requires = "ready")]
-    pub server: Option<String>,
-
-    /// The service is ready when a line of its output matches this expression
-    #[arg(long, value_name = "REGEX", requires = "server")]
-    pub ready: Option<String>,
-
-    /// Shell command that puts load on the service; its time is what is measured
-    #[arg(long, value_name = "CMD", requires = "server", conflicts_with = "command")]
-    pub load: Option<String>,
+    #[command(flatten)]
+    pub service: ServiceArgs,
 
     /// Show a number that the load, or else the command, prints: the first group of REGEX, in the
     /// last line that matches; may be repeated
@@ -150,9 +141,7 @@ impl CompareArgs {
             timeline: self.timeline,
             show_output: self.show_output,
             seed: self.seed,
-            server: self.server.clone(),
-            ready: self.ready.clone(),
-            load: self.load.clone(),
+            service: self.service.clone(),
             values: self.values.clone(),
             command: self.command.clone(),
         }

@@ -9,7 +9,8 @@ use crate::output::OutputArgs;
 
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// A trace, as `mallow record` writes it, or a heap profile (heap_v2)
+    /// A trace, as `mallow record` writes it, or a heap profile (heap_v2); `-` for a heap profile on
+    /// standard input
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
 
@@ -38,7 +39,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "DIR")]
     pub symbols: Vec<PathBuf>,
 
-    /// Also write the stacks for pprof, compressed
+    /// Also write the stacks for pprof, compressed; `-` for standard output, instead of the report
     #[arg(long, value_name = "PROFILE")]
     pub pprof: Option<PathBuf>,
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,8 +21,11 @@ use crate::error::{Error, Result};
 use crate::output::{self, Format, Notes, Screen};
 use crate::recording::{Sources, Symbols};
 
-/// Whether the file begins as one.
+/// Whether the file begins as one. What comes on standard input has to: a trace cannot.
 pub fn is_profile(path: &Path) -> bool {
+    if super::is_standard(path) {
+        return true;
+    }
     let mut start = [0; 8];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && HeapProfile::is_one(&start)
@@ -52,20 +56,39 @@ pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
     refuse_what_only_traces_have(args)?;
     let path = &args.trace;
     let failed = || Error::io(format!("The heap profile {} cannot be read", path.display()));
-    let bytes = std::fs::read(path).map_err(failed())?;
+    let mut file = open(path).map_err(failed())?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(failed())?;
     let heap = HeapProfile::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|error| Error::Damaged(format!("{}: {error}.", path.display())))?;
-    let written = std::fs::metadata(path).and_then(|data| data.modified()).unwrap_or(UNIX_EPOCH);
+    drop(bytes);
+    let written = file.metadata().and_then(|data| data.modified()).unwrap_or(UNIX_EPOCH);
     let mut places = Places::new(&heap.maps, &args.symbols);
     let names = places.name(&heap, &args.symbols, written, notes);
     let profile = profile_of(&heap, &names).with(args.frames.detail());
     if let Some(pprof) = &args.pprof {
-        let written_ns = written.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let bytes = pprof::encode_heap(&heap, &places.code, &names, written_ns);
+        let written_unix_ns =
+            written.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let shown = match (args.by, heap.has_all()) {
+            (By::Leaked, _) | (_, false) => pprof::Shown::Held,
+            _ => pprof::Shown::All,
+        };
+        let about = pprof::About { written_unix_ns, shown, comments: &places.complaints };
+        let bytes = pprof::encode_heap(&heap, &places.code, &names, &about);
         super::write_compressed(pprof, &bytes)?;
+        if super::is_standard(pprof) {
+            return Ok(0);
+        }
     }
     output::write_result(&args.output, &print(args, &heap, &profile, &places.complaints)?)?;
     Ok(0)
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    if super::is_standard(path) {
+        return std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    }
+    File::open(path)
 }
 
 fn refuse_what_only_traces_have(args: &ReportArgs) -> Result<()> {
@@ -132,7 +155,7 @@ impl Places {
         for (index, mapping) in places.maps.iter().enumerate() {
             let file = file_of(mapping, folders);
             let is_recorded = file.metadata().is_ok_and(|data| data.ino() == mapping.inode);
-            if file == mapping.path && file.exists() && !is_recorded {
+            if file == mapping.path && file.is_file() && !is_recorded {
                 other.push(mapping.path.display().to_string());
             }
             let here = Mapping { path: file, ..mapping.clone() };

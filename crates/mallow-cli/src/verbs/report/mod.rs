@@ -60,7 +60,8 @@ struct ChangedStacks {
 
 pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
-    args.pprof.iter().try_for_each(|path| output::check_writable(path))?;
+    let mut files = args.pprof.iter().filter(|path| !is_standard(path));
+    files.try_for_each(|path| output::check_writable(path))?;
     if heap::is_profile(&args.trace) {
         return heap::main(args, notes);
     }
@@ -83,7 +84,9 @@ pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
         write_pprof(path, &this)?;
     }
     let other_profile = other.as_ref().map(|(_, other)| &other.profile);
-    output::write_result(&args.output, &print(args, &report, &this.profile, other_profile)?)?;
+    if !args.pprof.as_deref().is_some_and(is_standard) {
+        output::write_result(&args.output, &print(args, &report, &this.profile, other_profile)?)?;
+    }
     args.output.write_page(|| html::page(&report, &this.profile, other_profile))?;
     let damage = [Some(&this), other.as_ref().map(|(_, other)| other)];
     match damage.into_iter().flatten().find_map(|analysed| analysed.damage.clone()) {
@@ -159,9 +162,22 @@ fn write_pprof(path: &Path, analysed: &Analysed) -> Result<()> {
     write_compressed(path, &bytes)
 }
 
+/// `-` stands for standard input and output.
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 fn write_compressed(path: &Path, bytes: &[u8]) -> Result<()> {
+    if is_standard(path) {
+        return output::printed(compress(std::io::stdout().lock(), bytes));
+    }
     let failed = || Error::io(format!("The profile cannot be written to {}", path.display()));
     let file = File::create(path).map_err(failed())?;
-    let mut encoder = GzEncoder::new(file, Compression::default());
-    encoder.write_all(bytes).and_then(|()| encoder.finish().map(drop)).map_err(failed())
+    compress(file, bytes).map_err(failed())
+}
+
+fn compress(to: impl Write, bytes: &[u8]) -> std::io::Result<()> {
+    let mut encoder = GzEncoder::new(to, Compression::default());
+    encoder.write_all(bytes)?;
+    encoder.finish()?.flush()
 }

@@ -42,8 +42,17 @@ pub struct ServeArgs {
     #[arg(long)]
     pub no_token: bool,
 
+    /// Answer over TLS: FILE has the server's certificate, and those up to a known one (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
     /// Write the metrics to FILE instead, for the node exporter: once, or with --interval again
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "token_file", "no_token"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "token_file", "no_token",
+          "tls_cert"])]
     pub textfile: Option<PathBuf>,
 
     /// Write FILE again after this time, until Ctrl-C

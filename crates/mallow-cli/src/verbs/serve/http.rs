@@ -14,11 +14,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
+use tokio_rustls::TlsAcceptor;
 
 use super::collect::Snapshot;
+use super::convert::{self, Converter, Kind};
 use super::listen::Listener;
 use super::metrics::{self, Form};
-use super::{page, profile};
+use super::page;
+use super::profile::{self, Dump};
 use crate::error::{Error, Result};
 
 const MOST_CONNECTIONS: usize = 64;
@@ -29,12 +32,16 @@ const CONNECTION_TIME: Duration = Duration::from_secs(300);
 const GRACE: Duration = Duration::from_secs(2);
 
 type Answer = Response<Full<Bytes>>;
+/// What was asked for, or why not.
+type Reply<T> = std::result::Result<T, (StatusCode, String)>;
 /// Where to send a request for a reading of all targets.
 pub type Readings = mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>;
 
 pub struct Server {
     pub token: Option<String>,
+    pub tls: Option<TlsAcceptor>,
     pub readings: Readings,
+    pub converter: Converter,
 }
 
 /// Serves until SIGTERM or Ctrl-C.
@@ -91,22 +98,33 @@ where
 {
     tokio::spawn(async move {
         let _place = place;
-        let service = service_fn(move |request| {
-            let server = server.clone();
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIME)
-            .max_buf_size(16 << 10)
-            .serve_connection(TokioIo::new(stream), service);
-        // What goes wrong with one connection is of no interest to others.
-        let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
+        let Some(tls) = server.tls.clone() else { return converse(stream, server).await };
+        // Who speaks no TLS, or not in time, is not answered.
+        if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_TIME, tls.accept(stream)).await {
+            converse(stream, server).await;
+        }
     });
 }
 
+async fn converse<S>(stream: S, server: Arc<Server>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let server = server.clone();
+        async move { Ok::<_, Infallible>(server.answer(request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(16 << 10)
+        .serve_connection(TokioIo::new(stream), service);
+    // What goes wrong with one connection is of no interest to others.
+    let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
+}
+
 impl Server {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(self: &Arc<Server>, request: Request<Incoming>) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer =
                 sentence(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are served.");
@@ -133,9 +151,8 @@ impl Server {
                 }
                 None => broken(),
             },
-            "/debug/pprof/heap" | "/debug/pprof/allocs" => {
-                self.profile(request.uri().query()).await
-            }
+            "/debug/pprof/heap" => self.profile(Kind::Heap, request.uri().query()).await,
+            "/debug/pprof/allocs" => self.profile(Kind::Allocs, request.uri().query()).await,
             _ => sentence(
                 StatusCode::NOT_FOUND,
                 "There are /, /metrics, /healthz, /debug/pprof/heap?pid= and /debug/pprof/allocs?pid=.",
@@ -169,24 +186,88 @@ impl Server {
         }
     }
 
-    async fn profile(&self, query: Option<&str>) -> Answer {
-        let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let pid = pairs.filter(|(name, _)| *name == "pid").find_map(|(_, pid)| pid.parse().ok());
-        let Some(pid): Option<u32> = pid else {
-            let what = "Say which process: /debug/pprof/heap?pid=PID.";
-            return sentence(StatusCode::BAD_REQUEST, what);
+    async fn profile(self: &Arc<Server>, kind: Kind, query: Option<&str>) -> Answer {
+        let pairs = || query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let number = |name: &str| {
+            let mut found = pairs().filter(|(key, _)| *key == name);
+            found.find_map(|(_, value)| value.parse::<u32>().ok())
         };
         let Some(snapshot) = self.snapshot().await else { return broken() };
+        let pid = match (number("pid"), snapshot.targets.as_slice()) {
+            (Some(pid), _) => pid,
+            (None, [only]) => only.pid,
+            _ => {
+                let what = "Say which process: /debug/pprof/heap?pid=PID.";
+                return sentence(StatusCode::BAD_REQUEST, what);
+            }
+        };
         let Some(target) = snapshot.targets.iter().find(|target| target.pid == pid) else {
             let what = format!("Process {pid} is not served: it has ended, or was not chosen.");
             return sentence(StatusCode::NOT_FOUND, &what);
         };
-        let uid = target.vitals.uid;
-        match tokio::task::spawn_blocking(move || profile::newest(pid, uid)).await {
-            Ok(Ok(bytes)) => text(StatusCode::OK, "application/octet-stream", bytes),
-            Ok(Err(what)) => sentence(StatusCode::NOT_FOUND, &what),
+        let (uid, process) = (target.vitals.uid, (pid, target.vitals.started));
+        let as_text = number("debug").is_some_and(|debug| debug > 0);
+        // It goes on if who asked does not wait: the answer is kept for the next time.
+        let server = self.clone();
+        let work = tokio::spawn(async move {
+            if as_text {
+                server.text(pid, uid).await
+            } else {
+                server.pprof(process, uid, kind).await
+            }
+        });
+        match work.await {
+            Ok(Ok(bytes)) if as_text => text(StatusCode::OK, "text/plain; charset=utf-8", bytes),
+            Ok(Ok(bytes)) => {
+                let mut answer = text(StatusCode::OK, "application/octet-stream", bytes);
+                let name = format!("attachment; filename=\"{}.pb.gz\"", kind.name());
+                if let Ok(name) = HeaderValue::from_str(&name) {
+                    answer.headers_mut().insert(header::CONTENT_DISPOSITION, name);
+                }
+                answer
+            }
+            Ok(Err((status, what))) => sentence(status, &what),
             Err(_) => broken(),
         }
+    }
+
+    /// As the process wrote it.
+    async fn text(&self, pid: u32, uid: u32) -> Reply<Bytes> {
+        let read = move || {
+            let dumps = profile::newest(pid, uid)?;
+            let text = dumps.iter().find_map(Dump::text);
+            text.ok_or_else(|| format!("The profile of process {pid} could not be read."))
+        };
+        blocking(read).await.map(Bytes::from)
+    }
+
+    async fn pprof(&self, process: convert::Process, uid: u32, kind: Kind) -> Reply<Bytes> {
+        let (pid, _) = process;
+        let find = move || {
+            let place = profile::surroundings(pid);
+            let place = place.ok_or_else(|| format!("Process {pid} has ended."))?;
+            Ok((profile::newest(pid, uid)?, place))
+        };
+        let (dumps, place) = blocking(find).await?;
+        let mut first = None;
+        for dump in dumps {
+            match self.converter.convert(process, kind, uid, &place, dump).await {
+                Ok(bytes) => return Ok(bytes),
+                // Of several, the newest one's.
+                Err(what) => first = first.or(Some(what)),
+            }
+        }
+        Err((StatusCode::INTERNAL_SERVER_ERROR, first.unwrap_or_default()))
+    }
+}
+
+/// What is not there is 404, with the sentence.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::result::Result<T, String> + Send + 'static,
+) -> Reply<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome.map_err(|what| (StatusCode::NOT_FOUND, what)),
+        Err(_) => Err((StatusCode::INTERNAL_SERVER_ERROR, "The profile could not be read.".into())),
     }
 }
 

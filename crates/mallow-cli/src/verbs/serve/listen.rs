@@ -40,10 +40,11 @@ impl Listener {
     }
 
     /// As one would write it to reach it.
-    pub fn name(&self) -> String {
+    pub fn name(&self, has_tls: bool) -> String {
+        let scheme = if has_tls { "https" } else { "http" };
         match self {
             Listener::Tcp(listener) => match listener.local_addr() {
-                Ok(address) => format!("http://{address}"),
+                Ok(address) => format!("{scheme}://{address}"),
                 Err(_) => "an address".into(),
             },
             Listener::Unix(_, path) => format!("unix:{}", path.display()),

@@ -1,10 +1,11 @@
 //! `mallow serve`: heaps of processes as metrics for Prometheus, with their profiles, over HTTP.
 //!
 //! `targets` says which processes, `collect` reads them, `metrics` and `page` show what was read,
-//! `profile` finds what a process wrote itself; `listen` and `http` answer, `textfile` writes a file.
+//! `profile` finds what a process wrote itself, `convert` has it in pprof's format; `listen`, `tls` and `http` answer, `textfile` writes a file.
 
 mod args;
 mod collect;
+mod convert;
 mod http;
 mod listen;
 mod metrics;
@@ -12,6 +13,7 @@ mod page;
 mod profile;
 mod targets;
 mod textfile;
+mod tls;
 
 use std::sync::{Arc, mpsc};
 
@@ -23,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::output::Notes;
 pub use args::ServeArgs;
 use collect::{Collector, Snapshot};
+use convert::Converter;
 use http::Server;
 use listen::Listener;
 use targets::Choice;
@@ -38,10 +41,14 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
         return textfile::write(file, args.interval, &mut collector);
     }
     let token = listen::token(args)?;
+    let tls = tls::acceptor(args)?;
     let listener = Listener::bind(args)?;
     let readings = start(choice, most)?;
-    notes.note(&format!("Metrics are served at {}/metrics; Ctrl-C ends it.", listener.name()));
-    http::serve(listener, Server { token, readings })?;
+    notes.note(&format!(
+        "Metrics are served at {}/metrics; Ctrl-C ends it.",
+        listener.name(tls.is_some())
+    ));
+    http::serve(listener, Server { token, tls, readings, converter: Converter::new() })?;
     Ok(0)
 }
 

@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -16,7 +16,15 @@ const LARGEST: u64 = 64 << 20;
 /// Files of a folder that are looked at.
 const MOST_FILES: usize = 100_000;
 
-pub fn newest(pid: u32, uid: u32) -> Result<Vec<u8>, String> {
+/// A profile, open.
+pub struct Dump {
+    pub file: File,
+    /// Which file it is, and in which state: device, number, length, time of the last change.
+    pub identity: [u64; 5],
+}
+
+/// The newest ones, at most three, the newest first: that may be one that is being written.
+pub fn newest(pid: u32, uid: u32) -> Result<Vec<Dump>, String> {
     let (folder, beginning) = place(pid)?;
     let entries = std::fs::read_dir(&folder).map_err(|_| none(pid))?.flatten().take(MOST_FILES);
     let is_one = |name: &str| name.starts_with(&beginning) && name.ends_with(".heap");
@@ -25,9 +33,17 @@ pub fn newest(pid: u32, uid: u32) -> Result<Vec<u8>, String> {
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
     found.sort();
-    // The newest may be one that is being written.
-    let profile = found.iter().rev().take(3).find_map(|(_, path)| read(path, uid));
-    profile.ok_or_else(|| none(pid))
+    let dumps: Vec<Dump> =
+        found.iter().rev().take(3).filter_map(|(_, path)| open(path, uid)).collect();
+    if dumps.is_empty() { Err(none(pid)) } else { Ok(dumps) }
+}
+
+impl Dump {
+    pub fn text(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&self.file).take(LARGEST).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
 }
 
 fn none(pid: u32) -> String {
@@ -68,16 +84,36 @@ fn own_number(proc: &Path) -> Option<u32> {
     line.split_whitespace().last()?.parse().ok()
 }
 
-fn read(path: &Path, uid: u32) -> Option<Vec<u8>> {
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+fn open(path: &Path, uid: u32) -> Option<Dump> {
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.uid() != uid || metadata.len() > LARGEST {
+    let found = file.metadata().ok()?;
+    if !found.is_file() || found.uid() != uid || found.len() > LARGEST {
         return None;
     }
-    let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
-    bytes.starts_with(MAGIC).then_some(bytes)
+    let mut start = [0; MAGIC.len()];
+    file.read_exact_at(&mut start, 0).ok()?;
+    let time = [found.mtime().cast_unsigned(), found.mtime_nsec().cast_unsigned()];
+    let identity = [found.dev(), found.ino(), found.len(), time[0], time[1]];
+    (start == MAGIC).then_some(Dump { file, identity })
+}
+
+/// What of the process decides how the places of its profile are looked up.
+pub struct Place {
+    pub gid: u32,
+    /// Its files are not those of this process.
+    pub is_elsewhere: bool,
+}
+
+pub fn surroundings(pid: u32) -> Option<Place> {
+    let proc = PathBuf::from(format!("/proc/{pid}"));
+    let status = std::fs::read_to_string(proc.join("status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Gid:"))?;
+    let gid = line.split_whitespace().next()?.parse().ok()?;
+    let link = |path: &Path| std::fs::read_link(path).ok();
+    let is_elsewhere = link(&proc.join("ns/mnt"))? != link(Path::new("/proc/self/ns/mnt"))?
+        || link(&proc.join("root"))? != link(Path::new("/proc/self/root"))?;
+    Some(Place { gid, is_elsewhere })
 }
 
 #[cfg(test)]
@@ -96,13 +132,13 @@ mod tests {
         let uid = nix::unistd::getuid().as_raw();
         let good = folder.path().join("good.heap");
         std::fs::write(&good, "heap_v2/524288\n").unwrap();
-        assert!(read(&good, uid).is_some());
-        assert!(read(&good, uid + 1).is_none(), "of another user");
+        assert!(open(&good, uid).is_some());
+        assert!(open(&good, uid + 1).is_none(), "of another user");
         let link = folder.path().join("link.heap");
         std::os::unix::fs::symlink(&good, &link).unwrap();
-        assert!(read(&link, uid).is_none(), "a link");
+        assert!(open(&link, uid).is_none(), "a link");
         let secret = folder.path().join("secret.heap");
         std::fs::write(&secret, "root:x\n").unwrap();
-        assert!(read(&secret, uid).is_none(), "not a profile");
+        assert!(open(&secret, uid).is_none(), "not a profile");
     }
 }

@@ -18,6 +18,8 @@ pub struct About<'a> {
     pub base: &'a Base,
     /// The words of the command that the settings are for.
     pub command: &'a [String],
+    /// With the load on it, where there is one.
+    pub whole: Option<String>,
     pub trace: Option<String>,
     pub searched_on: Ground,
     pub confirmed_on: Ground,
@@ -82,7 +84,7 @@ pub fn analyse(search: &Search, about: &About, finalists: &[Index]) -> Result<Re
         version: env!("CARGO_PKG_VERSION"),
         allocator: about.base.allocator.name.clone(),
         allocator_version: about.base.allocator.version.clone(),
-        command: words::line(about.command),
+        command: about.whole.clone().unwrap_or_else(|| words::line(about.command)),
         trace: about.trace.clone(),
         searched_on: about.searched_on,
         confirmed_on: about.confirmed_on,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use mallow_launch::options;
 
 use super::constraint::{self, Constraint};
-use crate::comparing::MARGIN;
+use crate::comparing::{MARGIN, ServiceArgs};
 use crate::output::OutputArgs;
 use crate::parse;
 
@@ -28,7 +28,7 @@ pub enum SearchOn {
 pub struct TuneArgs {
     /// A trace written by `mallow record`: settings are searched on its replay, and confirmed on the
     /// command, where there is one
-    #[arg(value_name = "TRACE", required_unless_present = "command")]
+    #[arg(value_name = "TRACE", required_unless_present_any = ["command", "server"])]
     pub trace: Option<PathBuf>,
 
     /// The allocator whose settings are searched [default: the one of the recording, else the C
@@ -72,8 +72,11 @@ pub struct TuneArgs {
     pub state: Option<PathBuf>,
 
     /// Shell command to run before each run; not timed
-    #[arg(long, value_name = "CMD", requires = "command")]
+    #[arg(long, value_name = "CMD")]
     pub prepare: Option<String>,
+
+    #[command(flatten)]
+    pub service: ServiceArgs,
 
     /// The process of the trace to replay: its number or its program's name [default: the one that
     /// had most bytes allocated at once]

@@ -9,7 +9,7 @@ use mallow_launch::Allocator;
 use mallow_launch::contender::Contender;
 use mallow_launch::preload::{self, Changes};
 use mallow_launch::settings::Candidate;
-use mallow_measure::run::{self, Limits, Outcome as Ended};
+use mallow_measure::run::{Limits, Outcome as Ended};
 
 use super::trial::{Failure, Index, Outcome, Trial};
 use crate::comparing::Plan;
@@ -72,9 +72,10 @@ pub struct OnCommand<'a> {
 impl Bench for OnCommand<'_> {
     fn run(&mut self, _: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>> {
         self.plan.run_shell("prepare", self.prepare)?;
-        let command = self.plan.command(&self.plan.conditions[0], &self.base.contender(candidate)?);
+        let contender = self.base.contender(candidate)?;
         let limits = Limits { timeout: self.timeout, ..Limits::default() };
-        let sample = run::run(command, limits, &[], self.interrupted)?;
+        let condition = &self.plan.conditions[0];
+        let sample = self.plan.run(condition, &contender, limits, &[], self.interrupted)?;
         Ok(match sample.outcome {
             Ended::Interrupted => None,
             Ended::Finished => Some(Ok(Trial {

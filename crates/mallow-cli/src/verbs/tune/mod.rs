@@ -39,6 +39,7 @@ use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 use crate::replaying::Input;
 use crate::signals;
+use args::SearchOn;
 pub use args::TuneArgs;
 
 pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
@@ -47,10 +48,11 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
     let interrupted = signals::watch()?;
     let traces = Traces::read(args, notes)?;
     let wish = wish(args, traces.first.as_ref().map(|first| &first.input));
-    let plan = match wish.command.is_empty() {
+    let plan = match wish.words()?.is_empty() {
         true => None,
         false => Some(Plan::new(&wish, notes)?),
     };
+    refuse_what_does_not_fit(args, plan.as_ref())?;
     let base = base(args, &wish, plan.as_ref(), &traces)?;
     let target = plan.as_ref().map_or(&traces.player.target, |plan| &plan.target);
     let cpus = mallow_os::usable_cpu_count();
@@ -64,6 +66,23 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
         |format, screen| Ok(report.text(format, screen)),
     )?;
     exit_code(args, &report, interrupted.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+fn refuse_what_does_not_fit(args: &TuneArgs, plan: Option<&Plan>) -> Result<()> {
+    let is_service = plan.is_some_and(|plan| plan.service.is_some());
+    if plan.is_none() && args.prepare.is_some() {
+        return Err(Error::Usage(
+            "--prepare is run before each run of a command: give one.".into(),
+        ));
+    }
+    if is_service && args.search == SearchOn::Replay {
+        return Err(Error::Usage(
+            "A service is not recorded for one search, since it has no load of its own then: record it \
+             under its load (mallow record -o app.trace -- SERVER), then give the trace."
+                .into(),
+        ));
+    }
+    Ok(())
 }
 
 fn exit_code(args: &TuneArgs, report: &Report, interrupted: bool) -> Result<u8> {
@@ -95,6 +114,7 @@ fn wish(args: &TuneArgs, recorded: Option<&Input>) -> Wish {
         prepare: args.prepare.clone(),
         margin: args.margin,
         seed: args.seed,
+        service: args.service.clone(),
         command: args.command.clone(),
         ..Wish::default()
     }
@@ -147,11 +167,19 @@ impl Tuning<'_> {
                 error => error,
             })?;
         }
-        if let Some(run) = run {
+        // Nobody would put load on a service that is recorded.
+        let is_service = self.args.service.server.is_some();
+        if let Some(run) = run.filter(|_| !is_service) {
             let (args, notes) = (self.args, self.notes);
             traces.record(args, &contender, (run, settings), notes, interrupted)?;
         }
         Ok(())
+    }
+
+    /// What was said of a service, for nothing else may go on from what was measured of it.
+    fn service(&self) -> impl Iterator<Item = String> {
+        let service = &self.args.service;
+        [&service.server, &service.ready, &service.load].into_iter().flatten().cloned()
     }
 
     fn subject(&self, candidates: &[settings::Candidate]) -> Result<Subject> {
@@ -171,7 +199,7 @@ impl Tuning<'_> {
             .collect();
         given.extend(self.base.variables(None)?);
         Ok(Subject {
-            command: self.args.command.iter().map(text).collect(),
+            command: self.args.command.iter().map(text).chain(self.service()).collect(),
             trace: trace(&self.args.trace),
             second: trace(&self.args.second),
             allocator: format!("{} {version} {}", allocator.name, file.unwrap_or_default()),
@@ -220,11 +248,12 @@ impl Tuning<'_> {
         };
         let finalists = self.carry_out(&mut search)?;
         search.bar.finish_and_clear();
-        let command = self.words();
+        let command = self.words()?;
         let on = |is_replay: bool| if is_replay { Ground::Replay } else { Ground::Command };
         let about = About {
             base: self.base,
             command: &command,
+            whole: self.plan.as_ref().map(|plan| plan.command_line.clone()),
             trace: self.args.trace.as_ref().map(|path| path.display().to_string()),
             searched_on: on(self.traces.first.is_some()),
             confirmed_on: on(self.plan.is_none()),
@@ -288,13 +317,13 @@ impl Tuning<'_> {
     }
 
     /// The command that the settings are for: the given one, or the recorded one.
-    fn words(&self) -> Vec<String> {
-        let given = self.args.command.iter().map(|word| word.to_string_lossy().into_owned());
+    fn words(&self) -> Result<Vec<String>> {
+        let given = self.wish.words()?;
         let recorded =
             self.traces.first.as_ref().map_or(&[][..], |first| &first.input.header.command);
-        match self.args.command.is_empty() {
+        Ok(match given.is_empty() {
             true => recorded.to_vec(),
-            false => given.collect(),
-        }
+            false => given.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        })
     }
 }

@@ -129,6 +129,7 @@ fn tune(bench: &mut Made, state: State, file: Option<&Path>) -> (Report, State) 
     let about = About {
         base: &BASE,
         command: &[],
+        whole: None,
         trace: None,
         searched_on: Ground::Command,
         confirmed_on: Ground::Command,
