@@ -27,6 +27,7 @@
 #else
 #include "os/modules.c"
 #include "os/libc.c"
+#include "os/symbols.c"
 #endif
 #include "os/log.c"
 #include "os/fault.c"
@@ -154,5 +155,6 @@
 #include "entry/shim_jemalloc.c"
 #if MW_SHARED_OBJECT /* in an archive it is a member of its own */
 #include "entry/shim_cxx.c"
+#include "entry/shim_dl.c"
 #endif
 #endif

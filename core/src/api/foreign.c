@@ -1,24 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 #include "foreign.h"
 
+/* The next allocator's function: the look-up is slow. NULL if there is none. */
+static COLD void *foreign_next(const char *call)
+{
+    static _Atomic(void *) functions[2]; /* free, realloc */
+    _Atomic(void *) *known = &functions[call[0] == 'r'];
+    if (atomic_get(known) == NULL) {
+        atomic_set(known, libc_next_symbol(call));
+    }
+    return atomic_get(known);
+}
+
+static COLD void foreign_remember(void)
+{
+    foreign_next("free");
+    foreign_next("realloc");
+}
+
 static COLD void *foreign_function(const char *call, const void *block)
 {
+    void *next;
     switch (option(OPTION_foreign)) {
     case FOREIGN_IGNORE:
         return NULL;
-    case FOREIGN_NEXT: {
-        static _Atomic(void *) functions[2]; /* free, realloc: the look-up is slow */
-        _Atomic(void *) *known = &functions[call[0] == 'r'];
-        if (atomic_get(known) == NULL) {
-            atomic_set(known, libc_next_symbol(call));
-        }
-        if (atomic_get(known) != NULL) {
-            return atomic_get(known);
+    case FOREIGN_NEXT:
+        next = foreign_next(call);
+        if (next != NULL) {
+            return next;
         }
         fault_simple(FAULT_FOREIGN_FREE, call, block,
                      "%s of %p, which mallow did not allocate, and there is no other allocator",
                      call, block);
-    }
     default:
         fault_simple(FAULT_FOREIGN_FREE, call, block, "%s of %p, which mallow did not allocate",
                      call, block);

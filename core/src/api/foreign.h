@@ -12,6 +12,9 @@
  * name, or NULL if the call is to be ignored. */
 static void *foreign_function(const char *call, const void *block);
 
+/* Looks the next allocator's functions up now: they are about to lead to this library itself. */
+UNUSED static void foreign_remember(void);
+
 /* The extent of any state that holds `address`; NULL if there is none near enough. */
 static struct extent *extent_around(const void *address);
 

@@ -16,9 +16,11 @@
 #include "../thread/thread.h"
 #include "free.h"
 
-/* Pages of realloc from here on are kept, or moved by the kernel; smaller ones are copied, so that
- * a stale pointer is found, and so that the block ends with a page again. */
-#define RESIZE_MIN (16 * MiB)
+/* What realloc copies is found by a stale pointer, and ends with a page again. Blocks of pages are copied
+ * when their size passes a power of two, for a block that grows step by step would be copied at each of
+ * them; between, and from RESIZE_MOST on, they keep their pages, or the kernel moves these. */
+#define RESIZE_MIN (128 * KiB)
+#define RESIZE_MOST (16 * MiB)
 
 /* Blocks that leave the quarantine with one that comes in: more than one, so that it shrinks again
  * after large blocks. */
@@ -398,6 +400,13 @@ static size_t tracked_resize_block(void *block, size_t least, size_t most)
 
 /* --- Realloc ---------------------------------------------------------------------------------- */
 
+static bool resize_keeps_pages(size_t old_size, size_t size)
+{
+    size_t least = size_min(old_size, size);
+    return least >= RESIZE_MOST ||
+           (least >= RESIZE_MIN && floor_log2(old_size) == floor_log2(size));
+}
+
 /* Pages get longer or shorter, and may get another address. NULL if they have to be copied. */
 static void *resize_pages(struct extent *extent, struct track *track, size_t size, uintptr_t caller)
 {
@@ -405,7 +414,7 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
     size_t front = track_block(track) - extent->start;
     size_t old_size = track_size(word);
     if (extent_is_slab(extent) || extent_is_direct(extent) ||
-        track_alignment(word) > BLOCK_ALIGNMENT || size_min(old_size, size) < RESIZE_MIN) {
+        track_alignment(word) > BLOCK_ALIGNMENT || !resize_keeps_pages(old_size, size)) {
         return NULL;
     }
     lock_take(&quarantine.lock);

@@ -37,7 +37,7 @@ __attribute__((weak)) void _IO_list_resetlock(void);
 
 /* In a static program the loader's functions may be missing, or only warn: never pull them in. */
 __attribute__((weak)) void *dlsym(void *handle, const char *name);
-__attribute__((weak)) void *dlopen(const char *path, int flags);
+__attribute__((weak)) void *load_object(const char *path, int flags) __asm__("dlopen");
 __attribute__((weak)) int dlclose(void *handle);
 __attribute__((weak)) int dladdr(const void *address, Dl_info *info);
 
@@ -137,17 +137,22 @@ static void *libc_next_symbol(const char *name)
     return dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
 }
 
+static void *libc_symbol(const char *name)
+{
+    return dlsym != NULL ? dlsym(RTLD_DEFAULT, name) : NULL;
+}
+
 /* Only the shared object's operator new asks. */
 UNUSED static void *libc_symbol_near(const void *address, const char *name)
 {
     Dl_info info;
-    if (dlsym == NULL || dlopen == NULL || dlclose == NULL || dladdr == NULL) {
+    if (dlsym == NULL || load_object == NULL || dlclose == NULL || dladdr == NULL) {
         return NULL;
     }
     if (dladdr(address, &info) == 0 || info.dli_fname == NULL) {
         return NULL;
     }
-    void *object = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    void *object = load_object(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (object == NULL) {
         return dlsym(RTLD_DEFAULT, name); /* the program itself, which may have no name */
     }

@@ -121,6 +121,19 @@ static bool os_protect(void *start, size_t size)
     return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
 }
 
+static bool os_make_writable(void *start, size_t size)
+{
+    check(is_of_pages(start, size));
+    return !is_error(
+        system_call(SYS_mprotect, (long)start, (long)size, PROT_READ | PROT_WRITE, 0, 0, 0));
+}
+
+static bool os_make_readonly(void *start, size_t size)
+{
+    check(is_of_pages(start, size));
+    return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_READ, 0, 0, 0));
+}
+
 static unsigned os_guard(void *start, size_t size)
 {
     check(is_of_pages(start, size));
@@ -142,9 +155,7 @@ static bool os_unguard(void *start, size_t size, unsigned ways)
         is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0))) {
         return false;
     }
-    return (ways & GUARD_PROTECTED) == 0 ||
-           !is_error(
-               system_call(SYS_mprotect, (long)start, (long)size, PROT_READ | PROT_WRITE, 0, 0, 0));
+    return (ways & GUARD_PROTECTED) == 0 || os_make_writable(start, size);
 }
 
 static bool os_unmap(void *start, size_t size)

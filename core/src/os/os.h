@@ -61,6 +61,10 @@ static void *os_map_aligned(void *hint, size_t size, size_t alignment);
 /* Takes all access away, for guard pages. False if the kernel refused. */
 static bool os_protect(void *start, size_t size);
 
+/* Of memory that is a file's, and the process's own copy where it is written. */
+UNUSED static bool os_make_writable(void *start, size_t size);
+UNUSED static bool os_make_readonly(void *start, size_t size);
+
 /* Ways in which pages can be without access: as marks in the page tables, which cost no mapping and
  * give the memory back (Linux 6.13), or as a mapping of their own. */
 enum { GUARD_MARKED = 1, GUARD_PROTECTED = 2 };
@@ -205,6 +209,19 @@ UNUSED static int libc_thread_number(void);
 
 /* The next definition of a function behind this library's own; NULL if there is none. */
 static void *libc_next_symbol(const char *name);
+
+/* The definition that the program itself gets; NULL if there is none. */
+UNUSED static void *libc_symbol(const char *name);
+
+/* Makes names in the table of functions of the loaded object that has the address `inside` lead to others:
+ * for modules that ask this object before all others. Returns false, and has changed nothing, where that
+ * cannot be done. It allocates nothing. One thread at a time. */
+struct symbol_lead {
+    const char *name;
+    void *to;
+};
+UNUSED static bool os_lead_symbols(const void *inside, const struct symbol_lead *leads,
+                                   size_t count);
 
 /* A function that the object with `address` in it sees, itself and its dependencies; NULL if there
  * is none. Objects that dlopen loaded are not seen by all. */

@@ -44,10 +44,13 @@ endfunction()
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
-        fork_chain locked_memory limit limit_cgroup stats_json)
+        fork_chain locked_memory limit limit_cgroup stats_json deepbind)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
+add_library(deepbind_module MODULE ${CMAKE_CURRENT_LIST_DIR}/deepbind_module.c)
+set_target_properties(deepbind_module PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${promise_dir}/modules)
+target_link_options(promise_deepbind PRIVATE LINKER:-rpath,${promise_dir}/modules)
 add_library(front_allocator MODULE ${CMAKE_CURRENT_LIST_DIR}/front_allocator.c)
 target_link_libraries(front_allocator PRIVATE test_flags)
 target_compile_definitions(promise_fresh PRIVATE PROMISE_DIRTY_KIB="120")
@@ -84,6 +87,9 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_test(promise-small_tls-${mode}
     COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
             $<TARGET_FILE:promise_small_tls> $<TARGET_FILE:small_tls_module>)
+  mallow_test(promise-deepbind-${mode}
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
+            $<TARGET_FILE:promise_deepbind> $<TARGET_FILE_NAME:deepbind_module>)
   mallow_test(promise-stats_json-${mode}
     COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
             MALLOW_CONF=quarantine:0

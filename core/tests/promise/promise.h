@@ -18,6 +18,14 @@
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
 
+#ifndef PROMISE_LOADS_IT /* those that open the library by themselves */
+/* The loader only warns of a library that is not there: the program would keep the libc's promises. */
+__attribute__((constructor)) static void promise_is_of_mallow(void)
+{
+    CHECK_MSG(dlsym(RTLD_DEFAULT, "mw_malloc") != NULL, "the library is not preloaded");
+}
+#endif
+
 /* Reads a file of /proc without stdio, which would allocate. */
 static inline size_t promise_read(const char *path, char *text, size_t size)
 {

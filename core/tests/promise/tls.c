@@ -6,6 +6,7 @@
  *
  *   tls LIBRARY MODULE_DIR
  */
+#define PROMISE_LOADS_IT
 #include "promise.h"
 
 #include <dlfcn.h>

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <sys/wait.h>
 
+#define PROMISE_LOADS_IT
 #include "promise.h"
 
 static void *(*allocate)(size_t);

@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::recording::{LIVES, Trace, lives, record};
@@ -247,15 +247,19 @@ fn every_way_to_live_and_die_on_musl() {
     check_lives(&["--stacks", "full", "--sample", "all"], &program);
 }
 
+/// A library whose function `plugin` allocates and frees 7,008 bytes fifty times.
+fn plugin(folder: &Path) -> PathBuf {
+    let source = "#include <stdlib.h>\nvoid plugin(void) { for (int i = 0; i < 50; i++) { void *volatile \
+                  p = malloc(7008); free(p); } }\n";
+    compile("cc", folder, source, &["-shared", "-fPIC", "-fno-omit-frame-pointer"]).unwrap()
+}
+
 #[test]
 fn loaded_libraries_are_found_in_stacks() {
     let folder = tempfile::tempdir().unwrap();
     let program = lives(folder.path());
-    let source = "#include <stdlib.h>\nvoid plugin(void) { for (int i = 0; i < 50; i++) { void *volatile \
-                  p = malloc(7008); free(p); } }\n";
-    let flags = ["-shared", "-fPIC", "-fno-omit-frame-pointer"];
     let plugin_folder = tempfile::tempdir().unwrap();
-    let plugin = compile("cc", plugin_folder.path(), source, &flags).unwrap();
+    let plugin = plugin(plugin_folder.path());
     for stacks in ["fp", "full"] {
         let options = ["--stacks", stacks, "--sample", "all"];
         let command = [program.to_str().unwrap(), "dlopen", plugin.to_str().unwrap()];
@@ -278,6 +282,18 @@ fn loaded_libraries_are_found_in_stacks() {
         let first = frames.unwrap()[0];
         assert_eq!(modules[&first.module], plugin.to_str().unwrap(), "{stacks}");
     }
+}
+
+/// As PHP opens its extensions: they would ask the libc for memory, and not the recorder.
+#[test]
+fn modules_that_ask_the_libc_first_are_recorded_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin_folder = tempfile::tempdir().unwrap();
+    let program = lives(folder.path());
+    let plugin = plugin(plugin_folder.path());
+    let trace = record(&[], &[program.to_str().unwrap(), "deepbind", plugin.to_str().unwrap()]);
+    assert_eq!(trace.code, Some(0), "{}", trace.stderr);
+    assert_eq!(trace.count(7008), 50);
 }
 
 #[test]

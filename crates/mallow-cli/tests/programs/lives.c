@@ -9,6 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef RTLD_DEEPBIND
+#define DEEPBIND RTLD_DEEPBIND
+#else
+#define DEEPBIND 0 /* musl */
+#endif
+
 static void calls(size_t size, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -101,8 +107,8 @@ int main(int argc, char **argv)
     } else if (strcmp(how, "kill") == 0) {
         calls(7007, 88);
         kill(getpid(), SIGKILL);
-    } else if (strcmp(how, "dlopen") == 0) {
-        void *library = dlopen(argv[2], RTLD_NOW);
+    } else if (strcmp(how, "dlopen") == 0 || strcmp(how, "deepbind") == 0) {
+        void *library = dlopen(argv[2], RTLD_NOW | (how[1] == 'e' ? DEEPBIND : 0));
         void (*function)(void);
         *(void **)&function = library != NULL ? dlsym(library, "plugin") : NULL;
         if (function == NULL) {

@@ -319,8 +319,22 @@ EXPORT void mw_trace_marker(const char *text)
     leave();
 }
 
-/* The loader must take the caller for the caller, so dlopen is left alone: the collector looks at
- * the map again when it meets an address that it does not know. What was unloaded it cannot see. */
+/* A module that is opened with RTLD_DEEPBIND, as PHP's extensions are, asks the libc for malloc before it
+ * asks us: it is opened without. The loader must take the caller for the caller, so the last call is a
+ * jump, which the compiler makes of it. */
+EXPORT void *dlopen(const char *path, int flags)
+{
+#ifdef RTLD_DEEPBIND /* musl has no such thing */
+    flags &= ~RTLD_DEEPBIND;
+#endif
+    if (next.dlopen == NULL) {
+        next_find(); /* a library's constructor calls, before this one's */
+    }
+    return next.dlopen != NULL ? next.dlopen(path, flags) : NULL;
+}
+
+/* The collector looks at the map again when it meets an address that it does not know. What was unloaded
+ * it cannot see. */
 EXPORT int dlclose(void *handle)
 {
     int result = next.dlclose != NULL ? next.dlclose(handle) : -1;

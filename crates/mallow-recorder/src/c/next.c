@@ -24,6 +24,7 @@ static struct {
     void (*free_sized)(void *, size_t);
     void (*free_aligned_sized)(void *, size_t, size_t);
     size_t (*malloc_usable_size)(void *);
+    void *(*dlopen)(const char *, int);
     int (*dlclose)(void *);
     void *(*new)(size_t);
     void *(*new_array)(size_t);
@@ -62,6 +63,7 @@ static const char *const next_names[] = {
     "free_sized",
     "free_aligned_sized",
     "malloc_usable_size",
+    "dlopen",
     "dlclose",
     "_Znwm",
     "_Znam",

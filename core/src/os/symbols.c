@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A loaded object's table of functions (ELF's .dynsym, found by .gnu.hash), and how a name in it is made
+ * to lead elsewhere. The table lies in memory that is only read, and is private to the process: what is
+ * written there is one page of its own for each that is touched, for this process and its children.
+ */
+#include "os.h"
+
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+struct symbols {
+    const ElfW(Phdr) * segment; /* the one that holds the table */
+    uintptr_t base;
+    ElfW(Sym) * table;
+    const char *names;
+    const uint32_t *hash; /* .gnu.hash: counts, filter, buckets, chains */
+};
+
+/* The loader may have put addresses into its list, or left what the file says. */
+static uintptr_t dynamic_address(const struct link_map *object, const ElfW(Dyn) * entry)
+{
+    uintptr_t address = (uintptr_t)entry->d_un.d_ptr;
+    return address < object->l_addr ? address + object->l_addr : address;
+}
+
+static bool symbols_of(const struct link_map *object, struct symbols *symbols)
+{
+    struct object headers;
+    *symbols = (struct symbols){.base = object->l_addr};
+    for (const ElfW(Dyn) *entry = object->l_ld; entry->d_tag != DT_NULL; entry++) {
+        switch (entry->d_tag) {
+        case DT_SYMTAB:
+            symbols->table = (ElfW(Sym) *)dynamic_address(object, entry);
+            break;
+        case DT_STRTAB:
+            symbols->names = (const char *)dynamic_address(object, entry);
+            break;
+        case DT_GNU_HASH:
+            symbols->hash = (const uint32_t *)dynamic_address(object, entry);
+            break;
+        default:
+            break;
+        }
+    }
+    if (symbols->table == NULL || symbols->names == NULL || symbols->hash == NULL ||
+        !object_at(object->l_addr, &headers)) {
+        return false;
+    }
+    for (size_t i = 0; i < headers.count; i++) {
+        const ElfW(Phdr) *header = &headers.headers[i];
+        if (header->p_type == PT_LOAD &&
+            (uintptr_t)symbols->table - (headers.base + header->p_vaddr) < header->p_memsz) {
+            symbols->segment = header;
+        }
+    }
+    return symbols->segment != NULL;
+}
+
+static uint32_t symbol_hash(const char *name)
+{
+    uint32_t hash = 5381;
+    for (; *name != '\0'; name++) {
+        hash = hash * 33 + (unsigned char)*name;
+    }
+    return hash;
+}
+
+/* The next definition of `name` behind `before` (NULL: the first), for a name may have several versions;
+ * NULL if there is none. */
+static ElfW(Sym) *
+    symbol_find(const struct symbols *symbols, const char *name, const ElfW(Sym) * before)
+{
+    uint32_t buckets = symbols->hash[0];
+    uint32_t first = symbols->hash[1];
+    uint32_t filter_words = symbols->hash[2];
+    const uint32_t *bucket =
+        symbols->hash + 4 + filter_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *chain = bucket + buckets;
+    uint32_t hash = symbol_hash(name);
+    uint32_t at = buckets != 0 ? bucket[hash % buckets] : 0;
+    bool is_last = at < first;
+    for (; !is_last; at++) {
+        uint32_t found = chain[at - first];
+        ElfW(Sym) *symbol = &symbols->table[at];
+        if ((found | 1) == (hash | 1) && (before == NULL || symbol > before) &&
+            symbol->st_shndx != SHN_UNDEF && strcmp(symbols->names + symbol->st_name, name) == 0) {
+            return symbol;
+        }
+        is_last = (found & 1) != 0;
+    }
+    return NULL;
+}
+
+/* The pages of the table from the first name that is to lead elsewhere to the last; false if none is. */
+static bool symbols_span(const struct symbols *symbols, const struct symbol_lead *leads,
+                         size_t count, uintptr_t *start, uintptr_t *end)
+{
+    *start = UINTPTR_MAX;
+    *end = 0;
+    for (size_t i = 0; i < count; i++) {
+        ElfW(Sym) *symbol = symbol_find(symbols, leads[i].name, NULL);
+        for (; symbol != NULL; symbol = symbol_find(symbols, leads[i].name, symbol)) {
+            *start = size_min(*start, (uintptr_t)symbol & ~(os_page_size - 1));
+            *end = size_max(*end, align_up((uintptr_t)(symbol + 1), os_page_size));
+        }
+    }
+    return *end != 0;
+}
+
+static const struct link_map *object_around(uintptr_t inside)
+{
+    struct object program = object_of_program();
+    const struct link_map *at = objects_listed(&program);
+    for (unsigned i = 0; i < OBJECTS_MOST && at != NULL; i++) {
+        struct object object;
+        if (!os_is_readable((uintptr_t)at)) {
+            return NULL;
+        }
+        if (object_at(at->l_addr, &object) && object_has(&object, inside)) {
+            return at;
+        }
+        at = at->l_next;
+    }
+    return NULL;
+}
+
+static bool os_lead_symbols(const void *inside, const struct symbol_lead *leads, size_t count)
+{
+    struct symbols symbols;
+    const struct link_map *object = object_around((uintptr_t)inside);
+    uintptr_t start, end;
+    if (object == NULL || !symbols_of(object, &symbols)) {
+        return false;
+    }
+    if (symbols.segment->p_flags != PF_R) {
+        return false; /* with code in it, as older linkers lay out: that must stay executable */
+    }
+    if (!symbols_span(&symbols, leads, count, &start, &end)) {
+        return true;
+    }
+    if (!os_make_writable((void *)start, end - start)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ElfW(Sym) *symbol = symbol_find(&symbols, leads[i].name, NULL);
+        for (; symbol != NULL; symbol = symbol_find(&symbols, leads[i].name, symbol)) {
+            /* In one store, for other threads look names up meanwhile. */
+            __atomic_store_n(&symbol->st_value, (uintptr_t)leads[i].to - symbols.base,
+                             __ATOMIC_RELAXED);
+        }
+    }
+    os_make_readonly((void *)start, end - start);
+    return true;
+}
