@@ -244,7 +244,8 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
     return alloc_filled(slot, MW_CANARY ? size : class_size(class), false);
 }
 
-/* Huge blocks and large alignments come from the arenas, past the stacks. */
+/* Huge blocks come from the arenas, past the stacks; a large alignment is served by a stack only if a block
+ * with such a one is on top. */
 static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignment)
 {
     if (MW_FENCES && (size > LARGE_MAX || (size >= FENCE_MIN && rate_pay(fence_price(size))))) {
@@ -256,7 +257,10 @@ static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignme
     }
     size_t pages = large_rounded_pages(size);
     alignment = size_max(alignment, os_page_size);
-    struct extent *extent = arenas_alloc_dirty(heap->arena, pages, alignment);
+    struct extent *extent = size <= LARGE_MAX ? stack_pop_aligned(heap, pages, alignment) : NULL;
+    if (extent == NULL) {
+        extent = arenas_alloc_dirty(heap->arena, pages, alignment);
+    }
     return extent != NULL ? extent : arenas_alloc(heap->arena, pages, alignment);
 }
 

@@ -191,6 +191,7 @@ struct region {
     struct region *next;
     uintptr_t start;
     size_t size;
+    bool wants_huge_pages; /* lock: purge; the kernel was asked for them, see arena_is_dense */
 };
 
 ALWAYS_INLINE enum extent_state extent_state(struct extent *extent)

@@ -83,6 +83,19 @@ static void *ask_for_huge_pages(char *start, size_t size)
     return start;
 }
 
+static bool os_ask_for_huge_pages(void *start, size_t size)
+{
+    check(is_of_pages(start, size));
+    return !os_refuses_huge_pages &&
+           !is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0));
+}
+
+static void os_ask_for_no_more_huge_pages(void *start, size_t size)
+{
+    check(is_of_pages(start, size));
+    system_call(SYS_madvise, (long)start, (long)size, MADV_NOHUGEPAGE, 0, 0, 0);
+}
+
 static void *os_map_aligned(void *hint, size_t size, size_t alignment)
 {
     check(is_power_of_two(alignment) && alignment >= os_page_size);

@@ -103,6 +103,15 @@ static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
     list_count(heap, list, 1);
 }
 
+/* Puts a block on top that stack_pop has just taken, as old as it was. */
+static void stack_put_back(struct heap *heap, unsigned class, struct extent *extent)
+{
+    check(extent_state(extent) == EXTENT_ACTIVE && page_class_below(extent_pages(extent)) == class);
+    atomic_set(&extent->state, EXTENT_CACHED);
+    stack_push(heap, class, extent);
+    heap_count_stack(heap, extent_pages(extent));
+}
+
 static struct extent *stack_pop(struct heap *heap, unsigned class)
 {
     struct extent *extent;
@@ -129,6 +138,22 @@ static struct extent *stack_pop(struct heap *heap, unsigned class)
     heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
     return extent;
+}
+
+static struct extent *stack_pop_aligned(struct heap *heap, size_t pages, size_t alignment)
+{
+    unsigned class = page_class_of(pages);
+    for (; class < PAGE_CLASSES && page_class_pages(class) <= 2 * pages; class ++) {
+        struct extent *extent = stack_pop(heap, class);
+        if (extent != NULL && (extent->start & (alignment - 1)) == 0) {
+            heap->until_tick--;
+            return extent;
+        }
+        if (extent != NULL) {
+            stack_put_back(heap, class, extent);
+        }
+    }
+    return NULL;
 }
 
 /* They stay CACHED until the arena has them, so that a second free of one is noticed. */

@@ -48,6 +48,10 @@ static void heap_put_pages(struct heap *heap, struct extent *extent);
 /* Takes the top of a stack; NULL if it is empty. */
 static struct extent *stack_pop(struct heap *heap, unsigned class);
 
+/* Takes a block that is on top of its stack, begins at a multiple of `alignment` and has at least so many
+ * pages, at most about twice as many; NULL if there is none. */
+static struct extent *stack_pop_aligned(struct heap *heap, size_t pages, size_t alignment);
+
 /* After a free into a list of the heap: the stacks keep to their limit, and of a block's class something
  * stays. */
 static void stack_note_put(struct heap *heap, struct extent *extent);

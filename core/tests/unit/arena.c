@@ -219,3 +219,61 @@ TEST(arena_moves_blocks_out_of_regions)
     arena_free(arena, extent);
     CHECK(arena_is_valid(arena));
 }
+
+/* Allocates 40 blocks of 1 MiB and writes `share` of each; returns how many regions were asked huge pages
+ * for. */
+static unsigned huge_regions(struct arena *arena, struct extent **extents, size_t share)
+{
+    for (size_t i = 0; i < 40; i++) {
+        extents[i] = arena_alloc(arena, MiB >> os_page_shift, os_page_size);
+        CHECK(extents[i] != NULL);
+        memset((void *)extents[i]->start, 1, MiB / share);
+    }
+    unsigned count = 0;
+    for (struct region *region = arena->regions; region != NULL; region = region->next) {
+        count += region->wants_huge_pages;
+    }
+    return count;
+}
+
+static bool kernel_has_huge_pages(void)
+{
+    void *probe = os_map_aligned(NULL, REGION_ALIGNMENT, REGION_ALIGNMENT);
+    return probe != NULL && os_ask_for_huge_pages(probe, REGION_ALIGNMENT);
+}
+
+/* What was written to throughout so far will be so, and where something went back no huge page is to come. */
+TEST(arena_asks_for_huge_pages_where_it_is_dense)
+{
+    struct extent *extents[40];
+    struct arena *arena = fresh_arena();
+    if (!kernel_has_huge_pages()) {
+        return;
+    }
+    CHECK_GE(huge_regions(arena, extents, 1), 1);
+    struct extent *last = extents[39];
+    CHECK(last->region->wants_huge_pages);
+    for (size_t i = 0; i < 40; i += 2) {
+        arena_free(arena, extents[i]);
+    }
+    arena_purge(arena, 0);
+    CHECK(!last->region->wants_huge_pages);
+    CHECK(((char *)last->start)[MiB - 1] == 1 && arena_is_valid(arena));
+}
+
+TEST(arena_does_not_ask_for_huge_pages_where_it_is_sparse)
+{
+    struct extent *extents[40];
+    CHECK_EQ(huge_regions(fresh_arena(), extents, 256), 0);
+}
+
+TEST(arena_does_not_ask_for_huge_pages_unasked)
+{
+    struct extent *extents[40];
+    struct arena *arena = fresh_arena();
+    option_set(OPTION_ask_resident, false);
+    CHECK_EQ(huge_regions(arena, extents, 1), 0);
+    option_set(OPTION_ask_resident, true);
+    os_refuses_huge_pages = true;
+    CHECK_EQ(huge_regions(arena, extents, 1), 0);
+}

@@ -58,6 +58,33 @@ TEST(stack_serves_the_next_smaller_class)
     CHECK(pagemap_find(malloc_pages(72)) == extent);
 }
 
+TEST(stack_serves_an_alignment_that_the_block_on_top_has)
+{
+    enum { ALIGNMENT = 2 * 1024 * 1024 };
+    char *block = mw_aligned_alloc(ALIGNMENT, 10 << os_page_shift);
+    char *plain = malloc_pages(9);
+    struct extent *extent = free_block(block);
+    /* A block that is a little smaller, or half as large, comes from there; one that is smaller does not. */
+    CHECK(mw_aligned_alloc(ALIGNMENT, 9 << os_page_shift) == block);
+    free_block(block);
+    CHECK(mw_aligned_alloc(ALIGNMENT, 5 << os_page_shift) == block);
+    free_block(block);
+    char *small = mw_aligned_alloc(ALIGNMENT, 4 << os_page_shift);
+    CHECK(small != block && (uintptr_t)small % ALIGNMENT == 0);
+    CHECK(extent_state(extent) == EXTENT_CACHED);
+    /* A block without the alignment on top stays where it is, and as old as it was. */
+    struct extent *top = free_block(plain);
+    uint32_t stamp = top->slab.stamp;
+    size_t pages = atomic_get(&heap_own->stack_pages);
+    char *other = mw_aligned_alloc(ALIGNMENT, 9 << os_page_shift);
+    CHECK(other != plain && (uintptr_t)other % ALIGNMENT == 0);
+    CHECK(extent_state(top) == EXTENT_CACHED && top->slab.stamp == stamp);
+    CHECK_LE(atomic_get(&heap_own->stack_pages), pages);
+    CHECK(mw_heap_is_valid());
+    mw_free(other);
+    mw_free(small);
+}
+
 TEST(stack_has_a_limit)
 {
     enum { COUNT = 64 };
