@@ -134,17 +134,9 @@ static void *alloc_guarded(struct heap *heap, unsigned class, size_t size, bool 
     return alloc_filled(block, size, false);
 }
 
-/* A sampled or guarded block of `size` bytes in the place of a slot; NULL if this call is neither or there
- * is no memory. */
-static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t size,
-                                    bool must_be_aligned)
+/* A sampled block of `size` bytes in the place of a slot; NULL if out of memory. */
+static void *alloc_sample(struct heap *heap, unsigned class, size_t size)
 {
-    if (!heap_sample_is_due(heap, class)) {
-        return NULL;
-    }
-    if (GUARDS_ARE_POSSIBLE && sampler_takes_guard(&heap->sampler, class_size(class))) {
-        return alloc_guarded(heap, class, size, must_be_aligned);
-    }
     struct extent *extent = heap_take_pages(heap, large_pages(class_size(class)));
     if (extent == NULL) {
         return NULL;
@@ -159,10 +151,47 @@ static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t si
     return alloc_filled((void *)extent->start, MW_CANARY ? size : class_size(class), false);
 }
 
-/* A slot of a class past the heap, for `size` bytes. */
-static void *alloc_direct_slot(struct direct *direct, unsigned class, size_t size)
+/* The same, or a guarded block; NULL if this call is neither or there is no memory. */
+static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t size,
+                                    bool must_be_aligned)
 {
-    void *block = direct_alloc_slot(direct, class, size);
+    if (!heap_sample_is_due(heap, class)) {
+        return NULL;
+    }
+    if (GUARDS_ARE_POSSIBLE && sampler_takes_guard(&heap->sampler, class_size(class))) {
+        return alloc_guarded(heap, class, size, must_be_aligned);
+    }
+    return alloc_sample(heap, class, size);
+}
+
+/* A sampled block of `size` bytes in the place of a direct slot; NULL if out of memory. */
+static NOINLINE void *alloc_direct_sampled(struct direct *direct, unsigned class, size_t size)
+{
+    struct extent *extent = direct_alloc_pages(direct, class_size(class), os_page_size);
+    if (extent == NULL) {
+        return NULL;
+    }
+    extent->is_zero = false;
+    sample_take(extent, class_size(class));
+    canary_place_large(extent, size);
+    return (void *)extent->start;
+}
+
+/* Whether a direct block is a sample. `heap` is that of the calling thread; NULL: it takes none. */
+ALWAYS_INLINE bool alloc_is_sample(struct heap *heap, size_t size)
+{
+    return unlikely(heap != NULL && heap_is_sampling(heap)) && sampler_takes(&heap->sampler, size);
+}
+
+/* A slot of a class past the heap, for `size` bytes. */
+static void *alloc_direct_slot(struct heap *heap, struct direct *direct, unsigned class,
+                               size_t size)
+{
+    bool is_sample = alloc_is_sample(heap, class_size(class));
+    void *block = is_sample ? alloc_direct_sampled(direct, class, size) : NULL;
+    if (block == NULL) {
+        block = direct_alloc_slot(direct, class, size);
+    }
     if (block == NULL) {
         return NULL;
     }
@@ -170,12 +199,13 @@ static void *alloc_direct_slot(struct direct *direct, unsigned class, size_t siz
     return alloc_filled(block, MW_CANARY ? size : class_size(class), false);
 }
 
-static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero)
+static void *alloc_direct(struct heap *heap, struct direct *direct, size_t alignment, size_t size,
+                          bool *is_zero)
 {
     *is_zero = false;
     if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
         align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
-        return alloc_direct_slot(direct, class_of_aligned(alignment, size), size);
+        return alloc_direct_slot(heap, direct, class_of_aligned(alignment, size), size);
     }
     if (!alloc_is_possible(alignment, size) || !limit_allows(size)) {
         return NULL;
@@ -189,14 +219,42 @@ static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, 
         return NULL;
     }
     *is_zero = extent->is_zero;
+    if (unlikely(heap != NULL && heap_is_sampling(heap))) {
+        alloc_maybe_sample(heap, extent, size);
+    }
     canary_place_large(extent, size);
-    thread_count_resize(0, extent_size(extent));
+    thread_count_resize(0, large_block_size(extent));
     return alloc_filled((void *)extent->start, MW_CANARY ? size : extent_size(extent), *is_zero);
+}
+
+/* The calling thread's heap if it takes samples, else NULL: for blocks that come from elsewhere. */
+static struct heap *alloc_sampling_heap(void)
+{
+    if (likely(!profile_is_wanted())) {
+        return NULL;
+    }
+    struct heap *heap = thread_enter();
+    heap->until_tick--;
+    heap_tick_if_due(heap);
+    bool is_own = heap->thread != NULL; /* the shared one takes none */
+    thread_leave(heap);
+    return is_own && heap_is_sampling(heap) ? heap : NULL;
+}
+
+static void *alloc_in_place_of_cached(unsigned class, size_t size)
+{
+    if (alloc_sampling_heap() == NULL) {
+        return NULL;
+    }
+    struct heap *heap = thread_enter();
+    void *block = alloc_is_sample(heap, class_size(class)) ? alloc_sample(heap, class, size) : NULL;
+    thread_leave(heap);
+    return block;
 }
 
 static void *alloc_untracked(struct direct *direct, size_t alignment, size_t size, bool *is_zero)
 {
-    void *block = alloc_direct(direct, alignment, size, is_zero);
+    void *block = alloc_direct(alloc_sampling_heap(), direct, alignment, size, is_zero);
     if (MW_TRACK && block != NULL) {
         track_forget(pagemap_find(block), block);
     }
@@ -218,7 +276,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
 {
     struct direct *direct = alloc_route(heap, class_size(class));
     if (unlikely(direct != NULL)) {
-        return alloc_direct_slot(direct, class, size);
+        return alloc_direct_slot(heap, direct, class, size);
     }
     struct slot *slot = heap_pop(heap, class);
     if (slot == NULL && unlikely(heap_is_sampling(heap))) {
@@ -288,7 +346,7 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     }
     struct direct *direct = alloc_route(heap, size);
     if (unlikely(direct != NULL)) {
-        return alloc_direct(direct, alignment, size, is_zero);
+        return alloc_direct(heap, direct, alignment, size, is_zero);
     }
     struct extent *extent = alloc_pages(heap, size, alignment);
     if (unlikely(extent == NULL)) {

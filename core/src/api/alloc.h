@@ -40,11 +40,16 @@ ALWAYS_INLINE size_t medium_bytes(size_t size)
 #define BLOCK_ALIGNMENT 16u
 
 /* A block directly from an arena; NULL if out of memory, errno is left alone. *is_zero says whether it
- * reads as zero. */
-static void *alloc_direct(struct direct *direct, size_t alignment, size_t size, bool *is_zero);
+ * reads as zero. `heap` chooses samples; NULL: none is taken. */
+static void *alloc_direct(struct heap *heap, struct direct *direct, size_t alignment, size_t size,
+                          bool *is_zero);
 
 /* The same for a block that the program gets as it is, though others are tracked. */
 static void *alloc_untracked(struct direct *direct, size_t alignment, size_t size, bool *is_zero);
+
+/* A sample that the program gets and not a block of this class out of a cache of its own; NULL: that block
+ * is none. */
+static void *alloc_in_place_of_cached(unsigned class, size_t size);
 
 /* The smallest class of at least `size` whose slots are all aligned, in slabs that begin at
  * multiples of `alignment`. Between two powers of two the classes lie equally far apart: if the

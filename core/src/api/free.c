@@ -476,11 +476,7 @@ static void realloc_sample(struct extent *extent, size_t size)
 static bool realloc_pages(struct extent *extent, size_t size)
 {
     size_t old_size = large_block_size(extent);
-    if (extent_is_direct(extent)) {
-        bool done = direct_try_resize(extent, size, false);
-        thread_count_resize(done ? old_size : 0, done ? extent_size(extent) : 0);
-        return done;
-    }
+    bool is_direct = extent_is_direct(extent);
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
     if (unlikely(extent_is_sampled(extent))) {
         if (old_size != extent_size(extent)) {
@@ -488,7 +484,7 @@ static bool realloc_pages(struct extent *extent, size_t size)
         }
         sample_drop(extent);
     }
-    if (!large_try_resize(extent, size)) {
+    if (!(is_direct ? direct_try_resize(extent, size, false) : large_try_resize(extent, size))) {
         return false;
     }
     if (unlikely(profile_is_wanted())) {
@@ -496,7 +492,7 @@ static bool realloc_pages(struct extent *extent, size_t size)
     }
     thread_count_resize(old_size, large_block_size(extent));
     unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
-    if (class != before) {
+    if (class != before && !is_direct) { /* its pool counts for itself */
         struct heap *heap = thread_enter();
         heap->large_counts[class]++;
         thread_leave(heap);

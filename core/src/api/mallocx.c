@@ -87,7 +87,12 @@ static void *mallocx_of_cache(size_t alignment, size_t size, unsigned id, bool z
         align_up(size, alignment) > SLOT_MAX) {
         return NULL;
     }
-    void *block = cache_take(cache, class_of_aligned(alignment, size));
+    unsigned class = class_of_aligned(alignment, size);
+    if (cache->list[class] == NULL) {
+        return NULL;
+    }
+    void *block = alloc_in_place_of_cached(class, size);
+    block = block != NULL ? block : cache_take(cache, class);
     check(((uintptr_t)block & (alignment - 1)) == 0);
     return block != NULL && zero ? memset(block, 0, mw_malloc_usable_size(block)) : block;
 }

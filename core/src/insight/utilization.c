@@ -141,8 +141,17 @@ static void return_magazine(unsigned class)
     }
 }
 
-/* The rule is that of Redis's jemalloc: a slab that is at most one eighth fuller than those with free
- * slots are on average. As slabs differ in size, it is said in shares. */
+/* Whether blocks should leave a slab of which so many slots are out. The first rule is that of Redis's
+ * jemalloc: it is at most one eighth fuller than slabs with free slots are on average. As slabs differ in
+ * size, it is said in shares. Where a few blocks that never move keep some slabs almost empty, the average
+ * is so low that nothing else would move either: so blocks leave whatever has a quarter of its slots free.
+ * That comes to an end, for the slab that they move to is filled before the next. */
+static bool blocks_should_leave(const struct sums *of, uint64_t out, uint64_t capacity)
+{
+    return 8 * out * atomic_get(&of->slots) <= 9 * atomic_get(&of->out) * capacity ||
+           4 * out <= 3 * capacity;
+}
+
 int mw_get_defrag_hint(void *block)
 {
     process_init();
@@ -155,9 +164,7 @@ int mw_get_defrag_hint(void *block)
         return 0;
     }
     sums_make_if_due();
-    struct sums *of = &sums.classes[extent->slab.class];
-    bool is_sparse =
-        8 * out * atomic_get(&of->slots) <= 9 * atomic_get(&of->out) * (uint64_t)capacity;
+    bool is_sparse = blocks_should_leave(&sums.classes[extent->slab.class], out, capacity);
     if (is_sparse) {
         return_magazine(extent->slab.class);
     }

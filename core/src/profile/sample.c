@@ -249,9 +249,11 @@ static NOINLINE void sample_take(struct extent *extent, size_t size)
         atomic_add(&stack->figures[ALL_BLOCKS], weight);
         atomic_add(&stack->figures[ALL_BYTES], bytes);
     }
-    atomic_set_release(&extent->slab.owner,
-                       OWNER_SAMPLED);  /* the rest comes first, as in slab_create */
-    pagemap_set(extent->start, extent); /* no list takes it */
+    if (atomic_get(&extent->slab.owner) != OWNER_DIRECT) {
+        atomic_set_release(&extent->slab.owner,
+                           OWNER_SAMPLED);  /* the rest comes first, as in slab_create */
+        pagemap_set(extent->start, extent); /* no list takes it */
+    }
     probe_alloc((void *)extent->start, size, bytes);
     if (id != 0) {
         profile_note_allocated(bytes);
@@ -269,6 +271,9 @@ static NOINLINE void sample_drop(struct extent *extent)
         atomic_sub(&stack->figures[LIVE_BYTES], weighted_bytes(size, weight));
     }
     probe_free((void *)extent->start);
-    extent->common = NULL;
-    extent_make_plain(extent);
+    extent->sample_size = 0;
+    if (atomic_get(&extent->slab.owner) == OWNER_SAMPLED) {
+        extent_make_plain(extent);
+    }
+    check(!extent_is_sampled(extent));
 }

@@ -8,7 +8,8 @@
  * call stack, for the blocks that the program holds and for all that it ever got.
  *
  * A sampled block is an extent of its own, whose owner is OWNER_SAMPLED: so free comes to its slow side
- * by the comparison that it makes anyway.
+ * by the comparison that it makes anyway. That of an arena which the program names keeps OWNER_DIRECT, by
+ * which free comes there too, and has a sample_size.
  */
 #ifndef MALLOW_SAMPLE_H
 #define MALLOW_SAMPLE_H
@@ -81,12 +82,17 @@ static bool sampler_takes(struct sampler *sampler, size_t size);
  * thread. */
 static void sample_take(struct extent *extent, size_t size);
 
-/* The program gives it back: it becomes a plain extent. */
+/* The program gives it back: it becomes a plain extent, or a direct one again. */
 static void sample_drop(struct extent *extent);
 
 ALWAYS_INLINE bool extent_is_sampled(struct extent *extent)
 {
-    return PROFILE_IS_POSSIBLE && atomic_get(&extent->slab.owner) == OWNER_SAMPLED;
+    if (!PROFILE_IS_POSSIBLE) {
+        return false;
+    }
+    struct heap *owner = atomic_get(&extent->slab.owner);
+    return owner == OWNER_SAMPLED ||
+           (owner == OWNER_DIRECT && !extent_is_slab(extent) && extent->sample_size != 0);
 }
 
 /* The bytes of a large block, all of them; of a sampled one those of its class. */

@@ -4,6 +4,7 @@
 #include "../arena/limit.h"
 #include "../arena/purge.h"
 #include "../memory/meta.h"
+#include "../profile/sample.h"
 
 /* Calls between two looks at the clock. */
 #define DIRECT_TICK_CALLS 256
@@ -366,6 +367,9 @@ static void direct_reset_locked(struct direct *direct)
             extent->slab.local = NULL;
             direct_drop_slab_locked(direct, extent);
         } else {
+            if (unlikely(extent_is_sampled(extent))) {
+                sample_drop(extent);
+            }
             extent_make_plain(extent);
             explicit_free(arena, extent);
         }

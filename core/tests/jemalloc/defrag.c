@@ -135,6 +135,38 @@ TEST(defrag_of_blocks_of_two_kib)
     check_defrag(2000);
 }
 
+/* Half of the slabs are almost empty, but for blocks that never move: the others are forty times as full as
+ * those, and become empty all the same. */
+TEST(defrag_beside_blocks_that_never_move)
+{
+    enum { SIZE = 32, STAYING = 700, MOVING = 16 };
+    if (is_debug()) {
+        return;
+    }
+    size_t before = active();
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(SIZE);
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (i % (i < BLOCKS / 2 ? STAYING : MOVING) != 0) {
+            free(blocks[i]);
+            blocks[i] = NULL;
+        }
+    }
+    size_t thin = active() - before;
+    unsigned moved = 0;
+    for (unsigned turns = 0; turns < 5; turns++) {
+        moved += move_all(blocks + BLOCKS / 2, BLOCKS / 2, SIZE);
+        usleep(110 * 1000); /* the sums that hints are made from hold for so long */
+    }
+    size_t dense = active() - before;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
+    CHECK_MSG(dense < thin * 3 / 4, "%zu -> %zu bytes, %u moved", thin, dense, moved);
+    CHECK_LE(moved, 2 * BLOCKS / MOVING); /* it comes to an end */
+}
+
 /* Larger blocks have come to lie in the holes between small ones, and most of them went too. */
 TEST(defrag_of_blocks_in_holes)
 {

@@ -18,6 +18,8 @@ __attribute__((weak)) int mallctl(const char *name, void *old_value, size_t *old
                                   void *new_value, size_t new_size);
 __attribute__((weak)) void *mallocx(size_t size, int flags);
 __attribute__((weak)) void dallocx(void *block, int flags);
+__attribute__((weak)) void *rallocx(void *block, size_t size, int flags);
+__attribute__((weak)) size_t xallocx(void *block, size_t size, size_t extra, int flags);
 size_t malloc_usable_size(void *block);
 
 #define FLAG_ARENA(number) ((int)(((number) + 1) << 20))
@@ -29,10 +31,13 @@ size_t malloc_usable_size(void *block);
 
 static void *volatile held[BLOCKS];
 
+/* With these blocks come from an arena of the program's. */
+static int fill_flags;
+
 static NOINLINE void fill(size_t size, int count)
 {
     for (int i = 0; i < count; i++) {
-        held[i] = malloc(size);
+        held[i] = fill_flags != 0 ? mallocx(size, fill_flags) : malloc(size);
     }
     __asm__ volatile("" ::: "memory");
 }
@@ -40,7 +45,11 @@ static NOINLINE void fill(size_t size, int count)
 static NOINLINE void drop(int count)
 {
     for (int i = 0; i < count; i++) {
-        free(held[i]);
+        if (fill_flags != 0) {
+            dallocx(held[i], fill_flags);
+        } else {
+            free(held[i]);
+        }
         held[i] = NULL;
     }
     __asm__ volatile("" ::: "memory");
@@ -127,9 +136,28 @@ static void dump_as(const char *name)
     check(mallctl("prof.dump", NULL, NULL, &name, sizeof name) == 0, "prof.dump");
 }
 
-/* Rounds of the same work, in each of which other blocks are samples. */
-static NOINLINE void estimate(int rounds)
+static unsigned make_arena(void)
 {
+    unsigned arena = 0;
+    size_t size = sizeof arena;
+    check(mallctl("arenas.create", &arena, &size, NULL, 0) == 0, "arenas.create");
+    return arena;
+}
+
+/* Rounds of the same work, in each of which other blocks are samples. `of` says whose they are: an arena's
+ * that each call names, or that the thread is bound to; or each call names a cache. */
+static NOINLINE void estimate(int rounds, const char *of)
+{
+    unsigned arena = strcmp(of, "") != 0 ? make_arena() : 0, cache = 0;
+    size_t size = sizeof cache;
+    if (strcmp(of, "named") == 0) {
+        fill_flags = FLAG_ARENA((int)arena);
+    } else if (strcmp(of, "bound") == 0) {
+        check(mallctl("thread.arena", NULL, NULL, &arena, sizeof arena) == 0, "thread.arena");
+    } else if (strcmp(of, "cached") == 0) {
+        check(mallctl("tcache.create", &cache, &size, NULL, 0) == 0, "tcache.create");
+        fill_flags = FLAG_CACHE((int)cache);
+    }
     for (int i = 0; i < rounds; i++) {
         small_blocks();
         medium_blocks();
@@ -324,11 +352,41 @@ static NOINLINE void signals(void)
     many_sizes();
 }
 
-/* What comes from an arena by its number is no sample. */
+/* What comes from an arena by its number. */
 NOINLINE void direct_blocks(int flags)
 {
     for (int i = 0; i < 3; i++) {
         held[i] = mallocx((size_t[]){100, 5000, 50000}[i], flags);
+        memset(held[i], 1, malloc_usable_size(held[i]));
+    }
+    __asm__ volatile("");
+}
+
+/* Blocks of every kind that realloc and xallocx resize where they are. */
+NOINLINE void direct_resized(int flags)
+{
+    for (size_t size = 10; size < 3000000; size *= 3) {
+        char *block = mallocx(size, flags);
+        check(xallocx(block, size, size, 0) >= size, "xallocx");
+        block = memset(rallocx(block, 2 * size, flags), 1, 2 * size);
+        block = realloc(block, size);
+        check(block[size - 1] == 1, "the contents");
+        dallocx(block, 0);
+    }
+    __asm__ volatile("");
+}
+
+/* What an arena takes back is held no longer. */
+NOINLINE void blocks_of_reset(unsigned arena)
+{
+    static const char *const ends[] = {"arena.%u.reset", "arena.%u.destroy"};
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        for (size_t size = 10; size < 3000000; size *= 3) {
+            mallocx(size, FLAG_ARENA((int)arena));
+        }
+        snprintf(name, sizeof name, ends[i], arena);
+        check(mallctl(name, NULL, NULL, NULL, 0) == 0, name);
     }
     __asm__ volatile("");
 }
@@ -366,14 +424,17 @@ NOINLINE void counted_blocks(void)
 
 static NOINLINE void explicit(void)
 {
-    unsigned arena = 0, cache = 0;
+    unsigned arena = make_arena(), cache = 0;
     size_t size = sizeof arena;
-    check(mallctl("arenas.create", &arena, &size, NULL, 0) == 0, "arenas.create");
     check(mallctl("tcache.create", &cache, &size, NULL, 0) == 0, "tcache.create");
     uncached_blocks(FLAG_NO_CACHE);
     uncached_blocks(FLAG_CACHE((int)cache));
     check(mallctl("tcache.destroy", NULL, NULL, &cache, sizeof cache) == 0, "tcache.destroy");
     direct_blocks(FLAG_ARENA((int)arena));
+    direct_resized(FLAG_ARENA((int)arena));
+    blocks_of_reset(make_arena());
+    counted_blocks();
+    check(mallctl("thread.arena", NULL, NULL, &arena, sizeof arena) == 0, "thread.arena");
     counted_blocks();
     dump_as("explicit.heap");
     drop(3);
@@ -390,7 +451,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "estimate") == 0) {
-        estimate(argc > 2 ? atoi(argv[2]) : 1);
+        estimate(argc > 2 ? atoi(argv[2]) : 1, argc > 3 ? argv[3] : "");
     } else if (strcmp(what, "leak") == 0) {
         not_leaking();
         leaking();

@@ -125,20 +125,30 @@ WORK = {
 }
 
 
-def check_estimate(folder, client):
+def check_estimate(folder, client, of="", conf="", rates=((10, 10), (14, 25), (19, 150))):
     """Many rounds with other samples each, at several rates."""
-    for lg_rate, rounds in ((10, 10), (14, 25), (19, 150)):
-        run(folder, client, "estimate", str(rounds),
-            conf=f"prof_accum:true,lg_prof_sample:{lg_rate}")
+    for lg_rate, rounds in rates:
+        run(folder, client, "estimate", str(rounds), of,
+            conf=f"prof_accum:true,lg_prof_sample:{lg_rate},{conf}")
         profile = Profile(folder / "estimate.heap")
         expect(profile.rate == 1 << lg_rate, "the rate")
         for name, (size, block) in WORK.items():
             near(profile.allocated(name), rounds * size, spread_of(rounds * size, block, profile.rate),
-                 f"{pathlib.Path(client).name}, rate 2^{lg_rate}, {name}")
+                 f"{pathlib.Path(client).name} {of}{conf}, rate 2^{lg_rate}, {name}")
             expect(profile.live(name) == 0, f"rate 2^{lg_rate}: {name} holds nothing")
         grown = rounds * 20 * sum(size for size in (106496, 212992, 425984, 819200, 1638400))
         expect(abs(profile.allocated("grown_blocks") / grown - 1) < 0.2, "blocks that realloc grows: "
                f"{profile.allocated('grown_blocks') / grown:.2f} of them")
+
+
+def check_direct(folder, client):
+    """The same for blocks that come past the thread's lists."""
+    rates = ((10, 5), (14, 25))
+    check_estimate(folder, client, "named", rates=rates)
+    check_estimate(folder, client, "bound", rates=rates)
+    check_estimate(folder, client, "cached", rates=rates)
+    check_estimate(folder, client, conf="tcache:false", rates=rates)
+    check_estimate(folder, client, conf="tcache_max:1024,oversize_threshold:40960", rates=rates)
 
 
 def check_leak(folder, client):
@@ -231,9 +241,13 @@ def check_explicit(folder, client):
     """Every block that can be one is a sample."""
     run(folder, client, "explicit", conf="lg_prof_sample:0,prof_accum:true")
     profile = Profile(folder / "explicit.heap")
-    expect(profile.allocated("direct_blocks") == 0, "blocks of an explicit arena are no samples")
+    held = 112 + 5120 + 53248
+    expect(profile.live("direct_blocks") == profile.allocated("direct_blocks") == held,
+           f"blocks of an explicit arena: {profile.live('direct_blocks'):.0f} of {held}")
+    for name in ("direct_resized", "blocks_of_reset"):
+        expect(profile.allocated(name) > 3 * 10**6, f"{name}: {profile.allocated(name):.0f}")
     expect(profile.allocated("uncached_blocks") > 10**6, "blocks that pass by the cache are")
-    for name in ("uncached_blocks", "counted_blocks"):
+    for name in ("uncached_blocks", "counted_blocks", "direct_resized", "blocks_of_reset"):
         expect(profile.live(name) == 0, f"{name} holds {profile.live(name):.0f} bytes")
 
 
@@ -278,6 +292,7 @@ def main():
     for client in (CLIENT, STATIC):
         in_folder(check_estimate, client)
         in_folder(check_leak, client)
+        in_folder(check_direct, client)
         in_folder(check_fork, client)
         in_folder(check_explicit, client)
     if MODE == "secure":
