@@ -16,7 +16,7 @@
 #   make fuzz-tool  any bytes for each parser of the command, a minute each
 #   make packages   debs, rpms and apks (dist/), of this machine and, as far as it goes, aarch64
 #   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)
-#   make wheel      the Python wheel mallow-malloc (dist/), from the files of the packages
+#   make wheel      the Python wheels mallow-malloc (dist/), from the files of the packages
 #   make test-wheel installs it into an empty environment and uses it
 #   make npm        the npm package mallow-malloc (dist/), from the files of the packages
 #   make test-npm   installs it into an empty folder and uses it
@@ -25,6 +25,8 @@
 #   make musl       a musl with Mallow inside, from Debian's source (build/musl; docs/musl.md)
 #   make test-musl  builds one and tests it
 #   make dist       the source with all crates, which builds without a network (dist/)
+#   make recipes    what Meson, Conan and vcpkg need to build from that source (dist/recipes)
+#   make test-recipes  has Meson and Conan build programs with them
 #   make test-dist  builds packages from it, elsewhere and offline: the same bytes as in dist/
 #   make docs       the site of docs/ (build/docs/index.html)
 #   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
@@ -54,7 +56,7 @@ MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUI
 MALLOW_HERE ?= $(MALLOW)
 
 .PHONY: build run test test-bare test-redis fuzz-tool peers bench database faults packages test-packages dist test-dist
-.PHONY: wheel test-wheel npm test-npm test-crates test-oldest-rust musl test-musl docs
+.PHONY: wheel test-wheel npm test-npm test-crates test-oldest-rust musl test-musl docs recipes test-recipes
 .PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
@@ -80,7 +82,7 @@ test:
 
 test-bare:
 	@tools/setup test
-	@tools/bare-root run test
+	@JOBS=$(JOBS) tools/bare-root run test
 
 test-redis:
 	@tools/setup test
@@ -124,7 +126,7 @@ test-packages: packages
 	@packaging/test
 
 wheel: packages
-	@packaging/wheel
+	@packaging/wheel all
 
 test-wheel: wheel
 	@packaging/wheel check
@@ -152,6 +154,12 @@ test-oldest-rust:
 dist:
 	@tools/setup build
 	@packaging/tarball
+
+recipes: dist
+	@packaging/recipes
+
+test-recipes: dist
+	@packaging/recipes check
 
 test-dist: packages dist
 	@packaging/tarball check

@@ -33,6 +33,8 @@ LOADER = importlib.machinery.SourceFileLoader("packages_npm", str(ROOT / "packag
 npm = importlib.util.module_from_spec(importlib.util.spec_from_loader("packages_npm", LOADER))
 LOADER.exec_module(npm)
 
+# The sources may lie here without their history.
+os.environ.setdefault("SOURCE_DATE_EPOCH", "1700000000")
 TABLE = {recipe["name"]: recipe for recipe in build.recipes()["package"]}
 
 

@@ -1,6 +1,6 @@
 //! What the allocator's own table of figures says of each: the one source of explanations.
 
-const TABLE: &str = include_str!("../../../core/src/insight/stats.def");
+const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/stats.def"));
 
 /// The explanation of a figure as a sentence without its end, such as `Bytes in blocks that the
 /// program holds`. The level is that of the table: `PROCESS`, `ARENA`, `CLASS`, `LOCK`.
