@@ -96,6 +96,7 @@
 /* layer 7: thread */
 #include "thread/heap_state.h"
 #include "thread/wishes.c"
+#include "thread/tray.c"
 #include "thread/stack.c"
 #include "thread/remote.c"
 #include "thread/heap_common.c"

@@ -348,6 +348,7 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     if (unlikely(direct != NULL)) {
         return alloc_direct(heap, direct, alignment, size, is_zero);
     }
+    heap->takes_blocks = true;
     struct extent *extent = alloc_pages(heap, size, alignment);
     if (unlikely(extent == NULL)) {
         heap_reclaim(heap);

@@ -159,7 +159,7 @@ static void free_large(struct heap *heap, struct extent *extent)
         if (heap->list_max > LIST_MAX_WAITING) {
             heap_expect_rest(heap);
         }
-    } else {
+    } else if (!stack_hand_on(heap, extent)) {
         heap_put_pages(heap, extent);
         heap_note_release(heap);
     }

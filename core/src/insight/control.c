@@ -6,6 +6,7 @@
 
 #include "../arena/purge.h"
 #include "../thread/stack.h"
+#include "../thread/tray.h"
 #include "../thread/tick.h"
 
 /* glibc's numbers; musl's malloc.h does not have them. */
@@ -25,6 +26,7 @@ static size_t purge_all(size_t keep_pages, bool may_call_hooks)
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
         stack_rob(at);
     }
+    trays_empty();
     size_t purged = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
         purged += arena_purge(arena_at(i), keep_pages);

@@ -7,6 +7,7 @@
 #include "../arena/purge.h"
 #include "../memory/meta.h"
 #include "../thread/stack.h"
+#include "../thread/tray.h"
 #include "../thread/tick.h"
 #include "ctl_explicit.h"
 #include "ctl_prof.h"
@@ -343,6 +344,7 @@ static int arena_act(unsigned id, size_t index)
     for (struct heap *at = first; at != NULL; at = at->next) {
         stack_rob(at);
     }
+    trays_empty();
     for (unsigned i = 0; i < number_count(); i++) {
         struct arena *arena = arena_of_number(i);
         if (arena != NULL && (i == index || number_is_all(index))) {

@@ -3,6 +3,7 @@
 
 #include "../memory/meta.h"
 #include "../thread/stack.h"
+#include "../thread/tray.h"
 #include "stats_past.h"
 
 #include <string.h>
@@ -139,23 +140,22 @@ static struct stats_class *class_of_slot_locked(struct stats *stats, unsigned lo
     return is_slab ? &stats->arenas[extent->arena].classes[extent->slab.class] : NULL;
 }
 
-/* What is in a list of the heap was handed out, but not to the program. Each slot is looked at before its
- * link is followed. */
-__attribute__((no_sanitize("thread"))) static void
-add_list_locked(struct stats *stats, unsigned locked, struct heap *heap, unsigned class)
+/* What is in a list was handed out, but not to the program. Each slot is looked at before its link is
+ * followed. Returns how many there were. */
+__attribute__((no_sanitize("thread"))) static uint32_t
+add_list_locked(struct stats *stats, unsigned locked, struct slot *slot)
 {
-    struct stats_class *of_heap = &stats->arenas[heap->arena->index].classes[class];
-    struct slot *slot = atomic_peek(&heap->free[class]);
-    for (uint32_t length = 0; slot != NULL && length < SLAB_SLOTS_MAX; length++) {
+    uint32_t length = 0;
+    for (; slot != NULL && length < SLAB_SLOTS_MAX; length++) {
         struct extent *extent = pagemap_find(slot);
         struct stats_class *to = class_of_slot_locked(stats, locked, extent);
         if (to == NULL || !slab_has_slot(extent, slot)) {
-            return;
+            break;
         }
         to->slots_cached++;
-        of_heap->allocations--;
         slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
     }
+    return length;
 }
 
 __attribute__((no_sanitize("thread"))) static void
@@ -186,7 +186,7 @@ add_delayed_locked(struct stats *stats, unsigned locked, struct heap *heap)
     }
 }
 
-/* Nothing that lies in a heap is of an explicit arena. */
+/* Nothing that lies in a heap or in a tray is of an explicit arena. */
 static void read_heaps(struct stats *stats)
 {
     unsigned locked = (unsigned)size_min(arena_count(), stats->arena_count);
@@ -197,13 +197,18 @@ static void read_heaps(struct stats *stats)
         if (!heap_counts(stats, heap)) {
             continue;
         }
+        struct stats_class *of_heap = stats->arenas[heap->arena->index].classes;
         for (unsigned class = 0; class < CLASSES; class ++) {
-            add_list_locked(stats, locked, heap, class);
+            of_heap[class].allocations -=
+                add_list_locked(stats, locked, atomic_peek(&heap->free[class]));
         }
         add_outboxes_locked(stats, locked, heap);
         if (MW_DELAY_FREE) {
             add_delayed_locked(stats, locked, heap);
         }
+    }
+    for (unsigned i = 0; i < locked; i++) {
+        add_list_locked(stats, locked, tray_first_slot(arena_at(i)));
     }
     for (unsigned i = locked; i-- > 0;) {
         lock_release(&arena_at(i)->lock);

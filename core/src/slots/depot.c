@@ -125,17 +125,27 @@ static bool depot_put_locked(struct slab_pool *pool, struct extent *extent, stru
     return false;
 }
 
+static void depot_slot_check(struct slot *slot)
+{
+    if (MW_SLOT_BITMAP) {
+        struct extent *extent = pagemap_find(slot);
+        if (unlikely(!slab_is_of_depot(extent))) {
+            slot_bad_link(extent->slab.class, slot);
+        }
+        list_slot_check(slot, extent->slab.class);
+    }
+}
+
 static struct extent *depot_put(struct slot *list)
 {
     struct extent *empty = NULL;
-    unsigned class = list != NULL ? pagemap_find(list)->slab.class : 0;
     while (list != NULL) {
-        list_slot_check(list, class);
+        depot_slot_check(list);
         struct slab_pool *pool = slab_pool_of(pagemap_find(list));
         lock_take(&pool->lock);
         while (list != NULL) {
             struct slot *slot = list;
-            list_slot_check(slot, class);
+            depot_slot_check(slot);
             struct extent *extent = pagemap_find(slot);
             if (slab_pool_of(extent) != pool) {
                 break;

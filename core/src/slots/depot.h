@@ -5,7 +5,7 @@
  * a time, under the lock of the arena's pool.
  *
  *   In a slab of the depot slab_used() counts the slots that are with the program, in a magazine or
- *   in an outbox. A slab with a free slot is in the pool's list of its class; a full one in none;
+ *   in a tray. A slab with a free slot is in the pool's list of its class; a full one in none;
  *   an empty one leaves the depot. `local` holds the free slots that were handed out before.
  *
  * Source of the idea: magazines and depot, Bonwick and Adams, USENIX 2001.
@@ -34,9 +34,12 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
 static size_t depot_slab_pages(struct arena *arena, unsigned class);
 static void depot_add(struct extent *extent, unsigned class);
 
-/* Brings back a list of slots of one class, of slabs of any depot. Returns the slabs that became empty, as plain
+/* Brings back a list of slots of medium classes, of slabs of any depot. Returns the slabs that became empty, as plain
  * pages, linked by `below`. */
 static struct extent *depot_put(struct slot *list);
+
+/* Ends the program if what a link led to is no free slot of a depot, in builds that look at links. */
+static void depot_slot_check(struct slot *slot);
 
 static bool depot_slab_is_valid(struct extent *extent);
 

@@ -11,6 +11,7 @@
 #include "delay.h"
 #include "remote.h"
 #include "stack.h"
+#include "tray.h"
 
 static void heap_init(struct heap *heap, struct arena *arena)
 {
@@ -483,6 +484,7 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
         bin_share_surplus(heap, &heap->bins[class]);
     }
     stack_trim(heap, stamp);
+    heap->takes_blocks = false;
     check(heap_check(heap)); /* walks, but not often */
 }
 
@@ -526,6 +528,7 @@ static void heap_collect(struct heap *heap)
 {
     heap_settle_classes(heap);
     stack_flush(heap);
+    trays_empty();
 }
 
 static void heap_reclaim(struct heap *heap)
@@ -578,6 +581,7 @@ static void heap_abandon(struct heap *heap)
     }
     stack_set_private(heap, false);
     stack_flush(heap);
+    trays_empty();
     heap->stack_resident = 64;
     heap->magazine_bytes = 0;
     heap->classes_used = 0;

@@ -69,7 +69,7 @@ static void heap_reclaim(struct heap *heap);
  * arenas. */
 static void heap_settle(struct heap *heap, uint32_t stamp);
 
-/* A slot that is free goes where it can be handed out from: the slab, a magazine, an outbox. */
+/* A slot that is free goes where it can be handed out from: the slab, a magazine, a tray, an outbox. */
 static void heap_take_back(struct heap *heap, struct extent *extent, struct slot *slot);
 
 /* Gives up all slabs, for the thread ends. */

@@ -125,6 +125,7 @@ struct heap {
     uint64_t blocks_put;      /* the sum of `puts` of block classes when it was looked at last */
     uint8_t way_ticks;        /* ticks, see heap_choose_way */
     uint8_t probe_pause;      /* how often the last probe may still be believed */
+    bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
     bool is_private;          /* the chains of block classes lie in lists, not in cells */
     uint16_t busy_calls;      /* ticks close together since the heap became idle,
                                  or since its lists became longer */

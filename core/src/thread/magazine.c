@@ -5,6 +5,7 @@
 #include "heap_common.h"
 #include "remote.h"
 #include "stack.h"
+#include "tray.h"
 
 /* The most that the limit of one magazine may be: so many bytes, but at least MAGAZINE_LEAST and at
  * most MAGAZINE_MOST slots, unless settings say otherwise. It grows by LIMIT_STEP slots with each visit to
@@ -100,15 +101,58 @@ static void magazine_shrink(struct heap *heap, unsigned class)
     magazine->limit = limit;
 }
 
-/* Slots from a depot, that of the heap's own arena first; if none has any, from holes or a new
- * slab. */
+/* Whether a slot that nobody asked for just now may go to its class's magazine. */
+ALWAYS_INLINE bool magazine_wants(struct heap *heap, unsigned class)
+{
+    return heap_magazine(heap, class)->count < heap_magazine(heap, class)->limit;
+}
+
+/* Empties the tray of an arena into the magazines, as far as they have room, and the rest into the
+ * depot. Returns what there was of one class, of which the magazine is empty, if not more than `most`. */
+static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, unsigned class,
+                                       uint32_t most, uint32_t *count)
+{
+    struct slot *list = tray_take_slots(arena);
+    struct slot *of_class = NULL;
+    struct slot *rest = NULL;
+    bool is_spread = heap->list_max != LIST_MAX_IDLE && !heap_is_sampling(heap);
+    *count = 0;
+    while (list != NULL) {
+        struct slot *slot = list;
+        depot_slot_check(slot);
+        unsigned class_now = pagemap_find(slot)->slab.class;
+        list = slot_next(slot);
+        if (class_now == class && *count < most) {
+            slot_push(&of_class, slot);
+            ++*count;
+        } else if (is_spread && class_now != class && magazine_wants(heap, class_now)) {
+            slot_push(&heap->free[class_now], slot);
+            heap_magazine(heap, class_now)->count++;
+            heap->counts[class_now].handed++;
+            heap->until_tick--;
+        } else {
+            slot_push(&rest, slot);
+        }
+    }
+    if (rest != NULL) {
+        heap_send_to_depot(heap, rest);
+    }
+    return of_class;
+}
+
+/* Slots from the tray or the depot of an arena, the heap's own first; if none has any, from holes or a
+ * new slab. */
 static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t want,
                                   bool may_be_in_hole, uint32_t *count)
 {
     struct slot *list = NULL;
     unsigned arenas_in_use = arena_count();
     for (unsigned i = 0; i < arenas_in_use && list == NULL; i++) {
-        list = depot_take(arena_at((heap->arena->index + i) % arenas_in_use), class, want, count);
+        struct arena *arena = arena_at((heap->arena->index + i) % arenas_in_use);
+        list = magazine_take_tray(heap, arena, class, want, count);
+        if (list == NULL) {
+            list = depot_take(arena, class, want, count);
+        }
     }
     if (list == NULL && may_be_in_hole) {
         list = heap_take_holes(heap, class, want, count);
@@ -169,7 +213,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     heap_note_class(heap, class);
     if (magazine->limit == 0) {
         check(magazine->count == 0 && heap->free[class] == NULL);
-        heap_free_remote(heap, extent, slot); /* a thread that does not allocate such slots */
+        heap_free_to_tray(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }
     bool is_draining = magazine_is_draining(magazine);
@@ -203,7 +247,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     }
     if (!magazine_try_put(heap, class, slot)) {
         check(is_draining && magazine->limit == 0);
-        heap_free_remote(heap, extent, slot);
+        heap_free_to_tray(heap, extent, slot);
     } else if (unlikely(heap_is_sampling(heap))) {
         magazine_note_put(heap, class);
     }

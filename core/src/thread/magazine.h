@@ -149,7 +149,7 @@ ALWAYS_INLINE bool magazine_try_put_any(struct heap *heap, unsigned class, struc
 }
 
 /* Takes it in any case. A full magazine is emptied to half first; where the thread does not
- * allocate such slots, the slot goes to an outbox, and from there to the depot. */
+ * allocate such slots, the slot goes to a tray. */
 static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot);
 
 /* To be called for each slot that free has put, in a heap that takes samples: the slot may be one whose

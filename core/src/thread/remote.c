@@ -3,6 +3,7 @@
 
 #include "../slots/harden.h"
 #include "stack.h"
+#include "tray.h"
 
 /* Slots that another heap's slab gets in one atomic operation, or fewer if they are large. */
 #define OUTBOX_BATCH 32u
@@ -61,7 +62,6 @@ static void heap_abandon_slab(struct heap *heap, struct extent *extent)
     } while (slab_disown(extent, heap));
 }
 
-/* Brings slots of slabs of depots back. */
 static void heap_send_to_depot(struct heap *heap, struct slot *list)
 {
     struct extent *empty = depot_put(list);
@@ -69,6 +69,19 @@ static void heap_send_to_depot(struct heap *heap, struct slot *list)
         struct extent *below = empty->slab.below;
         heap_put_pages(heap, empty);
         empty = below;
+    }
+}
+
+static void heap_free_to_tray(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    struct arena *arena = arena_of(extent);
+    heap->counts[extent->slab.class].sent++;
+    heap->until_tick--;
+    if (heaps_are_crowded()) {
+        slot_set_next(slot, NULL); /* nobody may come for long */
+        heap_send_to_depot(heap, slot);
+    } else if (tray_put_slot(extent, slot)) {
+        heap_send_to_depot(heap, tray_take_slots(arena));
     }
 }
 

@@ -39,6 +39,12 @@ ALWAYS_INLINE void heap_free_remote(struct heap *heap, struct extent *extent, st
 /* Gives slots of slabs that the heap does not own, a list of one class, back to them. */
 static void heap_return_others(struct heap *heap, struct slot *list, unsigned class);
 
+/* Brings a list of slots of medium classes back to their depots. */
+static void heap_send_to_depot(struct heap *heap, struct slot *list);
+
+/* Frees a medium slot of which the thread allocates none. */
+static void heap_free_to_tray(struct heap *heap, struct extent *extent, struct slot *slot);
+
 /* Sends all frees that wait in outboxes. */
 static void heap_flush_outboxes(struct heap *heap);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "stack.h"
 
+#include "tray.h"
+
 /* What the stacks of an arena's heaps may hold together: this share of what the arena has in use; and
  * those of all heaps at least so much; but those of one heap at least what a full-grown slab and some
  * blocks need. */
@@ -24,10 +26,6 @@
 
 /* How often a probe's answer is used before the next probe. */
 #define PROBE_PAUSE 64u
-
-/* Held while a chain is on its way from a stack to the arenas in a robber's hands: fork takes it, so that
- * a child has every page in one place. */
-static struct lock rob_lock = LOCK_INITIALIZER(LOCK_ROB);
 
 /* --- Put and take ----------------------------------------------------------------------------- */
 
@@ -435,6 +433,46 @@ static void heap_put_pages(struct heap *heap, struct extent *extent)
     }
 }
 
+static bool stack_hand_on(struct heap *heap, struct extent *extent)
+{
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    if (heap->takes_blocks || extent_size(extent) > tray_most_bytes() || heaps_are_crowded() ||
+        option(OPTION_dirty_decay_ms) == 0) {
+        return false;
+    }
+    struct arena *arena = arena_of(extent);
+    extent->is_zero = false;
+    extent->slab.stamp = clock_stamp();
+    atomic_set(&extent->state, EXTENT_CACHED);
+    heap->until_tick--;
+    if (tray_put_pages(extent)) {
+        arena_free_chain(tray_take_pages(arena));
+        heap->released_ms = atomic_get(&heaps.kept_house_ms);
+    }
+    return true;
+}
+
+/* Takes blocks that others have freed, if there are some in a tray. */
+static bool stack_take_tray(struct heap *heap)
+{
+    unsigned arenas_in_use = arena_count();
+    struct extent *chain = NULL;
+    for (unsigned i = 0; i < arenas_in_use && chain == NULL; i++) {
+        chain = tray_take_pages(arena_at((heap->arena->index + i) % arenas_in_use));
+    }
+    if (chain == NULL) {
+        return false;
+    }
+    while (chain != NULL) {
+        struct extent *extent = chain;
+        chain = extent->slab.below;
+        check(extent_state(extent) == EXTENT_CACHED);
+        stack_push(heap, page_class_below(extent_pages(extent)), extent);
+        heap_count_stack(heap, extent_pages(extent));
+    }
+    return true;
+}
+
 static void stack_note_put(struct heap *heap, struct extent *extent)
 {
     if (atomic_get(&heap->stack_pages) > heap->stack_limit) {
@@ -460,13 +498,28 @@ static NOINLINE struct extent *heap_take_from_arenas(struct heap *heap, size_t p
     return arenas_alloc(heap->arena, pages, os_page_size);
 }
 
+/* Of the wanted class, or the one above it: an eighth larger at most. */
+static struct extent *stack_pop_about(struct heap *heap, unsigned class)
+{
+    struct extent *extent = stack_pop(heap, class);
+    if (extent == NULL && class + 1 < PAGE_CLASSES && class >= PAGE_CLASS_LISTED) {
+        extent = stack_pop(heap, class + 1);
+    }
+    return extent;
+}
+
 static struct extent *heap_take_pages(struct heap *heap, size_t pages)
 {
     unsigned class = page_class_of(pages);
     check(pages > 0 && class < PAGE_CLASSES);
-    struct extent *extent = stack_pop(heap, class);
-    if (extent == NULL && class + 1 < PAGE_CLASSES && class >= 8) {
-        extent = stack_pop(heap, class + 1); /* an eighth larger at most */
+    struct extent *extent = stack_pop_about(heap, class);
+    if (extent == NULL && heap->takes_blocks && class >= PAGE_CLASS_LISTED &&
+        stack_take_tray(heap)) {
+        extent = stack_pop_about(heap, class);
+        size_t most = size_max(heap->stack_limit, tray_most_bytes() >> os_page_shift);
+        if (atomic_get(&heap->stack_pages) > most) {
+            stack_overflow(heap, class);
+        }
     }
     heap->until_tick--;
     check(extent == NULL || extent_pages(extent) >= pages);

@@ -45,6 +45,10 @@ static struct extent *heap_take_pages(struct heap *heap, size_t pages);
  * stack. */
 static void heap_put_pages(struct heap *heap, struct extent *extent);
 
+/* Puts a block that the program freed where other heaps find it, if the thread allocates no such blocks: whether it
+ * did. */
+static bool stack_hand_on(struct heap *heap, struct extent *extent);
+
 /* Takes the top of a stack; NULL if it is empty. */
 static struct extent *stack_pop(struct heap *heap, unsigned class);
 

@@ -6,6 +6,7 @@
 #include "../settings/conf.h"
 #include "sampling.h"
 #include "stack.h"
+#include "tray.h"
 
 /* A heap whose thread calls after a pause of IDLE_MS or more is idle, until BUSY_CALLS of its ticks
  * came less than BUSY_MS after the tick before. */
@@ -67,6 +68,7 @@ static void keep_house(uint64_t now_ms, bool may_call_hooks)
         return; /* done, somebody else does it, or the program has just begun */
     }
     rob_heaps_at_rest(now_ms);
+    trays_empty();
     limit_tick(now_ms);
     size_t dirty = 0;
     for (unsigned i = 0; i < arena_count(); i++) {
@@ -135,7 +137,7 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         return;
     }
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
-    stack_set_private(heap, is_busy && !heap_is_sampling(heap));
+    stack_set_private(heap, is_busy && heap->takes_blocks && !heap_is_sampling(heap));
     if (MW_PAGEMAP_LISTS) {
         heap_choose_way(heap);
     }

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What several threads put into a tray, while others take what is there, is in one place in the end: in
+ * the magazine or stack of one of them, in the depot, or still in the tray.
+ */
+#include "protocol.h"
+
+enum { SIZE = 4 * KiB, SLOTS = 3, PAGES = 9 };
+
+static struct extent *extent;
+static struct slot *slots[SLOTS];
+static struct extent *blocks[SLOTS];
+
+/* --- Slots ------------------------------------------------------------------------------------ */
+
+static unsigned class_of_slots(void)
+{
+    return class_of(SIZE);
+}
+
+/* A slab of a depot whose slots are all with the program, and a magazine that may hold two. */
+static void slots_that_are_out(void)
+{
+    heaps_reset();
+    struct heap *taker = &heaps_of[0];
+    extent = arena_alloc(taker->arena, SLOTS, os_page_size);
+    PROPERTY(extent != NULL, "out of memory");
+    depot_add(extent, class_of_slots());
+    extent->slab.capacity = SLOTS;
+    uint32_t count;
+    struct slot *list = depot_take(taker->arena, class_of_slots(), SLOTS, &count);
+    PROPERTY(list != NULL && count == SLOTS, "%u slots in the depot", count);
+    for (unsigned i = 0; i < SLOTS; i++, list = slot_next(list)) {
+        slots[i] = list;
+    }
+    heap_magazine(taker, class_of_slots())->limit = 2;
+    taker->magazine_bytes = 2 * class_size(class_of_slots());
+    explorer_watch(&trays[extent->arena].slots, "tray");
+}
+
+static void free_slot_number(unsigned heap, unsigned number)
+{
+    memset(slots[number], 1, SIZE);
+    heap_free_to_tray(&heaps_of[heap], extent, slots[number]);
+}
+
+static void free_two(void)
+{
+    free_slot_number(1, 0);
+    free_slot_number(1, 1);
+}
+
+static void free_third(void)
+{
+    free_slot_number(2, 2);
+}
+
+/* The program gets what was taken, writes to it, and frees it. */
+static void take(void)
+{
+    struct heap *heap = &heaps_of[0];
+    uint32_t count;
+    struct slot *list = magazine_take_tray(heap, heap->arena, class_of_slots(), 2, &count);
+    while (list != NULL) {
+        struct slot *slot = list;
+        list = slot_next(slot);
+        memset(slot, 2, SIZE);
+        slot_push(&heap->free[class_of_slots()], slot);
+        heap_magazine(heap, class_of_slots())->count++;
+    }
+}
+
+static void empty(void)
+{
+    trays_empty();
+}
+
+static unsigned number_of(struct slot *slot)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (slots[i] == slot) {
+            return i;
+        }
+    }
+    explorer_fail("%p is no slot that was freed", (void *)slot);
+}
+
+static unsigned with_list(unsigned seen, struct slot *list)
+{
+    for (; list != NULL; list = slot_next(list)) {
+        unsigned bit = 1u << number_of(list);
+        PROPERTY((seen & bit) == 0, "slot %u arrived twice", number_of(list));
+        seen |= bit;
+    }
+    return seen;
+}
+
+static void all_slots_are_somewhere(void)
+{
+    struct heap *heap = &heaps_of[0];
+    struct slot *in_tray = tray_take_slots(heap->arena);
+    unsigned seen = with_list(with_list(0, heap->free[class_of_slots()]), in_tray);
+    bool is_released = atomic_get(&extent->slab.owner) != OWNER_DEPOT;
+    if (is_released) {
+        PROPERTY(seen == 0, "slots %#x of a slab that is gone", seen);
+        return; /* housekeeping gave its pages back */
+    }
+    seen = with_list(seen, extent->slab.local);
+    PROPERTY(seen == 7, "slots %#x arrived", seen);
+    depot_put(in_tray);
+    struct extent *released = depot_put(heap->free[class_of_slots()]);
+    heap->free[class_of_slots()] = NULL;
+    arena_free_chain(released != NULL ? released : stack_pop(heap, page_class_of(SLOTS)));
+}
+
+static const struct scenario put_and_take = {"take, free two, free third",
+                                             slots_that_are_out,
+                                             {take, free_two, free_third},
+                                             all_slots_are_somewhere};
+static const struct scenario put_and_empty = {"empty, free two, free third",
+                                              slots_that_are_out,
+                                              {empty, free_two, free_third},
+                                              all_slots_are_somewhere};
+
+TEST(slots_of_a_tray_are_in_one_place)
+{
+    explore(&put_and_take);
+    explore(&put_and_empty);
+}
+
+/* --- Blocks of pages -------------------------------------------------------------------------- */
+
+static size_t active_before;
+
+static void blocks_that_are_out(void)
+{
+    heaps_reset();
+    active_before = atomic_get(&heaps_of[0].arena->active_pages);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        blocks[i] = arena_alloc(heaps_of[0].arena, PAGES, os_page_size);
+        PROPERTY(blocks[i] != NULL, "out of memory");
+    }
+    explorer_watch(&trays[blocks[0]->arena].pages, "tray");
+}
+
+static void free_block_number(unsigned heap, unsigned number)
+{
+    memset((void *)blocks[number]->start, 1, os_page_size);
+    PROPERTY(stack_hand_on(&heaps_of[heap], blocks[number]), "a block does not go to a tray");
+}
+
+static void free_two_blocks(void)
+{
+    free_block_number(1, 0);
+    free_block_number(1, 1);
+}
+
+static void free_third_block(void)
+{
+    free_block_number(2, 2);
+}
+
+static void take_block(void)
+{
+    struct heap *heap = &heaps_of[0];
+    if (stack_take_tray(heap)) {
+        struct extent *block = stack_pop(heap, page_class_of(PAGES));
+        PROPERTY(block != NULL, "what was taken is in no stack");
+        memset((void *)block->start, 2, os_page_size);
+        heap_put_pages(heap, block);
+    }
+}
+
+static void all_blocks_are_somewhere(void)
+{
+    struct heap *heap = &heaps_of[0];
+    size_t pages = atomic_get(&heap->stack_pages);
+    struct extent *chain = tray_take_pages(heap->arena);
+    pages += chain_pages(chain);
+    size_t active = atomic_get(&heap->arena->active_pages) - active_before;
+    PROPERTY(pages == active, "%zu pages are in use, %zu in the tray and the stack", active, pages);
+    arena_free_chain(chain);
+    stack_flush(heap);
+    PROPERTY(atomic_get(&heap->arena->active_pages) == active_before, "pages are lost");
+}
+
+static const struct scenario put_and_take_blocks = {"take, free two, free third, of pages",
+                                                    blocks_that_are_out,
+                                                    {take_block, free_two_blocks, free_third_block},
+                                                    all_blocks_are_somewhere};
+static const struct scenario put_and_empty_blocks = {"empty, free two, free third, of pages",
+                                                     blocks_that_are_out,
+                                                     {empty, free_two_blocks, free_third_block},
+                                                     all_blocks_are_somewhere};
+
+TEST(blocks_of_a_tray_are_in_one_place)
+{
+    explore(&put_and_take_blocks);
+    explore(&put_and_empty_blocks);
+}
+
+/* --- Mistakes that must be found -------------------------------------------------------------- */
+
+TEST(mistakes_with_trays_are_found)
+{
+    explore_finds(&put_and_take, MEMORY_ORDERED, MISTAKE_SPLIT_SWAP, "arrived");
+    explore_finds(&put_and_take, MEMORY_C11, MISTAKE_NO_ACQUIRE, "race");
+    explore_finds(&put_and_take, MEMORY_C11, MISTAKE_NO_RELEASE, "race");
+    explore_finds(&put_and_take_blocks, MEMORY_C11, MISTAKE_NO_RELEASE, "race");
+}
