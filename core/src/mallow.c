@@ -81,6 +81,7 @@
 #include "slots/slot.c"
 #include "slots/blame.c"
 #include "slots/guarded.c"
+#include "slots/hollow.c"
 #include "slots/slab.c"
 #include "slots/common.c"
 #include "slots/canary.c"

@@ -230,7 +230,8 @@ static void *tracked_alloc_block(const struct track_request *request)
     struct track_layout layout = layout_of(request->alignment, request->size);
     bool is_chosen = layout.is_slot && block_is_chosen(stack);
     if (is_chosen || !layout.is_slot) {
-        layout = layout_on_pages(request, is_chosen);
+        size_t far = layout.is_slot ? 0 : far_guard(request->size, stack);
+        layout = layout_on_pages(request, is_chosen, far);
     }
     void *start = take_plain(request, &layout);
     if (unlikely(start == NULL) && tracked_release_all_blocks()) {

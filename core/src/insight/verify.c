@@ -139,12 +139,46 @@ bool mw_heap_is_valid(void)
 
 static bool (*const heap_check_all)(void) = mw_heap_is_valid;
 
-/* What a program wrote to blocks that it had freed shortly before it ended. */
+/* --- The end of the program ------------------------------------------------------------------- */
+
+/* Free slots in the lists of small classes that are looked at then, at most. */
+#define LAST_LOOKS 4096u
+
 #if MW_DELAY_FREE
+/* One that was freed long ago may be deep in its list, and never be handed out again. */
+static uint32_t list_look_at(struct slot *slot, unsigned class, uint32_t looks)
+{
+    for (; slot != NULL && looks != 0; looks--) {
+        list_slot_check(slot, class);
+        size_t size = slot_block_size(pagemap_find(slot), slot);
+        if (!slot_link_is_plausible(slot) ||
+            !slot_fill_is_whole(slot, size, strength.look_whole)) {
+            harden_bad_content(slot, size);
+        }
+        slot = slot_next(slot);
+    }
+    return looks;
+}
+
+/* What a program wrote to blocks that it had freed. Only what is the calling thread's alone. */
 DESTRUCTOR static void verify_at_exit(void)
 {
-    if (heap_self != HEAP_NONE) {
-        delay_check(heap_self);
+    struct heap *heap = heap_self;
+    if (heap == HEAP_NONE) {
+        return;
+    }
+    delay_check(heap);
+    uint32_t looks = LAST_LOOKS;
+    for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
+        struct bin *bin = &heap->bins[class];
+        looks = list_look_at(heap->free[class], class, looks);
+        if (bin->current != NULL) {
+            looks = list_look_at(bin->current->slab.local, class, looks);
+        }
+        struct link *head = &bin->ready;
+        for (struct link *at = list_first(head); at != head && looks != 0; at = at->next) {
+            looks = list_look_at(slab_at(at)->slab.local, class, looks);
+        }
     }
 }
 #endif

@@ -121,11 +121,17 @@ static bool os_protect(void *start, size_t size)
     return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
 }
 
-static unsigned os_guard(void *start, size_t size)
+static bool os_mark_guard(void *start, size_t size)
 {
     check(is_of_pages(start, size));
     /* Asked anew each time: the kernel also refuses for memory that the program has locked. */
-    if (!is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
+    return !is_error(
+        system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0));
+}
+
+static unsigned os_guard(void *start, size_t size)
+{
+    if (os_mark_guard(start, size)) {
         return GUARD_MARKED;
     }
     if (!os_protect(start, size)) {
@@ -162,7 +168,6 @@ static bool os_unmap(void *start, size_t size)
 enum { PURGE_UNKNOWN, PURGE_CLEARS, PURGE_IS_IGNORED };
 static _Atomic uint8_t purge_answer;
 
-/* New pages in the place of old ones. */
 static bool os_map_over(void *start, size_t size)
 {
     return !is_error(system_call(SYS_mmap, (long)start, (long)size, PROT_READ | PROT_WRITE,

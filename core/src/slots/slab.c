@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab.h"
 
+#include "rate.h"
+
 /* Shared slabs that are tried before a new one is made. */
 #define SHARED_TRIES 8u
 
@@ -9,6 +11,9 @@
 
 /* A local list that is shorter than this gets slots that were never used. */
 #define LENGTHEN_SLOTS 32u
+
+/* What a post costs of an account for guards. */
+#define POST_PRICE (128 * KiB)
 
 /* Slots of a new slab that are carved in one go. */
 #define CARVED_AT_FIRST 8u
@@ -99,6 +104,29 @@ static uint32_t slab_slot_of_turn(struct extent *extent, uint32_t turn)
     return 1 + (uint32_t)((random_below(key, others) + (uint64_t)turn * step) % others);
 }
 
+static size_t slab_post_pages(void)
+{
+    return MW_FENCES && rate_pay(RATE_OF_SLABS, POST_PRICE);
+}
+
+static void slab_add_post(struct extent *extent, size_t pages)
+{
+    check(pages <= 1 && extent_pages(extent) > pages && !*slab_post(extent));
+    if (MW_FENCES && pages != 0) {
+        *slab_post(extent) = os_mark_guard((void *)(extent_end(extent) - os_page_size), os_page_size);
+    }
+}
+
+/* A page that the kernel does not open is replaced by another. */
+static void slab_drop_post(struct extent *extent)
+{
+    if (MW_FENCES && *slab_post(extent)) {
+        void *post = (void *)(extent_end(extent) - os_page_size);
+        require(os_unguard(post, os_page_size, GUARD_MARKED) || os_map_over(post, os_page_size));
+        *slab_post(extent) = false;
+    }
+}
+
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner)
 {
     uint32_t slot_size = class_size(class);
@@ -110,7 +138,7 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->left = 0;
     slab->bias = 0;
     slab->carved = 0;
-    slab->capacity = (uint32_t)size_min(extent_size(extent) / slot_size, SLAB_SLOTS_MAX);
+    slab->capacity = (uint32_t)size_min(slab_bytes(extent) / slot_size, SLAB_SLOTS_MAX);
     slab->slot_size = slot_size;
     slab->reciprocal = UINT64_MAX / slot_size + 1;
     slab->class = (uint8_t) class;
@@ -126,7 +154,7 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     } else {
         pagemap_set_range(extent->start, extent_size(extent), extent);
     }
-    check(slab->capacity > 0 && slab->capacity * (size_t)slot_size <= extent_size(extent));
+    check(slab->capacity > 0 && slab->capacity * (size_t)slot_size <= slab_bytes(extent));
     check_slow(slab_is_valid(extent));
 }
 
@@ -135,6 +163,7 @@ static void slab_retire(struct extent *extent)
     check(slab_used(extent) == 0 && atomic_get(&extent->remote) == 0);
     check(extent_is_slab(extent) && extent->link.next == NULL);
     check(extent->slab.place == SLAB_NONE || extent->slab.place == SLAB_CURRENT);
+    slab_drop_post(extent);
     extent_make_plain(extent);
     extent->slab.slot_size = 0;
     size_t size = extent_size(extent);

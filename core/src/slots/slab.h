@@ -29,6 +29,33 @@
 /* Makes an active extent a slab that `owner` (a heap or OWNER_DEPOT) owns; its place is NONE. */
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner);
 
+/* Posts, in the secure build: a page without access behind a slab, so that who reads or writes on and on
+ * meets one. Slabs of pages that the kernel can only guard by a mapping of their own have none, and the
+ * others have them at a rate. Whoever takes pages for a slab takes so many more, then says slab_add_post
+ * before slab_create. */
+static size_t slab_post_pages(void);
+static void slab_add_post(struct extent *extent, size_t pages);
+
+#if MW_FENCES
+ALWAYS_INLINE bool *slab_post(struct extent *extent)
+{
+    return &extent->has_post;
+}
+#else
+ALWAYS_INLINE bool *slab_post(struct extent *extent)
+{
+    static bool none;
+    (void)extent;
+    return &none;
+}
+#endif
+
+/* The bytes for slots. */
+ALWAYS_INLINE size_t slab_bytes(struct extent *extent)
+{
+    return extent_size(extent) - (MW_FENCES && *slab_post(extent) ? os_page_size : 0);
+}
+
 /* Makes an empty slab, which the caller owns and which is in no list, an extent of plain pages. */
 static void slab_retire(struct extent *extent);
 
