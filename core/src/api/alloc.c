@@ -250,7 +250,8 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
 /* Huge blocks and large alignments come from the arenas, past the stacks. */
 static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignment)
 {
-    if (MW_FENCES && (size > LARGE_MAX || (size >= FENCE_MIN && rate_pay(RATE_OF_BLOCKS, fence_price(size))))) {
+    if (MW_FENCES &&
+        (size > LARGE_MAX || (size >= FENCE_MIN && rate_pay(RATE_OF_BLOCKS, fence_price(size))))) {
         return arena_alloc_fenced(heap->arena, large_pages(size),
                                   size_max(alignment, os_page_size));
     }
@@ -321,9 +322,8 @@ static NOINLINE void *alloc_slow(size_t size)
     bool is_zero;
     void *block = MW_CANARY && size == 0 ? hollow_take() : NULL;
     if (block == NULL) {
-        block = size <= SLOT_REQUEST_MAX
-                    ? alloc_slot(heap, class_of(slot_bytes(size)), size, false)
-                    : alloc_large(heap, size, os_page_size, &is_zero);
+        block = size <= SLOT_REQUEST_MAX ? alloc_slot(heap, class_of(slot_bytes(size)), size, false)
+                                         : alloc_large(heap, size, os_page_size, &is_zero);
     }
     thread_leave(heap);
     return likely(block != NULL) ? block : alloc_exhausted();

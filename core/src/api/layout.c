@@ -22,7 +22,7 @@ struct track_layout {
     size_t front;
     size_t total;
     bool is_slot;
-    bool is_chosen; /* it would fit into a slot */
+    bool is_chosen; /* it would fit into a slot, or has far guards */
 };
 
 static struct track_layout layout_of(size_t alignment, size_t size)
@@ -50,7 +50,7 @@ static struct track_layout layout_on_pages(const struct track_request *request, 
     return (struct track_layout){front, size_max(total, SLOT_MAX + 1), false, is_chosen};
 }
 
-static _Atomic uint32_t chosen_count; /* blocks on pages that would fit into slots */
+static _Atomic uint32_t chosen_count; /* blocks that are chosen */
 
 /* What an index that nobody compared with a length may reach: a few times the block, on both sides. It is
  * address space alone, but some of the kernel's time and, with a memory_limit, counted. So of a large block
@@ -62,6 +62,7 @@ static size_t far_guard(size_t size, uint32_t stack_number)
 {
     struct call_stack *stack = store_get(stack_number);
     if (stack == NULL || option(OPTION_memory_limit) != 0 ||
+        atomic_get(&chosen_count) >= CHOSEN_MOST ||
         atomic_add(&stack->figures[1], 1) >= (uint64_t)option(OPTION_guard_first)) {
         return 0;
     }

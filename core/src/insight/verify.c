@@ -151,8 +151,7 @@ static uint32_t list_look_at(struct slot *slot, unsigned class, uint32_t looks)
     for (; slot != NULL && looks != 0; looks--) {
         list_slot_check(slot, class);
         size_t size = slot_block_size(pagemap_find(slot), slot);
-        if (!slot_link_is_plausible(slot) ||
-            !slot_fill_is_whole(slot, size, strength.look_whole)) {
+        if (!slot_link_is_plausible(slot) || !slot_fill_is_whole(slot, size, strength.look_whole)) {
             harden_bad_content(slot, size);
         }
         slot = slot_next(slot);

@@ -25,7 +25,8 @@ static bool can_spend(uint64_t spent, uint64_t price)
 static bool rate_allows(enum rate_account account, size_t price)
 {
     return strength.rate_account == NO_LIMIT ||
-           can_spend(spent_by(atomic_get(&rate_accounts[account]), (uint32_t)clock_ms()), price / KiB);
+           can_spend(spent_by(atomic_get(&rate_accounts[account]), (uint32_t)clock_ms()),
+                     price / KiB);
 }
 
 static bool rate_pay(enum rate_account account, size_t price)

@@ -113,7 +113,8 @@ static void slab_add_post(struct extent *extent, size_t pages)
 {
     check(pages <= 1 && extent_pages(extent) > pages && !*slab_post(extent));
     if (MW_FENCES && pages != 0) {
-        *slab_post(extent) = os_mark_guard((void *)(extent_end(extent) - os_page_size), os_page_size);
+        *slab_post(extent) =
+            os_mark_guard((void *)(extent_end(extent) - os_page_size), os_page_size);
     }
 }
 
