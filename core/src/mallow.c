@@ -32,6 +32,7 @@
 #include "os/fault.c"
 #if !MW_IN_LIBC
 #include "os/trap.c"
+#include "os/memcheck.h"
 #endif
 #include "os/lock.c"
 

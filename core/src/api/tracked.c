@@ -27,7 +27,8 @@
 
 /* --- Quarantine ------------------------------------------------------------------------------- */
 
-/* A chosen block has no memory there and waits so many times as long. */
+/* A large chosen block has no memory there, but more address space than others: it waits so many times
+ * as long, as nobody comes to its place then. */
 #define CHOSEN_ROUNDS 16u
 
 /* Gives a block that has left the quarantine to the plain allocator. */
@@ -44,7 +45,8 @@ static void block_leaves(uintptr_t block, bool may_stay)
     }
     lock_take(&quarantine.lock);
     struct track_table *table = track_table(extent);
-    bool stays = may_stay && table->is_chosen && ++table->rounds < CHOSEN_ROUNDS;
+    bool stays = may_stay && table->is_chosen && track_size(atomic_get(&track->word)) > SLOT_MAX &&
+                 atomic_get(&chosen_count) < CHOSEN_MOST / 2 && ++table->rounds < CHOSEN_ROUNDS;
     bool is_done = !stays && unguard_pages(extent);
     if (is_done) {
         name_block_granule(extent, block, false);

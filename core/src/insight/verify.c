@@ -141,14 +141,14 @@ static bool (*const heap_check_all)(void) = mw_heap_is_valid;
 
 /* --- The end of the program ------------------------------------------------------------------- */
 
-/* Free slots in the lists of small classes that are looked at then, at most. */
-#define LAST_LOOKS 4096u
+/* Of the free slots in the lists of small classes so many bytes are looked at then, at most. */
+#define LAST_LOOKS (128 * KiB)
 
 #if MW_DELAY_FREE
 /* One that was freed long ago may be deep in its list, and never be handed out again. */
-static uint32_t list_look_at(struct slot *slot, unsigned class, uint32_t looks)
+static size_t list_look_at(struct slot *slot, unsigned class, size_t most)
 {
-    for (; slot != NULL && looks != 0; looks--) {
+    for (; slot != NULL && most >= class_size(class); most -= class_size(class)) {
         list_slot_check(slot, class);
         size_t size = slot_block_size(pagemap_find(slot), slot);
         if (!slot_link_is_plausible(slot) || !slot_fill_is_whole(slot, size, strength.look_whole)) {
@@ -156,7 +156,7 @@ static uint32_t list_look_at(struct slot *slot, unsigned class, uint32_t looks)
         }
         slot = slot_next(slot);
     }
-    return looks;
+    return most;
 }
 
 /* What a program wrote to blocks that it had freed. Only what is the calling thread's alone. */
@@ -167,16 +167,17 @@ DESTRUCTOR static void verify_at_exit(void)
         return;
     }
     delay_check(heap);
-    uint32_t looks = LAST_LOOKS;
+    size_t most = LAST_LOOKS;
     for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
         struct bin *bin = &heap->bins[class];
-        looks = list_look_at(heap->free[class], class, looks);
+        most = list_look_at(heap->free[class], class, most);
         if (bin->current != NULL) {
-            looks = list_look_at(bin->current->slab.local, class, looks);
+            most = list_look_at(bin->current->slab.local, class, most);
         }
         struct link *head = &bin->ready;
-        for (struct link *at = list_first(head); at != head && looks != 0; at = at->next) {
-            looks = list_look_at(slab_at(at)->slab.local, class, looks);
+        for (struct link *at = list_first(head); at != head && most >= class_size(class);
+             at = at->next) {
+            most = list_look_at(slab_at(at)->slab.local, class, most);
         }
     }
 }
