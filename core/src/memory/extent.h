@@ -175,7 +175,7 @@ struct extent {
 #endif
 #if MW_FENCES
     struct fence fence; /* who holds the extent */
-    bool has_post;      /* const while a slab: its last page is a guard, see slab.h */
+    uint8_t post;       /* const while a slab: 0, or how its last page is guarded, see slab.h */
 #endif
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */

@@ -121,17 +121,11 @@ static bool os_protect(void *start, size_t size)
     return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
 }
 
-static bool os_mark_guard(void *start, size_t size)
+static unsigned os_guard(void *start, size_t size)
 {
     check(is_of_pages(start, size));
     /* Asked anew each time: the kernel also refuses for memory that the program has locked. */
-    return !is_error(
-        system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0));
-}
-
-static unsigned os_guard(void *start, size_t size)
-{
-    if (os_mark_guard(start, size)) {
+    if (!is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
         return GUARD_MARKED;
     }
     if (!os_protect(start, size)) {

@@ -69,7 +69,6 @@ enum { GUARD_MARKED = 1, GUARD_PROTECTED = 2 };
  * possible. Returns how it was done, 0 if the kernel refused. os_unguard undoes the ways in a set;
  * false if the kernel refused. */
 static unsigned os_guard(void *start, size_t size);
-static bool os_mark_guard(void *start, size_t size); /* as marks, or not at all */
 static bool os_unguard(void *start, size_t size, unsigned ways);
 
 /* New zero pages in the place of old ones, which may be without access. */

@@ -12,6 +12,10 @@
 /* A local list that is shorter than this gets slots that were never used. */
 #define LENGTHEN_SLOTS 32u
 
+/* Posts that are mappings of their own, at most. */
+#define POSTS_PROTECTED_MOST 256u
+static _Atomic uint32_t posts_protected;
+
 /* What a post costs of an account for guards. */
 #define POST_PRICE (128 * KiB)
 
@@ -106,25 +110,29 @@ static uint32_t slab_slot_of_turn(struct extent *extent, uint32_t turn)
 
 static size_t slab_post_pages(void)
 {
-    return MW_FENCES && rate_pay(RATE_OF_SLABS, POST_PRICE);
+    return MW_FENCES && atomic_get(&posts_protected) < POSTS_PROTECTED_MOST &&
+           rate_pay(RATE_OF_SLABS, POST_PRICE);
 }
 
 static void slab_add_post(struct extent *extent, size_t pages)
 {
-    check(pages <= 1 && extent_pages(extent) > pages && !*slab_post(extent));
+    check(pages <= 1 && extent_pages(extent) > pages && *slab_post(extent) == 0);
     if (MW_FENCES && pages != 0) {
-        *slab_post(extent) =
-            os_mark_guard((void *)(extent_end(extent) - os_page_size), os_page_size);
+        unsigned way = os_guard((void *)(extent_end(extent) - os_page_size), os_page_size);
+        *slab_post(extent) = (uint8_t)way;
+        atomic_add(&posts_protected, way == GUARD_PROTECTED);
     }
 }
 
 /* A page that the kernel does not open is replaced by another. */
 static void slab_drop_post(struct extent *extent)
 {
-    if (MW_FENCES && *slab_post(extent)) {
+    unsigned way = *slab_post(extent);
+    if (MW_FENCES && way != 0) {
         void *post = (void *)(extent_end(extent) - os_page_size);
-        require(os_unguard(post, os_page_size, GUARD_MARKED) || os_map_over(post, os_page_size));
-        *slab_post(extent) = false;
+        require(os_unguard(post, os_page_size, way) || os_map_over(post, os_page_size));
+        *slab_post(extent) = 0;
+        atomic_sub(&posts_protected, way == GUARD_PROTECTED);
     }
 }
 

@@ -30,21 +30,20 @@
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner);
 
 /* Posts, in the secure build: a page without access behind a slab, so that who reads or writes on and on
- * meets one. Slabs of pages that the kernel can only guard by a mapping of their own have none, and the
- * others have them at a rate. Whoever takes pages for a slab takes so many more, then says slab_add_post
- * before slab_create. */
+ * meets one. They come at a rate, and where the kernel can only make them with mappings there are a few.
+ * Whoever takes pages for a slab takes so many more, then says slab_add_post before slab_create. */
 static size_t slab_post_pages(void);
 static void slab_add_post(struct extent *extent, size_t pages);
 
 #if MW_FENCES
-ALWAYS_INLINE bool *slab_post(struct extent *extent)
+ALWAYS_INLINE uint8_t *slab_post(struct extent *extent)
 {
-    return &extent->has_post;
+    return &extent->post;
 }
 #else
-ALWAYS_INLINE bool *slab_post(struct extent *extent)
+ALWAYS_INLINE uint8_t *slab_post(struct extent *extent)
 {
-    static bool none;
+    static uint8_t none;
     (void)extent;
     return &none;
 }
@@ -53,7 +52,7 @@ ALWAYS_INLINE bool *slab_post(struct extent *extent)
 /* The bytes for slots. */
 ALWAYS_INLINE size_t slab_bytes(struct extent *extent)
 {
-    return extent_size(extent) - (MW_FENCES && *slab_post(extent) ? os_page_size : 0);
+    return extent_size(extent) - (MW_FENCES && *slab_post(extent) != 0 ? os_page_size : 0);
 }
 
 /* Makes an empty slab, which the caller owns and which is in no list, an extent of plain pages. */
