@@ -61,7 +61,17 @@ static uint64_t slab_order_key(struct extent *extent)
 {
     return secret_mix(extent->canary, secrets.link_odd);
 }
+
+static void slab_forget_canary(struct extent *extent)
+{
+    atomic_set(&extent->requested, 0);
+}
 #else
+static void slab_forget_canary(struct extent *extent)
+{
+    (void)extent;
+}
+
 static void slab_choose_canary(struct extent *extent)
 {
     (void)extent;
@@ -124,15 +134,29 @@ static void slab_add_post(struct extent *extent, size_t pages)
     }
 }
 
-/* A page that the kernel does not open is replaced by another. */
+/* A post that the kernel does not open becomes an extent that nobody gets. */
+static COLD void slab_leave_post(struct extent *extent)
+{
+    struct arena *arena = arena_of(extent);
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    lock_take(&arena->lock);
+    struct extent *post = extent_split_locked(arena, extent, extent_pages(extent) - 1);
+    require(post != NULL);
+    slab_forget_canary(post);
+    lock_release(&arena->lock);
+}
+
+/* The extent is plain pages by now. */
 static void slab_drop_post(struct extent *extent)
 {
     unsigned way = *slab_post(extent);
-    if (MW_FENCES && way != 0) {
-        void *post = (void *)(extent_end(extent) - os_page_size);
-        require(os_unguard(post, os_page_size, way) || os_map_over(post, os_page_size));
+    if (MW_FENCES && unlikely(way != 0)) {
+        void *page = (void *)(extent_end(extent) - os_page_size);
         *slab_post(extent) = 0;
         atomic_sub(&posts_protected, way == GUARD_PROTECTED);
+        if (!os_unguard(page, os_page_size, way) && !os_map_over(page, os_page_size)) {
+            slab_leave_post(extent);
+        }
     }
 }
 
@@ -172,7 +196,6 @@ static void slab_retire(struct extent *extent)
     check(slab_used(extent) == 0 && atomic_get(&extent->remote) == 0);
     check(extent_is_slab(extent) && extent->link.next == NULL);
     check(extent->slab.place == SLAB_NONE || extent->slab.place == SLAB_CURRENT);
-    slab_drop_post(extent);
     extent_make_plain(extent);
     extent->slab.slot_size = 0;
     size_t size = extent_size(extent);
@@ -180,6 +203,7 @@ static void slab_retire(struct extent *extent)
         pagemap_set_range(extent->start + GRANULE, size - 2 * GRANULE, NULL);
     }
     extent_map_ends(extent);
+    slab_drop_post(extent);
 }
 
 /* The same in random order. */
