@@ -463,7 +463,7 @@ static long run_settings(const char *settings)
             runs++;
             refused += results->refused;
             /* The page behind a slab stays in use where the kernel refuses to open it. */
-            size_t left = MW_FENCES && all ? SLACK : 0;
+            size_t left = MW_FENCES && all ? 128 * os_page_size : 0;
             CHECK_MSG(results->in_use <= in_use + left,
                       "%s, failing call %ld: %zu bytes in use at the end, without %zu", settings,
                       fail_at, results->in_use, in_use);
