@@ -33,6 +33,7 @@
 #include "os/fault.c"
 #if !MW_IN_LIBC
 #include "os/trap.c"
+#include "os/memcheck.h"
 #endif
 #include "os/lock.c"
 
@@ -82,6 +83,7 @@
 #include "slots/slot.c"
 #include "slots/blame.c"
 #include "slots/guarded.c"
+#include "slots/hollow.c"
 #include "slots/slab.c"
 #include "slots/common.c"
 #include "slots/canary.c"

@@ -15,8 +15,8 @@ static NOINLINE void *alloc_medium(size_t size);
 
 ALWAYS_INLINE void *alloc_plain(size_t size)
 {
-    if (unlikely(size > SMALL_REQUEST_MAX)) {
-        return alloc_medium(size);
+    if (unlikely(MW_CANARY ? size - 1 >= SMALL_REQUEST_MAX : size > SMALL_REQUEST_MAX)) {
+        return alloc_medium(size); /* with canaries 0 as well */
     }
     unsigned class = class_of_small(size + CANARY_BYTES);
     struct heap *heap = heap_self;
@@ -41,6 +41,9 @@ HIT_PATH void *mw_malloc(size_t size)
 
 HIT_PATH static NOINLINE void *alloc_medium(size_t size)
 {
+    if (MW_CANARY && unlikely(size == 0)) {
+        return alloc_slow(size);
+    }
     struct heap *heap = heap_self;
     unsigned class = class_of_medium(medium_bytes(size));
     if (MW_PAGEMAP_LISTS && class < heap->slot_lists) {
@@ -306,7 +309,8 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
  * with such a one is on top. */
 static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignment)
 {
-    if (MW_FENCES && (size > LARGE_MAX || (size >= FENCE_MIN && rate_pay(fence_price(size))))) {
+    if (MW_FENCES &&
+        (size > LARGE_MAX || (size >= FENCE_MIN && rate_pay(RATE_OF_BLOCKS, fence_price(size))))) {
         return arena_alloc_fenced(heap->arena, large_pages(size),
                                   size_max(alignment, os_page_size));
     }
@@ -379,9 +383,11 @@ static NOINLINE void *alloc_slow(size_t size)
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);
     bool is_zero;
-    void *block = size <= SLOT_REQUEST_MAX
-                      ? alloc_slot(heap, class_of(slot_bytes(size)), size, false)
-                      : alloc_large(heap, size, os_page_size, &is_zero);
+    void *block = MW_CANARY && size == 0 ? hollow_take() : NULL;
+    if (block == NULL) {
+        block = size <= SLOT_REQUEST_MAX ? alloc_slot(heap, class_of(slot_bytes(size)), size, false)
+                                         : alloc_large(heap, size, os_page_size, &is_zero);
+    }
     thread_leave(heap);
     return likely(block != NULL) ? block : alloc_exhausted();
 }

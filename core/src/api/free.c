@@ -71,6 +71,9 @@ HIT_PATH void mw_free(void *block)
  * is in our memory but no block. */
 ALWAYS_INLINE bool block_is_ours(const char *call, const void *block, struct extent *extent)
 {
+    if (unlikely(extent_is_hollow(extent))) {
+        return hollow_is_held(call, block);
+    }
     if (likely(extent_state(extent) == EXTENT_ACTIVE)) {
         bool begins = (uintptr_t)block == extent->start;
         if (extent_is_slab(extent)) {
@@ -197,6 +200,10 @@ static NOINLINE void free_rare(void *block, struct extent *extent)
     }
     if (unlikely(extent_is_guarded(extent))) {
         thread_count_resize(guarded_free(block), 0);
+        return;
+    }
+    if (extent_is_hollow(extent)) {
+        hollow_free(block);
         return;
     }
     if (unlikely(!block_is_ours("free", block, extent))) {
@@ -514,7 +521,8 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
         canary_place(extent, block, slot_size, size);
         return block;
     }
-    if (size <= SLOT_REQUEST_MAX || extent_is_guarded(extent) || !realloc_pages(extent, size)) {
+    if (size <= SLOT_REQUEST_MAX || extent_is_guarded(extent) || extent_is_hollow(extent) ||
+        !realloc_pages(extent, size)) {
         return NULL;
     }
     canary_place_large(extent, size);

@@ -22,7 +22,7 @@ struct track_layout {
     size_t front;
     size_t total;
     bool is_slot;
-    bool is_chosen; /* it would fit into a slot */
+    bool is_chosen; /* it would fit into a slot, or has far guards */
 };
 
 static struct track_layout layout_of(size_t alignment, size_t size)
@@ -33,23 +33,41 @@ static struct track_layout layout_of(size_t alignment, size_t size)
     return (struct track_layout){front, total, is_slot, false};
 }
 
-/* A page before the block and one behind it, where the block ends as near as its alignment allows. A
- * block of no bytes is the start of the page behind. */
-static struct track_layout layout_on_pages(const struct track_request *request, bool is_chosen)
+/* Guards before the block and behind it, where the block ends as near as its alignment allows: a page, or
+ * those of a far index. A block of no bytes is the start of the page behind. */
+static struct track_layout layout_on_pages(const struct track_request *request, bool is_chosen,
+                                           size_t far)
 {
     size_t size = request->size;
     size_t alignment = size_max(request->alignment, ZONE_MIN);
     size_t front = 0;
     if (alignment <= FRONT_MAX) {
         size_t left = size_max(align_up(size, os_page_size), os_page_size) - size;
-        front = size_max(alignment, os_page_size) + (left & ~(alignment - 1));
+        front = align_up(size_max(far, os_page_size), alignment) + (left & ~(alignment - 1));
     }
     check(front % alignment == 0);
-    size_t total = front + size_max(size, request->reach) + os_page_size;
+    size_t total = front + size_max(size, request->reach) + size_max(far, os_page_size);
     return (struct track_layout){front, size_max(total, SLOT_MAX + 1), false, is_chosen};
 }
 
-static _Atomic uint32_t chosen_count; /* blocks on pages that would fit into slots */
+static _Atomic uint32_t chosen_count; /* blocks that are chosen */
+
+/* What an index that nobody compared with a length may reach: a few times the block, on both sides. It is
+ * address space alone, but some of the kernel's time and, with a memory_limit, counted. So of a large block
+ * the first ones of each call stack have it. */
+#define FAR_TIMES 4u
+#define FAR_MOST (32 * MiB)
+
+static size_t far_guard(size_t size, uint32_t stack_number)
+{
+    struct call_stack *stack = store_get(stack_number);
+    if (stack == NULL || option(OPTION_memory_limit) != 0 ||
+        atomic_get(&chosen_count) >= CHOSEN_MOST ||
+        atomic_add(&stack->figures[1], 1) >= (uint64_t)option(OPTION_guard_first)) {
+        return 0;
+    }
+    return align_up(size > FAR_MOST / FAR_TIMES ? FAR_MOST : FAR_TIMES * size, os_page_size);
+}
 
 /* Whether a block of a call stack gets pages though it fits into a slot. They are more than SLOT_MAX,
  * nearly all of it address space alone, but a memory_limit counts it: there no block is chosen. */

@@ -26,6 +26,9 @@ UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t si
     void *block = alignment != 0 ? alloc_plain_aligned(alignment, size) : alloc_plain(size);
     if (MW_CANARY && mixes_are_checked && likely(block != NULL)) {
         struct extent *extent = pagemap_find(block);
+        if (unlikely(extent_is_hollow(extent))) {
+            return block; /* nobody writes its family down */
+        }
         size_t bytes = extent_is_slab(extent) ? slot_block_size(extent, block) : 0;
         block_change_family(extent, block, bytes, family_of(made, alignment));
     }
@@ -54,7 +57,8 @@ ALWAYS_INLINE void free_check_family(void *block, const struct track_return *giv
     size_t bytes = extent->slab.slot_size;
     if (unlikely(!slab_has_slot_at(extent, block) || slab_is_common(extent) ||
                  extent_state(extent) != EXTENT_ACTIVE)) {
-        if (extent_state(extent) != EXTENT_ACTIVE || !block_is_ours("free", block, extent)) {
+        if (extent_state(extent) != EXTENT_ACTIVE || !block_is_ours("free", block, extent) ||
+            extent_is_hollow(extent)) {
             return;
         }
         bytes = block_size(extent, block);

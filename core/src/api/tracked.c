@@ -12,6 +12,7 @@
  */
 #include "tracking.h"
 
+#include "../os/memcheck.h"
 #include "../os/trap.h"
 #include "../thread/thread.h"
 #include "free.h"
@@ -28,27 +29,37 @@
 
 /* --- Quarantine ------------------------------------------------------------------------------- */
 
+/* A large chosen block has no memory there, but more address space than others: it waits so many times
+ * as long, as nobody comes to its place then. */
+#define CHOSEN_ROUNDS 16u
+
 /* Gives a block that has left the quarantine to the plain allocator. */
-static void block_leaves(uintptr_t block)
+static void block_leaves(uintptr_t block, bool may_stay)
 {
     struct extent *extent = pagemap_find((void *)block);
     struct track *track = track_find((void *)block);
     check(track != NULL && track_state(atomic_get(&track->word)) == TRACK_FREED);
     if (extent_is_slab(extent)) {
-        free_plain((void *)track_slot_start(track));
+        void *start = (void *)track_slot_start(track);
+        memcheck_tell(MEMCHECK_DEFINED, start, slot_block_size(extent, start));
+        free_plain(start);
         return;
     }
     lock_take(&quarantine.lock);
-    bool is_done = unguard_pages(extent);
+    struct track_table *table = track_table(extent);
+    bool stays = may_stay && table->is_chosen && track_size(atomic_get(&track->word)) > SLOT_MAX &&
+                 atomic_get(&chosen_count) < CHOSEN_MOST / 2 && ++table->rounds < CHOSEN_ROUNDS;
+    bool is_done = !stays && unguard_pages(extent);
     if (is_done) {
         name_block_granule(extent, block, false);
-        atomic_sub(&chosen_count, track_table(extent)->is_chosen);
-        track_table(extent)->is_chosen = false;
-    } else { /* the kernel has no room for mappings: later, perhaps */
-        quarantine_put_locked(block, extent_size(extent));
+        atomic_sub(&chosen_count, table->is_chosen);
+        table->is_chosen = false;
+    } else { /* or the kernel has no room for mappings: later, perhaps */
+        quarantine_put_locked(block, table->is_chosen ? SLOT_MAX / 2 : extent_size(extent));
     }
     lock_release(&quarantine.lock);
     if (is_done) {
+        memcheck_tell(MEMCHECK_DEFINED, (void *)extent->start, extent_size(extent));
         free_plain((void *)extent->start); /* which may come to hooks, and hooks may free */
     }
 }
@@ -63,7 +74,7 @@ static bool tracked_release_all_blocks(void)
         uintptr_t block = quarantine.count != 0 ? quarantine_take_locked(0) : 0;
         lock_release(&quarantine.lock);
         if (block != 0) {
-            block_leaves(block);
+            block_leaves(block, false);
         }
     }
     return count != 0;
@@ -102,7 +113,7 @@ static void block_enters(struct extent *extent, struct track *track)
     }
     lock_release(&quarantine.lock);
     for (unsigned i = 0; i < count; i++) {
-        block_leaves(leaving[i]);
+        block_leaves(leaving[i], true);
     }
 }
 
@@ -127,10 +138,12 @@ static bool sweep_block(struct track *track, void *context)
  * and cannot leave the quarantine before the end of the sweep. */
 static void tracked_sweep_all(void)
 {
+    memcheck_enter();
     lock_take(&quarantine.lock);
     track_visit(sweep_block, NULL);
     quarantine_check_locked();
     lock_release(&quarantine.lock);
+    memcheck_leave();
 }
 
 static bool (*const heap_check_all)(void);
@@ -159,6 +172,18 @@ static void fill_new(void *block, const struct track_request *request, bool is_s
     }
 }
 
+ALWAYS_INLINE void tell_of_zones(const struct zones *zones)
+{
+    memcheck_tell(MEMCHECK_NO_ACCESS, zones->start, (size_t)(zones->block - zones->start));
+    memcheck_tell(MEMCHECK_NO_ACCESS, zones->block_end, (size_t)(zones->end - zones->block_end));
+}
+
+ALWAYS_INLINE void tell_of_new(const struct zones *zones, bool is_zero)
+{
+    tell_of_zones(zones);
+    memcheck_allocated(zones->block, (size_t)(zones->block_end - zones->block), is_zero);
+}
+
 static void *block_begins(const struct track_request *request, const struct track_layout *layout,
                           char *start, uint32_t stack)
 {
@@ -183,6 +208,7 @@ static void *block_begins(const struct track_request *request, const struct trac
     if (!is_slot) {
         lock_take(&quarantine.lock);
         track_table(extent)->is_chosen = layout->is_chosen;
+        track_table(extent)->rounds = 0;
         atomic_add(&chosen_count, layout->is_chosen);
         guard_pages(extent, track);
         name_block_granule(extent, (uintptr_t)block, true);
@@ -192,6 +218,7 @@ static void *block_begins(const struct track_request *request, const struct trac
     zones_fill(&zones);
     fill_new(block, request, is_slot);
     atomic_set_release(&track->word, word); /* pairs with sweep_block */
+    tell_of_new(&zones, request->is_zero || option(OPTION_zero));
     return block;
 }
 
@@ -215,11 +242,8 @@ static void *take_plain(const struct track_request *request, const struct track_
                                                 : alloc_zeroed(layout->total);
 }
 
-static void *tracked_alloc_block(const struct track_request *request)
+static void *tracked_obtain(const struct track_request *request)
 {
-    if (unlikely(os_page_size == 0)) {
-        process_init();
-    }
     check(is_power_of_two(request->alignment));
     if (unlikely(!alloc_is_possible(request->alignment, request->size))) {
         return alloc_failed();
@@ -230,17 +254,34 @@ static void *tracked_alloc_block(const struct track_request *request)
     }
     uint32_t stack = calls_keep(request->caller);
     struct track_layout layout = layout_of(request->alignment, request->size);
+    size_t far = 0;
     bool is_chosen = layout.is_slot && block_is_chosen(stack);
     if (is_chosen || !layout.is_slot) {
-        layout = layout_on_pages(request, is_chosen);
+        far = layout.is_slot ? 0 : far_guard(request->size, stack);
+        layout = layout_on_pages(request, is_chosen || far != 0, far);
     }
     void *start = take_plain(request, &layout);
+    if (unlikely(start == NULL) && far != 0) {
+        layout = layout_on_pages(request, is_chosen, 0);
+        start = take_plain(request, &layout);
+    }
     if (unlikely(start == NULL) && tracked_release_all_blocks()) {
         start = take_plain(request, &layout);
     }
     void *block = start != NULL ? block_begins(request, &layout, start, stack) : NULL;
     check_now_and_then();
     return likely(block != NULL) ? block : alloc_failed();
+}
+
+static void *tracked_alloc_block(const struct track_request *request)
+{
+    if (unlikely(os_page_size == 0)) {
+        process_init();
+    }
+    memcheck_enter();
+    void *block = tracked_obtain(request);
+    memcheck_leave();
+    return block;
 }
 
 /* --- Free ------------------------------------------------------------------------------------- */
@@ -323,11 +364,8 @@ static bool track_try_free(struct track *track)
            atomic_replace(&track->word, &word, (word & ~(uint64_t)3) | TRACK_FREED);
 }
 
-static void tracked_free_block(void *block, const struct track_return *given)
+static void tracked_release(void *block, const struct track_return *given)
 {
-    if (block == NULL) {
-        return;
-    }
     struct track *track = track_of_live(given->call, block, given->caller);
     if (unlikely(track == NULL)) {
         free_plain(block); /* foreign, or not tracked */
@@ -342,8 +380,18 @@ static void tracked_free_block(void *block, const struct track_return *given)
     }
     atomic_set(&track->freed_stack, calls_keep(given->caller));
     atomic_set(&track->freed_thread, track_thread_number());
+    memcheck_tell(MEMCHECK_FREED, block, 0);
     block_enters(extent, track);
     check_now_and_then();
+}
+
+static void tracked_free_block(void *block, const struct track_return *given)
+{
+    if (block != NULL) {
+        memcheck_enter();
+        tracked_release(block, given);
+        memcheck_leave();
+    }
 }
 
 /* --- Sizes ------------------------------------------------------------------------------------ */
@@ -360,7 +408,9 @@ static size_t tracked_block_size(const char *call, const void *block, uintptr_t 
         return 0;
     }
     struct zones zones = track_zones(pagemap_find(block), track);
+    memcheck_enter();
     track_check_zones(track, &zones, call, caller);
+    memcheck_leave();
     return track_size(atomic_get(&track->word));
 }
 
@@ -390,9 +440,14 @@ static size_t tracked_resize_block(void *block, size_t least, size_t most)
     size_t zone = extent_is_slab(extent) ? ZONE_MIN : 0;
     size_t reach = (size_t)(zones.end - zones.block) - zone;
     if (least <= reach) {
+        size_t old_size = (size_t)(zones.block_end - zones.block);
         track_set_size(track, size_min(most, reach));
         zones.block_end = zones.block + size_min(most, reach);
+        memcheck_enter();
         zones_fill(&zones);
+        memcheck_resized(block, old_size, size_min(most, reach));
+        tell_of_zones(&zones);
+        memcheck_leave();
     }
     lock_release(&quarantine.lock);
     return track_size(atomic_get(&track->word));
@@ -417,6 +472,8 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
         track_alignment(word) > BLOCK_ALIGNMENT || !resize_keeps_pages(old_size, size)) {
         return NULL;
     }
+    void *old = (void *)track_block(track);
+    memcheck_enter();
     lock_take(&quarantine.lock);
     name_block_granule(extent, track_block(track), false);
     bool done = unguard_pages(extent) && realloc_pages(extent, front + size + os_page_size);
@@ -431,7 +488,12 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
     name_block_granule(extent, track_block(track), true);
     struct zones zones = track_zones(extent, track);
     zones_fill(&zones);
+    if (done && unlikely(memcheck_is_here)) {
+        memcheck_tell(MEMCHECK_FREED, old, 0);
+        tell_of_new(&zones, true); /* what was copied is */
+    }
     lock_release(&quarantine.lock);
+    memcheck_leave();
     return done ? block : NULL;
 }
 
@@ -441,7 +503,9 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
     check(track != NULL && size != 0);
     struct extent *extent = pagemap_find(block);
     struct zones zones = track_zones(extent, track);
+    memcheck_enter();
     track_check_zones(track, &zones, "realloc", caller);
+    memcheck_leave();
     check_return(track, block, &(struct track_return){"realloc", SIZE_MAX, 0, caller, 0});
     size_t old_size = track_size(atomic_get(&track->word));
     void *moved = resize_pages(extent, track, size, caller);

@@ -139,12 +139,46 @@ bool mw_heap_is_valid(void)
 
 static bool (*const heap_check_all)(void) = mw_heap_is_valid;
 
-/* What a program wrote to blocks that it had freed shortly before it ended. */
+/* --- The end of the program ------------------------------------------------------------------- */
+
+/* Of the free slots in the lists of small classes so many bytes are looked at then, at most. */
+#define LAST_LOOKS (128 * KiB)
+
 #if MW_DELAY_FREE
+/* One that was freed long ago may be deep in its list, and never be handed out again. */
+static size_t list_look_at(struct slot *slot, unsigned class, size_t most)
+{
+    for (; slot != NULL && most >= class_size(class); most -= class_size(class)) {
+        list_slot_check(slot, class);
+        size_t size = slot_block_size(pagemap_find(slot), slot);
+        if (!slot_link_is_plausible(slot) || !slot_fill_is_whole(slot, size, strength.look_whole)) {
+            harden_bad_content(slot, size);
+        }
+        slot = slot_next(slot);
+    }
+    return most;
+}
+
+/* What a program wrote to blocks that it had freed. Only what is the calling thread's alone. */
 DESTRUCTOR static void verify_at_exit(void)
 {
-    if (heap_self != HEAP_NONE) {
-        delay_check(heap_self);
+    struct heap *heap = heap_self;
+    if (heap == HEAP_NONE) {
+        return;
+    }
+    delay_check(heap);
+    size_t most = LAST_LOOKS;
+    for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
+        struct bin *bin = &heap->bins[class];
+        most = list_look_at(heap->free[class], class, most);
+        if (bin->current != NULL) {
+            most = list_look_at(bin->current->slab.local, class, most);
+        }
+        struct link *head = &bin->ready;
+        for (struct link *at = list_first(head); at != head && most >= class_size(class);
+             at = at->next) {
+            most = list_look_at(slab_at(at)->slab.local, class, most);
+        }
     }
 }
 #endif

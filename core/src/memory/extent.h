@@ -59,8 +59,9 @@ enum slab_place {
  * heap has an address from the next one on. */
 #define OWNER_SAMPLED ((struct heap *)-5)
 
-/* The owner of all guarded blocks, see slots/guarded.h. */
-#define OWNER_GUARDED ((struct heap *)-6)
+/* The owner of all blocks of no bytes, see slots/hollow.h, and of all guarded ones, see slots/guarded.h. */
+#define OWNER_HOLLOW ((struct heap *)-6)
+#define OWNER_GUARDED ((struct heap *)-7)
 
 struct common;
 struct track_table;
@@ -174,6 +175,7 @@ struct extent {
 #endif
 #if MW_FENCES
     struct fence fence; /* who holds the extent */
+    uint8_t post;       /* const while a slab: 0, or how its last page is guarded, see slab.h */
 #endif
 #if MW_SLOT_BITMAP
     _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */

@@ -186,7 +186,6 @@ static bool os_unmap(void *start, size_t size)
 enum { PURGE_UNKNOWN, PURGE_CLEARS, PURGE_IS_IGNORED };
 static _Atomic uint8_t purge_answer;
 
-/* New pages in the place of old ones. */
 static bool os_map_over(void *start, size_t size)
 {
     return !is_error(system_call(SYS_mmap, (long)start, (long)size, PROT_READ | PROT_WRITE,

@@ -80,6 +80,9 @@ enum { GUARD_MARKED = 1, GUARD_PROTECTED = 2 };
 static unsigned os_guard(void *start, size_t size);
 static bool os_unguard(void *start, size_t size, unsigned ways);
 
+/* New zero pages in the place of old ones, which may be without access. */
+static bool os_map_over(void *start, size_t size);
+
 /* False if the kernel refused: it has no room for one more mapping. Then nothing has changed. */
 static bool os_unmap(void *start, size_t size);
 

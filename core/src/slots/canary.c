@@ -28,7 +28,7 @@ static void canary_place_large(struct extent *extent, size_t size)
 static size_t canary_read_large(struct extent *extent)
 {
     size_t size = canary_large_size(extent);
-    if (!MW_CANARY || unlikely(size > extent_size(extent))) {
+    if (!MW_CANARY || unlikely(size > extent_size(extent) || extent_is_hollow(extent))) {
         return size;
     }
     size_t slack = padding_bytes(extent, size);

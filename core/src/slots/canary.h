@@ -31,6 +31,7 @@
 
 #include "../profile/sample.h"
 #include "common.h"
+#include "hollow.h"
 #include "made.h"
 
 /* What a slot has more than the program may ask for. */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "harden.h"
 
-/* Two words, which a processor takes in one operation. */
-typedef uint64_t word_pair __attribute__((vector_size(16), aligned(8), may_alias));
+/* Two words, which a processor takes in one operation; slots begin and end where they may lie. */
+typedef uint64_t word_pair __attribute__((vector_size(16), may_alias));
 
-/* Four pairs without a branch, then what is left: a block in a hole has any number of them. */
+/* Eight pairs without a branch, then what is left: a block in a hole has any number of them. */
 ALWAYS_INLINE bool range_is_fill(const char *start, const char *range_end)
 {
     const word_pair fill = {FILL_FREE_WORD, FILL_FREE_WORD};
     const word_pair *at = (const word_pair *)start;
     const word_pair *end = (const word_pair *)range_end;
     word_pair other = {0, 0};
-    check(start <= range_end && (size_t)(range_end - start) % sizeof *at == 0);
-    for (; end - at >= 4; at += 4) {
+    check(start <= range_end && ((uintptr_t)start | (uintptr_t)range_end) % sizeof *at == 0);
+    for (; end - at >= 8; at += 8) {
         other |= (at[0] ^ fill) | (at[1] ^ fill) | (at[2] ^ fill) | (at[3] ^ fill);
+        other |= (at[4] ^ fill) | (at[5] ^ fill) | (at[6] ^ fill) | (at[7] ^ fill);
     }
     for (; at < end; at++) {
         other |= *at ^ fill;

@@ -40,7 +40,7 @@ ALWAYS_INLINE size_t fence_price(size_t size)
 /* Whether a block of so many bytes is to have guards now. */
 ALWAYS_INLINE bool fence_is_due(size_t size)
 {
-    return MW_FENCES && size >= FENCE_MIN && rate_allows(fence_price(size));
+    return MW_FENCES && size >= FENCE_MIN && rate_allows(RATE_OF_BLOCKS, fence_price(size));
 }
 
 /* The largest block that may lie in a list of the hit paths. */

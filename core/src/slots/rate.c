@@ -4,9 +4,9 @@
 #include "../base/atomic.h"
 #include "../memory/decay.h"
 
-/* One word, so that no lock is needed: 63 .. 32 when time was added last, in ms; 31 .. 0 what was spent,
+/* One word each, so that no lock is needed: 63 .. 32 when time was added last, in ms; 31 .. 0 what was spent,
  * in KiB. */
-static _Atomic uint64_t rate_account;
+static _Atomic uint64_t rate_accounts[RATE_ACCOUNTS];
 
 static uint64_t spent_by(uint64_t account, uint32_t now_ms)
 {
@@ -22,19 +22,20 @@ static bool can_spend(uint64_t spent, uint64_t price)
     return most != 0 && (spent == 0 || spent + price <= most);
 }
 
-static bool rate_allows(size_t price)
+static bool rate_allows(enum rate_account account, size_t price)
 {
     return strength.rate_account == NO_LIMIT ||
-           can_spend(spent_by(atomic_get(&rate_account), (uint32_t)clock_ms()), price / KiB);
+           can_spend(spent_by(atomic_get(&rate_accounts[account]), (uint32_t)clock_ms()),
+                     price / KiB);
 }
 
-static bool rate_pay(size_t price)
+static bool rate_pay(enum rate_account account, size_t price)
 {
     if (strength.rate_account == NO_LIMIT) {
         return true;
     }
     uint32_t now_ms = (uint32_t)clock_ms();
-    uint64_t old = atomic_get(&rate_account);
+    uint64_t old = atomic_get(&rate_accounts[account]);
     uint64_t new;
     do {
         uint64_t spent = spent_by(old, now_ms);
@@ -43,6 +44,6 @@ static bool rate_pay(size_t price)
         }
         spent = size_min(spent + price / KiB, strength.rate_account / KiB);
         new = (uint64_t)now_ms << 32 | spent;
-    } while (!atomic_replace(&rate_account, &old, new));
+    } while (!atomic_replace(&rate_accounts[account], &old, new));
     return true;
 }

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * What guards around large blocks may cost, in the secure build. The kernel makes them, and has to bring
- * new memory for the block that comes after one that gave its memory back, which costs more than all
- * else here. So that happens at a rate: there is an account of bytes, from which a block pays and to
- * which time adds. The level of security says how much (strength.h).
+ * What guards may cost, in the secure build. The kernel makes them, and where they are around a large
+ * block it has to bring new memory for the block that comes after one that gave its memory back, which
+ * costs more than all else here. So that happens at a rate: there is an account of bytes, from which a
+ * guard is paid and to which time adds. The level of security says how much (strength.h). Guards behind
+ * slabs have an account of their own, as large as the other.
  */
 #ifndef MALLOW_RATE_H
 #define MALLOW_RATE_H
 
 #include "strength.h"
 
-/* Whether the account has so many bytes. Who has spent nothing gets what he wants once. */
-static bool rate_allows(size_t price);
+enum rate_account { RATE_OF_BLOCKS, RATE_OF_SLABS, RATE_ACCOUNTS };
+
+/* Whether an account has so many bytes. Who has spent nothing gets what he wants once. */
+static bool rate_allows(enum rate_account account, size_t price);
 
 /* The same, and takes them. */
-static bool rate_pay(size_t price);
+static bool rate_pay(enum rate_account account, size_t price);
 
 #endif

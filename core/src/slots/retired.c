@@ -47,7 +47,7 @@ static bool retired_put(struct extent *extent)
     /* Until all is done: a child of fork has each block in one place. */
     lock_take(&quarantine.lock);
     size_t size = extent_size(extent);
-    bool can_pay = size <= LARGE_MAX || rate_pay(size);
+    bool can_pay = size <= LARGE_MAX || rate_pay(RATE_OF_BLOCKS, size);
     bool is_held = !can_pay || arena_take_out_fenced(extent);
     if (can_pay && is_held) {
         retired_put_locked(extent);

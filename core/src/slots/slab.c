@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab.h"
 
+#include "rate.h"
+
 /* Shared slabs that are tried before a new one is made. */
 #define SHARED_TRIES 8u
 
@@ -9,6 +11,13 @@
 
 /* A local list that is shorter than this gets slots that were never used. */
 #define LENGTHEN_SLOTS 32u
+
+/* Posts that are mappings of their own, at most. */
+#define POSTS_PROTECTED_MOST 256u
+static _Atomic uint32_t posts_protected;
+
+/* What a post costs of an account for guards. */
+#define POST_PRICE (128 * KiB)
 
 /* Slots of a new slab that are carved in one go. */
 #define CARVED_AT_FIRST 8u
@@ -52,7 +61,17 @@ static uint64_t slab_order_key(struct extent *extent)
 {
     return secret_mix(extent->canary, secrets.link_odd);
 }
+
+static void slab_forget_canary(struct extent *extent)
+{
+    atomic_set(&extent->requested, 0);
+}
 #else
+static void slab_forget_canary(struct extent *extent)
+{
+    (void)extent;
+}
+
 static void slab_choose_canary(struct extent *extent)
 {
     (void)extent;
@@ -99,6 +118,48 @@ static uint32_t slab_slot_of_turn(struct extent *extent, uint32_t turn)
     return 1 + (uint32_t)((random_below(key, others) + (uint64_t)turn * step) % others);
 }
 
+static size_t slab_post_pages(void)
+{
+    return MW_FENCES && atomic_get(&posts_protected) < POSTS_PROTECTED_MOST &&
+           rate_pay(RATE_OF_SLABS, POST_PRICE);
+}
+
+static void slab_add_post(struct extent *extent, size_t pages)
+{
+    check(pages <= 1 && extent_pages(extent) > pages && *slab_post(extent) == 0);
+    if (MW_FENCES && pages != 0) {
+        unsigned way = os_guard((void *)(extent_end(extent) - os_page_size), os_page_size);
+        *slab_post(extent) = (uint8_t)way;
+        atomic_add(&posts_protected, way == GUARD_PROTECTED);
+    }
+}
+
+/* A post that the kernel does not open becomes an extent that nobody gets. */
+static COLD void slab_leave_post(struct extent *extent)
+{
+    struct arena *arena = arena_of(extent);
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    lock_take(&arena->lock);
+    struct extent *post = extent_split_locked(arena, extent, extent_pages(extent) - 1);
+    require(post != NULL);
+    slab_forget_canary(post);
+    lock_release(&arena->lock);
+}
+
+/* The extent is plain pages by now. */
+static void slab_drop_post(struct extent *extent)
+{
+    unsigned way = *slab_post(extent);
+    if (MW_FENCES && unlikely(way != 0)) {
+        void *page = (void *)(extent_end(extent) - os_page_size);
+        *slab_post(extent) = 0;
+        atomic_sub(&posts_protected, way == GUARD_PROTECTED);
+        if (!os_unguard(page, os_page_size, way) && !os_map_over(page, os_page_size)) {
+            slab_leave_post(extent);
+        }
+    }
+}
+
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner)
 {
     uint32_t slot_size = class_size(class);
@@ -110,7 +171,7 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->left = 0;
     slab->bias = 0;
     slab->carved = 0;
-    slab->capacity = (uint32_t)size_min(extent_size(extent) / slot_size, SLAB_SLOTS_MAX);
+    slab->capacity = (uint32_t)size_min(slab_bytes(extent) / slot_size, SLAB_SLOTS_MAX);
     slab->slot_size = slot_size;
     slab->reciprocal = UINT64_MAX / slot_size + 1;
     slab->class = (uint8_t) class;
@@ -126,7 +187,7 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     } else {
         pagemap_set_range(extent->start, extent_size(extent), extent);
     }
-    check(slab->capacity > 0 && slab->capacity * (size_t)slot_size <= extent_size(extent));
+    check(slab->capacity > 0 && slab->capacity * (size_t)slot_size <= slab_bytes(extent));
     check_slow(slab_is_valid(extent));
 }
 
@@ -142,6 +203,7 @@ static void slab_retire(struct extent *extent)
         pagemap_set_range(extent->start + GRANULE, size - 2 * GRANULE, NULL);
     }
     extent_map_ends(extent);
+    slab_drop_post(extent);
 }
 
 /* The same in random order. */

@@ -29,6 +29,32 @@
 /* Makes an active extent a slab that `owner` (a heap or OWNER_DEPOT) owns; its place is NONE. */
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner);
 
+/* Posts, in the secure build: a page without access behind a slab, so that who reads or writes on and on
+ * meets one. They come at a rate, and where the kernel can only make them with mappings there are a few.
+ * Whoever takes pages for a slab takes so many more, then says slab_add_post before slab_create. */
+static size_t slab_post_pages(void);
+static void slab_add_post(struct extent *extent, size_t pages);
+
+#if MW_FENCES
+ALWAYS_INLINE uint8_t *slab_post(struct extent *extent)
+{
+    return &extent->post;
+}
+#else
+ALWAYS_INLINE uint8_t *slab_post(struct extent *extent)
+{
+    static uint8_t none;
+    (void)extent;
+    return &none;
+}
+#endif
+
+/* The bytes for slots. */
+ALWAYS_INLINE size_t slab_bytes(struct extent *extent)
+{
+    return extent_size(extent) - (MW_FENCES && *slab_post(extent) != 0 ? os_page_size : 0);
+}
+
 /* Makes an empty slab, which the caller owns and which is in no list, an extent of plain pages. */
 static void slab_retire(struct extent *extent);
 

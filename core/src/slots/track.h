@@ -44,7 +44,8 @@ struct track_table {
     struct track_table *next; /* const: all tables ever made */
     uint32_t capacity;        /* const */
     uint8_t guard;            /* owner of the block: enum os_guard, for an extent of one block */
-    bool is_chosen;           /* const while it is held: it is no large block, but lies on pages */
+    uint8_t rounds;           /* lock: track; how often a chosen block was in the quarantine */
+    bool is_chosen; /* const while it is held: among the few with guards that others do not have */
     struct track tracks[];
 };
 

@@ -295,11 +295,13 @@ static struct extent *heap_make_slab(struct heap *heap, unsigned class)
     /* In a crowd each heap has a current slab of every class that its thread used before it fell asleep. */
     unsigned most = heaps_are_crowded() ? CROWD_DOUBLINGS : UINT8_MAX;
     unsigned doublings = bin->made < most ? bin->made : most;
-    struct extent *extent = heap_take_pages(heap, class_slab_pages(class, doublings));
+    size_t post = slab_post_pages();
+    struct extent *extent = heap_take_pages(heap, class_slab_pages(class, doublings) + post);
     if (extent == NULL) {
-        extent = heap_take_pages(heap, class_slab_pages(class, 0));
+        extent = heap_take_pages(heap, class_slab_pages(class, 0) + post);
     }
     if (extent != NULL) {
+        slab_add_post(extent, post);
         slab_create(extent, class, heap);
         heap->counts[class].slabs++;
         bin->made = (uint8_t)(bin->made + (bin->made < 16));

@@ -158,13 +158,15 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
         list = heap_take_holes(heap, class, want, count);
     }
     while (list == NULL) {
-        struct extent *extent = heap_take_pages(heap, depot_slab_pages(heap->arena, class));
+        size_t post = slab_post_pages();
+        struct extent *extent = heap_take_pages(heap, depot_slab_pages(heap->arena, class) + post);
         if (extent == NULL) {
-            extent = heap_take_pages(heap, class_slab_pages(class, 0));
+            extent = heap_take_pages(heap, class_slab_pages(class, 0) + post);
         }
         if (extent == NULL) {
             return NULL;
         }
+        slab_add_post(extent, post);
         depot_add(extent, class);
         heap->counts[class].slabs++;
         /* Other threads may be faster; then there is another slab, and so on. */

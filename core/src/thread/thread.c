@@ -3,6 +3,7 @@
 
 #include "../memory/meta.h"
 #include "../memory/secret.h"
+#include "../os/memcheck.h"
 #include "../settings/conf.h"
 #include "../settings/load.h"
 #include "../slots/guarded.h"
@@ -87,6 +88,9 @@ static NOINLINE void process_init_slow(void)
         limit_look();
         profile_load();
         guarded_load();
+        if (MW_TRACK) {
+            memcheck_look();
+        }
         strength_load();
         mixes_load();
         if (conf_keeps_any()) {

@@ -33,6 +33,16 @@ if(is_native AND "debug" IN_LIST MALLOW_MODES)
               $<TARGET_FILE:mallow-debug-shared> $<TARGET_FILE:fault-leaks>)
 endif()
 
+# The debug build under valgrind.
+if(is_native AND "debug" IN_LIST MALLOW_MODES)
+  add_executable(fault-memcheck ${CMAKE_CURRENT_LIST_DIR}/memcheck/memcheck.c)
+  target_compile_options(fault-memcheck PRIVATE -O0 -w)
+  mallow_test(fault-memcheck-debug COMMAND ${Python3_EXECUTABLE}
+              ${CMAKE_CURRENT_LIST_DIR}/memcheck/memcheck.py $<TARGET_FILE:mallow-debug-shared>
+              $<TARGET_FILE:fault-memcheck>)
+  set_tests_properties(fault-memcheck-debug PROPERTIES SKIP_RETURN_CODE 77)
+endif()
+
 # Guarded blocks of the fast build.
 if(is_native AND "fast" IN_LIST MALLOW_MODES)
   add_executable(fault-sampled ${CMAKE_CURRENT_LIST_DIR}/sampled/sampled.c)

@@ -7,6 +7,7 @@
 MODE is fast, secure or debug; LIBRARY is preloaded. The first line of a source reads
   // expect: secure=abort "double free" fast=any debug=abort "double free"
   abort "TEXT"   ends by SIGABRT, with one sentence "mallow: ..." that contains TEXT
+  trap           ends by SIGSEGV: an access to pages without access
   ok             exit code 0 and no sentence
   any            whatever happens, as long as it ends
 """
@@ -24,7 +25,7 @@ TIME_LIMIT_S = 60
 def expectation(source, mode):
     first = source.read_text().splitlines()[0]
     found = dict((name, (kind, text)) for name, kind, text in
-                 re.findall(r'(\w+)=(abort|ok|any)(?: "([^"]*)")?', first))
+                 re.findall(r'(\w+)=(abort|trap|ok|any)(?: "([^"]*)")?', first))
     if not first.startswith("// expect: ") or mode not in found:
         sys.exit(f"{source}: the first line names no expectation for {mode}")
     kind, text = found[mode]
@@ -57,6 +58,8 @@ def problem(kind, text, code, sentences, errors):
             return f"{text!r} is not in {sentences!r}"
         if any(not re.match(r"mallow: [a-z].*[^.]$", sentence) for sentence in sentences):
             return f"not one lower-case sentence: {sentences!r}"
+    if kind == "trap" and code != -signal.SIGSEGV:
+        return f"ended with {code}, not by SIGSEGV: {errors!r}"
     if kind == "ok" and (code != 0 or sentences):
         return f"ended with {code}: {errors!r}"
     return None

@@ -26,7 +26,7 @@ int main(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
-    free(malloc(7 << 20)); /* a region of its own, free again */
+    free(malloc(800 << 10)); /* a region of its own, with its guards; free again */
     signal(SIGSYS, call_again);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
