@@ -53,20 +53,20 @@ static struct track_layout layout_on_pages(const struct track_request *request, 
 static _Atomic uint32_t chosen_count; /* blocks that are chosen */
 
 /* What an index that nobody compared with a length may reach: a few times the block, on both sides. It is
- * address space alone, but some of the kernel's time and, with a memory_limit, counted. So of a large block
- * the first ones of each call stack have it. */
+ * address space alone, but some of the kernel's time, and counted as in use. So of large blocks up to
+ * FAR_BLOCK_MOST the first ones of each call stack have it, where there is no memory_limit. */
 #define FAR_TIMES 4u
-#define FAR_MOST (32 * MiB)
+#define FAR_BLOCK_MOST (8 * MiB)
 
 static size_t far_guard(size_t size, uint32_t stack_number)
 {
     struct call_stack *stack = store_get(stack_number);
-    if (stack == NULL || option(OPTION_memory_limit) != 0 ||
+    if (stack == NULL || size > FAR_BLOCK_MOST || option(OPTION_memory_limit) != 0 ||
         atomic_get(&chosen_count) >= CHOSEN_MOST ||
         atomic_add(&stack->figures[1], 1) >= (uint64_t)option(OPTION_guard_first)) {
         return 0;
     }
-    return align_up(size > FAR_MOST / FAR_TIMES ? FAR_MOST : FAR_TIMES * size, os_page_size);
+    return align_up(FAR_TIMES * size, os_page_size);
 }
 
 /* Whether a block of a call stack gets pages though it fits into a slot. They are more than SLOT_MAX,

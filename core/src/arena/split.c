@@ -76,6 +76,23 @@ static void descriptor_free_locked(struct arena *arena, struct extent *extent)
     list_push_front(&arena->descriptors, &extent->link);
 }
 
+static bool descriptor_reserve_locked(struct arena *arena)
+{
+    struct extent *extent = descriptor_new_locked(arena);
+    if (extent != NULL) {
+        list_push_front(&arena->reserved, &extent->link);
+    }
+    return extent != NULL;
+}
+
+static void descriptor_unreserve_locked(struct arena *arena)
+{
+    struct extent *extent = container_of(arena->reserved.next, struct extent, link);
+    check(!list_is_empty(&arena->reserved));
+    list_remove(&extent->link);
+    descriptor_free_locked(arena, extent);
+}
+
 static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
                            enum extent_state state, const struct extent *like)
 {

@@ -71,6 +71,7 @@ struct arena {
     size_t region_next_size;       /* lock: of the next region */
     uintptr_t region_hint;         /* lock: where it would continue the last one */
     struct link descriptors;       /* lock: unused descriptors */
+    struct link reserved; /* lock: unused descriptors that are kept for splits that must not fail */
     struct extent first_extents[FIRST_EXTENTS]; /* lock: what these are at first */
 
     _Atomic bool has_dirty;      /* lock: something dirty may be free; atomic for who only looks */
@@ -126,6 +127,11 @@ static void descriptor_init(struct arena *arena, struct extent *extent);
 /* NULL if out of memory. */
 static struct extent *descriptor_new_locked(struct arena *arena);
 static void descriptor_free_locked(struct arena *arena, struct extent *extent);
+
+/* Puts a descriptor by for a split that is to come, when there may be no memory; false if there is none
+ * now. To unreserve makes one of them the next that descriptor_new_locked gives. */
+UNUSED static bool descriptor_reserve_locked(struct arena *arena);
+UNUSED static void descriptor_unreserve_locked(struct arena *arena);
 
 /* Writes a descriptor and the page map. What is not given is taken from `like`. */
 static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,

@@ -127,37 +127,45 @@ static size_t slab_post_pages(void)
 static void slab_add_post(struct extent *extent, size_t pages)
 {
     check(pages <= 1 && extent_pages(extent) > pages && *slab_post(extent) == 0);
-    if (MW_FENCES && pages != 0) {
-        unsigned way = os_guard((void *)(extent_end(extent) - os_page_size), os_page_size);
-        *slab_post(extent) = (uint8_t)way;
-        atomic_add(&posts_protected, way == GUARD_PROTECTED);
+    if (!MW_FENCES || pages == 0) {
+        return;
+    }
+    struct arena *arena = arena_of(extent);
+    lock_take(&arena->lock);
+    bool is_reserved = descriptor_reserve_locked(arena); /* for slab_drop_post */
+    lock_release(&arena->lock);
+    unsigned way =
+        is_reserved ? os_guard((void *)(extent_end(extent) - os_page_size), os_page_size) : 0;
+    *slab_post(extent) = (uint8_t)way;
+    atomic_add(&posts_protected, way == GUARD_PROTECTED);
+    if (way == 0 && is_reserved) {
+        lock_take(&arena->lock);
+        descriptor_unreserve_locked(arena);
+        lock_release(&arena->lock);
     }
 }
 
-/* A post that the kernel does not open becomes an extent that nobody gets. */
-static COLD void slab_leave_post(struct extent *extent)
-{
-    struct arena *arena = arena_of(extent);
-    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
-    lock_take(&arena->lock);
-    struct extent *post = extent_split_locked(arena, extent, extent_pages(extent) - 1);
-    require(post != NULL);
-    slab_forget_canary(post);
-    lock_release(&arena->lock);
-}
-
-/* The extent is plain pages by now. */
+/* The extent is plain pages by now. A post that the kernel does not open becomes an extent that nobody
+ * gets. */
 static void slab_drop_post(struct extent *extent)
 {
     unsigned way = *slab_post(extent);
-    if (MW_FENCES && unlikely(way != 0)) {
-        void *page = (void *)(extent_end(extent) - os_page_size);
-        *slab_post(extent) = 0;
-        atomic_sub(&posts_protected, way == GUARD_PROTECTED);
-        if (!os_unguard(page, os_page_size, way) && !os_map_over(page, os_page_size)) {
-            slab_leave_post(extent);
-        }
+    if (!MW_FENCES || likely(way == 0)) {
+        return;
     }
+    struct arena *arena = arena_of(extent);
+    void *page = (void *)(extent_end(extent) - os_page_size);
+    *slab_post(extent) = 0;
+    atomic_sub(&posts_protected, way == GUARD_PROTECTED);
+    bool is_open = os_unguard(page, os_page_size, way) || os_map_over(page, os_page_size);
+    lock_take(&arena->lock);
+    descriptor_unreserve_locked(arena);
+    if (unlikely(!is_open)) {
+        struct extent *post = extent_split_locked(arena, extent, extent_pages(extent) - 1);
+        require(post != NULL);
+        slab_forget_canary(post);
+    }
+    lock_release(&arena->lock);
 }
 
 static void slab_create(struct extent *extent, unsigned class, struct heap *owner)

@@ -47,7 +47,9 @@ static bool tray_put_slot(struct extent *extent, struct slot *slot)
     uint64_t old = atomic_get(tray);
     uint64_t new;
     do {
-        check(tray_top(old) != slot);
+        if (unlikely(tray_top(old) == slot)) {
+            harden_bad_block("free", extent, slot); /* it would come behind itself */
+        }
         slot_set_next(slot, tray_top(old));
         new = tray_with(old, slot, extent->slab.slot_size / TRAY_UNIT);
     } while (!atomic_replace(tray, &old, new)); /* pairs with tray_take_slots */

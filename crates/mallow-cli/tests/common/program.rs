@@ -27,7 +27,12 @@ impl Program {
     pub fn at_rest(command: &mut Command) -> Program {
         let program = Program::start(command);
         let stat = format!("/proc/{}/stat", program.child.id());
-        while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+        loop {
+            let state = std::fs::read_to_string(&stat).unwrap();
+            assert!(!state.contains(") Z "), "it ended: {command:?}");
+            if state.contains(") S ") {
+                break;
+            }
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         program
