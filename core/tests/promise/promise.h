@@ -18,7 +18,7 @@
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
 
-#ifndef PROMISE_LOADS_IT /* those that open the library by themselves */
+#ifndef PROMISE_RUNS_WITHOUT /* those that open the library by themselves, or also run without */
 /* The loader only warns of a library that is not there: the program would keep the libc's promises. */
 __attribute__((constructor)) static void promise_is_of_mallow(void)
 {

@@ -6,7 +6,7 @@
  *
  *   tls LIBRARY MODULE_DIR
  */
-#define PROMISE_LOADS_IT
+#define PROMISE_RUNS_WITHOUT
 #include "promise.h"
 
 #include <dlfcn.h>

@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <sys/wait.h>
 
-#define PROMISE_LOADS_IT
+#define PROMISE_RUNS_WITHOUT
 #include "promise.h"
 
 static void *(*allocate)(size_t);
