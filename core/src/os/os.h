@@ -66,7 +66,7 @@ static void *os_map_aligned(void *hint, size_t size, size_t alignment);
 /* Takes all access away, for guard pages. False if the kernel refused. */
 static bool os_protect(void *start, size_t size);
 
-/* Of memory that is a file's, and the process's own copy where it is written. */
+/* Where the memory is a private mapping of a file, what is written becomes the process's own. */
 UNUSED static bool os_make_writable(void *start, size_t size);
 UNUSED static bool os_make_readonly(void *start, size_t size);
 

@@ -23,7 +23,8 @@
 static size_t tray_most_bytes(void);
 
 /* Held while pages of others are on their way to the arenas in the hands of a robber, or of who empties
- * trays: fork takes it, so that a child has every page in one place. */
+ * trays: fork takes it, so that a child has these in one place. What another thread is just taking from a
+ * tray for itself is lost in a child: one tray's content at most. */
 static struct lock rob_lock;
 
 /* Puts a slot that nobody holds into the tray of its slab's arena. True if there is much in it now: then
