@@ -45,6 +45,7 @@ static void os_init(void)
     unsigned long size = getauxval(AT_PAGESZ);
     os_page_size = size != 0 ? size : 4096;
     os_page_shift = floor_log2(os_page_size);
+    os_find_clock();
 }
 
 /* --- Memory ---------------------------------------------------------------------------------- */
@@ -285,33 +286,7 @@ static bool os_is_readable(uintptr_t address)
     return system_call(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) != -EFAULT;
 }
 
-/* --- Time and waiting ------------------------------------------------------------------------ */
-
-MAY_BE_MISSING int clock_gettime(clockid_t clock, struct timespec *time);
-
-static struct timespec clock_read(clockid_t clock)
-{
-    struct timespec now = {0, 0};
-    /* The libc's function reads the clock without entering the kernel. */
-    if (is_present(clock_gettime)) {
-        clock_gettime(clock, &now);
-    } else {
-        system_call(SYS_clock_gettime, clock, (long)&now, 0, 0, 0, 0);
-    }
-    return now;
-}
-
-static uint64_t os_now_ms(void)
-{
-    struct timespec now = clock_read(CLOCK_MONOTONIC_COARSE);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-static uint64_t os_now_ns(void)
-{
-    struct timespec now = clock_read(CLOCK_MONOTONIC);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
+/* --- Waiting ---------------------------------------------------------------------------------- */
 
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms)
 {

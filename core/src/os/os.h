@@ -19,6 +19,9 @@ static unsigned os_page_shift; /* log2 of it */
 
 static void os_init(void);
 
+/* Part of os_init: where the time is read without entering the kernel. */
+static void os_find_clock(void);
+
 /* CPUs that this process may use: its affinity or, where that has many, its cgroup's quota if that
  * is less. */
 static unsigned os_cpu_count(void);
@@ -109,7 +112,8 @@ static bool os_is_readable(uintptr_t address);
 
 /* --- Time, waiting, input and output --------------------------------------------------------- */
 
-/* Milliseconds of a clock that never runs backwards, with a resolution of a few of them. */
+/* Milliseconds of a clock that never runs backwards, with a resolution of a few of them. Another library's
+ * clock_gettime has no say in it. */
 static uint64_t os_now_ms(void);
 
 /* Nanoseconds of the same clock, exactly. */
