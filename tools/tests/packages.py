@@ -162,6 +162,38 @@ class Npm(Scratch):
             npm.write(self.scratch, "x86_64", self.scratch)
 
 
+class Sums(Scratch):
+    def sums(self, what):
+        done = subprocess.run([ROOT / "packaging/sums", what, self.scratch], capture_output=True, text=True)
+        return done.returncode == 0
+
+    def test_what_was_changed_added_or_lost_is_noticed(self):
+        for name in ("b 1.deb", "a.whl"):
+            (self.scratch / name).write_text(name)
+        self.assertTrue(self.sums("write") and self.sums("write") and self.sums("check"))
+        self.assertEqual(len((self.scratch / "SHA256SUMS").read_text().splitlines()), 2)
+        (self.scratch / "more").touch()
+        self.assertFalse(self.sums("check"))
+        (self.scratch / "more").unlink()
+        (self.scratch / "a.whl").write_text("other")
+        self.assertFalse(self.sums("check"))
+        (self.scratch / "a.whl").unlink()
+        self.assertFalse(self.sums("check"))
+
+
+class Workflows(unittest.TestCase):
+    def test_they_name_what_is_there(self):
+        targets = set(re.findall(r"^([a-z-]+)(?: [a-z-]+)*:(?!=)", (ROOT / "Makefile").read_text(), re.M))
+        workflows = sorted((ROOT / ".github/workflows").glob("*.yml"))
+        self.assertGreater(len(workflows), 1)
+        for workflow in workflows:
+            text = workflow.read_text()
+            for line in re.findall(r"run: make ([a-z -]+)$", text, re.M):
+                self.assertLessEqual(set(line.split()), targets, workflow.name)
+            for file in re.findall(r"^\s+((?:packaging|tools|\.ci)/[a-z-]+)", text, re.M):
+                self.assertTrue(os.access(ROOT / file, os.X_OK), f"{workflow.name}: {file}")
+
+
 class GlobalScript(Scratch):
     def setUp(self):
         super().setUp()
