@@ -94,6 +94,7 @@ class Writers(Scratch):
         tree = self.scratch / name / "libtried"
         build.put(tree, "usr/lib/libtried.so", b"library")
         build.put(tree, "etc/profile.d/tried.sh", "true\n")
+        build.put(tree, "usr/share/licenses/libtried/LICENSE", "MIT\n")
         return formats.Package(
             name="libtried", version="1.2", machine="x86_64", summary="tried", text=["A text."],
             section="libs", maintainer="Nobody <nobody@mallow.example>", licence="MIT", tree=tree,
@@ -123,7 +124,11 @@ class Writers(Scratch):
 
     @unittest.skipUnless(shutil.which("rpmbuild"), "no rpmbuild")
     def test_rpm(self):
-        self.assertEqual(self.assert_same_twice("rpm").name, "libtried-1.2-1.x86_64.rpm")
+        rpm = self.assert_same_twice("rpm")
+        self.assertEqual(rpm.name, "libtried-1.2-1.x86_64.rpm")
+        shown = subprocess.run(["rpm", "-qlp", rpm], text=True, check=True, capture_output=True).stdout.split()
+        self.assertIn("/usr/share/licenses/libtried", shown)
+        self.assertNotIn("/usr/share", shown)
 
     def test_apk(self):
         apk = self.assert_same_twice("apk")
