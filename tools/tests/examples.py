@@ -33,17 +33,18 @@ class Sentence(unittest.TestCase):
                                        mimalloc=("less", 0.3)), "the cache")
         self.assertEqual(said, "For the cache the choice matters: under mallow it takes 0.25 of the time that it "
                                "takes under glibc; mimalloc is faster too.")
-        said = example.sentence(result(mallow=("more", 1.5), jemalloc=("less", 0.5)), "it")
+        said = example.sentence(result(mallow=("less", 0.7), jemalloc=("less", 0.5), tcmalloc=("less", 0.6)), "it")
         self.assertIn("under jemalloc it takes 0.50", said)
+        self.assertTrue(said.endswith("; mallow and tcmalloc are faster too."), said)
 
     def test_what_is_not_proven_is_not_said(self):
         said = example.sentence(result(mallow=("inconclusive", 0.5), jemalloc=("more", 2)), "the readers")
-        self.assertEqual(said, "For the readers it does not, as far as 10 runs can tell: none was shown to be "
-                               "faster than glibc, so keep glibc.")
+        self.assertEqual(said, "For the readers it was not shown to matter: none is faster than glibc as far "
+                               "as 10 runs can tell, so keep glibc.")
 
-    def test_no_difference(self):
-        said = example.sentence(result(mallow=("no_difference", 1.0)), "the readers")
-        self.assertEqual(said, "For the readers it does not: none differs from glibc, so keep glibc.")
+    def test_what_is_proven_not_to_matter(self):
+        said = example.sentence(result(mallow=("no_difference", 1.0), jemalloc=("more", 1.2)), "the readers")
+        self.assertEqual(said, "For the readers it does not matter: none is faster than glibc, so keep glibc.")
 
 
 class Program(unittest.TestCase):
