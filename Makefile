@@ -3,7 +3,7 @@
 # The front door. Each target first makes sure that what it needs is there (tools/setup).
 #
 #   make build      the libraries (build/) and the command (target/release/mallow)
-#   make run        the allocators of this machine, compared on a ten-thread Python example
+#   make run        the allocators of this machine, compared on two programs (half a minute)
 #   make test       everything that can be tested here
 #   make test-bare  run and test once more, in an empty Debian root (15 minutes; as root)
 #   make peers      the allocators that Mallow is measured against (build/peers)
@@ -74,7 +74,7 @@ run:
 	@tools/setup run
 	@$(MAKE) --no-print-directory build
 	$(MALLOW) list
-	$(MALLOW) compare --budget 20s -- python3 examples/kallsyms_threads.py
+	@examples/run $(MALLOW)
 
 test:
 	@tools/setup test

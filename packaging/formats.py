@@ -53,6 +53,11 @@ class Package:
     def files(self):
         return [path for path in self.paths() if not (self.tree / path).is_dir()]
 
+    def own_folders(self):
+        """Folders that no system has of itself: named after the package or the project, and those below."""
+        return [path for path in self.paths() if (self.tree / path).is_dir()
+                and any(part == self.name or "mallow" in part for part in path.split("/"))]
+
     def programs(self):
         return [path for path in self.files() if path.startswith("usr/bin/")]
 
@@ -178,6 +183,8 @@ def rpm_spec(package):
     listed = [f"%attr(0{(package.tree / path).stat().st_mode & 0o777:o}, root, root) "
               + ("%config " if path.startswith("etc/") else "") + f"/{path}"
               for path in package.files()]
+    # What no package owns would stay, empty, when the package goes.
+    listed += [f"%dir %attr(0755, root, root) /{path}" for path in package.own_folders()]
     text = "\n\n".join(textwrap.fill(text, 78) for text in package.text)
     return "\n".join([*lines, "", "%description", text, "", "%install",
                       f"cp -a '{package.tree}/.' %{{buildroot}}", "", "%files", *listed, ""])

@@ -94,6 +94,7 @@ class Writers(Scratch):
         tree = self.scratch / name / "libtried"
         build.put(tree, "usr/lib/libtried.so", b"library")
         build.put(tree, "etc/profile.d/tried.sh", "true\n")
+        build.put(tree, "usr/share/licenses/libtried/LICENSE", "MIT\n")
         return formats.Package(
             name="libtried", version="1.2", machine="x86_64", summary="tried", text=["A text."],
             section="libs", maintainer="Nobody <nobody@mallow.example>", licence="MIT", tree=tree,
@@ -123,7 +124,11 @@ class Writers(Scratch):
 
     @unittest.skipUnless(shutil.which("rpmbuild"), "no rpmbuild")
     def test_rpm(self):
-        self.assertEqual(self.assert_same_twice("rpm").name, "libtried-1.2-1.x86_64.rpm")
+        rpm = self.assert_same_twice("rpm")
+        self.assertEqual(rpm.name, "libtried-1.2-1.x86_64.rpm")
+        shown = subprocess.run(["rpm", "-qlp", rpm], text=True, check=True, capture_output=True).stdout.split()
+        self.assertIn("/usr/share/licenses/libtried", shown)
+        self.assertNotIn("/usr/share", shown)
 
     def test_apk(self):
         apk = self.assert_same_twice("apk")
@@ -160,6 +165,38 @@ class Npm(Scratch):
     def test_without_a_build_it_says_what_is_to_be_done(self):
         with self.assertRaisesRegex(SystemExit, "first: packaging/build"):
             npm.write(self.scratch, "x86_64", self.scratch)
+
+
+class Sums(Scratch):
+    def sums(self, what):
+        done = subprocess.run([ROOT / "packaging/sums", what, self.scratch], capture_output=True, text=True)
+        return done.returncode == 0
+
+    def test_what_was_changed_added_or_lost_is_noticed(self):
+        for name in ("b 1.deb", "a.whl"):
+            (self.scratch / name).write_text(name)
+        self.assertTrue(self.sums("write") and self.sums("write") and self.sums("check"))
+        self.assertEqual(len((self.scratch / "SHA256SUMS").read_text().splitlines()), 2)
+        (self.scratch / "more").touch()
+        self.assertFalse(self.sums("check"))
+        (self.scratch / "more").unlink()
+        (self.scratch / "a.whl").write_text("other")
+        self.assertFalse(self.sums("check"))
+        (self.scratch / "a.whl").unlink()
+        self.assertFalse(self.sums("check"))
+
+
+class Workflows(unittest.TestCase):
+    def test_they_name_what_is_there(self):
+        targets = set(re.findall(r"^([a-z-]+)(?: [a-z-]+)*:(?!=)", (ROOT / "Makefile").read_text(), re.M))
+        workflows = sorted((ROOT / ".github/workflows").glob("*.yml"))
+        self.assertGreater(len(workflows), 1)
+        for workflow in workflows:
+            text = workflow.read_text()
+            for line in re.findall(r"run: make ([a-z -]+)$", text, re.M):
+                self.assertLessEqual(set(line.split()), targets, workflow.name)
+            for file in re.findall(r"^\s+((?:packaging|tools|\.ci)/[a-z-]+)", text, re.M):
+                self.assertTrue(os.access(ROOT / file, os.X_OK), f"{workflow.name}: {file}")
 
 
 class GlobalScript(Scratch):

@@ -52,6 +52,12 @@ pub struct EnableArgs {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
 
+    /// Name the library by its full path: setuid programs, which take no preload, then say nothing of it
+    #[arg(long, conflicts_with_all = [
+        "wrappers", "ld_so_preload", "docker", "compose", "kubernetes", "procfile", "supervisor",
+    ])]
+    pub full_path: bool,
+
     #[command(flatten)]
     pub change: ChangeArgs,
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::{Plan, check, tell_full_path};
+use super::{Plan, check};
 use crate::enabling::{Place, Record, SCRIPT, System, Wanted, elsewhere};
 use crate::error::{Error, Result};
 use crate::output::Notes;
@@ -25,9 +25,15 @@ pub fn plan(allocator: &Installed, force: bool, system: &System, notes: Notes) -
     if system.is_running() && Path::new(PROBE).exists() {
         check(allocator, OsStr::new(PROBE), system, notes)?;
     }
-    tell_full_path(allocator, notes);
     let file = wanted(allocator, Place::Global, SCRIPT, script(allocator));
-    let next = vec![format!("Log in again, or run: . {SCRIPT}")];
+    let mut next = vec![format!("Log in again, or run: . {SCRIPT}")];
+    if allocator.is_bare() && installed::libc_of(&system.root) == Some(Libc::Glibc) {
+        next.push(
+            "Setuid programs (sudo, su, passwd) stay without it. Started by others than root they print a \
+             line of the loader about it; with --full-path they do not."
+                .into(),
+        );
+    }
     let undo = "--global".into();
     Ok(Plan { files: vec![file], also: superseded, next, undo, ..Plan::default() })
 }

@@ -46,6 +46,10 @@ pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
         _ if args.place.ld_so_preload => global::plan_for_loader(&one(args, &system)?, &system)?,
         _ => global::plan(&one(args, &system)?, args.change.force, &system, notes)?,
     };
+    let is_looked_up = args.place.wrappers.is_none() && !args.place.ld_so_preload;
+    if is_looked_up && !args.full_path && plan.already.is_none() {
+        tell_full_path(&one(args, &system)?, notes);
+    }
     if args.if_better && plan.already.is_none() {
         proof::demand(&one(args, &system)?, args, notes)?;
     }
@@ -89,7 +93,11 @@ fn name(args: &EnableArgs) -> Result<&str> {
 }
 
 fn one(args: &EnableArgs, system: &System) -> Result<Installed> {
-    Ok(installed::find(&system.root, name(args)?)?)
+    let mut found = installed::find(&system.root, name(args)?)?;
+    if args.full_path {
+        found.word = found.path.display().to_string();
+    }
+    Ok(found)
 }
 
 /// Fails unless the loader of the running system would serve `program` by the allocator.

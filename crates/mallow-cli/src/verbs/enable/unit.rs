@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Plan, check, tell_full_path};
+use super::{Plan, check};
 use crate::enabling::{Place, System, Wanted};
 use crate::error::{Error, Result};
 use crate::output::Notes;
@@ -38,7 +38,6 @@ pub fn plan(
     let drop_in = own.join(format!("{unit}.d")).join(DROP_IN);
     let service = Service::read(&unit, &folders, &drop_in, system)?;
     check_program(allocator, &service, &unit, system, notes)?;
-    tell_full_path(allocator, notes);
     let others = service.preloads.iter().filter(|word| by_file(Path::new(word)).is_none());
     let words: Vec<&str> =
         std::iter::once(&allocator.word).chain(others).map(String::as_str).collect();

@@ -9,7 +9,7 @@ use super::super::judge;
 
 macro_rules! dump {
     ($name:literal) => {
-        include_str!(concat!("../../../../../mallow-stats/tests/dumps/jemalloc-", $name, ".json"))
+        include_str!(concat!("../../../../tests/dumps/jemalloc-", $name, ".json"))
     };
 }
 
