@@ -100,10 +100,13 @@ impl Watched {
         if !self.regions.is_due(memory.anonymous) {
             return None;
         }
+        let begin = Instant::now();
+        let regions = regions::read(pid);
+        self.regions.took(begin.elapsed());
         Some(Regions {
             process: self.number,
             no_huge_pages: regions::huge_pages_are_off(pid),
-            regions: regions::read(pid)?,
+            regions: regions?,
         })
     }
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 /// Parts of the time that stacks may take: above the first there will be fewer of them, below the
 /// second more again.
-const MOST: f64 = 0.06;
-const LEAST: f64 = 0.02;
+const MOST: f64 = 0.03;
+const LEAST: f64 = 0.01;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What a thread takes to copy its stack, about.
 const COPYING: Duration = Duration::from_micros(4);
@@ -71,11 +71,11 @@ mod tests {
     #[test]
     fn what_costs_too_much_becomes_rarer_and_comes_back() {
         let mut pace = Pace::new(1 << 16);
-        assert_eq!(after(&mut pace, 5), None);
-        assert_eq!(after(&mut pace, 7), Some(1 << 17));
-        assert_eq!(after(&mut pace, 18), Some((1 << 17) * 3));
+        assert_eq!(after(&mut pace, 2), None);
+        assert_eq!(after(&mut pace, 4), Some(1 << 17));
+        assert_eq!(after(&mut pace, 8), Some((1 << 17) * 3));
         assert_eq!(after(&mut pace, 100), Some((1 << 17) * 24));
-        assert_eq!(after(&mut pace, 4), None);
+        assert_eq!(after(&mut pace, 2), None);
         assert_eq!(after(&mut pace, 0), Some((1 << 16) * 24));
         let mut last = None;
         while let Some(distance) = after(&mut pace, 0) {

@@ -10,23 +10,32 @@ use mallow_trace::Region;
 const GROWTH: u64 = 16;
 const SMALLEST_GROWTH: u64 = 256 << 10;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a look, as a multiple of what it took: looks are 2 % of the time at the most.
+const REST: u32 = 50;
 
 /// Says when to look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedule {
     largest: u64,
     last: Option<Instant>,
+    took: Duration,
 }
 
 impl Schedule {
     pub fn is_due(&mut self, anonymous: u64) -> bool {
+        let pause = self.last.map_or(Duration::MAX, |last| last.elapsed());
         let grown = anonymous > self.largest + (self.largest / GROWTH).max(SMALLEST_GROWTH);
-        let due = grown || self.last.is_none_or(|last| last.elapsed() >= LONGEST_PAUSE);
+        let due = pause >= self.took * REST && (grown || pause >= LONGEST_PAUSE);
         if due {
             self.largest = self.largest.max(anonymous);
             self.last = Some(Instant::now());
         }
         due
+    }
+
+    /// The look that was due took so long.
+    pub fn took(&mut self, time: Duration) {
+        self.took = time;
     }
 }
 
@@ -83,5 +92,15 @@ mod tests {
         assert!(schedule.is_due(1 << 20));
         assert!(schedule.is_due(2 << 20));
         assert!(schedule.last.is_some() && schedule.largest == 2 << 20);
+    }
+
+    #[test]
+    fn a_look_that_took_long_is_followed_by_a_pause() {
+        let mut schedule = Schedule::default();
+        assert!(schedule.is_due(1 << 20));
+        schedule.took(Duration::from_secs(100));
+        assert!(!schedule.is_due(2 << 20));
+        schedule.took(Duration::ZERO);
+        assert!(schedule.is_due(2 << 20));
     }
 }

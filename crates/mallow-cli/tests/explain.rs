@@ -329,6 +329,8 @@ fn stopped_process_is_read() {
     let pid = nix::unistd::Pid::from_raw(program.child.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
     near("stopped", glibc_used(&program.explain()), program.own("bytes"));
+    let text = run(&["explain", &program.pid()]).stdout;
+    assert!(text.contains("(1 thread, malloc by glibc)"), "{text}");
     assert!(std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T "));
 }
 

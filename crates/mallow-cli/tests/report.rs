@@ -14,6 +14,7 @@ fn write_trace(path: &Path, kept: u64) {
     let header = Header {
         command: vec!["./program".into(), "</script><b>".into()],
         allocator: "glibc".into(),
+        libc: "glibc".into(),
         stacks: Stacks::Fp,
         ..Header::default()
     };
@@ -112,6 +113,8 @@ fn text_has_every_section_with_its_numbers() {
     ] {
         assert!(ran.stdout.contains(line), "{line:?} is not in:\n{}", ran.stdout);
     }
+    let recorded = ran.stdout.lines().find(|line| line.starts_with("recorded for"));
+    assert!(recorded.unwrap().ends_with(" on glibc"), "{recorded:?}");
     let by_thread = ran.stdout.lines().find(|line| line.contains("4243 reader")).unwrap();
     assert!(by_thread.contains("8225 (100 %)"), "{by_thread}");
     let markdown = run(&["report", fixture.trace(), "--format", "md"]).stdout;

@@ -253,6 +253,47 @@ fn compare_shows_memory_over_time() {
     assert!(ran.stdout.contains("RSS over time") && ran.stdout.contains("Over time "));
 }
 
+/// As PHP opens its extensions: the libc's free gets a block of the preloaded allocator's.
+#[test]
+fn a_crash_of_modules_that_ask_the_libc_first_is_explained() {
+    let Some(other) = common::other_allocator() else { return };
+    let [of_module, of_program] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let module = "#include <stdlib.h>\nvoid give_back(void *block) { free(block); }\n";
+    let Some(module) = compile("cc", of_module.path(), module, &["-shared", "-fPIC"]) else {
+        return;
+    };
+    let source = format!(
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdlib.h>\nint main(void) {{ \
+         void *module = dlopen(\"{}\", RTLD_NOW | RTLD_DEEPBIND); if (!module) return 3; \
+         void (*give_back)(void *) = (void (*)(void *))dlsym(module, \"give_back\"); \
+         for (int i = 0; i < 100; i++) give_back(calloc(1, 4096)); return 0; }}\n",
+        module.display()
+    );
+    let program = compile("cc", of_program.path(), &source, &["-w"]).unwrap();
+    let list = format!("glibc,mallow,{other}");
+    let ran = run(&["compare", "-r", "2", "-w", "0", "-a", &list, "--", program.to_str().unwrap()]);
+    let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("DEEPBIND")).collect();
+    let [line] = lines[..] else { panic!("{}{}", ran.stdout, ran.stderr) };
+    assert!(line.starts_with(&format!("{other}: 2 of 2 runs was killed by SIG")), "{line}");
+    assert!(line.ends_with("as PHP does, ends so under preloaded allocators other than mallow"));
+}
+
+#[test]
+fn who_runs_php_is_told_of_its_modules() {
+    let Some(other) = common::other_allocator() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let php = folder.path().join("php8.2");
+    std::fs::copy("/bin/true", &php).unwrap();
+    let php = php.to_str().unwrap();
+    let verbs = [&["run"][..], &["compare", "-r", "1", "-w", "0"], &["verify"]];
+    for verb in verbs {
+        for (allocator, is_told) in [(other.as_str(), true), ("mallow", false), ("glibc", false)] {
+            let ran = run(&[verb, &["-a", allocator, "--", php]].concat());
+            assert_eq!(ran.stderr.contains("RTLD_DEEPBIND"), is_told, "{verb:?} {}", ran.stderr);
+        }
+    }
+}
+
 #[test]
 fn commands_that_fail_everywhere_are_refused() {
     let everywhere = "Under every allocator";

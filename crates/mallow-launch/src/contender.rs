@@ -78,7 +78,10 @@ pub fn choose(args: Choice, target: &Target, note: &dyn Fn(&str)) -> Result<Vec<
         };
         let changes = prepare::environment(target, &allocator, options, &note_once)?;
         match preflight::check(target, &allocator, &changes) {
-            Ok(()) => contenders.push(Contender { allocator, changes }),
+            Ok(()) => {
+                target.modules_note(&allocator).iter().for_each(|sentence| note_once(sentence));
+                contenders.push(Contender { allocator, changes });
+            }
             Err(error) if args.allocators.is_empty() && !contenders.is_empty() => {
                 note(&format!("{} is left out: {error}", allocator.name));
             }

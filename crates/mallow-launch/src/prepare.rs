@@ -60,6 +60,11 @@ impl Prepared {
         Ok(self)
     }
 
+    /// See [`Target::modules_note`].
+    pub fn modules_note(&self) -> Option<String> {
+        self.target.modules_note(self.allocator.as_ref()?)
+    }
+
     /// The command, in the environment that was prepared.
     pub fn command(&self) -> Command {
         let (program, argv) = self.target.argv(&self.words);

@@ -13,7 +13,7 @@ use nix::unistd::{AccessFlags, access, getgid, getuid};
 
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
-use mallow_process::allocators;
+use mallow_process::allocators::{self, Family};
 use mallow_process::elf::{ElfInfo, Libc, own_machine};
 
 /// Longer chains of scripts are refused by the kernel too.
@@ -90,6 +90,21 @@ impl Target {
             Some(sentence) => Err(Error::Unsupported(sentence)),
             None => Ok(self.notes()),
         }
+    }
+
+    /// What to know of a program that opens its modules with RTLD_DEEPBIND before another allocator than
+    /// Mallow is preloaded. The flag cannot be seen from outside; these are known to pass it.
+    pub fn modules_note(&self, allocator: &Allocator) -> Option<String> {
+        let name = self.program.file_name()?.to_str()?;
+        let is_known = name.starts_with("php") || name.starts_with("libphp");
+        let is_other = allocator.path.is_some() && allocator.family != Family::Mallow;
+        (is_known && is_other).then(|| {
+            format!(
+                "{} opens its extensions with RTLD_DEEPBIND, so these keep the libc's malloc and free; \
+                 it may crash under any preloaded allocator but mallow, which serves them too.",
+                self.describe()
+            )
+        })
     }
 
     fn refuse_machine(&self) -> Option<String> {
@@ -377,6 +392,29 @@ mod tests {
         let (program, argv) = target.argv(&[plain.clone().into(), "x".into()]);
         assert_eq!(program, Path::new("/bin/sh"));
         assert_eq!(argv, ["sh".into(), plain.into_os_string(), OsString::from("x")]);
+    }
+
+    #[test]
+    fn php_is_told_of_its_modules() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let [php, other] = ["php8.2", "perl8.2"].map(|name| folder.path().join(name));
+        for path in [&php, &other] {
+            std::fs::copy("/bin/sh", path).expect("a program");
+        }
+        let note = |program: &Path, family, path: Option<&str>| {
+            let path = path.map(PathBuf::from);
+            let allocator = Allocator { family, path, ..Allocator::system() };
+            let target = Target::resolve(program.as_os_str()).expect("a program");
+            target.modules_note(&allocator)
+        };
+        let sentence = note(&php, Family::Jemalloc, Some("/libjemalloc.so")).expect("a note");
+        assert!(
+            sentence.contains("RTLD_DEEPBIND") && sentence.contains("but mallow"),
+            "{sentence}"
+        );
+        assert_eq!(note(&php, Family::Mallow, Some("/libmallow.so")), None);
+        assert_eq!(note(&php, Family::System, None), None);
+        assert_eq!(note(&other, Family::Jemalloc, Some("/libjemalloc.so")), None);
     }
 
     #[test]

@@ -99,11 +99,13 @@ impl Timeline {
     }
 
     /// Stamps have lost their highest byte.
+    #[inline]
     pub fn time(&self, stamp: u64) -> u64 {
         let start = self.start_ticks & (u64::MAX >> 8);
         self.duration(stamp.saturating_sub(start))
     }
 
+    #[inline]
     pub fn duration(&self, ticks: u64) -> u64 {
         ((u128::from(ticks) * u128::from(self.ns_per_tick)) >> 32) as u64
     }

@@ -121,6 +121,17 @@ impl Timeline {
     }
 }
 
+const CRASHES: [&str; 3] = ["SIGSEGV", "SIGABRT", "SIGBUS"];
+/// A frequent reason that no message of the program names.
+const OF_MODULES: &str = "; a program that opens modules with RTLD_DEEPBIND, as PHP does, ends so under \
+                          preloaded allocators other than mallow";
+
+fn may_be_of_modules(who: &Contestant, failure: &Failure) -> bool {
+    let crashed = |signal| CRASHES.contains(&mallow_os::signal_name(signal).as_str());
+    let is_other = who.path.is_some() && !who.allocator.starts_with("mallow");
+    is_other && matches!(failure.outcome, Outcome::Killed { signal } if crashed(signal))
+}
+
 impl Report {
     /// What went wrong, a line for each way.
     pub fn failures(&self) -> Vec<String> {
@@ -128,12 +139,14 @@ impl Report {
         for condition in &self.conditions {
             for entry in &condition.entries {
                 for failure in &entry.failures {
+                    let who = &entry.who;
                     lines.push(format!(
-                        "{}: {} of {} runs {}\n",
-                        entry.who.allocator,
+                        "{}: {} of {} runs {}{}\n",
+                        who.allocator,
                         failure.count,
                         entry.runs.len(),
-                        failure.text
+                        failure.text,
+                        if may_be_of_modules(who, failure) { OF_MODULES } else { "" }
                     ));
                 }
             }

@@ -76,16 +76,18 @@ ALWAYS_INLINE void record(struct thread *thread, enum message op, uintptr_t addr
     if (unlikely(thread == NULL)) {
         return;
     }
+    /* Read once: for all that the compiler knows the stores below may change them. */
+    uint64_t *words = thread->words, mask = thread->mask, head = thread->head;
     uint64_t count = 2;
-    thread_put(thread, 0, now() << 8 | (uint64_t)op);
+    words[head & mask] = now() << 8 | (uint64_t)op;
     if (likely(size < SIZE_FOLLOWS)) {
-        thread_put(thread, 1, (uint64_t)address << 16 | size);
+        words[(head + 1) & mask] = (uint64_t)address << 16 | size;
     } else {
-        thread_put(thread, 1, (uint64_t)address << 16 | SIZE_FOLLOWS);
-        thread_put(thread, count++, size);
+        words[(head + 1) & mask] = (uint64_t)address << 16 | SIZE_FOLLOWS;
+        words[(head + count++) & mask] = size;
     }
     for (uint64_t i = 0; i < extra_count; i++) {
-        thread_put(thread, count++, extra[i]);
+        words[(head + count++) & mask] = extra[i];
     }
     thread_publish(thread, count);
 }

@@ -87,6 +87,25 @@ static bool image_find_collector(const void *next_malloc)
 
 /* --- Messages of text ------------------------------------------------------------------------- */
 
+/* Words of the bytes from `at` on, the last one padded with zeros. The mask, besides the ring's end, keeps
+ * compilers from making a call of memcpy of it, which a sanitizer in the program would have its say on. */
+static void thread_put_bytes(struct thread *thread, uint64_t at, const void *bytes, size_t size)
+{
+    const char *from = bytes;
+    uint64_t *words = thread->words, mask = thread->mask, next = thread->head + at;
+    size_t whole = size & ~(size_t)7;
+    for (const char *end = from + whole; from < end; from += 8) {
+        uint64_t word;
+        memcpy(&word, from, 8);
+        words[next++ & mask] = word;
+    }
+    if (whole < size) {
+        uint64_t word = 0;
+        memcpy(&word, from, size - whole);
+        words[next & mask] = word;
+    }
+}
+
 static struct thread *thread_send(struct thread *thread, enum message kind, const uint64_t *words,
                                   uint64_t count, const void *bytes, size_t size)
 {
@@ -99,11 +118,7 @@ static struct thread *thread_send(struct thread *thread, enum message kind, cons
     for (uint64_t i = 0; i < count; i++) {
         thread_put(thread, 1 + i, words[i]);
     }
-    for (uint64_t at = 0; at < size; at += 8) {
-        uint64_t word = 0;
-        memcpy(&word, (const char *)bytes + at, size_min(8, size - at));
-        thread_put(thread, 1 + count + at / 8, word);
-    }
+    thread_put_bytes(thread, 1 + count, bytes, size);
     thread_publish(thread, total);
     return thread;
 }

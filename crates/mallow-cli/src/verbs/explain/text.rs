@@ -10,6 +10,7 @@ use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::Heaps;
 use mallow_process::heap::mallow;
 use mallow_process::heap::spans;
+use mallow_stats::figures::counted;
 
 pub const NATIVE: &str = "What the Java machine counts itself (jcmd VM.native_memory)";
 
@@ -81,8 +82,8 @@ fn command(report: &Report) -> String {
         command += " ...";
     }
     let version = report.runtime_version.as_ref().map_or(String::new(), |v| format!(", {v}"));
-    let (threads, allocator) = (report.totals.threads, &report.allocator);
-    format!("{command} ({threads} threads{version}, malloc by {allocator})")
+    let threads = counted(report.totals.threads, "thread");
+    format!("{command} ({threads}{version}, malloc by {})", report.allocator)
 }
 
 fn totals_table(report: &Report) -> Table {

@@ -37,7 +37,7 @@ pub struct RecordArgs {
     pub stacks: Option<Stacks>,
 
     /// Mean number of bytes between allocations with a stack, or `all` [default: all for fp; for
-    /// full 64K, and more while stacks take more than a sixteenth of the time]
+    /// full 64K, and more while stacks take more than 3 % of the time]
     #[arg(long, value_name = "SIZE", value_parser = parse_sample)]
     pub sample: Option<u64>,
 

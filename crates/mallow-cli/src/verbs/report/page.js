@@ -110,7 +110,8 @@ function drawSummary() {
   const { recording, totals } = data;
   const started = recording.started_unix_ns
     ? new Date(recording.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC, " : "";
-  const where = [recording.allocator.split("/").pop(), recording.libc, recording.cpu].filter(Boolean).join(" · ");
+  const names = new Set([recording.allocator.split("/").pop(), recording.libc, recording.cpu]);
+  const where = [...names].filter(Boolean).join(" · ");
   main.append(element("h1", { class: "code" }, recording.command.join(" ")),
     element("p", { class: "quiet" }, `${started}recorded for ${time(recording.duration_ns)}${where ? " · " + where : ""}`),
     element("dl", { class: "figures" },

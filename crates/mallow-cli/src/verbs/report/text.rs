@@ -60,17 +60,12 @@ fn section(title: &str, body: &str, style: Style) -> String {
 fn heading(summary: &Summary) -> String {
     let (recording, totals) = (&summary.recording, &summary.totals);
     let mut text = format!("{}\n", recording.command.join(" "));
-    let _ = writeln!(
-        text,
-        "recorded for {}{}{}",
-        nanoseconds(recording.duration_ns),
-        if recording.allocator.is_empty() {
-            String::new()
-        } else {
-            format!(" on {}", file_name(&recording.allocator))
-        },
-        if recording.libc.is_empty() { String::new() } else { format!(", {}", recording.libc) },
-    );
+    let allocator = file_name(&recording.allocator);
+    let on = if allocator.is_empty() { String::new() } else { format!(" on {allocator}") };
+    // glibc's own malloc on glibc is said once.
+    let is_other = !recording.libc.is_empty() && recording.libc != allocator;
+    let libc = if is_other { format!(", {}", recording.libc) } else { String::new() };
+    let _ = writeln!(text, "recorded for {}{on}{libc}", nanoseconds(recording.duration_ns));
     let _ = writeln!(
         text,
         "\n{} allocations of {} in all; peak {} in {} blocks after {}{}",

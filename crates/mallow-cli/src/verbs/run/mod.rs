@@ -21,6 +21,7 @@ pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
     let note = |sentence: &str| notes.note(sentence);
     let prepared =
         mallow_launch::prepare(&args.command, Some(name), &args.options, &note)?.checked()?;
+    prepared.modules_note().iter().for_each(|sentence| note(sentence));
     if args.dry_run {
         output::print(&environment(&prepared.changes, &args.command))?;
         return Ok(0);

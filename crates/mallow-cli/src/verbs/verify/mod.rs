@@ -91,8 +91,9 @@ fn look_at(pid: u32, children: bool) -> Result<Vec<Observation>> {
 
 fn start_and_look(args: &VerifyArgs, notes: Notes) -> Result<Vec<Observation>> {
     let note = |sentence: &str| notes.note(sentence);
-    let mut command =
-        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.command();
+    let prepared = mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?;
+    prepared.modules_note().iter().for_each(|sentence| note(sentence));
+    let mut command = prepared.command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let limits = Limits {
         look_after: args.after,
