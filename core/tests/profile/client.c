@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -343,6 +344,38 @@ static NOINLINE void controls(void)
     check(mallctl("prof.dump", NULL, NULL, &name, sizeof name) != 0, "a dump to a full disk");
 }
 
+static volatile int handled;
+
+/* What a program may ask for wherever it is interrupted. */
+static void asks(int number)
+{
+    (void)number;
+    bool value = (handled & 1) != 0;
+    size_t rate = 8 + (size_t)(handled & 7);
+    mallctl("prof.active", NULL, NULL, &value, sizeof value);
+    mallctl("thread.prof.active", NULL, NULL, &value, sizeof value);
+    if (handled % 8 == 0) {
+        mallctl("prof.reset", NULL, NULL, &rate, sizeof rate);
+        dump_as("handler.heap");
+    }
+    handled++;
+}
+
+static NOINLINE void handler(void)
+{
+    struct itimerval each = {{0, 500}, {0, 500}};
+    signal(SIGPROF, asks);
+    check(setitimer(ITIMER_PROF, &each, NULL) == 0, "setitimer");
+    for (size_t i = 0; handled < 300; i++) {
+        free(held[i * 7 % 500]);
+        held[i * 7 % 500] = malloc(i % 10 != 0 ? 1 + i * 13 % 9000 : 100000);
+    }
+    each.it_value.tv_usec = 0;
+    setitimer(ITIMER_PROF, &each, NULL);
+    drop(500);
+    dump_as("handler.heap");
+}
+
 static NOINLINE void signals(void)
 {
     leaking();
@@ -469,6 +502,8 @@ int main(int argc, char **argv)
         overflow((size_t)atoi(argv[2]));
     } else if (strcmp(what, "controls") == 0) {
         controls();
+    } else if (strcmp(what, "handler") == 0) {
+        handler();
     } else if (strcmp(what, "signal") == 0) {
         signals();
     }

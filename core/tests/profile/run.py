@@ -204,6 +204,12 @@ def check_signal(folder):
            f"between the signals: {profile.live('signals'):.0f}")
 
 
+def check_handler(folder, client):
+    """A handler that turns the profile on and off, in the middle of malloc and free."""
+    run(folder, client, "handler", conf="lg_prof_sample:10")
+    expect(Profile(folder / "handler.heap").live("handler") == 0, "all was freed")
+
+
 def check_controls(folder):
     said = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:10,prof_prefix:c")
     expect(said.count("cannot be written") == 2, f"what could not be written is told of: {said}")
@@ -298,6 +304,7 @@ def main():
         in_folder(check_direct, client)
         in_folder(check_fork, client)
         in_folder(check_explicit, client)
+        in_folder(check_handler, client)
     if MODE != "fast":
         in_folder(check_overflow)
     in_folder(check_files)
