@@ -12,7 +12,8 @@
 #   make database MariaDB under 1 to 64 clients, with each allocator (10 minutes; docs/database.md)
 #   make faults     the fault suite and the exploits under every allocator: docs/hardening.md
 #                   (10 minutes)
-#   make test-redis Redis's own tests, with Mallow in the place of its jemalloc (20 minutes; REDIS_UNITS)
+#   make test-redis Redis's own tests, with Mallow in the place of its jemalloc (20 minutes; REDIS_UNITS,
+#                   REDIS_OPTIONS)
 #   make fuzz-tool  any bytes for each parser of the command, a minute each
 #   make packages   debs, rpms and apks (dist/), of this machine and, as far as it goes, aarch64
 #   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)

@@ -183,7 +183,8 @@ static NOINLINE void *alloc_direct_sampled(struct direct *direct, unsigned class
 /* Whether a direct block is a sample. `heap` is that of the calling thread; NULL: it takes none. */
 ALWAYS_INLINE bool alloc_is_sample(struct heap *heap, size_t size)
 {
-    return unlikely(heap != NULL && heap_is_sampling(heap)) && sampler_takes(&heap->sampler, size);
+    return unlikely(heap != NULL && heap_chooses_samples(heap)) &&
+           sampler_takes(&heap->sampler, size);
 }
 
 /* A slot of a class past the heap, for `size` bytes. */
@@ -222,7 +223,7 @@ static void *alloc_direct(struct heap *heap, struct direct *direct, size_t align
         return NULL;
     }
     *is_zero = extent->is_zero;
-    if (unlikely(heap != NULL && heap_is_sampling(heap))) {
+    if (unlikely(heap != NULL && heap_chooses_samples(heap))) {
         alloc_maybe_sample(heap, extent, size);
     }
     canary_place_large(extent, size);
@@ -241,7 +242,13 @@ static struct heap *alloc_sampling_heap(void)
     heap_tick_if_due(heap);
     bool is_own = heap->thread != NULL; /* the shared one takes none */
     thread_leave(heap);
-    return is_own && heap_is_sampling(heap) ? heap : NULL;
+    return is_own && heap_chooses_samples(heap) ? heap : NULL;
+}
+
+static bool alloc_is_sampled(size_t size)
+{
+    struct heap *heap = alloc_sampling_heap();
+    return heap != NULL && sampler_takes(&heap->sampler, size);
 }
 
 static void *alloc_in_place_of_cached(unsigned class, size_t size)
@@ -279,7 +286,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
 {
     struct direct *direct = alloc_route(heap, class_size(class));
     if (unlikely(direct != NULL)) {
-        return alloc_direct_slot(heap, direct, class, size);
+        return alloc_direct_slot(HEAPS_SAMPLE ? heap : NULL, direct, class, size);
     }
     struct slot *slot = heap_pop(heap, class);
     if (slot == NULL && unlikely(heap_is_sampling(heap))) {
@@ -350,7 +357,7 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     }
     struct direct *direct = alloc_route(heap, size);
     if (unlikely(direct != NULL)) {
-        return alloc_direct(heap, direct, alignment, size, is_zero);
+        return alloc_direct(HEAPS_SAMPLE ? heap : NULL, direct, alignment, size, is_zero);
     }
     heap->takes_blocks = true;
     struct extent *extent = alloc_pages(heap, size, alignment);

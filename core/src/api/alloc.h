@@ -60,6 +60,9 @@ ALWAYS_INLINE unsigned class_of_aligned(size_t alignment, size_t size)
     return class_of(align_up(slot_bytes(size), alignment));
 }
 
+/* Whether a block of so many bytes that the calling thread gets past its lists and stacks is a sample. */
+static bool alloc_is_sampled(size_t size);
+
 /* Whether there may ever be a large block of this kind. */
 static bool alloc_is_possible(size_t alignment, size_t size);
 

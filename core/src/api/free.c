@@ -473,7 +473,7 @@ static COLD void *realloc_to_zero(void *block)
 static void realloc_sample(struct extent *extent, size_t size)
 {
     struct heap *heap = thread_enter();
-    if (heap_is_sampling(heap)) {
+    if (extent_is_direct(extent) ? heap_chooses_samples(heap) : heap_is_sampling(heap)) {
         alloc_maybe_sample(heap, extent, size);
     }
     thread_leave(heap);

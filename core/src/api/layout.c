@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Where a tracked block lies (slots/track.h): in a slot between red zones, or on pages between guards,
- * and which blocks that fit into slots get pages as well. A fault is mostly committed again and again
- * at one place of the program, so the first blocks of each call stack are worth the most.
+ * which blocks that fit into slots get pages as well, and which keep theirs in realloc. A fault is mostly
+ * committed again and again at one place of the program, so the first blocks of each call stack are worth
+ * the most.
  */
 #include "tracking.h"
 
@@ -52,6 +53,9 @@ static struct track_layout layout_on_pages(const struct track_request *request, 
 
 static _Atomic uint32_t chosen_count; /* blocks that are chosen */
 
+/* Of a call stack: its blocks that fit into slots, and the larger ones that may have far guards. */
+enum { SLOTS_SEEN = STACK_FIGURES_OF_PROFILE, FAR_SEEN };
+
 /* What an index that nobody compared with a length may reach: a few times the block, on both sides. It is
  * address space alone, but some of the kernel's time, and counted as in use. So of large blocks up to
  * FAR_BLOCK_MOST the first ones of each call stack have it, where there is no memory_limit. */
@@ -63,7 +67,7 @@ static size_t far_guard(size_t size, uint32_t stack_number)
     struct call_stack *stack = store_get(stack_number);
     if (stack == NULL || size > FAR_BLOCK_MOST || option(OPTION_memory_limit) != 0 ||
         atomic_get(&chosen_count) >= CHOSEN_MOST ||
-        atomic_add(&stack->figures[1], 1) >= (uint64_t)option(OPTION_guard_first)) {
+        atomic_add(&stack->figures[FAR_SEEN], 1) >= (uint64_t)option(OPTION_guard_first)) {
         return 0;
     }
     return align_up(FAR_TIMES * size, os_page_size);
@@ -78,7 +82,7 @@ static bool block_is_chosen(uint32_t stack_number)
         atomic_get(&chosen_count) >= CHOSEN_MOST) {
         return false;
     }
-    uint64_t before = atomic_add(&stack->figures[0], 1);
+    uint64_t before = atomic_add(&stack->figures[SLOTS_SEEN], 1);
     long every = option(OPTION_guard_sample);
     every = every >= 0 ? every : CHOSEN_EVERY;
     return before < (uint64_t)option(OPTION_guard_first) ||
@@ -122,4 +126,17 @@ static void name_block_granule(struct extent *extent, uintptr_t block, bool is_n
         granule != extent_end(extent) - GRANULE) {
         pagemap_set(granule, is_named ? extent : NULL);
     }
+}
+
+/* What realloc copies is found by a stale pointer, and ends with a page again. Blocks of pages are copied
+ * when their size passes a power of two, for a block that grows step by step would be copied at each of
+ * them; between, and from RESIZE_MOST on, they keep their pages, or the kernel moves these. */
+#define RESIZE_MIN (128 * KiB)
+#define RESIZE_MOST (16 * MiB)
+
+static bool resize_keeps_pages(size_t old_size, size_t size)
+{
+    size_t least = size_min(old_size, size);
+    return least >= RESIZE_MOST ||
+           (least >= RESIZE_MIN && floor_log2(old_size) == floor_log2(size));
 }

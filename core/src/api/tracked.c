@@ -17,15 +17,36 @@
 #include "../thread/thread.h"
 #include "free.h"
 
-/* What realloc copies is found by a stale pointer, and ends with a page again. Blocks of pages are copied
- * when their size passes a power of two, for a block that grows step by step would be copied at each of
- * them; between, and from RESIZE_MOST on, they keep their pages, or the kernel moves these. */
-#define RESIZE_MIN (128 * KiB)
-#define RESIZE_MOST (16 * MiB)
-
 /* Blocks that leave the quarantine with one that comes in: more than one, so that it shrinks again
  * after large blocks. */
 #define LEAVE_MOST 4u
+
+/* --- Samples of a profile --------------------------------------------------------------------- */
+
+/* A block that is new, or has another size. No lock is held: what it stands for may begin a dump. */
+static NOINLINE void block_maybe_sample(struct track *track)
+{
+    uint64_t word = atomic_get(&track->word);
+    size_t size = track_size(word);
+    if (!alloc_is_sampled(size)) {
+        return;
+    }
+    struct sample sample = sample_begin((void *)track_block(track), size);
+    atomic_set(&track->sample_stack, sample.stack);
+    atomic_set(&track->sample_epoch, sample.epoch);
+    atomic_set(&track->word, word | TRACK_SAMPLED);
+    sample_note(sample, size);
+}
+
+/* The block, with the word that it had, is given back, or gets another size or place. */
+ALWAYS_INLINE void block_drop_sample(struct track *track, uint64_t word)
+{
+    if (unlikely((word & TRACK_SAMPLED) != 0)) {
+        struct sample sample = {atomic_get(&track->sample_stack), atomic_get(&track->sample_epoch)};
+        sample_end(sample, (void *)track_block(track), track_size(word));
+        atomic_set(&track->word, atomic_get(&track->word) & ~TRACK_SAMPLED);
+    }
+}
 
 /* --- Quarantine ------------------------------------------------------------------------------- */
 
@@ -269,6 +290,9 @@ static void *tracked_obtain(const struct track_request *request)
         start = take_plain(request, &layout);
     }
     void *block = start != NULL ? block_begins(request, &layout, start, stack) : NULL;
+    if (likely(block != NULL)) {
+        block_maybe_sample(track_find(block));
+    }
     check_now_and_then();
     return likely(block != NULL) ? block : alloc_failed();
 }
@@ -378,6 +402,7 @@ static void tracked_release(void *block, const struct track_return *given)
     if (unlikely(!track_try_free(track))) {
         track_bad_pointer(given->call, block, extent, given->caller);
     }
+    block_drop_sample(track, atomic_get(&track->word));
     atomic_set(&track->freed_stack, calls_keep(given->caller));
     atomic_set(&track->freed_thread, track_thread_number());
     memcheck_tell(MEMCHECK_FREED, block, 0);
@@ -441,6 +466,7 @@ static size_t tracked_resize_block(void *block, size_t least, size_t most)
     size_t reach = (size_t)(zones.end - zones.block) - zone;
     if (least <= reach) {
         size_t old_size = (size_t)(zones.block_end - zones.block);
+        block_drop_sample(track, atomic_get(&track->word));
         track_set_size(track, size_min(most, reach));
         zones.block_end = zones.block + size_min(most, reach);
         memcheck_enter();
@@ -450,17 +476,13 @@ static size_t tracked_resize_block(void *block, size_t least, size_t most)
         memcheck_leave();
     }
     lock_release(&quarantine.lock);
+    if (least <= reach) {
+        block_maybe_sample(track);
+    }
     return track_size(atomic_get(&track->word));
 }
 
 /* --- Realloc ---------------------------------------------------------------------------------- */
-
-static bool resize_keeps_pages(size_t old_size, size_t size)
-{
-    size_t least = size_min(old_size, size);
-    return least >= RESIZE_MOST ||
-           (least >= RESIZE_MIN && floor_log2(old_size) == floor_log2(size));
-}
 
 /* Pages get longer or shorter, and may get another address. NULL if they have to be copied. */
 static void *resize_pages(struct extent *extent, struct track *track, size_t size, uintptr_t caller)
@@ -479,6 +501,7 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
     bool done = unguard_pages(extent) && realloc_pages(extent, front + size + os_page_size);
     char *block = (char *)extent->start + front;
     if (done) {
+        block_drop_sample(track, word);
         atomic_set(&track->inverted, ~(uintptr_t)block);
         atomic_set(&track->allocated_stack, calls_keep(caller));
         atomic_set(&track->allocated_thread, track_thread_number());
@@ -493,6 +516,9 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
         tell_of_new(&zones, true); /* what was copied is */
     }
     lock_release(&quarantine.lock);
+    if (done) {
+        block_maybe_sample(track);
+    }
     memcheck_leave();
     return done ? block : NULL;
 }

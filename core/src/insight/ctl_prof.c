@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ctl_prof.h"
 
+#include "../profile/unwind.h"
 #include "../thread/sampling.h"
 #include "../thread/thread.h"
 #include "profile.h"
@@ -49,12 +50,15 @@ static int ctl_prof_read(unsigned id, uint64_t *value)
     return 0;
 }
 
-/* The calling thread begins or ends to take samples at once; others when they look at the clock. */
+/* The calling thread begins or ends to take samples at once, which moves its lists; others when they look at the
+ * clock, and so does one that is in a handler of a signal, perhaps in the middle of malloc. */
 static void follow_profile(void)
 {
-    struct heap *heap = thread_enter();
-    heap_follow_profile(heap);
-    thread_leave(heap);
+    if (!unwind_is_in_handler()) {
+        struct heap *heap = thread_enter();
+        heap_follow_profile(heap);
+        thread_leave(heap);
+    }
 }
 
 static int ctl_prof_write(unsigned id, const uint64_t *value)
@@ -124,8 +128,10 @@ static int ctl_thread_prof_write(unsigned id, uint64_t value)
         error = thread_name_set(heap, (const char *)value);
     } else {
         heap->may_sample = value != 0;
-        heap_follow_profile(heap);
     }
     thread_leave(heap);
+    if (id != CTL_thread_prof_name) {
+        follow_profile();
+    }
     return error;
 }

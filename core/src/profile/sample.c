@@ -143,14 +143,6 @@ static void profile_load(void)
     if (MW_IN_LIBC) {
         return;
     }
-    if (!PROFILE_IS_POSSIBLE) {
-        if (option(OPTION_prof) || option(OPTION_prof_signal) != 0) {
-            log_warn(
-                "prof has no effect in this build, which tracks every block: use libmallow.so or "
-                "libmallow-secure.so");
-        }
-        return;
-    }
     bool by_signal = option(OPTION_prof_signal) != 0;
     atomic_set(&profile.is_enabled, option(OPTION_prof) || by_signal);
     atomic_set(&profile.is_active, option(OPTION_prof) && option(OPTION_prof_active));
@@ -182,7 +174,7 @@ static void profile_reset(unsigned rate_log2)
     atomic_add(&profile.epoch, 1);
     atomic_set(&profile.rate_log2, rate_log2);
     for (struct call_stack *at = store_newest(); at != NULL; at = at->older) {
-        for (unsigned i = 0; i < STACK_FIGURES; i++) {
+        for (unsigned i = 0; i < STACK_FIGURES_OF_PROFILE; i++) {
             atomic_set(&at->figures[i], 0);
         }
     }
@@ -202,7 +194,7 @@ static uint64_t weighted_bytes(size_t size, uint64_t weight)
     return (uint64_t)((double)size * (double)weight / BLOCK_UNIT + 0.5);
 }
 
-static NOINLINE void probe_alloc(void *block, size_t size, uint64_t weighted)
+static NOINLINE void probe_alloc(const void *block, size_t size, uint64_t weighted)
 {
     if (unlikely(probe_has_listeners(&mallow_probe_alloc_listeners))) {
         __asm__ volatile(
@@ -212,7 +204,7 @@ static NOINLINE void probe_alloc(void *block, size_t size, uint64_t weighted)
     }
 }
 
-static NOINLINE void probe_free(void *block)
+static NOINLINE void probe_free(const void *block)
 {
     if (unlikely(probe_has_listeners(&mallow_probe_free_listeners))) {
         __asm__ volatile(PROBE_NOTE("otel_memory", "free", "mallow_probe_free_listeners", "8@%0")
@@ -232,45 +224,62 @@ static uint32_t stack_of_caller(void)
     return id;
 }
 
-static NOINLINE void sample_take(struct extent *extent, size_t size)
+static NOINLINE struct sample sample_begin(const void *block, size_t size)
 {
-    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
-    check(extent_size(extent) >= size && !extent_is_sampled(extent));
     uint64_t weight = sample_weight(size);
     uint64_t bytes = weighted_bytes(size, weight);
-    uint32_t id = atomic_get(&profile.is_active) ? stack_of_caller() : 0;
-    extent->slab.sample_stack = id;
-    extent->slab.sample_epoch = atomic_get(&profile.epoch);
-    extent->sample_size = size;
-    struct call_stack *stack = store_get(id);
+    struct sample sample = {atomic_get(&profile.is_active) ? stack_of_caller() : 0,
+                            atomic_get(&profile.epoch)};
+    struct call_stack *stack = store_get(sample.stack);
     if (stack != NULL) {
         atomic_add(&stack->figures[LIVE_BLOCKS], weight);
         atomic_add(&stack->figures[LIVE_BYTES], bytes);
         atomic_add(&stack->figures[ALL_BLOCKS], weight);
         atomic_add(&stack->figures[ALL_BYTES], bytes);
     }
+    probe_alloc(block, size, bytes);
+    return sample;
+}
+
+static NOINLINE void sample_end(struct sample sample, const void *block, size_t size)
+{
+    struct call_stack *stack = store_get(sample.stack);
+    if (stack != NULL && sample.epoch == atomic_get(&profile.epoch)) {
+        uint64_t weight = sample_weight(size);
+        atomic_sub(&stack->figures[LIVE_BLOCKS], weight);
+        atomic_sub(&stack->figures[LIVE_BYTES], weighted_bytes(size, weight));
+    }
+    probe_free(block);
+}
+
+static void sample_note(struct sample sample, size_t size)
+{
+    if (sample.stack != 0) {
+        profile_note_allocated(weighted_bytes(size, sample_weight(size)));
+    }
+}
+
+static NOINLINE void sample_take(struct extent *extent, size_t size)
+{
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    check(extent_size(extent) >= size && !extent_is_sampled(extent));
+    struct sample sample = sample_begin((void *)extent->start, size);
+    extent->slab.sample_stack = sample.stack;
+    extent->slab.sample_epoch = sample.epoch;
+    extent->sample_size = size;
     if (atomic_get(&extent->slab.owner) != OWNER_DIRECT) {
         atomic_set_release(&extent->slab.owner,
                            OWNER_SAMPLED);  /* the rest comes first, as in slab_create */
         pagemap_set(extent->start, extent); /* no list takes it */
     }
-    probe_alloc((void *)extent->start, size, bytes);
-    if (id != 0) {
-        profile_note_allocated(bytes);
-    }
+    sample_note(sample, size);
 }
 
 static NOINLINE void sample_drop(struct extent *extent)
 {
     check(extent_is_sampled(extent) && !extent_is_slab(extent));
-    size_t size = extent->sample_size;
-    struct call_stack *stack = store_get(extent->slab.sample_stack);
-    if (stack != NULL && extent->slab.sample_epoch == atomic_get(&profile.epoch)) {
-        uint64_t weight = sample_weight(size);
-        atomic_sub(&stack->figures[LIVE_BLOCKS], weight);
-        atomic_sub(&stack->figures[LIVE_BYTES], weighted_bytes(size, weight));
-    }
-    probe_free((void *)extent->start);
+    struct sample sample = {extent->slab.sample_stack, extent->slab.sample_epoch};
+    sample_end(sample, (void *)extent->start, extent->sample_size);
     extent->sample_size = 0;
     if (atomic_get(&extent->slab.owner) == OWNER_SAMPLED) {
         extent_make_plain(extent);

@@ -9,7 +9,8 @@
  *
  * A sampled block is an extent of its own, whose owner is OWNER_SAMPLED: so free comes to its slow side
  * by the comparison that it makes anyway. That of an arena which the program names keeps OWNER_DIRECT, by
- * which free comes there too, and has a sample_size.
+ * which free comes there too, and has a sample_size. A tracked block (slots/track.h) stays what it is, for
+ * free looks at what is known of it anyway.
  */
 #ifndef MALLOW_SAMPLE_H
 #define MALLOW_SAMPLE_H
@@ -17,13 +18,17 @@
 #include "../memory/extent.h"
 #include "stack_store.h"
 
-/* Whether blocks can be samples. Where every block is tracked they stay where they are: what is freed
- * waits there, and a profile would count it as held. A libc has no use for profiles. */
-#define PROFILE_IS_POSSIBLE (!MW_TRACK && !MW_IN_LIBC)
+/* Whether blocks can be samples. A libc has no use for profiles. */
+#define PROFILE_IS_POSSIBLE (!MW_IN_LIBC)
+
+/* Whether what the heaps hand out can be. Under tracked blocks it cannot: it has red zones, and stays with the
+ * quarantine for a while, which would count as held. */
+#define HEAPS_SAMPLE (PROFILE_IS_POSSIBLE && !MW_TRACK)
 
 /* The figures of a call stack. Blocks are counted in 1/1024. */
 enum { LIVE_BLOCKS, LIVE_BYTES, ALL_BLOCKS, ALL_BYTES };
 #define BLOCK_UNIT 1024u
+static_assert(ALL_BYTES < STACK_FIGURES_OF_PROFILE, "each has its place");
 
 /* What a thread needs to choose its samples. */
 struct sampler {
@@ -84,6 +89,18 @@ static void sample_take(struct extent *extent, size_t size);
 
 /* The program gives it back: it becomes a plain extent, or a direct one again. */
 static void sample_drop(struct extent *extent);
+
+/* A sample that is no extent of its own, and what whoever keeps it has to remember: the call stack's number, 0 if
+ * there is none, and the epoch. */
+struct sample {
+    uint32_t stack;
+    uint32_t epoch;
+};
+static struct sample sample_begin(const void *block, size_t size);
+static void sample_end(struct sample sample, const void *block, size_t size);
+
+/* Whether the call stack that it has is counted, so that a dump may be due; with no lock held. */
+static void sample_note(struct sample sample, size_t size);
 
 ALWAYS_INLINE bool extent_is_sampled(struct extent *extent)
 {

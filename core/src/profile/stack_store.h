@@ -12,8 +12,9 @@
 #include "../base/atomic.h"
 #include "../base/base.h"
 
-/* What is counted by call stack, by whoever uses the store for that. */
-#define STACK_FIGURES 4u
+/* What is counted by call stack: by profiles, then by who chooses tracked blocks (api/layout.c). */
+#define STACK_FIGURES_OF_PROFILE 4u
+#define STACK_FIGURES (MW_TRACK ? STACK_FIGURES_OF_PROFILE + 2 : STACK_FIGURES_OF_PROFILE)
 
 struct call_stack {
     struct call_stack *next;  /* const once in the store: in its bucket */

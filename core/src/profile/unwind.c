@@ -479,3 +479,18 @@ static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)
     cursor.is_interrupted = true; /* the pc is exact */
     return cursor_walk(&cursor, frames, NULL, most);
 }
+
+static NOINLINE bool unwind_is_in_handler(void)
+{
+    struct cursor cursor;
+    memset(&cursor, 0, sizeof cursor);
+    CAPTURE(cursor.registers);
+    cursor.is_interrupted = true; /* the pc is exact */
+    uintptr_t start;
+    for (unsigned i = 0; i < UNWIND_MOST && cursor_step(&cursor, &start); i++) {
+        if (cursor.is_interrupted) {
+            return true;
+        }
+    }
+    return false;
+}

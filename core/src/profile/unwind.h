@@ -28,6 +28,9 @@ static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most);
  * out before about code and stack is believed. */
 static NOINLINE size_t unwind_often(uintptr_t *frames, uintptr_t *tops, size_t most);
 
+/* Whether a handler of a signal is among the callers: what it has interrupted may be malloc. */
+static NOINLINE bool unwind_is_in_handler(void);
+
 /* Says of a function that it is Mallow's own: so are those that lie between any two of them. */
 static void unwind_note_own(const void *function);
 

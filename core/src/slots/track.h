@@ -31,14 +31,25 @@ enum track_state { TRACK_NONE, TRACK_LIVE, TRACK_FREED };
 
 /* What is known of a block. The word holds what changes together:
  *
- *     | 63 .. 16 size | 10 by an aligned form of new | 9 .. 4 log2 of the alignment | 3 2 made | 1 0 state | */
+ *     | 63 .. 16 size | 11 a sample of a profile | 10 by an aligned form of new |
+ *     | 9 .. 4 log2 of the alignment | 3 2 made | 1 0 state | */
 struct track {
     _Atomic uint64_t word;
     _Atomic uintptr_t inverted; /* where it begins, ~: tells apart who was here before, and is no
                                    pointer for who looks for pointers */
-    _Atomic uint32_t allocated_stack, freed_stack;
-    _Atomic uint32_t allocated_thread, freed_thread;
+    _Atomic uint32_t allocated_stack, allocated_thread;
+    union {
+        struct { /* FREED */
+            _Atomic uint32_t freed_stack, freed_thread;
+        };
+        struct { /* LIVE, and a sample: struct sample */
+            _Atomic uint32_t sample_stack, sample_epoch;
+        };
+    };
 };
+
+#define TRACK_SAMPLED ((uint64_t)1 << 11)
+static_assert(sizeof(struct track) == 32, "what the debug build notes of each block");
 
 struct track_table {
     struct track_table *next; /* const: all tables ever made */

@@ -223,8 +223,14 @@ ALWAYS_INLINE bool heaps_are_crowded(void)
 /* In a crowd a heap's slabs become twice as large no more often than this. */
 #define CROWD_DOUBLINGS 1u
 
-/* Takes samples for a profile, see sampling.h. */
+/* Takes samples for a profile, see sampling.h; of what its lists and stacks hand out. */
 ALWAYS_INLINE bool heap_is_sampling(const struct heap *heap)
+{
+    return HEAPS_SAMPLE && heap->is_sampling;
+}
+
+/* The same of blocks that come past them. */
+ALWAYS_INLINE bool heap_chooses_samples(const struct heap *heap)
 {
     return PROFILE_IS_POSSIBLE && heap->is_sampling;
 }

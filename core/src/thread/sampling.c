@@ -8,8 +8,11 @@ static void heap_start_sampling(struct heap *heap, bool takes_profile)
 {
     check(!heap->is_sampling && heap->tick_bias == 0 && heap->sample_known == 0);
     sampler_begin(&heap->sampler, takes_profile);
-    stack_set_private(heap, false);
     heap->is_sampling = true;
+    if (!HEAPS_SAMPLE) {
+        return;
+    }
+    stack_set_private(heap, false);
     heap->tick_bias = TICK_BIAS;
     heap->until_tick -= TICK_BIAS;
     for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
@@ -20,13 +23,13 @@ static void heap_start_sampling(struct heap *heap, bool takes_profile)
 
 static void heap_stop_sampling(struct heap *heap)
 {
-    if (!heap_is_sampling(heap)) {
+    if (!heap_chooses_samples(heap)) {
         return;
     }
     heap->sample_known = 0;
     heap->is_sampling = false;
+    heap->until_tick += heap->tick_bias;
     heap->tick_bias = 0;
-    heap->until_tick += TICK_BIAS;
 }
 
 static void heap_follow_profile(struct heap *heap)
@@ -35,10 +38,12 @@ static void heap_follow_profile(struct heap *heap)
     bool is_wanted = (takes_profile || profile.guard_rate != 0) && heap->thread != NULL;
     bool is_current = heap->sampler.round == atomic_get(&profile.round) &&
                       heap->sampler.takes_profile == takes_profile;
-    if (likely(is_wanted == heap_is_sampling(heap) && (is_current || !is_wanted))) {
+    if (likely(is_wanted == heap_chooses_samples(heap) && (is_current || !is_wanted))) {
         return;
     }
-    heap_return_lists(heap);
+    if (HEAPS_SAMPLE) {
+        heap_return_lists(heap);
+    }
     heap_stop_sampling(heap);
     if (is_wanted) {
         heap_start_sampling(heap, takes_profile);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -343,6 +344,38 @@ static NOINLINE void controls(void)
     check(mallctl("prof.dump", NULL, NULL, &name, sizeof name) != 0, "a dump to a full disk");
 }
 
+static volatile int handled;
+
+/* What a program may ask for wherever it is interrupted. */
+static void asks(int number)
+{
+    (void)number;
+    bool value = (handled & 1) != 0;
+    size_t rate = 8 + (size_t)(handled & 7);
+    mallctl("prof.active", NULL, NULL, &value, sizeof value);
+    mallctl("thread.prof.active", NULL, NULL, &value, sizeof value);
+    if (handled % 8 == 0) {
+        mallctl("prof.reset", NULL, NULL, &rate, sizeof rate);
+        dump_as("handler.heap");
+    }
+    handled++;
+}
+
+static NOINLINE void handler(void)
+{
+    struct itimerval each = {{0, 500}, {0, 500}};
+    signal(SIGPROF, asks);
+    check(setitimer(ITIMER_PROF, &each, NULL) == 0, "setitimer");
+    for (size_t i = 0; handled < 300; i++) {
+        free(held[i * 7 % 500]);
+        held[i * 7 % 500] = malloc(i % 10 != 0 ? 1 + i * 13 % 9000 : 100000);
+    }
+    each.it_value.tv_usec = 0;
+    setitimer(ITIMER_PROF, &each, NULL);
+    drop(500);
+    dump_as("handler.heap");
+}
+
 static NOINLINE void signals(void)
 {
     leaking();
@@ -409,8 +442,8 @@ static uint64_t get_number(const char *name)
     return value;
 }
 
-/* What a thread counts as allocated it counts as freed. */
-NOINLINE void counted_blocks(void)
+/* What a thread counts as allocated it counts as freed; `waits`: but not at once, as in the debug build. */
+NOINLINE void counted_blocks(bool waits)
 {
     uint64_t before = get_number("thread.allocated") - get_number("thread.deallocated");
     for (size_t size = 10; size < 2000000; size *= 3) {
@@ -418,11 +451,11 @@ NOINLINE void counted_blocks(void)
         free(realloc(calloc(1, size), size / 2));
         free(aligned_alloc(4096, size));
     }
-    check(get_number("thread.allocated") - get_number("thread.deallocated") == before,
+    check(waits || get_number("thread.allocated") - get_number("thread.deallocated") == before,
           "thread.allocated and thread.deallocated");
 }
 
-static NOINLINE void explicit(void)
+static NOINLINE void explicit(bool waits)
 {
     unsigned arena = make_arena(), cache = 0;
     size_t size = sizeof arena;
@@ -433,9 +466,9 @@ static NOINLINE void explicit(void)
     direct_blocks(FLAG_ARENA((int)arena));
     direct_resized(FLAG_ARENA((int)arena));
     blocks_of_reset(make_arena());
-    counted_blocks();
+    counted_blocks(waits);
     check(mallctl("thread.arena", NULL, NULL, &arena, sizeof arena) == 0, "thread.arena");
-    counted_blocks();
+    counted_blocks(waits);
     dump_as("explicit.heap");
     drop(3);
 }
@@ -462,13 +495,15 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "module") == 0) {
         modules(argv[2]);
     } else if (strcmp(what, "blocks") == 0) {
-        blocks(argc > 2 && strcmp(argv[2], "secure") == 0);
+        blocks(argc > 2 && strcmp(argv[2], "exact") == 0);
     } else if (strcmp(what, "explicit") == 0) {
-        explicit();
+        explicit(argc > 2 && strcmp(argv[2], "debug") == 0);
     } else if (strcmp(what, "overflow") == 0) {
         overflow((size_t)atoi(argv[2]));
     } else if (strcmp(what, "controls") == 0) {
         controls();
+    } else if (strcmp(what, "handler") == 0) {
+        handler();
     } else if (strcmp(what, "signal") == 0) {
         signals();
     }

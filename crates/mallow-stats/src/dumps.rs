@@ -34,23 +34,17 @@ pub fn read(bytes: &[u8]) -> Result<Stats, Error> {
     if found("Begin jemalloc statistics") { Err(Error::JemallocText) } else { Err(Error::Foreign) }
 }
 
+/// Objects that are tried: a text that begins more of them and ends none has no whole one.
+const TRIES: usize = 1000;
+
 /// The last whole object whose first key is this one.
 fn last_object(text: &str, mark: &str) -> Option<Value> {
-    let (mut last, mut from) = (None, 0);
-    while let Some(at) = text[from..].find(mark).map(|at| from + at) {
-        from = at + mark.len();
-        let before = text[..at].trim_end();
-        if !before.ends_with('{') {
-            continue;
-        }
-        let start = before.len() - 1;
-        let mut objects = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        if let Some(Ok(object)) = objects.next() {
-            from = start + objects.byte_offset();
-            last = Some(object);
-        }
-    }
-    last
+    let ends = text.rmatch_indices(mark).map(|(at, _)| text[..at].trim_end());
+    ends.filter_map(|before| before.strip_suffix('{')).take(TRIES).find_map(|before| {
+        let mut objects =
+            serde_json::Deserializer::from_str(&text[before.len()..]).into_iter::<Value>();
+        objects.next()?.ok()
+    })
 }
 
 /// The last whole `<malloc>` element.

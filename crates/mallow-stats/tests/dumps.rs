@@ -153,6 +153,8 @@ fn damaged_and_foreign_texts_are_errors() {
     assert_eq!(read(b"total 12\ndrwxr-xr-x"), Err(Error::Foreign));
     assert_eq!(read(b"{\"schema\": \"other\"}"), Err(Error::Foreign));
     assert_eq!(read(TEXT.as_bytes()), Err(Error::JemallocText));
+    let nested = "{\"jemalloc\":".repeat(100_000); // looked at a thousand times, not at each level
+    assert_eq!(read(nested.as_bytes()), Err(Error::Damaged("jemalloc")));
     for text in [OF_5_2_1, OF_5_3_0, OF_5_3_1, MIMALLOC_2, MIMALLOC_3, GLIBC] {
         let end = text.trim_end().len();
         for part in 1..50 {

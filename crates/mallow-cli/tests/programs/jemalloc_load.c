@@ -7,6 +7,7 @@
  *   arenas    more blocks at once than a thread's cache holds, so that arenas are needed often
  *   bins      the same with 512 to 4,096 bytes, whose slabs have few blocks
  *   pages     blocks that no cache holds, freed at once
+ *   retained  larger ones, many at once, of which nothing is written
  *   healthy   few blocks at once, as most programs have
  *
  * OPTIONS are those of malloc_stats_print. Without jemalloc nothing is printed.
@@ -24,11 +25,13 @@ static const struct kind {
     const char *name;
     size_t smallest, largest;
     int blocks;
+    int is_untouched;
 } KINDS[] = {
-    {"arenas", 16, 256, 400},
-    {"bins", 512, 4096, 400},
-    {"pages", 40 << 10, 320 << 10, 8},
-    {"healthy", 16, 128, 20},
+    {"arenas", 16, 256, 400, 0},
+    {"bins", 512, 4096, 400, 0},
+    {"pages", 40 << 10, 320 << 10, 8, 0},
+    {"retained", 64 << 10, 1 << 20, 64, 1},
+    {"healthy", 16, 128, 20, 0},
 };
 
 static const struct kind *kind;
@@ -43,7 +46,8 @@ static void round_of_blocks(void)
         blocks[i] = malloc(size);
         if (!blocks[i])
             exit(1);
-        blocks[i][0] = 1;
+        if (!kind->is_untouched)
+            blocks[i][0] = 1;
         size = 2 * size > kind->largest ? kind->smallest : 2 * size;
     }
     for (int i = 0; i < kind->blocks; i++)

@@ -2,8 +2,9 @@
 
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::{Arena, Heaps};
+use mallow_process::mappings::Runtime;
 
-use super::super::case::{Case, NOTABLE, percent, size};
+use super::super::case::{Case, NOTABLE, Seen, percent, size};
 use super::{Advice, Rule, Verdict};
 
 const OF: &str = "glibc";
@@ -122,7 +123,8 @@ fn threads(case: &Case) -> Verdict {
     let arenas = heaps.arenas.len() as u64;
     let attached = heaps.sum(|arena| arena.threads.unwrap_or(0));
     let most = heaps.arenas.iter().filter_map(|arena| arena.threads).max().unwrap_or(0);
-    if most < 4 || attached < 2 * arenas {
+    let enough = case.process.as_ref().and_then(arenas_enough);
+    if most < 4 || attached < 2 * arenas || enough.is_some_and(|enough| arenas >= enough) {
         return Verdict::Fine;
     }
     Verdict::Found(Advice {
@@ -138,6 +140,20 @@ fn threads(case: &Case) -> Verdict {
     })
 }
 
+/// How many arenas other rules here advise: who follows them is not told the contrary by `threads`.
+fn arenas_enough(seen: &Seen) -> Option<u64> {
+    const OF_RUNTIMES: u64 = 2; // MLW3401, MLW3403
+    match seen.runtime {
+        Runtime::Java | Runtime::Ruby => Some(OF_RUNTIMES),
+        _ => seen.picture.process.cpu_quota.map(arenas_for),
+    }
+}
+
+/// Twice the CPUs of a quota.
+fn arenas_for(quota: f64) -> u64 {
+    (2.0 * quota).ceil().max(2.0) as u64
+}
+
 fn quota(case: &Case) -> Verdict {
     let heaps = match heaps(case) {
         Ok(heaps) => heaps,
@@ -150,7 +166,7 @@ fn quota(case: &Case) -> Verdict {
     if arenas as f64 <= 4.0 * quota.max(1.0) || process.cpus as f64 <= quota {
         return Verdict::Fine;
     }
-    let value = format!("{:.0}", (2.0 * quota).ceil().max(2.0));
+    let value = arenas_for(quota).to_string();
     Verdict::Found(Advice {
         evidence: format!(
             "{arenas} arenas for {quota:.1} CPUs of the control group; the machine has {}",

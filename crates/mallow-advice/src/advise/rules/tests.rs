@@ -69,6 +69,19 @@ fn arenas_are_held_against_the_quota_of_the_group() {
 }
 
 #[test]
+fn who_follows_one_rule_is_not_told_the_contrary_by_another() {
+    let mut process = picture("app", glibc(4, 8, 4 * MIB, 0), Kind::GlibcHeap, 16 * MIB);
+    assert_eq!(ids(&process), ["MLW2104"], "many threads on four arenas");
+    process.process.cpu_quota = Some(2.0);
+    assert!(ids(&process).is_empty(), "as MLW2105 says for two CPUs");
+    process.process.cpu_quota = Some(8.0);
+    assert_eq!(ids(&process), ["MLW2104"]);
+    let ruby =
+        |arenas| ids(&picture("ruby3.1", glibc(arenas, 8, 4 * MIB, 0), Kind::GlibcHeap, 16 * MIB));
+    assert_eq!((ruby(1), ruby(2)), (vec!["MLW2104"], vec![]), "as MLW3403 says");
+}
+
+#[test]
 fn free_memory_of_glibc_is_told_with_what_brings_it_back() {
     let trimmable = picture("app", glibc(1, 1, 50 * MIB, 50 * MIB), Kind::GlibcHeap, 100 * MIB);
     assert_eq!(ids(&trimmable), ["MLW2102"]);
