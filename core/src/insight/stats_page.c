@@ -64,6 +64,7 @@ static const struct stats_root stats_roots[] = {
     {"lock.process", &process.lock},
     {"lock.heaps", &process.heaps_lock},
     {"lock.shared", &process.shared_lock},
+    {"lock.tray", &tray_lock},
     {"lock.rob", &rob_lock},
     {"lock.meta", &meta.lock},
     {"mappings_made", &os_counts.maps},

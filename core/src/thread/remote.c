@@ -81,7 +81,9 @@ static void heap_free_to_tray(struct heap *heap, struct extent *extent, struct s
         slot_set_next(slot, NULL); /* nobody may come for long */
         heap_send_to_depot(heap, slot);
     } else if (tray_put_slot(extent, slot)) {
+        lock_take(&tray_lock);
         heap_send_to_depot(heap, tray_take_slots(arena));
+        lock_release(&tray_lock);
     }
 }
 

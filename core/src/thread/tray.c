@@ -2,6 +2,7 @@
 #include "tray.h"
 
 static struct lock rob_lock = LOCK_INITIALIZER(LOCK_ROB);
+static struct lock tray_lock = LOCK_INITIALIZER(LOCK_TRAY);
 
 /* A tray is one word: its first item in the low bits, how much is in it in the high 16. That is for who
  * puts, to know when it is much: it does no harm if many threads put at once and the number wraps. */
@@ -56,8 +57,14 @@ static bool tray_put_slot(struct extent *extent, struct slot *slot)
     return new >> TRAY_ITEM_BITS > tray_most_bytes() / TRAY_UNIT;
 }
 
+static bool tray_has_slots(struct arena *arena)
+{
+    return atomic_get(&trays[arena->index].slots) != 0;
+}
+
 static struct slot *tray_take_slots(struct arena *arena)
 {
+    check(lock_is_mine(&tray_lock));
     _Atomic uint64_t *tray = &trays[arena->index].slots;
     return atomic_get(tray) != 0 ? tray_top(atomic_swap(tray, 0))
                                  : NULL; /* pairs with tray_put_slot */
@@ -82,8 +89,14 @@ static bool tray_put_pages(struct extent *extent)
     return new >> TRAY_ITEM_BITS > tray_most_bytes() >> os_page_shift;
 }
 
+static bool tray_has_pages(struct arena *arena)
+{
+    return atomic_get(&trays[arena->index].pages) != 0;
+}
+
 static struct extent *tray_take_pages(struct arena *arena)
 {
+    check(lock_is_mine(&rob_lock));
     _Atomic uint64_t *tray = &trays[arena->index].pages;
     return atomic_get(tray) != 0 ? tray_top(atomic_swap(tray, 0))
                                  : NULL; /* pairs with tray_put_pages */
@@ -92,10 +105,15 @@ static struct extent *tray_take_pages(struct arena *arena)
 static void trays_empty(void)
 {
     for (unsigned i = 0; i < arena_count(); i++) {
-        arena_free_chain(depot_put(tray_take_slots(arena_at(i))));
-        if (atomic_get(&trays[i].pages) != 0) {
+        struct arena *arena = arena_at(i);
+        if (tray_has_slots(arena)) {
+            lock_take(&tray_lock);
+            arena_free_chain(depot_put(tray_take_slots(arena)));
+            lock_release(&tray_lock);
+        }
+        if (tray_has_pages(arena)) {
             lock_take(&rob_lock);
-            arena_free_chain(tray_take_pages(arena_at(i)));
+            arena_free_chain(tray_take_pages(arena));
             lock_release(&rob_lock);
         }
     }
