@@ -245,6 +245,14 @@ static void purge_end(struct arena *arena)
     }
 }
 
+static bool arena_has_free(struct arena *arena)
+{
+    lock_take(&arena->lock);
+    bool has_free = arena_dirty_pages_locked(arena) + arena->muzzy.pages != 0;
+    lock_release(&arena->lock);
+    return has_free;
+}
+
 static size_t arena_tick(struct arena *arena, uint64_t now_ms)
 {
     if (!arena->is_explicit && !lock_try_take(&arena->purge_lock)) {
