@@ -4,27 +4,12 @@
 static struct lock rob_lock = LOCK_INITIALIZER(LOCK_ROB);
 static struct lock tray_lock = LOCK_INITIALIZER(LOCK_TRAY);
 
-/* A tray is one word: its first item in the low bits, how much is in it in the high 16. That is for who
- * puts, to know when it is much: it does no harm if many threads put at once and the number wraps. */
-#define TRAY_ITEM_BITS 48
-
 /* What is much in all trays of a kind together, in equal parts, and in one of them at least. */
 #define TRAYS_TOTAL (1280 * KiB)
 #define TRAY_LEAST (128 * KiB)
 
-/* What slots are counted in: it divides the size of each medium slot. */
-#define TRAY_UNIT 128u
-
 static_assert(SMALL_MAX % TRAY_UNIT == 0 && (SMALL_MAX + SMALL_MAX / 8) % TRAY_UNIT == 0,
               "medium slots are multiples of the unit");
-
-/* atomic: anybody puts and takes */
-struct tray {
-    _Alignas(CACHE_LINE) _Atomic uint64_t slots;
-    _Atomic uint64_t pages;
-};
-
-static struct tray trays[ARENAS_MAX] IN_SECTION(pools);
 
 static size_t tray_most_bytes(void)
 {
@@ -60,6 +45,11 @@ static bool tray_put_slot(struct extent *extent, struct slot *slot)
 static bool tray_has_slots(struct arena *arena)
 {
     return atomic_get(&trays[arena->index].slots) != 0;
+}
+
+UNUSED static size_t tray_slot_bytes(struct arena *arena)
+{
+    return (size_t)(atomic_get(&trays[arena->index].slots) >> TRAY_ITEM_BITS) * TRAY_UNIT;
 }
 
 static struct slot *tray_take_slots(struct arena *arena)

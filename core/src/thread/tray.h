@@ -19,6 +19,21 @@
 
 #include "heap_state.h"
 
+/* A tray is one word: its first item in the low bits, how much is in it in the high 16. That is for who
+ * puts, to know when it is much: it does no harm if many threads put at once and the number wraps. */
+#define TRAY_ITEM_BITS 48
+
+/* What slots are counted in: it divides the size of each medium slot. */
+#define TRAY_UNIT 128u
+
+/* atomic: anybody puts and takes */
+struct tray {
+    _Alignas(CACHE_LINE) _Atomic uint64_t slots;
+    _Atomic uint64_t pages;
+};
+
+static struct tray trays[ARENAS_MAX] IN_SECTION(pools);
+
 /* So much in a tray is much. */
 static size_t tray_most_bytes(void);
 
@@ -41,6 +56,9 @@ static struct slot *tray_take_slots(struct arena *arena);
 static bool tray_put_pages(struct extent *extent);
 static bool tray_has_pages(struct arena *arena);
 static struct extent *tray_take_pages(struct arena *arena);
+
+/* Bytes in the slots of a tray, at some moment. */
+static size_t tray_slot_bytes(struct arena *arena);
 
 /* The slot that would come first. Another thread may take it at any time. */
 static struct slot *tray_first_slot(struct arena *arena);
