@@ -96,6 +96,8 @@ static void arena_take_given_back_locked(struct arena *arena, struct extent *ext
                                          enum extent_state state)
 {
     size_t pages = extent_pages(extent);
+    check(state == EXTENT_UNUSED || state == EXTENT_DIRTY || state == EXTENT_MUZZY ||
+          state == EXTENT_RETAINED);
     if (state == EXTENT_UNUSED) {
         check(extent->is_huge);
         arena->huge_gone_pages += pages;

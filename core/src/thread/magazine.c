@@ -142,6 +142,7 @@ static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, u
         heap_send_to_depot(heap, rest);
     }
     lock_release(&tray_lock);
+    check(*count <= most && (of_class == NULL) == (*count == 0));
     return of_class;
 }
 
@@ -293,6 +294,7 @@ static void magazine_return(struct heap *heap, unsigned class)
 {
     magazine_empty(heap, class);
     magazine_shrink(heap, class);
+    check_slow(magazine_is_valid(heap, class));
 }
 
 static bool magazine_is_valid(struct heap *heap, unsigned class)

@@ -215,6 +215,7 @@ static bool house_is_empty(void)
             return false;
         }
     }
+    check(arena_count() > 0);
     return true;
 }
 

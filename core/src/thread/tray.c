@@ -23,12 +23,14 @@ ALWAYS_INLINE void *tray_top(uint64_t tray)
 
 ALWAYS_INLINE uint64_t tray_with(uint64_t old, void *item, uint64_t more)
 {
+    check((uintptr_t)item >> TRAY_ITEM_BITS == 0);
     return (uint64_t)(uintptr_t)item | ((old >> TRAY_ITEM_BITS) + more) << TRAY_ITEM_BITS;
 }
 
 static bool tray_put_slot(struct extent *extent, struct slot *slot)
 {
     check(slab_is_of_depot(extent) && slab_has_slot(extent, slot));
+    check(extent->arena < ARENAS_MAX && extent->slab.slot_size % TRAY_UNIT == 0);
     _Atomic uint64_t *tray = &trays[extent->arena].slots;
     uint64_t old = atomic_get(tray);
     uint64_t new;
@@ -68,6 +70,7 @@ static struct slot *tray_first_slot(struct arena *arena)
 static bool tray_put_pages(struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_CACHED && !extent->is_huge && !extent_is_slab(extent));
+    check(extent->arena < ARENAS_MAX);
     _Atomic uint64_t *tray = &trays[extent->arena].pages;
     uint64_t old = atomic_get(tray);
     uint64_t new;
