@@ -95,6 +95,7 @@ ALL = [
     Workload("holes", 3, 5),
     Workload("aging", 2, 5),
     Workload("phases", 2, 9),
+    Workload("bursts", 1, 3, sleeps=True, settings=QUICK_DECAY),
     Workload("threads", 3, 5),
     Workload("crowd", 2, 7),
     Workload("kept-idle", 1, 3, program="kept", arguments=("idle",), sleeps=True),

@@ -88,6 +88,7 @@ static int cache_flush(unsigned id)
     }
     for (unsigned class = 0; class < CLASSES; class ++) {
         cache_reduce(cache, class, 0);
+        check(cache->list[class] == NULL);
     }
     return 0;
 }
@@ -132,6 +133,7 @@ static bool cache_put(struct cache *cache, void *block)
     struct slot *slot = block;
     slot_push(&cache->list[class], slot);
     cache->count[class]++;
+    check(cache->is_in_use && cache->count[class] <= most);
     thread_count_resize(class_size(class), 0);
     return true;
 }

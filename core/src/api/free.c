@@ -153,6 +153,7 @@ static void large_leaves(struct extent *extent)
 /* A large block that the program gives back. */
 static void free_large(struct heap *heap, struct extent *extent)
 {
+    check(!heap_is_anothers(heap));
     large_leaves(extent);
     if (extent->is_huge) {
         if (!MW_FENCES || !retired_put(extent)) {
@@ -182,6 +183,7 @@ static void free_by_kind(struct heap *heap, struct extent *extent, void *block)
 static void free_direct(struct extent *extent, void *block)
 {
     size_t usable = block_size(extent, block);
+    check(extent_is_direct(extent) && extent_state(extent) == EXTENT_ACTIVE);
     if (!extent_is_slab(extent)) {
         large_leaves(extent);
     }
@@ -241,6 +243,7 @@ static NOINLINE void free_noted(struct extent *extent)
 {
     struct heap *heap = heap_self;
     bool is_slot = extent_is_slab(extent);
+    check(heap != HEAP_NONE && !heap_is_anothers(heap));
     if (unlikely(heap_is_sampling(heap)) && is_slot) {
         magazine_note_put(heap, extent->slab.class);
     } else {

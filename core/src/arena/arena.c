@@ -19,7 +19,8 @@
 #define DENSE_PLACES 8u
 #define DENSE_PAGES 32u
 
-/* While the process grows, free and resident memory of this share of what is in use may stay. */
+/* While the process grows, free and resident memory of this share of what is in use may stay, and as much
+ * more with each step of patience, see decay.h. */
 #define SLACK_SHARE 8u
 
 static struct arena *arena_init(unsigned index)
@@ -48,7 +49,8 @@ static struct arena *arena_init(unsigned index)
 
 static size_t arena_slack_pages(struct arena *arena)
 {
-    return atomic_get(&arena->active_pages) / SLACK_SHARE;
+    size_t shares = 1 + atomic_get(&arena->dirty_decay.patience);
+    return atomic_get(&arena->active_pages) / SLACK_SHARE * shares;
 }
 
 /* --- Growth ---------------------------------------------------------------------------------- */
@@ -163,6 +165,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
     arena->regions = region;
     arena->region_bytes += wanted;
     arena->regions_made++;
+    arena->huge_page_bytes += wants_huge_pages ? wanted : 0;
     arena->region_next_size = size_min(2 * size_max(arena->region_next_size, wanted), REGION_MAX);
     arena->region_hint = (uintptr_t)start - arena->region_next_size;
     struct extent fresh = {.is_zero = true, .region = region, .slab.stamp = clock_stamp()};
@@ -190,6 +193,7 @@ static struct extent *arena_map_huge(struct arena *arena, size_t pages, size_t a
             *extent_fence(extent) = fence;
         }
         arena_count_active_locked(arena, true, pages);
+        arena_note_new_huge_locked(arena, pages);
     }
     lock_release(&arena->lock);
     if (extent == NULL) {

@@ -150,6 +150,11 @@ static bool limit_allows(size_t size)
 
 /* Free memory may fill half of the room that what is in use leaves below the soft limit; none of it where
  * memory is short. */
+static bool limit_is_watched(void)
+{
+    return limit_is_share() || limit_is_set();
+}
+
 static void limit_tick(uint64_t now_ms)
 {
     if (limit_is_share() && now_ms >= atomic_get(&memory_limit.looked_ms) + LOOK_MS) {

@@ -32,6 +32,9 @@ static unsigned limit_cpus(void);
 /* Gives free memory back as the room below the soft limit falls, and follows the cgroup. */
 static void limit_tick(uint64_t now_ms);
 
+/* Whether limit_tick has something to do now and then. */
+static bool limit_is_watched(void);
+
 /* Whether free memory of explicit arenas should go as well. */
 static bool limit_is_short(void);
 

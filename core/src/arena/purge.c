@@ -11,7 +11,8 @@
 #define GROWTH_MIN (128 * KiB)
 
 /* What is given back because the arena grows may have to be faulted in again: so within one decay
- * time at most a quarter of what is in use is, or this much if that is more. */
+ * time at most a quarter of what is in use is, or this much if that is more. Half as much with each step
+ * of patience. */
 #define OUTGROWN_MIN (1 * MiB)
 
 /* The dirty extent that has been free for the longest time. */
@@ -90,6 +91,24 @@ static enum extent_state extent_give_back(struct arena *arena, struct extent *ex
     return EXTENT_RETAINED;
 }
 
+/* Takes an extent in whose pages went back, or stayed because the kernel did not take them. */
+static void arena_take_given_back_locked(struct arena *arena, struct extent *extent,
+                                         enum extent_state state)
+{
+    size_t pages = extent_pages(extent);
+    check(state == EXTENT_UNUSED || state == EXTENT_DIRTY || state == EXTENT_MUZZY ||
+          state == EXTENT_RETAINED);
+    if (state == EXTENT_UNUSED) {
+        check(extent->is_huge);
+        arena->huge_gone_pages += pages;
+        arena->huge_gone_stamp = extent->slab.stamp;
+        descriptor_free_locked(arena, extent);
+        return;
+    }
+    extent->slab.given_back = (uint32_t)pages;
+    arena_insert_locked(arena, extent, state);
+}
+
 /* Gives extents back, as `oldest` finds them, until `pages` have gone or there are none. Both locks
  * are held on entry and on return; the arena's own is not while the kernel works. Returns the pages
  * given back. */
@@ -124,12 +143,7 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
         lock_take(&arena->lock);
         for (unsigned i = 0; i < count; i++) {
             check(extent_state(batch[i]) == EXTENT_MOVING); /* nobody else touched it */
-            if (states[i] == EXTENT_UNUSED) {
-                check(batch[i]->is_huge);
-                descriptor_free_locked(arena, batch[i]);
-            } else {
-                arena_insert_locked(arena, batch[i], states[i]);
-            }
+            arena_take_given_back_locked(arena, batch[i], states[i]);
         }
     }
     struct purge_counts *counts =
@@ -137,6 +151,9 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
     counts->runs += purged != 0;
     counts->calls += calls;
     counts->pages += purged;
+    if (!may_be_lazy) {
+        decay_note_given_back(&arena->dirty_decay, purged);
+    }
     return purged;
 }
 
@@ -170,7 +187,8 @@ static bool arena_may_outgrow_locked(struct arena *arena, long decay_ms)
         arena->outgrown_pages = 0;
     }
     size_t in_use = atomic_get(&arena->active_pages) + arena->huge_active_pages;
-    return arena->outgrown_pages < size_max(in_use / 4, OUTGROWN_MIN >> os_page_shift);
+    size_t most = size_max(in_use / 4, OUTGROWN_MIN >> os_page_shift);
+    return arena->outgrown_pages < most >> atomic_get(&arena->dirty_decay.patience);
 }
 
 /* The oldest dirty extent if it is to go: the arena has grown by at least its size beside it, and
@@ -227,6 +245,14 @@ static void purge_end(struct arena *arena)
     if (!arena->is_explicit) {
         lock_release(&arena->purge_lock);
     }
+}
+
+static bool arena_has_free(struct arena *arena)
+{
+    lock_take(&arena->lock);
+    bool has_free = arena_dirty_pages_locked(arena) + arena->muzzy.pages != 0;
+    lock_release(&arena->lock);
+    return has_free;
 }
 
 static size_t arena_tick(struct arena *arena, uint64_t now_ms)

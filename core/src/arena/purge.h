@@ -16,6 +16,9 @@ static void arena_note_growth(struct arena *arena, size_t pages, size_t slack_pa
 static long arena_dirty_decay_ms(struct arena *arena);
 static long arena_muzzy_decay_ms(struct arena *arena);
 
+/* Whether free pages of the arena are, or may be, resident. */
+static bool arena_has_free(struct arena *arena);
+
 /* Lets decay run. Returns how many dirty pages are left. */
 static size_t arena_tick(struct arena *arena, uint64_t now_ms);
 

@@ -105,6 +105,7 @@ static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
     extent->is_decommitted = like->is_decommitted;
     extent->region = like->region;
     extent->slab.stamp = like->slab.stamp;
+    extent->slab.given_back = like->slab.given_back;
     if (MW_FENCES) {
         *extent_fence(extent) = (struct fence){0};
     }
@@ -142,6 +143,41 @@ static bool arena_may_merge_locked(struct arena *arena, struct extent *low, stru
     return may;
 }
 
+/* --- Pages that were given back --------------------------------------------------------------- */
+
+/* Where these lie in a run of retained pages is not known: as many as can be are taken to be in front. The
+ * field has another meaning in other states, see struct slab. */
+static void extent_split_given_back(struct extent *front, struct extent *rest)
+{
+    size_t all = front->slab.given_back;
+    check(extent_state(rest) == EXTENT_RETAINED && all <= extent_pages(front) + extent_pages(rest));
+    front->slab.given_back = (uint32_t)size_min(all, extent_pages(front));
+    rest->slab.given_back = (uint32_t)all - front->slab.given_back;
+}
+
+static void arena_note_refault_locked(struct arena *arena, size_t pages, uint32_t freed)
+{
+    check(lock_is_mine(&arena->lock));
+    arena->pages_refaulted += pages;
+    decay_note_refault(&arena->dirty_decay, pages, freed);
+}
+
+/* A free extent is about to be used. Of muzzy pages nobody knows whether the kernel took them. */
+static void arena_note_use_locked(struct arena *arena, struct extent *extent)
+{
+    if (extent_state(extent) == EXTENT_RETAINED) {
+        check(extent->slab.given_back <= extent_pages(extent));
+        arena_note_refault_locked(arena, extent->slab.given_back, extent->slab.stamp);
+    }
+}
+
+static void arena_note_new_huge_locked(struct arena *arena, size_t pages)
+{
+    size_t again = size_min(pages, arena->huge_gone_pages);
+    arena_note_refault_locked(arena, again, arena->huge_gone_stamp);
+    arena->huge_gone_pages -= again;
+}
+
 static struct extent *extent_split_locked(struct arena *arena, struct extent *extent, size_t pages)
 {
     check(pages > 0 && pages < extent_pages(extent) && !extent_has_fence(extent));
@@ -156,6 +192,9 @@ static struct extent *extent_split_locked(struct arena *arena, struct extent *ex
     atomic_set(&extent->pages, (uint32_t)pages);
     descriptor_set(rest, extent_end(extent), rest_pages, extent_state(extent), extent);
     extent_map_ends(extent);
+    if (extent_state(extent) == EXTENT_RETAINED) {
+        extent_split_given_back(extent, rest);
+    }
     check_slow(extent_is_valid(extent) && extent_is_valid(rest));
     return rest;
 }
@@ -190,6 +229,10 @@ static void extent_merge_locked(struct arena *arena, struct extent *low, struct 
     pagemap_set(high->start - GRANULE, NULL);
     pagemap_set(high->start, NULL);
     low->is_zero &= high->is_zero;
+    if (extent_state(low) == EXTENT_RETAINED) {
+        low->slab.given_back += high->slab.given_back;
+        check(low->slab.given_back <= pages);
+    }
     if ((int32_t)(high->slab.stamp - low->slab.stamp) > 0) {
         low->slab.stamp = high->slab.stamp;
     }
@@ -288,6 +331,7 @@ static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *s
         }
         extent_set_insert(set, rest);
     }
+    arena_note_use_locked(arena, extent);
     arena_count_active_locked(arena, extent->is_huge, pages);
     atomic_set(&extent->state, EXTENT_ACTIVE);
     check(extent_pages(extent) == pages && arena_counts_match(arena));
@@ -351,6 +395,7 @@ static bool arena_expand_locked(struct arena *arena, struct extent *extent, stru
         arena_insert_locked(arena, next, extent_state(next));
         return false;
     }
+    arena_note_use_locked(arena, next);
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent_merge_locked(arena, extent, next);
     arena_count_active_locked(arena, extent->is_huge, pages);

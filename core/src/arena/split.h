@@ -99,6 +99,10 @@ struct arena {
     uint32_t huge_counts[HUGE_SIZES]; /* lock: huge blocks in use, by huge_size_of() */
     struct purge_counts dirty_purges; /* lock */
     struct purge_counts muzzy_purges; /* lock */
+    uint64_t huge_page_bytes;         /* lock: of regions for which huge pages were asked */
+    uint64_t pages_refaulted;         /* lock: pages that were given back and then needed again */
+    size_t huge_gone_pages;           /* lock: of huge blocks given back since the last new one */
+    uint32_t huge_gone_stamp;         /* lock: when the last of these became free */
 };
 
 static struct arena arenas[ARENAS_MAX] IN_SECTION(arenas) __attribute__((aligned(CACHE_LINE)));
@@ -143,6 +147,9 @@ static struct extent_set *arena_set_of(struct arena *arena, struct extent *exten
 /* Cuts what is behind the first `pages` off into a new extent of the same kind, which is in no set.
  * NULL if there is no descriptor for it. */
 static struct extent *extent_split_locked(struct arena *arena, struct extent *extent, size_t pages);
+
+/* To be told where a huge block is mapped, since one that is given back leaves no extent. */
+static void arena_note_new_huge_locked(struct arena *arena, size_t pages);
 
 /* Puts an extent among the free ones of a state, joined with its neighbours. */
 static void arena_insert_locked(struct arena *arena, struct extent *extent,

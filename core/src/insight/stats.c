@@ -9,8 +9,8 @@
 #include <string.h>
 
 static const char *const stats_arena_lock_names[STATS_ARENA_LOCKS] = {"arena", "purge", "pool"};
-static const char *const stats_process_lock_names[STATS_PROCESS_LOCKS] = {"process", "heaps",
-                                                                          "shared", "rob", "meta"};
+static const char *const stats_process_lock_names[STATS_PROCESS_LOCKS] = {
+    "process", "heaps", "shared", "tray", "rob", "meta"};
 
 /* a - b, or 0: numbers that are read one after the other may not fit. */
 static uint64_t less(uint64_t a, uint64_t b)
@@ -262,8 +262,9 @@ __attribute__((no_sanitize("thread"))) static struct stats_lock figures_of_lock(
 
 static struct lock *process_lock_at(unsigned index)
 {
-    struct lock *const locks[STATS_PROCESS_LOCKS] = {&process.lock, &process.heaps_lock,
-                                                     &process.shared_lock, &rob_lock, &meta.lock};
+    struct lock *const locks[STATS_PROCESS_LOCKS] = {
+        &process.lock, &process.heaps_lock, &process.shared_lock,
+        &tray_lock,    &rob_lock,           &meta.lock};
     return locks[index];
 }
 
@@ -307,6 +308,9 @@ static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
     figures->muzzy_purges = arena->muzzy_purges.runs;
     figures->muzzy_purge_calls = arena->muzzy_purges.calls;
     figures->muzzy_pages_purged = arena->muzzy_purges.pages;
+    figures->pages_refaulted = arena->pages_refaulted;
+    figures->patience = atomic_get(&arena->dirty_decay.patience);
+    figures->huge_page_bytes = arena->huge_page_bytes;
     struct link *head = &arena->descriptors;
     for (struct link *at = list_first(head); at != head; at = at->next) {
         figures->unused_descriptors++;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "stats_page.h"
 
+#include "../thread/tray.h"
 #include "report.h"
 
 #if MW_MODE == MW_FAST
@@ -57,6 +58,7 @@ static const struct stats_root stats_roots[] = {
     {"meta_bytes", &meta.bytes},
     {"page_shift", &os_page_shift},
     {"slab_pools", slab_pools},
+    {"trays", trays},
     {"class_sizes", stats_class_sizes},
 #if MW_CODED_LINKS
     {"link_keys", &secrets.link},
@@ -64,6 +66,7 @@ static const struct stats_root stats_roots[] = {
     {"lock.process", &process.lock},
     {"lock.heaps", &process.heaps_lock},
     {"lock.shared", &process.shared_lock},
+    {"lock.tray", &tray_lock},
     {"lock.rob", &rob_lock},
     {"lock.meta", &meta.lock},
     {"mappings_made", &os_counts.maps},
@@ -84,6 +87,9 @@ static const struct stats_number stats_numbers[] = {
     {"remote_count_shift", REMOTE_HEAD_BITS},
     {"classes", CLASSES},
     {"outboxes", OUTBOXES},
+    {"tray_size", sizeof(struct tray)},
+    {"tray_count_shift", TRAY_ITEM_BITS},
+    {"tray_unit", TRAY_UNIT},
     {"large_classes", LARGE_CLASSES},
     {"state_active", EXTENT_ACTIVE},
     {"state_cached", EXTENT_CACHED},

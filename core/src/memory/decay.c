@@ -32,17 +32,72 @@ static uint64_t decay_weight(uint64_t step)
     return (step * step * step * (6 * step * step + 10240 - 480 * step)) >> 9;
 }
 
+/* How many of the pages may stay that came in the step `i` of the backlog: all of them for some steps, and in
+ * the others what the curve says of the time that is left then. */
+static uint64_t decay_part(const struct decay *decay, uint64_t i)
+{
+    uint64_t whole = atomic_get(&decay->patience) * PATIENCE_STEPS;
+    uint64_t age = DECAY_STEPS - 1 - i;
+    if (age < whole) {
+        return (uint64_t)1 << 16;
+    }
+    return decay_weight(DECAY_STEPS - 1 - (age - whole) * DECAY_STEPS / (DECAY_STEPS - whole));
+}
+
 static size_t decay_sum(const struct decay *decay)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < DECAY_STEPS; i++) {
-        sum += decay->backlog[i] * decay_weight(i);
+        sum += decay->backlog[i] * decay_part(decay, i);
     }
     return (size_t)(sum >> 16);
 }
 
+/* --- Refaults --------------------------------------------------------------------------------- */
+
+/* Patience grows when at least so many pages came again, and of so many that went back at least one; it
+ * shrinks after so many times of decay without that. */
+#define REFAULTS_LEAST 64u
+#define REFAULTS_SHARE 8u
+#define CALM_TIMES 4u
+
+static void decay_note_given_back(struct decay *decay, size_t pages)
+{
+    decay->given_back += pages;
+}
+
+static void decay_note_refault(struct decay *decay, size_t pages, uint32_t freed)
+{
+    if ((int64_t)(clock_stamp() - freed) < (int64_t)decay->total_ms) {
+        decay->came_again += pages;
+    }
+}
+
+static void decay_judge(struct decay *decay, uint64_t now_ms)
+{
+    unsigned patience = atomic_get(&decay->patience);
+    check(patience <= PATIENCE_MOST && decay->total_ms > 0);
+    bool is_costly = decay->came_again >= REFAULTS_LEAST &&
+                     decay->came_again >= decay->given_back / REFAULTS_SHARE;
+    if (!is_costly && now_ms - decay->judged_ms < CALM_TIMES * (uint64_t)decay->total_ms) {
+        return;
+    }
+    if (is_costly) {
+        patience += patience < PATIENCE_MOST;
+    } else {
+        patience -= patience > 0;
+    }
+    atomic_set(&decay->patience, patience);
+    decay->judged_ms = now_ms;
+    decay->given_back = 0;
+    decay->came_again = 0;
+}
+
+/* --- Time ------------------------------------------------------------------------------------- */
+
 static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, size_t pages)
 {
+    decay->total_ms = total_ms > 0 ? total_ms : 0;
     if (total_ms < 0) {
         return SIZE_MAX;
     }
@@ -51,6 +106,7 @@ static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, s
     }
     if (decay->step_ms_began == 0) {
         decay->step_ms_began = now_ms; /* the first look: nothing has been free for long */
+        decay->judged_ms = now_ms;
         return SIZE_MAX;
     }
     uint64_t step_ms = (uint64_t)total_ms / DECAY_STEPS;
@@ -61,6 +117,7 @@ static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, s
     uint64_t steps = (now_ms - decay->step_ms_began) / step_ms;
     decay->step_ms_began += steps * step_ms;
     check(steps > 0 && decay->step_ms_began <= now_ms && now_ms - decay->step_ms_began < step_ms);
+    decay_judge(decay, now_ms);
 
     size_t kept = steps < DECAY_STEPS ? DECAY_STEPS - (size_t)steps : 0; /* steps still in view */
     memmove(decay->backlog, decay->backlog + (DECAY_STEPS - kept), kept * sizeof(size_t));

@@ -6,6 +6,15 @@
  * many pages came in each of the last steps, and a smooth curve (Perlin's 6x^5 - 15x^4 + 10x^3, as
  * in jemalloc's decay) how many of them may still be there. So a burst is given back in many small
  * portions, and all of it when the time is over.
+ *
+ * What goes back and is needed again before that costs a page fault each: a *refault*. While a good part of
+ * what goes back comes again so, free pages stay whole for longer, and the curve falls in what is left of
+ * the time. So memory that is not used any more is gone when the time is over, whatever was learnt.
+ *
+ *     1 |------__                    1 |------------------__
+ *       |         \                    |                    \
+ *     0 |__________ `--__            0 |____________________`--
+ *        0        time    1             0  patience 3 of 4     1
  */
 #ifndef MALLOW_DECAY_H
 #define MALLOW_DECAY_H
@@ -25,14 +34,29 @@ static uint64_t clock_look(void);
 
 #define DECAY_STEPS 32u
 
+/* The greatest patience; each counts for as many steps in which all pages stay. */
+#define PATIENCE_MOST 3u
+#define PATIENCE_STEPS (DECAY_STEPS / (PATIENCE_MOST + 1))
+
 struct decay {
     uint64_t step_ms_began;      /* when the current step began */
     size_t backlog[DECAY_STEPS]; /* pages that came in each step; the last is the current one */
     size_t pages_before;         /* pages that stayed at the end of the last step */
+    long total_ms;               /* the time as it was told last; 0: never, or all goes at once */
+    _Atomic unsigned patience;   /* 0 .. PATIENCE_MOST; atomic for who only looks */
+    uint64_t judged_ms;          /* when the patience changed last */
+    size_t given_back;           /* pages that went back since then */
+    size_t came_again; /* pages that were needed again before their time was over, since then */
 };
 
 /* Lets time pass until now_ms and returns how many of the `pages` free ones may stay; SIZE_MAX
  * within a step. total_ms < 0 keeps all, 0 keeps none. The caller purges down to that. */
 static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, size_t pages);
+
+/* Pages went back. */
+static void decay_note_given_back(struct decay *decay, size_t pages);
+
+/* Pages are needed that went back, and had become free at `freed` (a clock_stamp). */
+static void decay_note_refault(struct decay *decay, size_t pages, uint32_t freed);
 
 #endif

@@ -122,6 +122,7 @@ struct slab {
     union {
         uint32_t bias;         /* owner thread: used slots beyond `left` */
         uint32_t sample_stack; /* of a sampled block: const; its call stack in the store */
+        uint32_t given_back;   /* of retained pages: so many were resident before; lock: arena */
     };
     union {
         uint32_t carved;       /* owner thread: slots that have been made */

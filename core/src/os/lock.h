@@ -20,6 +20,7 @@ enum lock_rank {
     LOCK_PROCESS, /* start of the process, its options */
     LOCK_HEAPS,   /* the list of heaps */
     LOCK_SHARED,  /* the heap of threads that have none of their own */
+    LOCK_TRAY,    /* slots between trays, magazines and depots */
     LOCK_POOL,    /* an arena's shared, common and depot slabs; fork takes several, by index */
     LOCK_ROB,     /* pages between the stacks of a heap and the arenas */
     LOCK_RETIRED, /* large blocks that wait before their addresses are used again */

@@ -112,11 +112,15 @@ ALWAYS_INLINE bool magazine_wants(struct heap *heap, unsigned class)
 static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, unsigned class,
                                        uint32_t most, uint32_t *count)
 {
-    struct slot *list = tray_take_slots(arena);
     struct slot *of_class = NULL;
     struct slot *rest = NULL;
     bool is_spread = heap->list_max != LIST_MAX_IDLE && !heap_is_sampling(heap);
     *count = 0;
+    if (!tray_has_slots(arena)) {
+        return NULL;
+    }
+    lock_take(&tray_lock);
+    struct slot *list = tray_take_slots(arena);
     while (list != NULL) {
         struct slot *slot = list;
         depot_slot_check(slot);
@@ -137,6 +141,8 @@ static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, u
     if (rest != NULL) {
         heap_send_to_depot(heap, rest);
     }
+    lock_release(&tray_lock);
+    check(*count <= most && (of_class == NULL) == (*count == 0));
     return of_class;
 }
 
@@ -288,6 +294,7 @@ static void magazine_return(struct heap *heap, unsigned class)
 {
     magazine_empty(heap, class);
     magazine_shrink(heap, class);
+    check_slow(magazine_is_valid(heap, class));
 }
 
 static bool magazine_is_valid(struct heap *heap, unsigned class)

@@ -67,6 +67,7 @@ static void heap_send_to_depot(struct heap *heap, struct slot *list)
     struct extent *empty = depot_put(list);
     while (empty != NULL) {
         struct extent *below = empty->slab.below;
+        check(extent_state(empty) == EXTENT_ACTIVE && !extent_is_slab(empty));
         heap_put_pages(heap, empty);
         empty = below;
     }
@@ -75,13 +76,16 @@ static void heap_send_to_depot(struct heap *heap, struct slot *list)
 static void heap_free_to_tray(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     struct arena *arena = arena_of(extent);
+    check(slab_is_of_depot(extent) && !heap_is_anothers(heap));
     heap->counts[extent->slab.class].sent++;
     heap->until_tick--;
     if (heaps_are_crowded()) {
         slot_set_next(slot, NULL); /* nobody may come for long */
         heap_send_to_depot(heap, slot);
     } else if (tray_put_slot(extent, slot)) {
+        lock_take(&tray_lock);
         heap_send_to_depot(heap, tray_take_slots(arena));
+        lock_release(&tray_lock);
     }
 }
 
@@ -89,6 +93,7 @@ static void heap_free_to_tray(struct heap *heap, struct extent *extent, struct s
 static void heap_send(struct heap *heap, struct extent *extent, struct slot *head,
                       struct slot *tail, uint32_t count)
 {
+    check(count > 0 && slab_has_slot(extent, head) && slab_has_slot(extent, tail));
     if (slab_is_of_depot(extent)) {
         slot_set_next(tail, NULL);
         heap_send_to_depot(heap, head);
@@ -121,6 +126,7 @@ static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
 static void heap_return_others(struct heap *heap, struct slot *list, unsigned class)
 {
     struct slot *of_depots = NULL;
+    check(class < CLASSES && !heap_is_anothers(heap));
     while (list != NULL) {
         list_slot_check(list, class);
         struct extent *extent = pagemap_find(list);
@@ -158,6 +164,7 @@ static void heap_flush_outboxes(struct heap *heap)
 static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct extent *extent,
                               struct slot *slot)
 {
+    check(slab_has_slot(extent, slot));
     if (outbox->slab != NULL) {
         heap_flush_outbox(heap, outbox);
     }
@@ -186,6 +193,7 @@ static NOINLINE void heap_free_remote_slow(struct heap *heap, struct extent *ext
     if (outbox->count >= outbox->most) {
         heap_flush_outbox(heap, outbox);
     }
+    check(outbox->slab == NULL || outbox->count < outbox->most);
     heap->until_tick--;
 }
 

@@ -446,23 +446,23 @@ static bool stack_hand_on(struct heap *heap, struct extent *extent)
     atomic_set(&extent->state, EXTENT_CACHED);
     heap->until_tick--;
     if (tray_put_pages(extent)) {
+        lock_take(&rob_lock);
         arena_free_chain(tray_take_pages(arena));
+        lock_release(&rob_lock);
         heap->released_ms = atomic_get(&heaps.kept_house_ms);
     }
     return true;
 }
 
-/* Takes blocks that others have freed, if there are some in a tray. */
-static bool stack_take_tray(struct heap *heap)
+/* Takes blocks that others have freed out of the tray of an arena. */
+static bool stack_take_tray_of(struct heap *heap, struct arena *arena)
 {
-    unsigned arenas_in_use = arena_count();
-    struct extent *chain = NULL;
-    for (unsigned i = 0; i < arenas_in_use && chain == NULL; i++) {
-        chain = tray_take_pages(arena_at((heap->arena->index + i) % arenas_in_use));
-    }
-    if (chain == NULL) {
+    if (!tray_has_pages(arena)) {
         return false;
     }
+    lock_take(&rob_lock);
+    struct extent *chain = tray_take_pages(arena);
+    bool has_any = chain != NULL;
     while (chain != NULL) {
         struct extent *extent = chain;
         chain = extent->slab.below;
@@ -470,7 +470,19 @@ static bool stack_take_tray(struct heap *heap)
         stack_push(heap, page_class_below(extent_pages(extent)), extent);
         heap_count_stack(heap, extent_pages(extent));
     }
-    return true;
+    lock_release(&rob_lock);
+    return has_any;
+}
+
+/* The same of the first tray that has some, the own arena's first. */
+static bool stack_take_tray(struct heap *heap)
+{
+    unsigned arenas_in_use = arena_count();
+    bool has_any = false;
+    for (unsigned i = 0; i < arenas_in_use && !has_any; i++) {
+        has_any = stack_take_tray_of(heap, arena_at((heap->arena->index + i) % arenas_in_use));
+    }
+    return has_any;
 }
 
 static void stack_note_put(struct heap *heap, struct extent *extent)

@@ -410,6 +410,7 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
     any |= visit(&process.lock);
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
+    any |= visit(&tray_lock);
     any |= visit(&rob_lock);
     any |= visit(&memory_limit.lock);
     for (unsigned i = 0; i < arena_count(); i++) {
@@ -443,6 +444,7 @@ static void fork_take(void)
     lock_take(&process.lock);
     lock_take(&process.heaps_lock);
     lock_take(&process.shared_lock);
+    lock_take(&tray_lock);
     for (unsigned i = 0; i < arena_count(); i++) {
         slab_pools_lock(i);
     }
@@ -483,6 +485,7 @@ static void fork_release(bool in_child)
     for (unsigned i = arena_count(); i-- > 0;) {
         slab_pools_unlock(i, in_child);
     }
+    release(&tray_lock);
     release(&process.shared_lock);
     release(&process.heaps_lock);
     release(&process.lock);

@@ -194,15 +194,48 @@ static NOINLINE void heap_tick(struct heap *heap)
 
 /* --- The purge thread ------------------------------------------------------------------------- */
 
+/* While nothing is free anywhere, nor grows old in some other way, a look in so many steps of the decay is
+ * enough: what comes free meanwhile counts as if it had come right after the look before, see decay.c. */
+#define PURGE_THREAD_REST_STEPS 8u
+
+/* Whether all pages are in use or belong to the kernel. Heaps change while this looks at them. */
+static bool house_is_empty(void)
+{
+    if (option(OPTION_muzzy_decay_ms) != 0 || limit_is_watched() ||
+        atomic_get(&explicit_count) != 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
+        if (arena_has_free(arena_at(i))) {
+            return false;
+        }
+    }
+    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
+        if (atomic_get(&at->stack_pages) > atomic_get(&at->robbed_pages)) {
+            return false;
+        }
+    }
+    check(arena_count() > 0);
+    return true;
+}
+
+static uint32_t purge_thread_pause_ms(void)
+{
+    long decay_ms = option(OPTION_dirty_decay_ms);
+    if (decay_ms < 0) {
+        return 1000;
+    }
+    size_t pause_ms = (size_t)decay_ms / DECAY_STEPS;
+    return (uint32_t)size_max(house_is_empty() ? pause_ms * PURGE_THREAD_REST_STEPS : pause_ms, 10);
+}
+
 static void *purge_thread_run(void *argument)
 {
     (void)argument;
     static uint32_t never_changes;
     uint64_t last_ms = clock_look();
     while (option(OPTION_purge_thread)) {
-        long decay_ms = option(OPTION_dirty_decay_ms);
-        long pause_ms = decay_ms < 0 ? 1000 : decay_ms / (long)DECAY_STEPS;
-        os_wait(&never_changes, 0, (uint32_t)(pause_ms < 10 ? 10 : pause_ms));
+        os_wait(&never_changes, 0, purge_thread_pause_ms());
         uint64_t now_ms = clock_look();
         keep_house(now_ms, true);
         atomic_add(&purge_thread.runs, 1);

@@ -2,28 +2,14 @@
 #include "tray.h"
 
 static struct lock rob_lock = LOCK_INITIALIZER(LOCK_ROB);
-
-/* A tray is one word: its first item in the low bits, how much is in it in the high 16. That is for who
- * puts, to know when it is much: it does no harm if many threads put at once and the number wraps. */
-#define TRAY_ITEM_BITS 48
+static struct lock tray_lock = LOCK_INITIALIZER(LOCK_TRAY);
 
 /* What is much in all trays of a kind together, in equal parts, and in one of them at least. */
 #define TRAYS_TOTAL (1280 * KiB)
 #define TRAY_LEAST (128 * KiB)
 
-/* What slots are counted in: it divides the size of each medium slot. */
-#define TRAY_UNIT 128u
-
 static_assert(SMALL_MAX % TRAY_UNIT == 0 && (SMALL_MAX + SMALL_MAX / 8) % TRAY_UNIT == 0,
               "medium slots are multiples of the unit");
-
-/* atomic: anybody puts and takes */
-struct tray {
-    _Alignas(CACHE_LINE) _Atomic uint64_t slots;
-    _Atomic uint64_t pages;
-};
-
-static struct tray trays[ARENAS_MAX] IN_SECTION(pools);
 
 static size_t tray_most_bytes(void)
 {
@@ -37,12 +23,14 @@ ALWAYS_INLINE void *tray_top(uint64_t tray)
 
 ALWAYS_INLINE uint64_t tray_with(uint64_t old, void *item, uint64_t more)
 {
+    check((uintptr_t)item >> TRAY_ITEM_BITS == 0);
     return (uint64_t)(uintptr_t)item | ((old >> TRAY_ITEM_BITS) + more) << TRAY_ITEM_BITS;
 }
 
 static bool tray_put_slot(struct extent *extent, struct slot *slot)
 {
     check(slab_is_of_depot(extent) && slab_has_slot(extent, slot));
+    check(extent->arena < ARENAS_MAX && extent->slab.slot_size % TRAY_UNIT == 0);
     _Atomic uint64_t *tray = &trays[extent->arena].slots;
     uint64_t old = atomic_get(tray);
     uint64_t new;
@@ -56,8 +44,19 @@ static bool tray_put_slot(struct extent *extent, struct slot *slot)
     return new >> TRAY_ITEM_BITS > tray_most_bytes() / TRAY_UNIT;
 }
 
+static bool tray_has_slots(struct arena *arena)
+{
+    return atomic_get(&trays[arena->index].slots) != 0;
+}
+
+UNUSED static size_t tray_slot_bytes(struct arena *arena)
+{
+    return (size_t)(atomic_get(&trays[arena->index].slots) >> TRAY_ITEM_BITS) * TRAY_UNIT;
+}
+
 static struct slot *tray_take_slots(struct arena *arena)
 {
+    check(lock_is_mine(&tray_lock));
     _Atomic uint64_t *tray = &trays[arena->index].slots;
     return atomic_get(tray) != 0 ? tray_top(atomic_swap(tray, 0))
                                  : NULL; /* pairs with tray_put_slot */
@@ -71,6 +70,7 @@ static struct slot *tray_first_slot(struct arena *arena)
 static bool tray_put_pages(struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_CACHED && !extent->is_huge && !extent_is_slab(extent));
+    check(extent->arena < ARENAS_MAX);
     _Atomic uint64_t *tray = &trays[extent->arena].pages;
     uint64_t old = atomic_get(tray);
     uint64_t new;
@@ -82,8 +82,14 @@ static bool tray_put_pages(struct extent *extent)
     return new >> TRAY_ITEM_BITS > tray_most_bytes() >> os_page_shift;
 }
 
+static bool tray_has_pages(struct arena *arena)
+{
+    return atomic_get(&trays[arena->index].pages) != 0;
+}
+
 static struct extent *tray_take_pages(struct arena *arena)
 {
+    check(lock_is_mine(&rob_lock));
     _Atomic uint64_t *tray = &trays[arena->index].pages;
     return atomic_get(tray) != 0 ? tray_top(atomic_swap(tray, 0))
                                  : NULL; /* pairs with tray_put_pages */
@@ -92,10 +98,15 @@ static struct extent *tray_take_pages(struct arena *arena)
 static void trays_empty(void)
 {
     for (unsigned i = 0; i < arena_count(); i++) {
-        arena_free_chain(depot_put(tray_take_slots(arena_at(i))));
-        if (atomic_get(&trays[i].pages) != 0) {
+        struct arena *arena = arena_at(i);
+        if (tray_has_slots(arena)) {
+            lock_take(&tray_lock);
+            arena_free_chain(depot_put(tray_take_slots(arena)));
+            lock_release(&tray_lock);
+        }
+        if (tray_has_pages(arena)) {
             lock_take(&rob_lock);
-            arena_free_chain(tray_take_pages(arena_at(i)));
+            arena_free_chain(tray_take_pages(arena));
             lock_release(&rob_lock);
         }
     }

@@ -98,7 +98,9 @@ static unsigned with_list(unsigned seen, struct slot *list)
 static void all_slots_are_somewhere(void)
 {
     struct heap *heap = &heaps_of[0];
+    lock_take(&tray_lock);
     struct slot *in_tray = tray_take_slots(heap->arena);
+    lock_release(&tray_lock);
     unsigned seen = with_list(with_list(0, heap->free[class_of_slots()]), in_tray);
     bool is_released = atomic_get(&extent->slab.owner) != OWNER_DEPOT;
     if (is_released) {
@@ -122,10 +124,43 @@ static const struct scenario put_and_empty = {"empty, free two, free third",
                                               {empty, free_two, free_third},
                                               all_slots_are_somewhere};
 
+/* All slots lie in the tray, and a thread lacks some of another class. */
+static void slots_in_the_tray(void)
+{
+    slots_that_are_out();
+    free_two();
+    free_third();
+}
+
+static void take_other_class(void)
+{
+    uint32_t count;
+    struct heap *heap = &heaps_of[0];
+    magazine_take_tray(heap, heap->arena, class_of(2 * SIZE), 2, &count);
+}
+
+/* What fork does before it looks away: with its lock, what was freed is in a place that the child finds. */
+static void fork_finds_slots(void)
+{
+    struct heap *heap = &heaps_of[0];
+    lock_take(&tray_lock);
+    unsigned seen = with_list(0, heap->free[class_of_slots()]);
+    seen = with_list(seen, tray_first_slot(heap->arena));
+    lock_take(&slab_pool_of(extent)->lock);
+    seen = with_list(seen, extent->slab.local);
+    lock_release(&slab_pool_of(extent)->lock);
+    PROPERTY(seen == 7, "slots %#x are in a place that fork finds", seen);
+    lock_release(&tray_lock);
+}
+
+static const struct scenario take_and_fork = {
+    "take, fork", slots_in_the_tray, {take_other_class, fork_finds_slots}, all_slots_are_somewhere};
+
 TEST(slots_of_a_tray_are_in_one_place)
 {
     explore(&put_and_take);
     explore(&put_and_empty);
+    explore(&take_and_fork);
 }
 
 /* --- Blocks of pages -------------------------------------------------------------------------- */
@@ -175,7 +210,9 @@ static void all_blocks_are_somewhere(void)
 {
     struct heap *heap = &heaps_of[0];
     size_t pages = atomic_get(&heap->stack_pages);
+    lock_take(&rob_lock);
     struct extent *chain = tray_take_pages(heap->arena);
+    lock_release(&rob_lock);
     pages += chain_pages(chain);
     size_t active = atomic_get(&heap->arena->active_pages) - active_before;
     PROPERTY(pages == active, "%zu pages are in use, %zu in the tray and the stack", active, pages);
@@ -193,10 +230,39 @@ static const struct scenario put_and_empty_blocks = {"empty, free two, free thir
                                                      {empty, free_two_blocks, free_third_block},
                                                      all_blocks_are_somewhere};
 
+static void blocks_in_the_tray(void)
+{
+    blocks_that_are_out();
+    explorer_watch(&heaps_of[0].stack_pages, "stack_pages");
+    free_two_blocks();
+    free_third_block();
+}
+
+static void take_blocks(void)
+{
+    stack_take_tray(&heaps_of[0]);
+}
+
+static void fork_finds_blocks(void)
+{
+    struct heap *heap = &heaps_of[0];
+    lock_take(&rob_lock);
+    size_t pages = atomic_get(&heap->stack_pages);
+    pages += chain_pages(tray_top(atomic_get(&trays[heap->arena->index].pages)));
+    PROPERTY(pages == SLOTS * PAGES, "%zu pages are in a place that fork finds", pages);
+    lock_release(&rob_lock);
+}
+
+static const struct scenario take_and_fork_blocks = {"take, fork, of pages",
+                                                     blocks_in_the_tray,
+                                                     {take_blocks, fork_finds_blocks},
+                                                     all_blocks_are_somewhere};
+
 TEST(blocks_of_a_tray_are_in_one_place)
 {
     explore(&put_and_take_blocks);
     explore(&put_and_empty_blocks);
+    explore(&take_and_fork_blocks);
 }
 
 /* --- Mistakes that must be found -------------------------------------------------------------- */

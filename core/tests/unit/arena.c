@@ -277,3 +277,69 @@ TEST(arena_does_not_ask_for_huge_pages_unasked)
     os_refuses_huge_pages = true;
     CHECK_EQ(huge_regions(arena, extents, 1), 0);
 }
+
+/* What goes back and is used again is counted, once, whichever extents it was cut from or joined with. */
+TEST(arena_counts_pages_that_come_again)
+{
+    enum { PAGES = 40 };
+    struct arena *arena = fresh_arena();
+    struct extent *first = arena_alloc(arena, PAGES, os_page_size);
+    struct extent *second = arena_alloc(arena, PAGES, os_page_size);
+    CHECK(first != NULL && second != NULL);
+    arena_free(arena, first);
+    arena_free(arena, second);
+    size_t went = arena->dirty.pages;
+    uint64_t before = arena->pages_refaulted;
+    arena_purge(arena, 0);
+    CHECK_EQ(arena->pages_refaulted, before);
+
+    /* More than went: the rest was never in use. */
+    struct extent *parts[8];
+    size_t taken = 0;
+    for (size_t i = 0; i < array_count(parts); i++) {
+        parts[i] = arena_alloc(arena, PAGES / 2, os_page_size);
+        CHECK(parts[i] != NULL);
+        taken += PAGES / 2;
+    }
+    CHECK_GE(taken, went);
+    CHECK_EQ(arena->pages_refaulted, before + went);
+    for (size_t i = 0; i < array_count(parts); i++) {
+        arena_free(arena, parts[i]);
+    }
+    arena_purge(arena, 0);
+    struct extent *again = arena_alloc(arena, PAGES / 2, os_page_size);
+    CHECK(again != NULL);
+    CHECK_EQ(arena->pages_refaulted, before + went + PAGES / 2);
+    CHECK(arena_try_expand(arena, again, PAGES));
+    CHECK_EQ(arena->pages_refaulted, before + went + PAGES);
+    arena_free(arena, again);
+
+    size_t huge_pages = 2 * HUGE_ABOVE >> os_page_shift;
+    struct extent *huge = arena_alloc(arena, huge_pages, os_page_size);
+    CHECK(huge != NULL);
+    before = arena->pages_refaulted;
+    arena_free(arena, huge);
+    arena_purge(arena, 0);
+    huge = arena_alloc(arena, 2 * huge_pages, os_page_size);
+    CHECK(huge != NULL);
+    CHECK_EQ(arena->pages_refaulted, before + huge_pages);
+    arena_free(arena, huge);
+}
+
+/* The field that counts them has another meaning while a block is in use. */
+TEST(arena_leaves_the_sample_of_a_block_alone)
+{
+    struct arena *arena = fresh_arena();
+    arena_purge(arena, 0);
+    struct extent *block = arena_alloc(arena, 40, os_page_size);
+    CHECK(block != NULL);
+    block->slab.sample_stack = 12345;
+    arena_shrink(arena, block, 10);
+    CHECK_EQ(block->slab.sample_stack, 12345);
+    arena_purge(arena, 0);
+    CHECK(arena_try_expand(arena, block, 30));
+    CHECK_EQ(block->slab.sample_stack, 12345);
+    arena_free(arena, block);
+    arena_purge(arena, 0);
+    CHECK(arena_is_valid(arena));
+}

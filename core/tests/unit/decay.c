@@ -34,6 +34,59 @@ TEST(decay_begins_with_the_first_look)
     CHECK_EQ(decay_limit(&decay, BEGIN_MS + 100 + 2 * TOTAL_MS, TOTAL_MS, PAGES), 0);
 }
 
+/* Lets `pages` be free from now on for a while, and returns how many stay. */
+static size_t rest_for(struct decay *decay, uint64_t *now, uint64_t ms, long total, size_t pages)
+{
+    for (uint64_t end = *now + ms; *now < end; *now += 10) {
+        size_t limit = decay_limit(decay, *now, total, pages);
+        size_t stay = pages < limit ? pages : limit;
+        decay_note_given_back(decay, pages - stay);
+        pages = stay;
+    }
+    return pages;
+}
+
+/* A burst each 600 ms with a time of 1 s: at first most goes back in between and comes again, soon all stays.
+ * Whatever was learnt, nothing stays when the time is over. */
+TEST(decay_becomes_patient_where_pages_come_again)
+{
+    struct decay decay = {0};
+    enum { TOTAL_MS = 1000, PAGES = 10000, BURSTS = 12 };
+    size_t stayed[BURSTS];
+    uint64_t now = clock_look();
+    rest_for(&decay, &now, 100, TOTAL_MS, 0);
+    for (int i = 0; i < BURSTS; i++) {
+        uint32_t freed = clock_stamp();
+        stayed[i] = rest_for(&decay, &now, 600, TOTAL_MS, PAGES);
+        decay_note_refault(&decay, PAGES - stayed[i], freed);
+        rest_for(&decay, &now, 50, TOTAL_MS, 0);
+        CHECK_LE(atomic_get(&decay.patience), PATIENCE_MOST);
+    }
+    CHECK_LE(stayed[0], PAGES / 2);
+    CHECK_EQ(stayed[BURSTS - 1], PAGES);
+    CHECK_EQ(atomic_get(&decay.patience), PATIENCE_MOST);
+    CHECK_EQ(rest_for(&decay, &now, TOTAL_MS + 2 * TOTAL_MS / DECAY_STEPS, TOTAL_MS, PAGES), 0);
+
+    /* Nothing comes again any more. */
+    rest_for(&decay, &now, 4 * CALM_TIMES * TOTAL_MS, TOTAL_MS, 0);
+    CHECK_EQ(atomic_get(&decay.patience), 0);
+    CHECK_LE(rest_for(&decay, &now, 600, TOTAL_MS, PAGES), PAGES / 2);
+}
+
+/* Pages that come again when their time would have been over, or few of many, are no reason. */
+TEST(decay_stays_impatient_where_few_pages_come_again)
+{
+    struct decay decay = {0};
+    enum { TOTAL_MS = 1000, PAGES = 10000 };
+    uint64_t now = clock_look();
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(rest_for(&decay, &now, 2 * TOTAL_MS, TOTAL_MS, PAGES), 0);
+        decay_note_refault(&decay, PAGES, clock_stamp() - TOTAL_MS);
+        decay_note_refault(&decay, PAGES / 100, clock_stamp());
+    }
+    CHECK_EQ(atomic_get(&decay.patience), 0);
+}
+
 TEST(decay_special_times)
 {
     struct decay decay = {0};

@@ -139,3 +139,29 @@ TEST(heap_grows_a_free_huge_block)
     mw_free(zeros);
     CHECK(mw_heap_is_valid());
 }
+
+/* The purge thread looks seldom while nothing is free, and often while something is: in a stack, or in an
+ * arena. */
+TEST(purge_thread_rests_while_nothing_is_free)
+{
+    option_set(OPTION_dirty_decay_ms, 6400);
+    mw_free(mw_malloc(1));
+    mw_collect(true);
+    CHECK_EQ(purge_thread_pause_ms(), 6400 / 4);
+    char *block = mw_malloc(2 * MiB);
+    memset(block, 1, 2 * MiB);
+    CHECK_EQ(purge_thread_pause_ms(), 6400 / 4);
+    mw_free(block);
+    CHECK_GE(atomic_get(&heap_own->stack_pages), 2 * MiB >> os_page_shift);
+    CHECK_EQ(purge_thread_pause_ms(), 6400 / DECAY_STEPS);
+    stack_flush(heap_own);
+    CHECK_GE(arena_at(0)->dirty.pages, 2 * MiB >> os_page_shift);
+    CHECK_EQ(purge_thread_pause_ms(), 6400 / DECAY_STEPS);
+    arena_purge(arena_at(0), 0);
+    CHECK_EQ(purge_thread_pause_ms(), 6400 / 4);
+    option_set(OPTION_dirty_decay_ms, -1);
+    CHECK_EQ(purge_thread_pause_ms(), 1000);
+    option_set(OPTION_dirty_decay_ms, 0);
+    CHECK_EQ(purge_thread_pause_ms(), 10);
+    option_set(OPTION_dirty_decay_ms, 10000);
+}

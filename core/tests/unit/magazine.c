@@ -196,3 +196,33 @@ TEST(depot_counts_what_is_out)
     heap_put_pages(heap_own, extent);
     CHECK(mw_heap_is_valid());
 }
+
+enum { TRAY_COUNT = 5, TRAY_SIZE = 8 * KiB };
+
+/* A thread that allocates none of them. */
+static void *free_to_tray(void *slots)
+{
+    struct arena *arena = arena_of(pagemap_find(((void **)slots)[0]));
+    mw_free(mw_malloc(16)); /* it has a heap now */
+    for (unsigned i = 0; i < TRAY_COUNT; i++) {
+        mw_free(((void **)slots)[i]);
+        CHECK_EQ(tray_slot_bytes(arena), (i + 1) * TRAY_SIZE);
+    }
+    trays_empty();
+    CHECK_EQ(tray_slot_bytes(arena), 0);
+    return NULL;
+}
+
+/* Who reads the statistics page knows by this what is in no list and not with the program. */
+TEST(tray_counts_its_bytes)
+{
+    void *slots[TRAY_COUNT];
+    for (unsigned i = 0; i < TRAY_COUNT; i++) {
+        slots[i] = mw_malloc(TRAY_SIZE);
+        CHECK(slots[i] != NULL);
+    }
+    trays_empty();
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, free_to_tray, slots), 0);
+    pthread_join(thread, NULL);
+}

@@ -11,7 +11,7 @@ use crate::memory::Memory;
 const BASE: u64 = 0x10_0000;
 const TIME: Duration = Duration::from_millis(10);
 
-const ROOTS: [&str; 12] = [
+const ROOTS: [&str; 13] = [
     "arenas",
     "arenas_used",
     "pagemap",
@@ -20,12 +20,13 @@ const ROOTS: [&str; 12] = [
     "meta_bytes",
     "page_shift",
     "slab_pools",
+    "trays",
     "class_sizes",
     "link_keys",
     "lock.process",
     "lock.heaps",
 ];
-const NUMBERS: [&str; 13] = [
+const NUMBERS: [&str; 16] = [
     "pagemap_root_at",
     "root_shift",
     "granule_shift",
@@ -33,6 +34,9 @@ const NUMBERS: [&str; 13] = [
     "remote_count_shift",
     "classes",
     "outboxes",
+    "tray_size",
+    "tray_count_shift",
+    "tray_unit",
     "large_classes",
     "state_active",
     "state_cached",

@@ -389,6 +389,21 @@ impl Reader<'_> {
         if let Some(shared) = self.page.root("heap_shared") {
             self.thread(shared, heap, places);
         }
+        self.trays(heap);
+    }
+
+    /// Slots that wait for the next thread that lacks some. `None` where the allocator has no trays.
+    fn trays(&self, heap: &mut Heap) -> Option<()> {
+        let trays = self.page.root("trays")?;
+        let size = self.page.number("tray_size")?;
+        let shift = u32::try_from(self.page.number("tray_count_shift")?).ok()?;
+        let unit = self.page.number("tray_unit")?;
+        for index in 0..self.shared_arenas()? {
+            let word = self.memory.word(trays.wrapping_add(index.wrapping_mul(size)))?;
+            let bytes = word.checked_shr(shift)?.saturating_mul(unit);
+            heap.list(bytes, usize::try_from(index).ok());
+        }
+        Some(())
     }
 
     /// `None` where the allocator does not count.
