@@ -24,9 +24,9 @@ ALWAYS_INLINE void *alloc_plain(size_t size)
     if (unlikely(slot == NULL)) {
         return alloc_refill(heap, class, size);
     }
-    harden_slot_leaves(slot, class);
+    struct extent *extent = harden_slot_leaves(slot, class);
     heap->free[class] = slot_next(slot);
-    harden_slot_taken(slot, size);
+    harden_slot_taken(extent, slot, size);
     return slot;
 }
 
@@ -72,8 +72,7 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t siz
     if (unlikely(slot == NULL)) {
         return alloc_slow(size);
     }
-    harden_slot_leaves(slot, class);
-    harden_slot_taken(slot, size);
+    harden_slot_taken(harden_slot_leaves(slot, class), slot, size);
     return slot;
 }
 
@@ -297,7 +296,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
     }
     check(slot == NULL || slot_block_size(pagemap_find(slot), slot) >= class_size(class));
     if (slot != NULL) {
-        harden_slot_taken(slot, size);
+        harden_slot_taken(pagemap_find(slot), slot, size);
         if (unlikely(heap->is_counting)) {
             heap_count_bytes(heap, slot_block_size(pagemap_find(slot), slot));
         }
@@ -472,7 +471,7 @@ ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
     }
     check(class_size(class) >= size && heap == heap_self);
     heap_pop(heap, class);
-    harden_slot_taken(slot, size);
+    harden_slot_taken(pagemap_find(slot), slot, size);
     return slot;
 }
 

@@ -32,10 +32,14 @@ ALWAYS_INLINE void free_plain(void *block)
         return;
     }
     struct slot *slot = block;
-    if (unlikely(!slab_has_slot_at(extent, slot) || slab->local == slot)) {
-        harden_bad_block("free", extent, slot);
+    if (MW_CANARY) {
+        harden_own_slot_freed(extent, slot);
+    } else {
+        if (unlikely(!slab_has_slot_at(extent, slot) || slab->local == slot)) {
+            harden_bad_block("free", extent, slot);
+        }
+        harden_slot_freed(extent, slot);
     }
-    harden_slot_freed(extent, slot);
     if (MW_DELAY_FREE) {
         slot = delay_swap(heap, slot, slab->slot_size);
         if (slot == NULL) {

@@ -125,6 +125,18 @@ ALWAYS_INLINE void padding_place(char *end, size_t slack)
     }
 }
 
+/* The same in a slot that has the fill: what lies in front of `end` need not be kept. */
+ALWAYS_INLINE void padding_place_new(char *end, size_t slack)
+{
+    if (FILL_FREE != 0 || slack >= PADDING_BYTES) {
+        padding_place(end, slack);
+    } else {
+        /* Two shifts: of the numbers up to 64 that they make together one alone takes 63 at most. */
+        store_unaligned(end - PADDING_BYTES,
+                        secrets.padding << (8 * (PADDING_BYTES - 1 - slack)) << 8);
+    }
+}
+
 /* A slot's block of `block_size` bytes in all gets or changes its size. */
 ALWAYS_INLINE void canary_place(struct extent *extent, void *block, size_t block_size, size_t size)
 {
@@ -137,6 +149,35 @@ ALWAYS_INLINE void canary_place(struct extent *extent, void *block, size_t block
         /* At once, see canary_front_is_whole. */
         atomic_set((_Atomic uint64_t *)at, canary_key(extent, at) ^ slack << CANARY_SLACK_SHIFT);
     }
+}
+
+/* The same for a new block, in a slot that has the fill. */
+ALWAYS_INLINE void canary_place_new(struct extent *extent, void *block, size_t block_size,
+                                    size_t size)
+{
+    if (MW_CANARY) {
+        size_t capacity = block_size - CANARY_BYTES;
+        uintptr_t at = (uintptr_t)block + capacity;
+        check(size <= capacity && block_size <= SLOT_MAX);
+        uint64_t slack = capacity - size;
+        padding_place_new((char *)at, slack);
+        atomic_set((_Atomic uint64_t *)at, canary_key(extent, at) ^ slack << CANARY_SLACK_SHIFT);
+    }
+}
+
+/* Whether a slot's block was not written beyond its end, and is malloc's. With all that is not 0 in a whole
+ * canary in the lowest bits one comparison tells both. */
+ALWAYS_INLINE bool canary_is_of_malloc(struct extent *extent, const void *block, size_t block_size)
+{
+    if (!MW_CANARY) {
+        return true;
+    }
+    const unsigned slack_bits = 64 - CANARY_SLACK_SHIFT;
+    size_t capacity = block_size - CANARY_BYTES;
+    uintptr_t at = (uintptr_t)block + capacity;
+    uint64_t canary = *(const volatile uint64_t *)at ^ canary_key(extent, at);
+    uint64_t slack = canary << slack_bits | canary >> CANARY_SLACK_SHIFT;
+    return likely(slack <= capacity) && padding_is_whole((const char *)at - slack, slack);
 }
 
 /* What the program asked for, of a slot's block; CANARY_DAMAGED if it was written beyond that. */
@@ -250,6 +291,16 @@ ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, co
         canary_bad(call, extent, block);
     }
     return size;
+}
+
+/* A slot that the program gives back: ends it if it wrote beyond the block's end, or if the block is not for
+ * free. */
+ALWAYS_INLINE void canary_check_freed(struct extent *extent, const void *block)
+{
+    if (MW_CANARY) {
+        size_t size = block_requested("free", extent, block);
+        block_check_family("free", extent, block, slot_block_size(extent, block), size);
+    }
 }
 
 #endif

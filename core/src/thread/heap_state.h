@@ -94,11 +94,11 @@ static_assert(CLASSES <= 64, "a bit per class");
 #define DELAY_FIFO 128u
 
 struct delay {
-    struct slot *random[DELAY_RANDOM]; /* NULL: nothing is there */
-    struct slot *fifo[DELAY_FIFO];     /* a ring; NULL: nothing is there */
-    uint32_t first;                    /* the oldest of fifo */
-    uint32_t count;                    /* of fifo */
-    size_t bytes;                      /* of all of them */
+    uint64_t random[DELAY_RANDOM]; /* 0: nothing is there */
+    uint64_t fifo[DELAY_FIFO];     /* a ring; 0: nothing is there */
+    uint32_t first;                /* the oldest of fifo */
+    uint32_t count;                /* of fifo */
+    size_t bytes;                  /* of all of them */
     uint64_t choices; /* random numbers to come, six bits each, and a 1 above them */
 };
 
