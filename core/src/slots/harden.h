@@ -120,8 +120,9 @@ ALWAYS_INLINE void slot_fill(void *block, size_t size)
     }
 }
 
-/* ... then, its link read, it becomes a block of `size` bytes. */
-ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot, size_t size)
+/* ... then, its link read, it becomes a block of `size` bytes, of a family. */
+ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot, size_t size,
+                                     uint8_t family)
 {
     if (!MW_SLOT_BITMAP) {
         return;
@@ -138,12 +139,13 @@ ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot, s
         }
         slot->link = 0; /* nobody learns what an encoded link looks like */
     }
-    canary_place_new(extent, slot, block_size, size);
+    canary_place_new(extent, slot, block_size, size, family);
 }
 
-/* The program gives a slot of a heap's own slab back. Ends it if it does not hold the slot. With canaries it
- * is the same as harden_slot_freed, in fewer steps. */
-ALWAYS_INLINE void harden_own_slot_freed(struct extent *extent, void *block)
+/* The program gives a slot of a heap's own slab back, by a release for a family, with a size or SIZE_MAX. Ends it
+ * if it does not hold the slot. With canaries it is harden_slot_freed and what delete checks, in fewer steps. */
+ALWAYS_INLINE void harden_own_slot_freed(struct extent *extent, void *block, uint8_t family,
+                                         size_t size)
 {
     struct slab *slab = &extent->slab;
     uint64_t index = slab_slot_number(extent, block);
@@ -151,8 +153,8 @@ ALWAYS_INLINE void harden_own_slot_freed(struct extent *extent, void *block)
                  !slot_set_held(extent, (uint32_t)index, false))) {
         harden_bad_block("free", extent, block);
     }
-    if (unlikely(!canary_is_of_malloc(extent, block, slab->slot_size))) {
-        canary_check_freed(extent, block);
+    if (unlikely(!canary_is_of(extent, block, slab->slot_size, family, size))) {
+        canary_odd_free(extent, block, family, size);
     }
     slot_fill(block, slab->slot_size);
 }
