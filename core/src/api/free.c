@@ -420,7 +420,7 @@ size_t mw_malloc_usable_size(const void *block)
 size_t mw_malloc_good_size(size_t size)
 {
     process_init();
-    if (MW_TRACK || guards_are_on()) {
+    if (MW_TRACK || (!MW_CANARY && guards_are_on())) {
         return size; /* a block has what was asked for */
     }
     if (size <= SLOT_REQUEST_MAX) {

@@ -31,6 +31,7 @@
 
 #include "../profile/sample.h"
 #include "common.h"
+#include "guarded.h"
 #include "hollow.h"
 #include "mixes.h"
 
@@ -222,7 +223,9 @@ ALWAYS_INLINE bool canary_front_is_whole(struct extent *extent, const void *bloc
 ALWAYS_INLINE uint8_t block_family(struct extent *extent, const void *block, size_t block_size)
 {
     if (!extent_is_slab(extent)) {
-        return canary_large_family(extent);
+        return extent_is_guarded(extent)
+                   ? 0
+                   : canary_large_family(extent); /* of those it is not kept */
     }
     uintptr_t at = (uintptr_t)block + block_size - CANARY_BYTES;
     uint64_t canary = load_unaligned((const char *)at) ^ canary_key(extent, at);
@@ -284,6 +287,9 @@ ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, co
     if (!MW_CANARY) {
         return extent_is_slab(extent) ? slot_block_size(extent, block)
                                       : whole_block_size(call, extent, block);
+    }
+    if (unlikely(extent_is_guarded(extent))) {
+        return guarded_size(call, block);
     }
     size_t size = extent_is_slab(extent)
                       ? canary_read(extent, block, slot_block_size(extent, block))

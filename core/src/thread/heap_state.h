@@ -229,6 +229,13 @@ ALWAYS_INLINE bool heap_is_sampling(const struct heap *heap)
     return PROFILE_IS_POSSIBLE && heap->is_sampling;
 }
 
+/* Whether each block of pages may be a sample too, so that none may come from a list of its own. Blocks of pages
+ * are never guarded; but where free puts medium slots and them into lists, both go one way. */
+ALWAYS_INLINE bool heap_is_sampling_pages(const struct heap *heap)
+{
+    return heap_is_sampling(heap) && (MW_PAGEMAP_LISTS || heap->sampler.takes_profile);
+}
+
 ALWAYS_INLINE struct extent *slab_at(struct link *link)
 {
     return container_of(link, struct extent, link);

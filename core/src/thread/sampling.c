@@ -8,14 +8,16 @@ static void heap_start_sampling(struct heap *heap, bool takes_profile)
 {
     check(!heap->is_sampling && heap->tick_bias == 0 && heap->sample_known == 0);
     sampler_begin(&heap->sampler, takes_profile);
-    stack_set_private(heap, false);
     heap->is_sampling = true;
+    if (heap_is_sampling_pages(heap)) {
+        stack_set_private(heap, false);
+    }
     heap->tick_bias = TICK_BIAS;
     heap->until_tick -= TICK_BIAS;
     for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
         heap->until_mark[class - SMALL_CLASSES] = sampler_slots(&heap->sampler, class_size(class));
     }
-    check(!heap->is_private && heap->until_tick < 0);
+    check(!(heap->is_private && heap_is_sampling_pages(heap)) && heap->until_tick < 0);
 }
 
 static void heap_stop_sampling(struct heap *heap)
