@@ -291,7 +291,9 @@ static void queue_put_locked(struct guarded_place *place)
 static void place_count_locked(unsigned class, size_t size, bool is_held)
 {
     struct guarded_pool *pool = guarded_places();
-    size_t pages = place_bytes(size) >> os_page_shift;
+    /* With a canary the class may be a page more than the block: what is in use must not be more than there is. */
+    size_t bytes = size_max(place_bytes(size), align_up(class_size(class), os_page_size));
+    size_t pages = bytes >> os_page_shift;
     pool->given[class] += is_held;
     pool->held[class] += is_held ? 1 : (uint64_t)-1;
     pool->active_pages += is_held ? pages : (size_t)-pages;

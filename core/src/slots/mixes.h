@@ -28,7 +28,7 @@ static enum mixes mixes_told; /* const after start; NONE too if the program's op
 static void mixes_load(void);
 
 /* A module was opened that asks its own libraries before the program's. */
-static void mixes_note_deepbind(void);
+UNUSED static void mixes_note_deepbind(void);
 
 /* Whether each form of operator new and delete that the program calls is ours; NULL: there are none. */
 static bool (*const operators_are_ours)(void);

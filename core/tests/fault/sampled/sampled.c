@@ -424,6 +424,18 @@ static void figures(void)
     require(mw_heap_is_valid(), "the heap is valid");
 }
 
+/* What counts as in use fits into what counts as there, at each size about a page. */
+static void sizes(void)
+{
+    for (size_t page = 4096; page <= 28672; page += 4096) {
+        for (size_t size = page - 20; size < page + 20; size++) {
+            char *block = make_block(size);
+            require(mw_heap_is_valid(), "the heap is valid");
+            give_back(block);
+        }
+    }
+}
+
 /* Whether the kernel may read there. */
 static int is_readable(uintptr_t address)
 {
@@ -540,6 +552,7 @@ static const struct {
     PROGRAM(clean),
     PROGRAM(figures),
     PROGRAM(rate),
+    PROGRAM(sizes),
     PROGRAM(full),
     PROGRAM(off),
     PROGRAM(unasked),

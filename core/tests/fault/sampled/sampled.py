@@ -58,6 +58,7 @@ OTHERS = {
     "later_handler": (EVERY, 0),
     "clean": (EVERY, 0),
     "figures": (EVERY, 0),
+    "sizes": (EVERY, 0),
     "rate": ("guard_sample:100", 0),
     "full": (EVERY + ",guard_slots:16", 0),
     "off": ("guard_sample:0", 0),
