@@ -87,6 +87,7 @@
 #include "slots/hollow.c"
 #include "slots/slab.c"
 #include "slots/common.c"
+#include "slots/mixes.c"
 #include "slots/canary.c"
 #include "slots/harden.c"
 #include "slots/track.c"

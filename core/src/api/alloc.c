@@ -13,6 +13,16 @@
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size);
 static NOINLINE void *alloc_medium(size_t size);
 
+/* Takes the first slot of the list of a small class, for a block of a family. */
+ALWAYS_INLINE void *alloc_first(struct heap *heap, unsigned class, size_t size, uint8_t family)
+{
+    struct slot *slot = heap->free[class];
+    struct extent *extent = harden_slot_leaves(slot, class);
+    heap->free[class] = slot_next(slot);
+    harden_slot_taken(extent, slot, size, family);
+    return slot;
+}
+
 ALWAYS_INLINE void *alloc_plain(size_t size)
 {
     if (unlikely(MW_CANARY ? size - 1 >= SMALL_REQUEST_MAX : size > SMALL_REQUEST_MAX)) {
@@ -20,14 +30,10 @@ ALWAYS_INLINE void *alloc_plain(size_t size)
     }
     unsigned class = class_of_small(size + CANARY_BYTES);
     struct heap *heap = heap_self;
-    struct slot *slot = heap->free[class];
-    if (unlikely(slot == NULL)) {
+    if (unlikely(heap->free[class] == NULL)) {
         return alloc_refill(heap, class, size);
     }
-    harden_slot_leaves(slot, class);
-    heap->free[class] = slot_next(slot);
-    harden_slot_taken(slot, size);
-    return slot;
+    return alloc_first(heap, class, size, 0);
 }
 
 HIT_PATH void *mw_malloc(size_t size)
@@ -72,8 +78,7 @@ static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t siz
     if (unlikely(slot == NULL)) {
         return alloc_slow(size);
     }
-    harden_slot_leaves(slot, class);
-    harden_slot_taken(slot, size);
+    harden_slot_taken(harden_slot_leaves(slot, class), slot, size, 0);
     return slot;
 }
 
@@ -304,7 +309,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
     }
     check(slot == NULL || slot_block_size(pagemap_find(slot), slot) >= class_size(class));
     if (slot != NULL) {
-        harden_slot_taken(slot, size);
+        harden_slot_taken(pagemap_find(slot), slot, size, 0);
         if (unlikely(heap->is_counting)) {
             heap_count_bytes(heap, slot_block_size(pagemap_find(slot), slot));
         }
@@ -479,7 +484,7 @@ ALWAYS_INLINE void *alloc_aligned_hit(size_t alignment, size_t size)
     }
     check(class_size(class) >= size && heap == heap_self);
     heap_pop(heap, class);
-    harden_slot_taken(slot, size);
+    harden_slot_taken(pagemap_find(slot), slot, size, 0);
     return slot;
 }
 

@@ -17,25 +17,21 @@
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap);
 
-ALWAYS_INLINE void free_plain(void *block)
+/* The slab is the heap's. A release for a family, with a size or SIZE_MAX: other than 0 and that with canaries
+ * alone. */
+ALWAYS_INLINE void free_own(struct heap *heap, struct extent *extent, void *block, uint8_t family,
+                            size_t size)
 {
-    uintptr_t found = pagemap_look(block);
-    struct heap *heap = heap_self;
-    if (unlikely(found_has_list(found))) {
-        free_listed(block, found, heap);
-        return;
-    }
-    struct extent *extent = (struct extent *)found;
     struct slab *slab = &extent->slab;
-    if (unlikely(atomic_differs(&slab->owner, heap))) {
-        free_slow(block, extent, heap);
-        return;
-    }
     struct slot *slot = block;
-    if (unlikely(!slab_has_slot_at(extent, slot) || slab->local == slot)) {
-        harden_bad_block("free", extent, slot);
+    if (MW_CANARY) {
+        harden_own_slot_freed(extent, slot, family, size);
+    } else {
+        if (unlikely(!slab_has_slot_at(extent, slot) || slab->local == slot)) {
+            harden_bad_block("free", extent, slot);
+        }
+        harden_slot_freed(extent, slot);
     }
-    harden_slot_freed(extent, slot);
     if (MW_DELAY_FREE) {
         slot = delay_swap(heap, slot, slab->slot_size);
         if (slot == NULL) {
@@ -54,6 +50,22 @@ ALWAYS_INLINE void free_plain(void *block)
     if (unlikely(--slab->left == 0)) {
         heap_slab_event(heap, extent);
     }
+}
+
+ALWAYS_INLINE void free_plain(void *block)
+{
+    uintptr_t found = pagemap_look(block);
+    struct heap *heap = heap_self;
+    if (unlikely(found_has_list(found))) {
+        free_listed(block, found, heap);
+        return;
+    }
+    struct extent *extent = (struct extent *)found;
+    if (unlikely(atomic_differs(&extent->slab.owner, heap))) {
+        free_slow(block, extent, heap);
+        return;
+    }
+    free_own(heap, extent, block, 0, SIZE_MAX);
 }
 
 HIT_PATH void mw_free(void *block)
@@ -351,21 +363,12 @@ static void free_check_size(const void *block, size_t alignment, size_t size)
         return;
     }
     size_t requested = block_requested("free", extent, block);
-    struct fault fault = {
-        .kind = FAULT_SIZE_MISMATCH,
-        .call = "free_sized",
-        .pointer = block,
-        .block = (uintptr_t)block,
-        .size = requested,
-        .state = "live",
-    };
     if (unlikely(size != requested)) {
-        fault_tell(&fault, "free of %p with a size of %zu bytes, but the block has %zu", block,
-                   size, requested);
+        size_differs(block, size, requested);
     }
     if (unlikely(((uintptr_t)block & (alignment - 1)) != 0)) {
+        struct fault fault = fault_of_live("free_aligned_sized", block, requested);
         fault.kind = FAULT_ALIGNMENT_MISMATCH;
-        fault.call = "free_aligned_sized";
         fault_tell(&fault,
                    "free of %p (%zu bytes) with an alignment of %zu bytes, which "
                    "it does not have",
@@ -420,7 +423,7 @@ size_t mw_malloc_usable_size(const void *block)
 size_t mw_malloc_good_size(size_t size)
 {
     process_init();
-    if (MW_TRACK || guards_are_on()) {
+    if (MW_TRACK || (!MW_CANARY && guards_are_on())) {
         return size; /* a block has what was asked for */
     }
     if (size <= SLOT_REQUEST_MAX) {

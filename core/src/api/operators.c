@@ -1,15 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
  * What C++'s operators do beyond malloc and free in secure and debug builds: the block keeps which form
- * of new made it (slots/made.h), and each form of delete takes its own blocks alone. They do so under
- * the option check_mixes; without it, and in the fast build, new is malloc and delete is free.
+ * of new made it (slots/made.h), and each form of delete takes its own blocks alone; slots/mixes.h says what
+ * is told. In the fast build new is malloc and delete is free.
  *
  * In the debug build the table beside the blocks has the family. In the secure build it stands in the
- * canary, written behind what malloc wrote; delete takes it out again, so that free, which comes next,
- * finds a block of malloc's and needs no branch more than the one on a damaged canary.
+ * canary: the hit paths of new and delete are those of malloc and free with another constant in it. On slow
+ * paths it is written behind what malloc wrote, and taken out before free looks.
  */
 #include "free.h"
 #include "tracking.h"
+
+/* Writes down what family a block is of: it is malloc's so far. */
+static void alloc_mark(void *block, uint8_t family)
+{
+    struct extent *extent = pagemap_find(block);
+    if (likely(block != NULL) && !extent_is_hollow(extent) && !extent_is_guarded(extent)) {
+        size_t bytes = extent_is_slab(extent) ? slot_block_size(extent, block) : 0;
+        block_change_family(extent, block, bytes, family);
+    }
+}
+
+static NOINLINE void *alloc_marked(size_t size, uint8_t family)
+{
+    void *block = alloc_plain(size);
+    alloc_mark(block, family);
+    return block;
+}
 
 /* A block for a form of operator new; alignment 0: it was given none. NULL with errno ENOMEM. */
 UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t size,
@@ -23,15 +40,22 @@ UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t si
                                     .is_aligned_form = alignment != 0,
                                     .caller = caller});
     }
-    void *block = alignment != 0 ? alloc_plain_aligned(alignment, size) : alloc_plain(size);
-    if (MW_CANARY && mixes_are_checked && likely(block != NULL)) {
-        struct extent *extent = pagemap_find(block);
-        if (unlikely(extent_is_hollow(extent))) {
-            return block; /* nobody writes its family down */
-        }
-        size_t bytes = extent_is_slab(extent) ? slot_block_size(extent, block) : 0;
-        block_change_family(extent, block, bytes, family_of(made, alignment));
+    if (!MW_CANARY) {
+        return alignment != 0 ? alloc_plain_aligned(alignment, size) : alloc_plain(size);
     }
+    uint8_t family = family_of(made, alignment);
+    if (alignment == 0) {
+        if (likely(size - 1 < SMALL_REQUEST_MAX)) {
+            struct heap *heap = heap_self;
+            unsigned class = class_of_small(size + CANARY_BYTES);
+            if (likely(heap->free[class] != NULL)) {
+                return alloc_first(heap, class, size, family);
+            }
+        }
+        return alloc_marked(size, family);
+    }
+    void *block = alloc_plain_aligned(alignment, size);
+    alloc_mark(block, family);
     return block;
 }
 
@@ -51,39 +75,56 @@ static NOINLINE COLD void family_look(struct extent *extent, void *block, uint8_
 }
 
 /* A block for operator delete becomes one for free, if it was made by the same form of new. */
-ALWAYS_INLINE void free_check_family(void *block, const struct track_return *given)
+static void free_check_family(void *block, uint8_t wanted, const char *call)
 {
     struct extent *extent = pagemap_find(block);
-    size_t bytes = extent->slab.slot_size;
-    if (unlikely(!slab_has_slot_at(extent, block) || slab_is_common(extent) ||
-                 extent_state(extent) != EXTENT_ACTIVE)) {
-        if (extent_state(extent) != EXTENT_ACTIVE || !block_is_ours("free", block, extent) ||
-            extent_is_hollow(extent)) {
-            return;
-        }
-        bytes = block_size(extent, block);
+    if (extent_state(extent) != EXTENT_ACTIVE || extent_is_hollow(extent) ||
+        extent_is_guarded(extent) || !block_is_ours("free", block, extent)) {
+        return;
     }
-    uint8_t wanted = family_of(given->made, given->alignment);
+    size_t bytes = block_size(extent, block);
     uint8_t family = block_family(extent, block, bytes);
     if (unlikely(family != wanted)) {
-        family_look(extent, block, wanted, given->call);
+        family_look(extent, block, wanted, call);
         return;
     }
     block_change_family(extent, block, bytes, family);
 }
 
+static NOINLINE void free_marked(void *block, uint8_t family, size_t size)
+{
+    if (size != SIZE_MAX) {
+        free_check_size(block, 1, size);
+    }
+    if (block != NULL) {
+        free_check_family(block, family, made_release((enum made)(family & 3)));
+    }
+    mw_free(block);
+}
+
 /* A form of operator delete. */
-UNUSED static void free_made(void *block, const struct track_return *given)
+UNUSED ALWAYS_INLINE void free_made(void *block, const struct track_return *given)
 {
     if (MW_TRACK) {
         tracked_free(block, given);
         return;
     }
-    if (given->size != SIZE_MAX) {
-        free_check_size(block, size_max(given->alignment, 1), given->size);
+    uint8_t family = MW_CANARY ? family_of(given->made, given->alignment) : 0;
+    struct extent *extent = pagemap_find(block);
+    struct heap *heap = heap_self;
+    if (given->alignment == 0) {
+        if (likely(!atomic_differs(&extent->slab.owner, heap))) {
+            free_own(heap, extent, block, family, given->size);
+        } else {
+            free_marked(block, family, given->size);
+        }
+        return;
     }
-    if (MW_CANARY && mixes_are_checked && block != NULL) {
-        free_check_family(block, given);
+    if (given->size != SIZE_MAX) {
+        free_check_size(block, given->alignment, given->size);
+    }
+    if (MW_CANARY && block != NULL) {
+        free_check_family(block, family, given->call);
     }
     mw_free(block);
 }

@@ -356,7 +356,7 @@ static void check_return(struct track *track, const void *block, const struct tr
     bool fits_size = given->size == SIZE_MAX || given->size == track_size(word);
     bool fits_alignment = given->alignment <= BLOCK_ALIGNMENT || given->alignment == alignment ||
                           alignment == 1; /* 1: too large to be noted */
-    bool is_mixed = mixes_are_checked && made_is_mixed(word, given);
+    bool is_mixed = mixes_told != MIXES_NONE && made_is_mixed(word, given);
     if (likely(fits_size && fits_alignment && !is_mixed)) {
         return;
     }

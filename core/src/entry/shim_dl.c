@@ -86,8 +86,9 @@ __attribute__((used)) static void *deepbind_dlopen(const char *path, int flags)
         atomic_set(&known, libc_next_symbol("dlopen"));
     }
     void *(*next)(const char *, int) = (void *(*)(const char *, int))atomic_get(&known);
-    if (unlikely((flags & DEEPBIND) != 0) && !deepbind_prepare()) {
-        flags &= ~DEEPBIND;
+    if (unlikely((flags & DEEPBIND) != 0)) {
+        mixes_note_deepbind();
+        flags &= deepbind_prepare() ? flags : ~DEEPBIND;
     }
     return likely(next != NULL) ? next(path, flags) : NULL;
 }

@@ -429,6 +429,17 @@ _Noreturn static COLD void fault_end(const struct fault *fault, const char *form
     os_abort();
 }
 
+static struct fault fault_of_live(const char *call, const void *block, size_t size)
+{
+    return (struct fault){
+        .call = call,
+        .pointer = block,
+        .block = (uintptr_t)block,
+        .size = size,
+        .state = "live",
+    };
+}
+
 static COLD void fault_tell(const struct fault *fault, const char *format, ...)
 {
     va_list arguments;

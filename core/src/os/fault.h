@@ -75,6 +75,9 @@ _Noreturn static COLD PRINTF_LIKE(2, 3) void fault_report(const struct fault *fa
  * no harm so far. */
 static COLD PRINTF_LIKE(2, 3) void fault_tell(const struct fault *fault, const char *format, ...);
 
+/* What a report says of a block that the program holds. */
+static struct fault fault_of_live(const char *call, const void *block, size_t size);
+
 /* Whether fault_tell returns. */
 static void fault_set_goes_on(bool goes_on);
 

@@ -44,6 +44,19 @@ UNUSED static int libc_thread_number(void)
     return os_thread_number();
 }
 
+/* Nothing of a libc's own program is C++. */
+UNUSED static bool os_object_takes(const void *inside, const char *const *names, size_t count)
+{
+    (void)inside, (void)names, (void)count;
+    return false;
+}
+
+UNUSED static const void *os_called_before(uintptr_t pc)
+{
+    (void)pc;
+    return NULL;
+}
+
 /* What the program calls may be another allocator; behind the libc's there is none. */
 static void *libc_next_symbol(const char *name)
 {

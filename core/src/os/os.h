@@ -235,6 +235,15 @@ struct symbol_lead {
 UNUSED static bool os_lead_symbols(const void *inside, const struct symbol_lead *leads,
                                    size_t count);
 
+/* Whether the loaded object that has `inside` in it takes any of these names from other objects: then it
+ * has none of that name itself, not even a hidden one. False if that is not known. */
+UNUSED static bool os_object_takes(const void *inside, const char *const *names, size_t count);
+
+/* The function that was called by the instruction in front of `pc`, if that is a plain call through the
+ * object's table of other objects' functions, and not whatever a function that it called went on to; else
+ * NULL. */
+UNUSED static const void *os_called_before(uintptr_t pc);
+
 /* A function that the object with `address` in it sees, itself and its dependencies; NULL if there
  * is none. Objects that dlopen loaded are not seen by all. */
 static void *libc_symbol_near(const void *address, const char *name);

@@ -25,6 +25,16 @@ static uintptr_t dynamic_address(const struct link_map *object, const ElfW(Dyn) 
     return address < object->l_addr ? address + object->l_addr : address;
 }
 
+/* A program that lies where it was linked to has its headers elsewhere than at 0. */
+static bool object_of_listed(const struct link_map *listed, struct object *object)
+{
+    if (listed->l_addr == 0) {
+        *object = object_of_program();
+        return object->headers != NULL && object->base == 0;
+    }
+    return object_at(listed->l_addr, object);
+}
+
 static bool symbols_of(const struct link_map *object, struct symbols *symbols)
 {
     struct object headers;
@@ -45,7 +55,7 @@ static bool symbols_of(const struct link_map *object, struct symbols *symbols)
         }
     }
     if (symbols->table == NULL || symbols->names == NULL || symbols->hash == NULL ||
-        !object_at(object->l_addr, &headers)) {
+        !object_of_listed(object, &headers)) {
         return false;
     }
     for (size_t i = 0; i < headers.count; i++) {
@@ -118,7 +128,7 @@ static const struct link_map *object_around(uintptr_t inside)
         if (!os_is_readable((uintptr_t)at)) {
             return NULL;
         }
-        if (object_at(at->l_addr, &object) && object_has(&object, inside)) {
+        if (object_of_listed(at, &object) && object_has(&object, inside)) {
             return at;
         }
         at = at->l_next;
@@ -153,4 +163,114 @@ static bool os_lead_symbols(const void *inside, const struct symbol_lead *leads,
     }
     os_make_readonly((void *)start, end - start);
     return true;
+}
+
+/* --- What a call leads to ----------------------------------------------------------------------- */
+
+/* Whether one of an object's relocations is about a name that it takes from others. */
+static bool relocations_name(const struct symbols *symbols, uintptr_t table, size_t bytes,
+                             const char *name)
+{
+    const ElfW(Rela) *end = (const ElfW(Rela) *)(table + bytes);
+    for (const ElfW(Rela) *at = (const ElfW(Rela) *)table; at < end; at++) {
+        const ElfW(Sym) *symbol = &symbols->table[ELF64_R_SYM(at->r_info)];
+        if (symbol->st_shndx == SHN_UNDEF && strcmp(symbols->names + symbol->st_name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool os_object_takes(const void *inside, const char *const *names, size_t count)
+{
+    struct symbols symbols;
+    const struct link_map *object = object_around((uintptr_t)inside);
+    if (object == NULL || !symbols_of(object, &symbols)) {
+        return false;
+    }
+    uintptr_t tables[2] = {0, 0};
+    size_t bytes[2] = {0, 0};
+    for (const ElfW(Dyn) *entry = object->l_ld; entry->d_tag != DT_NULL; entry++) {
+        bool is_of_calls = entry->d_tag == DT_JMPREL || entry->d_tag == DT_PLTRELSZ;
+        if (entry->d_tag == DT_JMPREL || entry->d_tag == DT_RELA) {
+            tables[is_of_calls] = dynamic_address(object, entry);
+        } else if (entry->d_tag == DT_PLTRELSZ || entry->d_tag == DT_RELASZ) {
+            bytes[is_of_calls] = entry->d_un.d_val;
+        }
+    }
+    for (size_t i = 0; i < 2 * count; i++) {
+        size_t at = i % 2;
+        if (tables[at] != 0 && relocations_name(&symbols, tables[at], bytes[at], names[i / 2])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Code of one object: what is outside reads as 0. */
+static uint32_t code_word(const struct code_object *code, uintptr_t at)
+{
+    uint32_t word = 0;
+    if (at >= code->start && at + sizeof word <= code->end) {
+        memcpy(&word, (const void *)at, sizeof word);
+    }
+    return word;
+}
+
+/* Where the address of the called function stands; 0 if the code is of another kind. */
+#if defined(__x86_64__)
+static uintptr_t call_table_place(const struct code_object *code, uintptr_t pc)
+{
+    if ((code_word(code, pc - 6) & 0xffff) == 0x15ff) { /* call *place(%rip) */
+        return pc + (uintptr_t)(intptr_t)(int32_t)code_word(code, pc - 4);
+    }
+    if ((code_word(code, pc - 5) & 0xff) != 0xe8) { /* call */
+        return 0;
+    }
+    uintptr_t at = pc + (uintptr_t)(intptr_t)(int32_t)code_word(code, pc - 4);
+    at += code_word(code, at) == 0xfa1e0ff3 ? 4 : 0;         /* endbr64 */
+    at += (code_word(code, at) & 0xff) == 0xf2 ? 1 : 0;      /* bnd */
+    bool is_jump = (code_word(code, at) & 0xffff) == 0x25ff; /* jmp *place(%rip) */
+    return is_jump ? at + 6 + (uintptr_t)(intptr_t)(int32_t)code_word(code, at + 2) : 0;
+}
+#elif defined(__aarch64__)
+static uintptr_t call_table_place(const struct code_object *code, uintptr_t pc)
+{
+    uint32_t call = code_word(code, pc - 4);
+    if (call >> 26 != 0x25) { /* bl */
+        return 0;
+    }
+    uintptr_t at = pc - 4 + (uintptr_t)(intptr_t)((int32_t)(call << 6) >> 4);
+    at += code_word(code, at) == 0xd503245f ? 4 : 0; /* bti c */
+    uint32_t page = code_word(code, at);
+    uint32_t load = code_word(code, at + 4);
+    if ((page & 0x9f00001f) != 0x90000010 || /* adrp x16, page */
+        (load & 0xffc003ff) != 0xf9400211) { /* ldr x17, [x16, place in it] */
+        return 0;
+    }
+    uint32_t pages = (page >> 29 & 3) | (page >> 5 & 0x7ffff) << 2;
+    uintptr_t distance = (uintptr_t)(intptr_t)((int32_t)(pages << 11) >> 11) << 12;
+    return (at & ~(uintptr_t)4095) + distance + (load >> 10 & 0xfff) * sizeof(uintptr_t);
+}
+#else
+static uintptr_t call_table_place(const struct code_object *code, uintptr_t pc)
+{
+    (void)code, (void)pc;
+    return 0;
+}
+#endif
+
+static const void *os_called_before(uintptr_t pc)
+{
+    struct code_object code = libc_find_code(pc);
+    uintptr_t place = call_table_place(&code, pc);
+    if (place == 0 || place % sizeof(void *) != 0) {
+        return NULL;
+    }
+    /* Part of the same object, though behind what counts as its code. */
+    const struct link_map *around = object_around(pc);
+    struct object object;
+    bool is_there = around != NULL && object_of_listed(around, &object) &&
+                    object_has(&object, place) && os_is_readable(place);
+    return is_there ? *(const void *const *)place : NULL;
 }

@@ -2,8 +2,6 @@
 #include "canary.h"
 
 #include "../os/fault.h"
-#include "../settings/options.h"
-#include "strength.h"
 
 /* With guards up to the end of the page, where the next one traps. At the very end of the pages there is
  * no room for all of the padding. */
@@ -37,42 +35,25 @@ static size_t canary_read_large(struct extent *extent)
                                                                              : CANARY_DAMAGED;
 }
 
-static void mixes_load(void)
+static COLD void size_differs(const void *block, size_t size, size_t requested)
 {
-    long choice = option(OPTION_check_mixes);
-    bool is_wanted = choice == BY_BUILD ? strength.checks_mixes : choice == ALWAYS_ON;
-    fault_set_goes_on(option(OPTION_misuse) != 0);
-    mixes_are_checked =
-        MW_FAMILIES && is_wanted && operators_are_ours != NULL && operators_are_ours();
+    struct fault fault = fault_of_live("free_sized", block, requested);
+    fault.kind = FAULT_SIZE_MISMATCH;
+    fault_tell(&fault, "free of %p with a size of %zu bytes, but the block has %zu", block, size,
+               requested);
 }
 
-/* What a report says of a block that the program holds. */
-static struct fault fault_of_live(const char *call, const void *block, size_t size)
+static NOINLINE COLD void canary_odd_free(struct extent *extent, void *block, uint8_t wanted,
+                                          size_t size)
 {
-    return (struct fault){
-        .call = call,
-        .pointer = block,
-        .block = (uintptr_t)block,
-        .size = size,
-        .state = "live",
-    };
-}
-
-static COLD void family_differs(const char *call, const void *block, size_t size, uint8_t family,
-                                uint8_t wanted)
-{
-    enum made made = (enum made)(family & 3);
-    struct fault fault = fault_of_live(call, block, size);
-    fault.kind = FAULT_KIND_MISMATCH;
-    fault.made = made_name(made, false);
-    if (made == (enum made)(wanted & 3) && family > 3 && wanted > 3) {
-        fault.kind = FAULT_ALIGNMENT_MISMATCH;
-        fault_tell(&fault, "%s of %p with an alignment of %zu, but the block has %zu", call, block,
-                   (size_t)1 << (wanted >> 2), (size_t)1 << (family >> 2));
-        return;
+    size_t requested = block_requested("free", extent, block);
+    uint8_t family = block_family(extent, block, slot_block_size(extent, block));
+    if (size != SIZE_MAX && size != requested) {
+        size_differs(block, size, requested);
     }
-    fault_tell(&fault, "%s of %p (%zu bytes), which was allocated by %s", call, block, size,
-               made_name(made, family > 3));
+    if (family != wanted) {
+        family_differs(made_release((enum made)(wanted & 3)), block, requested, family, wanted);
+    }
 }
 
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)

@@ -16,7 +16,7 @@
  * above it the family.
  *
  * The family says which functions made the block: 0 for malloc and its kin, else a form of new, in the
- * lower two bits, and log2 of the alignment that its aligned forms were given.
+ * lower two bits, and log2 of the alignment that its aligned forms were given. See mixes.h.
  *
  * In front of a slot of a medium class lies the canary of another: it is looked at when the slot is
  * freed too, as the other may be free, or be held until the program ends.
@@ -31,8 +31,9 @@
 
 #include "../profile/sample.h"
 #include "common.h"
+#include "guarded.h"
 #include "hollow.h"
-#include "made.h"
+#include "mixes.h"
 
 /* What a slot has more than the program may ask for. */
 #define CANARY_BYTES (MW_CANARY ? 8u : 0u)
@@ -125,6 +126,18 @@ ALWAYS_INLINE void padding_place(char *end, size_t slack)
     }
 }
 
+/* The same in a slot that has the fill: what lies in front of `end` need not be kept. */
+ALWAYS_INLINE void padding_place_new(char *end, size_t slack)
+{
+    if (FILL_FREE != 0 || slack >= PADDING_BYTES) {
+        padding_place(end, slack);
+    } else {
+        /* Two shifts: of the numbers up to 64 that they make together one alone takes 63 at most. */
+        store_unaligned(end - PADDING_BYTES,
+                        secrets.padding << (8 * (PADDING_BYTES - 1 - slack)) << 8);
+    }
+}
+
 /* A slot's block of `block_size` bytes in all gets or changes its size. */
 ALWAYS_INLINE void canary_place(struct extent *extent, void *block, size_t block_size, size_t size)
 {
@@ -137,6 +150,39 @@ ALWAYS_INLINE void canary_place(struct extent *extent, void *block, size_t block
         /* At once, see canary_front_is_whole. */
         atomic_set((_Atomic uint64_t *)at, canary_key(extent, at) ^ slack << CANARY_SLACK_SHIFT);
     }
+}
+
+/* The same for a new block of a family, in a slot that has the fill. */
+ALWAYS_INLINE void canary_place_new(struct extent *extent, void *block, size_t block_size,
+                                    size_t size, uint8_t family)
+{
+    if (MW_CANARY) {
+        size_t capacity = block_size - CANARY_BYTES;
+        uintptr_t at = (uintptr_t)block + capacity;
+        check(size <= capacity && block_size <= SLOT_MAX);
+        uint64_t slack = capacity - size;
+        padding_place_new((char *)at, slack);
+        atomic_set((_Atomic uint64_t *)at, canary_key(extent, at) ^ slack << CANARY_SLACK_SHIFT ^
+                                               (uint64_t)family << CANARY_FAMILY_SHIFT);
+    }
+}
+
+/* Whether a slot's block was not written beyond its end, is of a family, and has the size `size` if that is not
+ * SIZE_MAX. With all that is not 0 in a whole canary in the lowest bits one comparison tells the first two. */
+ALWAYS_INLINE bool canary_is_of(struct extent *extent, const void *block, size_t block_size,
+                                uint8_t family, size_t size)
+{
+    if (!MW_CANARY) {
+        return true;
+    }
+    const unsigned slack_bits = 64 - CANARY_SLACK_SHIFT;
+    size_t capacity = block_size - CANARY_BYTES;
+    uintptr_t at = (uintptr_t)block + capacity;
+    uint64_t canary = *(const volatile uint64_t *)at ^ canary_key(extent, at) ^
+                      (uint64_t)family << CANARY_FAMILY_SHIFT;
+    uint64_t slack = canary << slack_bits | canary >> CANARY_SLACK_SHIFT;
+    return likely(slack <= capacity) && padding_is_whole((const char *)at - slack, slack) &&
+           (size == SIZE_MAX || size == capacity - slack);
 }
 
 /* What the program asked for, of a slot's block; CANARY_DAMAGED if it was written beyond that. */
@@ -177,7 +223,9 @@ ALWAYS_INLINE bool canary_front_is_whole(struct extent *extent, const void *bloc
 ALWAYS_INLINE uint8_t block_family(struct extent *extent, const void *block, size_t block_size)
 {
     if (!extent_is_slab(extent)) {
-        return canary_large_family(extent);
+        return extent_is_guarded(extent)
+                   ? 0
+                   : canary_large_family(extent); /* of those it is not kept */
     }
     uintptr_t at = (uintptr_t)block + block_size - CANARY_BYTES;
     uint64_t canary = load_unaligned((const char *)at) ^ canary_key(extent, at);
@@ -204,17 +252,6 @@ ALWAYS_INLINE uint8_t family_of(enum made made, size_t alignment)
     return made_by_new(made) ? (uint8_t)((unsigned)made | log2 << 2) : 0;
 }
 
-/* Whether the option check_mixes is on, and the operators of the program are ours. */
-static bool mixes_are_checked; /* const after start */
-static void mixes_load(void);
-
-/* Whether each form of operator new and delete that the program calls is ours; NULL: there are none. */
-static bool (*const operators_are_ours)(void);
-
-/* Tells that a call releases a whole block of another family; returns with misuse:continue. */
-static COLD void family_differs(const char *call, const void *block, size_t size, uint8_t family,
-                                uint8_t wanted);
-
 /* What malloc's kin are called with must be theirs. */
 ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, const void *block,
                                       size_t block_size, size_t size)
@@ -235,6 +272,14 @@ static size_t canary_read_large(struct extent *extent);
 /* Ends the program: a call found that it had written beyond a block's end. */
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block);
 
+/* Tells that a block is released with a size that it has not; returns with misuse:continue. */
+static COLD void size_differs(const void *block, size_t size, size_t requested);
+
+/* A free or delete of a slot's block is not as it should be, see canary_is_of: tells what it is, and returns if it
+ * goes on. */
+static NOINLINE COLD void canary_odd_free(struct extent *extent, void *block, uint8_t wanted,
+                                          size_t size);
+
 /* The size that the program asked for; ends it if it wrote beyond that. In the fast build what the
  * block has. */
 ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, const void *block)
@@ -243,6 +288,9 @@ ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, co
         return extent_is_slab(extent) ? slot_block_size(extent, block)
                                       : whole_block_size(call, extent, block);
     }
+    if (unlikely(extent_is_guarded(extent))) {
+        return guarded_size(call, block);
+    }
     size_t size = extent_is_slab(extent)
                       ? canary_read(extent, block, slot_block_size(extent, block))
                       : canary_read_large(extent);
@@ -250,6 +298,16 @@ ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, co
         canary_bad(call, extent, block);
     }
     return size;
+}
+
+/* A slot that the program gives back: ends it if it wrote beyond the block's end, or if the block is not for
+ * free. */
+ALWAYS_INLINE void canary_check_freed(struct extent *extent, const void *block)
+{
+    if (MW_CANARY) {
+        size_t size = block_requested("free", extent, block);
+        block_check_family("free", extent, block, slot_block_size(extent, block), size);
+    }
 }
 
 #endif

@@ -253,7 +253,7 @@ static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t siz
     check_slow(direct_is_valid(direct));
     lock_release(&direct->lock);
     if (slot != NULL) {
-        harden_slot_taken(slot, size);
+        harden_slot_taken(pagemap_find(slot), slot, size, 0);
     }
     return slot;
 }

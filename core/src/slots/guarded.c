@@ -47,14 +47,20 @@ struct guarded_pool {
 };
 
 static struct lock guarded_lock = LOCK_INITIALIZER(LOCK_GUARDED);
-static struct guarded_pool *guarded_pool; /* const after start; NULL: the option is off */
+static struct guarded_pool *_Atomic guarded_pool_made; /* atomic; NULL: no block was guarded yet */
+static _Atomic bool guarded_is_begun; /* atomic; somebody makes the places, or did */
+
+ALWAYS_INLINE struct guarded_pool *guarded_places(void)
+{
+    return atomic_get_acquire(&guarded_pool_made); /* pairs with guarded_begin */
+}
 
 /* --- Places ----------------------------------------------------------------------------------- */
 
 static uintptr_t place_start(const struct guarded_place *place)
 {
-    size_t index = (size_t)(place - guarded_pool->places);
-    return guarded_pool->start + index * guarded_pool->stride + os_page_size;
+    size_t index = (size_t)(place - guarded_places()->places);
+    return guarded_places()->start + index * guarded_places()->stride + os_page_size;
 }
 
 /* The bytes of the pages that a block lies on. */
@@ -85,7 +91,7 @@ static size_t place_distance(const struct guarded_place *place, uintptr_t addres
 /* The place that an address is in; NULL if it is in a guard page. */
 static struct guarded_place *place_at(uintptr_t address)
 {
-    struct guarded_pool *pool = guarded_pool;
+    struct guarded_pool *pool = guarded_places();
     check(address >= pool->start && address < pool->end);
     size_t distance = address - pool->start;
     size_t index = distance / pool->stride;
@@ -97,7 +103,7 @@ static struct guarded_place *place_at(uintptr_t address)
  * one whose block is held. NULL if there was no block near. */
 static struct guarded_place *place_around(uintptr_t address)
 {
-    struct guarded_pool *pool = guarded_pool;
+    struct guarded_pool *pool = guarded_places();
     size_t index = (address - pool->start) / pool->stride;
     struct guarded_place *nearest = NULL;
     size_t nearest_distance = pool->stride;
@@ -151,8 +157,8 @@ static COLD void place_describe(struct guarded_place *place, struct fault *fault
 /* Returns if the address is none of ours, or may be accessed by now. */
 static void guarded_trap(const struct trap *trap)
 {
-    struct guarded_pool *pool = guarded_pool;
-    if (trap->address < pool->start || trap->address >= pool->end) {
+    struct guarded_pool *pool = guarded_places();
+    if (pool == NULL || trap->address < pool->start || trap->address >= pool->end) {
         return;
     }
     struct guarded_place *place = place_around(trap->address);
@@ -202,10 +208,65 @@ static struct guarded_place *place_of_held(const char *call, const void *block)
 
 /* --- Blocks ----------------------------------------------------------------------------------- */
 
+/* All of them without access. NULL if there is no room. */
+static struct guarded_pool *pool_make(uint32_t count)
+{
+    size_t stride = os_page_size + align_up(SLOT_MAX, os_page_size);
+    size_t bytes = count * stride + os_page_size;
+    struct guarded_pool *pool = meta_alloc(sizeof *pool);
+    struct guarded_place *places = meta_alloc(count * sizeof *places);
+    uint16_t *queue = meta_alloc(count * sizeof *queue);
+    char *start = os_map(NULL, bytes);
+    unsigned ways = start != NULL ? os_guard(start, bytes) : 0;
+    if (pool == NULL || places == NULL || queue == NULL || ways == 0 ||
+        !pagemap_cover((uintptr_t)start, bytes)) {
+        if (start != NULL) {
+            os_unmap(start, bytes);
+        }
+        return NULL;
+    }
+    *pool = (struct guarded_pool){.start = (uintptr_t)start,
+                                  .end = (uintptr_t)start + bytes,
+                                  .stride = stride,
+                                  .count = count,
+                                  .queue_count = count,
+                                  .queue = queue,
+                                  .places = places};
+    for (uint32_t i = 0; i < count; i++) {
+        queue[i] = (uint16_t)i;
+        places[i].ways = (uint8_t)ways;
+    }
+    struct extent *extent = &pool->extent;
+    extent->start = pool->start;
+    extent->is_huge = true;
+    atomic_set(&extent->pages, (uint32_t)(bytes >> os_page_shift));
+    extent_make_plain(extent);
+    atomic_set(&extent->slab.owner, OWNER_GUARDED);
+    atomic_set(&extent->state, EXTENT_ACTIVE);
+    pagemap_set_range(pool->start, bytes, extent);
+    return pool;
+}
+
+/* The places are made for the first block: most processes end before that, and the kernel has to touch each
+ * page of them. NULL if there are none, or another thread is about it. */
+static struct guarded_pool *guarded_begin(void)
+{
+    struct guarded_pool *pool = guarded_places();
+    if (likely(pool != NULL) || atomic_swap(&guarded_is_begun, true)) {
+        return pool;
+    }
+    pool = pool_make((uint32_t)option(OPTION_guard_slots));
+    if (pool == NULL && option(OPTION_guard_sample) > 0) {
+        log_warn("guard_sample has no effect: there is no memory for its pages");
+    }
+    atomic_set_release(&guarded_pool_made, pool); /* pairs with guarded_places */
+    return pool;
+}
+
 /* The place that has been free for the longest time. */
 static struct guarded_place *queue_take(void)
 {
-    struct guarded_pool *pool = guarded_pool;
+    struct guarded_pool *pool = guarded_places();
     struct guarded_place *place = NULL;
     lock_take(&guarded_lock);
     uint32_t count = atomic_get(&pool->queue_count);
@@ -220,7 +281,7 @@ static struct guarded_place *queue_take(void)
 
 static void queue_put_locked(struct guarded_place *place)
 {
-    struct guarded_pool *pool = guarded_pool;
+    struct guarded_pool *pool = guarded_places();
     uint32_t count = atomic_get(&pool->queue_count);
     check(lock_is_mine(&guarded_lock) && count < pool->count);
     pool->queue[(pool->queue_first + count) % pool->count] = (uint16_t)(place - pool->places);
@@ -229,8 +290,10 @@ static void queue_put_locked(struct guarded_place *place)
 
 static void place_count_locked(unsigned class, size_t size, bool is_held)
 {
-    struct guarded_pool *pool = guarded_pool;
-    size_t pages = place_bytes(size) >> os_page_shift;
+    struct guarded_pool *pool = guarded_places();
+    /* With a canary the class may be a page more than the block: what is in use must not be more than there is. */
+    size_t bytes = size_max(place_bytes(size), align_up(class_size(class), os_page_size));
+    size_t pages = bytes >> os_page_shift;
     pool->given[class] += is_held;
     pool->held[class] += is_held ? 1 : (uint64_t)-1;
     pool->active_pages += is_held ? pages : (size_t)-pages;
@@ -239,7 +302,8 @@ static void place_count_locked(unsigned class, size_t size, bool is_held)
 static NOINLINE void *guarded_take(size_t size, size_t alignment, unsigned class, bool at_end)
 {
     check(size <= SLOT_MAX && is_power_of_two(alignment) && alignment <= os_page_size);
-    if (guarded_pool == NULL || atomic_get(&guarded_pool->queue_count) == 0) {
+    struct guarded_pool *pool = guarded_begin();
+    if (pool == NULL || atomic_get(&pool->queue_count) == 0) {
         return NULL;
     }
     struct guarded_place *place = queue_take();
@@ -300,12 +364,13 @@ static NOINLINE size_t guarded_size(const char *call, const void *block)
 
 static void guarded_sweep(void)
 {
-    if (!GUARDS_ARE_POSSIBLE || guarded_pool == NULL) {
+    struct guarded_pool *pool = guarded_places();
+    if (!GUARDS_ARE_POSSIBLE || pool == NULL) {
         return;
     }
     lock_take(&guarded_lock); /* what is LIVE keeps its access */
-    for (uint32_t i = 0; i < guarded_pool->count; i++) {
-        struct guarded_place *place = &guarded_pool->places[i];
+    for (uint32_t i = 0; i < pool->count; i++) {
+        struct guarded_place *place = &pool->places[i];
         if (atomic_get_acquire(&place->state) == GUARDED_LIVE) { /* pairs with guarded_take */
             place_check(place, "sweep");
         }
@@ -315,7 +380,7 @@ static void guarded_sweep(void)
 
 static bool guarded_read(struct guarded_figures *figures)
 {
-    struct guarded_pool *pool = guarded_pool;
+    struct guarded_pool *pool = guarded_places();
     if (!GUARDS_ARE_POSSIBLE || pool == NULL) {
         return false;
     }
@@ -330,60 +395,18 @@ static bool guarded_read(struct guarded_figures *figures)
 
 /* --- Start ------------------------------------------------------------------------------------ */
 
-/* All of them without access. NULL if there is no room. */
-static struct guarded_pool *pool_make(uint32_t count)
-{
-    size_t stride = os_page_size + align_up(SLOT_MAX, os_page_size);
-    size_t bytes = count * stride + os_page_size;
-    struct guarded_pool *pool = meta_alloc(sizeof *pool);
-    struct guarded_place *places = meta_alloc(count * sizeof *places);
-    uint16_t *queue = meta_alloc(count * sizeof *queue);
-    char *start = os_map(NULL, bytes);
-    unsigned ways = start != NULL ? os_guard(start, bytes) : 0;
-    if (pool == NULL || places == NULL || queue == NULL || ways == 0 ||
-        !pagemap_cover((uintptr_t)start, bytes)) {
-        if (start != NULL) {
-            os_unmap(start, bytes);
-        }
-        return NULL;
-    }
-    *pool = (struct guarded_pool){.start = (uintptr_t)start,
-                                  .end = (uintptr_t)start + bytes,
-                                  .stride = stride,
-                                  .count = count,
-                                  .queue_count = count,
-                                  .queue = queue,
-                                  .places = places};
-    for (uint32_t i = 0; i < count; i++) {
-        queue[i] = (uint16_t)i;
-        places[i].ways = (uint8_t)ways;
-    }
-    struct extent *extent = &pool->extent;
-    extent->start = pool->start;
-    extent->is_huge = true;
-    atomic_set(&extent->pages, (uint32_t)(bytes >> os_page_shift));
-    extent_make_plain(extent);
-    atomic_set(&extent->slab.owner, OWNER_GUARDED);
-    atomic_set(&extent->state, EXTENT_ACTIVE);
-    pagemap_set_range(pool->start, bytes, extent);
-    return pool;
-}
-
 static void guarded_load(void)
 {
     long every = option(OPTION_guard_sample);
-    if (MW_TRACK || MW_IN_LIBC || every <= 0) {
+    bool is_asked_for = every > 0;
+    every = every < 0 ? GUARD_EVERY : every;
+    if (!GUARDS_ARE_POSSIBLE || every <= 0) {
         return;
     }
-    if (!GUARDS_ARE_POSSIBLE || option(OPTION_memory_limit) != 0) {
-        log_warn("guard_sample has no effect %s", GUARDS_ARE_POSSIBLE
-                                                      ? "where there is a memory_limit"
-                                                      : "in this build: use libmallow.so");
-        return;
-    }
-    guarded_pool = pool_make((uint32_t)option(OPTION_guard_slots));
-    if (guarded_pool == NULL) {
-        log_warn("guard_sample has no effect: there is no memory for its pages");
+    if (option(OPTION_memory_limit) != 0) {
+        if (is_asked_for) {
+            log_warn("guard_sample has no effect where there is a memory_limit");
+        }
         return;
     }
     profile_guard_every((uint64_t)every);

@@ -27,8 +27,11 @@
 #include "blame.h"
 #include "sizeclass.h"
 
-/* The other builds look at every block, and a libc has no place for that. */
-#define GUARDS_ARE_POSSIBLE (MW_MODE == MW_FAST && PROFILE_IS_POSSIBLE)
+/* Where every block is tracked they lie between guards anyway, and a libc has no place for that. */
+#define GUARDS_ARE_POSSIBLE PROFILE_IS_POSSIBLE
+
+/* About one block in so many where the option does not say it; 0: none. */
+#define GUARD_EVERY (MW_MODE == MW_SECURE ? 5000 : 0)
 
 static struct lock guarded_lock; /* the queue of places, and the figures */
 

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "harden.h"
 
-/* Two words, which a processor takes in one operation; slots begin and end where they may lie. */
-typedef uint64_t word_pair __attribute__((vector_size(16), may_alias));
-
 /* Eight pairs without a branch, then what is left: a block in a hole has any number of them. */
 ALWAYS_INLINE bool range_is_fill(const char *start, const char *range_end)
 {
-    const word_pair fill = {FILL_FREE_WORD, FILL_FREE_WORD};
+    const word_pair fill = FILL_FREE_PAIR;
     const word_pair *at = (const word_pair *)start;
     const word_pair *end = (const word_pair *)range_end;
     word_pair other = {0, 0};
@@ -26,12 +23,12 @@ static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, siz
 {
     const char *start = (const char *)slot;
     const char *end = start + size;
-    check(size >= FILL_SCALAR);
+    check(size >= FILL_NEAR);
     if (strength_spares_middle(size, whole)) {
-        return range_is_fill(start + FILL_SCALAR, start + FILL_EDGE) &&
+        return range_is_fill(start + FILL_NEAR, start + FILL_EDGE) &&
                range_is_fill(end - FILL_EDGE, end);
     }
-    return range_is_fill(start + FILL_SCALAR, end);
+    return range_is_fill(start + FILL_NEAR, end);
 }
 
 static void harden_slab_empty(struct extent *extent)

@@ -36,11 +36,13 @@ ALWAYS_INLINE void list_slot_check(struct slot *slot, unsigned class)
     }
 }
 
-/* The slot goes to the program: first it leaves its list of a class, before its link is read ... */
-ALWAYS_INLINE void harden_slot_leaves(struct slot *slot, unsigned class)
+/* The slot goes to the program: first it leaves its list of a class, before its link is read. The slab
+ * that it is of, for harden_slot_taken; NULL in the fast build ... */
+ALWAYS_INLINE struct extent *harden_slot_leaves(struct slot *slot, unsigned class)
 {
+    struct extent *extent = NULL;
     if (MW_SLOT_BITMAP) {
-        struct extent *extent = pagemap_find(slot);
+        extent = pagemap_find(slot);
         uint64_t index = slab_slot_number(extent, slot);
         if (unlikely(index >= extent->slab.capacity || !extent_is_slab(extent))) {
             slot_bad_link(class, slot);
@@ -55,6 +57,7 @@ ALWAYS_INLINE void harden_slot_leaves(struct slot *slot, unsigned class)
             slot_bad_link(class, slot);
         }
     }
+    return extent;
 }
 
 /* The same in any build; finds the byte. */
@@ -74,22 +77,27 @@ ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
     return ((uintptr_t)slot_next(slot) & never) == 0;
 }
 
-/* Of a slot of more than FILL_SCALAR bytes, whether all behind these has the fill; where its middle is
+/* Two words, which a processor takes in one operation; slots begin and end where they may lie. */
+typedef uint64_t word_pair __attribute__((vector_size(16), may_alias));
+#define FILL_FREE_PAIR ((word_pair){FILL_FREE_WORD, FILL_FREE_WORD})
+
+/* Of a slot of more than FILL_NEAR bytes, whether all behind these has the fill; where its middle is
  * spared, whether its ends have it. */
-#define FILL_SCALAR 64u
+#define FILL_NEAR 64u
 static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, size_t whole);
 
 /* Whether the words behind the link have the fill of a free slot: all of them up to a size of `whole`,
  * of a larger one FILL_EDGE bytes at each end. */
 ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size, size_t whole)
 {
-    const uint64_t *words = (const uint64_t *)slot;
-    size_t count = size_min(size, FILL_SCALAR) / sizeof *words;
-    uint64_t other = words[1] ^ FILL_FREE_WORD;
-    for (size_t i = 2; i < count; i += 2) {
-        other |= (words[i] ^ FILL_FREE_WORD) | (words[i + 1] ^ FILL_FREE_WORD);
+    const word_pair *pairs = (const word_pair *)slot;
+    const word_pair *end = (const word_pair *)((const char *)slot + size_min(size, FILL_NEAR));
+    word_pair other = {((const uint64_t *)slot)[1] ^ FILL_FREE_WORD, 0};
+    for (const word_pair *at = pairs + 1; at < end; at++) {
+        other |= *at ^ FILL_FREE_PAIR;
     }
-    return other == 0 && (size <= FILL_SCALAR || slot_rest_is_fill(slot, size, whole));
+    return (other[0] | other[1]) == 0 &&
+           (size <= FILL_NEAR || slot_rest_is_fill(slot, size, whole));
 }
 
 /* The same for every byte. */
@@ -101,25 +109,24 @@ ALWAYS_INLINE bool slot_is_all_fill(const struct slot *slot, size_t size)
 
 ALWAYS_INLINE void slot_fill(void *block, size_t size)
 {
-    uint64_t *words = block;
     if (size > FILL_INLINE_MAX) {
-        words[0] = FILL_FREE_WORD;
+        *(uint64_t *)block = FILL_FREE_WORD;
         slot_fill_behind_link(block, size, strength.fill_whole);
         return;
     }
-    for (size_t i = 0; i < size / sizeof *words; i += 2) {
-        words[i] = FILL_FREE_WORD;
-        words[i + 1] = FILL_FREE_WORD;
+    const word_pair *end = (const word_pair *)((char *)block + size);
+    for (word_pair *at = block; at < end; at++) {
+        *at = FILL_FREE_PAIR;
     }
 }
 
-/* ... then, its link read, it becomes a block of `size` bytes. */
-ALWAYS_INLINE void harden_slot_taken(struct slot *slot, size_t size)
+/* ... then, its link read, it becomes a block of `size` bytes, of a family. */
+ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot, size_t size,
+                                     uint8_t family)
 {
     if (!MW_SLOT_BITMAP) {
         return;
     }
-    struct extent *extent = pagemap_find(slot);
     size_t block_size = slot_block_size(extent, slot);
     if (MW_CODED_LINKS && unlikely(!slot_link_is_plausible(slot))) {
         harden_bad_content(slot, block_size);
@@ -132,7 +139,24 @@ ALWAYS_INLINE void harden_slot_taken(struct slot *slot, size_t size)
         }
         slot->link = 0; /* nobody learns what an encoded link looks like */
     }
-    canary_place(extent, slot, block_size, size);
+    canary_place_new(extent, slot, block_size, size, family);
+}
+
+/* The program gives a slot of a heap's own slab back, by a release for a family, with a size or SIZE_MAX. Ends it
+ * if it does not hold the slot. With canaries it is harden_slot_freed and what delete checks, in fewer steps. */
+ALWAYS_INLINE void harden_own_slot_freed(struct extent *extent, void *block, uint8_t family,
+                                         size_t size)
+{
+    struct slab *slab = &extent->slab;
+    uint64_t index = slab_slot_number(extent, block);
+    if (unlikely(index >= slab->capacity ||
+                 !slot_set_held(extent, (uint32_t)index, false))) {
+        harden_bad_block("free", extent, block);
+    }
+    if (unlikely(!canary_is_of(extent, block, slab->slot_size, family, size))) {
+        canary_odd_free(extent, block, family, size);
+    }
+    slot_fill(block, slab->slot_size);
 }
 
 /* The program gives the slot back, which begins at `block`. Ends it if it does not hold the
@@ -148,10 +172,7 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
             harden_bad_block("free", extent, block);
         }
     }
-    if (MW_CANARY) {
-        size_t size = block_requested("free", extent, block);
-        block_check_family("free", extent, block, slot_block_size(extent, block), size);
-    }
+    canary_check_freed(extent, block);
     if (MW_FILL && !MW_TRACK) {
         slot_fill(block, slot_block_size(extent, block));
     }

@@ -30,4 +30,17 @@ ALWAYS_INLINE const char *made_name(enum made made, bool is_aligned)
     }
 }
 
+/* What releases what a form made, as a sentence names it. */
+ALWAYS_INLINE const char *made_release(enum made made)
+{
+    switch (made) {
+    case MADE_BY_NEW:
+        return "operator delete";
+    case MADE_BY_NEW_ARRAY:
+        return "operator delete[]";
+    default:
+        return "free";
+    }
+}
+
 #endif

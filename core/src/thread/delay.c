@@ -5,14 +5,36 @@
 
 #define PLACES (DELAY_RANDOM + DELAY_FIFO)
 
+/* What waits is known by one word: its size in units, and its address. */
+#define SIZE_SHIFT 48
+#define SIZE_UNIT_LOG2 4
+static_assert(ADDRESS_LIMIT <= (uintptr_t)1 << SIZE_SHIFT, "above the address there are 16 bits");
+static_assert(SLOT_MAX >> SIZE_UNIT_LOG2 <= UINT16_MAX, "which hold any size");
+
+ALWAYS_INLINE uint64_t entry_of(const struct slot *slot, size_t size)
+{
+    check(size % (1u << SIZE_UNIT_LOG2) == 0 && size <= SLOT_MAX);
+    return (uintptr_t)slot | (uint64_t)size << (SIZE_SHIFT - SIZE_UNIT_LOG2);
+}
+
+ALWAYS_INLINE struct slot *entry_slot(uint64_t entry)
+{
+    return (struct slot *)(uintptr_t)(entry & (((uint64_t)1 << SIZE_SHIFT) - 1));
+}
+
+ALWAYS_INLINE size_t entry_size(uint64_t entry)
+{
+    return (size_t)(entry >> SIZE_SHIFT << SIZE_UNIT_LOG2);
+}
+
 static struct slot *delay_at(struct heap *heap, unsigned index)
 {
     struct delay *delay = &heap->delay;
     if (index >= PLACES) {
         return NULL;
     }
-    return index < DELAY_RANDOM ? atomic_peek(&delay->random[index])
-                                : atomic_peek(&delay->fifo[index - DELAY_RANDOM]);
+    return entry_slot(index < DELAY_RANDOM ? atomic_peek(&delay->random[index])
+                                           : atomic_peek(&delay->fifo[index - DELAY_RANDOM]));
 }
 
 #define CHOICE_BITS 6u
@@ -41,31 +63,33 @@ ALWAYS_INLINE void delay_look_at(const struct slot *slot, size_t size)
     }
 }
 
-static void delay_take_out(struct delay *delay, struct slot *slot)
+ALWAYS_INLINE struct slot *delay_take_out(struct delay *delay, uint64_t entry)
 {
-    size_t size = slot_block_size(pagemap_find(slot), slot);
+    struct slot *slot = entry_slot(entry);
+    size_t size = entry_size(entry);
     delay_look_at(slot, size);
-    check(delay->bytes >= size);
+    check(delay->bytes >= size && size == slot_block_size(pagemap_find(slot), slot));
     delay->bytes -= size;
-}
-
-/* Takes what is in a place; NULL if nothing is. */
-static struct slot *delay_take(struct delay *delay, struct slot **place)
-{
-    struct slot *slot = *place;
-    if (slot != NULL) {
-        *place = NULL;
-        order_stores(); /* a child of fork has it in one place at most */
-        delay_take_out(delay, slot);
-    }
     return slot;
 }
 
-/* The oldest of the ring, which has some. */
-static struct slot *delay_take_oldest(struct delay *delay)
+/* Takes what is in a place; NULL if nothing is. */
+ALWAYS_INLINE struct slot *delay_take(struct delay *delay, uint64_t *place)
 {
-    struct slot **place = &delay->fifo[delay->first];
-    check(delay->count > 0 && *place != NULL);
+    uint64_t entry = *place;
+    if (entry == 0) {
+        return NULL;
+    }
+    *place = 0;
+    order_stores(); /* a child of fork has it in one place at most */
+    return delay_take_out(delay, entry);
+}
+
+/* The oldest of the ring, which has some. */
+ALWAYS_INLINE struct slot *delay_take_oldest(struct delay *delay)
+{
+    uint64_t *place = &delay->fifo[delay->first];
+    check(delay->count > 0 && *place != 0);
     delay->first = (delay->first + 1) % DELAY_FIFO;
     delay->count--;
     return delay_take(delay, place);
@@ -108,11 +132,11 @@ static struct slot *delay_swap(struct heap *heap, struct slot *slot, size_t size
         return slot; /* nothing waits */
     }
     delay->bytes += size;
-    struct slot **place = &delay->random[delay_choose(delay)];
-    struct slot *moved = *place;
-    *place = slot;
+    uint64_t *place = &delay->random[delay_choose(delay)];
+    uint64_t moved = *place;
+    *place = entry_of(slot, size);
     order_stores();
-    if (moved != NULL) {
+    if (likely(moved != 0)) {
         struct slot *leaves = delay->count == DELAY_FIFO ? delay_take_oldest(delay) : NULL;
         delay->fifo[(delay->first + delay->count) % DELAY_FIFO] = moved;
         delay->count++;
@@ -133,7 +157,7 @@ static void delay_empty(struct heap *heap)
         return;
     }
     for (unsigned i = 0; i < PLACES; i++) {
-        struct slot **place = i < DELAY_RANDOM ? &delay->random[i] : &delay->fifo[i - DELAY_RANDOM];
+        uint64_t *place = i < DELAY_RANDOM ? &delay->random[i] : &delay->fifo[i - DELAY_RANDOM];
         struct slot *slot = delay_take(delay, place);
         if (slot != NULL) {
             delay_gives_back(heap, pagemap_find(slot), slot);

@@ -94,11 +94,11 @@ static_assert(CLASSES <= 64, "a bit per class");
 #define DELAY_FIFO 128u
 
 struct delay {
-    struct slot *random[DELAY_RANDOM]; /* NULL: nothing is there */
-    struct slot *fifo[DELAY_FIFO];     /* a ring; NULL: nothing is there */
-    uint32_t first;                    /* the oldest of fifo */
-    uint32_t count;                    /* of fifo */
-    size_t bytes;                      /* of all of them */
+    uint64_t random[DELAY_RANDOM]; /* 0: nothing is there */
+    uint64_t fifo[DELAY_FIFO];     /* a ring; 0: nothing is there */
+    uint32_t first;                /* the oldest of fifo */
+    uint32_t count;                /* of fifo */
+    size_t bytes;                  /* of all of them */
     uint64_t choices; /* random numbers to come, six bits each, and a 1 above them */
 };
 
@@ -233,6 +233,13 @@ ALWAYS_INLINE bool heap_is_sampling(const struct heap *heap)
 ALWAYS_INLINE bool heap_chooses_samples(const struct heap *heap)
 {
     return PROFILE_IS_POSSIBLE && heap->is_sampling;
+}
+
+/* Whether each block of pages may be a sample too, so that none may come from a list of its own. Blocks of pages
+ * are never guarded; but where free puts medium slots and them into lists, both go one way. */
+ALWAYS_INLINE bool heap_is_sampling_pages(const struct heap *heap)
+{
+    return heap_is_sampling(heap) && (MW_PAGEMAP_LISTS || heap->sampler.takes_profile);
 }
 
 ALWAYS_INLINE struct extent *slab_at(struct link *link)

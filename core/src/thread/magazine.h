@@ -88,7 +88,7 @@ ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
     heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
     if (MW_SLOT_BITMAP && class < CLASSES) {
-        harden_slot_taken(slot, size);
+        harden_slot_taken(pagemap_find(slot), slot, size, 0);
     } else {
         canary_place_large(extent, size);
     }

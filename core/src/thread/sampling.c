@@ -12,13 +12,15 @@ static void heap_start_sampling(struct heap *heap, bool takes_profile)
     if (!HEAPS_SAMPLE) {
         return;
     }
-    stack_set_private(heap, false);
+    if (heap_is_sampling_pages(heap)) {
+        stack_set_private(heap, false);
+    }
     heap->tick_bias = TICK_BIAS;
     heap->until_tick -= TICK_BIAS;
     for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
         heap->until_mark[class - SMALL_CLASSES] = sampler_slots(&heap->sampler, class_size(class));
     }
-    check(!heap->is_private && heap->until_tick < 0);
+    check(!(heap->is_private && heap_is_sampling_pages(heap)) && heap->until_tick < 0);
 }
 
 static void heap_stop_sampling(struct heap *heap)

@@ -137,7 +137,7 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         return;
     }
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
-    stack_set_private(heap, is_busy && heap->takes_blocks && !heap_is_sampling(heap));
+    stack_set_private(heap, is_busy && heap->takes_blocks && !heap_is_sampling_pages(heap));
     if (MW_PAGEMAP_LISTS) {
         heap_choose_way(heap);
     }

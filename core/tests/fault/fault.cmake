@@ -50,9 +50,18 @@ if(is_native AND "fast" IN_LIST MALLOW_MODES)
   target_compile_definitions(fault-sampled PRIVATE _GNU_SOURCE)
   target_compile_options(fault-sampled PRIVATE -O1 -w -fno-builtin)
   target_link_options(fault-sampled PRIVATE LINKER:-z,dynamic-undefined-weak)
-  mallow_test(fault-sampled COMMAND ${Python3_EXECUTABLE}
-              ${CMAKE_CURRENT_LIST_DIR}/sampled/sampled.py $<TARGET_FILE:mallow-shared>
-              $<TARGET_FILE:fault-sampled>)
+  foreach(mode fast secure)
+    list(FIND MALLOW_MODES ${mode} at)
+    if(at GREATER -1)
+      set(library mallow)
+      if(NOT mode STREQUAL fast)
+        set(library mallow-${mode})
+      endif()
+      mallow_test(fault-sampled-${mode} COMMAND ${Python3_EXECUTABLE}
+                  ${CMAKE_CURRENT_LIST_DIR}/sampled/sampled.py ${mode}
+                  $<TARGET_FILE:${library}-shared> $<TARGET_FILE:fault-sampled>)
+    endif()
+  endforeach()
 endif()
 
 # The fault suite (suite/) and the exploit probes (probes/): a program each, run once for each line

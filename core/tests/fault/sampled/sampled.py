@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Guarded blocks of the fast build (guard_sample): each fault of sampled.c is told, with the stacks of
-the block, and what is no fault is left alone.
+"""Guarded blocks of the fast and the secure build (guard_sample): each fault of sampled.c is told, with the
+stacks of the block, and what is no fault is left alone.
 
-  sampled.py LIBRARY PROGRAM
+  sampled.py MODE LIBRARY PROGRAM
 """
 
 import os
@@ -58,10 +58,13 @@ OTHERS = {
     "later_handler": (EVERY, 0),
     "clean": (EVERY, 0),
     "figures": (EVERY, 0),
+    "sizes": (EVERY, 0),
     "rate": ("guard_sample:100", 0),
     "full": (EVERY + ",guard_slots:16", 0),
     "off": ("guard_sample:0", 0),
 }
+# There a block of no bytes is an address without access.
+NOT_OF_SECURE = ("write_to_zero_size",)
 MORE_SETTINGS = {
     "clean": ["guard_sample:3,guard_slots:1", "guard_sample:20,prof:true,lg_prof_sample:10",
               EVERY + ",junk:true", EVERY + ",zero:true"],
@@ -120,7 +123,12 @@ def problem(program, library, name, settings, ends_by):
 
 
 def main():
-    library, program = sys.argv[1:]
+    mode, library, program = sys.argv[1:]
+    if mode == "secure":
+        for name in NOT_OF_SECURE:
+            FAULTS.pop(name)
+        OTHERS["unasked"] = ("", 0)
+        MORE_SETTINGS["off"] = []
     failed = 0
 
     def tell(name, wrong):
