@@ -21,10 +21,6 @@ const GO: &str = "package unit\n/*\n#include <stdlib.h>\n\
     func Work(many int) { C.work(C.int(many)) }\n";
 const GO_TEST: &str = "package unit\nimport (\"os\"; \"testing\")\n\
     func TestWork(t *testing.T) { many := 1000; if os.Getenv(\"MORE\") != \"\" { many = 1500 }; Work(many) }\n";
-const RUST: &str = "#[test]\nfn work() {\n    let many = if std::env::var_os(\"MORE\").is_some() { 1500 } else { 1000 };\n\
-    for number in 0..many { std::hint::black_box(vec![number as u8; 100]); }\n}\n";
-const PYTHON: &str = "import os\ndef test_work():\n    many = 1500 if 'MORE' in os.environ else 1000\n\
-    kept = [bytes(1000) for _ in range(many)]\n    assert len(kept) == many\n";
 
 struct Project(TempDir);
 
@@ -62,7 +58,7 @@ impl Project {
 
     fn check(&self, words: &[&str], more: bool) -> common::Ran {
         let mut command = mallow(&["check", "--json", "-r", "2", "--stacks", "none"]);
-        command.args(words).current_dir(self.path()).env("PYTHONHASHSEED", "0");
+        command.args(words).current_dir(self.path());
         if more {
             command.env("MORE", "1");
         }
@@ -107,25 +103,5 @@ fn go_test_with_cgo() {
     let project = Project::new(&[&files[..], &[("unit_test.go", GO_TEST)]].concat());
     if project.prepare(&["go", "test", "-c", "-o", "tests", "."]) {
         project.finds_more(&["--", "./tests"]);
-    }
-}
-
-#[test]
-fn cargo_test() {
-    let manifest = "[package]\nname = \"unit\"\nedition = \"2021\"\n[workspace]\n";
-    let project = Project::new(&[("Cargo.toml", manifest), ("src/lib.rs", RUST)]);
-    if project.prepare(&["cargo", "test", "--offline", "--no-run"]) {
-        let words = ["--process", "unit-*", "--", "cargo", "test", "--offline", "--lib"];
-        project.finds_more(&[&words[..], &["--", "--test-threads=1"]].concat());
-    }
-}
-
-#[test]
-fn pytest() {
-    let project = Project::new(&[("test_unit.py", PYTHON)]);
-    let command = ["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_unit.py"];
-    // The first one writes what the others read (__pycache__).
-    if project.prepare(&command) {
-        project.finds_more(&[&["--process", "python3*", "--"], &command[..]].concat());
     }
 }
