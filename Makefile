@@ -14,6 +14,8 @@
 #                   (10 minutes)
 #   make test-redis Redis's own tests, with Mallow in the place of its jemalloc (20 minutes; REDIS_UNITS,
 #                   REDIS_OPTIONS)
+#   make collectors  an OpenTelemetry Collector and a receiver of profiles, which the tests of `mallow serve`
+#                   then push to (Go 1.26, ten minutes)
 #   make fuzz-tool  any bytes for each parser of the command, a minute each
 #   make packages   debs, rpms and apks (dist/), of this machine and, as far as it goes, aarch64
 #   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)
@@ -57,7 +59,7 @@ MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUI
 MALLOW_HERE ?= $(MALLOW)
 
 .PHONY: build run test test-bare test-redis fuzz-tool peers bench database faults packages test-packages dist test-dist
-.PHONY: wheel test-wheel npm test-npm test-crates test-oldest-rust musl test-musl docs recipes test-recipes
+.PHONY: collectors wheel test-wheel npm test-npm test-crates test-oldest-rust musl test-musl docs recipes test-recipes
 .PHONY: install install-libraries install-command clean libraries command
 
 build: libraries command
@@ -88,6 +90,9 @@ test-bare:
 test-redis:
 	@tools/setup test
 	@core/tests/interpose/redis/run-suite $(BUILD)/redis $(REDIS_UNITS)
+
+collectors:
+	@tools/collectors/build
 
 fuzz-tool:
 	@tools/setup test

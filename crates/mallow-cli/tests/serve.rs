@@ -10,17 +10,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::program::Program;
-use common::{compile, mallow, refuses, run};
+use common::program::{HOLDS, PROFILED, Program, profiled};
+use common::{certificate, compile, mallow, refuses, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-/// Holds 30 MB in blocks of 1,000 bytes, in two threads' arenas, and goes on allocating.
-const HOLDS: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
-    static char *kept[30000];\n\
-    int main(void) { for (int i = 0; i < 30000; i++) { kept[i] = malloc(1000); memset(kept[i], 1, 1000); }\n\
-    puts(\"{}\"); fflush(stdout);\n\
-    for (;;) { for (int i = 0; i < 1000; i++) free(malloc(64 + i)); usleep(20000); } }\n";
 
 struct Server {
     child: Child,
@@ -168,24 +161,6 @@ fn a_token_is_asked_for() {
     refuses(&["serve", "--token-file", file.to_str().unwrap()], 2, &["at least 16 characters"]);
 }
 
-/// A certificate of its own making, for 127.0.0.1, with its key.
-fn certificate(folder: &Path, name: &str) -> Option<(String, String)> {
-    let path = |end: &str| folder.join(format!("{name}.{end}")).display().to_string();
-    let (cert, key) = (path("crt"), path("key"));
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
-    openssl.args(["-nodes", "-days", "2", "-subj", "/CN=mallow", "-keyout", &key, "-out", &cert]);
-    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1"]);
-    match openssl.stderr(Stdio::null()).status() {
-        Ok(status) => assert!(status.success()),
-        Err(error) => {
-            eprintln!("skipped: openssl: {error}");
-            return None;
-        }
-    }
-    Some((cert, key))
-}
-
 #[test]
 fn tls_is_spoken_with_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,6 +194,38 @@ fn tls_is_spoken_with_a_certificate() {
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
     assert!(curl(&["--cacert", &cert]).unwrap().status.success());
     assert_eq!(server.end(), Some(0));
+}
+
+/// A new certificate and its key come one after the other.
+#[test]
+fn a_renewed_certificate_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((cert, key)) = certificate(folder.path(), "own") else { return };
+    let Some((new_cert, new_key)) = certificate(folder.path(), "new") else { return };
+    let old = folder.path().join("old.crt").display().to_string();
+    std::fs::copy(&cert, &old).unwrap();
+    let own = std::process::id().to_string();
+    let server = Server::start(&["--tls-cert", &cert, "--tls-key", &key, "--pid", &own]);
+    let url = format!("https://{}/healthz", server.address);
+    let is_trusted = |ca: &str| {
+        let words = ["--silent", "--max-time", "20", "--cacert", ca, &url];
+        Command::new("curl").args(words).output().map(|answer| answer.status.success())
+    };
+    let Ok(trusted) = is_trusted(&old) else {
+        eprintln!("skipped: curl is not installed");
+        return;
+    };
+    assert!(trusted && !is_trusted(&new_cert).unwrap());
+    std::fs::rename(std::fs::canonicalize(&new_cert).unwrap(), &cert).unwrap();
+    assert!(is_trusted(&old).unwrap(), "its key has not come yet");
+    std::fs::rename(&new_key, &key).unwrap();
+    assert!(is_trusted(&cert).unwrap() && !is_trusted(&old).unwrap());
+    // One that cannot be used, or none at all, does not take the server down.
+    std::fs::copy(&cert, &new_cert).unwrap();
+    std::fs::write(&cert, "nothing").unwrap();
+    assert!(is_trusted(&new_cert).unwrap());
+    std::fs::remove_file(&cert).unwrap();
+    assert!(is_trusted(&new_cert).unwrap());
 }
 
 #[test]
@@ -353,21 +360,6 @@ fn a_page_that_lies_does_no_harm() {
         std::thread::sleep(Duration::from_millis(600));
     }
     assert_eq!(server.end(), Some(0));
-}
-
-/// Holds as much, all of it by one function; a profile is written for each MiB.
-const PROFILED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
-    static char *kept[30000];\n\
-    __attribute__((noinline)) void hoard(int i) { kept[i] = malloc(1000); memset(kept[i], 1, 1000); }\n\
-    int main(void) { for (int i = 0; i < 30000; i++) hoard(i); puts(\"{}\"); fflush(stdout);\n\
-    for (;;) pause(); }\n";
-const PROFILES: &str = "prof:true,lg_prof_sample:12,lg_prof_interval:20";
-
-fn profiled(folder: &Path, settings: &str) -> Option<Program> {
-    let program = compile("cc", folder, PROFILED, &["-g", "-O0"])?;
-    let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
-    command.env("MALLOW_CONF", format!("{PROFILES}{settings}")).current_dir(folder);
-    Some(Program::start(&mut command))
 }
 
 impl Server {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::mallow;
 use common::program::Program;
+use common::push::Collector;
 use serde_json::Value;
 
 /// Allocates and frees, and keeps a few megabytes.
@@ -81,11 +82,16 @@ struct Scene {
 
 impl Scene {
     fn start() -> Option<Scene> {
+        Scene::start_with(&[])
+    }
+
+    fn start_with(options: &[&str]) -> Option<Scene> {
         let folder = tempfile::tempdir().unwrap();
         let program = common::compile("cc", folder.path(), PROGRAM, &["-O0"])?;
         let program = Program::start(&mut mallow(&["run", "--", program.to_str().unwrap()]));
         let words = ["serve", "--listen", "127.0.0.1:0", "--pid", &program.pid()];
-        let mut child = mallow(&words).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = mallow(&words);
+        let mut child = command.args(options).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
         let server = line.split_once("http://").unwrap().1.split('/').next().unwrap().to_owned();
@@ -198,6 +204,38 @@ fn an_agent_on_each_host_sends_on_what_it_reads() {
         until(expression, || (is_limit || !query(&address, expression).is_empty()).then_some(()));
     }
     assert!(query(&address, "mallow_heap_mapped_bytes").is_empty(), "the agent leaves these out");
+}
+
+/// Each host pushes, and `packaging/fleet` is the centre.
+#[test]
+fn the_centre_answers_what_is_asked_of_what_is_pushed() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(collector) = Collector::start(folder.path()) else { return };
+    if !is_there("prometheus") {
+        return;
+    }
+    let otlp = format!("http://{}", collector.otlp);
+    let Some(scene) = Scene::start_with(&["--otlp", &otlp, "--interval", "1s"]) else { return };
+    let rules = packaging("packaging/prometheus/mallow.rules.yml").canonicalize().unwrap();
+    let config = std::fs::read_to_string(packaging("packaging/fleet/prometheus.yml")).unwrap();
+    let config = config.replace("collector:8889", &collector.prometheus).replace("30s", "1s");
+    let config = config.replace("mallow.rules.yml", rules.to_str().unwrap());
+    let data = format!("--storage.tsdb.path={}", scene.folder.path().join("data").display());
+    let (_prometheus, address) = scene.prometheus_with("centre.yml", &config, &[&data]);
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let own = format!("mallow_target_info{{instance='{}'}}", host.trim());
+    until("the samples arrive", || {
+        get(&address, "/-/ready").filter(|text| text.contains("is Ready"))?;
+        (!query(&address, &own).is_empty()).then_some(())
+    });
+    for page in ["docs/fleet.md", "docs/serve.md"] {
+        for expression in documented(page).iter().chain(&of_dashboard()) {
+            let is_limit = expression.contains("memory_limit");
+            until(expression, || {
+                (is_limit || !query(&address, expression).is_empty()).then_some(())
+            });
+        }
+    }
 }
 
 #[test]

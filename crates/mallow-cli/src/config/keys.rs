@@ -7,7 +7,7 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 54] = [
+const OF_ONE_CALL: [&str; 60] = [
     "all",
     "cleanup",
     "compare",
@@ -35,12 +35,18 @@ const OF_ONE_CALL: [&str; 54] = [
     "matrix",
     "no-token",
     "once",
+    "otlp",
+    "otlp-ca",
+    "otlp-headers",
     "output",
     "pid",
     "pprof",
     "prepare",
     "process",
     "procfile",
+    "pyroscope",
+    "pyroscope-ca",
+    "pyroscope-headers",
     "ready",
     "root",
     "rules",

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod program;
+pub mod push;
 pub mod python;
 pub mod recording;
 
@@ -93,6 +94,29 @@ pub fn other_allocator() -> Option<String> {
         eprintln!("skipped: no other allocator is installed");
     }
     found
+}
+
+/// A certificate of its own making, for 127.0.0.1, with its key.
+pub fn certificate(folder: &Path, name: &str) -> Option<(String, String)> {
+    let path = |end: &str| folder.join(format!("{name}.{end}")).display().to_string();
+    let (cert, key) = (path("crt"), path("key"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-nodes", "-days", "2", "-subj", "/CN=mallow", "-keyout", &key, "-out", &cert]);
+    openssl.args([
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-addext",
+        "basicConstraints=CA:FALSE",
+    ]);
+    match openssl.stderr(std::process::Stdio::null()).status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => {
+            eprintln!("skipped: openssl: {error}");
+            return None;
+        }
+    }
+    Some((cert, key))
 }
 
 /// `go tool pprof`. Go builds it at its first use, once for all tests, and it keeps what it fetches in

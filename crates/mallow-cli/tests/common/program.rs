@@ -1,11 +1,19 @@
 //! Programs that run while they are looked at.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::{json, run};
+use super::{compile, json, mallow, run};
+
+/// Holds 30 MB in blocks of 1,000 bytes, in two threads' arenas, and goes on allocating.
+pub const HOLDS: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    static char *kept[30000];\n\
+    int main(void) { for (int i = 0; i < 30000; i++) { kept[i] = malloc(1000); memset(kept[i], 1, 1000); }\n\
+    puts(\"{}\"); fflush(stdout);\n\
+    for (;;) { for (int i = 0; i < 1000; i++) free(malloc(64 + i)); usleep(20000); } }\n";
 
 /// A running program that is ended with the test, and what it said about itself.
 pub struct Program {
@@ -58,4 +66,19 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Holds as much, all of it by one function; a profile is written for each MiB.
+pub const PROFILED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    static char *kept[30000];\n\
+    __attribute__((noinline)) void hoard(int i) { kept[i] = malloc(1000); memset(kept[i], 1, 1000); }\n\
+    int main(void) { for (int i = 0; i < 30000; i++) hoard(i); puts(\"{}\"); fflush(stdout);\n\
+    for (;;) pause(); }\n";
+const PROFILES: &str = "prof:true,lg_prof_sample:12,lg_prof_interval:20";
+
+pub fn profiled(folder: &Path, settings: &str) -> Option<Program> {
+    let program = compile("cc", folder, PROFILED, &["-g", "-O0"])?;
+    let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
+    command.env("MALLOW_CONF", format!("{PROFILES}{settings}")).current_dir(folder);
+    Some(Program::start(&mut command))
 }

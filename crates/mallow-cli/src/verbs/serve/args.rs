@@ -8,6 +8,7 @@ use clap::Args;
 use crate::parse;
 
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("repeated").args(["textfile", "otlp", "pyroscope"]).multiple(true))]
 pub struct ServeArgs {
     /// Where to listen: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9095")]
@@ -50,12 +51,36 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
+    /// Push the metrics to an OpenTelemetry collector too, by OTLP over HTTP: http://HOST:4318
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
+
+    /// Send the headers in FILE to the collector, such as a token: lines of NAME: VALUE
+    #[arg(long, value_name = "FILE", requires = "otlp")]
+    pub otlp_headers: Option<PathBuf>,
+
+    /// Trust a collector with one of the certificates in FILE (PEM), not with the system's
+    #[arg(long, value_name = "FILE", requires = "otlp")]
+    pub otlp_ca: Option<PathBuf>,
+
     /// Write the metrics to FILE instead, for the node exporter: once, or with --interval again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "token_file", "no_token",
-          "tls_cert"])]
+          "tls_cert", "otlp", "pyroscope"])]
     pub textfile: Option<PathBuf>,
 
-    /// Write FILE again after this time, until Ctrl-C
-    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, requires = "textfile")]
+    /// Push new heap profiles to Pyroscope, or to a Grafana Alloy that takes them: http://HOST:4040
+    #[arg(long, value_name = "URL")]
+    pub pyroscope: Option<String>,
+
+    /// Send the headers in FILE to Pyroscope, such as a token: lines of NAME: VALUE
+    #[arg(long, value_name = "FILE", requires = "pyroscope")]
+    pub pyroscope_headers: Option<PathBuf>,
+
+    /// Trust a Pyroscope with one of the certificates in FILE (PEM), not with the system's
+    #[arg(long, value_name = "FILE", requires = "pyroscope")]
+    pub pyroscope_ca: Option<PathBuf>,
+
+    /// Push or write again after this time, until Ctrl-C; pushes come every 60 s without it
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, requires = "repeated")]
     pub interval: Option<Duration>,
 }

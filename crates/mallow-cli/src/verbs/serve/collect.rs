@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mallow_process::binding::{Failure, Inspector};
@@ -42,10 +43,30 @@ pub struct Snapshot {
 #[derive(Clone)]
 pub struct Target {
     pub pid: u32,
+    /// The file that it runs, if this user may know.
+    pub exe: Option<PathBuf>,
     pub vitals: Vitals,
     pub limit: Option<Limit>,
     pub allocator: String,
     pub heap: Outcome,
+}
+
+impl Target {
+    /// Its number and its start, which no other process has.
+    pub fn process(&self) -> (u32, u64) {
+        (self.pid, self.vitals.started)
+    }
+
+    /// The name of the file that it runs; where this user may not know that, what it calls itself.
+    pub fn executable(&self) -> &str {
+        let name = self.exe.as_deref().and_then(|path| path.file_name()?.to_str());
+        name.unwrap_or(&self.vitals.comm)
+    }
+}
+
+/// The name of this machine.
+pub fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// What came of reading a heap.
@@ -94,7 +115,7 @@ pub struct Counters {
 /// What is known of a process from one reading to the next.
 struct Known {
     started: u64,
-    exe: Option<std::path::PathBuf>,
+    exe: Option<PathBuf>,
     place: Result<Place, Failure>,
     looks: u32,
     counters: Counters,
@@ -206,11 +227,16 @@ impl Collector {
 
     fn read(&mut self, pid: u32, vitals: Vitals, begin: Instant) -> Target {
         let limit = vitals.limit();
-        let (allocator, heap) = match self.known.get_mut(&pid) {
-            Some(known) => (known.allocator(), known.read(pid, begin + self.time)),
-            None => ("unknown".into(), Outcome::Unreadable),
+        let Some(known) = self.known.get_mut(&pid) else {
+            let (allocator, heap) = ("unknown".into(), Outcome::Unreadable);
+            return Target { pid, exe: None, vitals, limit, allocator, heap };
         };
-        Target { pid, vitals, limit, allocator, heap }
+        let heap = known.read(pid, begin + self.time);
+        // Of a file that was replaced the kernel says so behind its name.
+        let exe = known.exe.as_ref().and_then(|exe| exe.to_str());
+        let exe = exe.map(|exe| exe.strip_suffix(" (deleted)").unwrap_or(exe).into());
+        let allocator = known.allocator();
+        Target { pid, exe, vitals, limit, allocator, heap }
     }
 }
 

@@ -14,7 +14,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
-use tokio_rustls::TlsAcceptor;
 
 use super::collect::Snapshot;
 use super::convert::{self, Converter, Kind};
@@ -22,6 +21,7 @@ use super::listen::Listener;
 use super::metrics::{self, Form};
 use super::page;
 use super::profile::{self, Dump};
+use super::tls::Identity;
 use crate::error::{Error, Result};
 
 const MOST_CONNECTIONS: usize = 64;
@@ -39,19 +39,26 @@ pub type Readings = mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>;
 
 pub struct Server {
     pub token: Option<String>,
-    pub tls: Option<TlsAcceptor>,
+    pub tls: Option<Arc<Identity>>,
     pub readings: Readings,
-    pub converter: Converter,
+    pub converter: Arc<Converter>,
 }
 
-/// Serves until SIGTERM or Ctrl-C.
-pub fn serve(listener: Listener, server: Server) -> Result<()> {
+/// Serves until SIGTERM or Ctrl-C, and does what else there is to do meanwhile.
+pub fn serve(
+    listener: Listener,
+    server: Server,
+    beside: Vec<impl Future<Output = ()> + Send + 'static>,
+) -> Result<()> {
     let failed = || Error::io("The server cannot be started");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed())?;
     let outcome = runtime.block_on(async {
         let mut end = signal(SignalKind::terminate()).map_err(failed())?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed())?;
+        for task in beside {
+            tokio::spawn(task);
+        }
         tokio::select! {
             outcome = accept(&listener, Arc::new(server)) => outcome.map_err(failed()),
             _ = end.recv() => Ok(()),
@@ -99,6 +106,8 @@ where
     tokio::spawn(async move {
         let _place = place;
         let Some(tls) = server.tls.clone() else { return converse(stream, server).await };
+        // It may read files.
+        let Ok(tls) = tokio::task::spawn_blocking(move || tls.acceptor()).await else { return };
         // Who speaks no TLS, or not in time, is not answered.
         if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_TIME, tls.accept(stream)).await {
             converse(stream, server).await;

@@ -66,7 +66,7 @@ enum Values {
 
 use Values::{ByArena, Count, Heap, Of, OfTarget, Own, States, Version};
 
-struct Family {
+pub struct Family {
     /// Without `mallow_`, which every one begins with, `_total`, which every counter ends in, and
     /// `_info`. Those of bytes and seconds end in their unit.
     name: &'static str,
@@ -83,7 +83,7 @@ const fn counter(name: &'static str, help: Help, values: Values) -> Family {
     Family { name, kind: Kind::Counter, help, values }
 }
 
-const FAMILIES: [Family; 31] = [
+pub const FAMILIES: [Family; 31] = [
     Family {
         name: "target",
         kind: Kind::Info,
@@ -215,17 +215,34 @@ const FAMILIES: [Family; 31] = [
     },
 ];
 
-fn start_time(target: &Target, snapshot: &Snapshot) -> f64 {
+pub fn start_time(target: &Target, snapshot: &Snapshot) -> f64 {
     // Ticks as /proc has them are a hundredth of a second on every machine that Linux runs on.
     snapshot.boot_time as f64 + target.vitals.started as f64 / 100.0
 }
 
+/// One value of a family.
+pub struct Sample<'a> {
+    /// Whose it is: an index into the targets; the server's own if there is none.
+    pub target: Option<usize>,
+    /// Besides those of the target.
+    pub labels: &'a [(&'static str, &'a str)],
+    pub value: f64,
+}
+
 pub fn render(snapshot: &Snapshot, form: Form) -> String {
-    let labels: Vec<String> = snapshot.targets.iter().map(labels_of).collect();
+    let labels = |target: &Target| labels_of(target).map(|(name, value)| label(name, &value));
+    let labels: Vec<String> = snapshot.targets.iter().map(|t| labels(t).join(",")).collect();
     let mut text = String::new();
     for family in &FAMILIES {
         family.head(&mut text, form);
-        family.samples(&mut text, snapshot, &labels);
+        let name = family.sample_name();
+        family.samples(snapshot, &mut |sample| {
+            let of_target = sample.target.map(|index| labels[index].clone());
+            let own = sample.labels.iter().map(|(name, value)| label(name, value));
+            let all: Vec<String> = of_target.into_iter().chain(own).collect();
+            let all = if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) };
+            let _ = writeln!(text, "{name}{all} {}", sample.value);
+        });
     }
     if form == Form::OpenMetrics {
         text += "# EOF\n";
@@ -247,11 +264,35 @@ impl Family {
         format!("mallow_{}", self.name)
     }
 
+    /// As OpenTelemetry writes names: `mallow.heap.allocated`, with the unit beside it. A collector
+    /// makes the name of `/metrics` of it for Prometheus.
+    pub fn dotted_name(&self) -> String {
+        let name = match self.unit() {
+            Some(unit) => self.name.trim_end_matches(unit).trim_end_matches('_'),
+            None => self.name,
+        };
+        let suffix = if self.kind == Kind::Info { "_info" } else { "" };
+        format!("mallow.{}{suffix}", name.replacen('_', ".", 1))
+    }
+
+    /// As the Unified Code for Units of Measure has it.
+    pub fn unit_of_ucum(&self) -> &'static str {
+        match self.unit() {
+            Some("bytes") => "By",
+            Some(_) => "s",
+            None => "",
+        }
+    }
+
+    pub fn is_counter(&self) -> bool {
+        self.kind == Kind::Counter
+    }
+
     fn unit(&self) -> Option<&'static str> {
         ["bytes", "seconds"].into_iter().find(|unit| self.name.ends_with(unit))
     }
 
-    fn help(&self) -> String {
+    pub fn help(&self) -> String {
         match self.help {
             Table(level, name) => definitions::help(level, name).unwrap_or_default(),
             Words(words) => words.into(),
@@ -272,44 +313,44 @@ impl Family {
         }
     }
 
-    fn samples(&self, text: &mut String, snapshot: &Snapshot, labels: &[String]) {
-        let name = self.sample_name();
-        let mut sample = |labels: &str, value: f64| {
-            let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-            let _ = writeln!(text, "{name}{braces} {value}");
-        };
-        let targets = || snapshot.targets.iter().zip(labels);
+    pub fn samples(&self, snapshot: &Snapshot, take: &mut dyn FnMut(Sample)) {
+        let targets = || snapshot.targets.iter().enumerate();
         let read = || {
-            targets().filter_map(|(target, labels)| match &target.heap {
-                Outcome::Read(reading) => Some((reading, labels)),
+            targets().filter_map(|(index, target)| match &target.heap {
+                Outcome::Read(reading) => Some((index, reading)),
                 _ => None,
             })
         };
+        let mut of = |index: usize, value: f64| {
+            take(Sample { target: Some(index), labels: &[], value });
+        };
         match self.values {
-            ByArena(of) => read().for_each(|(reading, labels)| {
-                by_arena(&reading.heap.arenas, of, |arena, value| {
-                    sample(&format!("{labels},arena=\"{arena}\""), value);
+            ByArena(amount) => read().for_each(|(index, reading)| {
+                by_arena(&reading.heap.arenas, amount, |arena, value| {
+                    take(Sample { target: Some(index), labels: &[("arena", arena)], value });
                 });
             }),
-            Count(of) => read().for_each(|(reading, labels)| {
-                sample(labels, of(&reading.counters) as f64);
+            Count(count) => read().for_each(|(index, reading)| {
+                of(index, count(&reading.counters) as f64);
             }),
-            Heap(of) => read().for_each(|(reading, labels)| sample(labels, of(reading))),
-            Of(of) => targets().for_each(|(target, labels)| {
-                of(target).into_iter().for_each(|value| sample(labels, value as f64));
+            Heap(amount) => read().for_each(|(index, reading)| of(index, amount(reading))),
+            Of(amount) => targets().for_each(|(index, target)| {
+                amount(target).into_iter().for_each(|value| of(index, value as f64));
             }),
-            OfTarget(of) => targets().for_each(|(target, labels)| {
-                of(target, snapshot).into_iter().for_each(|value| sample(labels, value));
+            OfTarget(amount) => targets().for_each(|(index, target)| {
+                amount(target, snapshot).into_iter().for_each(|value| of(index, value));
             }),
             States => {
                 for (state, count) in states(snapshot) {
-                    sample(&format!("state=\"{state}\""), count as f64);
+                    let labels = &[("state", state)];
+                    take(Sample { target: None, labels, value: count as f64 });
                 }
             }
-            Own(of) => sample("", of(snapshot)),
+            Own(amount) => take(Sample { target: None, labels: &[], value: amount(snapshot) }),
             Version => {
-                let version = env!("CARGO_PKG_VERSION");
-                sample(&format!("version=\"{version}\",arenas=\"{MOST_ARENAS}\""), 1.0);
+                let arenas = MOST_ARENAS.to_string();
+                let labels = &[("version", env!("CARGO_PKG_VERSION")), ("arenas", &arenas)];
+                take(Sample { target: None, labels, value: 1.0 });
             }
         }
     }
@@ -333,9 +374,17 @@ pub fn states(snapshot: &Snapshot) -> [(&'static str, usize); 5] {
     [state("read"), state("other"), state("denied"), state("unreadable"), left_out]
 }
 
-fn labels_of(target: &Target) -> String {
-    let (comm, allocator) = (escape(&target.vitals.comm), escape(&target.allocator));
-    format!("pid=\"{}\",comm=\"{comm}\",allocator=\"{allocator}\"", target.pid)
+/// What every sample of a process is labelled with.
+pub fn labels_of(target: &Target) -> [(&'static str, String); 3] {
+    [
+        ("pid", target.pid.to_string()),
+        ("comm", target.vitals.comm.clone()),
+        ("allocator", target.allocator.clone()),
+    ]
+}
+
+fn label(name: &str, value: &str) -> String {
+    format!("{name}=\"{}\"", escape(value))
 }
 
 /// The value of a label, or a help text. Other control characters are shown, not sent.
@@ -368,7 +417,8 @@ mod tests {
         let reading = Reading { heap, ..Reading::default() };
         let vitals = Vitals { comm: comm.into(), ..Vitals::default() };
         let heap = Outcome::Read(Box::new(reading));
-        let target = Target { pid: 7, vitals, limit: None, allocator: "mallow".into(), heap };
+        let allocator = "mallow".into();
+        let target = Target { pid: 7, exe: None, vitals, limit: None, allocator, heap };
         Snapshot { targets: vec![target], most: 3, ..Snapshot::default() }
     }
 

@@ -1,7 +1,8 @@
 //! `mallow serve`: heaps of processes as metrics for Prometheus, with their profiles, over HTTP.
 //!
 //! `targets` says which processes, `collect` reads them, `metrics` and `page` show what was read,
-//! `profile` finds what a process wrote itself, `convert` has it in pprof's format; `listen`, `tls` and `http` answer, `textfile` writes a file.
+//! `profile` finds what a process wrote itself, `convert` has it in pprof's format; `listen`, `tls` and `http`
+//! answer, `push` sends to collectors, `textfile` writes a file.
 
 mod args;
 mod collect;
@@ -11,6 +12,7 @@ mod listen;
 mod metrics;
 mod page;
 mod profile;
+mod push;
 mod targets;
 mod textfile;
 mod tls;
@@ -28,6 +30,7 @@ use collect::{Collector, Snapshot};
 use convert::Converter;
 use http::Server;
 use listen::Listener;
+use push::Push;
 use targets::Choice;
 
 pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
@@ -41,14 +44,19 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
         return textfile::write(file, args.interval, &mut collector);
     }
     let token = listen::token(args)?;
-    let tls = tls::acceptor(args)?;
+    let tls = tls::Identity::of(args, notes)?;
+    let converter = Arc::new(Converter::new());
+    let pushes = Push::of(args, &converter)?;
     let listener = Listener::bind(args)?;
     let readings = start(choice, most)?;
     notes.note(&format!(
         "Metrics are served at {}/metrics; Ctrl-C ends it.",
         listener.name(tls.is_some())
     ));
-    http::serve(listener, Server { token, tls, readings, converter: Converter::new() })?;
+    pushes.iter().for_each(|push| notes.note(&push.name()));
+    let beside = pushes.into_iter().map(|push| push.run(readings.clone(), notes)).collect();
+    let tls = tls.map(Arc::new);
+    http::serve(listener, Server { token, tls, readings, converter }, beside)?;
     Ok(0)
 }
 

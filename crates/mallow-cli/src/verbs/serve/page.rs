@@ -26,8 +26,8 @@ fn sentence(snapshot: &Snapshot) -> String {
     let [(_, read), (_, other), (_, denied), (_, unreadable), (_, left_out)] =
         metrics::states(snapshot);
     format!(
-        "The heaps of {read} processes are read; {other} have another allocator, {denied} may not be \
-         read by this user, {unreadable} could not be read, {left_out} are more than --most allows."
+        "Heaps that are read: {read}. Processes with another allocator: {other}; that this user may \
+         not read: {denied}; that could not be read: {unreadable}; beyond --most: {left_out}."
     )
 }
 
@@ -42,7 +42,8 @@ fn table(snapshot: &Snapshot) -> Table {
         ("heap", false),
     ]);
     let mut targets: Vec<&Target> = snapshot.targets.iter().collect();
-    targets.sort_by_key(|target| u64::MAX - target.vitals.rss);
+    let is_read = |target: &Target| matches!(target.heap, Outcome::Read(_));
+    targets.sort_by_key(|target| (!is_read(target), u64::MAX - target.vitals.rss));
     for target in targets.into_iter().take(MOST_ROWS) {
         let (used, free) = match &target.heap {
             Outcome::Read(reading) => {

@@ -1,0 +1,107 @@
+//! `mallow check` with what runs the tests of other languages as its command: more allocations in one of the tests
+//! are found, and nothing else is.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{json, mallow, ran};
+use tempfile::TempDir;
+
+const C: &str = "#include <stdlib.h>\n\
+    int main(void) { int many = getenv(\"MORE\") ? 1500 : 1000;\n\
+    for (int i = 0; i < many; i++) { volatile char *p = malloc(100); p[0] = 1; free((void *)p); } }\n";
+const CMAKE: &str = "cmake_minimum_required(VERSION 3.10)\nproject(unit C)\nenable_testing()\n\
+    add_executable(unit unit.c)\nadd_test(NAME unit COMMAND unit)\n";
+const GO: &str = "package unit\n/*\n#include <stdlib.h>\n\
+    static void work(int many) { for (int i = 0; i < many; i++) {\n\
+    volatile char *p = malloc(100); p[0] = 1; free((void *)p); } }\n*/\nimport \"C\"\n\
+    func Work(many int) { C.work(C.int(many)) }\n";
+const GO_TEST: &str = "package unit\nimport (\"os\"; \"testing\")\n\
+    func TestWork(t *testing.T) { many := 1000; if os.Getenv(\"MORE\") != \"\" { many = 1500 }; Work(many) }\n";
+
+struct Project(TempDir);
+
+impl Project {
+    fn new(files: &[(&str, &str)]) -> Project {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Project(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Whether it works; where it does not, the test is skipped visibly.
+    fn prepare(&self, words: &[&str]) -> bool {
+        let mut command = Command::new(words[0]);
+        let output = command.args(&words[1..]).current_dir(self.path()).output();
+        match output {
+            Ok(output) if output.status.success() => true,
+            Ok(output) => {
+                println!("skipped: {words:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+                false
+            }
+            Err(error) => {
+                println!("skipped: {}: {error}", words[0]);
+                false
+            }
+        }
+    }
+
+    fn check(&self, words: &[&str], more: bool) -> common::Ran {
+        let mut command = mallow(&["check", "--json", "-r", "2", "--stacks", "none"]);
+        command.args(words).current_dir(self.path());
+        if more {
+            command.env("MORE", "1");
+        }
+        ran(command.output().unwrap())
+    }
+
+    /// What equal runs differ in may make it inconclusive, but never a regression.
+    #[track_caller]
+    fn finds_more(&self, words: &[&str]) {
+        let first = self.check(&[&["--update"], words].concat(), false);
+        assert_eq!(first.code, Some(0), "{}", first.stderr);
+        let same = self.check(words, false);
+        assert!(matches!(same.code, Some(0 | 6)), "{}{}", same.stdout, same.stderr);
+        let more = self.check(words, true);
+        assert_eq!(more.code, Some(3), "{}{}", more.stdout, more.stderr);
+        let report = json_of(&more);
+        let metrics = report["metrics"].as_array().unwrap();
+        let metric = metrics.iter().find(|metric| metric["metric"] == "allocations").unwrap();
+        assert_eq!(metric["verdict"], "regressed", "{metric}");
+    }
+}
+
+/// The command's own output may stand before it.
+fn json_of(ran: &common::Ran) -> serde_json::Value {
+    let begin = ran.stdout.find("{\n").unwrap_or_else(|| panic!("{}", ran.stdout));
+    json(&common::Ran { stdout: ran.stdout[begin..].into(), stderr: String::new(), code: ran.code })
+}
+
+#[test]
+fn ctest() {
+    let project = Project::new(&[("CMakeLists.txt", CMAKE), ("unit.c", C)]);
+    if project.prepare(&["cmake", "-S", ".", "-B", "build"])
+        && project.prepare(&["cmake", "--build", "build"])
+    {
+        project.finds_more(&["--process", "unit", "--", "ctest", "--test-dir", "build"]);
+    }
+}
+
+#[test]
+fn go_test_with_cgo() {
+    let files = [("go.mod", "module example.invalid/unit\ngo 1.18\n"), ("unit.go", GO)];
+    let project = Project::new(&[&files[..], &[("unit_test.go", GO_TEST)]].concat());
+    if project.prepare(&["go", "test", "-c", "-o", "tests", "."]) {
+        project.finds_more(&["--", "./tests"]);
+    }
+}
