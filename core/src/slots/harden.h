@@ -149,8 +149,7 @@ ALWAYS_INLINE void harden_own_slot_freed(struct extent *extent, void *block, uin
 {
     struct slab *slab = &extent->slab;
     uint64_t index = slab_slot_number(extent, block);
-    if (unlikely(index >= slab->capacity ||
-                 !slot_set_held(extent, (uint32_t)index, false))) {
+    if (unlikely(index >= slab->capacity || !slot_set_held(extent, (uint32_t)index, false))) {
         harden_bad_block("free", extent, block);
     }
     if (unlikely(!canary_is_of(extent, block, slab->slot_size, family, size))) {

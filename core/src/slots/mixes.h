@@ -24,7 +24,8 @@
 
 enum mixes { MIXES_NONE, MIXES_CERTAIN, MIXES_ALL };
 
-static enum mixes mixes_told; /* const after start; NONE too if the program's operators are not ours */
+/* Constant after start; MIXES_NONE too if the program's operators are not ours. */
+static enum mixes mixes_told;
 static void mixes_load(void);
 
 /* A module was opened that asks its own libraries before the program's. */

@@ -99,7 +99,7 @@ struct delay {
     uint32_t first;                /* the oldest of fifo */
     uint32_t count;                /* of fifo */
     size_t bytes;                  /* of all of them */
-    uint64_t choices; /* random numbers to come, six bits each, and a 1 above them */
+    uint64_t choices;              /* random numbers to come, six bits each, and a 1 above them */
 };
 
 /* What every call of the slow path looks at comes first, so that a thread with small blocks touches
