@@ -35,11 +35,6 @@
 #define FUTEX_WAIT (0 | FUTEX_PRIVATE)
 #define FUTEX_WAKE (1 | FUTEX_PRIVATE)
 
-#if MW_TEST_SYSCALLS
-static long test_syscall(long number, long a, long b, long c, long d, long e, long f);
-#define system_call test_syscall
-#endif
-
 static void os_init(void)
 {
     unsigned long size = getauxval(AT_PAGESZ);
@@ -445,18 +440,28 @@ static long os_read_link_or_file(const char *path, char *buffer, size_t size)
     return length;
 }
 
-_Noreturn static void os_abort(void)
+/* SIGABRT by hand: the libc's abort() may take locks and allocate. */
+static void send_abort(void)
 {
-    /* SIGABRT by hand: the libc's abort() may take locks and allocate. First as the program wants
-     * it (a handler may log), then with the default action, which cannot be refused. */
     long pid = system_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
     long tid = system_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
     uint64_t abort_only = (uint64_t)1 << (SIGABRT - 1);
     system_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&abort_only, 0, sizeof abort_only, 0, 0);
     system_call(SYS_tgkill, pid, tid, SIGABRT, 0, 0, 0);
-    uint64_t default_action[4] = {0, 0, 0, 0};
-    system_call(SYS_rt_sigaction, SIGABRT, (long)default_action, 0, sizeof abort_only, 0, 0);
-    system_call(SYS_tgkill, pid, tid, SIGABRT, 0, 0, 0);
+}
+
+_Noreturn static void os_abort(void)
+{
+    /* First as the program wants it: a handler may log. */
+    send_abort();
+    os_abort_unhandled();
+}
+
+_Noreturn static void os_abort_unhandled(void)
+{
+    uint64_t default_action[4] = {0, 0, 0, 0}; /* which cannot be refused */
+    system_call(SYS_rt_sigaction, SIGABRT, (long)default_action, 0, sizeof(uint64_t), 0, 0);
+    send_abort();
     for (;;) {
         system_call(SYS_exit_group, 127, 0, 0, 0, 0, 0);
     }

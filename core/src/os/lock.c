@@ -137,15 +137,18 @@ static bool lock_spin(struct lock *lock)
 }
 
 /* A handler of misuse allocates. A lock that its own thread holds, or one whose owner waits for such a
- * lock, never comes free: the program ends, as it would have without the handler. */
+ * lock, never comes free: the program ends, as it would have without the handler. Not by way of the
+ * handler of SIGABRT, which may be the one that waits here. */
 static COLD void lock_wait_in_handler(struct lock *lock, uintptr_t state)
 {
     if (lock_is_mine(lock)) {
-        os_abort();
+        os_abort_unhandled();
     }
+    uint64_t since_ms = os_now_ms();
     os_wait(&lock->state, (uint32_t)state, HANDLER_PATIENCE_MS);
-    if (atomic_get(&lock->state) == state) {
-        os_abort();
+    /* A wake comes earlier; then the same thread may have taken the lock once more. */
+    if (atomic_get(&lock->state) == state && os_now_ms() - since_ms >= HANDLER_PATIENCE_MS / 2) {
+        os_abort_unhandled();
     }
 }
 

@@ -177,7 +177,9 @@ static int os_write_all(int fd, const char *text, size_t size);
 /* Ends the process at once. */
 _Noreturn static void os_exit(int status);
 
+/* By SIGABRT: first to the program's handler, if it has one. */
 _Noreturn static void os_abort(void);
+_Noreturn static void os_abort_unhandled(void);
 
 /* Sets which signals the calling thread does not take, a bit each, and returns the old set. */
 static uint64_t os_set_signal_mask(uint64_t mask);
