@@ -274,3 +274,22 @@ fn a_python_program_is_the_same_twice() {
     assert!(same.stderr.contains("100000"), "what it prints is shown: {}", same.stderr);
     assert!(metric(&json(&same), "bytes")["after"]["low"].as_u64().unwrap() > 800_000);
 }
+
+/// A runner of tests looks into the folder where the baseline is.
+#[test]
+fn the_baseline_is_there_while_it_is_measured() {
+    let Some(checked) = checked(&[]) else { return };
+    let list = ["--", "ls", "."];
+    let first = checked.check(&[&["--update"][..], &list].concat());
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    let again = checked.check(&list);
+    assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
+}
+
+#[test]
+fn no_baseline_is_left_where_none_could_be_measured() {
+    let Some(checked) = checked(&[]) else { return };
+    let ran = checked.check(&["--update", "--", "./no-such-program"]);
+    assert_ne!(ran.code, Some(0));
+    assert!(!checked.path("mallow.baseline.json").exists());
+}

@@ -141,8 +141,9 @@ fn mallow_is_read_by_its_page() {
     for build in ["mallow", "mallow-secure", "mallow-debug"] {
         for case in ["threads", "holes", "leaks", "arenas", "explicit"] {
             let path = program.to_str().unwrap();
-            // What waits in a quarantine would be in use, and so would the guards of the first blocks.
-            let options = ["--opt", "quarantine:0", "--opt", "guard_first:0"];
+            // What waits in a quarantine would be in use, and so would the guards of some blocks.
+            let options =
+                ["--opt", "quarantine:0", "--opt", "guard_first:0", "--opt", "guard_sample:0"];
             let words = [&["run", "-a", build][..], &options, &["--", path, case]].concat();
             let program = Program::at_rest(&mut mallow(&words));
             let report = program.explain();
@@ -152,7 +153,10 @@ fn mallow_is_read_by_its_page() {
             // Mallow itself counts the lists of other threads as in use.
             let (used, itself) = (mallow_used(&report), program.own("mallinfo_used"));
             let listed = report["heap"]["listed"].as_f64().unwrap();
-            assert!(itself >= used && itself <= used + listed, "{used} {itself} {listed}");
+            assert!(
+                itself >= used && itself <= used + listed,
+                "{build} {case}: {used} {itself} {listed}"
+            );
             if case != "threads" {
                 // The program adds glibc's header to each block.
                 let own = program.own("bytes") - 8.0 * program.own("blocks");

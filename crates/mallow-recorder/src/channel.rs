@@ -138,9 +138,10 @@ impl Channel {
         Ok(Channel { file, control, slots, slot_size, first_slot, ring_words: ring_words as u64 })
     }
 
-    /// Where a program of the same user opens the memory, for the variable MALLOW_RECORD.
+    /// Where a program of the same user opens the memory, for the variable MALLOW_RECORD. It is as long
+    /// whatever the number of this process: a shell copies its variables, and `mallow check` counts bytes.
     pub fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+        format!("/proc/{:/>7}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
     fn control(&self) -> &Control {

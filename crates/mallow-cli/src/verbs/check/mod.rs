@@ -32,11 +32,14 @@ pub fn main(args: &CheckArgs, notes: Notes) -> Result<u8> {
     let old = open(args)?;
     let depth = depth(args, old.as_ref())?;
     let interrupted = signals::watch()?;
+    let placeholder =
+        (args.update && old.is_none()).then(|| baseline::Placeholder::new(&args.baseline));
     let measured = measure::measure(args, depth as usize, notes, &interrupted)?;
     let new = baseline(args, depth, &measured, old.as_ref());
     let report = report(args, old.as_ref().unwrap_or(&new), &measured);
     if args.update {
         update(args, new, old.as_ref(), &report)?;
+        placeholder.map(baseline::Placeholder::replaced);
     }
     for note in &report.notes {
         notes.note(note);
