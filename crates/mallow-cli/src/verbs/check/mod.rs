@@ -39,7 +39,9 @@ pub fn main(args: &CheckArgs, notes: Notes) -> Result<u8> {
     let report = report(args, old.as_ref().unwrap_or(&new), &measured);
     if args.update {
         update(args, new, old.as_ref(), &report)?;
-        placeholder.map(baseline::Placeholder::replaced);
+        if let Some(placeholder) = placeholder {
+            placeholder.replaced();
+        }
     }
     for note in &report.notes {
         notes.note(note);
