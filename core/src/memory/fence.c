@@ -85,8 +85,8 @@ static bool fence_unmap(void *start, size_t size, struct fence *fence)
     if ((fence->ways & GUARD_PROTECTED) != 0) {
         atomic_sub(&fences_protected, 1);
     }
-    if (fence->tail !=
-        0) { /* a block without a fence shares one with others, which stays as it is */
+    /* A block without a fence shares fence_none, which is never written to. */
+    if (fence->tail != 0) {
         *fence = (struct fence){0};
     }
     return true;

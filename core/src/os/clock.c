@@ -26,8 +26,7 @@ static long test_syscall(long number, long a, long b, long c, long d, long e, lo
 #define VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
 #endif
 
-/* NULL: there is none, or the processor's cannot be used; then the kernel is asked. Constant after
- * os_init. */
+/* NULL where there is none: then the kernel is asked. Constant after os_init. */
 static int (*clock_of_vdso)(clockid_t clock, struct timespec *time);
 
 /* The object's symbols, by one of the two tables that find them by name. */
