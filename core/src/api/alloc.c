@@ -13,16 +13,6 @@
 static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size);
 static NOINLINE void *alloc_medium(size_t size);
 
-/* Takes the first slot of the list of a small class, for a block of a family. */
-ALWAYS_INLINE void *alloc_first(struct heap *heap, unsigned class, size_t size, uint8_t family)
-{
-    struct slot *slot = heap->free[class];
-    struct extent *extent = harden_slot_leaves(slot, class);
-    heap->free[class] = slot_next(slot);
-    harden_slot_taken(extent, slot, size, family);
-    return slot;
-}
-
 ALWAYS_INLINE void *alloc_plain(size_t size)
 {
     if (unlikely(MW_CANARY ? size - 1 >= SMALL_REQUEST_MAX : size > SMALL_REQUEST_MAX)) {

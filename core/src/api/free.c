@@ -17,6 +17,29 @@
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap);
 
+/* The quarantine has a slot more than it may have, or than its first stage has room for. */
+static NOINLINE void free_turn(struct heap *heap)
+{
+    delay_turn(heap);
+    heap_tick_if_due(heap);
+}
+
+/* A slot that the program has given back, and that is too large for a fill on the hit path. */
+static NOINLINE void free_own_larger(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    slot_fill(slot, extent->slab.slot_size);
+    if (delay_put(heap, slot, extent->slab.slot_size)) {
+        free_turn(heap);
+    }
+}
+
+static NOINLINE COLD void free_own_odd(struct heap *heap, struct extent *extent, void *block,
+                                       uint8_t family, size_t size)
+{
+    canary_odd_free(extent, block, family, size);
+    free_own_larger(heap, extent, block);
+}
+
 /* The slab is the heap's. A release for a family, with a size or SIZE_MAX: other than 0 and that with canaries
  * alone. */
 ALWAYS_INLINE void free_own(struct heap *heap, struct extent *extent, void *block, uint8_t family,
@@ -24,27 +47,25 @@ ALWAYS_INLINE void free_own(struct heap *heap, struct extent *extent, void *bloc
 {
     struct slab *slab = &extent->slab;
     struct slot *slot = block;
-    if (MW_CANARY) {
-        harden_own_slot_freed(extent, slot, family, size);
-    } else {
-        if (unlikely(!slab_has_slot_at(extent, slot) || slab->local == slot)) {
-            harden_bad_block("free", extent, slot);
-        }
-        harden_slot_freed(extent, slot);
-    }
     if (MW_DELAY_FREE) {
-        slot = delay_swap(heap, slot, slab->slot_size);
-        if (slot == NULL) {
+        if (unlikely(!harden_own_slot_freed(extent, slot, family, size))) {
+            free_own_odd(heap, extent, slot, family, size);
             return;
         }
-        extent = pagemap_find(slot);
-        slab = &extent->slab;
-        if (atomic_get(&slab->owner) != heap) {
-            heap_take_back(heap, extent, slot);
-            heap_tick_if_due(heap);
+        if (unlikely(slab->slot_size > FILL_INLINE_MAX)) {
+            free_own_larger(heap, extent, slot);
             return;
         }
+        slot_fill_small(slot, slab->slot_size);
+        if (delay_put(heap, slot, slab->slot_size)) {
+            free_turn(heap);
+        }
+        return;
     }
+    if (unlikely(!slab_has_slot_at(extent, slot) || slab->local == slot)) {
+        harden_bad_block("free", extent, slot);
+    }
+    harden_slot_freed(extent, slot);
     check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);
     slot_push(&slab->local, slot);
     if (unlikely(--slab->left == 0)) {
@@ -139,11 +160,10 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
         memset(slot, FILL_FREE, block_size(extent, slot));
     }
     if (MW_DELAY_FREE) {
-        slot = delay_swap(heap, slot, block_size(extent, slot));
-        if (slot == NULL) {
-            return;
+        if (delay_put(heap, slot, block_size(extent, slot))) {
+            delay_turn(heap);
         }
-        extent = pagemap_find(slot);
+        return;
     }
     heap_take_back(heap, extent, slot);
 }

@@ -104,6 +104,26 @@ ALWAYS_INLINE void store_unaligned(char *at, uint64_t value)
     ((struct unaligned64 *)at)->value = value;
 }
 
+/* Sets or clears a bit of *word, by the low six bits of `index`. Returns whether it was set. x86 does both in
+ * one instruction, which compilers do not make of it. */
+ALWAYS_INLINE bool word_set_bit(uint64_t *word, uint64_t index, bool value)
+{
+#if defined(__x86_64__)
+    bool before;
+    if (value) {
+        __asm__("bts %2, %1" : "=@ccc"(before), "+r"(*word) : "r"(index));
+    } else {
+        __asm__("btr %2, %1" : "=@ccc"(before), "+r"(*word) : "r"(index));
+    }
+    return before;
+#else
+    uint64_t bit = (uint64_t)1 << (index % 64);
+    bool before = (*word & bit) != 0;
+    *word = value ? *word | bit : *word & ~bit;
+    return before;
+#endif
+}
+
 /* `alignment` is a power of two. */
 ALWAYS_INLINE size_t align_up(size_t value, size_t alignment)
 {

@@ -176,7 +176,7 @@ add_outboxes_locked(struct stats *stats, unsigned locked, struct heap *heap)
 __attribute__((no_sanitize("thread"))) static void
 add_delayed_locked(struct stats *stats, unsigned locked, struct heap *heap)
 {
-    for (unsigned i = 0; i < DELAY_RANDOM + DELAY_FIFO; i++) {
+    for (unsigned i = 0; i < DELAY_PLACES; i++) {
         struct slot *slot = delay_at(heap, i);
         struct stats_class *to =
             slot != NULL ? class_of_slot_locked(stats, locked, pagemap_find(slot)) : NULL;

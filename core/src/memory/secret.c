@@ -24,4 +24,5 @@ static void secrets_init(void)
     secrets.canary = bits[2];
     secrets.numbers = bits[3];
     secrets.padding = (bits[4] % 255 + 1) * ONE_IN_EACH_BYTE;
+    memcpy(secrets.step + 8, &secrets.padding, sizeof secrets.padding);
 }

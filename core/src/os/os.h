@@ -210,9 +210,19 @@ static void libc_reset_streams_in_child(void);
 /* Whether the process has only ever had the calling thread, as far as the libc knows; false where it
  * does not tell. glibc 2.32 and later do, and say so until just before the second thread is made. */
 __attribute__((weak)) extern char __libc_single_threaded;
+static const char libc_threads_unknown;
+static const char *libc_one_thread = &libc_threads_unknown; /* const after start */
 ALWAYS_INLINE bool libc_has_one_thread(void)
 {
-    return &__libc_single_threaded != NULL && *(const volatile char *)&__libc_single_threaded != 0;
+    return *libc_one_thread != 0;
+}
+
+/* At the start of the process. */
+ALWAYS_INLINE void libc_learn_threads(void)
+{
+    if (&__libc_single_threaded != NULL) {
+        libc_one_thread = &__libc_single_threaded;
+    }
 }
 
 /* Starts a detached thread that takes no signals. */

@@ -62,7 +62,7 @@ ALWAYS_INLINE size_t slot_block_size(struct extent *extent, const void *block)
 #if MW_CANARY
 ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
 {
-    return (extent->canary ^ at << 12) & ~(uint64_t)0xff;
+    return extent->canary ^ at << 12; /* the lowest byte is 0, see slab_choose_canary */
 }
 
 ALWAYS_INLINE size_t canary_large_size(struct extent *extent)
@@ -126,15 +126,28 @@ ALWAYS_INLINE void padding_place(char *end, size_t slack)
     }
 }
 
-/* The same in a slot that has the fill: what lies in front of `end` need not be kept. */
-ALWAYS_INLINE void padding_place_new(char *end, size_t slack)
+/* Sizes are mixed, and nobody can foretell whether the padding has its eight bytes or less: so without a branch
+ * on that. The word that ends where the padding does is stored, and later looked at, as a whole, and has as many
+ * bytes of the block in front as are left: a processor hands on what was stored last by one store alone. */
+ALWAYS_INLINE bool padding_ends_whole(const char *start, size_t slack)
 {
-    if (FILL_FREE != 0 || slack >= PADDING_BYTES) {
-        padding_place(end, slack);
+    static const uint8_t mask[16] = {0,    0,    0,    0,    0,    0,    0,    0,
+                                     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    size_t count = size_min(slack, PADDING_BYTES);
+    uint64_t word = load_unaligned(start + count - PADDING_BYTES);
+    return ((word ^ secrets.padding) & load_unaligned((const char *)mask + count)) == 0;
+}
+
+/* Writes the padding of `slack` bytes that begins at `start`, in a slot that has the fill: what lies in front need
+ * not be kept. */
+ALWAYS_INLINE void padding_place_new(char *start, size_t slack)
+{
+    if (FILL_FREE != 0) {
+        padding_place(start + slack, slack);
     } else {
-        /* Two shifts: of the numbers up to 64 that they make together one alone takes 63 at most. */
-        store_unaligned(end - PADDING_BYTES,
-                        secrets.padding << (8 * (PADDING_BYTES - 1 - slack)) << 8);
+        size_t count = size_min(slack, PADDING_BYTES);
+        store_unaligned(start + count - PADDING_BYTES,
+                        load_unaligned((const char *)secrets.step + count));
     }
 }
 
@@ -161,7 +174,7 @@ ALWAYS_INLINE void canary_place_new(struct extent *extent, void *block, size_t b
         uintptr_t at = (uintptr_t)block + capacity;
         check(size <= capacity && block_size <= SLOT_MAX);
         uint64_t slack = capacity - size;
-        padding_place_new((char *)at, slack);
+        padding_place_new((char *)block + size, slack);
         atomic_set((_Atomic uint64_t *)at, canary_key(extent, at) ^ slack << CANARY_SLACK_SHIFT ^
                                                (uint64_t)family << CANARY_FAMILY_SHIFT);
     }
@@ -181,7 +194,7 @@ ALWAYS_INLINE bool canary_is_of(struct extent *extent, const void *block, size_t
     uint64_t canary = *(const volatile uint64_t *)at ^ canary_key(extent, at) ^
                       (uint64_t)family << CANARY_FAMILY_SHIFT;
     uint64_t slack = canary << slack_bits | canary >> CANARY_SLACK_SHIFT;
-    return likely(slack <= capacity) && padding_is_whole((const char *)at - slack, slack) &&
+    return likely(slack <= capacity) && likely(padding_ends_whole((const char *)at - slack, slack)) &&
            (size == SIZE_MAX || size == capacity - slack);
 }
 

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 #include "harden.h"
 
-/* Eight pairs without a branch, then what is left: a block in a hole has any number of them. */
-ALWAYS_INLINE bool range_is_fill(const char *start, const char *range_end)
+#define EIGHT_PAIRS ((ptrdiff_t)(8 * sizeof(word_pair)))
+
+ALWAYS_INLINE word_pair eight_pairs_differ(const char *from)
 {
     const word_pair fill = FILL_FREE_PAIR;
-    const word_pair *at = (const word_pair *)start;
-    const word_pair *end = (const word_pair *)range_end;
-    word_pair other = {0, 0};
-    check(start <= range_end && ((uintptr_t)start | (uintptr_t)range_end) % sizeof *at == 0);
-    for (; end - at >= 8; at += 8) {
-        other |= (at[0] ^ fill) | (at[1] ^ fill) | (at[2] ^ fill) | (at[3] ^ fill);
-        other |= (at[4] ^ fill) | (at[5] ^ fill) | (at[6] ^ fill) | (at[7] ^ fill);
-    }
-    for (; at < end; at++) {
-        other |= *at ^ fill;
+    const word_pair *at = (const word_pair *)from;
+    word_pair other = (at[0] ^ fill) | (at[1] ^ fill) | (at[2] ^ fill) | (at[3] ^ fill);
+    return other | (at[4] ^ fill) | (at[5] ^ fill) | (at[6] ^ fill) | (at[7] ^ fill);
+}
+
+/* Eight pairs without a branch, and the last eight again with what is left in front of them: the range has that
+ * many, or as many lie in front of it in the same slot and have been looked at. */
+ALWAYS_INLINE bool range_is_fill(const char *start, const char *end)
+{
+    check(start < end && ((uintptr_t)start | (uintptr_t)end) % sizeof(word_pair) == 0);
+    word_pair other = eight_pairs_differ(end - EIGHT_PAIRS);
+    for (; end - start > EIGHT_PAIRS; start += EIGHT_PAIRS) {
+        other |= eight_pairs_differ(start);
     }
     return (other[0] | other[1]) == 0;
 }
@@ -23,7 +27,7 @@ static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, siz
 {
     const char *start = (const char *)slot;
     const char *end = start + size;
-    check(size >= FILL_NEAR);
+    check(size > FILL_NEAR);
     if (strength_spares_middle(size, whole)) {
         return range_is_fill(start + FILL_NEAR, start + FILL_EDGE) &&
                range_is_fill(end - FILL_EDGE, end);

@@ -71,10 +71,11 @@ _Noreturn static COLD void harden_bad_content(const struct slot *slot, size_t si
 
 /* Whether a link may be one that we wrote: what the program wrote there hardly ever decodes to an
  * aligned address of user space. */
+#define SLOT_LINK_NEVER (~(ADDRESS_LIMIT - 16))
+
 ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
 {
-    const uintptr_t never = ~(ADDRESS_LIMIT - 16);
-    return ((uintptr_t)slot_next(slot) & never) == 0;
+    return ((uintptr_t)slot_next(slot) & SLOT_LINK_NEVER) == 0;
 }
 
 /* Two words, which a processor takes in one operation; slots begin and end where they may lie. */
@@ -83,20 +84,38 @@ typedef uint64_t word_pair __attribute__((vector_size(16), may_alias));
 
 /* Of a slot of more than FILL_NEAR bytes, whether all behind these has the fill; where its middle is
  * spared, whether its ends have it. */
-#define FILL_NEAR 64u
+#define FILL_NEAR 128u
 static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, size_t whole);
+
+/* 0 if the words behind the link of a slot of `near` bytes, at most FILL_NEAR, have the fill. Pairs from both
+ * ends, which overlap: of a loop the processor would foretell the number of turns, and where sizes are mixed be
+ * wrong. */
+ALWAYS_INLINE uint64_t slot_near_differs(const struct slot *slot, size_t near)
+{
+    const uint64_t *words = (const uint64_t *)slot;
+    const word_pair *pairs = (const word_pair *)slot;
+    const word_pair *end = (const word_pair *)((const char *)slot + near);
+    const word_pair fill = FILL_FREE_PAIR;
+    word_pair other;
+    if (near > 64) {
+        other = (pairs[1] ^ fill) | (pairs[2] ^ fill) | (pairs[3] ^ fill) | (end[-4] ^ fill);
+        other |= (end[-3] ^ fill) | (end[-2] ^ fill) | (end[-1] ^ fill);
+    } else if (near > 32) {
+        other = (pairs[1] ^ fill) | (end[-2] ^ fill) | (end[-1] ^ fill);
+    } else {
+        /* Of the smallest slot the last word is the second one. */
+        const uint64_t *last = (const uint64_t *)((const char *)slot + near);
+        uint64_t third = near > 16 ? last[-2] ^ FILL_FREE_WORD : 0;
+        return (words[1] ^ FILL_FREE_WORD) | third | (last[-1] ^ FILL_FREE_WORD);
+    }
+    return (words[1] ^ FILL_FREE_WORD) | other[0] | other[1];
+}
 
 /* Whether the words behind the link have the fill of a free slot: all of them up to a size of `whole`,
  * of a larger one FILL_EDGE bytes at each end. */
 ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size, size_t whole)
 {
-    const word_pair *pairs = (const word_pair *)slot;
-    const word_pair *end = (const word_pair *)((const char *)slot + size_min(size, FILL_NEAR));
-    word_pair other = {((const uint64_t *)slot)[1] ^ FILL_FREE_WORD, 0};
-    for (const word_pair *at = pairs + 1; at < end; at++) {
-        other |= *at ^ FILL_FREE_PAIR;
-    }
-    return (other[0] | other[1]) == 0 &&
+    return slot_near_differs(slot, size_min(size, FILL_NEAR)) == 0 &&
            (size <= FILL_NEAR || slot_rest_is_fill(slot, size, whole));
 }
 
@@ -107,16 +126,30 @@ ALWAYS_INLINE bool slot_is_all_fill(const struct slot *slot, size_t size)
     return fill_differs((const unsigned char *)(slot + 1), behind, FILL_FREE) == behind;
 }
 
+ALWAYS_INLINE void slot_fill_small(void *block, size_t size)
+{
+    word_pair *pairs = block;
+    word_pair *end = (word_pair *)((char *)block + size);
+    const word_pair fill = FILL_FREE_PAIR;
+    check(size <= FILL_INLINE_MAX && size % sizeof *pairs == 0);
+    if (size > 64) {
+        pairs[0] = pairs[1] = pairs[2] = pairs[3] = fill;
+        end[-4] = end[-3] = end[-2] = end[-1] = fill;
+    } else {
+        pairs[0] = end[-1] = fill;
+        if (size > 32) {
+            pairs[1] = end[-2] = fill;
+        }
+    }
+}
+
 ALWAYS_INLINE void slot_fill(void *block, size_t size)
 {
-    if (size > FILL_INLINE_MAX) {
+    if (likely(size <= FILL_INLINE_MAX)) {
+        slot_fill_small(block, size);
+    } else {
         *(uint64_t *)block = FILL_FREE_WORD;
         slot_fill_behind_link(block, size, strength.fill_whole);
-        return;
-    }
-    const word_pair *end = (const word_pair *)((char *)block + size);
-    for (word_pair *at = block; at < end; at++) {
-        *at = FILL_FREE_PAIR;
     }
 }
 
@@ -142,9 +175,32 @@ ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot, s
     canary_place_new(extent, slot, block_size, size, family);
 }
 
+/* Both for the first slot of a list, which in most cases is of the slab that the heap allocates from: then
+ * nobody has to look up whose it is. `index` is its number there; `is_near`: it has at most FILL_NEAR bytes. */
+ALWAYS_INLINE void harden_first_taken(struct extent *extent, struct slot **list, uint64_t index,
+                                      size_t size, uint8_t family, bool is_near)
+{
+    struct slot *slot = *list;
+    size_t slot_size = extent->slab.slot_size;
+    struct slot *next = slot_next(slot);
+    *list = next;
+    if (unlikely(slot_set_held(extent, (uint32_t)index, true))) {
+        slot_bad_link(extent->slab.class, slot);
+    }
+    check(is_near == (slot_size <= FILL_NEAR));
+    uint64_t differs = slot_near_differs(slot, is_near ? slot_size : FILL_NEAR);
+    if (unlikely((((uintptr_t)next & SLOT_LINK_NEVER) | differs) != 0) ||
+        (!is_near && unlikely(!slot_rest_is_fill(slot, slot_size, strength.look_whole)))) {
+        harden_bad_content(slot, slot_size);
+    }
+    slot->link = 0; /* nobody learns what an encoded link looks like */
+    canary_place_new(extent, slot, slot_size, size, family);
+}
+
 /* The program gives a slot of a heap's own slab back, by a release for a family, with a size or SIZE_MAX. Ends it
- * if it does not hold the slot. With canaries it is harden_slot_freed and what delete checks, in fewer steps. */
-ALWAYS_INLINE void harden_own_slot_freed(struct extent *extent, void *block, uint8_t family,
+ * if it does not hold the slot. False if the block is not as it should be, of which canary_odd_free tells. With
+ * canaries it is harden_slot_freed and what delete checks, in fewer steps; but for the fill. */
+ALWAYS_INLINE bool harden_own_slot_freed(struct extent *extent, void *block, uint8_t family,
                                          size_t size)
 {
     struct slab *slab = &extent->slab;
@@ -152,10 +208,7 @@ ALWAYS_INLINE void harden_own_slot_freed(struct extent *extent, void *block, uin
     if (unlikely(index >= slab->capacity || !slot_set_held(extent, (uint32_t)index, false))) {
         harden_bad_block("free", extent, block);
     }
-    if (unlikely(!canary_is_of(extent, block, slab->slot_size, family, size))) {
-        canary_odd_free(extent, block, family, size);
-    }
-    slot_fill(block, slab->slot_size);
+    return likely(canary_is_of(extent, block, slab->slot_size, family, size));
 }
 
 /* The program gives the slot back, which begins at `block`. Ends it if it does not hold the

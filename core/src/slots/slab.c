@@ -54,7 +54,9 @@ static struct slab_pool *slab_pool_of(struct extent *extent)
 #if MW_CANARY
 static void slab_choose_canary(struct extent *extent)
 {
-    extent->canary = secret_mix(random_bits(), (uintptr_t)extent ^ secrets.canary);
+    /* A key's lowest byte is 0: the canary's first byte ends a string. */
+    extent->canary =
+        secret_mix(random_bits(), (uintptr_t)extent ^ secrets.canary) & ~(uint64_t)UINT8_MAX;
 }
 
 static uint64_t slab_order_key(struct extent *extent)

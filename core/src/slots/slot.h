@@ -127,17 +127,16 @@ ALWAYS_INLINE void slots_fill_carved(struct extent *extent, char *first, size_t 
 ALWAYS_INLINE bool slot_set_held(struct extent *extent, uint32_t index, bool is_held)
 {
     _Atomic uint64_t *word = live_word(extent, index);
-    uint64_t bit = (uint64_t)1 << (index % 64);
-    uint64_t old;
     if (MW_PLAIN_BITS && likely(libc_has_one_thread())) {
-        old = atomic_get(word);
-        atomic_set(word, is_held ? old | bit : old & ~bit);
-    } else if (is_held) {
-        old = atomic_fetch_or_explicit(word, bit, memory_order_acquire);
-    } else {
-        old = atomic_fetch_and_explicit(word, ~bit, memory_order_release);
+        uint64_t bits = atomic_get(word);
+        bool before = word_set_bit(&bits, index, is_held);
+        atomic_set(word, bits);
+        return before;
     }
-    return (old & bit) != 0;
+    /* The bit alone is looked at, so that the processor can set it and tell in one operation. */
+    uint64_t bit = (uint64_t)1 << (index % 64);
+    return is_held ? (atomic_fetch_or_explicit(word, bit, memory_order_acquire) & bit) != 0
+                   : (atomic_fetch_and_explicit(word, ~bit, memory_order_release) & bit) != 0;
 }
 
 /* --- Lists ------------------------------------------------------------------------------------ */

@@ -3,38 +3,30 @@
 
 #if MW_DELAY_FREE
 
-#define PLACES (DELAY_RANDOM + DELAY_FIFO)
-
-/* What waits is known by one word: its size in units, and its address. */
-#define SIZE_SHIFT 48
-#define SIZE_UNIT_LOG2 4
-static_assert(ADDRESS_LIMIT <= (uintptr_t)1 << SIZE_SHIFT, "above the address there are 16 bits");
-static_assert(SLOT_MAX >> SIZE_UNIT_LOG2 <= UINT16_MAX, "which hold any size");
-
-ALWAYS_INLINE uint64_t entry_of(const struct slot *slot, size_t size)
-{
-    check(size % (1u << SIZE_UNIT_LOG2) == 0 && size <= SLOT_MAX);
-    return (uintptr_t)slot | (uint64_t)size << (SIZE_SHIFT - SIZE_UNIT_LOG2);
-}
-
 ALWAYS_INLINE struct slot *entry_slot(uint64_t entry)
 {
-    return (struct slot *)(uintptr_t)(entry & (((uint64_t)1 << SIZE_SHIFT) - 1));
+    return (struct slot *)(uintptr_t)(entry & (((uint64_t)1 << DELAY_SIZE_SHIFT) - 1));
 }
 
 ALWAYS_INLINE size_t entry_size(uint64_t entry)
 {
-    return (size_t)(entry >> SIZE_SHIFT << SIZE_UNIT_LOG2);
+    return (size_t)(entry >> DELAY_SIZE_SHIFT << DELAY_UNIT_LOG2);
+}
+
+/* The places of all stages, the fresh ones first. */
+static uint64_t *delay_place(struct delay *delay, unsigned index)
+{
+    check(index < DELAY_PLACES);
+    if (index < DELAY_FRESH) {
+        return &delay->fresh[index];
+    }
+    index -= DELAY_FRESH;
+    return index < DELAY_RANDOM ? &delay->random[index] : &delay->fifo[index - DELAY_RANDOM];
 }
 
 static struct slot *delay_at(struct heap *heap, unsigned index)
 {
-    struct delay *delay = &heap->delay;
-    if (index >= PLACES) {
-        return NULL;
-    }
-    return entry_slot(index < DELAY_RANDOM ? atomic_peek(&delay->random[index])
-                                           : atomic_peek(&delay->fifo[index - DELAY_RANDOM]));
+    return entry_slot(atomic_peek(delay_place(&heap->delay, index)));
 }
 
 #define CHOICE_BITS 6u
@@ -42,13 +34,13 @@ static struct slot *delay_at(struct heap *heap, unsigned index)
 static_assert(1u << CHOICE_BITS == DELAY_RANDOM, "a choice is a place");
 
 /* One of the places of the random stage; each draw of random bits is good for ten. */
-ALWAYS_INLINE uint32_t delay_choose(struct delay *delay)
+ALWAYS_INLINE uint32_t delay_choose(uint64_t *left)
 {
-    uint64_t choices = delay->choices;
+    uint64_t choices = *left;
     if (unlikely(choices <= 1)) {
         choices = (random_bits() & (CHOICES_END - 1)) | CHOICES_END;
     }
-    delay->choices = choices >> CHOICE_BITS;
+    *left = choices >> CHOICE_BITS;
     return choices % DELAY_RANDOM;
 }
 
@@ -63,91 +55,113 @@ ALWAYS_INLINE void delay_look_at(const struct slot *slot, size_t size)
     }
 }
 
-ALWAYS_INLINE struct slot *delay_take_out(struct delay *delay, uint64_t entry)
+/* Most that leave are of slabs that the heap owns: as in free of the other builds. */
+ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
+{
+    struct extent *extent = pagemap_find(slot);
+    struct slab *slab = &extent->slab;
+    if (likely(atomic_get(&slab->owner) == heap) && likely(slab->left > 1)) {
+        slot_push(&slab->local, slot);
+        slab->left--;
+    } else {
+        delay_gives_back(heap, extent, slot);
+    }
+}
+
+static NOINLINE void delay_release_larger(struct heap *heap, uint64_t entry)
+{
+    delay_look_at(entry_slot(entry), entry_size(entry));
+    delay_hand_back(heap, entry_slot(entry));
+}
+
+/* A slot that has left is looked at, and can be handed out again. */
+ALWAYS_INLINE void delay_release(struct heap *heap, uint64_t entry)
 {
     struct slot *slot = entry_slot(entry);
     size_t size = entry_size(entry);
-    delay_look_at(slot, size);
-    check(delay->bytes >= size && size == slot_block_size(pagemap_find(slot), slot));
-    delay->bytes -= size;
-    return slot;
+    check(size == slot_block_size(pagemap_find(slot), slot));
+    if (size > FILL_NEAR) {
+        delay_release_larger(heap, entry);
+        return;
+    }
+    if (unlikely(((slot->link ^ FILL_FREE_WORD) | slot_near_differs(slot, size)) != 0)) {
+        harden_bad_content(slot, size);
+    }
+    delay_hand_back(heap, slot);
 }
 
-/* Takes what is in a place; NULL if nothing is. */
-ALWAYS_INLINE struct slot *delay_take(struct delay *delay, uint64_t *place)
+/* Takes what is in a place; 0 if nothing is. The child of a fork has it in one place at most. */
+ALWAYS_INLINE uint64_t delay_take(struct delay *delay, uint64_t *place)
 {
     uint64_t entry = *place;
-    if (entry == 0) {
-        return NULL;
-    }
     *place = 0;
-    order_stores(); /* a child of fork has it in one place at most */
-    return delay_take_out(delay, entry);
-}
-
-/* The oldest of the ring, which has some. */
-ALWAYS_INLINE struct slot *delay_take_oldest(struct delay *delay)
-{
-    uint64_t *place = &delay->fifo[delay->first];
-    check(delay->count > 0 && *place != 0);
-    delay->first = (delay->first + 1) % DELAY_FIFO;
-    delay->count--;
-    return delay_take(delay, place);
-}
-
-/* Any of the random stage; NULL if there is none. */
-static struct slot *delay_take_any(struct delay *delay)
-{
-    uint32_t at = delay_choose(delay);
-    for (unsigned i = 0; i < DELAY_RANDOM; i++) {
-        struct slot *slot = delay_take(delay, &delay->random[(at + i) % DELAY_RANDOM]);
-        if (slot != NULL) {
-            return slot;
-        }
-    }
-    return NULL;
-}
-
-static struct slot *delay_take_next(struct delay *delay)
-{
-    return delay->count != 0 ? delay_take_oldest(delay) : delay_take_any(delay);
-}
-
-/* More than one leaves: all but the last are given back at once. */
-static NOINLINE struct slot *delay_shorten(struct heap *heap)
-{
-    struct delay *delay = &heap->delay;
-    struct slot *slot = delay_take_next(delay);
-    while (delay->bytes > strength.delay_bytes) {
-        delay_gives_back(heap, pagemap_find(slot), slot);
-        slot = delay_take_next(delay);
-    }
-    return slot;
-}
-
-static struct slot *delay_swap(struct heap *heap, struct slot *slot, size_t size)
-{
-    struct delay *delay = &heap->delay;
-    if (unlikely(size > strength.delay_bytes)) {
-        return slot; /* nothing waits */
-    }
-    delay->bytes += size;
-    uint64_t *place = &delay->random[delay_choose(delay)];
-    uint64_t moved = *place;
-    *place = entry_of(slot, size);
     order_stores();
-    if (likely(moved != 0)) {
-        struct slot *leaves = delay->count == DELAY_FIFO ? delay_take_oldest(delay) : NULL;
-        delay->fifo[(delay->first + delay->count) % DELAY_FIFO] = moved;
-        delay->count++;
-        if (leaves != NULL && likely(delay->bytes <= strength.delay_bytes)) {
-            return leaves;
-        }
-        if (leaves != NULL) {
-            delay_gives_back(heap, pagemap_find(leaves), leaves);
+    check(delay->bytes >= entry_size(entry));
+    delay->bytes -= entry_size(entry);
+    return entry;
+}
+
+/* The oldest of the ring, or any of the random stage if the ring is empty; something waits. */
+static uint64_t delay_take_next(struct delay *delay)
+{
+    if (delay->first != delay->end) {
+        return delay_take(delay, &delay->fifo[delay->first++ % DELAY_FIFO]);
+    }
+    uint32_t at = delay_choose(&delay->choices);
+    while (delay->random[at % DELAY_RANDOM] == 0) {
+        at++;
+    }
+    return delay_take(delay, &delay->random[at % DELAY_RANDOM]);
+}
+
+/* Each of the fresh ones takes a place of the random stage, what was there one of the ring, and if that is
+ * full the oldest leaves. Returns how many leave. */
+ALWAYS_INLINE uint32_t delay_move_on(struct delay *delay, uint64_t leaving[])
+{
+    uint32_t leave = 0;
+    uint32_t end = delay->end;
+    uint32_t count = delay->fresh_count;
+    uint64_t choices = delay->choices;
+    uint64_t units = 0;
+    check(count <= DELAY_FRESH);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t entry = delay->fresh[i];
+        delay->fresh[i] = 0;
+        order_stores();
+        uint64_t *place = &delay->random[delay_choose(&choices)];
+        uint64_t moved = *place;
+        *place = entry;
+        order_stores();
+        if (likely(moved != 0)) {
+            uint64_t *at = &delay->fifo[end++ % DELAY_FIFO];
+            uint64_t oldest = *at; /* 0 if the ring is not full */
+            *at = moved;
+            __builtin_prefetch(entry_slot(oldest));
+            leaving[leave] = oldest;
+            leave += oldest != 0;
+            units += oldest >> DELAY_SIZE_SHIFT;
         }
     }
-    return unlikely(delay->bytes > strength.delay_bytes) ? delay_shorten(heap) : NULL;
+    delay->fresh_count = 0;
+    delay->choices = choices;
+    delay->end = end;
+    delay->first += leave;
+    check(delay->end - delay->first <= DELAY_FIFO && delay->bytes >= units << DELAY_UNIT_LOG2);
+    delay->bytes -= units << DELAY_UNIT_LOG2;
+    return leave;
+}
+
+static NOINLINE void delay_turn(struct heap *heap)
+{
+    struct delay *delay = &heap->delay;
+    uint64_t leaving[DELAY_FRESH];
+    uint32_t leave = delay_move_on(delay, leaving);
+    for (uint32_t i = 0; i < leave; i++) {
+        delay_release(heap, leaving[i]);
+    }
+    while (unlikely(delay->bytes > strength.delay_bytes)) {
+        delay_release(heap, delay_take_next(delay));
+    }
 }
 
 static void delay_empty(struct heap *heap)
@@ -156,20 +170,20 @@ static void delay_empty(struct heap *heap)
     if (delay->bytes == 0) {
         return;
     }
-    for (unsigned i = 0; i < PLACES; i++) {
-        uint64_t *place = i < DELAY_RANDOM ? &delay->random[i] : &delay->fifo[i - DELAY_RANDOM];
-        struct slot *slot = delay_take(delay, place);
-        if (slot != NULL) {
-            delay_gives_back(heap, pagemap_find(slot), slot);
+    delay->fresh_count = 0;
+    for (unsigned i = 0; i < DELAY_PLACES; i++) {
+        uint64_t entry = delay_take(delay, delay_place(delay, i));
+        if (entry != 0) {
+            delay_release(heap, entry);
         }
     }
-    delay->count = 0;
+    delay->first = delay->end;
     check(delay_is_empty(heap));
 }
 
 static void delay_check(struct heap *heap)
 {
-    for (unsigned i = 0; i < PLACES; i++) {
+    for (unsigned i = 0; i < DELAY_PLACES; i++) {
         struct slot *slot = delay_at(heap, i);
         if (slot != NULL) {
             delay_look_at(slot, slot_block_size(pagemap_find(slot), slot));
@@ -191,11 +205,9 @@ static struct slot *delay_at(struct heap *heap, unsigned index)
     return NULL;
 }
 
-static struct slot *delay_swap(struct heap *heap, struct slot *slot, size_t size)
+static void delay_turn(struct heap *heap)
 {
     (void)heap;
-    (void)size;
-    return slot;
 }
 
 static void delay_check(struct heap *heap)

@@ -90,16 +90,19 @@ struct class_counts {
 static_assert(CLASSES <= 64, "a bit per class");
 
 /* Slots that wait before they are free, see delay.h. */
+#define DELAY_FRESH 32u
 #define DELAY_RANDOM 64u /* a number of six bits */
 #define DELAY_FIFO 128u
+#define DELAY_PLACES (DELAY_FRESH + DELAY_RANDOM + DELAY_FIFO)
 
 struct delay {
-    uint64_t random[DELAY_RANDOM]; /* 0: nothing is there */
-    uint64_t fifo[DELAY_FIFO];     /* a ring; 0: nothing is there */
-    uint32_t first;                /* the oldest of fifo */
-    uint32_t count;                /* of fifo */
+    uint32_t fresh_count;          /* of `fresh`; less than DELAY_FRESH when free returns */
+    uint32_t first, end;           /* of fifo: numbers of its oldest and of the next to come */
     size_t bytes;                  /* of all of them */
     uint64_t choices;              /* random numbers to come, six bits each, and a 1 above them */
+    uint64_t fresh[DELAY_FRESH];   /* those freed last, in their order; 0: nothing is there */
+    uint64_t random[DELAY_RANDOM]; /* 0: nothing is there */
+    uint64_t fifo[DELAY_FIFO];     /* a ring; 0: nothing is there */
 };
 
 /* What every call of the slow path looks at comes first, so that a thread with small blocks touches

@@ -7,6 +7,29 @@
 #include "stack.h"
 #include "tray.h"
 
+static NOINLINE void *alloc_first_larger(struct heap *heap, unsigned class, size_t size,
+                                         uint8_t family)
+{
+    struct slot *slot = heap->free[class];
+    struct extent *extent = heap->bins[class].current;
+    uint64_t index = extent != NULL ? slab_slot_number(extent, slot) : UINT64_MAX;
+    if (unlikely(extent == NULL || index >= extent->slab.capacity)) {
+        return alloc_first_of_any(heap, class, size, family);
+    }
+    harden_first_taken(extent, &heap->free[class], index, size, family, false);
+    return slot;
+}
+
+static NOINLINE void *alloc_first_of_any(struct heap *heap, unsigned class, size_t size,
+                                         uint8_t family)
+{
+    struct slot *slot = heap->free[class];
+    struct extent *extent = harden_slot_leaves(slot, class);
+    heap->free[class] = slot_next(slot);
+    harden_slot_taken(extent, slot, size, family);
+    return slot;
+}
+
 /* The most that the limit of one magazine may be: so many bytes, but at least MAGAZINE_LEAST and at
  * most MAGAZINE_MOST slots, unless settings say otherwise. It grows by LIMIT_STEP slots with each visit to
  * the depot. */

@@ -35,6 +35,37 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
     return slot;
 }
 
+/* Takes the first slot of the list of a small class, which is not empty, for a block of a family. In builds with
+ * canaries the rest is out of line: slots of more than FILL_NEAR bytes, and any. */
+static NOINLINE void *alloc_first_larger(struct heap *heap, unsigned class, size_t size,
+                                         uint8_t family);
+static NOINLINE void *alloc_first_of_any(struct heap *heap, unsigned class, size_t size,
+                                         uint8_t family);
+
+ALWAYS_INLINE void *alloc_first(struct heap *heap, unsigned class, size_t size, uint8_t family)
+{
+    struct slot *slot = heap->free[class];
+    if (MW_CANARY) {
+        struct extent *extent = heap->bins[class].current;
+        if (unlikely(size > FILL_NEAR - CANARY_BYTES)) {
+            return alloc_first_larger(heap, class, size, family);
+        }
+        if (unlikely(extent == NULL)) {
+            return alloc_first_of_any(heap, class, size, family);
+        }
+        uint64_t index = slab_slot_number(extent, slot);
+        if (unlikely(index >= extent->slab.capacity)) {
+            return alloc_first_of_any(heap, class, size, family);
+        }
+        harden_first_taken(extent, &heap->free[class], index, size, family, true);
+        return slot;
+    }
+    struct extent *extent = harden_slot_leaves(slot, class);
+    heap->free[class] = slot_next(slot);
+    harden_slot_taken(extent, slot, size, family);
+    return slot;
+}
+
 /* Reads how many slots a magazine may hold at most, and at least if there is use for them: tcache_nslots_*
  * of jemalloc. */
 static void magazines_load(void);

@@ -84,6 +84,7 @@ static NOINLINE void process_init_slow(void)
     if (atomic_get(&process.state) == 0) {
         os_init();
         secrets_init();
+        libc_learn_threads();
         options_load();
         limit_look();
         profile_load();
