@@ -296,15 +296,15 @@ static struct extent *arena_extend_dirty(struct arena *arena, size_t pages, size
 
 static bool arena_remap(struct arena *arena, struct extent *extent, size_t pages);
 
-/* A free huge block of at least half the size, made larger by moving its mapping. Writes by how
- * much. NULL if there is none. */
+/* A free huge block of at least half the size, made larger by moving its mapping; one with guards in builds
+ * that make them. Writes by how much. NULL if there is none. */
 static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t *grown)
 {
     lock_take(&arena->lock);
     uint64_t filled = arena->huge.filled;
     struct extent *extent = filled != 0 ? arena->huge.bins[floor_log2(filled)] : NULL;
-    bool serves =
-        extent != NULL && extent_pages(extent) >= pages / 2 && extent_pages(extent) < pages;
+    bool serves = extent != NULL && extent_pages(extent) >= pages / 2 &&
+                  extent_pages(extent) < pages && extent_has_fence(extent) == MW_FENCES;
     check(extent == NULL || (extent->is_huge && extent_state(extent) == EXTENT_DIRTY));
     if (serves) {
         arena_take_huge_locked(arena, extent);

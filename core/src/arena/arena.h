@@ -50,6 +50,10 @@ static void arena_shrink(struct arena *arena, struct extent *extent, size_t page
 /* Makes a huge extent larger by moving its mapping. False if the kernel cannot. */
 static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages);
 
+/* A free huge block that is too small but not by much, made larger: what lies in it need not be brought by the
+ * kernel again. Writes by how many pages it grew; NULL if there is none. */
+static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t *grown);
+
 /* Whether a free huge block has room for `pages`. */
 static bool arena_has_huge_room(struct arena *arena, size_t pages);
 

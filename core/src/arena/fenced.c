@@ -56,7 +56,11 @@ static struct extent *arena_alloc_fenced(struct arena *arena, size_t pages, size
     }
     struct extent *extent = arena_take_fenced(arena, pages, alignment);
     if (extent == NULL && limit_enter(pages)) {
-        extent = arena_map_huge(arena, pages, alignment);
+        size_t grown;
+        extent = alignment == os_page_size ? arena_grow_dirty(arena, pages, &grown) : NULL;
+        if (extent == NULL) {
+            extent = arena_map_huge(arena, pages, alignment);
+        }
         limit_leave();
     }
     return extent;

@@ -18,7 +18,8 @@ static struct {
     uint64_t canary;   /* from which each slab's own comes */
     uint64_t numbers;  /* of random numbers */
     uint64_t padding;  /* eight times the byte that lies behind what was asked for; it is not 0 */
-    uint8_t step[16];  /* eight times 0, then the padding: eight bytes from the nth on have n of it at
+    uint8_t
+        step[16]; /* eight times 0, then the padding: eight bytes from the nth on have n of it at
                           their end */
     _Atomic uint64_t drawn;
 } secrets;

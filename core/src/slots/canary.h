@@ -194,7 +194,8 @@ ALWAYS_INLINE bool canary_is_of(struct extent *extent, const void *block, size_t
     uint64_t canary = *(const volatile uint64_t *)at ^ canary_key(extent, at) ^
                       (uint64_t)family << CANARY_FAMILY_SHIFT;
     uint64_t slack = canary << slack_bits | canary >> CANARY_SLACK_SHIFT;
-    return likely(slack <= capacity) && likely(padding_ends_whole((const char *)at - slack, slack)) &&
+    return likely(slack <= capacity) &&
+           likely(padding_ends_whole((const char *)at - slack, slack)) &&
            (size == SIZE_MAX || size == capacity - slack);
 }
 

@@ -32,8 +32,7 @@ ALWAYS_INLINE bool delay_put(struct heap *heap, const struct slot *slot, size_t 
     uint32_t count = delay->fresh_count;
     size_t bytes = delay->bytes + size;
     check(count < DELAY_FRESH && size % (1u << DELAY_UNIT_LOG2) == 0 && size <= SLOT_MAX);
-    delay->fresh[count] =
-        (uintptr_t)slot | (uint64_t)size << (DELAY_SIZE_SHIFT - DELAY_UNIT_LOG2);
+    delay->fresh[count] = (uintptr_t)slot | (uint64_t)size << (DELAY_SIZE_SHIFT - DELAY_UNIT_LOG2);
     delay->fresh_count = count + 1;
     delay->bytes = bytes;
     return unlikely(count + 1 == DELAY_FRESH) || unlikely(bytes > strength.delay_bytes);
