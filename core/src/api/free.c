@@ -17,7 +17,7 @@
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap);
 
-/* The quarantine has a slot more than it may have, or than its first stage has room for. */
+/* The first stage of the quarantine is full, or all of it. */
 static NOINLINE void free_turn(struct heap *heap)
 {
     delay_turn(heap);
@@ -40,8 +40,7 @@ static NOINLINE COLD void free_own_odd(struct heap *heap, struct extent *extent,
     free_own_larger(heap, extent, block);
 }
 
-/* The slab is the heap's. A release for a family, with a size or SIZE_MAX: other than 0 and that with canaries
- * alone. */
+/* The slab is the heap's. A release for a family, with a size or SIZE_MAX: without canaries 0 and that. */
 ALWAYS_INLINE void free_own(struct heap *heap, struct extent *extent, void *block, uint8_t family,
                             size_t size)
 {
@@ -50,15 +49,13 @@ ALWAYS_INLINE void free_own(struct heap *heap, struct extent *extent, void *bloc
     if (MW_DELAY_FREE) {
         if (unlikely(!harden_own_slot_freed(extent, slot, family, size))) {
             free_own_odd(heap, extent, slot, family, size);
-            return;
-        }
-        if (unlikely(slab->slot_size > FILL_INLINE_MAX)) {
+        } else if (unlikely(slab->slot_size > FILL_INLINE_MAX)) {
             free_own_larger(heap, extent, slot);
-            return;
-        }
-        slot_fill_small(slot, slab->slot_size);
-        if (delay_put(heap, slot, slab->slot_size)) {
-            free_turn(heap);
+        } else {
+            slot_fill_small(slot, slab->slot_size);
+            if (delay_put(heap, slot, slab->slot_size)) {
+                free_turn(heap);
+            }
         }
         return;
     }

@@ -55,6 +55,9 @@ ALWAYS_INLINE void delay_look_at(const struct slot *slot, size_t size)
     }
 }
 
+/* One part in so many is free after what was too much has left. */
+#define DELAY_SPARE 16u
+
 /* Most that leave are of slabs that the heap owns: as in free of the other builds. */
 ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
 {
@@ -154,13 +157,22 @@ ALWAYS_INLINE uint32_t delay_move_on(struct delay *delay, uint64_t leaving[])
 static NOINLINE void delay_turn(struct heap *heap)
 {
     struct delay *delay = &heap->delay;
+    if (unlikely(strength.delay_bytes == 0)) {
+        delay->fresh_count = 0; /* nothing waits */
+        delay_hand_back(heap, entry_slot(delay_take(delay, &delay->fresh[0])));
+        return;
+    }
     uint64_t leaving[DELAY_FRESH];
     uint32_t leave = delay_move_on(delay, leaving);
     for (uint32_t i = 0; i < leave; i++) {
         delay_release(heap, leaving[i]);
     }
-    while (unlikely(delay->bytes > strength.delay_bytes)) {
-        delay_release(heap, delay_take_next(delay));
+    if (unlikely(delay->bytes > strength.delay_bytes)) {
+        /* Some more than have to, so that the next frees of large slots need no turn each. */
+        size_t most = strength.delay_bytes - strength.delay_bytes / DELAY_SPARE;
+        while (delay->bytes > most) {
+            delay_release(heap, delay_take_next(delay));
+        }
     }
 }
 
