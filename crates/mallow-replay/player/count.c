@@ -2,10 +2,8 @@
 #define _GNU_SOURCE
 #include "count.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -27,8 +25,36 @@ uint64_t count_calls(void)
 extern const char count_passed[];
 long count_pass(long number, const long arguments[6]);
 
+/* The kernel's interface, as linux/filter.h, seccomp.h and audit.h have it. A C compiler for musl comes without
+ * those headers in most systems. */
+struct instruction {
+    uint16_t code;
+    uint8_t jump_if, jump_else;
+    uint32_t value;
+};
+struct program {
+    unsigned short length;
+    const struct instruction *filter;
+};
+struct call {
+    int number;
+    uint32_t arch;
+    uint64_t instruction_pointer;
+    uint64_t arguments[6];
+};
+static_assert(sizeof(struct instruction) == 8 && sizeof(struct call) == 64, "as in the kernel");
+enum {
+    LOAD_WORD = 0x20,    /* BPF_LD | BPF_W | BPF_ABS */
+    JUMP_EQUAL = 0x15,   /* BPF_JMP | BPF_JEQ | BPF_K */
+    RETURN_VALUE = 0x06, /* BPF_RET | BPF_K */
+    SET_MODE_FILTER = 1,
+    FILTER_ALL_THREADS = 1, /* SECCOMP_FILTER_FLAG_TSYNC */
+};
+#define RET_ALLOW 0x7fff0000U
+#define RET_TRAP 0x00030000U
+
 #if defined(__x86_64__)
-enum { THIS_ARCH = AUDIT_ARCH_X86_64 };
+#define THIS_ARCH 0xc000003eU /* AUDIT_ARCH_X86_64 */
 __asm__(".text\n"
         ".globl count_pass\n"
         ".hidden count_pass\n"
@@ -49,7 +75,7 @@ __asm__(".text\n"
         "    ret\n"
         ".size count_pass, . - count_pass\n");
 #else
-enum { THIS_ARCH = AUDIT_ARCH_AARCH64 };
+#define THIS_ARCH 0xc00000b7U /* AUDIT_ARCH_AARCH64 */
 __asm__(".text\n"
         ".globl count_pass\n"
         ".hidden count_pass\n"
@@ -90,12 +116,14 @@ static void on_call(int signal, siginfo_t *info, void *context)
     errno = saved_errno;
 }
 
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define RETURN(action) BPF_STMT(BPF_RET | BPF_K, action)
+#define STEP(code, jump_if, jump_else, value) \
+    ((struct instruction){code, jump_if, jump_else, value})
+#define LOAD(field) STEP(LOAD_WORD, 0, 0, offsetof(struct call, field))
+#define RETURN(action) STEP(RETURN_VALUE, 0, 0, action)
 /* Where the loaded word is not `value`, leaves out `skip` instructions. */
-#define UNLESS(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)
+#define UNLESS(value, skip) STEP(JUMP_EQUAL, 0, skip, value)
 /* Where it is, jumps to the last instruction of a filter of `left` more instructions. */
-#define WHEN(value, left) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, left, 0)
+#define WHEN(value, left) STEP(JUMP_EQUAL, left, 0, value)
 
 bool count_start(void)
 {
@@ -105,30 +133,30 @@ bool count_start(void)
         return false;
     }
     uint64_t passed = (uint64_t)(uintptr_t)count_passed;
-    struct sock_filter filter[] = {
+    const struct instruction filter[] = {
         LOAD(arch),
         UNLESS(THIS_ARCH, 4),
         LOAD(instruction_pointer),
         UNLESS((uint32_t)passed, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, instruction_pointer) + 4),
+        STEP(LOAD_WORD, 0, 0, offsetof(struct call, instruction_pointer) + 4),
         UNLESS((uint32_t)(passed >> 32), 1),
-        RETURN(SECCOMP_RET_ALLOW),
-        LOAD(nr),
+        RETURN(RET_ALLOW),
+        LOAD(number),
         WHEN(SYS_mmap, 6),
         WHEN(SYS_munmap, 5),
         WHEN(SYS_mremap, 4),
         WHEN(SYS_madvise, 3),
         WHEN(SYS_mprotect, 2),
         WHEN(SYS_brk, 1),
-        RETURN(SECCOMP_RET_ALLOW),
-        RETURN(SECCOMP_RET_TRAP),
+        RETURN(RET_ALLOW),
+        RETURN(RET_TRAP),
     };
-    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    const struct program program = {sizeof filter / sizeof filter[0], filter};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
         return false;
     }
     /* All threads, for an allocator may have started one. */
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+    return syscall(SYS_seccomp, SET_MODE_FILTER, FILTER_ALL_THREADS, &program) == 0;
 }
 
 #else

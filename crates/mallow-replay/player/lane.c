@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
@@ -16,6 +15,9 @@
 #include <unistd.h>
 
 #include "clock.h"
+
+/* As in the kernel's linux/futex.h, which a C compiler for musl comes without in most systems. */
+enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 };
 
 enum {
     STACK_SIZE = 256 << 10,

@@ -288,3 +288,20 @@ fn kernel_calls_are_counted() {
     // On glibc each block of this size is one mmap and one munmap.
     assert!((100..150).contains(&run.kernel_calls), "{}", run.kernel_calls);
 }
+
+/// A C compiler for musl comes without the kernel's headers in most systems.
+#[test]
+fn the_player_asks_for_no_header_of_the_kernel() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("player");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let asked: Vec<&str> = text
+            .lines()
+            .filter(|line| {
+                line.starts_with("#include <linux/") || line.starts_with("#include <asm")
+            })
+            .collect();
+        assert!(asked.is_empty(), "{}: {asked:?}", path.display());
+    }
+}
