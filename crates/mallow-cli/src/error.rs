@@ -78,6 +78,19 @@ impl Error {
     }
 }
 
+impl From<mallow_process::processes::Error> for Error {
+    fn from(error: mallow_process::processes::Error) -> Error {
+        use mallow_process::processes::Error as Processes;
+        let text = error.to_string();
+        match error {
+            Processes::Process { pid, failure } => Error::Process { pid, failure },
+            Processes::List(source) => Error::io("The processes cannot be listed")(source),
+            Processes::Start(source) => Error::io("The reader of heaps cannot be started")(source),
+            Processes::ReaderEnded => Error::Internal(text),
+        }
+    }
+}
+
 impl From<mallow_capture::Error> for Error {
     fn from(error: mallow_capture::Error) -> Error {
         use mallow_capture::Error as Capture;
@@ -117,6 +130,7 @@ fn measure_code(error: &mallow_measure::Error) -> u8 {
         Measure::BadPattern(_) | Measure::BadValue(_) | Measure::NoLoad => 2,
         Measure::NotReady { .. } => 4,
         Measure::NotStarted { .. } => 125,
+        Measure::DefaultsFail { code, .. } => *code,
         Measure::Wait(source) => io_code(source),
     }
 }

@@ -24,6 +24,12 @@ pub enum Error {
     #[error("A service needs a load: give --load CMD, or a command behind --.")]
     NoLoad,
 
+    #[error(
+        "Under the defaults the command {how}, so there is nothing to compare with. Run it alone to see \
+         why."
+    )]
+    DefaultsFail { how: String, code: u8 },
+
     #[error("The command's processes cannot be waited for: {0}")]
     Wait(std::io::Error),
 }

@@ -3,7 +3,8 @@
 //! `run` measures one run of a command, `service` one of a server under load; `observe` looks at
 //! who serves malloc in a command's processes. `rounds` has everything run in random order;
 //! `statistics` and `verdict` say what the runs mean. `timeline` is values over time,
-//! `values` numbers that a program prints, `machine` where it was.
+//! `values` numbers that a program prints, `machine` where it was. `search` finds settings that suit a
+//! program.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -13,6 +14,7 @@ pub mod machine;
 pub mod observe;
 pub mod rounds;
 pub mod run;
+pub mod search;
 pub mod service;
 pub mod statistics;
 pub mod timeline;

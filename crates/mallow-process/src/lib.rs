@@ -4,7 +4,8 @@
 //! `allocators` is the one table of allocators. `elf`, `maps`, `smaps`, `linkmap` and `memory` read
 //! one source each; `process` and `binding` put them together; `heap` walks heaps, `runtimes` looks
 //! for what languages keep beside them; `stat` is what costs next to nothing, `vitals` little more;
-//! `mappings` says what each mapping is; `picture` takes all of it at one moment.
+//! `mappings` says what each mapping is; `picture` takes all of it at one moment. `processes` follows
+//! all processes of the machine.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -20,6 +21,7 @@ pub mod memory;
 mod page;
 pub mod picture;
 pub mod process;
+pub mod processes;
 pub mod runtimes;
 pub mod smaps;
 pub mod stat;

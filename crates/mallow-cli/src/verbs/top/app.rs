@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use mallow_process::processes::{Collector, Row};
 use mallow_process::stat::Start;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal;
 
 use super::args::{TopArgs, Units};
 use super::children::{Errand, RECORDED, Running, trace_name};
-use super::collect::Collector;
-use super::row::Row;
 use super::screen::{self, HELP, Over, Picture};
 use super::terminal::Terminal;
 use super::text;
@@ -175,7 +174,7 @@ impl App {
         self.collector.refresh()?;
         self.arrange();
         let visible: Vec<u32> = self.visible().collect();
-        self.collector.ask(self.selected_row().map(|row| row.pid), &visible)
+        Ok(self.collector.ask(self.selected_row().map(|row| row.pid), &visible)?)
     }
 
     fn arrange(&mut self) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::row::Sort;
+use super::sort::Sort;
 use crate::output::{Format, OutputArgs};
 use crate::parse;
 

@@ -1,9 +1,10 @@
 //! The columns of the list: which fit a screen, and what stands in their cells.
 
+use mallow_process::processes::Row;
 use ratatui::text::Span;
 
 use super::args::Units;
-use super::row::{Row, Sort};
+use super::sort::Sort;
 use crate::output::clean;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

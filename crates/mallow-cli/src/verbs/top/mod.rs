@@ -1,18 +1,16 @@
 //! `mallow top`: the processes of the machine by their heaps, on a terminal or as a table.
 //!
-//! `collect` reads all processes at each refresh, `reader` some of them closely, in a thread of its
-//! own; both make `row`s, `view` orders them. `app` is the list on a terminal: `screen` and `columns`
+//! The process crate reads all processes at each refresh, and makes a row of each; `sort` compares
+//! them, `view` orders them. `app` is the list on a terminal: `screen` and `columns`
 //! draw it, `terminal` has the terminal, `children` are started for one process. `text` is the list
 //! elsewhere.
 
 mod app;
 mod args;
 mod children;
-mod collect;
 mod columns;
-mod reader;
-mod row;
 mod screen;
+mod sort;
 mod terminal;
 mod text;
 mod view;
@@ -20,12 +18,13 @@ mod view;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use mallow_process::processes::Collector;
+
 use crate::error::{Error, Result};
 use crate::output::{self, Format, Notes, Page, Screen};
 use crate::signals;
 use app::App;
 pub use args::TopArgs;
-use collect::Collector;
 use terminal::Terminal;
 use text::Report;
 use view::View;

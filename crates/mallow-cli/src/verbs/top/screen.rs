@@ -1,5 +1,6 @@
 //! The list drawn on a terminal of any size. Colours only add to what words, signs and places say.
 
+use mallow_process::processes::Row;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -8,7 +9,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use super::args::Units;
 use super::columns::{self, Column, fitted};
-use super::row::{Row, Sort};
+use super::sort::Sort;
 use super::view::Place;
 use crate::output::clean;
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mallow_process::processes;
 use nix::libc::{SIGCONT, SIGTSTP};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::flag::register;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::reader;
 use crate::error::{Error, Result};
 use crate::signals;
 
@@ -93,7 +93,7 @@ fn init() -> Result<DefaultTerminal> {
     let terminal = ratatui::try_init().map_err(Error::io("The terminal cannot be used"))?;
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        if std::thread::current().name() != Some(reader::THREAD) {
+        if std::thread::current().name() != Some(processes::THREAD) {
             hook(info);
         }
     }));

@@ -2,12 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mallow_process::processes::{Collector, Memory, Row};
 use serde::Serialize;
 
 use super::args::Units;
-use super::collect::{Collector, Memory};
 use super::columns;
-use super::row::Row;
 use super::view::Place;
 use crate::error::{Error, Result};
 use crate::output::{self, Format, Screen, Table};

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::row::{Row, Sort};
+use mallow_process::processes::Row;
+
+use super::sort::Sort;
 
 /// Deeper than this, children are not indented any more.
 const DEEPEST: usize = 8;
@@ -113,15 +115,16 @@ fn is_found(row: &Row, wanted: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sort::tests::row;
     use super::*;
 
     fn rows() -> Vec<Row> {
         let mut rows = vec![
-            Row::of_test(1, 0, "init", 10),
-            Row::of_test(20, 1, "shell", 30),
-            Row::of_test(21, 1, "redis", 20),
-            Row::of_test(30, 20, "python", 90),
-            Row::of_test(31, 30, "worker", 5),
+            row(1, 0, "init", 10),
+            row(20, 1, "shell", 30),
+            row(21, 1, "redis", 20),
+            row(30, 20, "python", 90),
+            row(31, 30, "worker", 5),
         ];
         rows[2].live = None;
         rows[2].allocator = Some("Mallow".into());
@@ -174,12 +177,11 @@ mod tests {
 
     #[test]
     fn circles_end() {
-        let rows =
-            [Row::of_test(5, 6, "a", 2), Row::of_test(6, 5, "b", 1), Row::of_test(7, 7, "c", 9)];
+        let rows = [row(5, 6, "a", 2), row(6, 5, "b", 1), row(7, 7, "c", 9)];
         let tree = View { tree: true, ..View::default() };
         assert_eq!(tree.places(&rows).len(), 3);
         // As deep as processes can be.
-        let chain: Vec<Row> = (1..20_000).map(|pid| Row::of_test(pid, pid - 1, "x", 1)).collect();
+        let chain: Vec<Row> = (1..20_000).map(|pid| row(pid, pid - 1, "x", 1)).collect();
         let places = tree.places(&chain);
         assert_eq!(places.len(), chain.len());
         assert!(places.iter().all(|place| place.branch.len() <= 2 * DEEPEST + 2));

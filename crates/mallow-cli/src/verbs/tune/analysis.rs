@@ -1,15 +1,16 @@
 //! From the runs of a search to its report.
 
 use super::bench::Base;
-use super::constraint::Constraint;
-use super::halving::{self, Score};
+use super::constraint;
 use super::report::{Entry, Figures, Ground, Report, Searched, Settings, Standing, conclude};
-use super::search::Search;
-use super::trial::{DEFAULTS, Index, Stage, Trial};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use mallow_launch::settings::Candidate;
 use mallow_launch::words;
 use mallow_measure::machine::Machine;
+use mallow_measure::search::Search;
+use mallow_measure::search::halving::{self, Score};
+use mallow_measure::search::limit::Constraint;
+use mallow_measure::search::trial::{DEFAULTS, Index, Stage, Trial};
 use mallow_measure::verdict::Metric;
 use mallow_process::allocators::Family;
 
@@ -29,7 +30,7 @@ pub struct About<'a> {
     pub known: usize,
 }
 
-pub fn analyse(search: &Search, about: &About, finalists: &[Index]) -> Result<Report> {
+pub fn analyse(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result<Report> {
     let judge = search.judge(finalists.len());
     let tried = search.state.schedule.map_or(0, |schedule| schedule.0);
     let is_exact = about.confirmed_on == Ground::Replay;
@@ -90,7 +91,7 @@ pub fn analyse(search: &Search, about: &About, finalists: &[Index]) -> Result<Re
         confirmed_on: about.confirmed_on,
         machine: Machine::read(),
         settings,
-        constraints: search.aim.constraints.iter().map(|limit| limit.text()).collect(),
+        constraints: search.aim.constraints.iter().map(constraint::text).collect(),
         entries,
         chosen,
         line,
@@ -101,7 +102,7 @@ pub fn analyse(search: &Search, about: &About, finalists: &[Index]) -> Result<Re
 }
 
 fn figures(
-    search: &Search,
+    search: &Search<Error>,
     stage: Stage,
     index: Index,
     judge: mallow_measure::verdict::Judge,
@@ -129,7 +130,7 @@ fn figures(
 }
 
 /// At the last stage of the search that it reached.
-fn searched(search: &Search, index: Index) -> Option<Searched> {
+fn searched(search: &Search<Error>, index: Index) -> Option<Searched> {
     let places = search.state.trials.keys().rev();
     let mut own =
         places.filter(|place| place.candidate == index && place.stage < Stage::Confirmation);
@@ -139,12 +140,13 @@ fn searched(search: &Search, index: Index) -> Option<Searched> {
     Some(Searched { rounds: trials.len(), time_ratio: score.time, memory_ratio: score.memory })
 }
 
-fn broken_limits(search: &Search, index: Index) -> Vec<String> {
+fn broken_limits(search: &Search<Error>, index: Index) -> Vec<String> {
     let trials = search.trials(Stage::Confirmation, index);
     let trials: Vec<&Trial> = trials.iter().map(|(_, trial)| trial).collect();
     let broken = |limit: &Constraint| {
         let worst = limit.worst(&trials)?;
-        (!limit.holds(&trials)).then(|| format!("{}: {}", limit.text(), limit.show(worst)))
+        (!limit.holds(&trials))
+            .then(|| format!("{}: {}", constraint::text(limit), constraint::show(limit, worst)))
     };
     search.aim.constraints.iter().filter_map(broken).collect()
 }

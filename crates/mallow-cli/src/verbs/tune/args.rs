@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use mallow_launch::options;
+use mallow_measure::search::limit::Constraint;
 
-use super::constraint::{self, Constraint};
+use super::constraint;
 use crate::comparing::{MARGIN, ServiceArgs};
 use crate::output::OutputArgs;
 use crate::parse;

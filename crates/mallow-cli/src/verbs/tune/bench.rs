@@ -10,10 +10,11 @@ use mallow_launch::contender::Contender;
 use mallow_launch::preload::{self, Changes};
 use mallow_launch::settings::Candidate;
 use mallow_measure::run::{Limits, Outcome as Ended};
+use mallow_measure::search::Bench;
+use mallow_measure::search::trial::{Failure, Index, Outcome, Trial};
 
-use super::trial::{Failure, Index, Outcome, Trial};
 use crate::comparing::Plan;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::replaying::{Input, Player};
 
 /// The allocator with what the user has set already.
@@ -50,17 +51,6 @@ impl Base {
     }
 }
 
-pub trait Bench {
-    /// `None`: interrupted.
-    fn run(&mut self, index: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>>;
-
-    /// A run that takes longer is given up.
-    fn set_timeout(&mut self, _timeout: Duration) {}
-
-    /// Whether memory comes out the same each time.
-    fn is_exact(&self) -> bool;
-}
-
 pub struct OnCommand<'a> {
     pub base: &'a Base,
     pub plan: &'a Plan,
@@ -70,6 +60,8 @@ pub struct OnCommand<'a> {
 }
 
 impl Bench for OnCommand<'_> {
+    type Error = Error;
+
     fn run(&mut self, _: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>> {
         self.plan.run_shell("prepare", self.prepare)?;
         let contender = self.base.contender(candidate)?;
@@ -121,6 +113,8 @@ impl OnReplay<'_> {
 type Played = std::result::Result<mallow_replay::Run, Failure>;
 
 impl Bench for OnReplay<'_> {
+    type Error = Error;
+
     fn run(&mut self, index: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>> {
         let contender = self.base.contender(candidate)?;
         let peak_rss = match self.peaks.get(&index) {

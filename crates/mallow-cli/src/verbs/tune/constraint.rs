@@ -1,23 +1,9 @@
-//! Limits that have to hold, such as `rss<400M`.
+//! Limits as they are written, such as `rss<400M`.
+
+use mallow_measure::search::limit::{Constraint, Figure};
 
 use crate::output;
 use crate::parse;
-
-use super::trial::Trial;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
-    Rss,
-    Time,
-    Cpu,
-}
-
-/// The figure stays below the limit, in bytes or seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Constraint {
-    pub figure: Figure,
-    pub limit: f64,
-}
 
 pub fn parse(text: &str) -> Result<Constraint, String> {
     let wrong = || "a limit is written like rss<400M, time<2s or cpu<1.5s".to_owned();
@@ -33,44 +19,21 @@ pub fn parse(text: &str) -> Result<Constraint, String> {
     Ok(Constraint { figure, limit })
 }
 
-impl Constraint {
-    pub fn value(self, trial: &Trial) -> f64 {
-        match self.figure {
-            Figure::Rss => trial.peak_rss,
-            Figure::Time => trial.time_s,
-            Figure::Cpu => trial.cpu_s,
-        }
+pub fn show(limit: &Constraint, value: f64) -> String {
+    match limit.figure {
+        Figure::Rss => output::bytes(value),
+        Figure::Time | Figure::Cpu => output::seconds(value),
     }
+}
 
-    pub fn show(self, value: f64) -> String {
-        match self.figure {
-            Figure::Rss => output::bytes(value),
-            Figure::Time | Figure::Cpu => output::seconds(value),
-        }
-    }
-
-    /// As it is written.
-    pub fn text(self) -> String {
-        let name = match self.figure {
-            Figure::Rss => "rss",
-            Figure::Time => "time",
-            Figure::Cpu => "cpu",
-        };
-        format!("{name} < {}", self.show(self.limit))
-    }
-
-    /// Memory has to hold in every run, for one that passes it is killed; the others in the middle.
-    pub fn worst(self, trials: &[&Trial]) -> Option<f64> {
-        let values: Vec<f64> = trials.iter().map(|trial| self.value(trial)).collect();
-        match self.figure {
-            Figure::Rss => values.into_iter().reduce(f64::max),
-            Figure::Time | Figure::Cpu => mallow_measure::statistics::median(&values),
-        }
-    }
-
-    pub fn holds(self, trials: &[&Trial]) -> bool {
-        self.worst(trials).is_some_and(|worst| worst < self.limit)
-    }
+/// As it is written.
+pub fn text(limit: &Constraint) -> String {
+    let name = match limit.figure {
+        Figure::Rss => "rss",
+        Figure::Time => "time",
+        Figure::Cpu => "cpu",
+    };
+    format!("{name} < {}", show(limit, limit.limit))
 }
 
 #[cfg(test)]
@@ -89,17 +52,6 @@ mod tests {
         {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(parse("rss<400M").unwrap().text(), "rss < 400 MiB");
-    }
-
-    #[test]
-    fn memory_holds_in_every_run_and_time_in_the_middle() {
-        let trial = |time_s, peak_rss| Trial { time_s, cpu_s: 0.1, peak_rss };
-        let trials = [trial(1.0, 10.0), trial(9.0, 10.0), trial(1.0, 50.0)];
-        let all: Vec<&Trial> = trials.iter().collect();
-        let limit = |figure, limit| Constraint { figure, limit };
-        assert!(limit(Figure::Time, 2.0).holds(&all));
-        assert!(!limit(Figure::Rss, 20.0).holds(&all) && limit(Figure::Rss, 51.0).holds(&all));
-        assert!(!limit(Figure::Rss, 20.0).holds(&[]), "nothing ran");
+        assert_eq!(text(&parse("rss<400M").unwrap()), "rss < 400 MiB");
     }
 }

@@ -1,22 +1,20 @@
 //! `mallow tune`: which settings of an allocator suit a program, or that its defaults do. What there is to
-//! try stands in the launch crate; `halving` chooses, `search` runs, on what `bench` stands for: the command, or the
-//! replay of what `recorded` reads or records. `state` keeps what was run; `analysis` and `report` say what it
-//! proves, `text` and `html` show it.
+//! try stands in the launch crate, how it is searched in the measuring crate; `bench` is on what: the command, or
+//! the replay of what `recorded` reads or records. `kept` is the file of what was run; `analysis` and `report`
+//! say what it proves, `text` and `html` show it, `progress` shows the search.
 
 mod analysis;
 mod args;
 mod bench;
 mod constraint;
-mod halving;
 mod html;
+mod kept;
+mod progress;
 mod recorded;
 mod report;
-mod search;
-mod state;
 #[cfg(test)]
 mod tests;
 mod text;
-mod trial;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -26,14 +24,15 @@ use mallow_launch::contender::Contender;
 use mallow_launch::{allocator, settings};
 use mallow_measure::rounds as random;
 use mallow_measure::run::Outcome;
+use mallow_measure::search::state::{State, Subject};
+use mallow_measure::search::trial::{Index, Stage};
+use mallow_measure::search::{Aim, Begun, Bench, Search};
 
 use self::analysis::About;
-use self::bench::{Base, Bench, OnCommand, OnReplay};
+use self::bench::{Base, OnCommand, OnReplay};
+use self::progress::Bar;
 use self::recorded::{Replayed, Traces};
 use self::report::{End, Ground, Report};
-use self::search::{Aim, Search};
-use self::state::{State, Subject};
-use self::trial::Stage;
 use crate::comparing::{Plan, Wish, rounds};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
@@ -66,6 +65,22 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
         |format, screen| Ok(report.text(format, screen)),
     )?;
     exit_code(args, &report, interrupted.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+/// The defaults have to work.
+fn refuse(how: String, code: u8) -> Error {
+    mallow_measure::Error::DefaultsFail { how, code }.into()
+}
+
+fn too_short(fewest_runs: u32, run_s: f64, budget: Duration) -> Error {
+    Error::Inconclusive(format!(
+        "One run takes {}, and to prove anything takes at least {fewest_runs} of them: longer than the \
+         budget of {}. Give --budget {:.0}s, or record the command once and tune the trace, whose \
+         replay is shorter.",
+        output::seconds(run_s),
+        output::duration(budget),
+        (f64::from(fewest_runs) * run_s * 1.2).ceil()
+    ))
 }
 
 fn refuse_what_does_not_fit(args: &TuneArgs, plan: Option<&Plan>) -> Result<()> {
@@ -153,7 +168,7 @@ impl Tuning<'_> {
             run = Some(begin.elapsed());
             let failed = |ending: &&Outcome| **ending != Outcome::Finished;
             if let Some(ending) = endings.iter().find(failed) {
-                return Err(search::refuse(&ending.describe(), ending.code()));
+                return Err(refuse(ending.describe(), ending.code()));
             }
         }
         let contender = Contender { allocator: self.base.allocator.clone(), changes: given };
@@ -205,7 +220,7 @@ impl Tuning<'_> {
             allocator: format!("{} {version} {}", allocator.name, file.unwrap_or_default()),
             given,
             space: candidates.iter().map(settings::Candidate::name).collect(),
-            constraints: self.args.constraint.iter().map(|limit| limit.text()).collect(),
+            constraints: self.args.constraint.iter().map(constraint::text).collect(),
         })
     }
 
@@ -216,7 +231,7 @@ impl Tuning<'_> {
     ) -> Result<Report> {
         let subject = self.subject(&candidates)?;
         let file = self.args.state.as_deref();
-        let kept = file.map_or(Ok(None), |path| State::read(path, &subject))?;
+        let kept = file.map_or(Ok(None), |path| kept::read(path, &subject))?;
         if let (Some(state), Some(path)) = (&kept, file) {
             self.notes.note(&format!(
                 "{} runs are in {}; the search goes on from there.",
@@ -226,9 +241,11 @@ impl Tuning<'_> {
         }
         let state = kept.unwrap_or_else(|| State::new(subject, random::seed(self.args.seed)));
         if let Some(path) = file {
-            state.write(path)?;
+            kept::write(&state, path)?;
         }
         let known = candidates.len();
+        let bar = Bar::new(self.notes);
+        let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
         let mut search = Search {
             aim: Aim {
                 constraints: &self.args.constraint,
@@ -240,14 +257,13 @@ impl Tuning<'_> {
             runs: (0, Duration::ZERO),
             before: Duration::from_secs_f64(state.took_s),
             state,
-            file,
+            keep: &keep,
             interrupted,
-            notes: self.notes,
-            bar: self.notes.progress(0),
+            progress: &bar,
             start: self.start,
         };
         let finalists = self.carry_out(&mut search)?;
-        search.bar.finish_and_clear();
+        bar.end();
         let command = self.words()?;
         let on = |is_replay: bool| if is_replay { Ground::Replay } else { Ground::Command };
         let about = About {
@@ -264,7 +280,7 @@ impl Tuning<'_> {
     }
 
     /// On the replay where there is one, and confirmed on the command where there is one.
-    fn carry_out(&self, search: &mut Search) -> Result<Vec<trial::Index>> {
+    fn carry_out(&self, search: &mut Search<Error>) -> Result<Vec<Index>> {
         let mut on_replay = self.traces.first.as_ref().map(|first| self.replay(first, search));
         let mut on_command = self.plan.as_ref().map(|plan| OnCommand {
             base: self.base,
@@ -275,12 +291,18 @@ impl Tuning<'_> {
         });
         let mut finalists = Vec::new();
         let schedule = {
-            let bench: &mut dyn Bench = match (&mut on_replay, &mut on_command) {
+            let bench: &mut dyn Bench<Error = Error> = match (&mut on_replay, &mut on_command) {
                 (Some(replay), _) => replay,
                 (None, Some(command)) => command,
                 (None, None) => return Ok(finalists),
             };
-            let schedule = search.begin(bench)?;
+            let schedule = match search.begin(bench)? {
+                Begun::Searching(schedule) => Some(schedule),
+                Begun::Stopped => None,
+                Begun::TooShort { fewest_runs, run_s } => {
+                    return Err(too_short(fewest_runs, run_s, search.aim.budget));
+                }
+            };
             if let Some(schedule) = schedule.filter(|_| !search.stopped()) {
                 finalists = search.halve(bench, schedule)?;
             }
@@ -289,7 +311,7 @@ impl Tuning<'_> {
         if schedule.is_none() || finalists.is_empty() || search.stopped() {
             return Ok(finalists);
         }
-        let bench: &mut dyn Bench = match (&mut on_command, &mut on_replay) {
+        let bench: &mut dyn Bench<Error = Error> = match (&mut on_command, &mut on_replay) {
             (Some(command), _) => command,
             (None, Some(replay)) => {
                 // What is confirmed is measured anew.
@@ -306,7 +328,7 @@ impl Tuning<'_> {
         Ok(finalists)
     }
 
-    fn replay<'b>(&'b self, replayed: &'b Replayed, search: &Search<'b>) -> OnReplay<'b> {
+    fn replay<'b>(&'b self, replayed: &'b Replayed, search: &Search<'b, Error>) -> OnReplay<'b> {
         OnReplay {
             base: self.base,
             player: &replayed.player,

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use mallow_capture::{StackKind, Stdout};
 use mallow_launch::contender::Contender;
+use mallow_measure::search::halving;
 use mallow_replay::Run;
 use mallow_replay::fidelity::Fidelity;
 
 use super::args::{SearchOn, TuneArgs};
-use super::halving;
-use super::search;
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::replaying::{Input, Player, Touch, input};
@@ -121,7 +120,7 @@ fn recorded(
     let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))?;
     if captured.code() != 0 {
         let how = format!("ended with exit code {} when it was recorded", captured.code());
-        return Err(search::refuse(&how, captured.code()));
+        return Err(super::refuse(how, captured.code()));
     }
     let mut replayed = Replayed::read(trace.path(), None, player, Notes { quiet: true })?;
     if replayed.input.processes.len() > 1 {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::constraint::Constraint;
 use crate::output::wording;
 use mallow_measure::machine::Machine;
+use mallow_measure::search::limit::Constraint;
 use mallow_measure::statistics::Verdict;
 use mallow_measure::verdict::{Metric, Versus};
 

@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mallow_launch::settings::Candidate;
+use mallow_measure::search::state::{State, Subject};
+use mallow_measure::search::trial::{Failure, Index, Outcome, Stage, Trial};
+use mallow_measure::search::{Aim, Begun, Bench, Search};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::analysis::{About, analyse};
-use super::bench::{Base, Bench};
+use super::bench::Base;
+use super::kept;
+use super::progress::Bar;
 use super::report::{End, Ground, Report};
-use super::search::{Aim, Search};
-use super::state::{State, Subject};
-use super::trial::{Failure, Index, Outcome, Stage, Trial};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::output::Notes;
 
 /// Looked for once: that reads the C library.
@@ -36,6 +38,8 @@ struct Made<'a> {
 }
 
 impl Bench for Made<'_> {
+    type Error = Error;
+
     fn run(&mut self, index: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>> {
         if self.patience.get() == 0 {
             self.interrupted.store(true, Ordering::Relaxed);
@@ -101,7 +105,8 @@ fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> M
 
 fn tune(bench: &mut Made, state: State, file: Option<&Path>) -> (Report, State) {
     let interrupted = bench.interrupted;
-    let notes = Notes { quiet: true };
+    let bar = Bar::new(Notes { quiet: true });
+    let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
     let mut search = Search {
         aim: Aim {
             constraints: &[],
@@ -113,14 +118,13 @@ fn tune(bench: &mut Made, state: State, file: Option<&Path>) -> (Report, State) 
         runs: (0, Duration::ZERO),
         before: Duration::from_secs_f64(state.took_s),
         state,
-        file,
+        keep: &keep,
         interrupted,
-        notes,
-        bar: notes.progress(0),
+        progress: &bar,
         start: Instant::now(),
     };
     let mut finalists = Vec::new();
-    if let Some(schedule) = search.begin(bench).unwrap() {
+    if let Begun::Searching(schedule) = search.begin(bench).unwrap() {
         finalists = search.halve(bench, schedule).unwrap();
         if !search.stopped() {
             search.confirm(bench, Stage::Confirmation, &finalists).unwrap();
@@ -186,7 +190,7 @@ fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
         let (report, _) = tune(&mut bench, State::new(subject(), 9), Some(&path));
         assert_eq!(report.end, End::NoVerdict, "after {patience}: {}", report.verdict);
         assert!(report.chosen.is_none());
-        let kept = State::read(&path, &subject()).unwrap();
+        let kept = kept::read(&path, &subject()).unwrap();
         let kept = kept.unwrap_or_else(|| State::new(subject(), 9));
         let before = kept.trials.len();
         assert!(before <= patience && before + 12 >= patience, "{before} of {patience}");

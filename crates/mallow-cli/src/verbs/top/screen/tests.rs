@@ -1,15 +1,16 @@
 //! What stands on screens of several sizes.
 
+use mallow_process::processes::{Bound, BoundOf, Why};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::super::row::{Bound, BoundOf, Why};
+use super::super::sort::tests::row;
 use super::super::view::View;
 use super::*;
 
 fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> =
-        (1..30u32).map(|n| Row::of_test(n, n / 2, "worker", u64::from(n) << 20)).collect();
+        (1..30u32).map(|n| row(n, n / 2, "worker", u64::from(n) << 20)).collect();
     rows[28].name = "big\u{1b}[2J\n".into();
     rows[28].allocator = Some("mallow".into());
     rows[28].rss_per_s = Some(3e6);

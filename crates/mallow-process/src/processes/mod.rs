@@ -1,19 +1,42 @@
-//! All processes from one refresh to the next. A refresh reads one short line of each, which is the
+//! All processes of the machine, from one refresh to the next. A refresh reads one short line of each, which is the
 //! same work for small and large ones; everything else comes from the `reader`, some processes at a
 //! time, and has an age.
+
+mod reader;
+mod row;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use mallow_process::binding::Failure;
-use mallow_process::smaps;
-use mallow_process::stat::{self, Stat};
-use mallow_process::vitals::Limit;
+use thiserror::Error;
 
-use super::reader::{Answer, Batch, Facts, Reader, Reading, Task};
-use super::row::{Bound, BoundOf, Row, Why};
-use crate::error::{Error, Result};
+use self::reader::{Answer, Batch, Facts, Reader, Reading, Task};
+use crate::binding::Failure;
+use crate::smaps;
+use crate::stat::{self, Stat};
+use crate::vitals::Limit;
+
+pub use self::reader::THREAD;
+pub use self::row::{Bound, BoundOf, Row, Why};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, Error)]
+pub enum Error {
+    /// One that was asked for.
+    #[error("{}", failure.sentence(*pid))]
+    Process { pid: u32, failure: Failure },
+
+    #[error("The processes cannot be listed: {0}")]
+    List(std::io::Error),
+
+    #[error("The reader of heaps cannot be started: {0}")]
+    Start(std::io::Error),
+
+    #[error("the reader of heaps has ended")]
+    ReaderEnded,
+}
 
 /// Refreshes whose RSS is kept.
 const HISTORY: usize = 60;
@@ -135,7 +158,7 @@ impl Collector {
     }
 
     pub fn refresh(&mut self) -> Result<()> {
-        let pids = stat::pids().map_err(Error::io("The processes cannot be listed"))?;
+        let pids = stat::pids().map_err(Error::List)?;
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.known);
         self.hidden = 0;
@@ -199,7 +222,7 @@ impl Collector {
         if self.reader.ask(Batch { tasks, alive }) {
             return Ok(());
         }
-        Err(Error::Internal("the reader of heaps has ended".into()))
+        Err(Error::ReaderEnded)
     }
 
     /// Takes what has been read meanwhile; true if there was something.

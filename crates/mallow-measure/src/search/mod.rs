@@ -1,24 +1,29 @@
-//! Carries a search out: the first run, the steps, the best joined, the confirmation. What is in the
-//! state is not run again: all that is decided follows from the runs and the seed, so that a search
-//! that goes on decides the same again.
+//! A search for the settings that suit a program: the first run, the steps, the best joined, the
+//! confirmation. `halving` chooses, `trial` is one run, `state` all that were made, `limit` what has to
+//! hold. What is in the state is not run again: all that is decided follows from the runs and the
+//! seed, so that a search that goes on decides the same again.
+//!
+//! Runs are made by a `Bench`, the state is written by `keep`, and `Progress` is told of it: nothing here
+//! reads or writes a file.
+
+pub mod halving;
+pub mod limit;
+pub mod state;
+pub mod trial;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use mallow_launch::settings::Candidate;
-use mallow_measure::rounds::{self, Turn};
-use mallow_measure::verdict::{self, Judge};
 
-use super::bench::Bench;
-use super::constraint::Constraint;
-use super::halving::{self, FINALISTS, JUDGED, Schedule, Score};
-use super::state::State;
-use super::trial::{DEFAULTS, Failure, Index, Place, Stage, Trial};
-use crate::error::{Error, Result};
-use crate::output::{self, Notes};
+use self::halving::{FINALISTS, JUDGED, Schedule, Score};
+use self::limit::Constraint;
+use self::state::State;
+use self::trial::{DEFAULTS, Failure, Index, Outcome, Place, Stage, Trial};
+use crate::Error;
+use crate::rounds::{self, Turn};
+use crate::verdict::{self, Judge};
 
 /// Rounds of a confirmation whose number is not given: at least, and at most.
 const ROUNDS: (u32, u32) = (10, 30);
@@ -26,6 +31,48 @@ const ROUNDS: (u32, u32) = (10, 30);
 const PATIENCE: f64 = 10.0;
 /// But not before this.
 const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where settings are tried.
+pub trait Bench {
+    /// Why a run could not even be begun; it ends the search.
+    type Error: From<Error>;
+
+    /// `None`: interrupted.
+    fn run(
+        &mut self,
+        index: Index,
+        candidate: Option<&Candidate>,
+    ) -> Result<Option<Outcome>, Self::Error>;
+
+    /// A run that takes longer is given up.
+    fn set_timeout(&mut self, _timeout: Duration) {}
+
+    /// Whether memory comes out the same each time.
+    fn is_exact(&self) -> bool;
+}
+
+/// Who is told how a search goes on.
+pub trait Progress {
+    /// So many candidates are left out for want of time; `first` is what the defaults took.
+    fn begins(&self, schedule: Schedule, left_out: usize, first: Trial);
+
+    /// A run begins, of the defaults where there is no candidate; one takes about so long.
+    fn runs(&self, candidate: Option<&Candidate>, run_time: Duration);
+
+    fn has_run(&self);
+}
+
+/// Whether there is anything to search.
+pub enum Begun {
+    Searching(Schedule),
+    /// It was interrupted.
+    Stopped,
+    /// The budget is too short to prove anything: so many runs are needed at least, each of this long.
+    TooShort {
+        fewest_runs: u32,
+        run_s: f64,
+    },
+}
 
 /// What the user wants, as far as the search depends on it.
 #[derive(Clone, Copy)]
@@ -36,15 +83,15 @@ pub struct Aim<'a> {
     pub margin: f64,
 }
 
-pub struct Search<'a> {
+pub struct Search<'a, E> {
     pub aim: Aim<'a>,
     /// Without the defaults, which are number 0.
     pub candidates: Vec<Candidate>,
     pub state: State,
-    pub file: Option<&'a Path>,
+    /// Writes the state after each round, so that at most one is lost.
+    pub keep: &'a dyn Fn(&State) -> Result<(), E>,
     pub interrupted: &'a AtomicBool,
-    pub notes: Notes,
-    pub bar: ProgressBar,
+    pub progress: &'a dyn Progress,
     pub start: Instant,
     /// The runs of this call, and what they took.
     pub runs: (u32, Duration),
@@ -52,13 +99,9 @@ pub struct Search<'a> {
     pub before: Duration,
 }
 
-impl<'a> Search<'a> {
+impl<E: From<Error>> Search<'_, E> {
     pub fn candidate(&self, index: Index) -> Option<&Candidate> {
         index.checked_sub(1).and_then(|index| self.candidates.get(index))
-    }
-
-    fn name(&self, index: Index) -> String {
-        self.candidate(index).map_or("the defaults".into(), Candidate::name)
     }
 
     pub fn stopped(&self) -> bool {
@@ -82,11 +125,11 @@ impl<'a> Search<'a> {
     }
 
     /// Runs the defaults once, and says how many candidates there is time for.
-    pub fn begin(&mut self, bench: &mut dyn Bench) -> Result<Option<Schedule>> {
+    pub fn begin(&mut self, bench: &mut dyn Bench<Error = E>) -> Result<Begun, E> {
         bench.set_timeout(self.aim.budget);
         self.stage(bench, Stage::First, &[DEFAULTS], |_, round| round < 1)?;
         let Some((_, first)) = self.trials(Stage::First, DEFAULTS).first().copied() else {
-            return Ok(None);
+            return Ok(Begun::Stopped);
         };
         let limit = Duration::from_secs_f64(first.time_s * PATIENCE).max(SHORTEST_LIMIT);
         bench.set_timeout(limit);
@@ -94,51 +137,34 @@ impl<'a> Search<'a> {
             Some((candidates, first_rounds, fewest_rounds)) => {
                 Schedule { candidates, first_rounds, fewest_rounds }
             }
-            None => self.schedule(first)?,
+            None => match self.schedule(first) {
+                Ok(schedule) => schedule,
+                Err(too_short) => return Ok(too_short),
+            },
         };
         let Schedule { candidates, first_rounds, fewest_rounds } = schedule;
         self.state.schedule = Some((candidates, first_rounds, fewest_rounds));
-        self.announce(schedule, first);
-        Ok(Some(schedule))
+        self.progress.begins(schedule, self.candidates.len() - candidates, first);
+        Ok(Begun::Searching(schedule))
     }
 
     /// A run costs what it takes, and a little to start it.
-    fn schedule(&self, first: Trial) -> Result<Schedule> {
+    fn schedule(&self, first: Trial) -> Result<Schedule, Begun> {
         let run_s = self.run_time().as_secs_f64().max(first.time_s) + 0.005;
         let budget = self.aim.budget.as_secs_f64();
         let all = self.candidates.len();
         halving::schedule(all, run_s, budget, self.aim.margin).ok_or_else(|| {
-            let fewest = 2 + 2 * halving::fewest_rounds(1, self.aim.margin);
-            let needed = Duration::from_secs_f64((f64::from(fewest) * run_s * 1.2).ceil());
-            Error::Inconclusive(format!(
-                "One run takes {}, and to prove anything takes at least {fewest} of them: longer than \
-                 the budget of {}. Give --budget {:.0}s, or record the command once and tune the \
-                 trace, whose replay is shorter.",
-                output::seconds(run_s),
-                output::duration(self.aim.budget),
-                needed.as_secs_f64()
-            ))
+            let fewest_runs = 2 + 2 * halving::fewest_rounds(1, self.aim.margin);
+            Begun::TooShort { fewest_runs, run_s }
         })
     }
 
-    fn announce(&self, schedule: Schedule, first: Trial) {
-        let left_out = self.candidates.len() - schedule.candidates;
-        let all = match left_out {
-            0 => String::new(),
-            count => format!(" ({count} more are left out for want of time; see --budget)"),
-        };
-        self.notes.note(&format!(
-            "{} settings to try{all}, {} runs at least of about {} each: {}.",
-            schedule.candidates,
-            schedule.runs(),
-            output::seconds(first.time_s),
-            output::seconds(schedule.runs() as f64 * first.time_s)
-        ));
-        self.bar.set_length(schedule.runs() as u64);
-    }
-
     /// The best candidates, found by successive halving. Fewer where too little time is left.
-    pub fn halve(&mut self, bench: &mut dyn Bench, schedule: Schedule) -> Result<Vec<Index>> {
+    pub fn halve(
+        &mut self,
+        bench: &mut dyn Bench<Error = E>,
+        schedule: Schedule,
+    ) -> Result<Vec<Index>, E> {
         let mut left: Vec<Index> = (1..=schedule.candidates).collect();
         let mut last = None;
         let reserve = schedule.confirmation_runs();
@@ -161,12 +187,12 @@ impl<'a> Search<'a> {
 
     fn search_stage(
         &mut self,
-        bench: &mut dyn Bench,
+        bench: &mut dyn Bench<Error = E>,
         stage: Stage,
         candidates: &[Index],
         rounds: u32,
         reserve: usize,
-    ) -> Result<()> {
+    ) -> Result<(), E> {
         let cells: Vec<Index> = [DEFAULTS].into_iter().chain(candidates.iter().copied()).collect();
         let budget = self.aim.budget;
         self.stage(bench, stage, &cells, |search, round| {
@@ -224,10 +250,10 @@ impl<'a> Search<'a> {
     /// Fresh runs of the defaults and what was found, until they say enough.
     pub fn confirm(
         &mut self,
-        bench: &mut dyn Bench,
+        bench: &mut dyn Bench<Error = E>,
         stage: Stage,
         finalists: &[Index],
-    ) -> Result<()> {
+    ) -> Result<(), E> {
         let cells: Vec<Index> = [DEFAULTS].into_iter().chain(finalists.iter().copied()).collect();
         let judge = self.judge(finalists.len());
         let Aim { budget, runs, .. } = self.aim;
@@ -285,11 +311,11 @@ impl<'a> Search<'a> {
 
     fn stage(
         &mut self,
-        bench: &mut dyn Bench,
+        bench: &mut dyn Bench<Error = E>,
         stage: Stage,
         cells: &[Index],
-        wants: impl Fn(&Search, u32) -> bool,
-    ) -> Result<()> {
+        wants: impl Fn(&Search<E>, u32) -> bool,
+    ) -> Result<(), E> {
         // Each stage has orders of its own.
         let seed = self.state.seed ^ (u64::from(order(stage)) << 32);
         let known = self.state.trials.keys();
@@ -303,21 +329,9 @@ impl<'a> Search<'a> {
         running.end_round()
     }
 
-    /// After each round, so that at most one is lost.
-    fn save(&mut self) -> Result<()> {
+    fn save(&mut self) -> Result<(), E> {
         self.state.took_s = self.elapsed().as_secs_f64();
-        self.file.map_or(Ok(()), |path| self.state.write(path))
-    }
-}
-
-/// The defaults have to work.
-pub fn refuse(how: &str, code: u8) -> Error {
-    Error::Child {
-        message: format!(
-            "Under the defaults the command {how}, so there is nothing to compare with. Run it alone \
-             to see why."
-        ),
-        code,
+        (self.keep)(&self.state)
     }
 }
 
@@ -332,9 +346,9 @@ fn order(stage: Stage) -> u32 {
     }
 }
 
-struct Running<'s, 'a, W> {
-    search: &'s mut Search<'a>,
-    bench: &'s mut dyn Bench,
+struct Running<'s, 'a, W, E> {
+    search: &'s mut Search<'a, E>,
+    bench: &'s mut dyn Bench<Error = E>,
     stage: Stage,
     cells: &'s [Index],
     wants: W,
@@ -346,9 +360,9 @@ struct Running<'s, 'a, W> {
     round: BTreeSet<Place>,
 }
 
-impl<W: Fn(&Search, u32) -> bool> Running<'_, '_, W> {
+impl<E: From<Error>, W: Fn(&Search<E>, u32) -> bool> Running<'_, '_, W, E> {
     /// Of a round that was cut short nothing is kept: its runs have nothing to stand beside.
-    fn end_round(&mut self) -> Result<()> {
+    fn end_round(&mut self) -> Result<(), E> {
         let added = std::mem::take(&mut self.round);
         if added.is_empty() {
             return Ok(());
@@ -360,8 +374,8 @@ impl<W: Fn(&Search, u32) -> bool> Running<'_, '_, W> {
     }
 }
 
-impl<W: Fn(&Search, u32) -> bool> rounds::Session for Running<'_, '_, W> {
-    type Error = Error;
+impl<E: From<Error>, W: Fn(&Search<E>, u32) -> bool> rounds::Session for Running<'_, '_, W, E> {
+    type Error = E;
 
     fn cells(&self) -> usize {
         self.cells.len()
@@ -372,7 +386,7 @@ impl<W: Fn(&Search, u32) -> bool> rounds::Session for Running<'_, '_, W> {
         self.loaded.contains(&round) || is_new && (self.wants)(self.search, round)
     }
 
-    fn take(&mut self, turn: Turn) -> Result<()> {
+    fn take(&mut self, turn: Turn) -> Result<(), E> {
         if self.loaded.contains(&turn.round) {
             return Ok(());
         }
@@ -385,20 +399,15 @@ impl<W: Fn(&Search, u32) -> bool> rounds::Session for Running<'_, '_, W> {
             return Ok(());
         }
         let search = &mut *self.search;
-        let left = search.bar.length().unwrap_or(0).saturating_sub(search.bar.position());
-        let left = search.run_time() * u32::try_from(left).unwrap_or(u32::MAX);
-        search.bar.set_message(format!(
-            "{}, about {} left",
-            search.name(candidate),
-            output::duration(left)
-        ));
+        search.progress.runs(search.candidate(candidate), search.run_time());
         let begin = Instant::now();
         let outcome = self.bench.run(candidate, search.candidate(candidate))?;
         search.runs = (search.runs.0 + 1, search.runs.1 + begin.elapsed());
-        search.bar.inc(1);
+        search.progress.has_run();
         let Some(outcome) = outcome else { return Ok(()) };
         if let (Err(failure), DEFAULTS) = (&outcome, candidate) {
-            return Err(refuse(&failure.text, failure.code));
+            let Failure { text, code } = failure.clone();
+            return Err(Error::DefaultsFail { how: text, code }.into());
         }
         self.search.state.trials.insert(place, outcome);
         self.round.insert(place);

@@ -4,10 +4,9 @@
 //! Nothing here is proof: of many candidates some look better by chance. The few that are left are
 //! measured anew (`confirm`).
 
-use mallow_measure::statistics;
-use mallow_measure::verdict::{self, Judge};
-
 use super::trial::Trial;
+use crate::statistics;
+use crate::verdict::{self, Judge};
 
 /// So many are confirmed at the most.
 pub const FINALISTS: usize = 3;

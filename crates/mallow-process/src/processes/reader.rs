@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use mallow_process::binding::{Failure, Inspector};
-use mallow_process::heap::{self, Heap, Place};
-use mallow_process::memory::ProcessMemory;
-use mallow_process::process::{Keep, Process};
-use mallow_process::stat::{Start, Stat};
-use mallow_process::vitals::{self, Vitals};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Uid, User};
 
 use super::row::Why;
-use crate::error::{Error, Result};
+use super::{Error, Result};
+use crate::binding::{Failure, Inspector};
+use crate::heap::{self, Heap, Place};
+use crate::memory::ProcessMemory;
+use crate::process::{Keep, Process};
+use crate::stat::{Start, Stat};
+use crate::vitals::{self, Vitals};
 
 pub const THREAD: &str = "heaps";
 /// What part of a CPU it takes, and how much of that may be saved up.
@@ -88,7 +88,7 @@ impl Reader {
             Worker::new(budget).work(&orders, &results);
         };
         let builder = std::thread::Builder::new().name(THREAD.into());
-        builder.spawn(work).map_err(Error::io("The reader of heaps cannot be started"))?;
+        builder.spawn(work).map_err(Error::Start)?;
         Ok(Reader { batches, answers })
     }
 

@@ -1,0 +1,54 @@
+//! A search as its user sees it while it runs.
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use mallow_launch::settings::Candidate;
+use mallow_measure::search::Progress;
+use mallow_measure::search::halving::Schedule;
+use mallow_measure::search::trial::Trial;
+
+use crate::output::{self, Notes};
+
+pub struct Bar {
+    notes: Notes,
+    bar: ProgressBar,
+}
+
+impl Bar {
+    pub fn new(notes: Notes) -> Bar {
+        Bar { notes, bar: notes.progress(0) }
+    }
+
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Progress for Bar {
+    fn begins(&self, schedule: Schedule, left_out: usize, first: Trial) {
+        let all = match left_out {
+            0 => String::new(),
+            count => format!(" ({count} more are left out for want of time; see --budget)"),
+        };
+        self.notes.note(&format!(
+            "{} settings to try{all}, {} runs at least of about {} each: {}.",
+            schedule.candidates,
+            schedule.runs(),
+            output::seconds(first.time_s),
+            output::seconds(schedule.runs() as f64 * first.time_s)
+        ));
+        self.bar.set_length(schedule.runs() as u64);
+    }
+
+    fn runs(&self, candidate: Option<&Candidate>, run_time: Duration) {
+        let name = candidate.map_or("the defaults".into(), Candidate::name);
+        let left = self.bar.length().unwrap_or(0).saturating_sub(self.bar.position());
+        let left = run_time * u32::try_from(left).unwrap_or(u32::MAX);
+        self.bar.set_message(format!("{name}, about {} left", output::duration(left)));
+    }
+
+    fn has_run(&self) {
+        self.bar.inc(1);
+    }
+}
