@@ -72,6 +72,8 @@ struct arena {
     uintptr_t region_hint;         /* lock: where it would continue the last one */
     struct link descriptors;       /* lock: unused descriptors */
     struct link reserved; /* lock: unused descriptors that are kept for splits that must not fail */
+    uint64_t huge_page_bytes; /* lock: of regions for which huge pages were asked */
+    uint64_t pages_refaulted; /* lock: pages that were given back and then needed again */
     struct extent first_extents[FIRST_EXTENTS]; /* lock: what these are at first */
 
     _Atomic bool has_dirty;      /* lock: something dirty may be free; atomic for who only looks */
@@ -99,8 +101,6 @@ struct arena {
     uint32_t huge_counts[HUGE_SIZES]; /* lock: huge blocks in use, by huge_size_of() */
     struct purge_counts dirty_purges; /* lock */
     struct purge_counts muzzy_purges; /* lock */
-    uint64_t huge_page_bytes;         /* lock: of regions for which huge pages were asked */
-    uint64_t pages_refaulted;         /* lock: pages that were given back and then needed again */
     size_t huge_gone_pages;           /* lock: of huge blocks given back since the last new one */
     uint32_t huge_gone_stamp;         /* lock: when the last of these became free */
 };

@@ -20,7 +20,6 @@ static void heap_init(struct heap *heap, struct arena *arena)
     heap->list_max = LIST_MAX_WAITING;
     heap_set_until_tick(heap, -1); /* the first call looks at the clock */
     heap->stack_resident = 64;     /* unknown counts as all */
-    heap->no_block.state = EXTENT_ACTIVE;
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */

@@ -162,7 +162,8 @@ struct heap {
         large_counts[LARGE_CLASSES]; /* large blocks that the program was given past the lists */
 
     struct extent
-        no_block; /* the hit paths write here what of a block belongs into its descriptor */
+        no_block; /* the hit paths write here what of a block belongs into its descriptor. Active since
+                     slot_lists became 0 for the first time; not before, as it would cost each thread a page */
     struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
 #if MW_DELAY_FREE
     struct delay delay;

@@ -119,7 +119,11 @@ static void heap_choose_way(struct heap *heap)
         blocks_put += heap->puts[class];
     }
     bool is_mixed = 16 * (blocks_put - heap->blocks_put) >= WAY_TICKS * heap->list_max;
-    heap->slot_lists = heap->is_private && is_mixed ? 0 : CLASSES;
+    heap->slot_lists = CLASSES;
+    if (heap->is_private && is_mixed) {
+        heap->slot_lists = 0;
+        heap->no_block.state = EXTENT_ACTIVE; /* magazine_try_put_any wants each slot's so */
+    }
     heap->blocks_put = blocks_put;
 }
 
