@@ -165,3 +165,29 @@ TEST(purge_thread_rests_while_nothing_is_free)
     CHECK_EQ(purge_thread_pause_ms(), 10);
     option_set(OPTION_dirty_decay_ms, 10000);
 }
+
+static void *allocate_a_little(void *touched)
+{
+    for (size_t size = 1; size <= SMALL_MAX; size *= 2) {
+        blocks[floor_log2(size)] = mw_malloc(size);
+    }
+    const char *heap = (const char *)heap_own;
+    for (size_t at = SMALLEST_PAGE; at < sizeof(struct heap); at++) {
+        if (heap[at] != 0) {
+            *(size_t *)touched = at;
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* Each thread costs one page for its heap, as long as it allocates small blocks only. */
+TEST(heap_of_small_blocks_is_one_page)
+{
+    size_t touched = 0;
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, allocate_a_little, &touched), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_MSG(touched == 0, "byte %zu", touched);
+    release();
+}
