@@ -127,7 +127,7 @@ fn launch_code(error: &mallow_launch::Error) -> u8 {
 fn measure_code(error: &mallow_measure::Error) -> u8 {
     use mallow_measure::Error as Measure;
     match error {
-        Measure::BadPattern(_) | Measure::BadValue(_) | Measure::NoLoad => 2,
+        Measure::BadPattern(_) | Measure::BadPort(_) | Measure::BadValue(_) | Measure::NoLoad => 2,
         Measure::NotReady { .. } => 4,
         Measure::NotStarted { .. } => 125,
         Measure::DefaultsFail { code, .. } => *code,

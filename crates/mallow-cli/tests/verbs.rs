@@ -274,8 +274,31 @@ fn a_crash_of_modules_that_ask_the_libc_first_is_explained() {
     let ran = run(&["compare", "-r", "2", "-w", "0", "-a", &list, "--", program.to_str().unwrap()]);
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("DEEPBIND")).collect();
     let [line] = lines[..] else { panic!("{}{}", ran.stdout, ran.stderr) };
-    assert!(line.starts_with(&format!("{other}: 2 of 2 runs was killed by SIG")), "{line}");
+    assert!(line.starts_with(&format!("{other}: 2 of 2 runs were killed by SIG")), "{line}");
     assert!(line.ends_with("as PHP does, ends so under preloaded allocators other than mallow"));
+}
+
+/// gcc links the sanitizers' libraries dynamically, so that a preloaded malloc comes before theirs.
+#[test]
+fn programs_of_sanitizers_that_would_not_start_are_refused() {
+    let source = "#include <stdlib.h>\nint main(void) { free(malloc(99)); return 0; }\n";
+    for (option, name, refused) in [
+        ("-fsanitize=thread", "ThreadSanitizer", &["mallow-secure", "mallow-debug"][..]),
+        ("-fsanitize=address", "AddressSanitizer", &["mallow", "mallow-secure", "mallow-debug"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(program) = compile("gcc", folder.path(), source, &[option]) else { return };
+        let program = program.to_str().unwrap();
+        for allocator in ["mallow", "mallow-secure", "mallow-debug", "glibc"] {
+            let words = ["run", "-a", allocator, "--", program];
+            if refused.contains(&allocator) {
+                common::refuses(&words, 4, &[name, option]);
+            } else {
+                let ran = run(&words);
+                assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{allocator}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -506,6 +529,48 @@ fn service_is_measured_under_load() {
     assert!(entry["values"][1]["metric"].is_null());
     let refused = ["compare", "-a", "glibc", "--server", "true", "--ready", "x", "--load", "true"];
     common::refuses(&refused, 4, &["ended before it was ready"]);
+}
+
+/// The server prints nothing, and closes what it could print to.
+#[test]
+fn a_server_is_ready_when_it_takes_connections() {
+    if Command::new("python3").args(["-c", "pass"]).status().is_err() {
+        eprintln!("skipped: python3 is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let script = folder.path().join("server.py");
+    let text = "import os, socket, sys\nos.close(1)\nos.close(2)\nplace = sys.argv[1]\n\
+        if place.startswith('/'):\n    if os.path.exists(place): os.unlink(place)\n    \
+        server = socket.socket(socket.AF_UNIX)\n    server.bind(place)\n\
+        else:\n    server = socket.create_server(('127.0.0.1', int(place)))\nserver.listen()\n\
+        while True: server.accept()\n";
+    std::fs::write(&script, text).unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    let words = |place: &str, ready: &str| {
+        let server = format!("python3 {} {place}", script.display());
+        let options = ["compare", "-a", "glibc,mallow", "-r", "2", "--load", "true"];
+        let service = ["--server", &server, "--ready", ready];
+        [&options[..], &service].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let refuses = |words: &[String], code, sentence: &str| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ran = run(&words);
+        assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+        assert!(ran.stderr.contains(sentence), "{}", ran.stderr);
+    };
+    let by_port = words(&port, &format!("port:{port}"));
+    refuses(&by_port, 4, "has its place taken");
+    drop(free);
+    for words in [by_port, words(path.to_str().unwrap(), &format!("unix:{}", path.display()))] {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ran = run(&words);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    refuses(&words("x", &format!("port:{port}")), 4, "ended before it was ready");
+    refuses(&words("x", "port:70000"), 2, "port:70000");
 }
 
 /// A database that is killed has to recover, and PostgreSQL then refuses to start again at once.

@@ -8,6 +8,7 @@ use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::preload::{self, Changes};
 use crate::target::Target;
+use mallow_process::allocators::Family;
 use mallow_process::elf::ElfInfo;
 use mallow_process::elf::identify;
 
@@ -28,6 +29,9 @@ pub fn check(target: &Target, allocator: &Allocator, changes: &Changes) -> Resul
             target.describe()
         )));
     }
+    if let Some(sentence) = refuse_sanitizer(target, allocator, &objects) {
+        return Err(Error::Unsupported(sentence));
+    }
     match first_definer(&target.program, &objects) {
         Some((path, info)) if !same_file(&path, library) => Err(Error::Unsupported(format!(
             "In {} malloc would still come from {} ({}), which the loader puts before {}. Remove it \
@@ -39,6 +43,45 @@ pub fn check(target: &Target, allocator: &Allocator, changes: &Changes) -> Resul
         ))),
         _ => Ok(()),
     }
+}
+
+/// A program whose sanitizer's library would end it at its start, or crash, behind the allocator.
+fn refuse_sanitizer(target: &Target, allocator: &Allocator, objects: &[PathBuf]) -> Option<String> {
+    let has = |short: &str| objects.iter().any(|object| is_runtime_of(short, object));
+    let allows_order = || {
+        let options = std::env::var("ASAN_OPTIONS").unwrap_or_default();
+        options.split([':', ',', ' ']).any(|option| option == "verify_asan_link_order=0")
+    };
+    if has("asan") && !allows_order() {
+        return Some(format!(
+            "{} is built with -fsanitize=address. AddressSanitizer has a malloc of its own and ends the \
+             program if another comes first. Use a build without it.",
+            target.describe()
+        ));
+    }
+    // The recorder allocates by the malloc behind it, and Mallow's fast build maps nothing where
+    // ThreadSanitizer allows no memory.
+    let maps_elsewhere = match allocator.family {
+        Family::Mallow => ["mallow-secure", "mallow-debug"].contains(&allocator.name.as_str()),
+        Family::Jemalloc | Family::Mimalloc | Family::Tcmalloc => true,
+        Family::System | Family::Scudo | Family::Other => false,
+    };
+    (has("tsan") && maps_elsewhere).then(|| {
+        format!(
+            "{} is built with -fsanitize=thread, and does not start under {}: ThreadSanitizer allows \
+             memory at few addresses only. Use -a mallow, or a build without it.",
+            target.describe(),
+            allocator.name
+        )
+    })
+}
+
+/// The names that gcc and clang give the shared library of a sanitizer.
+fn is_runtime_of(short: &str, object: &Path) -> bool {
+    let name = object.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with(&format!("lib{short}.so"))
+        || name.starts_with(&format!("libclang_rt.{short}-"))
+        || name == format!("libclang_rt.{short}.so")
 }
 
 /// The allocator that the loader would bind the target's `malloc` to.
@@ -109,6 +152,15 @@ mod tests {
         assert_eq!(parse_list(glibc), paths.map(PathBuf::from));
         let musl = "\t/lib/ld-musl.so.1 (0x7f)\n\tlibc.so => /lib/ld-musl.so.1 (0x7f)\n";
         assert_eq!(parse_list(musl), [PathBuf::from("/lib/ld-musl.so.1")]);
+    }
+
+    #[test]
+    fn runtimes_of_both_compilers_are_known() {
+        let is = |name| is_runtime_of("asan", &Path::new("/usr/lib").join(name));
+        assert!(
+            is("libasan.so.8") && is("libclang_rt.asan-x86_64.so") && is("libclang_rt.asan.so")
+        );
+        assert!(!is("libhwasan.so.0") && !is("libtsan.so.2") && !is("libclang_rt.asan_cxx.so"));
     }
 
     #[test]

@@ -10,13 +10,16 @@ pub enum Error {
     NotStarted { command: String, reason: String },
 
     #[error(
-        "The server {server} {reason}. Check --ready against what it prints, and that its port is \
-         free."
+        "The server {server} {reason}. Check --ready against what it prints or where it listens, and \
+         that its port is free."
     )]
     NotReady { server: String, reason: &'static str },
 
     #[error("The expression of --ready cannot be understood: {0}.")]
     BadPattern(String),
+
+    #[error("--ready {0} names no port: a number from 1 to 65535 follows port:.")]
+    BadPort(String),
 
     #[error("An expression of --value cannot be used: {0}.")]
     BadValue(String),

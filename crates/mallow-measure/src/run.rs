@@ -30,15 +30,21 @@ pub enum Outcome {
 
 impl Outcome {
     pub fn describe(self) -> String {
+        self.describe_runs(1)
+    }
+
+    /// What follows "so many runs".
+    pub fn describe_runs(self, count: usize) -> String {
+        let was = if count == 1 { "was" } else { "were" };
         match self {
             Outcome::Finished => "finished".into(),
             Outcome::Failed { code } => format!("ended with exit code {code}"),
             Outcome::Killed { signal } => {
-                format!("was killed by {}", mallow_os::signal_name(signal))
+                format!("{was} killed by {}", mallow_os::signal_name(signal))
             }
             Outcome::TimedOut => "did not end in time".into(),
             Outcome::OverMemory => "passed the memory limit".into(),
-            Outcome::Interrupted => "was interrupted".into(),
+            Outcome::Interrupted => format!("{was} interrupted"),
         }
     }
 

@@ -1,6 +1,9 @@
 //! A service under measurement: started, waited for, put under load, stopped.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -16,21 +19,67 @@ use crate::run::{self, Limits, Outcome, Sample, Sampler};
 use crate::values::{Pattern, each_line};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// A port of this machine answers at once, or has a queue that is full.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// How often the limits are looked at while a server begins.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A server that was asked to end is killed after this time.
 pub const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
+/// What shows that a server is ready.
+#[derive(Debug)]
+enum Sign {
+    Line(Regex),
+    /// Connections are taken there.
+    Port(u16),
+    Socket(PathBuf),
+}
+
+impl Sign {
+    fn parse(ready: &str) -> Result<Sign> {
+        if let Some(port) = ready.strip_prefix("port:") {
+            let port = port.parse().ok().filter(|port| *port != 0);
+            return port.map(Sign::Port).ok_or_else(|| Error::BadPort(ready.into()));
+        }
+        if let Some(path) = ready.strip_prefix("unix:") {
+            return Ok(Sign::Socket(path.into()));
+        }
+        let line = Regex::new(ready).map_err(|error| Error::BadPattern(error.to_string()))?;
+        Ok(Sign::Line(line))
+    }
+
+    /// Whether somebody takes connections; never of a line.
+    fn answers(&self) -> bool {
+        match self {
+            Sign::Line(_) => false,
+            Sign::Port(port) => [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+                .map(|address| SocketAddr::new(address, *port))
+                .iter()
+                .any(|address| TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok()),
+            Sign::Socket(path) => UnixStream::connect(path).is_ok(),
+        }
+    }
+
+    /// The line to look for.
+    fn line(&self) -> Option<Regex> {
+        match self {
+            Sign::Line(line) => Some(line.clone()),
+            Sign::Port(_) | Sign::Socket(_) => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Service {
-    ready: Regex,
+    ready: Sign,
     load: Vec<OsString>,
 }
 
 impl Service {
-    /// Ready when a line of its output matches the expression; `load` is the client.
+    /// Ready when a line of its output matches the expression, or when connections are taken at `port:N` or
+    /// `unix:PATH`; `load` is the client.
     pub fn new(ready: &str, load: Vec<OsString>) -> Result<Service> {
-        let ready = Regex::new(ready).map_err(|error| Error::BadPattern(error.to_string()))?;
+        let ready = Sign::parse(ready)?;
         if load.is_empty() {
             return Err(Error::NoLoad);
         }
@@ -53,6 +102,11 @@ impl Service {
             cpu_count: limits.cpu_count,
             ..ChildSetup::default()
         };
+        if self.ready.answers() {
+            // Otherwise the load would be on that one.
+            let reason = "has its place taken: another program answers there already";
+            return Err(Error::NotReady { server: name, reason });
+        }
         mallow_os::configure(&mut server, setup).map_err(Error::not_started(&name))?;
         let (reader, writer) = std::io::pipe().map_err(Error::not_started(&name))?;
         let second = writer.try_clone().map_err(Error::not_started(&name))?;
@@ -60,8 +114,9 @@ impl Service {
         let pid = server.spawn().map_err(Error::not_started(&name))?.id();
         // The command holds the pipe's writing end; without it the pipe closes with the server.
         drop(server);
-        let readiness = read_lines(reader, self.ready.clone());
-        let served = match wait_until_ready(&readiness, pid, limits, interrupted) {
+        let readiness = read_lines(reader, self.ready.line());
+        let begun = wait_until_ready(&self.ready, &readiness, pid, limits, interrupted);
+        let served = match begun.map_err(Error::not_started(&name))? {
             Begun::Ready => {
                 let mut load = self.load()?;
                 load.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -98,12 +153,12 @@ impl Service {
 }
 
 /// Reports the first line that matches; reads on so that the server never waits for us.
-fn read_lines(reader: std::io::PipeReader, ready: Regex) -> Receiver<()> {
+fn read_lines(reader: std::io::PipeReader, ready: Option<Regex>) -> Receiver<()> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut sender = Some(sender);
         each_line(reader, |line| {
-            if sender.is_some() && ready.is_match(line) {
+            if sender.is_some() && ready.as_ref().is_some_and(|ready| ready.is_match(line)) {
                 let _ = sender.take().map(|sender| sender.send(()));
             }
         });
@@ -119,28 +174,34 @@ enum Begun {
 }
 
 fn wait_until_ready(
+    ready: &Sign,
     readiness: &Receiver<()>,
     server: u32,
     limits: Limits,
     interrupted: &AtomicBool,
-) -> Begun {
+) -> std::io::Result<Begun> {
     let mut sampler = Sampler::new(server);
+    let pidfd = mallow_os::pidfd_open(server)?;
     let start = Instant::now();
     loop {
         match readiness.recv_timeout(LOOK_EVERY) {
-            Ok(()) => return Begun::Ready,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Begun::Failed("ended before it was ready");
+            Ok(()) => return Ok(Begun::Ready),
+            // Who is to take connections may close its output.
+            Err(RecvTimeoutError::Disconnected)
+                if ready.line().is_some() || mallow_os::wait_readable(&pidfd, LOOK_EVERY)? =>
+            {
+                return Ok(Begun::Failed("ended before it was ready"));
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(_) if ready.answers() => return Ok(Begun::Ready),
+            Err(_) => {}
         }
         let resident = sampler.take();
         if interrupted.load(Ordering::Relaxed) {
-            return Begun::Cut(Outcome::Interrupted);
+            return Ok(Begun::Cut(Outcome::Interrupted));
         } else if limits.memory.is_some_and(|limit| resident > limit) {
-            return Begun::Cut(Outcome::OverMemory);
+            return Ok(Begun::Cut(Outcome::OverMemory));
         } else if start.elapsed() >= READY_WITHIN {
-            return Begun::Failed("was not ready within a minute");
+            return Ok(Begun::Failed("was not ready within a minute"));
         }
     }
 }

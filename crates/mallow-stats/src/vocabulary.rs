@@ -11,7 +11,7 @@ pub struct Stats {
     pub version: Option<String>,
     /// Since the start of the allocator.
     pub uptime_ns: Option<u64>,
-    /// That are alive and assigned to an arena.
+    /// That are alive and assigned to an arena, as a thread is when it first allocates.
     pub threads: Option<u64>,
     /// Arenas that threads are spread over; more may be there for other uses.
     pub arenas_for_threads: Option<u64>,

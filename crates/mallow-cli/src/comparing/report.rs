@@ -145,7 +145,7 @@ impl Report {
                         who.allocator,
                         failure.count,
                         entry.runs.len(),
-                        failure.text,
+                        failure.outcome.describe_runs(failure.count),
                         if may_be_of_modules(who, failure) { OF_MODULES } else { "" }
                     ));
                 }

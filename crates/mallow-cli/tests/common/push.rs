@@ -153,7 +153,17 @@ pub struct Collector {
     /// Where it takes pushes, and where it gives out what it has for Prometheus.
     pub otlp: String,
     pub prometheus: String,
+    said: std::path::PathBuf,
     _child: Program,
+}
+
+/// A test that fails shows why the collector may have ended.
+impl Drop for Collector {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", std::fs::read_to_string(&self.said).unwrap_or_default());
+        }
+    }
 }
 
 impl Collector {
@@ -179,8 +189,10 @@ impl Collector {
         let config = folder.join("collector.yml");
         std::fs::write(&config, text).unwrap();
         let mut command = Command::new(&program);
-        command.arg("--config").arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
+        let said = folder.join("collector.log");
+        let log = std::fs::File::create(&said).unwrap();
+        command.arg("--config").arg(&config).stdout(Stdio::null()).stderr(log);
         let child = Program { child: command.spawn().unwrap(), own: serde_json::Value::Null };
-        Some(Collector { otlp, prometheus, _child: child })
+        Some(Collector { otlp, prometheus, said, _child: child })
     }
 }

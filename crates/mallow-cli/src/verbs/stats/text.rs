@@ -74,7 +74,7 @@ pub fn sentence(report: &Report) -> String {
         let _ = write!(sentence, " {version}");
     }
     if let Some(threads) = stats.threads.filter(|threads| *threads > 0) {
-        let _ = write!(sentence, ", {}", counted(threads, "thread"));
+        let _ = write!(sentence, ", {} that allocated", counted(threads, "thread"));
     }
     if let Some(arenas) = stats.arenas_for_threads.filter(|arenas| *arenas > 0) {
         let _ = write!(sentence, ", {}", counted(arenas, "arena"));
