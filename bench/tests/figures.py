@@ -5,11 +5,13 @@
 import os
 import sys
 import unittest
+from types import SimpleNamespace as Stub
+from unittest import mock
 from xml.etree import ElementTree
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from rig import chart, readme, report, targets  # noqa: E402
+from rig import chart, programs, readme, report, runner, targets  # noqa: E402
 from rig.figures import Estimate, Figures, interval  # noqa: E402
 
 
@@ -152,6 +154,26 @@ class Table(unittest.TestCase):
         figures = Figures(run)
         text = report.whole_text(run, figures, report.summarise(figures))
         self.assertIn("Run of 2026-01-02, 03:04, commit abc123; library built by gcc 1", text)
+
+    def test_what_begins_changes_with_the_workload_and_with_the_round(self):
+        # With one round the first two in the list ran with cold caches in every row.
+        shown = [Stub(name=n, runs_in=lambda *_: True) for n in ("glibc", "mallow", "other")]
+        chosen = [Stub(name=n, runs_under=lambda _: True) for n in ("git", "lua", "z3")]
+        run = runner.Run("", {"form": "quick", "workloads": [w.name for w in chosen]}, shown, chosen)
+        orders = {(w.name, number): [a.name for a in run.taking_part(w, number)]
+                  for w in chosen for number in range(3)}
+        for name in ("git", "lua", "z3"):
+            self.assertEqual({orders[name, n][0] for n in range(3)}, {"glibc", "mallow", "other"})
+        for number in range(3):
+            self.assertEqual({orders[w.name, number][0] for w in chosen}, {"glibc", "mallow", "other"})
+        self.assertEqual(orders["lua", 0], ["mallow", "other", "glibc"])
+
+    def test_the_first_run_of_a_program_is_not_counted(self):
+        run = runner.Run("", {"form": "quick", "workloads": ["lua"]}, [], [])
+        seen = []
+        with mock.patch.object(programs, "measure", lambda *_: seen.append(1) or {"run": len(seen)}):
+            counted = [run.measure_program(Stub(name="lua"), Stub(name="glibc")) for _ in range(2)]
+        self.assertEqual([sample["run"] for sample in counted], [2, 3])
 
 
 if __name__ == "__main__":
