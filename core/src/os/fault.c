@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fault.h"
 
+#include <signal.h>
 #include <string.h>
 
 static const char *const fault_names[FAULT_KINDS] = {
@@ -394,12 +395,20 @@ static mw_misuse_handler fault_set_handler(mw_misuse_handler handler)
     return atomic_exchange_explicit(&fault_state.handler, handler, memory_order_acq_rel);
 }
 
+/* Those of the processor, and SIGABRT. */
+#define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
+#define FAULT_SIGNALS                                                                      \
+    (SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGABRT) | SIGNAL_BIT(SIGBUS) | \
+     SIGNAL_BIT(SIGFPE) | SIGNAL_BIT(SIGSEGV))
+
 static COLD void fault_say(const struct fault *fault, bool goes_on, const char *format,
                            va_list *arguments)
 {
     char sentence[512];
     fault_begin();
     text_print(sentence, sizeof sentence, format, arguments);
+    /* Nobody may read standard error: SIGPIPE waits until the report is written. */
+    uint64_t taken = os_set_signal_mask(~FAULT_SIGNALS);
     log_warn("%s", sentence);
     struct sink sink = log_sink();
     if (fault->allocated.count != 0 && fault_path[0] == 0) {
@@ -411,6 +420,7 @@ static COLD void fault_say(const struct fault *fault, bool goes_on, const char *
         fault_put_places(&sink, &fault->freed);
     }
     fault_write(fault, sentence);
+    os_set_signal_mask(taken);
     mw_misuse_handler handler = atomic_get_acquire(&fault_state.handler); /* pairs with its set */
     if (handler != NULL) {
         handler(&(struct mw_misuse){.kind = fault_names[fault->kind],

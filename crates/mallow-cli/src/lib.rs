@@ -7,6 +7,8 @@
 //! `statistics` (of a process or a dump), `enabling` (files put into a system), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
+// They panic where nobody reads: see output.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 use std::ffi::OsString;

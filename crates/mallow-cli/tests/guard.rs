@@ -87,6 +87,28 @@ fn each_fault_has_its_kind() {
 }
 
 #[test]
+fn an_access_is_told_at_its_own_instruction() {
+    let program = Program::new(&[]).unwrap();
+    let finding = program.found(&["--opt", "guard_first:1000"], "look");
+    assert_eq!(finding["kind"], "read-after-free", "{finding:#}");
+    assert_eq!(functions(&finding, "now")[..2], ["look_into", "main"], "{finding:#}");
+}
+
+#[test]
+fn a_report_that_nobody_reads_changes_no_exit_code() {
+    let program = Program::new(&[]).unwrap();
+    let (mallow, program) = (env!("CARGO_BIN_EXE_mallow"), &program.path);
+    // Of the pipe's reader nothing is left when the report comes.
+    let script =
+        format!("(sleep 0.3; '{mallow}' guard -- '{program}' double 2>&1 >&4; echo $? >&3) | true");
+    let ran = std::process::Command::new("sh")
+        .args(["-c", &format!("({script}) 3>&1 4>/dev/null")])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "3\n", "{ran:?}");
+}
+
+#[test]
 fn an_overflow_is_told_to_the_byte() {
     let program = Program::new(&[]).unwrap();
     let finding = program.found(&[], "overflow");

@@ -6,12 +6,14 @@ const MAGIC: [u8; 8] = *b"MLWPLAN\0";
 const VERSION: u32 = 1;
 const CHUNK_OPS: usize = 4096;
 const OP_SIZE: usize = 16;
+#[cfg(test)]
 const LANE_SIZE: usize = 24;
 const HEADER_SIZE: usize = 72;
 const LANE_ENDS: u32 = 1;
 
 // As plan.h asserts for the other side.
 const _: () = assert!(OP_SIZE == 1 + 1 + 2 + 4 + 8);
+#[cfg(test)]
 const _: () = assert!(LANE_SIZE == 8 + 8 + 4 + 4);
 const _: () = assert!(HEADER_SIZE == 8 + 4 * 4 + 6 * 8);
 

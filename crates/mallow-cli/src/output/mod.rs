@@ -107,6 +107,11 @@ pub fn tell(sentence: &str) {
     let _ = writeln!(std::io::stderr(), "mallow: {}", clean::line(sentence));
 }
 
+/// A clean text of several lines on stderr.
+pub fn tell_text(text: &str) {
+    let _ = write!(std::io::stderr(), "{text}");
+}
+
 /// Writes a whole result. What other processes put into it does nothing to a terminal.
 pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
     let text = clean::text(text);

@@ -26,6 +26,12 @@ static void *give_back_kept(void *unused)
     return unused;
 }
 
+/* The access is its first instruction. */
+__attribute__((noinline)) static int look_into(const int *block)
+{
+    return *block;
+}
+
 int main(int count, char **words)
 {
     const char *fault = count > 1 ? words[1] : "none";
@@ -53,6 +59,9 @@ int main(int count, char **words)
             char *volatile other = malloc(40);
             free(other);
         }
+    } else if (!strcmp(fault, "look")) {
+        give_back(block);
+        return look_into((int *)block);
     } else if (!strcmp(fault, "fork")) {
         give_back(block);
         if (fork() == 0) {

@@ -50,7 +50,7 @@ fn show(args: &GuardArgs, report: &Report) -> Result<()> {
         if !report.findings.is_empty() {
             let text = clean::text(&text::text(report, Screen::PLAIN)).into_owned();
             let is_coloured = colour::is_wanted(&std::io::stderr());
-            eprint!("{}", colour::resolved(&text, is_coloured));
+            output::tell_text(&colour::resolved(&text, is_coloured));
         }
         return args.output.write_page(|| Ok(html::page(report)));
     }

@@ -189,13 +189,16 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
     let stacks: Vec<_> = stacks.into_iter().filter_map(named).collect();
     let stacks = stacks
         .into_iter()
-        .map(|(at, thread, frames)| Named { at, thread, calls: resolver.calls(&frames) })
+        .map(|(at, thread, frames)| {
+            let trapped = fault.pc.filter(|_| at == "now");
+            Named { at, thread, calls: resolver.calls(&frames, trapped) }
+        })
         .collect();
     let leaks = fault.leaks.iter().map(|leak| Leak {
         bytes: leak.bytes,
         blocks: leak.count,
         is_direct: leak.is_direct,
-        calls: resolver.calls(&leak.frames),
+        calls: resolver.calls(&leak.frames, None),
     });
     let leaks = merged(leaks.filter(|leak| !suppressions.cover(&leak.calls)));
     Finding {

@@ -51,15 +51,18 @@ impl<'a> Resolver<'a> {
         Resolver { maps: &fault.maps, symbols, modules: HashMap::new() }
     }
 
-    /// The calls, innermost first, from the first one that is not the allocator's own.
-    pub fn calls(&mut self, frames: &[u64]) -> Vec<Call> {
+    /// The calls, innermost first, from the first one that is not the allocator's own. `trapped` is the
+    /// address of an instruction; all others are return addresses.
+    pub fn calls(&mut self, frames: &[u64], trapped: Option<u64>) -> Vec<Call> {
         let maps = self.maps;
         let is_own = |address: &u64| {
             let path = containing(maps, *address).map(|map| Path::new(map.path.as_str()));
             path.is_some_and(|path| by_file(path).is_some())
         };
         let first = frames.iter().take_while(|address| is_own(address)).count();
-        frames[first..].iter().flat_map(|address| self.look_up(*address)).collect()
+        // The call lies before its return address.
+        let place = |address: u64| address - u64::from(address > 0 && Some(address) != trapped);
+        frames[first..].iter().flat_map(|address| self.look_up(place(*address), *address)).collect()
     }
 
     /// Also what could not be found, and what to do about it.
@@ -67,9 +70,7 @@ impl<'a> Resolver<'a> {
         self.symbols.complaints()
     }
 
-    fn look_up(&mut self, address: u64) -> Vec<Call> {
-        // The call lies before its return address.
-        let place = address.saturating_sub(1);
+    fn look_up(&mut self, place: u64, address: u64) -> Vec<Call> {
         let Some(map) = containing(self.maps, place) else {
             let module = Module { kind: ModuleKind::Jit, id: u32::MAX, ..Module::default() };
             return named(self.symbols.frames(&module, place), || format!("{address:#x}"));
