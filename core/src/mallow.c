@@ -161,5 +161,6 @@
 #if MW_SHARED_OBJECT /* in an archive it is a member of its own */
 #include "entry/shim_cxx.c"
 #include "entry/shim_dl.c"
+#include "entry/shim_prctl.c"
 #endif
 #endif

@@ -258,8 +258,14 @@ static void *os_move_pages(void *start, size_t size)
     return (void *)address;
 }
 
+/* By a seccomp filter, perhaps. */
+static _Atomic bool is_confined;
+
 static size_t os_resident_pages(void *start, size_t pages)
 {
+    if (atomic_get(&is_confined)) {
+        return pages;
+    }
     check(pages <= OS_RESIDENT_MAX && is_of_pages(start, pages << os_page_shift));
     /* An emulator of larger pages answers for each of the host's 4 KiB. */
     unsigned char is_resident[OS_RESIDENT_MAX * (64 * KiB / (4 * KiB))];
@@ -302,6 +308,18 @@ static uint64_t os_set_signal_mask(uint64_t mask)
     uint64_t old = 0;
     system_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, (long)&old, sizeof mask, 0, 0);
     return old;
+}
+
+static void os_note_confined(void)
+{
+    atomic_set(&is_confined, true);
+}
+
+static int os_prctl(int option, unsigned long second, unsigned long third, unsigned long fourth,
+                    unsigned long fifth)
+{
+    return (int)system_call(SYS_prctl, option, (long)second, (long)third, (long)fourth, (long)fifth,
+                            0);
 }
 
 static bool os_random(void *buffer, size_t size)

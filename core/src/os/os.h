@@ -103,7 +103,7 @@ static void *os_remap(void *start, size_t old_size, size_t new_size);
 static void *os_move_pages(void *start, size_t size);
 
 /* How many of at most OS_RESIDENT_MAX pages are resident; all of them if the kernel does not
- * say. */
+ * say, or is not asked since it may end the program for that. */
 #define OS_RESIDENT_MAX 64u
 static size_t os_resident_pages(void *start, size_t pages);
 
@@ -167,6 +167,14 @@ static long os_read_some(int fd, char *buffer, size_t size);
 
 /* Reads all of `size` bytes, or says false. */
 static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
+
+/* The program may forbid itself system calls from now on: none is made that the libc's malloc does not make.
+ * From any thread or signal handler. */
+static void os_note_confined(void);
+
+/* As the kernel: the result, or less than 0, an error number. */
+static int os_prctl(int option, unsigned long second, unsigned long third, unsigned long fourth,
+                    unsigned long fifth);
 
 /* Makes a file empty; what is no file stays as it is. */
 static void os_empty_file(int fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A program that forbids itself, by a seccomp filter, every system call but those that threads and
- * glibc's malloc need, before it allocates at all. Then it allocates, in a second thread as well: what
- * the allocator wants to know of the system it has asked before main.
+ * glibc's malloc need, before it allocates at all. Then it allocates, in other threads as well: what
+ * the allocator wants to know of the system it has asked before main, or does not ask from then on.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -47,6 +47,26 @@ static void lock_in(void)
     }
 }
 
+/* Asks for zeros where others wrote, for more than is free, and for the same over and over. */
+static void allocate_large(void)
+{
+    static char *blocks[64];
+    for (int round = 0; round < 4; round++) {
+        for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+            size_t size = ((size_t)1 << 18) << i % 5;
+            char *block = calloc(1, size);
+            CHECK(block != NULL && block[0] == 0 && block[size / 2] == 0 && block[size - 1] == 0);
+            memset(block, 1, round % 2 != 0 ? size : size / 64);
+            block = realloc(block, size + size / 2);
+            CHECK(block != NULL && block[0] == 1);
+            blocks[i] = block;
+        }
+        for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+            free(blocks[i]);
+        }
+    }
+}
+
 static void *allocate(void *unused)
 {
     static const size_t sizes[] = {8, 100, 1000, 5000, 40000, 300000, 3000000, 50000000};
@@ -60,12 +80,27 @@ static void *allocate(void *unused)
             free(block);
         }
     }
+    allocate_large();
     return unused;
+}
+
+/* The library has a prctl of its own, which is to be as the C library's. */
+static void check_prctl(void)
+{
+    char name[16] = "";
+    CHECK_EQ(prctl(PR_SET_NAME, "locked", 0, 0, 0), 0);
+    CHECK_EQ(prctl(PR_GET_NAME, name, 0, 0, 0), 0);
+    CHECK(strcmp(name, "locked") == 0);
+    CHECK_EQ(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), 1);
+    errno = 0;
+    CHECK_EQ(prctl(-1, 0, 0, 0, 0), -1);
+    CHECK_EQ(errno, EINVAL);
 }
 
 int main(void)
 {
     enum { THREADS = 4 };
+    check_prctl();
     lock_in();
     allocate(NULL);
     for (int i = 0; i < THREADS; i++) {

@@ -15,9 +15,6 @@ endfunction()
 # What the quarantine of the debug build holds, up to 16 MiB, is not free yet.
 set(promise_without_quarantine thread_churn no_keys stats_page idle)
 
-# Where the debug build asks the kernel for what this program forbids, README.md names the setting.
-set(promise_without_mincore locked_in)
-
 # Small blocks between guards are no slots.
 set(promise_without_guards stats_page)
 
@@ -26,8 +23,6 @@ function(mallow_promise program mode settings)
   set(all_settings "${settings}")
   if(mode STREQUAL debug AND program IN_LIST promise_without_quarantine)
     string(APPEND all_settings ",quarantine:0")
-  elseif(mode STREQUAL debug AND program IN_LIST promise_without_mincore)
-    string(APPEND all_settings ",ask_resident:false")
   endif()
   if(NOT mode STREQUAL fast AND program IN_LIST promise_without_guards)
     string(APPEND all_settings ",guard_first:0,guard_sample:0")

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prctl, by which a program that forbids itself system calls says so first: with PR_SET_NO_NEW_PRIVS, without
+ * which only root may set a seccomp filter, or with PR_SET_SECCOMP. Such a filter knows the calls of the
+ * libc's malloc, and may end the program for another; from then on ours makes no others.
+ *
+ * It may be called between vfork and exec, or by a signal's handler: the kernel is asked without a detour.
+ */
+#include "../os/os.h"
+
+#include <errno.h>
+#include <linux/prctl.h>
+
+__attribute__((used)) static int watched_prctl(int option, unsigned long second,
+                                               unsigned long third, unsigned long fourth,
+                                               unsigned long fifth)
+{
+    if (option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) {
+        os_note_confined();
+    }
+    int result = os_prctl(option, second, third, fourth, fifth);
+    if (result < 0) {
+        errno = -result;
+        return -1;
+    }
+    return result;
+}
+
+int prctl(int option, unsigned long second, unsigned long third, unsigned long fourth,
+          unsigned long fifth) PUBLIC_ALIAS(watched_prctl);
