@@ -9,13 +9,16 @@
 #include "../os/os.h"
 
 #include <errno.h>
-#include <linux/prctl.h>
+
+/* As in <linux/prctl.h>, which not every musl has beside it; <sys/prctl.h> declares prctl otherwise. */
+#define CONFINED_SECCOMP 22           /* PR_SET_SECCOMP */
+#define CONFINED_NO_NEW_PRIVILEGES 38 /* PR_SET_NO_NEW_PRIVS */
 
 __attribute__((used)) static int watched_prctl(int option, unsigned long second,
                                                unsigned long third, unsigned long fourth,
                                                unsigned long fifth)
 {
-    if (option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) {
+    if (option == CONFINED_NO_NEW_PRIVILEGES || option == CONFINED_SECCOMP) {
         os_note_confined();
     }
     int result = os_prctl(option, second, third, fourth, fifth);
@@ -28,3 +31,6 @@ __attribute__((used)) static int watched_prctl(int option, unsigned long second,
 
 int prctl(int option, unsigned long second, unsigned long third, unsigned long fourth,
           unsigned long fifth) PUBLIC_ALIAS(watched_prctl);
+
+#undef CONFINED_SECCOMP
+#undef CONFINED_NO_NEW_PRIVILEGES

@@ -89,6 +89,17 @@ impl Screen {
         locale.contains("utf-8") || locale.contains("utf8")
     }
 
+    /// Text, each line in as many as the screen has room for; its indentation stays, and words are whole.
+    pub fn fill(self, text: &str) -> String {
+        let Some(width) = self.width else { return text.to_owned() };
+        let fill = |line: &str| {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let options = textwrap::Options::new(width).subsequent_indent(indent);
+            textwrap::fill(line, options.break_words(false))
+        };
+        text.split('\n').map(fill).collect::<Vec<_>>().join("\n")
+    }
+
     /// Unicode only on a terminal, and only where the locale has it.
     pub fn of(output: &OutputArgs) -> Screen {
         if output.to.file.is_some() || !std::io::stdout().is_terminal() {

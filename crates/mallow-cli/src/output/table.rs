@@ -77,7 +77,7 @@ impl Table {
         }
         // A heading stays on one line.
         let least = |index: usize| widths[index].min(NARROWEST.max(self.columns[index].0.len()));
-        if texts.iter().any(|&index| limits[index] < least(index)) {
+        if numbers + gaps > width || texts.iter().any(|&index| limits[index] < least(index)) {
             return self.list(width);
         }
         self.drawn(screen, &limits)
@@ -146,10 +146,12 @@ impl Table {
         for (place, row) in self.rows.iter().enumerate() {
             let cells = self.columns.iter().zip(row).enumerate();
             for (column, ((name, _), cell)) in cells.filter(|(_, (_, cell))| !cell.is_empty()) {
-                let cell: Vec<char> = clean::line(cell).chars().collect();
-                for (part, piece) in cell.chunks(room).enumerate() {
+                // At blanks; a word that is too long, such as a path, in pieces.
+                let options = textwrap::Options::new(room)
+                    .word_splitter(textwrap::WordSplitter::NoHyphenation);
+                for (part, piece) in textwrap::wrap(&clean::line(cell), options).iter().enumerate()
+                {
                     let name = if part == 0 { name } else { "" };
-                    let piece: String = piece.iter().collect();
                     text += &format!(" {name:<0$}", indent - 1);
                     text += &self.toned(place, column, &piece);
                     text.push('\n');
@@ -222,6 +224,16 @@ mod tests {
                 assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_table_of_numbers_alone_fits_too() {
+        let mut table =
+            Table::new(&[("private dirty", true), ("page tables", true), ("VIRT", true)]);
+        table.rows.push(vec!["24.3 MiB".into(), "108 KiB".into(), "34.4 MiB".into()]);
+        let drawn = table.render(Format::Table, Screen { unicode: true, width: Some(30) });
+        assert!(drawn.lines().all(|line| line.chars().count() <= 30), "{drawn}");
+        assert!(drawn.contains("private dirty  24.3 MiB"), "{drawn}");
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
     for note in &report.notes {
         let _ = writeln!(text, "Note: {note}");
     }
+    text = screen.fill(&text);
     text += &heading("Totals");
     text += &totals_table(report).render(format, screen);
     text += &heading("By kind");
@@ -44,14 +45,14 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
                 format!("; it counts {} as taken from the system", size(taken))
             });
             text += &heading("Heap");
-            let _ = writeln!(
-                text,
+            let opaque = format!(
                 "{}: {} mapped, {} resident{taken}. It is opaque: what is free inside cannot be \
-                 seen from outside.",
+                 seen from outside.\n",
                 other.name,
                 size(other.size),
                 size(other.rss)
             );
+            text += &screen.fill(&opaque);
         }
         Heap::Unknown => {}
     }
@@ -67,7 +68,7 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
         text += &heading(NATIVE);
         text += &native_table(report).render(format, screen);
     }
-    text += &findings(report, &heading, format);
+    text += &screen.fill(&findings(report, &heading, format));
     if all {
         text += &heading("Mappings");
         text += &mapping_table(report).render(format, screen);
@@ -169,6 +170,7 @@ fn glibc(
     if let Some(missing) = missing_blocks(heaps) {
         let _ = writeln!(text, "{missing}");
     }
+    text = screen.fill(&text);
     if format == Format::Md {
         text.push('\n');
     }
@@ -258,6 +260,7 @@ fn mallow(
         heap.heaps,
         size(heap.metadata)
     );
+    text = screen.fill(&text);
     if format == Format::Md {
         text.push('\n');
     }
@@ -284,6 +287,7 @@ fn spans(
 ) -> String {
     let mut text = heading(&format!("Heap of {}", heap.layout));
     let _ = writeln!(text, "{}", spans_line(heap));
+    text = screen.fill(&text);
     if format == Format::Md {
         text.push('\n');
     }

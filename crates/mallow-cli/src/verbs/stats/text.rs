@@ -104,12 +104,12 @@ pub fn text(
     };
     let mut text = String::new();
     if !is_followed {
-        text += &wrapped(&sentence(report), screen);
+        text += &screen.fill(&sentence(report));
         text += "\n\n";
         text += &totals_table(&stats.totals, size).render(format, screen);
     }
     for sentence in &stats.missing {
-        text += &format!("\n{}\n", wrapped(&format!("Note: {sentence}"), screen));
+        text += &format!("\n{}\n", screen.fill(&format!("Note: {sentence}")));
     }
     for (title, table) in tables(stats, sections, size) {
         text += &heading(title);
@@ -119,14 +119,6 @@ pub fn text(
         };
     }
     text
-}
-
-/// In lines that the screen has room for.
-fn wrapped(sentence: &str, screen: Screen) -> String {
-    match screen.width {
-        Some(width) => textwrap::fill(sentence, width),
-        None => sentence.to_owned(),
-    }
 }
 
 /// The one table that was asked for, or the totals.
