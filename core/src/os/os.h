@@ -170,11 +170,11 @@ static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
 
 /* The program may forbid itself system calls from now on: none is made that the libc's malloc does not make.
  * From any thread or signal handler. */
-static void os_note_confined(void);
+UNUSED static void os_note_confined(void);
 
 /* As the kernel: the result, or less than 0, an error number. */
-static int os_prctl(int option, unsigned long second, unsigned long third, unsigned long fourth,
-                    unsigned long fifth);
+UNUSED static int os_prctl(int option, unsigned long second, unsigned long third,
+                           unsigned long fourth, unsigned long fifth);
 
 /* Makes a file empty; what is no file stays as it is. */
 static void os_empty_file(int fd);
