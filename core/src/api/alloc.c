@@ -413,7 +413,7 @@ ALWAYS_INLINE bool alloc_gets_zero(size_t size)
            heap_self->free[class_of_small(size + CANARY_BYTES)] != NULL;
 }
 
-static void *alloc_zeroed(size_t size)
+static NOINLINE void *alloc_zeroed(size_t size)
 {
     if (alloc_gets_zero(size)) {
         return alloc_plain(size);
@@ -441,7 +441,7 @@ static void *alloc_zeroed(size_t size)
     return block;
 }
 
-void *mw_calloc(size_t count, size_t size)
+HIT_PATH void *mw_calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (unlikely(__builtin_mul_overflow(count, size, &bytes))) {
@@ -450,6 +450,14 @@ void *mw_calloc(size_t count, size_t size)
     if (MW_TRACK) {
         return tracked_alloc(&(struct track_request){
             .alignment = BLOCK_ALIGNMENT, .size = bytes, .is_zero = true, .caller = PROGRAM_PC});
+    }
+    /* As nothing is called before memset, no register is saved. */
+    struct heap *heap = heap_self;
+    if (!MW_FILL && likely(bytes <= SMALL_REQUEST_MAX)) {
+        unsigned class = class_of_small(bytes);
+        if (likely(heap->free[class] != NULL)) {
+            return memset(alloc_first(heap, class, bytes, 0), 0, bytes);
+        }
     }
     return alloc_zeroed(bytes);
 }

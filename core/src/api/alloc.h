@@ -19,6 +19,9 @@
 
 /* Any size; NULL with errno ENOMEM if out of memory. The alignment is a power of two. */
 static NOINLINE void *alloc_slow(size_t size);
+
+/* calloc of all but the next slot of a list. */
+static NOINLINE void *alloc_zeroed(size_t size);
 static void *alloc_plain(size_t size);
 static void *alloc_plain_aligned(size_t alignment, size_t size);
 static void *alloc_aligned(size_t alignment, size_t size);

@@ -244,8 +244,8 @@ CONSTRUCTOR static void profile_loaded(void)
     const void *const own[] = {(const void *)mw_malloc,         (const void *)mw_calloc,
                                (const void *)mw_realloc,        (const void *)mw_aligned_alloc,
                                (const void *)mw_posix_memalign, (const void *)alloc_slow,
-                               (const void *)sample_take,       (const void *)guarded_take,
-                               (const void *)guarded_free};
+                               (const void *)alloc_zeroed,      (const void *)sample_take,
+                               (const void *)guarded_take,      (const void *)guarded_free};
     for (size_t i = 0; i < array_count(own); i++) {
         unwind_note_own(own[i]);
     }
