@@ -22,6 +22,15 @@ const GO: &str = "package unit\n/*\n#include <stdlib.h>\n\
 const GO_TEST: &str = "package unit\nimport (\"os\"; \"testing\")\n\
     func TestWork(t *testing.T) { many := 1000; if os.Getenv(\"MORE\") != \"\" { many = 1500 }; Work(many) }\n";
 
+const CARGO: &str = "[package]\nname = \"unit\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+const RUST: &str = "#[test]\nfn work() {\n\
+    let many = if std::env::var_os(\"MORE\").is_some() { 30_000 } else { 20_000 };\n\
+    for i in 0..many { std::hint::black_box(vec![i as u8; 100]); } }\n";
+const PYTEST: &str = "import ctypes, os\nlibc = ctypes.CDLL(None)\n\
+    libc.malloc.restype = ctypes.c_void_p\nlibc.free.argtypes = [ctypes.c_void_p]\n\
+    def test_work():\n    for _ in range(30000 if 'MORE' in os.environ else 20000):\n        \
+    libc.free(libc.malloc(100))\n";
+
 struct Project(TempDir);
 
 impl Project {
@@ -103,5 +112,22 @@ fn go_test_with_cgo() {
     let project = Project::new(&[&files[..], &[("unit_test.go", GO_TEST)]].concat());
     if project.prepare(&["go", "test", "-c", "-o", "tests", "."]) {
         project.finds_more(&["--", "./tests"]);
+    }
+}
+
+#[test]
+fn cargo_test() {
+    let project = Project::new(&[("Cargo.toml", CARGO), ("src/lib.rs", RUST)]);
+    if project.prepare(&["cargo", "test", "--no-run", "--offline"]) {
+        project.finds_more(&["--process", "unit-*", "--", "cargo", "test", "--offline", "--lib"]);
+    }
+}
+
+#[test]
+fn pytest() {
+    let project = Project::new(&[("test_unit.py", PYTEST)]);
+    let words = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "test_unit.py"];
+    if project.prepare(&words) {
+        project.finds_more(&[&["--"], &words[..]].concat());
     }
 }

@@ -162,7 +162,7 @@ fn report(args: &CheckArgs, baseline: &Baseline, measured: &Measured) -> Report 
         changes,
         notes: measured.notes.iter().cloned().collect(),
     };
-    let more = [left_out(&report), of_another(&baseline.head, args, measured)];
+    let more = [left_out(&report, args.stacks), of_another(&baseline.head, args, measured)];
     report.notes.extend(more.into_iter().flatten());
     if report.verdict == Verdict::Improved && !args.update {
         report.notes.push("Keep the improvement: mallow check --update -- COMMAND.".into());
@@ -171,7 +171,7 @@ fn report(args: &CheckArgs, baseline: &Baseline, measured: &Measured) -> Report 
 }
 
 /// What flaps by nature.
-fn left_out(report: &Report) -> Option<String> {
+fn left_out(report: &Report, stacks: Stacks) -> Option<String> {
     let flapping = report.metrics.iter().filter(|judged| judged.left_out_stacks > 0);
     let parts: Vec<String> = flapping
         .map(|judged| {
@@ -182,8 +182,14 @@ fn left_out(report: &Report) -> Option<String> {
         })
         .collect();
     (!parts.is_empty()).then(|| {
+        let advice = match stacks {
+            Stacks::None => {
+                " Without stacks all calls are one; with --stacks full only what differs is left out."
+            }
+            Stacks::Fp | Stacks::Full => "",
+        };
         format!(
-            "Left out, because equal runs differ in it (random numbers, hash seeds, threads): {}.",
+            "Left out, because equal runs differ in it (random numbers, hash seeds, threads): {}.{advice}",
             parts.join(", ")
         )
     })
