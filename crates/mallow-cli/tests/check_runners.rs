@@ -22,7 +22,8 @@ const GO: &str = "package unit\n/*\n#include <stdlib.h>\n\
 const GO_TEST: &str = "package unit\nimport (\"os\"; \"testing\")\n\
     func TestWork(t *testing.T) { many := 1000; if os.Getenv(\"MORE\") != \"\" { many = 1500 }; Work(many) }\n";
 
-const CARGO: &str = "[package]\nname = \"unit\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+const CARGO: &str =
+    "[package]\nname = \"unit\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
 const RUST: &str = "#[test]\nfn work() {\n\
     let many = if std::env::var_os(\"MORE\").is_some() { 30_000 } else { 20_000 };\n\
     for i in 0..many { std::hint::black_box(vec![i as u8; 100]); } }\n";
