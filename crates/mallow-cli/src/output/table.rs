@@ -153,7 +153,7 @@ impl Table {
                 {
                     let name = if part == 0 { name } else { "" };
                     text += &format!(" {name:<0$}", indent - 1);
-                    text += &self.toned(place, column, &piece);
+                    text += &self.toned(place, column, piece);
                     text.push('\n');
                 }
             }
