@@ -1,5 +1,6 @@
 //! The verdicts. What differs between the runs of now, or differed between those of the baseline, is
-//! left out where it is counted by stack; peak and RSS are ranges.
+//! left out where it is counted by stack, unless too little would be left: then the sums are judged, as peak and
+//! RSS are, where they are far apart.
 
 use std::collections::BTreeSet;
 
@@ -109,6 +110,13 @@ pub fn judge(
         let (before, after, left_out, changed) =
             by_stack(baseline, measured, &stacks, metric, &place);
         changes.extend(changed);
+        let totals = (baseline.head.metrics.get(&metric).copied(), measured.total(metric));
+        if let (Some(before), after) = totals
+            && left_out.share > MOST_LEFT_OUT
+            && is_far(before, after)
+        {
+            return judged(metric, before, after, tolerance(metric), LeftOut::default());
+        }
         let before = Range { low: before, high: before };
         judged(metric, before, after, tolerance(metric), left_out)
     });
@@ -172,6 +180,17 @@ fn is_clear(before: u64, after: Range) -> bool {
     spread == 0 || distance > spread
 }
 
+/// How many times farther than equal runs are from each other sums have to be: three runs of the same are
+/// now and then apart by once.
+const FAR: u64 = 4;
+
+/// Whether sums say something although most of what they count differs between equal runs.
+fn is_far(before: Range, after: Range) -> bool {
+    let spread = (before.high - before.low).max(after.high - after.low);
+    let distance = after.low.saturating_sub(before.high).max(before.low.saturating_sub(after.high));
+    distance > FAR.saturating_mul(spread)
+}
+
 fn judged(metric: Metric, before: Range, after: Range, percent: f64, left_out: LeftOut) -> Judged {
     let verdict = if left_out.share > MOST_LEFT_OUT {
         Verdict::Inconclusive
@@ -227,6 +246,17 @@ mod tests {
         assert_eq!(verdict(range(0, 0), range(1, 1), 50.0, 0.0), Verdict::Regressed);
         assert_eq!(verdict(before, range(110, 110), 5.0, 10.0), Verdict::Ok);
         assert_eq!(verdict(before, range(111, 111), 5.0, 10.0), Verdict::Regressed);
+    }
+
+    #[test]
+    fn sums_of_what_differs_count_where_they_are_far_away() {
+        assert!(
+            is_far(range(100, 110), range(151, 160)) && is_far(range(151, 160), range(100, 110))
+        );
+        assert!(
+            !is_far(range(100, 110), range(150, 160)) && !is_far(range(100, 110), range(90, 105))
+        );
+        assert!(!is_far(range(5, 5), range(5, 5)));
     }
 
     #[test]
