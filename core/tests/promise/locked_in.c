@@ -2,7 +2,8 @@
  *
  * A program that forbids itself, by a seccomp filter, every system call but those that threads and
  * glibc's malloc need, before it allocates at all. Then it allocates, in other threads as well: what
- * the allocator wants to know of the system it has asked before main, or does not ask from then on.
+ * the allocator wants to know of the system it has asked before main, or does not ask from then on. A
+ * child allocates before the filter too; what it has then grows and goes.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -11,6 +12,7 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "promise.h"
 
@@ -84,6 +86,29 @@ static void *allocate(void *unused)
     return unused;
 }
 
+/* A filter comes after blocks that then grow and go: what the kernel knows of these stays as it is, or
+ * changes by calls that are allowed. */
+static _Noreturn void lock_in_late(void)
+{
+    enum { BLOCKS = 300, DOUBLINGS = 20 };
+    static char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc((size_t)16 << i % DOUBLINGS);
+        CHECK(blocks[i] != NULL);
+        blocks[i][0] = 1;
+    }
+    lock_in();
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = realloc(blocks[i], (size_t)48 << i % DOUBLINGS);
+        CHECK(blocks[i] != NULL && blocks[i][0] == 1);
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
+    allocate(NULL);
+    _exit(0);
+}
+
 /* The library has a prctl of its own, which is to be as the C library's. */
 static void check_prctl(void)
 {
@@ -101,6 +126,13 @@ int main(void)
 {
     enum { THREADS = 4 };
     check_prctl();
+    pid_t child = fork();
+    if (child == 0) {
+        lock_in_late();
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
     lock_in();
     allocate(NULL);
     for (int i = 0; i < THREADS; i++) {
