@@ -119,6 +119,7 @@
 #include "api/alloc.c"
 #include "api/foreign.c"
 #include "api/free.c"
+#include "api/realloc.c"
 #include "api/operators.c"
 #if !MW_IN_LIBC
 #include "api/cache.c"

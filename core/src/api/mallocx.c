@@ -6,6 +6,7 @@
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
 #include "cache.h"
+#include "realloc.h"
 
 #include <errno.h>
 

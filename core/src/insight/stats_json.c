@@ -3,6 +3,7 @@
 #include "../../include/mallow/jemalloc.h"
 #include "stats_json.h"
 
+#include "../api/realloc.h"
 #include "../settings/conf.h"
 
 /* --- jemalloc's words ------------------------------------------------------------------------- */

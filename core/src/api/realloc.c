@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   mw_realloc  a slot of the heap's own slabs: stays, or is copied by malloc and free        hit
+ *     realloc_slow        NULL, size 0, foreign blocks, and all other blocks of ours
+ *       block_try_resize  where the block is, or by moving page tables
+ *       realloc_copy      else
+ */
+#include "realloc.h"
+
+static NOINLINE void *realloc_slow(void *block, struct extent *extent, size_t size);
+static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size);
+
+/* Whether a slot is kept for a new size: it fits and wastes less than half. */
+static bool slot_still_fits(size_t usable, size_t size)
+{
+    return size <= usable && (size > usable / 2 || usable <= 16);
+}
+
+/* Strings that grow: slots of the heap's own slabs, which free's hit path takes too. */
+HIT_PATH void *mw_realloc(void *block, size_t size)
+{
+    struct extent *extent = pagemap_find(block);
+    if (MW_TRACK || MW_SLOT_BITMAP || unlikely(size == 0) ||
+        unlikely(atomic_differs(&extent->slab.owner, heap_self)) ||
+        unlikely(!slab_has_slot_at(extent, block))) {
+        return realloc_slow(block, extent, size);
+    }
+    size_t usable = extent->slab.slot_size;
+    return slot_still_fits(usable, size) ? block : realloc_copy(block, usable, size);
+}
+
+/* --- Slow path -------------------------------------------------------------------------------- */
+
+static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size)
+{
+    void *moved = mw_malloc(size);
+    if (unlikely(moved == NULL)) {
+        return size <= old_size ? block : NULL; /* making it smaller never fails */
+    }
+    check(moved != block && mw_malloc_usable_size(moved) >= size);
+    memcpy(moved, block, size_min(old_size, size));
+    mw_free(block);
+    return moved;
+}
+
+static _Atomic size_t zero_reallocs_count;
+
+static size_t zero_reallocs(void)
+{
+    return atomic_get(&zero_reallocs_count);
+}
+
+static COLD void *realloc_to_zero(void *block)
+{
+    atomic_add(&zero_reallocs_count, 1);
+    switch (option(OPTION_zero_realloc)) {
+    case ZERO_REALLOC_ABORT:
+        fault_simple(FAULT_MISUSE, "realloc", block,
+                     "realloc of %p to 0 bytes, and zero_realloc is abort", block);
+    case ZERO_REALLOC_ALLOC:
+        return mw_realloc(block, 1);
+    default:
+        mw_free(block);
+        return NULL;
+    }
+}
+
+/* A block of pages with another size is another block to a profile. */
+static void realloc_sample(struct extent *extent, size_t size)
+{
+    struct heap *heap = thread_enter();
+    if (extent_is_direct(extent) ? heap_chooses_samples(heap) : heap_is_sampling(heap)) {
+        alloc_maybe_sample(heap, extent, size);
+    }
+    thread_leave(heap);
+}
+
+/* A block that is counted in another class from now on counts as freed and allocated anew. */
+static bool realloc_pages(struct extent *extent, size_t size)
+{
+    size_t old_size = large_block_size(extent);
+    bool is_direct = extent_is_direct(extent);
+    unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
+    if (unlikely(extent_is_sampled(extent))) {
+        if (old_size != extent_size(extent)) {
+            return false; /* if it had to stay, it would no longer count with its size */
+        }
+        sample_drop(extent);
+    }
+    if (!(is_direct ? direct_try_resize(extent, size, false) : large_try_resize(extent, size))) {
+        return false;
+    }
+    if (unlikely(profile_is_wanted())) {
+        realloc_sample(extent, size);
+    }
+    thread_count_resize(old_size, large_block_size(extent));
+    unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
+    if (class != before && !is_direct) { /* its pool counts for itself */
+        struct heap *heap = thread_enter();
+        heap->large_counts[class]++;
+        thread_leave(heap);
+    }
+    return true;
+}
+
+static void *block_try_resize(void *block, struct extent *extent, size_t size)
+{
+    if (MW_CANARY) {
+        size_t old_size = block_requested("realloc", extent, block);
+        block_check_family("realloc", extent, block, block_size(extent, block), old_size);
+    }
+    if (extent_is_slab(extent)) {
+        size_t slot_size = slot_block_size(extent, block);
+        if (!slot_still_fits(slot_size - CANARY_BYTES, size)) {
+            return NULL;
+        }
+        canary_place(extent, block, slot_size, size);
+        return block;
+    }
+    if (size <= SLOT_REQUEST_MAX || extent_is_guarded(extent) || extent_is_hollow(extent) ||
+        !realloc_pages(extent, size)) {
+        return NULL;
+    }
+    canary_place_large(extent, size);
+    return (void *)extent->start;
+}
+
+static bool block_try_resize_in_place(struct extent *extent, size_t size)
+{
+    bool done = extent_is_direct(extent) ? direct_try_resize(extent, size, true)
+                                         : large_try_resize_in_place(extent, size);
+    if (done) {
+        canary_place_large(extent, size);
+    }
+    return done;
+}
+
+static NOINLINE void *realloc_slow(void *block, struct extent *extent, size_t size)
+{
+    if (block == NULL) {
+        return mw_malloc(size);
+    }
+    if (MW_TRACK ? !tracked_holds("realloc", block, PROGRAM_PC)
+                 : unlikely(!block_is_held("realloc", block, extent))) {
+        void *(*next)(void *, size_t) =
+            (void *(*)(void *, size_t))foreign_function("realloc", block);
+        return next != NULL ? next(block, size) : NULL;
+    }
+    if (size == 0) {
+        return realloc_to_zero(block);
+    }
+    if (unlikely(size > PTRDIFF_MAX)) {
+        return alloc_failed();
+    }
+    if (MW_TRACK && tracked_knows(block)) {
+        return tracked_realloc(block, size, PROGRAM_PC);
+    }
+    void *resized = block_try_resize(block, extent, size);
+    if (resized != NULL) {
+        return resized;
+    }
+    return realloc_copy(block, block_requested("realloc", extent, block), size);
+}
+
+void *mw_reallocarray(void *block, size_t count, size_t size)
+{
+    size_t bytes;
+    if (unlikely(__builtin_mul_overflow(count, size, &bytes))) {
+        return alloc_failed();
+    }
+    return mw_realloc(block, bytes);
+}
