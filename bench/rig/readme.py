@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What of a run is shown first: the means that stand in the project's README.md, between two marks,
-and the chosen rows at the top of RESULTS.md."""
+"""What of a run is shown first: the means and the losses that stand in the project's README.md, each
+between two marks, and the chosen rows at the top of RESULTS.md."""
 
 import os
 import re
+import textwrap
 
 from .figures import NOISY
 
@@ -55,7 +56,11 @@ MEANS = {
 # Within this of the best of its row, a figure is taken for as good.
 CLOSE = 1.02
 
+# From these on, a workload's time and a program's peak are told as lost.
+LOST_TIME, LOST_PEAK = 1.25, 1.05
+
 BEGIN, END = "<!-- from bench/run --publish -->\n", "<!-- until here -->\n"
+BEGIN_LOST = "<!-- losses, from bench/run --publish -->\n"
 
 
 def short(value):
@@ -140,12 +145,57 @@ def means_table(run, figures):
     return "\n".join(lines) + "\n"
 
 
-def fill(text, new):
+def lost_time(figures, names):
+    """[(ratio, workload, peer)]: Mallow's time to that of the best of `names`, the worst first."""
+    found = []
+    for workload, rows in figures.workload_rows("time").items():
+        mine = figures.mean(rows, figures.ours)
+        means = {n: v for n in names if (v := figures.mean(rows, n)) is not None}
+        if mine is None or not means:
+            continue
+        best = min(means, key=means.get)
+        found.append((mine / means[best], workload, best))
+    return sorted((loss for loss in found if loss[0] > LOST_TIME), reverse=True)
+
+
+def lost_peaks(figures):
+    """[(ratio, program)]: the peaks of real programs to glibc's, the worst first."""
+    found = []
+    for row in figures.rows.values():
+        if row.kind == "program" and row.name.endswith("/peak-rss"):
+            estimate = figures.against(row.name, figures.ours, "glibc")
+            if estimate is not None and estimate.value > LOST_PEAK:
+                found.append((estimate.value, row.workload))
+    return sorted(found, reverse=True)
+
+
+def losses(run, figures):
+    """What the means hide, and of how much they are the mean; "" without our library."""
+    if figures.ours is None:
+        return ""
+    titles = chosen(run)
+    peers = [n for n in titles if n in figures.peers]
+    times = [f"{name} {value:.2g} ({titles[best]})" for value, name, best in lost_time(figures, peers)]
+    peaks = [f"{name} {value:.2f}" for value, name in lost_peaks(figures)]
+    rows = figures.columns["time"]
+    programs = {row.workload for row in rows if row.kind == "program"}
+    text = (f"Means over {len({row.workload for row in rows})} workloads, {len(programs)} of them real "
+            "programs, each weighing the same; `~` marks what varied by more than a tenth, or ran less "
+            "than three times. What Mallow lost:")
+    lost = [f"- time, above {LOST_TIME} of the best of the others in the table: "
+            f"{', '.join(times) or 'none'};",
+            f"- peak memory of real programs, above {LOST_PEAK} of glibc's: {', '.join(peaks) or 'none'}."]
+    wrapped = [textwrap.fill(part, 110, subsequent_indent=indent, break_on_hyphens=False)
+               for part, indent in ((text, ""), *((part, "  ") for part in lost))]
+    return f"{wrapped[0]}\n\n{wrapped[1]}\n{wrapped[2]}\n"
+
+
+def fill(text, new, begin=BEGIN):
     """`text` with `new` between the marks; an error if it has none."""
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    filled, count = pattern.subn(lambda _: BEGIN + new + END, text)
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(END), re.DOTALL)
+    filled, count = pattern.subn(lambda _: begin + new + END, text)
     if count != 1:
-        raise ValueError(f"README.md must have {BEGIN.strip()} and {END.strip()} once")
+        raise ValueError(f"README.md must have {begin.strip()} and {END.strip()} once")
     return filled
 
 
@@ -154,4 +204,4 @@ def publish(run, figures, root):
     with open(path) as file:
         text = fill(file.read(), means_table(run, figures))
     with open(path, "w") as file:
-        file.write(text)
+        file.write(fill(text, losses(run, figures), BEGIN_LOST))

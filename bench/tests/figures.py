@@ -137,6 +137,19 @@ class Table(unittest.TestCase):
         self.assertIn("| pair of 64 B | **4~** | 10 |", text)
         self.assertNotIn("1,000 live", text)  # what was not measured has no line
 
+    def test_losses_are_told_beside_the_best_of_the_table(self):
+        pairs = {"glibc": {"pair/64": (8, "ns")}, "mallow": {"pair/64": (8, "ns")},
+                 "snmalloc": {"pair/64": (4, "ns")}, "unshown": {"pair/64": (1, "ns")}}
+        near = {"glibc": {"huge/a": (8, "ns")}, "mallow": {"huge/a": (9, "ns")}}
+        program = {"glibc": {"sqlite/peak-rss": (10, "MiB")}, "mallow": {"sqlite/peak-rss": (12, "MiB")},
+                   "unshown": {"sqlite/peak-rss": (1, "MiB")}}
+        run = MadeRun({"pair": [pairs] * 3, "huge": [near] * 3, "sqlite": [program] * 3})
+        text = readme.losses(run, Figures(run))
+        self.assertIn(": pair 2 (snmalloc);\n", text)
+        self.assertIn(": sqlite 1.20.\n", text)
+        filled = readme.fill(f"{readme.BEGIN_LOST}old\n{readme.END}", text, readme.BEGIN_LOST)
+        self.assertEqual(filled, f"{readme.BEGIN_LOST}{text}{readme.END}")
+
     def test_means_stand_an_allocator_a_line(self):
         cells = {"glibc": {"pair/64": (8, "ns"), "pair/peak-rss": (2, "MiB")},
                  "mallow": {"pair/64": (4, "ns"), "pair/peak-rss": (3, "MiB")}}

@@ -9,15 +9,14 @@
 #include <sys/syscall.h>
 #include <sys/ucontext.h>
 
-/* The kernel's struct sigaction, which is not the libc's. */
+/* The kernel's struct sigaction, which is not the libc's. aarch64's has a restorer too, and needs none. */
 struct kernel_action {
     void (*handler)(int number, siginfo_t *info, void *context);
     unsigned long flags;
-#if defined(__x86_64__)
     void (*restorer)(void);
-#endif
     uint64_t mask;
 };
+static_assert(sizeof(struct kernel_action) == 4 * sizeof(uint64_t), "what the kernel writes");
 
 #define KERNEL_SA_RESTORER 0x04000000ul
 
