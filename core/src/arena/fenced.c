@@ -4,6 +4,21 @@
 #include "limit.h"
 #include "purge.h"
 
+/* A larger free block serves in part, up to so many times the size: what is left of it lies idle. */
+#define REUSED_TIMES 2u
+
+/* The descriptor follows what the fence has done. */
+static void arena_set_fenced_pages(struct arena *arena, struct extent *extent, size_t pages)
+{
+    lock_take(&arena->lock);
+    arena_uncount_active_locked(arena, true, extent_pages(extent));
+    extent_unmap_ends(extent);
+    atomic_set(&extent->pages, (uint32_t)pages);
+    extent_map_ends(extent);
+    arena_count_active_locked(arena, true, pages);
+    lock_release(&arena->lock);
+}
+
 static bool arena_try_resize_fenced(struct arena *arena, struct extent *extent, size_t pages)
 {
     size_t old_pages = extent_pages(extent);
@@ -14,13 +29,7 @@ static bool arena_try_resize_fenced(struct arena *arena, struct extent *extent, 
     }
     bool done = fence_resize(extent, pages);
     if (done) {
-        lock_take(&arena->lock);
-        arena_uncount_active_locked(arena, true, old_pages);
-        extent_unmap_ends(extent);
-        atomic_set(&extent->pages, (uint32_t)pages);
-        extent_map_ends(extent);
-        arena_count_active_locked(arena, true, pages);
-        lock_release(&arena->lock);
+        arena_set_fenced_pages(arena, extent, pages);
     }
     if (grows) {
         limit_leave();
@@ -28,13 +37,25 @@ static bool arena_try_resize_fenced(struct arena *arena, struct extent *extent, 
     return done;
 }
 
-/* A free fence of about the size, cut to it by guards. */
+/* What is cut off an extent keeps its memory until the block is freed, when it is one with it again: the
+ * kernel would have to bring it anew for the next larger block. Nobody counts it meanwhile, so a limit wants
+ * it back. If the kernel refuses the extent stays larger. */
+static void arena_cut_fenced(struct arena *arena, struct extent *extent, size_t pages)
+{
+    if (option(OPTION_memory_limit) != 0) {
+        arena_try_resize_fenced(arena, extent, pages);
+    } else if (fence_cut(extent, pages)) {
+        arena_set_fenced_pages(arena, extent, pages);
+    }
+}
+
+/* A free fence of at most REUSED_TIMES the size, cut to it. */
 static struct extent *arena_take_fenced(struct arena *arena, size_t pages, size_t alignment)
 {
     lock_take(&arena->lock);
     struct extent *extent = extent_set_fit(&arena->huge, pages);
     bool serves = extent != NULL && extent_has_fence(extent) &&
-                  extent_pages(extent) <= pages + pages / 4 &&
+                  extent_pages(extent) <= REUSED_TIMES * pages &&
                   (extent->start & (alignment - 1)) == 0;
     if (serves) {
         arena_take_huge_locked(arena, extent);
@@ -44,7 +65,7 @@ static struct extent *arena_take_fenced(struct arena *arena, size_t pages, size_
         return NULL;
     }
     if (extent_pages(extent) > pages) {
-        arena_try_resize_fenced(arena, extent, pages); /* if the kernel refuses, it stays larger */
+        arena_cut_fenced(arena, extent, pages);
     }
     return extent;
 }
@@ -64,6 +85,14 @@ static struct extent *arena_alloc_fenced(struct arena *arena, size_t pages, size
         limit_leave();
     }
     return extent;
+}
+
+static void arena_regain_tail(struct extent *extent)
+{
+    uint32_t tail = extent_fence(extent)->tail;
+    if (tail > 1) {
+        arena_try_resize_fenced(arena_of(extent), extent, extent_pages(extent) + tail - 1);
+    }
 }
 
 static bool arena_take_out_fenced(struct extent *extent)

@@ -17,6 +17,9 @@ static struct extent *arena_alloc_fenced(struct arena *arena, size_t pages, size
 /* Makes it longer or shorter in place, at the expense of its tail. False if that cannot be. */
 static bool arena_try_resize_fenced(struct arena *arena, struct extent *extent, size_t pages);
 
+/* A block that the program gives back takes back what its tail has. */
+static void arena_regain_tail(struct extent *extent);
+
 /* Takes a huge extent that the program gives back out of those in use: it is MOVING then. False if it
  * was not in use. The second drops its mapping; if the kernel has no room for that, it is among the
  * free ones; false if it is without access and has to stay so. */

@@ -145,6 +145,10 @@ static bool fence_resize(struct extent *extent, size_t pages)
     if (pages > old_pages) {
         uint32_t more = (uint32_t)(pages - old_pages);
         check(fence_has_room(extent, pages));
+        /* What fence_cut has left has access. */
+        if (fence->tail - more > 1 && !fence_guard(fence, end + fence_bytes(more), os_page_size)) {
+            return false;
+        }
         if (!os_unguard(end, fence_bytes(more), fence->ways)) {
             return false;
         }
@@ -156,6 +160,17 @@ static bool fence_resize(struct extent *extent, size_t pages)
         return false;
     }
     fence->tail += less;
+    return true;
+}
+
+static bool fence_cut(struct extent *extent, size_t pages)
+{
+    struct fence *fence = extent_fence(extent);
+    check(extent_has_fence(extent) && fence->tail != 0 && pages < extent_pages(extent));
+    if (!fence_guard(fence, (char *)extent->start + (pages << os_page_shift), os_page_size)) {
+        return false;
+    }
+    fence->tail += (uint32_t)(extent_pages(extent) - pages);
     return true;
 }
 

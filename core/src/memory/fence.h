@@ -63,6 +63,9 @@ static bool fence_has_room(struct extent *extent, size_t pages);
  * refused: then nothing has changed. */
 static bool fence_resize(struct extent *extent, size_t pages);
 
+/* Gives pages to the tail whose memory stays: the first of them alone loses its access. */
+static bool fence_cut(struct extent *extent, size_t pages);
+
 /* Takes the access to the block and its memory away, and gives the access back. False if the kernel
  * refused. */
 static bool fence_shut(struct extent *extent);

@@ -26,6 +26,16 @@ static void large_note_list(struct extent *extent)
     }
 }
 
+/* What comes with growth goes back to the kernel when the block is freed, as the rest of it does, so it is paid
+ * as well: a program that lets something grow again and again would have all of it brought anew each time. A
+ * block that cannot pay moves to where it needs no guards. */
+static bool large_pays_for_growth(struct extent *extent, size_t size)
+{
+    size_t paid = fence_price(extent_size(extent));
+    return size > LARGE_MAX || fence_price(size) <= paid ||
+           rate_pay(RATE_OF_BLOCKS, fence_price(size) - paid);
+}
+
 /* Of a block with guards. */
 static bool large_try_resize_fence(struct arena *arena, struct extent *extent, size_t size)
 {
@@ -34,7 +44,7 @@ static bool large_try_resize_fence(struct arena *arena, struct extent *extent, s
         return false;
     }
     if (pages > extent_pages(extent) && !fence_has_room(extent, pages)) {
-        return arena_try_remap(arena, extent, pages);
+        return large_pays_for_growth(extent, size) && arena_try_remap(arena, extent, pages);
     }
     /* A block that cannot become smaller stays as it is. */
     return pages == extent_pages(extent) || arena_try_resize_fenced(arena, extent, pages) ||

@@ -28,9 +28,9 @@
 #define FENCE_MIN (MW_FENCES ? 128 * KiB : SIZE_MAX)
 
 /* What such a block pays: for the calls of the kernel, and for its pages, of which only so much is
- * counted. */
+ * counted: those of larger ones are paid when they are freed. */
 #define FENCE_PRICE_OF_CALLS (64 * KiB)
-#define FENCE_PRICE_OF_PAGES_MOST (1 * MiB)
+#define FENCE_PRICE_OF_PAGES_MOST (2 * MiB)
 
 ALWAYS_INLINE size_t fence_price(size_t size)
 {

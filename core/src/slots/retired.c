@@ -44,9 +44,10 @@ static bool retired_put(struct extent *extent)
     if (!extent_has_fence(extent)) {
         return false;
     }
+    size_t size = extent_size(extent);
+    arena_regain_tail(extent);
     /* Until all is done: a child of fork has each block in one place. */
     lock_take(&quarantine.lock);
-    size_t size = extent_size(extent);
     bool can_pay = size <= LARGE_MAX || rate_pay(RATE_OF_BLOCKS, size);
     bool is_held = !can_pay || arena_take_out_fenced(extent);
     if (can_pay && is_held) {
