@@ -171,6 +171,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
     struct extent fresh = {.is_zero = true, .region = region, .slab.stamp = clock_stamp()};
     descriptor_set(extent, region->start, wanted >> os_page_shift, EXTENT_RETAINED, &fresh);
     arena_insert_locked(arena, extent, EXTENT_RETAINED);
+    check_slow(arena_regions_are_valid(arena));
     lock_release(&arena->lock);
     return true;
 }
@@ -237,6 +238,7 @@ static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_
         extent = arena_take_locked(arena, &arena->huge, pages, alignment);
     }
     atomic_set(&arena->has_dirty, arena->dirty.count + arena->huge.count != 0);
+    check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
     check(extent_serves(extent, pages, alignment));
     return extent;
@@ -374,6 +376,7 @@ static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alig
         extent = arena_alloc_fresh(arena, pages, alignment);
         limit_leave();
     }
+    check(extent_serves(extent, pages, alignment));
     return extent;
 }
 
@@ -423,6 +426,7 @@ static void arena_purge_at_once(struct arena *arena)
 
 static void arena_free(struct arena *arena, struct extent *extent)
 {
+    check(extent_state(extent) == EXTENT_ACTIVE); /* a cached one is in some heap's stack */
     extent->slab.stamp = clock_stamp();
     lock_take(&arena->lock);
     arena_free_locked(arena, extent);
@@ -456,7 +460,7 @@ static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t 
     lock_take(&arena->lock);
     struct extent *next = arena_room_behind_locked(arena, extent, pages);
     bool done = next != NULL && arena_expand_locked(arena, extent, next, pages);
-    check_slow(arena_is_valid(arena));
+    check_slow(arena_is_valid(arena) && arena_regions_are_valid(arena));
     lock_release(&arena->lock);
     limit_leave();
     return done;
@@ -476,7 +480,7 @@ static void arena_shrink(struct arena *arena, struct extent *extent, size_t page
         arena_count_active_locked(arena, extent->is_huge, pages);
         arena_insert_locked(arena, rest, EXTENT_DIRTY);
     }
-    check_slow(arena_is_valid(arena));
+    check_slow(arena_is_valid(arena) && arena_regions_are_valid(arena));
     lock_release(&arena->lock);
     arena_purge_at_once(arena);
 }
@@ -493,7 +497,7 @@ static void arena_relocate_locked(struct arena *arena, struct extent *extent, ui
     atomic_set(&extent->pages, (uint32_t)pages);
     extent_map_ends(extent);
     arena_count_active_locked(arena, true, pages);
-    check_slow(extent_is_valid(extent));
+    check_slow(extent_is_mapped_by_ends(extent));
 }
 
 static bool arena_remap(struct arena *arena, struct extent *extent, size_t pages)
@@ -578,7 +582,7 @@ static bool arena_move_out(struct arena *arena, struct extent *extent, size_t pa
     arena_relocate_locked(arena, extent, (uintptr_t)moved, pages);
     descriptor_set(place, old.start, old_pages, EXTENT_RETAINED, &left);
     arena_insert_locked(arena, place, EXTENT_RETAINED);
-    check_slow(arena_is_valid(arena));
+    check_slow(arena_is_valid(arena) && arena_regions_are_valid(arena));
     lock_release(&arena->lock);
     return true;
 }

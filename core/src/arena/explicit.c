@@ -104,6 +104,7 @@ static bool explicit_list_region(struct arena *arena, char *start, size_t size, 
     struct extent fresh = {.is_zero = is_zero, .region = region, .slab.stamp = clock_stamp()};
     descriptor_set(extent, region->start, size >> os_page_shift, EXTENT_RETAINED, &fresh);
     arena_insert_locked(arena, extent, EXTENT_RETAINED);
+    check_slow(arena_regions_are_valid(arena));
     lock_release(&arena->lock);
     return true;
 }
@@ -192,6 +193,7 @@ static struct extent *explicit_commit(struct arena *arena, struct extent *extent
     lock_take(&arena->lock);
     arena_uncount_active_locked(arena, false, extent_pages(extent));
     arena_insert_locked(arena, extent, EXTENT_RETAINED);
+    check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
     return NULL;
 }

@@ -18,6 +18,7 @@
 /* The dirty extent that has been free for the longest time. */
 static struct extent *arena_oldest_dirty_locked(struct arena *arena)
 {
+    check(lock_is_mine(&arena->lock));
     struct extent *small = extent_set_oldest(&arena->dirty);
     struct extent *huge = extent_set_oldest(&arena->huge);
     if (small == NULL || huge == NULL) {
@@ -28,11 +29,13 @@ static struct extent *arena_oldest_dirty_locked(struct arena *arena)
 
 static struct extent *arena_oldest_muzzy_locked(struct arena *arena)
 {
+    check(lock_is_mine(&arena->lock));
     return extent_set_oldest(&arena->muzzy);
 }
 
 static size_t arena_dirty_pages_locked(struct arena *arena)
 {
+    check(lock_is_mine(&arena->lock));
     return arena->dirty.pages + arena->huge.pages;
 }
 
@@ -285,7 +288,7 @@ static size_t arena_purge(struct arena *arena, size_t keep_pages)
                            arena_oldest_dirty_locked);
     purged += arena_purge_locked(arena, pages_above(arena->muzzy.pages, keep_pages), false,
                                  arena_oldest_muzzy_locked);
-    check_slow(arena_is_valid(arena));
+    check_slow(arena_is_valid(arena) && arena_regions_are_valid(arena));
     lock_release(&arena->lock);
     purge_end(arena);
     return purged;
@@ -319,5 +322,6 @@ static void arena_unmap_free_regions(struct arena *arena)
         arena->unused_regions = region;
         check(arena_counts_match(arena));
     }
+    check_slow(arena_regions_are_valid(arena));
     lock_release(&arena->lock);
 }

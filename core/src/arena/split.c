@@ -165,6 +165,7 @@ static void arena_note_refault_locked(struct arena *arena, size_t pages, uint32_
 /* A free extent is about to be used. Of muzzy pages nobody knows whether the kernel took them. */
 static void arena_note_use_locked(struct arena *arena, struct extent *extent)
 {
+    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
     if (extent_state(extent) == EXTENT_RETAINED) {
         check(extent->slab.given_back <= extent_pages(extent));
         arena_note_refault_locked(arena, extent->slab.given_back, extent->slab.stamp);
@@ -240,7 +241,8 @@ static void extent_merge_locked(struct arena *arena, struct extent *low, struct 
     check(pages <= UINT32_MAX);
     atomic_set(&low->pages, (uint32_t)pages);
     extent_map_ends(low);
-    check_slow(extent_is_valid(low));
+    check_slow(extent_state(low) == EXTENT_ACTIVE ? extent_is_valid(low)
+                                                  : extent_is_mapped_by_ends(low));
 }
 
 /* Joins two free neighbours, of which one is in its set. False, and nothing changes, if a hook says
@@ -298,8 +300,10 @@ static void arena_take_huge_locked(struct arena *arena, struct extent *extent)
 
 static void arena_uncount_active_locked(struct arena *arena, bool is_huge, size_t pages)
 {
+    check(lock_is_mine(&arena->lock) && pages > 0);
     if (is_huge) {
         check(arena->huge_active_pages >= pages && arena->huge_active_count > 0);
+        check(arena->huge_counts[huge_size_of(pages)] > 0); /* counted with this size before */
         arena->huge_active_pages -= pages;
         arena->huge_active_count--;
         arena->huge_counts[huge_size_of(pages)]--;
@@ -347,6 +351,7 @@ static size_t extent_lead(struct extent *extent, size_t alignment)
 static struct extent *arena_take_locked(struct arena *arena, struct extent_set *set, size_t pages,
                                         size_t alignment)
 {
+    check(lock_is_mine(&arena->lock) && pages > 0);
     size_t slack = (alignment >> os_page_shift) - 1;
     struct extent *extent = extent_set_fit(set, pages + slack);
     if (extent == NULL) {
@@ -412,9 +417,39 @@ static bool arena_counts_match(struct arena *arena)
     return pages <= arena->region_bytes >> os_page_shift;
 }
 
+static bool arena_regions_are_valid(struct arena *arena)
+{
+    size_t bytes = 0;
+    size_t active = 0;
+    check(lock_is_mine(&arena->lock));
+    for (struct region *region = arena->regions; region != NULL; region = region->next) {
+        uintptr_t at = region->start;
+        while (at < region->start + region->size) {
+            struct extent *extent = pagemap_find((void *)at);
+            require(extent != pagemap_nothing() && extent->start == at && extent->region == region);
+            enum extent_state state = extent_state(extent);
+            active += state == EXTENT_ACTIVE || state == EXTENT_CACHED ? extent_pages(extent) : 0;
+            at = extent_end(extent);
+        }
+        bytes += region->size;
+    }
+    return bytes == arena->region_bytes && active == atomic_get(&arena->active_pages);
+}
+
+/* Whether the huge blocks in use are as many as their sizes say. */
+static bool arena_huge_counts_match(struct arena *arena)
+{
+    size_t count = 0;
+    for (unsigned size = 0; size < HUGE_SIZES; size++) {
+        count += arena->huge_counts[size];
+    }
+    return count == arena->huge_active_count;
+}
+
 static bool arena_is_valid(struct arena *arena)
 {
-    return arena_counts_match(arena) && extent_set_is_valid(&arena->dirty, EXTENT_DIRTY) &&
+    return arena_counts_match(arena) && arena_huge_counts_match(arena) &&
+           extent_set_is_valid(&arena->dirty, EXTENT_DIRTY) &&
            extent_set_is_valid(&arena->huge, EXTENT_DIRTY) &&
            extent_set_is_valid(&arena->muzzy, EXTENT_MUZZY) &&
            extent_set_is_valid(&arena->retained, EXTENT_RETAINED);

@@ -21,6 +21,8 @@
 #define ARENAS_MAX 64u
 #define ARENA_NUMBERS 4095u
 
+static_assert(ARENAS_MAX + ARENA_NUMBERS <= UINT16_MAX, "an extent names its arena in 16 bits");
+
 #define ARENA_NAME_SIZE 32u
 
 #define DECAY_AS_OPTION (-2)
@@ -37,6 +39,8 @@ ALWAYS_INLINE unsigned huge_size_of(size_t pages)
 {
     return pages <= 1 ? 0 : floor_log2(pages - 1) + 1;
 }
+
+static_assert((uint64_t)1 << (HUGE_SIZES - 1) > UINT32_MAX, "a class for each huge block");
 
 /* What was given back to the kernel out of one state. */
 struct purge_counts {
@@ -184,8 +188,10 @@ static bool arena_expand_locked(struct arena *arena, struct extent *extent, stru
                                 size_t pages);
 
 /* Whether the pages of the regions are all accounted for: in use, free, or in the hands of a purge;
- * the caller holds the lock. The second walks over all free extents as well. */
+ * the caller holds the lock. The second walks over all free extents as well, the third over all that
+ * the regions have. */
 static bool arena_counts_match(struct arena *arena);
 static bool arena_is_valid(struct arena *arena);
+static bool arena_regions_are_valid(struct arena *arena);
 
 #endif

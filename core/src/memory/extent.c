@@ -18,6 +18,8 @@ static void extent_unmap_ends(struct extent *extent)
 
 /* --- Sets ------------------------------------------------------------------------------------ */
 
+static bool extent_bins_are_valid(struct extent_set *set);
+
 /* Extents of a bin that are compared to find the best. */
 #define FIT_TRIES 8u
 
@@ -57,6 +59,7 @@ static void extent_set_insert(struct extent_set *set, struct extent *extent)
     set->pages += extent_pages(extent);
     set->count++;
     check(set->pages >= set->count);
+    check_slow(extent_bins_are_valid(set));
 }
 
 static void extent_set_remove(struct extent_set *set, struct extent *extent)
@@ -83,6 +86,7 @@ static void extent_set_remove(struct extent_set *set, struct extent *extent)
     set->count--;
     check((set->count == 0) == (set->pages == 0) && (set->count == 0) == (set->filled == 0));
     check(list_is_empty(&set->lru) == (set->count == 0));
+    check_slow(extent_bins_are_valid(set));
 }
 
 /* The best of the first extents of a bin; NULL if none of them has `pages`. */
@@ -131,6 +135,14 @@ static bool extent_is_valid(struct extent *extent)
     require(pagemap_find((void *)extent->start) == extent);
     require(pagemap_find((void *)(extent_end(extent) - GRANULE)) == extent);
     return true;
+}
+
+static bool extent_is_mapped_by_ends(struct extent *extent)
+{
+    for (uintptr_t at = extent->start + GRANULE; at < extent_end(extent) - GRANULE; at += GRANULE) {
+        require(pagemap_find((void *)at) == pagemap_nothing());
+    }
+    return extent_is_valid(extent);
 }
 
 /* Whether the bins hold as many extents as the set, each in the bin of its size. */

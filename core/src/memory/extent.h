@@ -183,6 +183,7 @@ struct extent {
 #endif
 } __attribute__((aligned(CACHE_LINE)));
 
+static_assert(SLAB_SLOTS_MAX % 64 == 0 || !MW_SLOT_BITMAP, "a bit per slot in whole words");
 static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line");
 static_assert(offsetof(struct extent, arena) < CACHE_LINE, "free reads no second line");
 static_assert(offsetof(struct slab, below) == offsetof(struct slot, link), "linked as slots are");
@@ -251,6 +252,8 @@ struct extent_set {
     size_t count;                     /* lock: arena */
 };
 
+static_assert(EXTENT_BINS <= 64, "a bit per bin in `filled`");
+
 /* The bin of a size, and the most pages that belong there; the last has no limit. */
 static unsigned extent_bin(size_t pages);
 static size_t extent_bin_pages(unsigned bin);
@@ -266,6 +269,9 @@ static struct extent *extent_set_oldest(struct extent_set *set);
 
 /* What holds for every extent that is described; who holds it, or its arena's lock. */
 static bool extent_is_valid(struct extent *extent);
+
+/* Whether the page map names an extent that is no slab at its ends alone. Walks over its pages. */
+static bool extent_is_mapped_by_ends(struct extent *extent);
 
 /* Walks over all of them. */
 static bool extent_set_is_valid(struct extent_set *set, enum extent_state state);

@@ -13,7 +13,9 @@
 /* Blocks that are brought back before they are collected; fewer if they are the last. */
 #define COLLECT_COUNT 16u
 
-static_assert(COMMON_SPAN_MAX < 128, "a span fits in the table");
+static_assert(COMMON_SPAN_MAX < SLOT_INSIDE, "a span fits in the table");
+static_assert(sizeof(struct common) + SLAB_SLOTS_MAX <= (size_t)1 << (TABLE_SIZES - 1),
+              "a size of tables for each capacity");
 
 /* --- Tables ----------------------------------------------------------------------------------- */
 
@@ -103,6 +105,7 @@ static void common_collect_locked(struct extent *extent)
 {
     struct slab *slab = &extent->slab;
     uint32_t count;
+    check(lock_is_mine(&slab_pool_of(extent)->lock));
     struct slot *block = slab_collect_remote(extent, &count);
     if (block == NULL) {
         return;
@@ -215,6 +218,7 @@ static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, ui
     struct slab *slab = &extent->slab;
     uint32_t count = 0;
     uint32_t at = extent->common->hint;
+    check(lock_is_mine(&slab_pool_of(extent)->lock) && slab->place == SLAB_COMMON);
     while (count < want) {
         at = common_find_run(extent, at, span);
         if (at == slab->capacity) {
@@ -300,7 +304,7 @@ static bool common_create_locked(struct slab_pool *pool, struct extent *extent,
                                  enum common_kind kind)
 {
     struct slab *slab = &extent->slab;
-    check(slab_is_valid(extent) && extent->link.next == NULL);
+    check(slab_is_valid(extent) && extent->link.next == NULL && extent->common == NULL);
     struct common *common = table_new_locked(pool, slab->capacity);
     if (common == NULL) {
         return false;
@@ -371,16 +375,24 @@ static struct slot *common_create_first(struct extent *extent, struct heap *owne
 
 static bool common_is_valid(struct extent *extent)
 {
+    const struct common *common = extent->common;
     uint32_t used = 0;
+    uint32_t blocks = 0;
+    uint32_t run = 0;
     uint32_t capacity = extent->slab.capacity;
     for (uint32_t at = 0; at < capacity;) {
-        uint32_t span = extent->common->slots[at];
+        uint32_t span = common->slots[at];
         require(span <= COMMON_SPAN_MAX && at + span <= capacity);
         for (uint32_t i = 1; i < span; i++) {
-            require(extent->common->slots[at + i] == SLOT_INSIDE);
+            require(common->slots[at + i] == SLOT_INSIDE);
         }
+        require(span != SLOT_FREE || at >= common->hint);
+        run = span == SLOT_FREE ? run + 1 : 0;
+        require(run <= common->run_max);
         used += span;
-        at += span != 0 ? span : 1;
+        blocks += span != SLOT_FREE;
+        at += span != SLOT_FREE ? span : 1;
     }
+    require(blocks == atomic_get(&extent->used_at_last));
     return used == slab_used(extent) && extent->slab.place == SLAB_COMMON;
 }

@@ -38,6 +38,7 @@ static void depot_unlist_locked(struct slab_pool *pool, struct extent *extent)
     check(lock_is_mine(&pool->lock) && atomic_get(&pool->count[extent->slab.class]) > 0);
     list_remove(&extent->link);
     atomic_sub(&pool->count[extent->slab.class], 1);
+    check_slow(slab_pool_is_valid(pool, extent->slab.class));
 }
 
 /* Slabs that are almost full come first, so that the others can become empty. */
@@ -52,6 +53,7 @@ static void depot_list_locked(struct slab_pool *pool, struct extent *extent)
     }
     atomic_add(&pool->count[class], 1);
     slab_pools_note_use();
+    check_slow(slab_pool_is_valid(pool, class));
 }
 
 static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t want, uint32_t *count)
@@ -80,6 +82,7 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
 static size_t depot_slab_pages(struct arena *arena, unsigned class)
 {
     struct slab_pool *pool = slab_pool_at(arena);
+    check(class >= SMALL_CLASSES && class < CLASSES);
     uint8_t *made = &pool->depot_made[class - SMALL_CLASSES];
     lock_take(&pool->lock);
     size_t pages = class_slab_pages(class, *made);

@@ -201,6 +201,7 @@ static struct extent *direct_take_pages_locked(struct direct *direct, size_t pag
 
 static struct extent *direct_add_slab_locked(struct direct *direct, unsigned class)
 {
+    check(list_is_empty(&direct->slabs[class])); /* else one has a free slot */
     size_t pages = class_slab_pages(class, direct->made[class]);
     struct extent *extent = direct_take_pages_locked(direct, pages, os_page_size);
     if (extent == NULL) {
@@ -221,6 +222,7 @@ static struct extent *direct_add_slab_locked(struct direct *direct, unsigned cla
 static struct slot *direct_take_slot_locked(struct direct *direct, struct extent *extent)
 {
     struct slab *slab = &extent->slab;
+    check(lock_is_mine(&direct->lock) && direct_of(extent) == direct);
     check(slab->place == SLAB_DIRECT && !slab_is_full(extent));
     if (slab->local == NULL) {
         uint32_t before = slab->carved;
@@ -261,6 +263,7 @@ static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t siz
 static void direct_free_slot_locked(struct direct *direct, struct extent *extent, struct slot *slot)
 {
     struct slab *slab = &extent->slab;
+    check(lock_is_mine(&direct->lock) && direct_of(extent) == direct);
     check(slab->place == SLAB_DIRECT && slab_has_slot_at(extent, slot));
     if (unlikely(slab->local == slot || slab->left == 0)) {
         harden_bad_block("free", extent, slot);
@@ -292,6 +295,7 @@ static struct extent *direct_alloc_pages(struct direct *direct, size_t size, siz
         pagemap_set(extent->start, extent); /* no list takes it */
         direct->large_blocks[large_class_of(extent_pages(extent), extent->is_huge)]++;
     }
+    check_slow(direct_is_valid(direct));
     lock_release(&direct->lock);
     return extent;
 }
@@ -314,6 +318,8 @@ static bool direct_try_resize(struct extent *extent, size_t size, bool must_stay
     bool done = direct_resize_locked(direct, extent, size, must_stay);
     unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
     direct->large_blocks[class] += class != before; /* counts as freed and allocated anew */
+    check(!done || extent_size(extent) >= size);
+    check_slow(direct_is_valid(direct));
     lock_release(&direct->lock);
     return done;
 }
@@ -376,6 +382,7 @@ static void direct_reset_locked(struct direct *direct)
     }
     memset(direct->made, 0, sizeof direct->made);
     check(atomic_get(&arena->active_pages) == 0);
+    check_slow(direct_is_valid(direct));
 }
 
 static void direct_reset(struct direct *direct)

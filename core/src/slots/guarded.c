@@ -263,6 +263,23 @@ static struct guarded_pool *guarded_begin(void)
     return pool;
 }
 
+/* Whether each place is in the queue once at most, and none whose block the program holds. */
+static bool guarded_queue_is_valid(void)
+{
+    struct guarded_pool *pool = guarded_places();
+    uint32_t count = atomic_get(&pool->queue_count);
+    check(lock_is_mine(&guarded_lock));
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t index = pool->queue[(pool->queue_first + i) % pool->count];
+        require(index < pool->count);
+        require(atomic_get(&pool->places[index].state) != GUARDED_LIVE);
+        for (uint32_t other = 0; other < i; other++) {
+            require(pool->queue[(pool->queue_first + other) % pool->count] != index);
+        }
+    }
+    return count <= pool->count && pool->queue_first < pool->count;
+}
+
 /* The place that has been free for the longest time. */
 static struct guarded_place *queue_take(void)
 {
@@ -284,8 +301,10 @@ static void queue_put_locked(struct guarded_place *place)
     struct guarded_pool *pool = guarded_places();
     uint32_t count = atomic_get(&pool->queue_count);
     check(lock_is_mine(&guarded_lock) && count < pool->count);
+    check(atomic_get(&place->state) != GUARDED_LIVE);
     pool->queue[(pool->queue_first + count) % pool->count] = (uint16_t)(place - pool->places);
     atomic_set(&pool->queue_count, count + 1);
+    check_slow(guarded_queue_is_valid());
 }
 
 static void place_count_locked(unsigned class, size_t size, bool is_held)
@@ -294,6 +313,8 @@ static void place_count_locked(unsigned class, size_t size, bool is_held)
     /* With a canary the class may be a page more than the block: what is in use must not be more than there is. */
     size_t bytes = size_max(place_bytes(size), align_up(class_size(class), os_page_size));
     size_t pages = bytes >> os_page_shift;
+    check(lock_is_mine(&guarded_lock) && class < CLASSES);
+    check(is_held || (pool->held[class] > 0 && pool->active_pages >= pages));
     pool->given[class] += is_held;
     pool->held[class] += is_held ? 1 : (uint64_t)-1;
     pool->active_pages += is_held ? pages : (size_t)-pages;

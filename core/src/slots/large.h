@@ -79,6 +79,9 @@ ALWAYS_INLINE size_t page_class_pages(unsigned class)
 #define LIST_CLASSES (CLASSES + BLOCK_CLASSES)
 #define PAGE_CLASS_LISTED 8u
 
+static_assert((size_t)(9 + (PAGE_CLASSES - 1) % 8) << ((PAGE_CLASSES - 1) / 8 - 1 + 12) ==
+                  LARGE_MAX,
+              "with pages of 4 KiB the last page class has LARGE_MAX");
 static_assert(LIST_CLASSES == PAGEMAP_LISTS, "the page map has a number for each list");
 
 #define MEDIUM_SIZE(i) ((size_t)(9 + (i) % 8) << (7 + (i) / 8))
@@ -87,6 +90,9 @@ static_assert(LIST_CLASSES == PAGEMAP_LISTS, "the page map has a number for each
     RECIPROCAL(i), RECIPROCAL(i + 1), RECIPROCAL(i + 2), RECIPROCAL(i + 3), RECIPROCAL(i + 4), \
         RECIPROCAL(i + 5), RECIPROCAL(i + 6), RECIPROCAL(i + 7)
 #define ONES 1, 1, 1, 1, 1, 1, 1, 1
+
+static_assert(MEDIUM_SIZE(MEDIUM_CLASSES - 1) == SLOT_MAX, "the last class of slots has SLOT_MAX");
+static_assert(MEDIUM_SIZE(0) == SMALL_MAX + SMALL_MAX / 8, "medium classes follow the small ones");
 
 /* By list, from SMALL_CLASSES on, what struct slab calls `reciprocal`. */
 static const uint64_t list_reciprocals[LIST_CLASSES - SMALL_CLASSES] = {RECIPROCALS(0),

@@ -43,7 +43,9 @@ static uintptr_t quarantine_take_locked(size_t limit)
     uint64_t entry = quarantine.ring[quarantine.first];
     quarantine.first = (quarantine.first + 1) % QUARANTINE_BLOCKS;
     quarantine.count--;
+    check(quarantine.bytes >= entry_bytes(entry));
     quarantine.bytes -= entry_bytes(entry);
+    check(quarantine.count != 0 || quarantine.bytes == 0);
     return entry_block(entry);
 }
 

@@ -10,6 +10,7 @@
  * on. */
 static void retired_leave_locked(struct extent *extent)
 {
+    check(lock_is_mine(&quarantine.lock) && extent_state(extent) == EXTENT_MOVING);
     if (!arena_drop_fenced(extent)) {
         quarantine_put_locked(extent->start, extent_size(extent));
     }

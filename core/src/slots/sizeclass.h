@@ -35,6 +35,10 @@
                      : 9u + (CLASS_LOG2((size)-1) - 7) * 4 + \
                            (unsigned)((((size)-1) >> (CLASS_LOG2((size)-1) - 2)) & 3))
 
+static_assert(CLASS_OF(128) == 8 && CLASS_OF(129) == 9, "the steps of 16 end with class 8");
+static_assert(CLASS_OF(SMALL_MAX) == CLASS_OF_SMALL_MAX,
+              "the table ends with the last small class");
+
 #define ROW1(i) (uint8_t) CLASS_OF((size_t)(i)*8 + 0)
 #define ROW4(i) ROW1(i), ROW1((i) + 1), ROW1((i) + 2), ROW1((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)

@@ -48,6 +48,7 @@ static struct slab_pool *slab_pool_at(struct arena *arena)
 
 static struct slab_pool *slab_pool_of(struct extent *extent)
 {
+    check(extent->arena < ARENAS_MAX); /* explicit arenas have none */
     return &slab_pools[extent->arena];
 }
 
@@ -213,6 +214,7 @@ static void slab_retire(struct extent *extent)
         pagemap_set_range(extent->start + GRANULE, size - 2 * GRANULE, NULL);
     }
     extent_map_ends(extent);
+    check_slow(extent_is_mapped_by_ends(extent));
     slab_drop_post(extent);
 }
 
@@ -317,6 +319,7 @@ static NOINLINE void slab_cut_local(struct extent *extent, uint32_t count)
     extent->slab.left += count;
     slot_set_next(last, NULL);
     check(slab_counts_match(extent));
+    check_slow(slab_is_valid(extent));
 }
 
 static void slab_lengthen_local(struct extent *extent, uint32_t most)
@@ -403,6 +406,7 @@ static void slab_absorb_remote(struct extent *extent)
 
 static bool slab_try_own(struct extent *extent, struct heap *heap)
 {
+    check(heap != NULL && heap < OWNER_GUARDED); /* a heap, and none of the other owners */
     struct heap *expected = NULL;
     return atomic_replace(&extent->slab.owner, &expected, heap); /* pairs with slab_disown */
 }
@@ -472,6 +476,7 @@ static void slab_share(struct extent *extent, struct heap *owner)
     }
     atomic_add(&pool->count[slab->class], 1);
     slab_pools_note_use();
+    check_slow(slab_pool_is_valid(pool, slab->class));
     lock_release(&pool->lock);
 }
 
@@ -482,6 +487,7 @@ static void slab_unshare_locked(struct slab_pool *pool, struct extent *extent)
     list_remove(&extent->link);
     extent->slab.place = SLAB_NONE;
     atomic_sub(&pool->count[extent->slab.class], 1);
+    check_slow(slab_pool_is_valid(pool, extent->slab.class));
 }
 
 static void slab_unshare(struct extent *extent)
@@ -527,6 +533,20 @@ static struct extent *slab_take_shared(struct arena *arena, unsigned class, stru
 }
 
 /* --- Validity -------------------------------------------------------------------------------- */
+
+static bool slab_pool_is_valid(struct slab_pool *pool, unsigned class)
+{
+    uint32_t count = 0;
+    struct link *head = &pool->slabs[class];
+    check(lock_is_mine(&pool->lock));
+    for (struct link *at = list_first(head); at != head; at = at->next) {
+        struct extent *extent = container_of(at, struct extent, link);
+        require(extent->slab.class == class && slab_pool_of(extent) == pool);
+        require(at->next->prev == at);
+        count++;
+    }
+    return count == atomic_get(&pool->count[class]);
+}
 
 static bool slab_counts_match(struct extent *extent)
 {

@@ -157,6 +157,9 @@ static void slab_unshare(struct extent *extent);
 /* Takes a shared slab of a small class, the fuller ones first; NULL if there is none. */
 static struct extent *slab_take_shared(struct arena *arena, unsigned class, struct heap *heap);
 
+/* Whether `slabs` of a class has as many as `count` says, all of the class. The pool's lock is held. */
+static bool slab_pool_is_valid(struct slab_pool *pool, unsigned class);
+
 static void slab_pools_init(unsigned index);
 static void slab_pools_lock(unsigned index);
 static void slab_pools_unlock(unsigned index, bool in_child);

@@ -41,6 +41,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, slab->class, count);
     heap->free[slab->class] = slot_next(slot);
+    check_slow(heap_free_list_is_valid(heap, slab->class));
     return slot;
 }
 
@@ -77,6 +78,7 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
     if (fullest != NULL) {
         heap_unlist(heap, fullest);
     }
+    check(list_is_empty(&bin->ready) == (bin->ready_count == 0));
     return fullest;
 }
 
@@ -142,6 +144,7 @@ static void bin_release_current(struct heap *heap, struct bin *bin)
         extent->slab.place = SLAB_NONE;
         heap_release_slab(heap, extent);
     }
+    check(bin_counts_match(heap, (unsigned)(bin - heap->bins)));
 }
 
 /* Other slabs of the class become empty: the list goes back to the current one, whose end is then told. */
@@ -375,6 +378,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             heap->until_tick -= (int32_t)(extent->slab.carved - carved_before);
             heap_count_fill(heap, class, extent->slab.carved - carved_before);
             heap->free[class] = slot_next(list);
+            check_slow(heap_free_list_is_valid(heap, class));
             return list;
         }
         heap_give_up_current(heap, bin);
@@ -447,6 +451,7 @@ static void heap_settle_small(struct heap *heap, unsigned class)
     if (bin->current == NULL && list_is_empty(&bin->ready) && list_is_empty(&bin->waiting)) {
         heap->classes_used &= ~((uint64_t)1 << class);
     }
+    check(bin_counts_match(heap, class) && heap->free[class] == NULL);
 }
 
 static void heap_settle_classes(struct heap *heap)

@@ -24,6 +24,9 @@
 #define HOLE_CLASS_MIN 2u
 #define HOLE_BATCH 64u
 
+static_assert(FIRST_BYTES + FIRST_BATCH_BYTES + SMALL_MAX <= UINT16_MAX,
+              "common_bytes holds the sum");
+
 static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t *count)
 {
     struct bin *bin = &heap->bins[class];

@@ -88,6 +88,7 @@ struct class_counts {
 };
 
 static_assert(CLASSES <= 64, "a bit per class");
+static_assert(LIST_MAX_BUSY % LIST_MAX_WAITING == 0, "lists are doubled up to the most");
 
 /* Slots that wait before they are free, see delay.h. */
 #define DELAY_FRESH 32u

@@ -10,6 +10,9 @@
 /* What a class says of itself, without a walk. */
 static bool bin_counts_match(struct heap *heap, unsigned class);
 
+/* Whether all slots of the hit path's list are of the class and no more than its slab has out. Walks. */
+static bool heap_free_list_is_valid(struct heap *heap, unsigned class);
+
 /* Walks over all that the heap has. Owner. */
 static bool heap_check(struct heap *heap);
 

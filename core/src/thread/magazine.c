@@ -41,6 +41,7 @@ static NOINLINE void *alloc_first_of_any(struct heap *heap, unsigned class, size
 /* What jemalloc calls large begins above this size, and a limit is a number of 16 bits. */
 #define SLOTS_SMALL_MAX (14 * KiB)
 #define MAGAZINE_MOST_EVER 4096
+static_assert(MAGAZINE_MOST_EVER + 2 <= UINT16_MAX, "a limit fits");
 
 /* const after the start */
 static struct {
@@ -157,6 +158,7 @@ static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, u
             heap_magazine(heap, class_now)->count++;
             heap->counts[class_now].handed++;
             heap->until_tick--;
+            check_slow(magazine_is_valid(heap, class_now));
         } else {
             slot_push(&rest, slot);
         }

@@ -48,6 +48,12 @@ ALWAYS_INLINE bool stack_is_listed(struct heap *heap, unsigned class)
     return heap->is_private && page_class_is_listed(class);
 }
 
+/* Whether a list of blocks and its count agree on whether it is empty. */
+ALWAYS_INLINE bool list_count_matches(struct heap *heap, unsigned list)
+{
+    return (heap->free[list] == NULL) == (heap_magazine(heap, list)->count == 0);
+}
+
 /* Counts blocks that come into a list, or leave it as an unsigned number wraps, other than by a free or a
  * malloc of the program. */
 ALWAYS_INLINE void list_count(struct heap *heap, unsigned list, size_t count)
@@ -63,6 +69,7 @@ static struct extent *stack_take_all(struct heap *heap, unsigned class)
         return cell_empty(&heap->stacks[class]);
     }
     unsigned list = block_class_of(class);
+    check(list_count_matches(heap, list));
     struct extent *chain = (struct extent *)heap->free[list];
     heap->free[list] = NULL;
     list_count(heap, list, -(size_t)heap_magazine(heap, list)->count);
@@ -121,6 +128,7 @@ static struct extent *stack_pop(struct heap *heap, unsigned class)
         }
         heap->free[list] = (struct slot *)extent->slab.below;
         list_count(heap, list, -(size_t)1);
+        check(list_count_matches(heap, list));
     } else {
         extent = cell_empty(&heap->stacks[class]);
         if (extent == NULL) {
@@ -283,6 +291,7 @@ static void stack_halve(struct heap *heap, unsigned latest)
         }
         stack_keep(heap, class, chain, size_max(count / 2, class == latest));
     }
+    check_slow(stack_is_valid(heap));
 }
 
 /* What the stacks of the heap may hold, in pages. */
@@ -316,6 +325,7 @@ static void stack_make_private(struct heap *heap)
             stack_put(heap, class, cell_empty(&heap->stacks[class]));
         }
     }
+    check_slow(stack_is_valid(heap));
 }
 
 static void stack_make_public(struct heap *heap)
@@ -330,6 +340,7 @@ static void stack_make_public(struct heap *heap)
         }
     }
     heap->is_private = false;
+    check_slow(stack_is_valid(heap));
 }
 
 static void stack_set_private(struct heap *heap, bool is_busy)
@@ -431,6 +442,7 @@ static void heap_put_pages(struct heap *heap, struct extent *extent)
     if (unlikely(atomic_get(&heap->stack_pages) > heap->stack_limit)) {
         stack_overflow(heap, class);
     }
+    check_slow(stack_is_valid(heap));
 }
 
 static bool stack_hand_on(struct heap *heap, struct extent *extent)
@@ -471,6 +483,7 @@ static bool stack_take_tray_of(struct heap *heap, struct arena *arena)
         heap_count_stack(heap, extent_pages(extent));
     }
     lock_release(&rob_lock);
+    check_slow(stack_is_valid(heap));
     return has_any;
 }
 
@@ -552,6 +565,11 @@ static bool stack_is_valid(struct heap *heap)
         pages += chain_pages(chain);
         if (chain != NULL) {
             stack_put(heap, class, chain);
+        }
+        if (page_class_is_listed(class)) {
+            struct magazine *list = heap_magazine(heap, block_class_of(class));
+            require(heap->is_private ? list->limit == UINT16_MAX : list->limit == 0);
+            require(heap->is_private || list->count == 0);
         }
     }
     return pages <= atomic_get(&heap->stack_pages);

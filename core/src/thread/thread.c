@@ -72,6 +72,7 @@ static struct arena *arena_get_locked(unsigned index)
 
 static void arenas_count_locked(void)
 {
+    check(lock_is_mine(&process.heaps_lock));
     if (process.arenas_wanted == 0) {
         long wanted = option(OPTION_arenas);
         process.arenas_wanted = wanted > 0 ? (unsigned)wanted : arenas_for_cpus(os_cpu_count());
@@ -196,7 +197,7 @@ static struct heap *heap_obtain(void)
 static void heap_make_idle_locked(struct heap *heap)
 {
     check(lock_is_mine(&process.heaps_lock) && !heap->is_orphan);
-    check(process.idle_heaps != heap && heap != &heap_shared);
+    check(process.idle_heaps != heap && heap != &heap_shared && heap_is_empty(heap));
     heap->thread = NULL;
     heap->next_idle = process.idle_heaps;
     process.idle_heaps = heap;
@@ -206,6 +207,7 @@ static void heap_make_idle_locked(struct heap *heap)
 static void heap_unbind(struct heap *heap)
 {
     if (heap->bound != NULL) {
+        check(atomic_get(&heap->bound->bound) > 0);
         atomic_sub(&heap->bound->bound, 1);
         heap->bound = NULL;
     }

@@ -19,6 +19,7 @@
 
 /* Slots that are handed out between two looks at the clock, at most; as many as a list has, else. */
 #define UNTIL_TICK_MOST 512u
+static_assert(UNTIL_TICK_MOST < TICK_BIAS, "a heap that takes samples is always below 0");
 
 /* Free pages leave a heap's stacks at the first look after so long (ms), and looks are as far
  * apart; how often (ms) housekeeping is done. */

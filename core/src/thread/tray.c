@@ -8,6 +8,8 @@ static struct lock tray_lock = LOCK_INITIALIZER(LOCK_TRAY);
 #define TRAYS_TOTAL (1280 * KiB)
 #define TRAY_LEAST (128 * KiB)
 
+static_assert(TRAYS_TOTAL / TRAY_UNIT < (1u << (64 - TRAY_ITEM_BITS)) / 4,
+              "what is much is known long before the number wraps");
 static_assert(SMALL_MAX % TRAY_UNIT == 0 && (SMALL_MAX + SMALL_MAX / 8) % TRAY_UNIT == 0,
               "medium slots are multiples of the unit");
 
