@@ -434,8 +434,9 @@ static void arena_free(struct arena *arena, struct extent *extent)
     arena_purge_at_once(arena);
 }
 
-static void arena_free_chain(struct extent *chain)
+static size_t arena_free_chain(struct extent *chain)
 {
+    size_t most = 0;
     while (chain != NULL) {
         struct arena *arena = arena_of(chain);
         lock_take(&arena->lock);
@@ -444,9 +445,11 @@ static void arena_free_chain(struct extent *chain)
             arena_free_locked(arena, chain);
             chain = next;
         }
+        most = size_max(most, arena_dirty_pages_locked(arena));
         lock_release(&arena->lock);
         arena_purge_at_once(arena);
     }
+    return most;
 }
 
 /* --- Resizing -------------------------------------------------------------------------------- */

@@ -43,8 +43,9 @@ static struct extent *arenas_alloc(struct arena *first, size_t pages, size_t ali
 /* Takes back an active extent that is no slab; it becomes dirty. */
 static void arena_free(struct arena *arena, struct extent *extent);
 
-/* Takes back a chain of extents, linked by `below`, of any arenas. */
-static void arena_free_chain(struct extent *chain);
+/* Takes back a chain of extents, linked by `below`, of any arenas. Returns the most pages that are dirty now in
+ * one of these. */
+static size_t arena_free_chain(struct extent *chain);
 
 /* Makes an active extent larger where it is, or smaller. False if there is no room. */
 static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages);

@@ -19,6 +19,9 @@ static long arena_muzzy_decay_ms(struct arena *arena);
 /* Whether free pages of the arena are, or may be, resident. */
 static bool arena_has_free(struct arena *arena);
 
+/* Resident free pages. */
+static size_t arena_dirty_pages_locked(struct arena *arena);
+
 /* Lets decay run. Returns how many dirty pages are left. */
 static size_t arena_tick(struct arena *arena, uint64_t now_ms);
 

@@ -31,8 +31,8 @@
 #define LIST_MAX_WAITING 32u
 #define LIST_MAX_IDLE 1u
 
-/* So much free memory that is still resident, in the arenas or in the heap's stacks, makes the
- * lists short. */
+/* So much free memory that is still resident, in the heap's stacks or in an arena that it has just given
+ * pages to, makes the lists short. */
 #define WAITING_BYTES (1 * MiB)
 
 /* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
@@ -135,7 +135,7 @@ struct heap {
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;      /* when heap_settle was called last */
-    uint64_t released_ms;     /* heaps.kept_house_ms when memory became free last: as long as it is
+    uint64_t released_ms;     /* heaps.kept_house_ms when much became free last: as long as it is
                                   the same, nobody has looked at that memory */
     _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */
     void *thread;         /* lock: heaps; whose it is, by os_thread_id(); NULL: it waits for one */

@@ -178,8 +178,10 @@ static void stack_release(struct heap *heap, struct extent *chain)
     if (chain != NULL) {
         check(atomic_get(&heap->stack_pages) >= chain_pages(chain));
         heap_count_stack(heap, -chain_pages(chain));
-        arena_free_chain(chain);
-        heap->released_ms = atomic_get(&heaps.kept_house_ms);
+        /* A few pages that somebody takes again at once are no reason to look at the clock more often. */
+        if (arena_free_chain(chain) > WAITING_BYTES >> os_page_shift) {
+            heap->released_ms = atomic_get(&heaps.kept_house_ms);
+        }
     }
 }
 

@@ -26,6 +26,9 @@ static_assert(UNTIL_TICK_MOST < TICK_BIAS, "a heap that takes samples is always 
 #define STACK_AGE_MS 500
 #define HOUSE_MS 10
 
+/* So many free pages in all arenas together make the lists short. */
+#define HOUSE_WAITING_BYTES (2 * MiB)
+
 /* Initialised data, so that the start writes to a page that the loader has written to already. */
 static struct heaps heaps __attribute__((section(".data.heaps"))) = {.kept_house_ms = 0};
 
@@ -81,7 +84,7 @@ static void keep_house(uint64_t now_ms, bool may_call_hooks)
     if (may_call_hooks) {
         directs_tick(now_ms);
     }
-    atomic_set(&heaps.is_waiting, dirty << os_page_shift > WAITING_BYTES);
+    atomic_set(&heaps.is_waiting, dirty << os_page_shift > HOUSE_WAITING_BYTES);
 }
 
 /* Whether the thread calls rarely. */
