@@ -298,6 +298,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
         slot = alloc_refilled(heap, class, must_be_aligned);
     }
     check(slot == NULL || slot_block_size(pagemap_find(slot), slot) >= class_size(class));
+    check(((uintptr_t)slot & (BLOCK_ALIGNMENT - 1)) == 0);
     if (slot != NULL) {
         harden_slot_taken(pagemap_find(slot), slot, size, 0);
         if (unlikely(heap->is_counting)) {
@@ -399,6 +400,7 @@ static void alloc_clear(void *block, size_t size)
 {
     struct extent *extent = pagemap_find(block);
     check(extent->start == (uintptr_t)block && !extent->is_zero && extent_size(extent) >= size);
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     if (!large_is_sparse(extent) || !os_purge((void *)extent->start, extent_size(extent))) {
         memset(block, 0, size);
     }
@@ -466,6 +468,7 @@ HIT_PATH void *mw_calloc(size_t count, size_t size)
 
 /* The smallest page size: all slabs begin at multiples of it. */
 #define ALIGNED_HIT_MAX 4096u
+static_assert(ALIGNED_HIT_MAX <= GRANULE, "a slab begins at a granule");
 
 /* The next slot of the hit path's list; NULL if there is none, or if it is a block of a common slab
  * that is not aligned. */
@@ -508,7 +511,9 @@ static NOINLINE void *alloc_aligned_slow(size_t alignment, size_t size)
     process_init(); /* for the page size */
     if (alignment <= os_page_size && size <= SLOT_REQUEST_MAX &&
         align_up(slot_bytes(size), alignment) <= SLOT_MAX) {
-        return alloc_aligned_slot(class_of_aligned(alignment, size), size);
+        void *slot = alloc_aligned_slot(class_of_aligned(alignment, size), size);
+        check(((uintptr_t)slot & (alignment - 1)) == 0);
+        return slot;
     }
     struct heap *heap = thread_enter();
     heap_tick_if_due(heap);

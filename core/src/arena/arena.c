@@ -413,7 +413,6 @@ static void arena_free_locked(struct arena *arena, struct extent *extent)
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent->is_zero = false;
     arena_insert_locked(arena, extent, EXTENT_DIRTY);
-    atomic_set(&arena->has_dirty, true);
     check_slow(arena_is_valid(arena));
 }
 

@@ -59,8 +59,6 @@
 #define MW_TEST_SYSCALLS 0
 #endif
 
-#define MW_MODE_NAME (MW_MODE == MW_FAST ? "fast" : MW_MODE == MW_SECURE ? "secure" : "debug")
-
 /* 0: only require(); 2: check(); 3: check_slow() as well, which may walk whole lists. */
 #ifndef MW_CHECK_LEVEL
 #define MW_CHECK_LEVEL (MW_MODE == MW_DEBUG ? 2 : 0)

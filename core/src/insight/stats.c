@@ -265,6 +265,7 @@ static struct lock *process_lock_at(unsigned index)
     struct lock *const locks[STATS_PROCESS_LOCKS] = {
         &process.lock, &process.heaps_lock, &process.shared_lock,
         &tray_lock,    &rob_lock,           &meta.lock};
+    check(index < STATS_PROCESS_LOCKS);
     return locks[index];
 }
 
@@ -319,6 +320,7 @@ static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
 
 static void read_arena(struct stats *stats, struct arena *arena)
 {
+    check(arena->number < stats->arena_count);
     struct stats_arena *to = &stats->arenas[arena->number];
     lock_take(&arena->lock);
     for (struct region *region = arena->regions; region != NULL; region = region->next) {

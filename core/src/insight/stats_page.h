@@ -31,8 +31,9 @@
  *   counters    `counts` and `puts` of a heap are arrays of `classes` elements. The program was given
  *               handed + puts - returned blocks of a class, less the length of the list. `large_counts`, by
  *               page class, are large blocks that were given past the lists; `puts` and `free` go on with
- *               block classes, and puts less the length of the list were given from there. `purge_counts` and `lock` lie in an arena where
- *               the fields say, `class_sizes` are numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
+ *               block classes, and puts less the length of the list were given from there.
+ *               `purge_counts` and `lock` lie in an arena where the fields say, `class_sizes` are
+ *               numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
  *   lines       the figures of stats.def, by name: what mw_stats_each of the process would show
  */
 #ifndef MALLOW_STATS_PAGE_H

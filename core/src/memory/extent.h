@@ -49,17 +49,18 @@ enum slab_place {
 /* The owner of what is no slab: never equal to a heap, and never taken over. */
 #define OWNER_NOT_A_SLAB ((struct heap *)-1)
 
-/* The owners of a slab of a depot, of one of direct blocks, and of a common one. The order counts: free asks with one comparison
- * whether what it got may go into a list of its heap, and with one whether a heap owns it. */
+/* The owners of a slab of a depot, of one of direct blocks, and of a common one. The order counts: free
+ * compares once to learn whether what it got may go into a list of its heap (OWNER_DEPOT and above), and
+ * once to learn whether a heap, or nobody, owns it (below OWNER_GUARDED). */
 #define OWNER_DEPOT ((struct heap *)-2)
 #define OWNER_DIRECT ((struct heap *)-3) /* of a large block too while the program holds it */
 #define OWNER_COMMON ((struct heap *)-4)
 
-/* The owner of a block that is a sample of a profile, see profile/sample.h: an extent of its own. No
- * heap has an address from the next one on. */
+/* The owner of a block that is a sample of a profile, see profile/sample.h: an extent of its own. */
 #define OWNER_SAMPLED ((struct heap *)-5)
 
-/* The owner of all blocks of no bytes, see slots/hollow.h, and of all guarded ones, see slots/guarded.h. */
+/* The owner of all blocks of no bytes, see slots/hollow.h, and of all guarded ones, see slots/guarded.h.
+ * Each heap has an address below the last of these. */
 #define OWNER_HOLLOW ((struct heap *)-6)
 #define OWNER_GUARDED ((struct heap *)-7)
 
@@ -106,8 +107,7 @@ ALWAYS_INLINE void slot_push(struct slot **list, struct slot *slot)
  *   used == left + bias == slots that are out: with the program, in a heap's list, magazine or
  *           outbox, or freed by other threads and not yet collected
  *   used <= carved <= capacity
- *   carved - used == length of `local`, but in a common slab, whose table has the free
- * slots */
+ *   carved - used == length of `local`; not in a common slab, whose table has the free slots */
 struct slab {
     union {
         struct slot *local;   /* owner thread */

@@ -7,7 +7,6 @@
 /* --- Pointers ---------------------------------------------------------------------------------- */
 
 /* How pointers are written: the low half says as which number, the high half relative to what. */
-#define POINTER_OMITTED 0xff
 #define POINTER_FORM 0x0f
 #define POINTER_RELATIVE 0x70
 #define RELATIVE_TO_PLACE 0x10

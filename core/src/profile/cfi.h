@@ -24,7 +24,6 @@
 #else
 #define CFI_REGISTERS 33u
 #define CFI_FP 29u
-#define CFI_LR 30u
 #define CFI_SP 31u
 #define CFI_PC 32u /* a number of our own */
 #endif

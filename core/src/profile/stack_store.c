@@ -46,6 +46,7 @@ static char *store_chunk(uint32_t id)
 
 static struct call_stack *store_get(uint32_t id)
 {
+    check(id <= atomic_get(&store.used));
     char *chunk = id != 0 ? store_chunk(id) : NULL;
     return chunk != NULL ? (struct call_stack *)(chunk + id % CHUNK_UNITS * UNIT) : NULL;
 }
@@ -126,6 +127,7 @@ static uint32_t store_put(const uintptr_t *frames, size_t count)
     if (stack == NULL) {
         return 0;
     }
+    check(stack->id == 0 && stack->count == 0); /* a place is given once */
     stack->hash = hash;
     stack->id = id;
     stack->count = (uint32_t)count;

@@ -87,7 +87,6 @@ static const uint8_t return_code_short[] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
 static const uint8_t context_registers[] = {8, 9, 10, 11, 12, 13, 14, 15, 5,
                                             4, 6, 3,  1,  0,  2,  7,  16};
 #define CONTEXT_AT 40u
-#define CONTEXT_FIRST 0u
 
 static bool is_signal_return(const uint8_t *code)
 {

@@ -386,13 +386,13 @@ static bool common_is_valid(struct extent *extent)
         for (uint32_t i = 1; i < span; i++) {
             require(common->slots[at + i] == SLOT_INSIDE);
         }
-        require(span != SLOT_FREE || at >= common->hint);
+        check(span != SLOT_FREE || at >= common->hint);
         run = span == SLOT_FREE ? run + 1 : 0;
-        require(run <= common->run_max);
+        check(run <= common->run_max);
         used += span;
         blocks += span != SLOT_FREE;
         at += span != SLOT_FREE ? span : 1;
     }
-    require(blocks == atomic_get(&extent->used_at_last));
+    check(blocks == atomic_get(&extent->used_at_last));
     return used == slab_used(extent) && extent->slab.place == SLAB_COMMON;
 }

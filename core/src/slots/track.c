@@ -165,7 +165,8 @@ static void track_forget(struct extent *extent, const void *address)
 
 static bool track_visit(bool (*visit)(struct track *track, void *context), void *context)
 {
-    struct track_table *table = atomic_get_acquire(&track_tables); /* pairs with table_obtain */
+    struct track_table *table =
+        atomic_get_acquire(&track_tables); /* pairs with table_obtain_locked */
     for (; table != NULL; table = table->next) {
         for (uint32_t i = 0; i < table->capacity; i++) {
             if (track_state(atomic_get(&table->tracks[i].word)) != TRACK_NONE &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tracked blocks, in the debug build: all but those of arenas that the program made, or that it asked
- * for by an arena's number, which are as in the other builds. A block lies in its slot, or in its pages, between red zones:
+ * for by an arena's number, which are as in the other builds. A block lies in its slot, or in its pages,
+ * between red zones:
  *
  *     slot   | front, 16 bytes or the alignment | block | behind, to the end of the slot |
  *     pages  | guard pages | to the block | block | less than its alignment | guard pages |

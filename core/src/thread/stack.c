@@ -570,8 +570,8 @@ static bool stack_is_valid(struct heap *heap)
         }
         if (page_class_is_listed(class)) {
             struct magazine *list = heap_magazine(heap, block_class_of(class));
-            require(heap->is_private ? list->limit == UINT16_MAX : list->limit == 0);
-            require(heap->is_private || list->count == 0);
+            check(heap->is_private ? list->limit == UINT16_MAX : list->limit == 0);
+            check(heap->is_private || list->count == 0);
         }
     }
     return pages <= atomic_get(&heap->stack_pages);

@@ -65,6 +65,21 @@ TEST(arena_expands_into_free_neighbours_only)
     CHECK(arena_is_valid(arena));
 }
 
+/* Threads of other arenas look at has_dirty before they take the lock. */
+TEST(arena_tells_others_of_what_a_smaller_block_leaves)
+{
+    struct arena *arena = fresh_arena();
+    struct extent *block = arena_alloc(arena, 10, os_page_size);
+    CHECK(block != NULL);
+    arena_purge(arena, 0);
+    CHECK(arena_alloc_dirty(arena, 1, os_page_size) == NULL);
+    CHECK(!atomic_get(&arena->has_dirty));
+    arena_shrink(arena, block, 4);
+    CHECK_EQ(arena->dirty.pages, 6);
+    CHECK(atomic_get(&arena->has_dirty));
+    arena_free(arena, block);
+}
+
 static bool all_are(struct extent *extent, size_t pages, int byte)
 {
     unsigned char *bytes = (unsigned char *)extent->start;
