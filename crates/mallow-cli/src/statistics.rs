@@ -1,7 +1,7 @@
 //! Statistics of what the user names: a process, the file of a dump, or standard input.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use mallow_process::heap::Heap;
@@ -43,7 +43,7 @@ impl Target {
         let bytes = match self {
             Target::Process(_) => return Ok(None),
             Target::File(path) => {
-                File::open(path).and_then(end_of).map_err(Error::io(self.unreadable()))?
+                File::open(path).and_then(end_of).map_err(|error| self.not_a_file(error))?
             }
             Target::Input => {
                 let mut bytes = Vec::new();
@@ -58,6 +58,19 @@ impl Target {
                 "{} cannot be read as statistics: {error}.",
                 self.name()
             ))),
+        }
+    }
+
+    fn not_a_file(&self, error: std::io::Error) -> Error {
+        let remedy = "Give the number of a process, or a file with its allocator's statistics";
+        match error.kind() {
+            ErrorKind::NotFound => {
+                Error::Usage(format!("There is no file {}. {remedy}.", self.name()))
+            }
+            ErrorKind::IsADirectory => {
+                Error::Usage(format!("{} is a folder. {remedy}.", self.name()))
+            }
+            _ => Error::io(self.unreadable())(error),
         }
     }
 
@@ -98,15 +111,41 @@ pub fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
     Ok((picture, stats))
 }
 
+/// What a walk over the heap of an allocator says whose own counters cannot be found: what lies where, and
+/// nothing of what happened before.
+pub fn walked(picture: &Picture) -> Option<Stats> {
+    let Heap::Spans(heap) = &picture.heap else { return None };
+    let mut stats = live::of_spans(heap, picture.heap_rss());
+    let name = &heap.allocator;
+    stats.missing.push(match name.as_str() {
+        "musl" => "These figures are of a walk over the heap; musl itself counts nothing.".into(),
+        _ => format!(
+            "These figures are of a walk over the heap; calls, fills and locks are in what {name} \
+             counts itself. {}.",
+            remedy(name, picture.process.pid)
+        ),
+    });
+    if heap.is_incomplete() {
+        stats.missing.push("It changed all the time while it was read; a part is missing.".into());
+    }
+    Some(stats)
+}
+
 /// Why the counters of a living process cannot be had, and how they can.
 pub fn unreadable(picture: &Picture) -> Error {
-    let pid = picture.process.pid;
     let name = match &picture.heap {
         Heap::Other(other) => other.name.as_str(),
         _ => picture.allocator.as_str(),
     };
-    let base = name.split([' ', '-']).next().unwrap_or(name);
-    let remedy = match base {
+    let remedy = remedy(name, picture.process.pid);
+    Error::Unsupported(format!(
+        "The counters of {name} cannot be read from outside the process. {remedy}."
+    ))
+}
+
+/// How an allocator is asked for what it counts.
+fn remedy(name: &str, pid: u32) -> String {
+    match name.split([' ', '-']).next().unwrap_or(name) {
         "jemalloc" => format!(
             "Let it write them to its standard error, and give mallow the file: start it with \
              MALLOC_CONF=stats_print:true,stats_print_opts:J, or ask it now: gdb -p {pid} -batch \
@@ -118,8 +157,5 @@ pub fn unreadable(picture: &Picture) -> Error {
         ),
         "musl" => "musl's allocator counts nothing; mallow explain shows its mappings".into(),
         _ => "mallow explain shows what it has mapped".into(),
-    };
-    Error::Unsupported(format!(
-        "The counters of {name} cannot be read from outside the process. {remedy}."
-    ))
+    }
 }

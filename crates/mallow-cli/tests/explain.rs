@@ -117,6 +117,21 @@ fn leaks_have_one_size() {
     assert!(findings(&report).contains(&"MLW2106"), "{:?}", findings(&report));
 }
 
+/// As after the package of a service was upgraded while it runs.
+#[test]
+fn a_program_whose_file_was_replaced_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = known_heap(folder.path());
+    let program = Program::at_rest(Command::new(&path).arg("leaks"));
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "another").unwrap();
+    let report = program.explain();
+    assert_eq!(report["allocator"], "glibc");
+    near("in use", glibc_used(&report), program.own("bytes"));
+    let ran = run(&["verify", &program.pid(), "--expect", "glibc"]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+}
+
 #[test]
 fn a_hundred_arenas_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -258,6 +273,11 @@ fn other_allocators_are_read() {
         check_sums(&report);
         assert_eq!(report["allocator"], name);
         spans_are_near(&report, leaks.own("blocks"), size);
+        let ran = run(&["stats", &leaks.pid(), "--json"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let arenas = &report["heap"]["arenas"];
+        let allocated = json(&ran)["stats"]["totals"]["allocated"].as_f64();
+        assert_eq!(allocated, Some(sum(arenas, "small") + sum(arenas, "large")), "{name}");
         assert!(!findings(&report).contains(&"MLW2401"), "it shows all");
         // Nine of ten blocks are free.
         let holes = program("holes");

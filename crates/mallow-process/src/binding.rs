@@ -118,7 +118,8 @@ impl Inspector {
             // A zombie or a thread of the kernel.
             return Err(Failure::Vanished);
         }
-        let exe_path = std::fs::read_link(proc.join("exe"))?;
+        // As the mappings name it, also where the file was replaced by a newer one meanwhile.
+        let exe_path = maps::without_deleted(std::fs::read_link(proc.join("exe"))?);
         let exe = self
             .program(&proc.join("exe"), &exe_path)?
             .ok_or_else(|| Failure::Damaged("its program is not an ELF file".into()))?;

@@ -295,6 +295,7 @@ pub fn groups(mappings: &[Mapping], allocator: &str) -> Vec<Group> {
     let mut groups: Vec<Group> = groups.into_values().collect();
     for group in &mut groups {
         group.title = match group.kind {
+            Some(Kind::Allocator) if matches!(allocator, "none" | "unknown") => "heap".into(),
             Some(Kind::Allocator) => format!("{allocator} heap"),
             Some(kind) => kind.title().into(),
             None => String::new(),

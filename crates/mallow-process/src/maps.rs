@@ -1,6 +1,10 @@
 //! Reads the lines of `/proc/PID/maps`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+const DELETED: &str = " (deleted)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -55,10 +59,18 @@ pub fn split(line: &str) -> Option<Line<'_>> {
     })
 }
 
+/// The name that a file had: the kernel adds a word to that of one that was removed or replaced.
+pub fn without_deleted(path: PathBuf) -> PathBuf {
+    match path.as_os_str().as_bytes().strip_suffix(DELETED.as_bytes()) {
+        Some(name) => PathBuf::from(OsStr::from_bytes(name)),
+        None => path,
+    }
+}
+
 impl From<Line<'_>> for Mapping {
     fn from(line: Line) -> Mapping {
         let Line { start, end, offset, inode, name, .. } = line;
-        let path = name.strip_suffix(" (deleted)");
+        let path = name.strip_suffix(DELETED);
         let deleted = path.is_some();
         Mapping { start, end, offset, inode, path: PathBuf::from(path.unwrap_or(name)), deleted }
     }

@@ -16,10 +16,10 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// `512 KiB`, `12.3 MiB`, `1.50 GiB`.
+/// `512 KiB`, `12.3 MiB`, `1.50 GiB`, `8.00 TiB`.
 pub fn bytes(value: f64) -> String {
-    let units = [("GiB", f64::from(1 << 30)), ("MiB", f64::from(1 << 20)), ("KiB", 1024.0)];
-    for (unit, scale) in units {
+    for (unit, power) in [("TiB", 4), ("GiB", 3), ("MiB", 2), ("KiB", 1)] {
+        let scale = 1024f64.powi(power);
         if value >= scale {
             return format!("{} {unit}", three_digits(value / scale));
         }
@@ -82,6 +82,8 @@ mod tests {
         assert_eq!(seconds(0.000_89), "890 us");
         assert_eq!(bytes(1536.0 * 1024.0), "1.50 MiB");
         assert_eq!(bytes(100.0), "100 B");
+        // What databases and sanitizers reserve.
+        assert_eq!(bytes(8.0 * 1024f64.powi(4)), "8.00 TiB");
         assert_eq!(percent_change(1.0311), "+3.1 %");
         assert_eq!(percent_change(0.9), "-10.0 %");
     }

@@ -1,6 +1,6 @@
 //! Statistics of a heap that was read from outside, without stopping the process.
 
-use mallow_process::heap::{Heap, glibc, mallow};
+use mallow_process::heap::{Heap, glibc, mallow, spans};
 
 use crate::vocabulary::{Arena, Class, Stats, Totals};
 
@@ -30,15 +30,6 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
             ..Totals::default()
         },
     };
-    let class = |class: &mallow::Class| Class {
-        size: class.slot_size,
-        is_small: true,
-        slab_size: class.bytes.checked_div(class.slabs),
-        blocks_per_slab: class.capacity.checked_div(class.slabs),
-        slabs: Some(class.slabs),
-        used: Some(class.used),
-        ..Class::default()
-    };
     Stats {
         allocator: "mallow".into(),
         version: Some(heap.build.clone()).filter(|build| !build.is_empty()),
@@ -56,7 +47,54 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
             cached: Some(heap.sum(|arena| arena.cached).saturating_add(heap.listed)),
         },
         arenas: heap.arenas.iter().enumerate().map(arena).collect(),
-        classes: heap.classes.iter().map(class).collect(),
+        classes: heap.classes.iter().map(of_class).collect(),
+        ..Stats::default()
+    }
+}
+
+fn of_class(class: &mallow::Class) -> Class {
+    Class {
+        size: class.slot_size,
+        is_small: true,
+        slab_size: class.bytes.checked_div(class.slabs),
+        blocks_per_slab: class.capacity.checked_div(class.slabs),
+        slabs: Some(class.slabs),
+        used: Some(class.used),
+        ..Class::default()
+    }
+}
+
+/// What a walk over all pages finds, which is how things lie at this moment.
+pub fn of_spans(heap: &spans::Heap, resident: u64) -> Stats {
+    let arena = |arena: &spans::Arena| Arena {
+        name: arena.index.to_string(),
+        threads: None,
+        totals: Totals {
+            allocated: Some(arena.small.saturating_add(arena.large)),
+            active: Some(arena.active),
+            retained: Some(arena.retained),
+            dirty: Some(arena.dirty),
+            muzzy: Some(arena.muzzy),
+            ..Totals::default()
+        },
+    };
+    let version = heap.layout.strip_prefix(heap.allocator.as_str()).unwrap_or(&heap.layout).trim();
+    Stats {
+        allocator: heap.allocator.clone(),
+        version: Some(version.to_owned()).filter(|version| !version.is_empty()),
+        arenas_for_threads: Some(heap.arenas.len() as u64),
+        totals: Totals {
+            allocated: Some(heap.used()),
+            active: Some(heap.sum(|arena| arena.active)),
+            metadata: Some(heap.metadata),
+            resident: Some(resident),
+            retained: Some(heap.sum(|arena| arena.retained)),
+            dirty: Some(heap.sum(|arena| arena.dirty)),
+            muzzy: Some(heap.sum(|arena| arena.muzzy)),
+            ..Totals::default()
+        },
+        arenas: heap.arenas.iter().map(arena).collect(),
+        classes: heap.classes.iter().map(of_class).collect(),
         ..Stats::default()
     }
 }

@@ -122,7 +122,9 @@ fn glibc_blocks(heaps: &Heaps, found: &mut Findings) {
             format!("up to {} goes back", size(top)),
         );
     }
+    // One large block is no pattern; the mappings show it.
     if let Some(&(chunk, count)) = heaps.sizes.first()
+        && count > 1
         && chunk * count >= NOTABLE
         && 2 * chunk * count > used
     {

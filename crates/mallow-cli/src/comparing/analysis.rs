@@ -188,9 +188,10 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     let most_pairs = others.iter().map(pairs).max().unwrap_or(0);
     let may_be_judged = |entry: &Entry| entry.runs_finished > 0 || entry.runs.is_empty();
     if most_pairs < needed as usize && others.iter().any(may_be_judged) {
+        let there =
+            if most_pairs == 1 { "there is 1".into() } else { format!("there are {most_pairs}") };
         return format!(
-            "No verdict: it needs at least {needed} runs of each, and there are {most_pairs}. Make \
-             more with --runs {needed}.{failed}"
+            "No verdict: it needs at least {needed} runs of each (--runs {needed}), and {there}.{failed}"
         );
     }
     let faster = judged(|entry| &entry.time, Verdict::Less);

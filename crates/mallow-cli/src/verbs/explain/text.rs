@@ -84,7 +84,11 @@ fn command(report: &Report) -> String {
     }
     let version = report.runtime_version.as_ref().map_or(String::new(), |v| format!(", {v}"));
     let threads = counted(report.totals.threads, "thread");
-    format!("{command} ({threads}{version}, malloc by {})", report.allocator)
+    let served = match report.allocator.as_str() {
+        "none" => "no malloc".into(),
+        name => format!("malloc by {name}"),
+    };
+    format!("{command} ({threads}{version}, {served})")
 }
 
 fn totals_table(report: &Report) -> Table {
@@ -158,13 +162,13 @@ fn glibc(
     let _ = writeln!(
         text,
         "In use {} in {} blocks; free {} ({part:.1} % of the heap), of which malloc_trim would \
-         give back {}; at the ends of the heaps {}; {} blocks with mappings of their own, {}.",
+         give back {}; at the ends of the heaps {}; {} with mappings of their own, {}.",
         size(heaps.used()),
         heaps.used_count(),
         size(free),
         size(heaps.sum(|arena| arena.chunks.free_resident)),
         size(heaps.sum(|arena| arena.chunks.top_bytes)),
-        heaps.mapped.count(),
+        counted(heaps.mapped.count(), "block"),
         size(heaps.mapped.in_use())
     );
     if let Some(missing) = missing_blocks(heaps) {
@@ -191,13 +195,18 @@ fn glibc(
 pub fn missing_blocks(heaps: &Heaps) -> Option<String> {
     let mapped = &heaps.mapped;
     let missing = mapped.missing();
-    (missing > 0).then(|| {
-        format!(
-            "Of the blocks with mappings of their own {} were not found, {}: what they lie in is \
-             named as something else.",
-            mapped.count().saturating_sub(mapped.chunks),
+    let blocks = mapped.count().saturating_sub(mapped.chunks);
+    (missing > 0).then(|| match blocks {
+        0 => format!(
+            "glibc counts {} more in blocks with mappings of their own than was found: what they \
+             lie in is named as something else.",
             size(missing)
-        )
+        ),
+        _ => format!(
+            "Of the blocks with mappings of their own {blocks} could not be found, {}: what they \
+             lie in is named as something else.",
+            size(missing)
+        ),
     })
 }
 

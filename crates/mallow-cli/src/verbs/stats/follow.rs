@@ -37,6 +37,7 @@ pub fn follow(args: &StatsArgs, pid: u32) -> Result<Report> {
             Err(Error::Process { failure: Failure::Vanished, .. }) if report.is_some() => break,
             Err(error) => return Err(error),
         };
+        let stats = stats.or_else(|| statistics::walked(&picture));
         let stats = stats.ok_or_else(|| statistics::unreadable(&picture))?;
         let sample = Sample { time_s: begin.elapsed().as_secs_f64(), totals: stats.totals };
         let command = &picture.process.command;

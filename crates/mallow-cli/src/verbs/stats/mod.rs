@@ -22,6 +22,7 @@ pub fn main(args: &StatsArgs, _notes: Notes) -> Result<u8> {
         Target::Process(pid) if is_followed => follow::follow(args, pid)?,
         Target::Process(pid) => {
             let (picture, stats) = statistics::of_process(pid)?;
+            let stats = stats.or_else(|| statistics::walked(&picture));
             let stats = stats.ok_or_else(|| statistics::unreadable(&picture))?;
             Report::of_process(pid, &picture.process.command, stats)
         }

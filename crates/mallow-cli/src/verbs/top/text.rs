@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mallow_process::processes::{Collector, Memory, Row};
+use mallow_stats::figures::counted;
 use serde::Serialize;
 
 use super::args::Units;
@@ -51,9 +52,9 @@ pub fn summary(collector: &Collector, rows: &[Row], shown: usize) -> String {
     let of_mallow = |row: &&Row| row.allocator.as_deref().is_some_and(|a| a.starts_with("mallow"));
     let mallow = rows.iter().filter(of_mallow).count();
     let mut text = if shown == rows.len() {
-        format!("{shown} processes")
+        counted(shown as u64, "process")
     } else {
-        format!("{shown} of {} processes", rows.len())
+        format!("{shown} of {}", counted(rows.len() as u64, "process"))
     };
     text += &format!(", {mallow} with Mallow");
     if collector.hidden > 0 {
