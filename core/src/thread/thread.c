@@ -507,7 +507,8 @@ static void fork_before(void)
         return;
     }
     fork_visit_locks(lock_pass_wake_on); /* this may be a handler, in the middle of lock_wait */
-    bool has_streams = atomic_get(&process.heaps_made) > 1;
+    /* However few heaps there are: a thread may hold a stream while it waits for its first. */
+    bool has_streams = !libc_has_one_thread();
     if (has_streams) {
         libc_lock_streams();
     }

@@ -39,7 +39,8 @@ endfunction()
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
-        fork_chain locked_memory limit limit_cgroup stats_json deepbind foreign_clock cut_guard)
+        fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
+        cut_guard)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -53,7 +54,7 @@ target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls
 
 foreach(mode IN LISTS MALLOW_MODES)
   foreach(program virt ulimit thread_churn fork_handlers shrink stats_page fork_signal
-          fork_streams many_handlers no_keys locked_in fork_chain
+          fork_streams fork_first_heap many_handlers no_keys locked_in fork_chain
           locked_memory foreign_clock)
     mallow_promise(${program} ${mode} "")
   endforeach()
