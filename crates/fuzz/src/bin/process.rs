@@ -9,17 +9,29 @@ use mallow_process::mappings::{self, Context};
 use mallow_process::process::{Process, SAVED};
 use tempfile::TempDir;
 
-static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+/// The files of the fuzzer itself, as they were when it started: to read them anew for each input
+/// would take most of the time.
+static OWN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let read = |file| std::fs::read(format!("/proc/self/{file}")).unwrap_or_default();
+    SAVED.iter().map(read).collect()
+});
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (file, own) in SAVED.iter().zip(OWN.iter()) {
+        std::fs::write(folder.path().join(file), own).expect("a file");
+    }
+    folder
+});
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let changed = usize::from(first) % SAVED.len();
-    for (index, file) in SAVED.iter().enumerate() {
-        let own = || std::fs::read(format!("/proc/self/{file}")).unwrap_or_default();
-        let content = if index == changed { bytes.to_vec() } else { own() };
-        std::fs::write(FOLDER.path().join(file), content).expect("a file");
-    }
-    let Ok(process) = Process::saved(FOLDER.path()) else { return };
+    let file = FOLDER.path().join(SAVED[changed]);
+    std::fs::write(&file, bytes).expect("a file");
+    let process = Process::saved(FOLDER.path());
+    std::fs::write(&file, &OWN[changed]).expect("a file");
+    let Ok(process) = process else { return };
     let heap = Heap::Unknown;
     let context = Context {
         process: &process,
