@@ -43,6 +43,8 @@ pub struct Request<'a> {
     /// The recording ends after it, and the command goes on.
     pub duration: Option<Duration>,
     pub stdout: Stdout,
+    /// Further variables of the command's environment: name, value.
+    pub variables: &'a [(String, String)],
 }
 
 /// Where what the command prints goes.
@@ -96,6 +98,7 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let writer = Writer::new(output, &header).map_err(cannot_write)?;
 
     let mut command = prepared.command();
+    command.envs(request.variables.iter().map(|(name, value)| (name, value)));
     command.env("MALLOW_RECORD", channel.path());
     match request.stdout {
         Stdout::Own => {}

@@ -37,10 +37,16 @@ impl Checked {
 
     /// In the folder, where the baseline is and the sources are.
     fn check(&self, words: &[&str]) -> Ran {
+        self.check_with(&[], words)
+    }
+
+    /// With further variables in the environment.
+    fn check_with(&self, variables: &[(&str, &str)], words: &[&str]) -> Ran {
         let command = if words.contains(&"--") { &[][..] } else { &["--", "./program"] };
         let words = [&["check"], words, command].concat();
         let mut check = mallow(&words);
         check.current_dir(self.folder.path()).env_remove("GITHUB_WORKSPACE");
+        check.envs(variables.iter().copied());
         ran(check.output().unwrap())
     }
 
@@ -199,6 +205,34 @@ fn what_flaps_is_left_out_with_a_note() {
     let unknown = checked.check(&["-b", "other.json", "-r", "2"]);
     ended(&unknown, 6);
     assert!(unknown.stdout.starts_with("Inconclusive: allocations"), "{}", unknown.stdout);
+}
+
+/// Which is not the same where the baseline was written and in CI.
+#[test]
+fn what_the_environment_makes_is_left_out_where_it_is_another() {
+    let Some(checked) = checked(&["ITEMS=500", "COPIED"]) else { return };
+    ended(&checked.check(&["--update", "-r", "2"]), 0);
+    assert!(!checked.check(&["-r", "2"]).stderr.contains("Left out"));
+    let more = [("ONE", "1"), ("TWO", "a longer one")];
+    let same = checked.check_with(&more, &["-r", "2"]);
+    ended(&same, 0);
+    assert!(
+        same.stderr.contains("the environment, which is not the baseline's"),
+        "{}",
+        same.stderr
+    );
+
+    checked.build(&["ITEMS=501", "COPIED"]);
+    let report = json(&checked.check_with(&more, &["--json", "-r", "2"]));
+    assert_eq!(report["verdict"], "regressed");
+    let calls = change(&report, "allocations");
+    assert!(calls["stack"].as_str().unwrap().starts_with("make_item"), "{report}");
+
+    // Of a program that does nothing else there is nothing to say.
+    checked.build(&["ITEMS=1", "COPIED"]);
+    ended(&checked.check(&["--update", "-b", "other.json", "-r", "2"]), 0);
+    ended(&checked.check(&["-b", "other.json", "-r", "2"]), 0);
+    ended(&checked.check_with(&more, &["-b", "other.json", "-r", "2"]), 6);
 }
 
 #[test]

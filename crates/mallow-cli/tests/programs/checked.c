@@ -1,7 +1,8 @@
 /* Allocates as its build says: ITEMS in make_item, LEAKED of them never freed, RANDOM more in
-   guess, in THREADS threads beside. SHIFTED moves code and lines. */
+   guess, in THREADS threads beside. SHIFTED moves code and lines. COPIED: one for each variable too. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #ifdef SHIFTED
@@ -38,6 +39,16 @@ __attribute__((noinline)) void guess(void)
 		free(make_item(0));
 }
 
+#ifdef COPIED
+extern char **environ;
+
+__attribute__((noinline)) void copy_environment(void)
+{
+	for (char **variable = environ; *variable != NULL; variable++)
+		free(strdup(*variable));
+}
+#endif
+
 static void *run(void *nothing)
 {
 	for (int i = 0; i < 100; i++)
@@ -50,6 +61,9 @@ int main(void)
 #ifdef SHIFTED
 	if (not_used_before(1) == 0)
 		return 1;
+#endif
+#ifdef COPIED
+	copy_environment();
 #endif
 	pthread_t threads[THREADS + 1];
 	for (int i = 0; i < THREADS; i++)

@@ -1,5 +1,5 @@
-//! The verdicts. What differs between the runs of now, or differed between those of the baseline, is
-//! left out where it is counted by stack, unless too little would be left: then the sums are judged, as peak and
+//! The verdicts. What differs between the runs of now, or differed between those of the baseline, or
+//! with an environment that is not the baseline's, is left out where it is counted by stack, unless too little would be left: then the sums are judged, as peak and
 //! RSS are, where they are far apart.
 
 use std::collections::BTreeSet;
@@ -102,10 +102,12 @@ pub fn judge(
     let stacks: BTreeSet<&str> = known.chain(stacks).collect();
     let mut changes = Vec::new();
     let metrics = Metric::ALL.map(|metric| {
+        let moved = measured.moved_by_environment(metric);
         if !Metric::BY_STACK.contains(&metric) {
             let before = baseline.head.metrics.get(&metric).copied().unwrap_or_default();
             let after = measured.total(metric);
-            return judged(metric, before, after, tolerance(metric), LeftOut::default());
+            let left_out = LeftOut { moved, ..LeftOut::default() };
+            return judged(metric, before, after, tolerance(metric), left_out);
         }
         let (before, after, left_out, changed) =
             by_stack(baseline, measured, &stacks, metric, &place);
@@ -113,7 +115,7 @@ pub fn judge(
         let totals = (baseline.head.metrics.get(&metric).copied(), measured.total(metric));
         if let (Some(before), after) = totals
             && left_out.share > MOST_LEFT_OUT
-            && is_far(before, after)
+            && is_far(before, after, moved)
         {
             return judged(metric, before, after, tolerance(metric), LeftOut::default());
         }
@@ -132,6 +134,8 @@ struct LeftOut {
     stacks: usize,
     /// Of the metric, from 0 to 1.
     share: f64,
+    /// What the environment may make in a sum that nothing is left out of.
+    moved: u64,
 }
 
 /// Before, the range of the runs now, what is left out, and the changes.
@@ -149,7 +153,10 @@ fn by_stack(
         let after = measured.of_stack(stack, metric);
         // A stack that the baseline does not have allocated nothing then.
         let before = baseline.stacks.get(stack).map_or(Some(0), |known| known.of(metric));
-        let Some(before) = before.filter(|before| is_clear(*before, after)) else {
+        let is_known = |before: &u64| {
+            is_clear(*before, after) && !measured.is_moved_by_environment(stack, metric)
+        };
+        let Some(before) = before.filter(is_known) else {
             left_out.stacks += 1;
             left_sum = left_sum.saturating_add(after.high);
             continue;
@@ -172,12 +179,7 @@ fn by_stack(
 /// says, or all are away from it by more than they differ among each other.
 fn is_clear(before: u64, after: Range) -> bool {
     let spread = after.high - after.low;
-    let distance = match before {
-        before if before < after.low => after.low - before,
-        before if before > after.high => before - after.high,
-        _ => 0,
-    };
-    spread == 0 || distance > spread
+    spread == 0 || after.distance(before) > spread
 }
 
 /// How many times farther than equal runs are from each other sums have to be: three runs of the same are
@@ -185,8 +187,8 @@ fn is_clear(before: u64, after: Range) -> bool {
 const FAR: u64 = 4;
 
 /// Whether sums say something although most of what they count differs between equal runs.
-fn is_far(before: Range, after: Range) -> bool {
-    let spread = (before.high - before.low).max(after.high - after.low);
+fn is_far(before: Range, after: Range, moved: u64) -> bool {
+    let spread = (before.high - before.low).max(after.high - after.low).max(moved);
     let distance = after.low.saturating_sub(before.high).max(before.low.saturating_sub(after.high));
     distance > FAR.saturating_mul(spread)
 }
@@ -195,7 +197,7 @@ fn judged(metric: Metric, before: Range, after: Range, percent: f64, left_out: L
     let verdict = if left_out.share > MOST_LEFT_OUT {
         Verdict::Inconclusive
     } else {
-        verdict(before, after, percent, metric.slack())
+        verdict(before, after, percent, metric.slack().max(left_out.moved as f64))
     };
     Judged {
         metric,
@@ -251,12 +253,14 @@ mod tests {
     #[test]
     fn sums_of_what_differs_count_where_they_are_far_away() {
         assert!(
-            is_far(range(100, 110), range(151, 160)) && is_far(range(151, 160), range(100, 110))
+            is_far(range(100, 110), range(151, 160), 0)
+                && is_far(range(151, 160), range(100, 110), 10)
         );
         assert!(
-            !is_far(range(100, 110), range(150, 160)) && !is_far(range(100, 110), range(90, 105))
+            !is_far(range(100, 110), range(150, 160), 0)
+                && !is_far(range(100, 110), range(90, 105), 0)
         );
-        assert!(!is_far(range(5, 5), range(5, 5)));
+        assert!(!is_far(range(5, 5), range(5, 5), 0) && !is_far(range(5, 5), range(9, 9), 1));
     }
 
     #[test]

@@ -94,6 +94,11 @@ impl Range {
         })
     }
 
+    /// How far a value is from the nearest of the range.
+    pub fn distance(self, value: u64) -> u64 {
+        self.low.saturating_sub(value).max(value.saturating_sub(self.high))
+    }
+
     /// The value that all runs have.
     pub fn exact(self) -> Option<u64> {
         (self.low == self.high).then_some(self.low)

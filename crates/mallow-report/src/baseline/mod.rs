@@ -2,9 +2,10 @@
 //! held against that.
 //!
 //! The text has one line for each stack, sorted, and nothing that differs from one run to the next.
-//! `identity` names stacks so that a rebuild changes no name, `runs` is what is measured, `metric`
-//! what of it counts, and `judge` compares.
+//! `identity` names stacks so that a rebuild changes no name, `runs` is what is measured, `environment`
+//! what the command was given, `metric` what counts, and `judge` compares.
 
+mod environment;
 mod identity;
 mod judge;
 mod metric;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use environment::Environment;
 pub use judge::{Change, Judged, Verdict, judge, overall};
 pub use metric::{Metric, Range, Tolerance};
 pub use runs::{Counts, Measured, Place, Run};
@@ -26,6 +28,9 @@ pub struct Head {
     pub schema: String,
     pub command: Vec<String>,
     pub platform: Platform,
+    /// That of the command; older files do not say.
+    #[serde(default)]
+    pub environment: Option<Environment>,
     /// File names of the programs that are counted.
     pub processes: Vec<String>,
     /// How stacks were taken, and how many frames name one.

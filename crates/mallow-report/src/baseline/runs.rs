@@ -47,6 +47,8 @@ pub struct Run {
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     pub runs: Vec<Run>,
+    /// One run more, in a larger environment, where the baseline's was another than ours.
+    pub elsewhere: Option<Run>,
     /// Of the same command without the recorder.
     pub rss: Vec<u64>,
     /// Of the last run.
@@ -85,17 +87,29 @@ impl Measured {
         self.runs.push(run);
     }
 
+    /// The same of the run in a larger environment.
+    pub fn add_elsewhere(&mut self, summary: &Summary, profile: &Profile, depth: usize) {
+        self.add(summary, profile, depth);
+        self.elsewhere = self.runs.pop();
+    }
+
     /// Of all stacks together, those that flap included.
     pub fn total(&self, metric: Metric) -> Range {
         if metric == Metric::Rss {
             return Range::of(self.rss.iter().copied());
         }
-        Range::of(self.runs.iter().map(|run| match metric {
-            Metric::Allocations => run.allocations,
-            Metric::Bytes => run.bytes,
-            Metric::Leaks => run.leaks,
-            Metric::Peak | Metric::Rss => run.peak,
-        }))
+        Range::of(self.runs.iter().map(|run| run.total(metric)))
+    }
+
+    /// How far a larger environment moves the sum.
+    pub fn moved_by_environment(&self, metric: Metric) -> u64 {
+        let Some(run) = self.elsewhere.as_ref().filter(|_| metric != Metric::Rss) else { return 0 };
+        self.total(metric).distance(run.total(metric))
+    }
+
+    pub fn is_moved_by_environment(&self, stack: &str, metric: Metric) -> bool {
+        let elsewhere = self.elsewhere.as_ref().map(|run| run.value(stack, metric));
+        elsewhere.is_some_and(|value| self.of_stack(stack, metric).distance(value) > 0)
     }
 
     pub fn stacks(&self) -> BTreeSet<&str> {
@@ -108,6 +122,17 @@ impl Measured {
 }
 
 impl Run {
+    /// RSS is of runs that are not recorded.
+    fn total(&self, metric: Metric) -> u64 {
+        match metric {
+            Metric::Allocations => self.allocations,
+            Metric::Bytes => self.bytes,
+            Metric::Leaks => self.leaks,
+            Metric::Peak => self.peak,
+            Metric::Rss => 0,
+        }
+    }
+
     /// 0 where there is no such stack.
     pub fn value(&self, stack: &str, metric: Metric) -> u64 {
         self.stacks.get(stack).map_or(0, |counts| counts.of(metric))

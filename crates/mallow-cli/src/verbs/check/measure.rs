@@ -15,17 +15,18 @@ use crate::output::Notes;
 use crate::parse::Stacks;
 use crate::recording::{self, Sources};
 
+/// `padding`: variables for one run more, where the environment is not the baseline's.
 pub fn measure(
     args: &CheckArgs,
     depth: usize,
+    padding: Option<&[(String, String)]>,
     notes: Notes,
     interrupted: &AtomicBool,
 ) -> Result<Measured> {
     let mut measured = Measured::default();
-    for number in 1..=args.runs {
-        // What the command prints is shown once.
-        let stdout = if number == 1 { Stdout::ToStderr } else { Stdout::Nowhere };
-        record(args, depth, number, stdout, notes, &mut measured)?;
+    let own = (1..=args.runs).map(|number| (number, None));
+    for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 1, Some(padding)))) {
+        record(args, depth, number, padding, notes, &mut measured)?;
         if interrupted.load(Ordering::Relaxed) {
             return Err(cut_short(130));
         }
@@ -42,7 +43,7 @@ fn record(
     args: &CheckArgs,
     depth: usize,
     number: u32,
-    stdout: Stdout,
+    padding: Option<&[(String, String)]>,
     notes: Notes,
     measured: &mut Measured,
 ) -> Result<()> {
@@ -58,7 +59,9 @@ fn record(
         stack_distance: 0,
         drops: false,
         duration: None,
-        stdout,
+        // What the command prints is shown once.
+        stdout: if number == 1 { Stdout::ToStderr } else { Stdout::Nowhere },
+        variables: padding.unwrap_or_default(),
     };
     // The same would be said of each run.
     let notes = Notes { quiet: notes.quiet || number > 1 };
@@ -86,7 +89,8 @@ fn record(
     }
     measured.processes.append(&mut filter.programs);
     let depth = if args.stacks == Stacks::None { 0 } else { depth };
-    measured.add(&analysed.summary, &analysed.profile, depth);
+    let add = if padding.is_some() { Measured::add_elsewhere } else { Measured::add };
+    add(measured, &analysed.summary, &analysed.profile, depth);
     Ok(())
 }
 
@@ -137,7 +141,7 @@ fn failed(args: &CheckArgs, number: u32, code: u8) -> Error {
     Error::Child {
         message: format!(
             "The command {how} in run {number} of {}, so nothing is held against the baseline.",
-            2 * args.runs
+            number.max(2 * args.runs)
         ),
         code,
     }

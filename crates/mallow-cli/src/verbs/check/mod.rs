@@ -13,7 +13,7 @@ mod text;
 use std::collections::BTreeMap;
 
 use mallow_report::baseline::{
-    Baseline, Head, Known, Measured, Metric, Platform, SCHEMA, Verdict, judge, overall,
+    Baseline, Environment, Head, Known, Measured, Metric, Platform, SCHEMA, Verdict, judge, overall,
 };
 
 use crate::error::{Error, Result};
@@ -34,8 +34,11 @@ pub fn main(args: &CheckArgs, notes: Notes) -> Result<u8> {
     let interrupted = signals::watch()?;
     let placeholder =
         (args.update && old.is_none()).then(|| baseline::Placeholder::new(&args.baseline));
-    let measured = measure::measure(args, depth as usize, notes, &interrupted)?;
-    let new = baseline(args, depth, &measured, old.as_ref());
+    let environment = Environment::of(std::env::vars_os());
+    let is_of_another = old.as_ref().is_some_and(|old| old.head.environment != Some(environment));
+    let padding = is_of_another.then(|| environment.padding());
+    let measured = measure::measure(args, depth as usize, padding.as_deref(), notes, &interrupted)?;
+    let new = baseline(args, depth, environment, &measured, old.as_ref());
     let report = report(args, old.as_ref().unwrap_or(&new), &measured);
     if args.update {
         update(args, new, old.as_ref(), &report)?;
@@ -108,7 +111,13 @@ fn tolerance(args: &CheckArgs, baseline: Option<&Baseline>, metric: Metric) -> f
 }
 
 /// What is measured now as a baseline.
-fn baseline(args: &CheckArgs, depth: u32, measured: &Measured, old: Option<&Baseline>) -> Baseline {
+fn baseline(
+    args: &CheckArgs,
+    depth: u32,
+    environment: Environment,
+    measured: &Measured,
+    old: Option<&Baseline>,
+) -> Baseline {
     let mut tolerances: BTreeMap<Metric, f64> =
         old.map(|old| old.head.tolerance.clone()).unwrap_or_default();
     tolerances.extend(args.tolerance.iter().map(|given| (given.metric, given.percent)));
@@ -124,6 +133,7 @@ fn baseline(args: &CheckArgs, depth: u32, measured: &Measured, old: Option<&Base
             schema: SCHEMA.into(),
             command: command(args),
             platform: platform(measured),
+            environment: Some(environment),
             processes: measured.processes.iter().cloned().collect(),
             stack_kind: kind(args.stacks).into(),
             depth,
@@ -156,6 +166,7 @@ fn report(args: &CheckArgs, baseline: &Baseline, measured: &Measured) -> Report 
         baseline: args.baseline.display().to_string(),
         updated: args.update,
         runs: args.runs,
+        environment_differs: measured.elsewhere.is_some(),
         verdict: overall(&metrics),
         processes: measured.processes.iter().cloned().collect(),
         metrics,
@@ -188,8 +199,13 @@ fn left_out(report: &Report, stacks: Stacks) -> Option<String> {
             }
             Stacks::Fp | Stacks::Full => "",
         };
+        let environment = match report.environment_differs {
+            true => " or it changes with the environment, which is not the baseline's (its variables)",
+            false => "",
+        };
         format!(
-            "Left out, because equal runs differ in it (random numbers, hash seeds, threads): {}.{advice}",
+            "Left out, because equal runs differ in it (random numbers, hash seeds, threads)\
+             {environment}: {}.{advice}",
             parts.join(", ")
         )
     })

@@ -16,6 +16,8 @@ pub struct Report {
     /// Whether the baseline was written anew.
     pub updated: bool,
     pub runs: u32,
+    /// From that of the baseline, so that what changes with it is left out.
+    pub environment_differs: bool,
     pub verdict: Verdict,
     /// File names of the programs that are counted.
     pub processes: Vec<String>,

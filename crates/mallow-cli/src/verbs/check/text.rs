@@ -39,9 +39,10 @@ pub fn sentence(report: &Report) -> String {
             format!("Regressed against {baseline}: {}.", named(Verdict::Regressed))
         }
         Verdict::Inconclusive => format!(
-            "Inconclusive: {} differ too much between equal runs. Try more of them (--runs) or a \
+            "Inconclusive: {} differ too much between equal runs{}. Try more of them (--runs) or a \
              larger --tolerance.",
-            named(Verdict::Inconclusive)
+            named(Verdict::Inconclusive),
+            if report.environment_differs { " or environments" } else { "" }
         ),
     }
 }

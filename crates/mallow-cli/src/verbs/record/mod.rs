@@ -64,6 +64,7 @@ fn request(args: &RecordArgs) -> Request<'_> {
         drops: args.when_full == WhenFull::Drop,
         duration: args.duration,
         stdout: if args.json { Stdout::ToStderr } else { Stdout::Own },
+        variables: &[],
     }
 }
 

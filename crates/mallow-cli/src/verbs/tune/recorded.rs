@@ -116,6 +116,7 @@ fn recorded(
         drops: false,
         duration: None,
         stdout: Stdout::Nowhere,
+        variables: &[],
     };
     let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))?;
     if captured.code() != 0 {
