@@ -19,7 +19,7 @@ use mallow_trace::{
 use super::calls::Calls;
 use super::images::{Images, Introduction};
 use super::memory::Samples;
-use super::stacks::{PythonFrames, Stacks};
+use super::stacks::{ScriptFrames, Stacks};
 use super::{Error, Recorded, Result, StackKind, cannot_write, create, cut_off, header};
 use super::{site, unwind};
 use mallow_process::binding::{Failure, Inspector, Report};
@@ -388,8 +388,8 @@ impl Session {
                     distance: distance(size),
                     stack: &copy.words,
                 };
-                let python = PythonFrames::default();
-                let stack = self.stacks.unwind(&mut self.images, image, &copy, python);
+                let script = ScriptFrames::default();
+                let stack = self.stacks.unwind(&mut self.images, image, &copy, script);
                 self.write_definitions(time)?;
                 self.lane(pid, tid, time)?.stack = stack;
                 Ok(())

@@ -12,8 +12,8 @@ use super::images::{Images, Introduction};
 use super::memory::{Found, Samples};
 use super::pace::Pace;
 use super::parse::{self, Message, RawCall};
-use super::python::Part;
-use super::stacks::{PythonFrames, Stacks};
+use super::script::Part;
+use super::stacks::{ScriptFrames, Stacks};
 use super::unwind::Copy;
 
 /// A record whose thread was interrupted for longer than this while writing it gets a later time.
@@ -34,8 +34,8 @@ struct Lane {
     last_time: u64,
     /// Of the call that comes next.
     stack: u32,
-    /// Python's frames of the stack that comes next.
-    python: Vec<u64>,
+    /// An interpreter's frames of the stack that comes next.
+    script: Vec<u64>,
     evaluation: u64,
     /// The return addresses of the stack before, outermost first.
     addresses: Vec<u64>,
@@ -226,10 +226,10 @@ impl<W: Write> Collector<W> {
                 let reading = self.images.reading;
                 if let Some(Some(lane)) = self.lanes.get_mut(slot) {
                     let copy = Copy { ip, sp, fp, distance, stack };
-                    let frames = &lane.python;
-                    let python = PythonFrames { evaluation: lane.evaluation, frames };
-                    lane.stack = self.stacks.unwind(&mut self.images, lane.image, &copy, python);
-                    lane.python.clear();
+                    let frames = &lane.script;
+                    let script = ScriptFrames { evaluation: lane.evaluation, frames };
+                    lane.stack = self.stacks.unwind(&mut self.images, lane.image, &copy, script);
+                    lane.script.clear();
                     self.write_definitions()?;
                 }
                 // Files are read once.
@@ -237,17 +237,17 @@ impl<W: Write> Collector<W> {
                 self.pace.took(begin.elapsed().saturating_sub(reading));
                 self.keep_pace();
             }
-            Message::PythonCode { key, part, width, first_line, bytes } => {
+            Message::ScriptCode { key, part, width, first_line, bytes } => {
                 if let Some(image) = self.image_of(slot) {
                     let part = Part { key, part, width, first_line, bytes: &bytes };
-                    self.images.get_mut(image).python.learn(&part);
+                    self.images.get_mut(image).script.learn(&part);
                 }
             }
-            Message::Python { evaluation, frames } => {
+            Message::Script { evaluation, frames } => {
                 if let Some(Some(lane)) = self.lanes.get_mut(slot) {
                     lane.evaluation = evaluation;
-                    lane.python.clear();
-                    lane.python.extend(frames);
+                    lane.script.clear();
+                    lane.script.extend(frames);
                 }
             }
             Message::Marker { stamp, text } => {
@@ -284,9 +284,9 @@ impl<W: Write> Collector<W> {
         let mut addresses = std::mem::take(&mut self.scratch);
         addresses.clear();
         addresses.extend(lane.addresses.iter().rev());
-        let python = PythonFrames { evaluation: lane.evaluation, frames: &lane.python };
-        lane.stack = self.stacks.number(&mut self.images, lane.image, &addresses, python);
-        lane.python.clear();
+        let script = ScriptFrames { evaluation: lane.evaluation, frames: &lane.script };
+        lane.stack = self.stacks.number(&mut self.images, lane.image, &addresses, script);
+        lane.script.clear();
         self.scratch = addresses;
         self.write_definitions()
     }
@@ -357,7 +357,7 @@ impl<W: Write> Collector<W> {
             is_silent: false,
             last_time: time,
             stack: 0,
-            python: Vec::new(),
+            script: Vec::new(),
             evaluation: 0,
             addresses: Vec::new(),
         });

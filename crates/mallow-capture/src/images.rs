@@ -7,7 +7,7 @@ use mallow_trace::{Event, Frame, Module, ModuleKind, Process, Start, Symbol};
 use rustc_hash::FxHashMap;
 
 use super::modules::Files;
-use super::python::Python;
+use super::script::Script;
 use super::unwind::Tables;
 use mallow_process::maps::{self, Mapping};
 
@@ -29,7 +29,7 @@ pub struct Image {
     pub tables: Tables,
     /// Numbers of stacks by their return addresses.
     pub known_stacks: FxHashMap<Box<[u64]>, u32>,
-    pub python: Python,
+    pub script: Script,
 }
 
 #[derive(Clone, Copy)]
@@ -117,7 +117,7 @@ impl Images {
             jit_addresses: BTreeSet::new(),
             tables,
             known_stacks: FxHashMap::default(),
-            python: Python::default(),
+            script: Script::default(),
         });
         self.by_id.insert(introduction.id, index);
         self.by_pid.insert(introduction.pid, index);
@@ -134,7 +134,7 @@ impl Images {
         let image = &mut self.list[index];
         image.is_alive = false;
         image.known_stacks = FxHashMap::default();
-        image.python = Python::default();
+        image.script = Script::default();
         image.tables = Tables::default();
         if self.by_pid.get(&image.pid) == Some(&index) {
             self.by_pid.remove(&image.pid);
@@ -292,22 +292,22 @@ impl Images {
         Some(Frame { module: code.module, address: address.wrapping_sub(code.bias) })
     }
 
-    /// The frame of a place in Python code.
-    pub fn python_frame(&mut self, index: usize, key: u64, place: u64) -> Frame {
+    /// The frame of a place in a script's code.
+    pub fn script_frame(&mut self, index: usize, key: u64, place: u64) -> Frame {
         let Images { list, module_count, definitions, .. } = self;
         let image = &mut list[index];
         let next_module = || {
             *module_count += 1;
             *module_count
         };
-        image.python.frame(image.number, (key, place), next_module, definitions)
+        image.script.frame(image.number, (key, place), next_module, definitions)
     }
 
-    /// Whether a return address is in the function that begins at `begin` and runs Python's.
+    /// Whether a return address is in the function that begins at `begin` and runs scripts.
     pub fn is_evaluation(&mut self, index: usize, address: u64, begin: u64) -> bool {
-        let mut python = std::mem::take(&mut self.list[index].python);
-        let is_it = python.is_evaluation(address, begin, || self.function(index, begin));
-        self.list[index].python = python;
+        let mut script = std::mem::take(&mut self.list[index].script);
+        let is_it = script.is_evaluation(address, begin, || self.function(index, begin));
+        self.list[index].script = script;
         is_it
     }
 

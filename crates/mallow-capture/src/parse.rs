@@ -49,7 +49,7 @@ pub enum Message<'a> {
         stack: &'a [u64],
     },
     /// A part of a code object, whose bytes lie in these words.
-    PythonCode {
+    ScriptCode {
         key: u64,
         part: u8,
         width: u8,
@@ -57,7 +57,7 @@ pub enum Message<'a> {
         bytes: Vec<u8>,
     },
     /// The frames, two words each, of the stack that follows.
-    Python {
+    Script {
         evaluation: u64,
         frames: &'a [u64],
     },
@@ -172,16 +172,16 @@ pub fn message(words: &[u64]) -> Option<(Message<'_>, usize)> {
             Some((Message::Marker { stamp, text }, end))
         }
         message::MAPS_CHANGED => Some((Message::MapsChanged, 1)),
-        message::PYTHON_CODE => {
+        message::SCRIPT_CODE => {
             let (bytes, end) = bytes(words, 5, word(1)?)?;
             let (key, what, first_line) = (word(2)?, word(3)?, word(4)? as u32);
             let (part, width) = (what as u8, (what >> 8) as u8);
-            Some((Message::PythonCode { key, part, width, first_line, bytes }, end))
+            Some((Message::ScriptCode { key, part, width, first_line, bytes }, end))
         }
-        message::PYTHON => {
+        message::SCRIPT => {
             let count = usize::try_from(word(1)?).ok()?.checked_mul(2)?;
             let frames = words.get(3..count.checked_add(3)?)?;
-            Some((Message::Python { evaluation: word(2)?, frames }, 3 + count))
+            Some((Message::Script { evaluation: word(2)?, frames }, 3 + count))
         }
         _ => None,
     }

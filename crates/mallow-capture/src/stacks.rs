@@ -4,15 +4,15 @@ use mallow_trace::{Event, Frame, Stack};
 use rustc_hash::FxHashMap;
 
 use super::images::Images;
-use super::python;
+use super::script;
 use super::unwind::{Copy, Unwinder};
 
 /// Of one process; beyond, those known are forgotten (and, when met again, found by their frames).
 const MOST_KNOWN: usize = 200_000;
 
-/// The Python frames of a call: the function of C that runs them, and two words each.
+/// The frames of an interpreter in a call: the function of C that runs them, and two words each.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PythonFrames<'a> {
+pub struct ScriptFrames<'a> {
     pub evaluation: u64,
     pub frames: &'a [u64],
 }
@@ -31,10 +31,10 @@ impl Stacks {
         images: &mut Images,
         image: usize,
         addresses: &[u64],
-        python: PythonFrames,
+        script: ScriptFrames,
     ) -> u32 {
-        if !python.frames.is_empty() {
-            let frames = mixed(images, image, addresses, python);
+        if !script.frames.is_empty() {
+            let frames = mixed(images, image, addresses, script);
             return self.define(images, frames, 0);
         }
         if let Some(&number) = images.get_mut(image).known_stacks.get(addresses) {
@@ -57,7 +57,7 @@ impl Stacks {
         images: &mut Images,
         image: usize,
         copy: &Copy,
-        python: PythonFrames,
+        script: ScriptFrames,
     ) -> u32 {
         let mut addresses = std::mem::take(&mut self.addresses);
         self.unwinder.unwind(&images.get_mut(image).tables, copy, &mut addresses);
@@ -65,7 +65,7 @@ impl Stacks {
             // A library that was loaded since is known now.
             self.unwinder.unwind(&images.get_mut(image).tables, copy, &mut addresses);
         }
-        let frames = mixed(images, image, &addresses, python);
+        let frames = mixed(images, image, &addresses, script);
         self.addresses = addresses;
         self.define(images, frames, copy.distance)
     }
@@ -83,28 +83,28 @@ impl Stacks {
     }
 }
 
-/// Where the interpreter's own function stands among the frames of C, the Python frames that it runs
+/// Where the interpreter's own function stands among the frames of C, the frames that it runs
 /// stand instead. What is left of them, where the frames of C end too early, comes last.
-fn mixed(images: &mut Images, image: usize, addresses: &[u64], python: PythonFrames) -> Vec<Frame> {
-    let mut rest = python.frames.as_chunks::<2>().0.iter();
+fn mixed(images: &mut Images, image: usize, addresses: &[u64], script: ScriptFrames) -> Vec<Frame> {
+    let mut rest = script.frames.as_chunks::<2>().0.iter();
     let mut frames = Vec::with_capacity(addresses.len() + rest.len());
-    let mut is_in_python = false;
+    let mut is_in_script = false;
     for &address in addresses {
         let Some(frame) = images.frame(image, address) else { break };
-        if rest.len() > 0 && images.is_evaluation(image, address, python.evaluation) {
+        if rest.len() > 0 && images.is_evaluation(image, address, script.evaluation) {
             for &[key, place] in rest.by_ref() {
-                frames.push(images.python_frame(image, key, place));
-                if python::is_entry(place) {
+                frames.push(images.script_frame(image, key, place));
+                if script::is_entry(place) {
                     break;
                 }
             }
-            is_in_python = true;
-        } else if !(is_in_python && images.is_jit(image, frame)) {
+            is_in_script = true;
+        } else if !(is_in_script && images.is_jit(image, frame)) {
             // Else it is a trampoline of the same function, for profilers of another kind.
             frames.push(frame);
-            is_in_python = false;
+            is_in_script = false;
         }
     }
-    frames.extend(rest.map(|&[key, place]| images.python_frame(image, key, place)));
+    frames.extend(rest.map(|&[key, place]| images.script_frame(image, key, place)));
     frames
 }

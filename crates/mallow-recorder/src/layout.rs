@@ -62,19 +62,21 @@ pub mod message {
     pub const STACK_COPY: u8 = 68;
     pub const MARKER: u8 = 69;
     pub const MAPS_CHANGED: u8 = 70;
-    pub const PYTHON_CODE: u8 = 71;
-    pub const PYTHON: u8 = 72;
+    pub const SCRIPT_CODE: u8 = 71;
+    pub const SCRIPT: u8 = 72;
 }
 
-/// What a `PYTHON_CODE` says of a code object.
-pub mod python_part {
+/// What a `SCRIPT_CODE` says of a code object.
+pub mod script_part {
     pub const FILE: u8 = 0;
     pub const NAME: u8 = 1;
     pub const TABLE: u8 = 2;
 }
 
 /// The outermost frame of those that one call of the evaluating function runs.
-pub const PYTHON_ENTRY: u64 = 1 << 32;
+pub const SCRIPT_ENTRY: u64 = 1 << 32;
+/// The place is a line, of Ruby's; else an instruction of Python's.
+pub const SCRIPT_IS_LINE: u64 = 1 << 33;
 
 pub const SIZE_FOLLOWS: u64 = 0xffff;
 
@@ -95,7 +97,7 @@ mod tests {
              stack_distance), offsetof(struct control, first_slot), offsetof(struct control, bell), \
              offsetof(struct control, is_closed), offsetof(struct control, programs), offsetof(struct \
              control, states), offsetof(struct ring, head), offsetof(struct ring, dropped), \
-             offsetof(struct ring, tail), (size_t)MESSAGE_PYTHON, OP_DELETE_ARRAY_ALIGNED_NOTHROW); \
+             offsetof(struct ring, tail), (size_t)MESSAGE_SCRIPT, OP_DELETE_ARRAY_ALIGNED_NOTHROW); \
              return 0; }}\n",
             crate_dir.display()
         );
@@ -126,7 +128,7 @@ mod tests {
             offset_of!(RingHeader, head),
             offset_of!(RingHeader, dropped),
             offset_of!(RingHeader, tail),
-            usize::from(message::PYTHON),
+            usize::from(message::SCRIPT),
             32,
         ];
         assert_eq!(numbers, expected);

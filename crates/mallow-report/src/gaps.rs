@@ -15,10 +15,8 @@ const PYTHONS: std::ops::RangeInclusive<u32> = 11..=13;
 
 /// Sentences for the user. The profile has every frame.
 pub fn gaps(findings: &Findings, profile: &Profile) -> Vec<String> {
-    [missing_callers(findings.header.stacks, profile), missing_python(findings)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let callers = missing_callers(findings.header.stacks, profile);
+    [callers, missing_python(findings), missing_ruby(findings)].into_iter().flatten().collect()
 }
 
 fn missing_callers(kind: Stacks, profile: &Profile) -> Option<String> {
@@ -90,6 +88,18 @@ fn missing_python(findings: &Findings) -> Option<String> {
          known of Python 3.{} to 3.{}, {reason}.",
         PYTHONS.start(),
         PYTHONS.end()
+    ))
+}
+
+fn missing_ruby(findings: &Findings) -> Option<String> {
+    let modules = || findings.modules.values().map(|module| module.path.as_str());
+    if findings.stacks.frames.is_empty() || modules().any(|path| path.starts_with("[Ruby of ")) {
+        return None;
+    }
+    let file = modules().map(file_of).find(|file| file.starts_with("libruby"))?;
+    Some(format!(
+        "Stacks through {file} show the interpreter's own functions, not those of Ruby: these are \
+         known of Ruby 3.1."
     ))
 }
 

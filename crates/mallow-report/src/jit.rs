@@ -10,6 +10,7 @@ const NODE_TIERS: [char; 4] = ['*', '~', '^', '+'];
 pub fn perf_map_frame(name: &str) -> Frame {
     let name = name.trim();
     python(name)
+        .or_else(|| ruby(name))
         .or_else(|| node(name))
         .unwrap_or_else(|| Frame { function: java(name), ..Frame::default() })
 }
@@ -17,14 +18,24 @@ pub fn perf_map_frame(name: &str) -> Frame {
 /// `py::function:/path/file.py`, or with `:line` where the recorder has read the frame itself.
 fn python(name: &str) -> Option<Frame> {
     let (function, place) = name.strip_prefix("py::")?.split_once(':')?;
+    Some(in_file(function, place))
+}
+
+/// `rb::function@/path/file.rb:line`, as the recorder writes it.
+fn ruby(name: &str) -> Option<Frame> {
+    let (function, place) = name.strip_prefix("rb::")?.split_once('@')?;
+    Some(in_file(function, place))
+}
+
+fn in_file(function: &str, place: &str) -> Frame {
     let numbered = place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
     let (file, line) = numbered.map_or((place, None), |(file, line)| (file, Some(line)));
-    Some(Frame {
+    Frame {
         function: function.into(),
         file: (!file.is_empty()).then(|| file.into()),
-        line,
+        line: line.filter(|line| *line > 0),
         ..Frame::default()
-    })
+    }
 }
 
 /// `JS:*function file:///path/file.js:12:34`; an anonymous function has no name.
@@ -74,6 +85,8 @@ mod tests {
     fn the_source_is_found_in_the_names() {
         is("py::read_lines:/srv/app.py", "read_lines", Some("/srv/app.py"), None);
         is("py::A.<locals>.f:/srv/app.py:12", "A.<locals>.f", Some("/srv/app.py"), Some(12));
+        is("rb::block in rd@/srv/app.rb:12", "block in rd", Some("/srv/app.rb"), Some(12));
+        is("rb::<class:Box>@<internal:kernel>:0", "<class:Box>", Some("<internal:kernel>"), None);
         is("JS:*parse file:///srv/a.js:12:34", "parse", Some("/srv/a.js"), Some(12));
         is("LazyCompile:~ /srv/a.js:1:1", "(anonymous a.js:1)", Some("/srv/a.js"), Some(1));
         is("Function:^next node:internal/util:5:7", "next", Some("node:internal/util"), Some(5));

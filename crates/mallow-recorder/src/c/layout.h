@@ -59,7 +59,7 @@ struct ring {
     _Alignas(CACHE_LINE) uint64_t previous[256]; /* the last stack sent, outermost first; owner */
     uint64_t previous_count;
     uint64_t has_codes;
-    uint64_t codes[512]; /* Python's, that the collector has been told of; owner */
+    uint64_t codes[512]; /* of scripts, that the collector knows of; owner */
 };
 
 static_assert(sizeof(struct ring) <= RING_HEADER, "the words begin behind the header");
@@ -117,17 +117,20 @@ enum message {
                             then the bytes from sp on. Belongs likewise */
     MESSAGE_MARKER,       /* length, text */
     MESSAGE_MAPS_CHANGED, /* a library was unloaded */
-    MESSAGE_PYTHON_CODE,  /* length, key, python_part | bytes of a character << 8, first line, then
+    MESSAGE_SCRIPT_CODE,  /* length, key, script_part | bytes of a character << 8, first line, then
                             the bytes */
-    MESSAGE_PYTHON,       /* count, address of the function that evaluates, then two words a frame,
-                            innermost first: key, instruction and perhaps PYTHON_ENTRY. It belongs
+    MESSAGE_SCRIPT,       /* count, address of the function that evaluates, then two words a frame,
+                            innermost first: key, instruction and perhaps SCRIPT_ENTRY. It belongs
                             to the stack that follows */
 };
 
-enum python_part { PYTHON_FILE, PYTHON_NAME, PYTHON_TABLE };
+/* The table is Python's, which tells lines. Texts with 0 bytes a character are UTF-8. */
+enum script_part { SCRIPT_FILE, SCRIPT_NAME, SCRIPT_TABLE };
 
 /* The outermost frame of those that one call of the evaluating function runs. */
-#define PYTHON_ENTRY ((uint64_t)1 << 32)
+#define SCRIPT_ENTRY ((uint64_t)1 << 32)
+/* The place is a line, of Ruby's; else an instruction of Python's. */
+#define SCRIPT_IS_LINE ((uint64_t)1 << 33)
 
 #define SIZE_FOLLOWS 0xffffu
 #define CALL_WORDS 6 /* at most */

@@ -135,6 +135,7 @@ CONSTRUCTOR static COLD void next_find(void)
         found[i] = dlsym(RTLD_NEXT, next_names[i]);
     }
     python_find();
+    ruby_find();
     /* Some are missing, which is none of the program's business: a success makes the libc forget
      * the last error. dlerror() would too, but glibc's takes the locks of message translation. */
     dlsym(RTLD_NEXT, "malloc");

@@ -8,7 +8,6 @@
  */
 #include "thread.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 /* Offsets in bytes. */
@@ -39,8 +38,6 @@ enum { CODE_FILE = 112, CODE_NAME = 128, CODE_LINES = 136 };
 enum { OBJECT_TYPE = 8, OBJECT_SIZE = 16, BYTES_DATA = 32, TEXT_LENGTH = 16, TEXT_STATE = 32 };
 enum { TEXT_COMPACT = 0x20, TEXT_ASCII = 0x40 };
 
-#define PYTHON_FRAMES 128
-#define PYTHON_TEXT 4096        /* of a name or a path, at most */
 #define PYTHON_LINES (32 << 10) /* of a table of lines */
 
 /* const after init */
@@ -52,42 +49,32 @@ static struct {
     uintptr_t evaluation; /* the function of C that runs Python's */
 } python;
 
-static uintptr_t python_word(uintptr_t object, size_t offset)
-{
-    return *(const uintptr_t *)(object + offset);
-}
-
-static uintptr_t python_symbol(const char *name)
-{
-    return (uintptr_t)dlsym(RTLD_DEFAULT, name);
-}
-
 /* Free-threaded builds have other objects. From 3.13 on the runtime begins with a description. */
 static bool python_is_plain(uint32_t version)
 {
     if (version < 0x030d) {
         return true;
     }
-    uintptr_t runtime = python_symbol("_PyRuntime");
+    uintptr_t runtime = script_symbol("_PyRuntime");
     return runtime != 0 && memcmp((const void *)runtime, "xdebugpy", 8) == 0 &&
-           python_word(runtime, 16) == 0;
+           script_word(runtime, 16) == 0;
 }
 
 /* Once, at the start: dlsym takes the loader's lock, which other threads may hold later. */
 static COLD void python_find(void)
 {
-    uintptr_t version = python_symbol("Py_Version");
-    uintptr_t ending = version == 0 ? 0 : python_symbol("_Py_IsFinalizing");
-    ending = ending != 0 || version == 0 ? ending : python_symbol("Py_IsFinalizing");
-    uintptr_t state = ending == 0 ? 0 : python_symbol("PyGILState_GetThisThreadState");
+    uintptr_t version = script_symbol("Py_Version");
+    uintptr_t ending = version == 0 ? 0 : script_symbol("_Py_IsFinalizing");
+    ending = ending != 0 || version == 0 ? ending : script_symbol("Py_IsFinalizing");
+    uintptr_t state = ending == 0 ? 0 : script_symbol("PyGILState_GetThisThreadState");
     if (state == 0) {
         return;
     }
-    uint32_t number = (uint32_t)(python_word(version, 0) >> 16);
+    uint32_t number = (uint32_t)(script_word(version, 0) >> 16);
     python.state = (uintptr_t(*)(void))state;
     python.is_ending = (int (*)(void))ending;
-    python.code_type = python_symbol("PyCode_Type");
-    python.evaluation = python_symbol("_PyEval_EvalFrameDefault");
+    python.code_type = script_symbol("PyCode_Type");
+    python.evaluation = script_symbol("_PyEval_EvalFrameDefault");
     for (size_t i = 0; i < array_count(python_layouts); i++) {
         if (python_layouts[i].version == number && python_is_plain(number)) {
             python.layout = &python_layouts[i];
@@ -102,38 +89,25 @@ static uint32_t python_first_line(uintptr_t code)
     return *(const uint32_t *)(code + python.layout->first_line);
 }
 
-/* What a code object is known by: other code at the same address has another. */
 static uint64_t python_key(uintptr_t code)
 {
-    uint64_t key = code;
     const uintptr_t words[] = {
-        python_word(code, CODE_FILE),
-        python_word(code, CODE_NAME),
-        python_word(code, CODE_LINES),
+        code,
+        script_word(code, CODE_FILE),
+        script_word(code, CODE_NAME),
+        script_word(code, CODE_LINES),
         python_first_line(code),
     };
-    for (size_t i = 0; i < array_count(words); i++) {
-        key = (key ^ words[i]) * 0x9e3779b97f4a7c15u;
-        key ^= key >> 29;
-    }
-    return key | 1;
-}
-
-static struct thread *python_send_part(struct thread *thread, uintptr_t code, uint64_t key,
-                                       enum python_part part, const void *bytes, size_t size,
-                                       uint64_t width)
-{
-    uint64_t words[] = {size, key, (uint64_t)part | width << 8, python_first_line(code)};
-    return thread_send(thread, MESSAGE_PYTHON_CODE, words, array_count(words), bytes, size);
+    return script_key(words, array_count(words));
 }
 
 /* Strings have one, two or four bytes a character. */
 static struct thread *python_send_text(struct thread *thread, uintptr_t code, uint64_t key,
-                                       enum python_part part, uintptr_t text)
+                                       enum script_part part, uintptr_t text)
 {
-    uint32_t state = (uint32_t)python_word(text, TEXT_STATE);
+    uint32_t state = (uint32_t)script_word(text, TEXT_STATE);
     uint64_t width = state >> 2 & 7;
-    size_t size = size_min(python_word(text, TEXT_LENGTH), PYTHON_TEXT / 4) * width;
+    size_t size = size_min(script_word(text, TEXT_LENGTH), SCRIPT_TEXT / 4) * width;
     if ((state & TEXT_COMPACT) == 0) {
         size = 0;
     }
@@ -141,26 +115,27 @@ static struct thread *python_send_text(struct thread *thread, uintptr_t code, ui
     if ((state & TEXT_ASCII) == 0) {
         bytes += python.layout->text == 48 ? 24 : 16; /* Python 3.11 has a word more */
     }
-    return python_send_part(thread, code, key, part, (const void *)bytes, size, width);
+    return script_send_part(thread, key, part, (const void *)bytes, size, width,
+                            python_first_line(code));
 }
 
 /* Says what the collector has to know of a code object, unless it was said lately. */
 static struct thread *python_send_code(struct thread *thread, uintptr_t code, uint64_t key)
 {
     struct ring *ring = thread->ring;
-    uint64_t *sent = &ring->codes[key >> 32 & (array_count(ring->codes) - 1)];
+    uint64_t *sent = script_sent(thread, key);
     if (*sent == key) {
         return thread;
     }
-    uintptr_t lines = python_word(code, CODE_LINES);
-    size_t size = size_min(python_word(lines, OBJECT_SIZE), PYTHON_LINES);
-    thread = python_send_part(thread, code, key, PYTHON_TABLE, (const void *)(lines + BYTES_DATA),
-                              size, 1);
+    uintptr_t lines = script_word(code, CODE_LINES);
+    size_t size = size_min(script_word(lines, OBJECT_SIZE), PYTHON_LINES);
+    thread = script_send_part(thread, key, SCRIPT_TABLE, (const void *)(lines + BYTES_DATA), size,
+                              1, python_first_line(code));
     if (thread != NULL) {
-        thread = python_send_text(thread, code, key, PYTHON_FILE, python_word(code, CODE_FILE));
+        thread = python_send_text(thread, code, key, SCRIPT_FILE, script_word(code, CODE_FILE));
     }
     if (thread != NULL) {
-        thread = python_send_text(thread, code, key, PYTHON_NAME, python_word(code, CODE_NAME));
+        thread = python_send_text(thread, code, key, SCRIPT_NAME, script_word(code, CODE_NAME));
     }
     if (thread != NULL) {
         *sent = key;
@@ -178,34 +153,36 @@ static uintptr_t python_top_frame(void)
     if (state == 0 || python.is_ending() != 0) {
         return 0;
     }
-    uintptr_t top = python_word(state, python.layout->state);
+    uintptr_t top = script_word(state, python.layout->state);
     if (!python.layout->is_behind) {
         return top;
     }
-    return top == 0 ? 0 : python_word(top, python.layout->place);
+    return top == 0 ? 0 : script_word(top, python.layout->place);
 }
 
-/* Fills `found` with two words a frame, innermost first: the code's key; the instruction's index,
- * and bit 32 for the outermost frame of those that one call from C runs. The thread, or NULL where
- * the ring has no room for what has to be said of the code. */
-static struct thread *python_walk(struct thread *thread, uint64_t *found, uint64_t *count)
+/* Fills in the frames: a place is an instruction's index, and an entry the outermost frame of those
+ * that one call from C runs. The thread, or NULL where the ring has no room for what has to be said
+ * of the code. */
+static struct thread *python_walk(struct thread *thread, struct script_frames *found)
 {
     const struct python_layout *layout = python.layout;
-    *count = 0;
+    uint64_t *words = found->words;
     if (likely(layout == NULL)) {
         return thread;
     }
+    found->evaluation = python.evaluation;
     uintptr_t frame = python_top_frame();
-    for (; frame != 0 && *count < PYTHON_FRAMES; frame = python_word(frame, layout->previous)) {
+    for (; frame != 0 && found->count < SCRIPT_FRAMES;
+         frame = script_word(frame, layout->previous)) {
         uint8_t entry = *(const uint8_t *)(frame + layout->entry);
-        uintptr_t code = python_word(frame, layout->code);
+        uintptr_t code = script_word(frame, layout->code);
         if (layout->entry_owner != 0 && entry == layout->entry_owner) {
-            if (*count > 0) {
-                found[2 * *count - 1] |= PYTHON_ENTRY;
+            if (found->count > 0) {
+                words[2 * found->count - 1] |= SCRIPT_ENTRY;
             }
             continue;
         }
-        if (code == 0 || python_word(code, OBJECT_TYPE) != python.code_type) {
+        if (code == 0 || script_word(code, OBJECT_TYPE) != python.code_type) {
             continue;
         }
         uint64_t key = python_key(code);
@@ -214,27 +191,12 @@ static struct thread *python_walk(struct thread *thread, uint64_t *found, uint64
             return NULL;
         }
         uintptr_t begin = code + layout->instructions;
-        uintptr_t at = python_word(frame, layout->instruction);
+        uintptr_t at = script_word(frame, layout->instruction);
         uint64_t index = at >= begin ? (at - begin) / 2 & UINT32_MAX : 0;
         bool is_entry = layout->entry_owner == 0 && entry != 0;
-        found[2 * *count] = key;
-        found[2 * *count + 1] = index | (is_entry ? PYTHON_ENTRY : 0);
-        (*count)++;
+        words[2 * found->count] = key;
+        words[2 * found->count + 1] = index | (is_entry ? SCRIPT_ENTRY : 0);
+        found->count++;
     }
     return thread;
-}
-
-/* There is room. */
-static void python_send(struct thread *thread, const uint64_t *found, uint64_t count)
-{
-    if (likely(count == 0)) {
-        return;
-    }
-    thread_put(thread, 0, MESSAGE_PYTHON);
-    thread_put(thread, 1, count);
-    thread_put(thread, 2, python.evaluation);
-    for (uint64_t i = 0; i < 2 * count; i++) {
-        thread_put(thread, 3 + i, found[i]);
-    }
-    thread_publish(thread, 3 + 2 * count);
 }

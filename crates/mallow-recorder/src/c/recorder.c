@@ -12,7 +12,9 @@
 #include "thread.h"
 
 #include "start.c"
+#include "script.c"
 #include "python.c"
+#include "ruby.c"
 #include "stack.c"
 #include "next.c"
 #include "entry.c"

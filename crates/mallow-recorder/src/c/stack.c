@@ -125,25 +125,28 @@ static NOINLINE struct thread *stack_send_copy(struct thread *thread, uintptr_t 
 
 static NOINLINE struct thread *stack_send(struct thread *thread, uintptr_t frame)
 {
-    uint64_t frames[2 * PYTHON_FRAMES];
-    uint64_t frame_count;
+    struct script_frames script;
+    script.count = 0;
     /* First of all, since a forked child has no ring before it asks for room. */
     thread = thread_room(thread, CALL_WORDS);
     if (unlikely(thread == NULL)) {
         return NULL;
     }
-    thread = python_walk(thread, frames, &frame_count);
+    thread = python_walk(thread, &script);
+    if (thread != NULL && script.count == 0) {
+        thread = ruby_walk(thread, &script);
+    }
     if (unlikely(thread == NULL)) {
         return NULL;
     }
     /* Room for all of it and the call, so that no other call gets its stack. */
     bool is_copy = control->stacks == STACKS_COPY;
     uint64_t most = is_copy ? 6 + control->copy_bytes / 8 : 2 + STACK_LIMIT;
-    thread = thread_room(thread, most + 3 + 2 * frame_count + CALL_WORDS);
+    thread = thread_room(thread, most + 3 + 2 * script.count + CALL_WORDS);
     if (unlikely(thread == NULL)) {
         return NULL;
     }
-    python_send(thread, frames, frame_count);
+    script_send(thread, &script);
     if (is_copy) {
         thread = stack_send_copy(thread, frame);
     } else {

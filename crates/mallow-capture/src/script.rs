@@ -1,6 +1,7 @@
-//! Python frames: which line of which function, and where among the frames of C they belong.
+//! Frames of Python and Ruby: which line of which function, and where among the frames of C they
+//! belong.
 
-use mallow_recorder::layout::{PYTHON_ENTRY, python_part};
+use mallow_recorder::layout::{SCRIPT_ENTRY, SCRIPT_IS_LINE, script_part};
 use mallow_trace::{Event, Frame, Module, ModuleKind, Symbol};
 use rustc_hash::FxHashMap;
 
@@ -10,7 +11,7 @@ struct Code {
     file: String,
     name: String,
     first_line: i64,
-    /// Which instructions belong to which line, as the interpreter keeps it.
+    /// Python's: which instructions belong to which line, as the interpreter keeps it.
     table: Vec<u8>,
 }
 
@@ -19,38 +20,38 @@ struct Code {
 pub struct Part<'a> {
     pub key: u64,
     pub part: u8,
-    /// Bytes of a character.
+    /// Bytes of a character; 0: UTF-8.
     pub width: u8,
     pub first_line: u32,
     pub bytes: &'a [u8],
 }
 
-/// The Python code of one process. In the trace it is a module whose addresses are places in code,
+/// The code of one process's interpreter. In the trace it is a module whose addresses are places in code,
 /// numbered as they come.
 #[derive(Default)]
-pub struct Python {
+pub struct Script {
     codes: FxHashMap<u64, Code>,
     places: FxHashMap<(u64, u32), u64>,
     module: Option<u32>,
-    /// Where the function of C begins that runs Python's, and where it ends.
+    /// Where the function of C begins that runs it, and where it ends.
     evaluation: Option<(u64, u64)>,
 }
 
 /// Between two places, so that each has a range of its own.
 const STEP: u64 = 16;
 
-impl Python {
+impl Script {
     pub fn learn(&mut self, part: &Part) {
         let code = self.codes.entry(part.key).or_default();
         code.first_line = part.first_line.into();
         match part.part {
-            python_part::FILE => code.file = text(part.bytes, part.width),
-            python_part::NAME => code.name = text(part.bytes, part.width),
+            script_part::FILE => code.file = text(part.bytes, part.width),
+            script_part::NAME => code.name = text(part.bytes, part.width),
             _ => code.table = part.bytes.to_vec(),
         }
     }
 
-    /// Whether a return address is in the function that runs Python's; `range` finds out where
+    /// Whether a return address is in the function that runs scripts; `range` finds out where
     /// that is.
     pub fn is_evaluation(
         &mut self,
@@ -73,10 +74,12 @@ impl Python {
     ) -> Frame {
         let unknown = Code::default();
         let code = self.codes.get(&key).unwrap_or(&unknown);
-        let line = line_of(code, (place & 0xffff_ffff) as u32);
+        let (is_line, number) = (place & SCRIPT_IS_LINE != 0, (place & 0xffff_ffff) as u32);
+        let (language, mark) = if is_line { ("Ruby", "rb") } else { ("Python", "py") };
+        let line = if is_line { number } else { line_of(code, number) };
         let module = *self.module.get_or_insert_with(|| {
             let id = next_module();
-            let path = format!("[Python of process {process}]");
+            let path = format!("[{language} of process {process}]");
             let kind = ModuleKind::Jit;
             definitions.push(Event::Module(Module {
                 id,
@@ -89,10 +92,12 @@ impl Python {
         });
         let next = (self.places.len() as u64 + 1) * STEP;
         let start = *self.places.entry((key, line)).or_insert_with(|| {
-            let name = match (code.name.as_str(), line) {
-                ("", _) => "py::?:".into(),
-                (name, 0) => format!("py::{name}:{}", code.file),
-                (name, line) => format!("py::{name}:{}:{line}", code.file),
+            // Names of Ruby's have colons: <class:Box>.
+            let name = match (code.name.as_str(), is_line, line) {
+                ("", ..) => format!("{mark}::?:"),
+                (name, false, 0) => format!("py::{name}:{}", code.file),
+                (name, false, line) => format!("py::{name}:{}:{line}", code.file),
+                (name, true, line) => format!("rb::{name}@{}:{line}", code.file),
             };
             definitions.push(Event::Symbol(Symbol { module, start: next, size: STEP, name }));
             next
@@ -103,12 +108,13 @@ impl Python {
 
 /// Whether a call from C began with this frame.
 pub fn is_entry(place: u64) -> bool {
-    place & PYTHON_ENTRY != 0
+    place & SCRIPT_ENTRY != 0
 }
 
 fn text(bytes: &[u8], width: u8) -> String {
     let character = |value: u32| char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
     match width {
+        0 => String::from_utf8_lossy(bytes).into_owned(),
         1 => bytes.iter().map(|&byte| char::from(byte)).collect(),
         2 => bytes
             .as_chunks::<2>()
@@ -209,16 +215,16 @@ mod tests {
 
     #[test]
     fn places_are_numbered_and_named_once() {
-        let mut python = Python::default();
+        let mut script = Script::default();
         let part =
             |part, bytes: &'static [u8]| Part { key: 7, part, width: 1, first_line: 5, bytes };
-        python.learn(&part(python_part::FILE, b"/a.py"));
-        python.learn(&part(python_part::NAME, b"rd"));
-        python.learn(&part(python_part::TABLE, &[0x80 | 11 << 3 | 1, 4, 9]));
+        script.learn(&part(script_part::FILE, b"/a.py"));
+        script.learn(&part(script_part::NAME, b"rd"));
+        script.learn(&part(script_part::TABLE, &[0x80 | 11 << 3 | 1, 4, 9]));
         let mut definitions = Vec::new();
-        let mut frame = |place| python.frame(3, (7, place), || 9, &mut definitions);
+        let mut frame = |place| script.frame(3, (7, place), || 9, &mut definitions);
         let first = frame(0);
-        assert_eq!((first, frame(PYTHON_ENTRY | 1)), (Frame { module: 9, address: 17 }, first));
+        assert_eq!((first, frame(SCRIPT_ENTRY | 1)), (Frame { module: 9, address: 17 }, first));
         let names: Vec<&str> = definitions
             .iter()
             .filter_map(|event| match event {
