@@ -56,8 +56,27 @@ static NOINLINE COLD void canary_odd_free(struct extent *extent, void *block, ui
     }
 }
 
+/* Who has just taken the canary away needs a moment until it is known who. */
+#define TAKER_LOOKS 1000u
+
+static COLD bool slot_was_taken(struct extent *extent, const void *block)
+{
+    uintptr_t at = (uintptr_t)block + slot_block_size(extent, block) - CANARY_BYTES;
+    for (unsigned i = 0; i < TAKER_LOOKS && load_unaligned((const char *)at) == FILL_FREE_WORD;
+         i++) {
+        if (slot_is_unsettled(block)) {
+            return true;
+        }
+        cpu_relax();
+    }
+    return slot_is_unsettled(block);
+}
+
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)
 {
+    if (extent_is_slab(extent) && slot_was_taken(extent, block)) {
+        harden_bad_block(call, extent, block);
+    }
     size_t size = canary_large_size(extent);
     const char *most = "";
     if (extent_is_slab(extent)) {
