@@ -78,10 +78,6 @@ ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
     return ((uintptr_t)slot_next(slot) & SLOT_LINK_NEVER) == 0;
 }
 
-/* Two words, which a processor takes in one operation; slots begin and end where they may lie. */
-typedef uint64_t word_pair __attribute__((vector_size(16), may_alias));
-#define FILL_FREE_PAIR ((word_pair){FILL_FREE_WORD, FILL_FREE_WORD})
-
 /* Of a slot of more than FILL_NEAR bytes, whether all behind these has the fill; where its middle is
  * spared, whether its ends have it. */
 #define FILL_NEAR 128u
