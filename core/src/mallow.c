@@ -112,6 +112,7 @@
 #include "thread/sampling.c"
 #include "thread/tick.c"
 #include "thread/thread.c"
+#include "thread/heaps.c"
 #include "thread/route.c"
 
 /* layer 8: api */

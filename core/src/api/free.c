@@ -145,6 +145,29 @@ ALWAYS_INLINE size_t block_size(struct extent *extent, const void *block)
                                   : whole_block_size("malloc_usable_size", extent, block);
 }
 
+/* The same for a slot of another slab; an unsettled one may be free. */
+static NOINLINE COLD void free_any_odd(struct extent *extent, void *block, bool settled)
+{
+    if (!settled && !slot_is_held(extent, block)) {
+        harden_bad_block("free", extent, block);
+    }
+    canary_odd_free(extent, block, 0, SIZE_MAX);
+}
+
+/* A slot that the program gives back, and that is not of the heap's own slabs, begins to wait. */
+ALWAYS_INLINE void free_any_slot(struct heap *heap, struct extent *extent, struct slot *slot,
+                                 size_t size)
+{
+    bool settles = harden_settles_at_once();
+    if (unlikely(!harden_any_slot_freed(extent, slot, size, settles))) {
+        free_any_odd(extent, slot, settles);
+    }
+    slot_fill(slot, size);
+    if (settles ? delay_put(heap, slot, size) : delay_put_unsettled(heap, slot, size)) {
+        delay_turn(heap);
+    }
+}
+
 /* A slot that the program gives back, of any slab. */
 static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct slot *slot)
 {
@@ -152,15 +175,13 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
     if (unlikely(!canary_front_is_whole(extent, slot)) && slot_is_held(extent, slot)) {
         canary_bad_front("free", extent, slot);
     }
+    if (MW_DELAY_FREE) {
+        free_any_slot(heap, extent, slot, block_size(extent, slot));
+        return;
+    }
     harden_slot_freed(extent, slot);
     if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed()) {
         memset(slot, FILL_FREE, block_size(extent, slot));
-    }
-    if (MW_DELAY_FREE) {
-        if (delay_put(heap, slot, block_size(extent, slot))) {
-            delay_turn(heap);
-        }
-        return;
     }
     heap_take_back(heap, extent, slot);
 }
@@ -290,7 +311,11 @@ static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct h
     struct heap *owner = atomic_get(&extent->slab.owner);
     if (owner >= OWNER_GUARDED || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
-    } else if (MW_DELAY_FREE || (owner == NULL && heap_allocates(heap, extent->slab.class))) {
+    } else if (MW_DELAY_FREE) {
+        free_any_slot(heap, extent, block,
+                      extent->slab.slot_size); /* no medium slot, and not common */
+        heap_tick_if_due(heap);
+    } else if (owner == NULL && heap_allocates(heap, extent->slab.class)) {
         free_slot(heap, extent, block); /* the thread allocates such slots and may want it */
         heap_tick_if_due(heap);
     } else {

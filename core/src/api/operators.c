@@ -64,7 +64,8 @@ UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t si
 static NOINLINE COLD void family_look(struct extent *extent, void *block, uint8_t wanted,
                                       const char *call)
 {
-    bool is_held = !extent_is_slab(extent) || slot_is_held(extent, block);
+    bool is_held = !extent_is_slab(extent) ||
+                   (slot_is_held(extent, block) && !(MW_CANARY && slot_is_unsettled(block)));
     size_t size = is_held ? block_requested(call, extent, block) : 0;
     if (is_held) {
         size_t bytes = block_size(extent, block);

@@ -73,7 +73,8 @@
 /* A bit per slot says whether the program holds it: double and interior frees are always found. */
 #define MW_SLOT_BITMAP (MW_MODE != MW_FAST)
 
-/* Where one thread is alone it is set and cleared by plain loads and stores. */
+/* A slab's owner changes bits of its own, and where one thread is alone it changes all of them, by plain loads and
+ * stores. */
 #define MW_PLAIN_BITS (MW_MODE == MW_SECURE)
 
 /* The page map tells which list of a heap takes a block. With a bit per slot free has to look at the

@@ -2,6 +2,7 @@
 #include "stats.h"
 
 #include "../memory/meta.h"
+#include "../thread/heaps.h"
 #include "../thread/stack.h"
 #include "../thread/tray.h"
 #include "stats_past.h"
@@ -16,21 +17,6 @@ static const char *const stats_process_lock_names[STATS_PROCESS_LOCKS] = {
 static uint64_t less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
-}
-
-/* The heap at hand and then the next: all that threads have or had, then the shared one. */
-static struct heap *heap_after(struct heap *heap)
-{
-    if (heap == &heap_shared) {
-        return NULL;
-    }
-    return heap->next != NULL ? heap->next : &heap_shared;
-}
-
-static struct heap *heap_first(void)
-{
-    struct heap *heap = atomic_get_acquire(&heaps.all); /* pairs with heap_obtain */
-    return heap != NULL ? heap : &heap_shared;
 }
 
 /* Whether a heap was ever used, in an arena that is being read. */

@@ -45,9 +45,8 @@ static bool pool_is_valid(struct arena *arena)
 
 static bool slot_is_damaged(struct extent *extent, uint32_t index)
 {
-    uint64_t bit = (uint64_t)1 << (index % 64);
     if (!extent_is_slab(extent) || index >= extent->slab.capacity ||
-        (atomic_get(live_word(extent, index)) & bit) == 0) {
+        !slot_number_is_held(extent, index)) {
         return false;
     }
     const char *slot = (const char *)extent->start + (size_t)index * extent->slab.slot_size;
@@ -61,6 +60,14 @@ static bool slot_is_damaged(struct extent *extent, uint32_t index)
            canary_read(extent, slot, size) == CANARY_DAMAGED;
 }
 
+_Noreturn static COLD void slot_damaged(struct extent *extent, uintptr_t slot)
+{
+    if (slot_is_unsettled((void *)slot)) {
+        slot_bad_content((void *)slot, slot_block_size(extent, (void *)slot));
+    }
+    canary_bad("mw_heap_is_valid", extent, (void *)slot);
+}
+
 /* The arena's lock is held: no page of its extents is unmapped. */
 __attribute__((no_sanitize("thread"))) static void slab_verify_locked(struct extent *extent)
 {
@@ -68,8 +75,7 @@ __attribute__((no_sanitize("thread"))) static void slab_verify_locked(struct ext
         unsigned looks = 0;
         while (slot_is_damaged(extent, index)) {
             if (++looks == DAMAGE_LOOKS) {
-                canary_bad("mw_heap_is_valid", extent,
-                           (void *)(extent->start + (uintptr_t)index * extent->slab.slot_size));
+                slot_damaged(extent, extent->start + (uintptr_t)index * extent->slab.slot_size);
             }
             cpu_relax();
         }

@@ -178,8 +178,12 @@ struct extent {
     struct fence fence; /* who holds the extent */
     uint8_t post;       /* const while a slab: 0, or how its last page is guarded, see slab.h */
 #endif
+#if MW_PLAIN_BITS
+    _Atomic uint64_t
+        owned[SLAB_SLOTS_MAX / 64]; /* owner thread; the program holds a slot where its bit */
+#endif
 #if MW_SLOT_BITMAP
-    _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic: the program holds the slot */
+    _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic; here is another, see slot.h */
 #endif
 } __attribute__((aligned(CACHE_LINE)));
 

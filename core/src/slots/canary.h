@@ -182,21 +182,38 @@ ALWAYS_INLINE void canary_place_new(struct extent *extent, void *block, size_t b
 
 /* Whether a slot's block was not written beyond its end, is of a family, and has the size `size` if that is not
  * SIZE_MAX. With all that is not 0 in a whole canary in the lowest bits one comparison tells the first two. */
-ALWAYS_INLINE bool canary_is_of(struct extent *extent, const void *block, size_t block_size,
-                                uint8_t family, size_t size)
+ALWAYS_INLINE bool canary_word_is_of(struct extent *extent, const void *block, size_t block_size,
+                                     uint64_t word, uint8_t family, size_t size)
 {
-    if (!MW_CANARY) {
-        return true;
-    }
     const unsigned slack_bits = 64 - CANARY_SLACK_SHIFT;
     size_t capacity = block_size - CANARY_BYTES;
     uintptr_t at = (uintptr_t)block + capacity;
-    uint64_t canary = *(const volatile uint64_t *)at ^ canary_key(extent, at) ^
-                      (uint64_t)family << CANARY_FAMILY_SHIFT;
+    uint64_t canary = word ^ canary_key(extent, at) ^ (uint64_t)family << CANARY_FAMILY_SHIFT;
     uint64_t slack = canary << slack_bits | canary >> CANARY_SLACK_SHIFT;
     return likely(slack <= capacity) &&
            likely(padding_ends_whole((const char *)at - slack, slack)) &&
            (size == SIZE_MAX || size == capacity - slack);
+}
+
+ALWAYS_INLINE bool canary_is_of(struct extent *extent, const void *block, size_t block_size,
+                                uint8_t family, size_t size)
+{
+    uintptr_t at = (uintptr_t)block + block_size - CANARY_BYTES;
+    return !MW_CANARY || canary_word_is_of(extent, block, block_size,
+                                           *(const volatile uint64_t *)at, family, size);
+}
+
+/* The same for malloc's kin, of a block that others may free at the same moment: the first takes the canary away and
+ * leaves the fill of a free slot, and no other finds one. If it is not as it should be it is put back. */
+ALWAYS_INLINE bool canary_take(struct extent *extent, void *block, size_t block_size)
+{
+    _Atomic uint64_t *at = (_Atomic uint64_t *)((uintptr_t)block + block_size - CANARY_BYTES);
+    uint64_t word = atomic_swap(at, (uint64_t)FILL_FREE_WORD);
+    bool is_whole = canary_word_is_of(extent, block, block_size, word, 0, SIZE_MAX);
+    if (unlikely(!is_whole)) {
+        atomic_set(at, word);
+    }
+    return is_whole;
 }
 
 /* What the program asked for, of a slot's block; CANARY_DAMAGED if it was written beyond that. */
@@ -212,6 +229,10 @@ ALWAYS_INLINE size_t canary_read(struct extent *extent, const void *block, size_
     }
     return capacity - slack;
 }
+
+/* Whether a slot was freed and its bit is still set, see slot.h. What lies above in the layers knows; it
+ * looks at all heaps. */
+static bool (*const slot_is_unsettled)(const void *slot);
 
 /* Ends the program: a call found that it had written in front of a block. */
 _Noreturn static COLD void canary_bad_front(const char *call, struct extent *extent,
@@ -283,7 +304,7 @@ ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, c
 static void canary_place_large(struct extent *extent, size_t size);
 static size_t canary_read_large(struct extent *extent);
 
-/* Ends the program: a call found that it had written beyond a block's end. */
+/* Ends the program: a call found that it had written beyond a block's end, or that the block is free. */
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block);
 
 /* Tells that a block is released with a size that it has not; returns with misuse:continue. */

@@ -35,6 +35,24 @@ static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, siz
     return range_is_fill(start + FILL_NEAR, end);
 }
 
+static COLD void settle_failed(struct extent *extent, struct slot *slot, size_t block_size)
+{
+    if (slot_is_held(extent, slot) && canary_read(extent, slot, block_size) == CANARY_DAMAGED) {
+        slot_bad_content(slot, block_size);
+    }
+    harden_bad_block("free", extent, slot);
+}
+
+UNUSED static void slot_settle(struct slot *slot, size_t block_size)
+{
+    struct extent *extent = pagemap_find(slot);
+    const char *last = (const char *)slot + block_size - CANARY_BYTES;
+    bool is_as_left = load_unaligned(last) == FILL_FREE_WORD;
+    if (unlikely(!is_as_left || !slot_set_held(extent, slab_index(extent, slot), false))) {
+        settle_failed(extent, slot, block_size);
+    }
+}
+
 static void harden_slab_empty(struct extent *extent)
 {
     uint32_t size = extent->slab.slot_size;

@@ -78,10 +78,6 @@ ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
     return ((uintptr_t)slot_next(slot) & SLOT_LINK_NEVER) == 0;
 }
 
-/* Two words, which a processor takes in one operation; slots begin and end where they may lie. */
-typedef uint64_t word_pair __attribute__((vector_size(16), may_alias));
-#define FILL_FREE_PAIR ((word_pair){FILL_FREE_WORD, FILL_FREE_WORD})
-
 /* Of a slot of more than FILL_NEAR bytes, whether all behind these has the fill; where its middle is
  * spared, whether its ends have it. */
 #define FILL_NEAR 128u
@@ -184,7 +180,9 @@ ALWAYS_INLINE void harden_first_taken(struct extent *extent, struct slot **list,
     size_t slot_size = extent->slab.slot_size;
     struct slot *next = slot_next(slot);
     *list = next;
-    if (unlikely(slot_set_held(extent, (uint32_t)index, true))) {
+    __builtin_prefetch(next);
+    __builtin_prefetch((const char *)next + slot_size - 1);
+    if (unlikely(slot_set_held_by_owner(extent, (uint32_t)index, true))) {
         slot_bad_link(extent->slab.class, slot);
     }
     check(is_near == (slot_size <= FILL_NEAR));
@@ -197,6 +195,27 @@ ALWAYS_INLINE void harden_first_taken(struct extent *extent, struct slot **list,
     canary_place_new(extent, slot, slot_size, size, family);
 }
 
+/* Whether a free clears the bit of a slot that is not of the heap's own slabs at once. Else the slot is unsettled,
+ * and slot_settle is due before it can be handed out. */
+ALWAYS_INLINE bool harden_settles_at_once(void)
+{
+    return MW_PLAIN_BITS && libc_has_one_thread();
+}
+
+/* The program gives a slot back that is not of the heap's own slabs, of `block_size` bytes. False if the block is not
+ * as it should be: see canary_odd_free, or free. */
+ALWAYS_INLINE bool harden_any_slot_freed(struct extent *extent, void *block, size_t block_size,
+                                         bool settles)
+{
+    uint64_t index = slab_slot_number(extent, block);
+    if (unlikely(index >= extent->slab.capacity) ||
+        (settles && unlikely(!slot_set_held(extent, (uint32_t)index, false)))) {
+        harden_bad_block("free", extent, block);
+    }
+    return settles ? likely(canary_is_of(extent, block, block_size, 0, SIZE_MAX))
+                   : likely(canary_take(extent, block, block_size));
+}
+
 /* The program gives a slot of a heap's own slab back, by a release for a family, with a size or SIZE_MAX. Ends it
  * if it does not hold the slot. False if the block is not as it should be, of which canary_odd_free tells. With
  * canaries it is harden_slot_freed and what delete checks, in fewer steps; but for the fill. */
@@ -205,7 +224,8 @@ ALWAYS_INLINE bool harden_own_slot_freed(struct extent *extent, void *block, uin
 {
     struct slab *slab = &extent->slab;
     uint64_t index = slab_slot_number(extent, block);
-    if (unlikely(index >= slab->capacity || !slot_set_held(extent, (uint32_t)index, false))) {
+    if (unlikely(index >= slab->capacity ||
+                 !slot_set_held_by_owner(extent, (uint32_t)index, false))) {
         harden_bad_block("free", extent, block);
     }
     return likely(canary_is_of(extent, block, slab->slot_size, family, size));
@@ -229,6 +249,10 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
         slot_fill(block, slot_block_size(extent, block));
     }
 }
+
+/* Clears the bit of an unsettled slot. Ends the program if it is clear, or if there is a canary again: then the
+ * slot was freed twice, and may even have another owner. */
+static void slot_settle(struct slot *slot, size_t block_size);
 
 /* A slab whose slots are all free, and not common, is about to be plain pages: looks at what is in
  * them. */

@@ -388,15 +388,21 @@ static void slab_absorb_remote(struct extent *extent)
         return;
     }
     check(slab_used(extent) >= count);
-    if (slab->local != NULL || MW_SLOT_BITMAP) {
-        struct slot *tail = list;
-        for (uint32_t i = 1; i < count; i++) {
+    /* A walk over the list waits for lines of another CPU, one after the other: malloc, which looks at each slot,
+     * meets them one at a time. */
+    uint32_t own = slab->carved - slab_used(extent);
+    bool is_shorter = !MW_TRACK && own < count;
+    if (!is_shorter || own != 0) {
+        struct slot *tail = is_shorter ? slab->local : list;
+        for (uint32_t i = 1; i < (is_shorter ? own : count); i++) {
             tail = slab_next_slot_of_more(extent, tail);
         }
-        slot_set_next(tail, slab->local);
+        slot_set_next(tail, is_shorter ? list : slab->local);
         order_stores();
     }
-    slab->local = list;
+    if (!is_shorter || own == 0) {
+        slab->local = list;
+    }
     uint32_t used = slab_used(extent) - count;
     slab->bias = slab->bias < used ? slab->bias : used;
     slab->left = used - slab->bias;

@@ -3,7 +3,17 @@
  * Slots in their slab: where they begin, which of them the program holds, and lists of them.
  *
  * Bitmap (secure and debug): a bit per slot in the descriptor says whether the program holds the
- * slot. It is set and cleared atomically, because any thread may free.
+ * slot. It is set and cleared atomically, because any thread may free. In secure there are two bits, and the
+ * program holds a slot while they differ: one that anybody changes, atomically, and one that only the thread changes
+ * that owns the slab, without waiting for anything. Where the two are changed at the same moment, as by two frees
+ * of one block, the slot seems to be held, and its list is found to be damaged before it is handed out.
+ *
+ * Unsettled slots (secure): with several threads the word of a bit would move from CPU to CPU for each block
+ * that is freed by another thread than its slab's owner. Such a free leaves the bit as it is at first. That the
+ * program held the slot it tells by the canary, which it takes away in one atomic step, so whoever frees, resizes
+ * or measures the block from now on finds none. The bit is cleared before the slot moves on in the quarantine
+ * (thread/delay.h), so nobody else can have it yet: that tells a second free even if it was the owner's, who looks
+ * at the bit first, at the same moment, or if the program brought the canary back.
  *
  * Lists: a free slot's first word is the link to the next. The program may have overwritten it, so
  * in secure and debug a link is looked at before anybody follows it: slab_next_slot does that in
@@ -25,6 +35,10 @@ static size_t fill_differs(const unsigned char *at, size_t size, unsigned char f
 #define FILL_FREE (MW_MODE == MW_SECURE ? 0 : 0x5a)
 #define FILL_NEW_WORD (FILL_NEW * (uint64_t)0x0101010101010101)
 #define FILL_FREE_WORD (FILL_FREE * (uint64_t)0x0101010101010101)
+
+/* Two words, which a processor takes in one operation; slots begin and end where they may lie. */
+typedef uint64_t word_pair __attribute__((vector_size(16), may_alias));
+#define FILL_FREE_PAIR ((word_pair){FILL_FREE_WORD, FILL_FREE_WORD})
 
 /* Slots up to this size are filled without a call. */
 #define FILL_INLINE_MAX 128u
@@ -80,11 +94,41 @@ ALWAYS_INLINE _Atomic uint64_t *live_word(struct extent *extent, uint32_t index)
 }
 #endif
 
-/* Whether the program is known to hold a slot of the slab; in the fast build of none. */
+#if MW_PLAIN_BITS
+ALWAYS_INLINE _Atomic uint64_t *owned_word(struct extent *extent, uint32_t index)
+{
+    return &extent->owned[index / 64];
+}
+
+ALWAYS_INLINE uint64_t owned_bits(struct extent *extent, uint32_t index)
+{
+    return atomic_get(owned_word(extent, index));
+}
+#else
+ALWAYS_INLINE _Atomic uint64_t *owned_word(struct extent *extent, uint32_t index)
+{
+    return live_word(extent, index);
+}
+
+ALWAYS_INLINE uint64_t owned_bits(struct extent *extent, uint32_t index)
+{
+    (void)extent;
+    (void)index;
+    return 0;
+}
+#endif
+
+/* Whether the program is known to hold a slot of the slab, by its number; in the fast build it holds none. */
+ALWAYS_INLINE bool slot_number_is_held(struct extent *extent, uint32_t index)
+{
+    return MW_SLOT_BITMAP &&
+           ((atomic_get(live_word(extent, index)) ^ owned_bits(extent, index)) >> (index % 64) &
+            1) != 0;
+}
+
 ALWAYS_INLINE bool slot_is_held(struct extent *extent, const void *slot)
 {
-    uint32_t index = slab_index(extent, slot);
-    return MW_SLOT_BITMAP && (atomic_get(live_word(extent, index)) >> (index % 64) & 1) != 0;
+    return slot_number_is_held(extent, slab_index(extent, slot));
 }
 
 ALWAYS_INLINE void slots_hold_none(struct extent *extent)
@@ -92,8 +136,24 @@ ALWAYS_INLINE void slots_hold_none(struct extent *extent)
     if (MW_SLOT_BITMAP) {
         for (uint32_t i = 0; i < extent->slab.capacity; i += 64) {
             atomic_set(live_word(extent, i), 0);
+            if (MW_PLAIN_BITS) {
+                atomic_set(owned_word(extent, i), 0);
+            }
         }
     }
+}
+
+/* Pairs without a loop: of a memset whose size is known compilers make `rep stos`, which takes as long as the rest of
+ * free. */
+#define EDGE_PAIRS 15
+static_assert(FILL_EDGE == (EDGE_PAIRS + 1) * sizeof(word_pair), "an edge has one pair more");
+
+ALWAYS_INLINE void slot_fill_edge_pairs(word_pair *pairs)
+{
+    const word_pair fill = FILL_FREE_PAIR;
+    pairs[0] = pairs[1] = pairs[2] = pairs[3] = pairs[4] = fill;
+    pairs[5] = pairs[6] = pairs[7] = pairs[8] = pairs[9] = fill;
+    pairs[10] = pairs[11] = pairs[12] = pairs[13] = pairs[14] = fill;
 }
 
 /* Gives a free slot of more than FILL_INLINE_MAX bytes, or one that nobody had, the fill, but for the word
@@ -103,8 +163,10 @@ ALWAYS_INLINE void slot_fill_behind_link(char *slot, size_t size, size_t whole)
     char *behind = slot + sizeof(struct slot);
     char *last = slot + size - sizeof(uint64_t);
     if (strength_spares_middle(size, whole)) {
-        memset(behind, FILL_FREE, FILL_EDGE - sizeof(struct slot));
-        memset(slot + size - FILL_EDGE, FILL_FREE, FILL_EDGE - sizeof(uint64_t));
+        store_unaligned(behind, FILL_FREE_WORD);
+        slot_fill_edge_pairs((word_pair *)slot + 1);
+        slot_fill_edge_pairs((word_pair *)(slot + size - FILL_EDGE));
+        store_unaligned(last - sizeof(uint64_t), FILL_FREE_WORD);
     } else {
         memset(behind, FILL_FREE, (size_t)(last - behind));
     }
@@ -127,16 +189,38 @@ ALWAYS_INLINE void slots_fill_carved(struct extent *extent, char *first, size_t 
 ALWAYS_INLINE bool slot_set_held(struct extent *extent, uint32_t index, bool is_held)
 {
     _Atomic uint64_t *word = live_word(extent, index);
+    uint64_t owned = owned_bits(extent, index);
     if (MW_PLAIN_BITS && likely(libc_has_one_thread())) {
-        uint64_t bits = atomic_get(word);
+        uint64_t bits = atomic_get(word) ^ owned;
         bool before = word_set_bit(&bits, index, is_held);
-        atomic_set(word, bits);
+        atomic_set(word, bits ^ owned);
         return before;
     }
     /* The bit alone is looked at, so that the processor can set it and tell in one operation. */
     uint64_t bit = (uint64_t)1 << (index % 64);
+    if (MW_PLAIN_BITS) {
+        bool was_set = (atomic_fetch_xor_explicit(word, bit, memory_order_acq_rel) & bit) != 0;
+        bool before = was_set != ((owned & bit) != 0);
+        if (unlikely(before == is_held)) {
+            atomic_fetch_xor_explicit(word, bit, memory_order_relaxed);
+        }
+        return before;
+    }
     return is_held ? (atomic_fetch_or_explicit(word, bit, memory_order_acquire) & bit) != 0
                    : (atomic_fetch_and_explicit(word, ~bit, memory_order_release) & bit) != 0;
+}
+
+/* The same by the thread that owns the slab. */
+ALWAYS_INLINE bool slot_set_held_by_owner(struct extent *extent, uint32_t index, bool is_held)
+{
+    if (!MW_PLAIN_BITS) {
+        return slot_set_held(extent, index, is_held);
+    }
+    uint64_t others = atomic_get(live_word(extent, index));
+    uint64_t bits = owned_bits(extent, index) ^ others;
+    bool before = word_set_bit(&bits, index, is_held);
+    atomic_set(owned_word(extent, index), bits ^ others);
+    return before;
 }
 
 /* --- Lists ------------------------------------------------------------------------------------ */

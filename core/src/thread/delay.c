@@ -117,6 +117,34 @@ static uint64_t delay_take_next(struct delay *delay)
     return delay_take(delay, &delay->random[at % DELAY_RANDOM]);
 }
 
+/* Settles those of the fresh ones that are not. The child of a fork may lose one of another thread's, but
+ * finds none that is settled and does not say so. */
+static NOINLINE void delay_settle(struct heap *heap)
+{
+    uint64_t *fresh = heap->delay.fresh;
+    heap->delay.has_unsettled = false;
+    for (uint32_t i = 0; i < DELAY_FRESH; i++) {
+        uint64_t entry = fresh[i];
+        if ((entry & DELAY_UNSETTLED) != 0) {
+            entry &= ~DELAY_UNSETTLED;
+            fresh[i] = entry;
+            order_stores();
+            slot_settle(entry_slot(entry), entry_size(entry));
+        }
+    }
+}
+
+static bool delay_has_unsettled(struct heap *heap, const void *slot)
+{
+    for (uint32_t i = 0; i < DELAY_FRESH; i++) {
+        uint64_t entry = atomic_peek(&heap->delay.fresh[i]);
+        if ((entry & DELAY_UNSETTLED) != 0 && entry_slot(entry) == slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Each of the fresh ones takes a place of the random stage, what was there one of the ring, and if that is
  * full the oldest leaves. Returns how many leave. */
 ALWAYS_INLINE uint32_t delay_move_on(struct delay *delay, uint64_t leaving[])
@@ -157,6 +185,9 @@ ALWAYS_INLINE uint32_t delay_move_on(struct delay *delay, uint64_t leaving[])
 static NOINLINE void delay_turn(struct heap *heap)
 {
     struct delay *delay = &heap->delay;
+    if (delay->has_unsettled) {
+        delay_settle(heap);
+    }
     if (unlikely(strength.delay_bytes == 0)) {
         delay->fresh_count = 0; /* nothing waits */
         delay_hand_back(heap, entry_slot(delay_take(delay, &delay->fresh[0])));
@@ -182,6 +213,7 @@ static void delay_empty(struct heap *heap)
     if (delay->bytes == 0) {
         return;
     }
+    delay_settle(heap);
     delay->fresh_count = 0;
     for (unsigned i = 0; i < DELAY_PLACES; i++) {
         uint64_t entry = delay_take(delay, delay_place(delay, i));
@@ -215,6 +247,18 @@ static struct slot *delay_at(struct heap *heap, unsigned index)
     (void)heap;
     (void)index;
     return NULL;
+}
+
+static bool delay_has_unsettled(struct heap *heap, const void *slot)
+{
+    (void)heap;
+    (void)slot;
+    return false;
+}
+
+static void delay_settle(struct heap *heap)
+{
+    (void)heap;
 }
 
 static void delay_turn(struct heap *heap)

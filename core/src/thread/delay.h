@@ -7,10 +7,11 @@
  *   free -> fresh[next] -> random[any] -> fifo[oldest] -> its slab or magazine
  *
  * free writes into the first one alone. When that is full, or there are more bytes than the level of
- * security says (slots/strength.h), all of it moves on at once, out of line: each takes a place in the second
- * one, and what was there moves on. While there are too many bytes the oldest leave, or any of the random
+ * security says (slots/strength.h), all of it moves on at once, out of line: each is settled (slots/slot.h) and
+ * takes a place in the second one, and what was there moves on. While there are too many bytes the oldest leave, or any of the random
  * stage. A slot that waits counts as one that is out, its bit says that the program does not hold it, and all
- * of it has the fill of free slots: a write is found when it leaves, or later when it is handed out.
+ * of it has the fill of free slots: a write is found when it leaves, or later when it is handed out. Of an
+ * unsettled one, which only the first stage has, the bit still says that the program holds it.
  */
 #ifndef MALLOW_DELAY_H
 #define MALLOW_DELAY_H
@@ -18,11 +19,12 @@
 #include "../slots/harden.h"
 #include "heap_state.h"
 
-/* What waits is known by one word: its size in units, and its address. */
+/* What waits is known by one word: whether it is unsettled, its size in units, and its address. */
+#define DELAY_UNSETTLED ((uint64_t)1 << 63)
 #define DELAY_SIZE_SHIFT 48
 #define DELAY_UNIT_LOG2 4
 static_assert(ADDRESS_LIMIT <= (uintptr_t)1 << DELAY_SIZE_SHIFT, "above the address are 16 bits");
-static_assert(SLOT_MAX >> DELAY_UNIT_LOG2 <= UINT16_MAX, "which hold any size");
+static_assert(SLOT_MAX >> DELAY_UNIT_LOG2 <= INT16_MAX, "which hold any size and a bit");
 
 #if MW_DELAY_FREE
 /* Puts a slot of `size` bytes in, which has the fill. Whether delay_turn has to be called. */
@@ -37,15 +39,33 @@ ALWAYS_INLINE bool delay_put(struct heap *heap, const struct slot *slot, size_t 
     delay->bytes = bytes;
     return unlikely(count + 1 == DELAY_FRESH) || unlikely(bytes > strength.delay_bytes);
 }
+
+/* The same of an unsettled one. */
+ALWAYS_INLINE bool delay_put_unsettled(struct heap *heap, const struct slot *slot, size_t size)
+{
+    heap->delay.has_unsettled = true;
+    return delay_put(heap, (const struct slot *)((uintptr_t)slot | DELAY_UNSETTLED), size);
+}
 #else
 ALWAYS_INLINE bool delay_put(struct heap *heap, const struct slot *slot, size_t size)
 {
     return heap == NULL && slot == NULL && size == 0;
 }
+
+ALWAYS_INLINE bool delay_put_unsettled(struct heap *heap, const struct slot *slot, size_t size)
+{
+    return delay_put(heap, slot, size);
+}
 #endif
 
 /* All that was freed last moves on, and as much leaves as has to. */
 static void delay_turn(struct heap *heap);
+
+/* Settles all that is unsettled. Owner, or who empties orphans. */
+static void delay_settle(struct heap *heap);
+
+/* Whether a slot waits there and is unsettled, in any thread's heap at some moment. */
+static bool delay_has_unsettled(struct heap *heap, const void *slot);
 
 /* Ends the program if a slot that waits was written to. Owner. */
 static void delay_check(struct heap *heap);

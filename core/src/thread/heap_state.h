@@ -98,6 +98,7 @@ static_assert(LIST_MAX_BUSY % LIST_MAX_WAITING == 0, "lists are doubled up to th
 
 struct delay {
     uint32_t fresh_count;          /* of `fresh`; less than DELAY_FRESH when free returns */
+    bool has_unsettled;            /* one of `fresh` may be unsettled */
     uint32_t first, end;           /* of fifo: numbers of its oldest and of the next to come */
     size_t bytes;                  /* of all of them */
     uint64_t choices;              /* random numbers to come, six bits each, and a 1 above them */

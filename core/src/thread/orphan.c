@@ -110,6 +110,7 @@ static void orphan_send_slots(struct heap *heap)
     for (unsigned i = 0; i < OUTBOXES; i++) {
         lists[CLASSES + i] = orphan_list_cut(orphan_outbox_list(&heap->outboxes[i]));
     }
+    delay_settle(heap);
     struct slot *waiting[DELAY_PLACES];
     for (unsigned i = 0; i < array_count(waiting); i++) {
         struct slot *slot = delay_at(heap, i);

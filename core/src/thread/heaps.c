@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+#include "heaps.h"
+
+#include "delay.h"
+
+static struct heap *heap_after(struct heap *heap)
+{
+    if (heap == &heap_shared) {
+        return NULL;
+    }
+    return heap->next != NULL ? heap->next : &heap_shared;
+}
+
+static struct heap *heap_first(void)
+{
+    struct heap *heap = atomic_get_acquire(&heaps.all); /* pairs with heap_obtain */
+    return heap != NULL ? heap : &heap_shared;
+}
+
+static bool heaps_have_unsettled(const void *slot)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap_after(heap)) {
+        if (delay_has_unsettled(heap, slot)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool (*const slot_is_unsettled)(const void *) = heaps_have_unsettled;
