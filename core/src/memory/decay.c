@@ -61,6 +61,11 @@ static size_t decay_sum(const struct decay *decay)
 #define REFAULTS_SHARE 8u
 #define CALM_TIMES 4u
 
+static void decay_note_left(struct decay *decay, size_t pages)
+{
+    decay->pages_before = pages < decay->pages_before ? pages : decay->pages_before;
+}
+
 static void decay_note_given_back(struct decay *decay, size_t pages)
 {
     decay->given_back += pages;

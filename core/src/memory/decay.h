@@ -41,7 +41,7 @@ static uint64_t clock_look(void);
 struct decay {
     uint64_t step_ms_began;      /* when the current step began */
     size_t backlog[DECAY_STEPS]; /* pages that came in each step; the last is the current one */
-    size_t pages_before;         /* pages that stayed at the end of the last step */
+    size_t pages_before;         /* the fewest pages since the last step, the end of which counts */
     long total_ms;               /* the time as it was told last; 0: never, or all goes at once */
     _Atomic unsigned patience;   /* 0 .. PATIENCE_MOST; atomic for who only looks */
     uint64_t judged_ms;          /* when the patience changed last */
@@ -52,6 +52,9 @@ struct decay {
 /* Lets time pass until now_ms and returns how many of the `pages` free ones may stay; SIZE_MAX
  * within a step. total_ms < 0 keeps all, 0 keeps none. The caller purges down to that. */
 static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, size_t pages);
+
+/* Pages that were free are used; so many of them are left. What is free beyond that later is newly free. */
+static void decay_note_left(struct decay *decay, size_t pages);
 
 /* Pages went back. */
 static void decay_note_given_back(struct decay *decay, size_t pages);

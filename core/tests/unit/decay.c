@@ -46,6 +46,19 @@ static size_t rest_for(struct decay *decay, uint64_t *now, uint64_t ms, long tot
     return pages;
 }
 
+/* What was used and is free again has not been free for long, though nobody looked while it was used. */
+TEST(decay_begins_anew_for_what_was_used_between_looks)
+{
+    struct decay decay = {0};
+    enum { TOTAL_MS = 1000, PAGES = 10000 };
+    uint64_t now = clock_look();
+    rest_for(&decay, &now, 100, TOTAL_MS, 0);
+    size_t stayed = rest_for(&decay, &now, TOTAL_MS / 2, TOTAL_MS, PAGES);
+    decay_note_left(&decay, 0);
+    CHECK_GE(rest_for(&decay, &now, TOTAL_MS / 4, TOTAL_MS, stayed), stayed * 3 / 4);
+    CHECK_EQ(rest_for(&decay, &now, TOTAL_MS, TOTAL_MS, stayed), 0);
+}
+
 /* A burst each 600 ms with a time of 1 s: at first most goes back in between and comes again, soon all stays.
  * Whatever was learnt, nothing stays when the time is over. */
 TEST(decay_becomes_patient_where_pages_come_again)
