@@ -36,7 +36,7 @@ static uint64_t decay_weight(uint64_t step)
  * the others what the curve says of the time that is left then. */
 static uint64_t decay_part(const struct decay *decay, uint64_t i)
 {
-    uint64_t whole = atomic_get(&decay->patience) * PATIENCE_STEPS;
+    uint64_t whole = WHOLE_STEPS + atomic_get(&decay->patience) * PATIENCE_STEPS;
     uint64_t age = DECAY_STEPS - 1 - i;
     if (age < whole) {
         return (uint64_t)1 << 16;
