@@ -105,6 +105,38 @@ TEST(common_holes_take_larger_blocks)
     CHECK(mw_heap_is_valid());
 }
 
+/* What was searched in vain is searched again once a block in it is freed. */
+TEST(common_holes_are_found_again)
+{
+    uint64_t random = 101;
+    size_t before = used_bytes();
+    make_holes(&random);
+    size_t in_holes = fill_holes(COUNT / 2);
+    CHECK(in_holes > COUNT / 40 && in_holes < COUNT / 2); /* all that there are */
+    size_t freed = 0;
+    for (size_t i = 0; i < COUNT / 2; i++) {
+        if (is_in_hole(large[i]) && test_random(&random) % 4 == 0) {
+            mw_free(large[i]);
+            large[i] = NULL;
+            freed++;
+        }
+    }
+    heap_flush_outboxes(heap_own);
+    heap_return_lists(heap_own);
+    size_t again = 0;
+    for (size_t i = 0; i < COUNT / 2; i++) {
+        if (large[i] == NULL) {
+            large[i] = mw_malloc(LARGE);
+            memset(large[i], (int)(i % 241), LARGE);
+            again += is_in_hole(large[i]);
+        }
+    }
+    CHECK_MSG(again >= freed / 2, "%zu of %zu", again, freed);
+    CHECK(mw_heap_is_valid());
+    free_all(COUNT / 2);
+    CHECK_EQ(used_bytes(), before);
+}
+
 TEST(common_blocks_can_be_resized)
 {
     uint64_t random = 7;
