@@ -484,6 +484,7 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
     }
     stack_trim(heap, stamp);
     heap->takes_blocks = false;
+    heap->slab_pages_due /= 2;
     check(heap_check(heap)); /* walks, but not often */
 }
 
@@ -582,6 +583,7 @@ static void heap_abandon(struct heap *heap)
     stack_flush(heap);
     trays_empty();
     heap->stack_resident = 64;
+    heap->slab_pages_due = 0;
     heap->magazine_bytes = 0;
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);

@@ -134,7 +134,7 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     }
     /* What others freed before they could see that it is common now. */
     if (common_collect(extent)) {
-        heap_put_pages(heap, extent);
+        heap_put_slab_pages(heap, extent);
         return false;
     }
     return true;

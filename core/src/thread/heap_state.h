@@ -131,6 +131,7 @@ struct heap {
     uint64_t blocks_put;      /* the sum of `puts` of block classes when it was looked at last */
     uint8_t way_ticks;        /* ticks, see heap_choose_way */
     uint8_t probe_pause;      /* how often the last probe may still be believed */
+    size_t slab_pages_due;    /* see heap_put_slab_pages */
     bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
     bool is_private;          /* the chains of block classes lie in lists, not in cells */
     uint16_t busy_calls;      /* ticks close together since the heap became idle,
