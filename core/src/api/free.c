@@ -305,11 +305,21 @@ static NOINLINE void free_noted(struct extent *extent)
     heap_tick_if_due(heap);
 }
 
+/* Whether `block` begins a block of a common slab. */
+ALWAYS_INLINE bool block_is_of_common(struct extent *extent, const void *block)
+{
+    return extent_state(extent) == EXTENT_ACTIVE && slab_is_common(extent) &&
+           common_block_size(extent, block) != 0;
+}
+
 /* Tells apart what goes into no list of the heap, with what the hit path has read. */
 static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct heap *heap)
 {
     struct heap *owner = atomic_get(&extent->slab.owner);
-    if (owner >= OWNER_GUARDED || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
+    if (owner == OWNER_COMMON && heap != HEAP_NONE && block_is_of_common(extent, block)) {
+        free_slot(heap, extent, block);
+        heap_tick_if_due(heap);
+    } else if (owner >= OWNER_GUARDED || heap == HEAP_NONE || !slab_has_slot_at(extent, block)) {
         free_rare(block, extent);
     } else if (MW_DELAY_FREE) {
         free_any_slot(heap, extent, block,

@@ -162,11 +162,16 @@ static void arena_note_refault_locked(struct arena *arena, size_t pages, uint32_
     decay_note_refault(&arena->dirty_decay, pages, freed);
 }
 
-/* A free extent is about to be used. Of muzzy pages nobody knows whether the kernel took them. */
+/* A free extent, in no set any more, is about to be used. Of muzzy pages nobody knows whether the kernel took
+ * them. */
 static void arena_note_use_locked(struct arena *arena, struct extent *extent)
 {
     check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
-    if (extent_state(extent) == EXTENT_RETAINED) {
+    if (extent_state(extent) == EXTENT_DIRTY) {
+        decay_note_left(&arena->dirty_decay, arena->dirty.pages + arena->huge.pages);
+    } else if (extent_state(extent) == EXTENT_MUZZY) {
+        decay_note_left(&arena->muzzy_decay, arena->muzzy.pages);
+    } else if (extent_state(extent) == EXTENT_RETAINED) {
         check(extent->slab.given_back <= extent_pages(extent));
         arena_note_refault_locked(arena, extent->slab.given_back, extent->slab.stamp);
     }
@@ -297,6 +302,7 @@ static void arena_take_huge_locked(struct arena *arena, struct extent *extent)
 {
     check(lock_is_mine(&arena->lock) && extent->is_huge && extent_state(extent) == EXTENT_DIRTY);
     extent_set_remove(&arena->huge, extent);
+    arena_note_use_locked(arena, extent);
     arena_count_active_locked(arena, true, extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
 }

@@ -36,7 +36,7 @@ static uint64_t decay_weight(uint64_t step)
  * the others what the curve says of the time that is left then. */
 static uint64_t decay_part(const struct decay *decay, uint64_t i)
 {
-    uint64_t whole = atomic_get(&decay->patience) * PATIENCE_STEPS;
+    uint64_t whole = WHOLE_STEPS + atomic_get(&decay->patience) * PATIENCE_STEPS;
     uint64_t age = DECAY_STEPS - 1 - i;
     if (age < whole) {
         return (uint64_t)1 << 16;
@@ -60,6 +60,11 @@ static size_t decay_sum(const struct decay *decay)
 #define REFAULTS_LEAST 64u
 #define REFAULTS_SHARE 8u
 #define CALM_TIMES 4u
+
+static void decay_note_left(struct decay *decay, size_t pages)
+{
+    decay->pages_before = pages < decay->pages_before ? pages : decay->pages_before;
+}
 
 static void decay_note_given_back(struct decay *decay, size_t pages)
 {

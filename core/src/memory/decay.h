@@ -3,18 +3,18 @@
  * Time, and how much free memory may stay: arithmetic only.
  *
  * Pages that become free may stay for a given time. The time is cut into steps; `backlog` says how
- * many pages came in each of the last steps, and a smooth curve (Perlin's 6x^5 - 15x^4 + 10x^3, as
- * in jemalloc's decay) how many of them may still be there. So a burst is given back in many small
+ * many pages came in each of the last steps. For half of the time all of them may stay; then a smooth curve
+ * (Perlin's 6x^5 - 15x^4 + 10x^3, as in jemalloc's decay) says how many. So a burst is given back in many small
  * portions, and all of it when the time is over.
  *
  * What goes back and is needed again before that costs a page fault each: a *refault*. While a good part of
  * what goes back comes again so, free pages stay whole for longer, and the curve falls in what is left of
  * the time. So memory that is not used any more is gone when the time is over, whatever was learnt.
  *
- *     1 |------__                    1 |------------------__
- *       |         \                    |                    \
- *     0 |__________ `--__            0 |____________________`--
- *        0        time    1             0  patience 3 of 4     1
+ *     1 |------------__              1 |-------------------_
+ *       |               \              |                    \
+ *     0 |_________________`--        0 |_____________________`-
+ *        0   patience 0     1           0     patience 3     1
  */
 #ifndef MALLOW_DECAY_H
 #define MALLOW_DECAY_H
@@ -34,14 +34,15 @@ static uint64_t clock_look(void);
 
 #define DECAY_STEPS 32u
 
-/* The greatest patience; each counts for as many steps in which all pages stay. */
+/* The steps in which all pages stay, without patience; the greatest patience; and how many steps more each adds. */
+#define WHOLE_STEPS (DECAY_STEPS / 2)
 #define PATIENCE_MOST 3u
-#define PATIENCE_STEPS (DECAY_STEPS / (PATIENCE_MOST + 1))
+#define PATIENCE_STEPS ((DECAY_STEPS - WHOLE_STEPS) / (PATIENCE_MOST + 1))
 
 struct decay {
     uint64_t step_ms_began;      /* when the current step began */
     size_t backlog[DECAY_STEPS]; /* pages that came in each step; the last is the current one */
-    size_t pages_before;         /* pages that stayed at the end of the last step */
+    size_t pages_before;         /* the fewest pages since the last step, the end of which counts */
     long total_ms;               /* the time as it was told last; 0: never, or all goes at once */
     _Atomic unsigned patience;   /* 0 .. PATIENCE_MOST; atomic for who only looks */
     uint64_t judged_ms;          /* when the patience changed last */
@@ -52,6 +53,9 @@ struct decay {
 /* Lets time pass until now_ms and returns how many of the `pages` free ones may stay; SIZE_MAX
  * within a step. total_ms < 0 keeps all, 0 keeps none. The caller purges down to that. */
 static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, size_t pages);
+
+/* Pages that were free are used; so many of them are left. What is free beyond that later is newly free. */
+static void decay_note_left(struct decay *decay, size_t pages);
 
 /* Pages went back. */
 static void decay_note_given_back(struct decay *decay, size_t pages);

@@ -67,19 +67,41 @@ static struct slot *common_slot_becomes_block(struct extent *extent, uint32_t in
     return (struct slot *)(extent->start + (uintptr_t)index * extent->slab.slot_size);
 }
 
-/* The first slot at or behind `at` where `span` neighbours are free; capacity if there is none. */
+/* The first slot at or behind `at` where `span` neighbours are free; capacity if there is none. Looks at the
+ * last of them first: where that is used, none of the places that it belongs to will do. */
 static uint32_t common_find_run(struct extent *extent, uint32_t at, uint32_t span)
 {
     const uint8_t *slots = extent->common->slots;
     uint32_t capacity = extent->slab.capacity;
-    uint32_t length = 0;
-    for (; at < capacity; at++) {
-        length = slots[at] == SLOT_FREE ? length + 1 : 0;
-        if (length == span) {
-            return at + 1 - span;
+    check(span > 0 && at <= capacity);
+    while (at + span <= capacity) {
+        uint32_t left = span;
+        while (left > 0 && slots[at + left - 1] == SLOT_FREE) {
+            left--;
         }
+        if (left == 0) {
+            return at;
+        }
+        at += left;
     }
     return capacity;
+}
+
+/* Where a search for `span` free neighbours has to begin. */
+static uint32_t common_unsearched(struct extent *extent, uint32_t span)
+{
+    const struct common *common = extent->common;
+    bool was_searched = span >= common->span && common->searched > common->hint;
+    return was_searched ? common->searched : common->hint;
+}
+
+/* A slot becomes free: runs may begin at it, or in front of it. */
+static void common_search_again(struct extent *extent, uint32_t index)
+{
+    struct common *common = extent->common;
+    uint32_t first = index > COMMON_SPAN_MAX ? index - COMMON_SPAN_MAX : 0;
+    common->hint = index < common->hint ? index : common->hint;
+    common->searched = first < common->searched ? first : common->searched;
 }
 
 static void common_list_locked(struct extent *extent)
@@ -123,7 +145,7 @@ static void common_collect_locked(struct extent *extent)
         check(slab->left >= span);
         slab->left -= span;
         collected++;
-        extent->common->hint = index < extent->common->hint ? index : extent->common->hint;
+        common_search_again(extent, index);
         block = next;
     }
     check(collected == count);
@@ -217,7 +239,7 @@ static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, ui
 {
     struct slab *slab = &extent->slab;
     uint32_t count = 0;
-    uint32_t at = extent->common->hint;
+    uint32_t at = common_unsearched(extent, span);
     check(lock_is_mine(&slab_pool_of(extent)->lock) && slab->place == SLAB_COMMON);
     while (count < want) {
         at = common_find_run(extent, at, span);
@@ -233,6 +255,8 @@ static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, ui
     if (span == 1) {
         extent->common->hint = at;
     }
+    extent->common->searched = at;
+    extent->common->span = span;
     slab->left += count * span;
     check(slab->left <= slab->capacity && count <= want);
     atomic_add(&extent->used_at_last, count);
@@ -312,6 +336,8 @@ static bool common_create_locked(struct slab_pool *pool, struct extent *extent,
     extent->common = common;
     common->list = &pool->common[kind][slab->class];
     common->hint = 0;
+    common->searched = 0;
+    common->span = 1;
     common->run_max = slab->capacity;
     memset(common->slots, 1, slab->carved);
     memset(common->slots + slab->carved, SLOT_FREE, slab->capacity - slab->carved);
@@ -389,6 +415,7 @@ static bool common_is_valid(struct extent *extent)
         check(span != SLOT_FREE || at >= common->hint);
         run = span == SLOT_FREE ? run + 1 : 0;
         check(run <= common->run_max);
+        check(run < common->span || at + 1 - common->span >= common->searched);
         used += span;
         blocks += span != SLOT_FREE;
         at += span != SLOT_FREE ? span : 1;

@@ -33,6 +33,8 @@ struct common {
     struct link *list; /* const: that of the kind and class, for as long as slots are free */
     uint32_t hint;     /* lock: pool; no free slot lies below */
     uint32_t run_max;  /* lock: pool; no run of free slots is longer */
+    uint32_t searched; /* lock: pool; no run of `span` free slots begins below */
+    uint32_t span;     /* lock: pool */
     uint8_t slots[];   /* lock: pool; the byte of a block: who holds it */
 };
 

@@ -45,22 +45,15 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     return slot;
 }
 
-static void heap_unlist(struct heap *heap, struct extent *extent)
-{
-    check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
-    check(extent->slab.place != SLAB_READY || heap->bins[extent->slab.class].ready_count > 0);
-    list_remove(&extent->link);
-    heap->bins[extent->slab.class].ready_count -= extent->slab.place == SLAB_READY;
-    extent->slab.place = SLAB_NONE;
-}
-
 static void bin_push_ready(struct bin *bin, struct extent *extent)
 {
-    check(extent->slab.place == SLAB_NONE && bin->ready_count < READY_MAX);
+    check(extent->slab.place == SLAB_NONE && bin->ready_count < READY_MAX_ALONE);
     check(slab_used(extent) > 0 && !slab_is_full(extent));
     extent->slab.place = SLAB_READY;
     list_push_back(&bin->ready, &extent->link);
-    bin->ready_count++;
+    if (++bin->ready_count > READY_MAX) {
+        slab_pools_note_use(); /* heap_take_holes may make a common slab of it */
+    }
 }
 
 /* Takes the fullest of the first ready slabs; NULL if there is none. */
@@ -183,7 +176,7 @@ static void heap_place(struct heap *heap, struct extent *extent)
     slab->bias = 0;
     if (used == 0) {
         heap_release_empty(heap, extent);
-    } else if (available >= wanted && bin->ready_count >= READY_MAX) {
+    } else if (available >= wanted && bin->ready_count >= heaps_ready_most()) {
         slab->place = SLAB_NONE;
         heap_abandon_slab(heap, extent);
     } else if (available >= wanted) {
@@ -491,6 +484,7 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
     }
     stack_trim(heap, stamp);
     heap->takes_blocks = false;
+    heap->slab_pages_due /= 2;
     check(heap_check(heap)); /* walks, but not often */
 }
 
@@ -553,7 +547,7 @@ static void heap_reclaim(struct heap *heap)
 
 static void bin_abandon(struct heap *heap, struct bin *bin)
 {
-    check(bin->ready_count <= READY_MAX);
+    check(bin->ready_count <= READY_MAX_ALONE);
     if (bin->current != NULL) {
         struct extent *extent = bin->current;
         bin->current = NULL;
@@ -589,6 +583,7 @@ static void heap_abandon(struct heap *heap)
     stack_flush(heap);
     trays_empty();
     heap->stack_resident = 64;
+    heap->slab_pages_due = 0;
     heap->magazine_bytes = 0;
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);

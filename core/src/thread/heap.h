@@ -34,7 +34,7 @@ ALWAYS_INLINE bool heap_allocates(struct heap *heap, unsigned class)
  * not, nor one that has plenty: memory must not gather where nobody needs it. */
 ALWAYS_INLINE bool heap_wants_slab(struct heap *heap, unsigned class)
 {
-    return heap_allocates(heap, class) && heap->bins[class].ready_count < READY_MAX;
+    return heap_allocates(heap, class) && heap->bins[class].ready_count < heaps_ready_most();
 }
 
 /* Puts a slab that the heap has just become the owner of where it belongs. */

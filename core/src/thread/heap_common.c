@@ -5,6 +5,9 @@
 #include "remote.h"
 #include "stack.h"
 
+/* Own slabs that are looked at for one that is almost empty. */
+#define OWN_SPARSE_TRIES 8u
+
 /* More threads than this begin with common slabs. */
 #define MANY_HEAPS MW_LIMIT(16u, 2u)
 
@@ -87,11 +90,34 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     return true;
 }
 
+/* A ready slab of the heap's own that is so empty, if there are more of them than the heap may keep beside
+ * others; NULL if there is none among the first, which have been there for the longest time. */
+static struct extent *heap_take_own_sparse(struct heap *heap, unsigned class, uint32_t span)
+{
+    struct bin *bin = &heap->bins[class];
+    if (bin->ready_count <= READY_MAX) {
+        return NULL;
+    }
+    struct link *at = list_first(&bin->ready);
+    for (unsigned tries = 0; tries < OWN_SPARSE_TRIES && at != &bin->ready;
+         tries++, at = at->next) {
+        struct extent *extent = slab_at(at);
+        if (slab_used(extent) * size_max(span, 4) <= extent->slab.capacity) {
+            heap_unlist(heap, extent);
+            return extent;
+        }
+    }
+    return NULL;
+}
+
 /* Makes a shared slab a common one that is so empty that blocks of `span` slots fit into its holes.
  * False if there is none. */
 static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
 {
-    struct extent *extent = common_take_sparse(heap->arena, class, span, heap);
+    struct extent *extent = heap_take_own_sparse(heap, class, span);
+    if (extent == NULL) {
+        extent = common_take_sparse(heap->arena, class, span, heap);
+    }
     if (extent == NULL) {
         return false;
     }
@@ -108,7 +134,7 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     }
     /* What others freed before they could see that it is common now. */
     if (common_collect(extent)) {
-        heap_put_pages(heap, extent);
+        heap_put_slab_pages(heap, extent);
         return false;
     }
     return true;

@@ -36,8 +36,10 @@
 #define WAITING_BYTES (1 * MiB)
 
 /* Slabs with free slots that a heap owns of a class at most: the thread may sleep at any time, and
- * what it owns nobody else can use. */
+ * what it owns nobody else can use. While there is no other heap it may own more, so that all frees are hits;
+ * of these, slabs that are almost empty serve other classes too (heap_common.c). */
 #define READY_MAX MW_LIMIT(64u, 6u)
+#define READY_MAX_ALONE MW_LIMIT(512u, 12u)
 
 /* Ready slabs that are looked at to find the fullest, and that a heap keeps when it hands on the
  * rest. */
@@ -130,6 +132,7 @@ struct heap {
     uint64_t blocks_put;      /* the sum of `puts` of block classes when it was looked at last */
     uint8_t way_ticks;        /* ticks, see heap_choose_way */
     uint8_t probe_pause;      /* how often the last probe may still be believed */
+    size_t slab_pages_due;    /* see heap_put_slab_pages */
     bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
     bool is_private;          /* the chains of block classes lie in lists, not in cells */
     uint16_t busy_calls;      /* ticks close together since the heap became idle,
@@ -226,6 +229,11 @@ ALWAYS_INLINE bool heaps_are_crowded(void)
     return atomic_get(&heaps.in_use) >= CROWD_HEAPS * arena_count();
 }
 
+ALWAYS_INLINE uint32_t heaps_ready_most(void)
+{
+    return atomic_get(&heaps.in_use) <= 1 ? READY_MAX_ALONE : READY_MAX;
+}
+
 /* In a crowd a heap's slabs become twice as large no more often than this. */
 #define CROWD_DOUBLINGS 1u
 
@@ -251,6 +259,16 @@ ALWAYS_INLINE bool heap_is_sampling_pages(const struct heap *heap)
 ALWAYS_INLINE struct extent *slab_at(struct link *link)
 {
     return container_of(link, struct extent, link);
+}
+
+/* Takes a slab out of the ready or the waiting ones. */
+ALWAYS_INLINE void heap_unlist(struct heap *heap, struct extent *extent)
+{
+    check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
+    check(extent->slab.place != SLAB_READY || heap->bins[extent->slab.class].ready_count > 0);
+    list_remove(&extent->link);
+    heap->bins[extent->slab.class].ready_count -= extent->slab.place == SLAB_READY;
+    extent->slab.place = SLAB_NONE;
 }
 
 ALWAYS_INLINE void heap_count_fill(struct heap *heap, unsigned class, uint32_t count)

@@ -13,7 +13,7 @@ static bool bin_counts_match(struct heap *heap, unsigned class)
     require(current == NULL || (current->slab.place == SLAB_CURRENT && current->slab.bias == 0));
     require(current == NULL ||
             (current->slab.class == class && atomic_get(&current->slab.owner) == heap));
-    require(bin->ready_count <= READY_MAX);
+    require(bin->ready_count <= READY_MAX_ALONE);
     check(current == NULL || (heap->classes_used >> class & 1) != 0);
     return list_is_empty(&bin->ready) == (bin->ready_count == 0);
 }

@@ -34,7 +34,7 @@ static void heap_release_slab(struct heap *heap, struct extent *extent)
     check(atomic_get(&extent->slab.owner) == heap && heap_outbox(heap, extent)->slab != extent);
     harden_slab_empty(extent);
     slab_retire(extent);
-    heap_put_pages(heap, extent);
+    heap_put_slab_pages(heap, extent);
 }
 
 static void heap_abandon_slab(struct heap *heap, struct extent *extent)
@@ -68,7 +68,7 @@ static void heap_send_to_depot(struct heap *heap, struct slot *list)
     while (empty != NULL) {
         struct extent *below = empty->slab.below;
         check(extent_state(empty) == EXTENT_ACTIVE && !extent_is_slab(empty));
-        heap_put_pages(heap, empty);
+        heap_put_slab_pages(heap, empty);
         empty = below;
     }
 }
@@ -109,7 +109,7 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
             heap_abandon_slab(heap, extent);
         }
     } else if (owner == OWNER_COMMON && common_pushed(extent, count, total)) {
-        heap_put_pages(heap, extent);
+        heap_put_slab_pages(heap, extent);
     }
 }
 

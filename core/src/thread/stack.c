@@ -173,15 +173,20 @@ static size_t chain_pages(struct extent *chain)
     return pages;
 }
 
+/* A few pages that somebody takes again at once are no reason to look at the clock more often. */
+static void heap_free_chain(struct heap *heap, struct extent *chain)
+{
+    if (arena_free_chain(chain) > WAITING_BYTES >> os_page_shift) {
+        heap->released_ms = atomic_get(&heaps.kept_house_ms);
+    }
+}
+
 static void stack_release(struct heap *heap, struct extent *chain)
 {
     if (chain != NULL) {
         check(atomic_get(&heap->stack_pages) >= chain_pages(chain));
         heap_count_stack(heap, -chain_pages(chain));
-        /* A few pages that somebody takes again at once are no reason to look at the clock more often. */
-        if (arena_free_chain(chain) > WAITING_BYTES >> os_page_shift) {
-            heap->released_ms = atomic_get(&heaps.kept_house_ms);
-        }
+        heap_free_chain(heap, chain);
     }
 }
 
@@ -447,6 +452,21 @@ static void heap_put_pages(struct heap *heap, struct extent *extent)
     check_slow(stack_is_valid(heap));
 }
 
+static void heap_put_slab_pages(struct heap *heap, struct extent *extent)
+{
+    size_t pages = extent_pages(extent);
+    if (likely(pages <= heap->slab_pages_due)) {
+        heap->slab_pages_due -= pages;
+        heap_put_pages(heap, extent);
+        return;
+    }
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    extent->slab.stamp = clock_stamp();
+    extent->slab.below = NULL;
+    heap->until_tick--;
+    heap_free_chain(heap, extent);
+}
+
 static bool stack_hand_on(struct heap *heap, struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
@@ -539,6 +559,7 @@ static struct extent *heap_take_pages(struct heap *heap, size_t pages)
 {
     unsigned class = page_class_of(pages);
     check(pages > 0 && class < PAGE_CLASSES);
+    heap->slab_pages_due += pages;
     struct extent *extent = stack_pop_about(heap, class);
     if (extent == NULL && heap->takes_blocks && class >= PAGE_CLASS_LISTED &&
         stack_take_tray(heap)) {

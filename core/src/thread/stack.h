@@ -45,6 +45,10 @@ static struct extent *heap_take_pages(struct heap *heap, size_t pages);
  * stack. */
 static void heap_put_pages(struct heap *heap, struct extent *extent);
 
+/* The same of what was a slab. A heap keeps of such pages what it has taken, halved each time that it settles:
+ * what a thread empties that others allocated from goes to the arena, where they find it. */
+static void heap_put_slab_pages(struct heap *heap, struct extent *extent);
+
 /* Puts a block that the program freed where other heaps find it, if the thread allocates no such blocks: whether it
  * did. */
 static bool stack_hand_on(struct heap *heap, struct extent *extent);

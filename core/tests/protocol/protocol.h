@@ -30,6 +30,8 @@ static inline void heaps_reset(void)
     for (unsigned i = 0; i < EXPLORER_THREADS; i++) {
         heap_init(&heaps_of[i], heap_own->arena);
         heaps_of[i].stack_limit = SIZE_MAX / 2;
+        heaps_of[i].slab_pages_due =
+            SIZE_MAX / 2; /* what becomes empty lies in a stack, to be counted */
     }
 }
 

@@ -342,6 +342,29 @@ TEST(arena_counts_pages_that_come_again)
 }
 
 /* The field that counts them has another meaning while a block is in use. */
+/* Free pages that are used between two looks have not been free since the first one. */
+TEST(arena_tells_decay_of_free_pages_that_are_used)
+{
+    enum { PAGES = 16 };
+    struct arena *arena = fresh_arena();
+    size_t huge_pages = 2 * HUGE_ABOVE >> os_page_shift;
+    arena_purge(arena, 0);
+    struct extent *small = arena_alloc(arena, PAGES, os_page_size);
+    struct extent *huge = arena_alloc(arena, huge_pages, os_page_size);
+    CHECK(small != NULL && huge != NULL && huge->is_huge);
+    arena_free(arena, small);
+    arena_free(arena, huge);
+    arena->dirty_decay.pages_before = PAGES + huge_pages;
+    small = arena_alloc(arena, PAGES, os_page_size);
+    CHECK_EQ(arena->dirty_decay.pages_before, huge_pages);
+    huge = arena_alloc(arena, huge_pages, os_page_size);
+    CHECK_EQ(arena->dirty_decay.pages_before, 0);
+    arena_free(arena, small);
+    arena_free(arena, huge);
+    CHECK_EQ(arena->dirty_decay.pages_before, 0);
+    arena_purge(arena, 0);
+}
+
 TEST(arena_leaves_the_sample_of_a_block_alone)
 {
     struct arena *arena = fresh_arena();

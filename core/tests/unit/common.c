@@ -105,6 +105,90 @@ TEST(common_holes_take_larger_blocks)
     CHECK(mw_heap_is_valid());
 }
 
+static void *wait_for_leave(void *argument)
+{
+    mw_free(mw_malloc(1));
+    pthread_barrier_wait(argument);
+    pthread_barrier_wait(argument);
+    return NULL;
+}
+
+/* While there is no other heap, slabs that are almost empty stay with this one, and frees into them are hits;
+ * beyond what it may keep beside others, they take larger blocks. */
+TEST(common_holes_are_made_of_slabs_of_a_heap_that_is_alone)
+{
+    enum { BLOCKS = 4000 };
+    unsigned class = class_of(SMALL);
+    mw_free(mw_malloc(1));
+    struct bin *bin = &heap_own->bins[class];
+    size_t before = used_bytes();
+    for (size_t i = 0; i < BLOCKS; i++) {
+        small[i] = mw_malloc(SMALL);
+    }
+    uint64_t sent = heap_own->counts[class].sent;
+    uint64_t random = 102;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        if (test_random(&random) % 10 != 0) {
+            mw_free(small[i]);
+            small[i] = NULL;
+        }
+    }
+    CHECK_EQ(heap_own->counts[class].sent, sent);
+    CHECK_GE(bin->ready_count, READY_MAX + 1);
+    CHECK(fill_holes(COUNT / 20) > 0);
+    CHECK_EQ(bin->ready_count, READY_MAX);
+    CHECK(mw_heap_is_valid());
+
+    pthread_t thread;
+    pthread_barrier_t barrier;
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, 2), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, wait_for_leave, &barrier), 0);
+    pthread_barrier_wait(&barrier);
+    CHECK_EQ(heaps_ready_most(), READY_MAX);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    CHECK_EQ(heaps_ready_most(), READY_MAX_ALONE);
+    for (size_t i = 0; i < COUNT / 20; i++) {
+        mw_free(large[i]);
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        mw_free(small[i]);
+    }
+    CHECK_EQ(used_bytes(), before);
+}
+
+/* What was searched in vain is searched again once a block in it is freed. */
+TEST(common_holes_are_found_again)
+{
+    uint64_t random = 101;
+    size_t before = used_bytes();
+    make_holes(&random);
+    size_t in_holes = fill_holes(COUNT / 2);
+    CHECK(in_holes > COUNT / 40 && in_holes < COUNT / 2); /* all that there are */
+    size_t freed = 0;
+    for (size_t i = 0; i < COUNT / 2; i++) {
+        if (is_in_hole(large[i]) && test_random(&random) % 4 == 0) {
+            mw_free(large[i]);
+            large[i] = NULL;
+            freed++;
+        }
+    }
+    heap_flush_outboxes(heap_own);
+    heap_return_lists(heap_own);
+    size_t again = 0;
+    for (size_t i = 0; i < COUNT / 2; i++) {
+        if (large[i] == NULL) {
+            large[i] = mw_malloc(LARGE);
+            memset(large[i], (int)(i % 241), LARGE);
+            again += is_in_hole(large[i]);
+        }
+    }
+    CHECK_MSG(again >= freed / 2, "%zu of %zu", again, freed);
+    CHECK(mw_heap_is_valid());
+    free_all(COUNT / 2);
+    CHECK_EQ(used_bytes(), before);
+}
+
 TEST(common_blocks_can_be_resized)
 {
     uint64_t random = 7;

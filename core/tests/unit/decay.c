@@ -46,7 +46,34 @@ static size_t rest_for(struct decay *decay, uint64_t *now, uint64_t ms, long tot
     return pages;
 }
 
-/* A burst each 600 ms with a time of 1 s: at first most goes back in between and comes again, soon all stays.
+/* For half of the time nothing goes back, in the other half more and more does. */
+TEST(decay_keeps_all_for_half_of_its_time)
+{
+    struct decay decay = {0};
+    enum { TOTAL_MS = 1000, PAGES = 10000 };
+    uint64_t now = clock_look();
+    rest_for(&decay, &now, 100, TOTAL_MS, 0);
+    CHECK_EQ(rest_for(&decay, &now, TOTAL_MS / 2 - 50, TOTAL_MS, PAGES), PAGES);
+    size_t later = rest_for(&decay, &now, TOTAL_MS / 4, TOTAL_MS, PAGES);
+    CHECK_LE(later, PAGES * 3 / 4);
+    CHECK_GE(later, PAGES / 4);
+}
+
+/* What was used and is free again has not been free for long, though nobody looked while it was used. */
+TEST(decay_begins_anew_for_what_was_used_between_looks)
+{
+    struct decay decay = {0};
+    enum { TOTAL_MS = 1000, PAGES = 10000 };
+    uint64_t now = clock_look();
+    rest_for(&decay, &now, 100, TOTAL_MS, 0);
+    CHECK_EQ(rest_for(&decay, &now, TOTAL_MS / 2 - 50, TOTAL_MS, PAGES), PAGES);
+    decay_note_left(&decay, PAGES / 4);
+    CHECK_EQ(rest_for(&decay, &now, TOTAL_MS / 4, TOTAL_MS, PAGES), PAGES);
+    CHECK_LE(rest_for(&decay, &now, TOTAL_MS / 2, TOTAL_MS, PAGES), PAGES / 2);
+    CHECK_EQ(rest_for(&decay, &now, TOTAL_MS, TOTAL_MS, PAGES / 2), 0);
+}
+
+/* A burst each 800 ms with a time of 1 s: at first most goes back in between and comes again, soon all stays.
  * Whatever was learnt, nothing stays when the time is over. */
 TEST(decay_becomes_patient_where_pages_come_again)
 {
@@ -57,7 +84,7 @@ TEST(decay_becomes_patient_where_pages_come_again)
     rest_for(&decay, &now, 100, TOTAL_MS, 0);
     for (int i = 0; i < BURSTS; i++) {
         uint32_t freed = clock_stamp();
-        stayed[i] = rest_for(&decay, &now, 600, TOTAL_MS, PAGES);
+        stayed[i] = rest_for(&decay, &now, 800, TOTAL_MS, PAGES);
         decay_note_refault(&decay, PAGES - stayed[i], freed);
         rest_for(&decay, &now, 50, TOTAL_MS, 0);
         CHECK_LE(atomic_get(&decay.patience), PATIENCE_MOST);
@@ -70,7 +97,7 @@ TEST(decay_becomes_patient_where_pages_come_again)
     /* Nothing comes again any more. */
     rest_for(&decay, &now, 4 * CALM_TIMES * TOTAL_MS, TOTAL_MS, 0);
     CHECK_EQ(atomic_get(&decay.patience), 0);
-    CHECK_LE(rest_for(&decay, &now, 600, TOTAL_MS, PAGES), PAGES / 2);
+    CHECK_LE(rest_for(&decay, &now, 800, TOTAL_MS, PAGES), PAGES / 2);
 }
 
 /* Pages that come again when their time would have been over, or few of many, are no reason. */

@@ -304,6 +304,42 @@ TEST(stack_takes_free_pages_of_any_arena)
     CHECK(mw_heap_is_valid());
 }
 
+static void *left_blocks[4000];
+
+static void *leave_blocks(void *argument)
+{
+    (void)argument;
+    for (size_t i = 0; i < array_count(left_blocks); i++) {
+        left_blocks[i] = mw_malloc(64);
+    }
+    return NULL;
+}
+
+/* A thread that empties slabs of others has no use for their pages: these go where the others find them. */
+TEST(stack_keeps_no_slabs_of_others)
+{
+    mw_free(malloc_pages(20));
+    stack_flush(heap_own);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, leave_blocks, NULL), 0);
+    pthread_join(thread, NULL);
+    heap_own->slab_pages_due = 1;
+    for (size_t i = 0; i < array_count(left_blocks); i++) {
+        mw_free(left_blocks[i]);
+    }
+    delay_empty(heap_own);
+    heap_flush_outboxes(heap_own);
+    CHECK_LE(atomic_get(&heap_own->stack_pages), 1);
+    CHECK(mw_heap_is_valid());
+
+    leave_blocks(NULL);
+    for (size_t i = 0; i < array_count(left_blocks); i++) {
+        mw_free(left_blocks[i]);
+    }
+    delay_empty(heap_own);
+    CHECK_GE(atomic_get(&heap_own->stack_pages), 2);
+}
+
 /* Huge blocks come and go without a slot being handed out: time passes all the same. */
 TEST(stack_huge_blocks_count_for_the_clock)
 {
