@@ -208,8 +208,9 @@ ALWAYS_INLINE void tell_of_new(const struct zones *zones, bool is_zero)
     memcheck_allocated(zones->block, (size_t)(zones->block_end - zones->block), is_zero);
 }
 
-/* Memory for tables that arenas give where the system has no more. */
+/* Memory for tables that arenas give where the system has no more: at most, and at least. */
 #define TABLES_SHARE (512 * KiB)
+#define TABLES_SHARE_MIN (32 * KiB)
 
 /* As for a block that there is no memory for, all that is free goes back to the system. What lies between
  * blocks in use stays: tables that need more than that lie there too. */
@@ -220,10 +221,10 @@ static COLD struct track *track_make_again(struct extent *extent, const void *bl
     heap_reclaim(heap);
     thread_leave(heap);
     struct track *track = track_make(extent, block);
-    if (track == NULL) {
-        void *share = alloc_zeroed(TABLES_SHARE);
+    for (size_t size = TABLES_SHARE; track == NULL && size >= TABLES_SHARE_MIN; size /= 2) {
+        void *share = alloc_zeroed(size);
         if (share != NULL) {
-            meta_give(share, TABLES_SHARE);
+            meta_give(share, size);
             track = track_make(extent, block);
         }
     }
