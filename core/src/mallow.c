@@ -134,6 +134,7 @@
 #if !MW_IN_LIBC
 #include "insight/report.c"
 #include "insight/stats_past.c"
+#include "insight/stats_walk.c"
 #include "insight/stats.c"
 #include "insight/stats_api.c"
 #include "insight/stats_json.c"

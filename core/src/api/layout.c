@@ -5,6 +5,8 @@
  * committed again and again at one place of the program, so the first blocks of each call stack are worth
  * the most.
  */
+#include "alloc.h"
+#include "foreign.h"
 #include "tracking.h"
 
 /* Behind a block in a slot there are so many bytes at least. */
@@ -49,6 +51,15 @@ static struct track_layout layout_on_pages(const struct track_request *request, 
     check(front % alignment == 0);
     size_t total = front + size_max(size, request->reach) + size_max(far, os_page_size);
     return (struct track_layout){front, size_max(total, SLOT_MAX + 1), false, is_chosen};
+}
+
+static void *take_plain(const struct track_request *request, const struct track_layout *layout)
+{
+    if (request->alignment > BLOCK_ALIGNMENT) {
+        return alloc_plain_aligned(request->alignment, layout->total);
+    }
+    return layout->is_slot || !request->is_zero ? alloc_plain(layout->total)
+                                                : alloc_zeroed(layout->total);
 }
 
 static _Atomic uint32_t chosen_count; /* blocks that are chosen */
@@ -116,6 +127,28 @@ static bool unguard_pages(struct extent *extent)
     bool done = os_unguard((void *)extent->start, extent_size(extent), table->guard);
     table->guard = done ? 0 : table->guard;
     return done;
+}
+
+static COLD void guard_tell(struct track *track, const struct trap *trap)
+{
+    struct fault fault = {.kind = FAULT_OUT_OF_BOUNDS};
+    char who[BLAME_WHO];
+    track_describe(track, &fault, who);
+    blame_access(&fault, who, trap);
+}
+
+/* Ends the program if the access was beside a large block, or to one that was freed: no other pages are
+ * without access. */
+static void guard_trapped(const struct trap *trap)
+{
+    struct extent *extent = extent_around((void *)trap->address);
+    if (extent == NULL || extent_is_slab(extent)) {
+        return;
+    }
+    struct track *track = track_find_around(extent, (void *)trap->address);
+    if (track != NULL) {
+        guard_tell(track, trap);
+    }
 }
 
 /* The page map knows the ends of large blocks only; one with a large alignment begins elsewhere. */

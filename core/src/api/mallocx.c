@@ -124,6 +124,17 @@ void *mw_mallocx(size_t size, int flags)
     return alignment <= BLOCK_ALIGNMENT ? mw_malloc(size) : alloc_aligned(alignment, size);
 }
 
+/* Makes zero what the program finds new in a block that got another size: behind what the old one had, or, if
+ * it was copied, behind what was. */
+static void zero_new(void *block, size_t old_size, char *moved, size_t size)
+{
+    size_t kept = moved == block ? old_size : size_min(old_size, size);
+    size_t new_size = mw_malloc_usable_size(moved);
+    if (new_size > kept) {
+        memset(moved + kept, 0, new_size - kept);
+    }
+}
+
 /* realloc cannot align: the block stays if it fits and happens to be aligned. */
 static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, size_t size)
 {
@@ -163,9 +174,8 @@ static NOINLINE void *rallocx_named(void *block, size_t size, int flags)
         memcpy(moved, block, size_min(old_size, size));
         mw_dallocx(block, flags);
     }
-    size_t new_size = mw_malloc_usable_size(moved);
-    if ((flags & FLAG_ZERO) != 0 && new_size > old_size) {
-        memset(moved + old_size, 0, new_size - old_size);
+    if ((flags & FLAG_ZERO) != 0) {
+        zero_new(block, old_size, moved, size);
     }
     return moved;
 }
@@ -186,10 +196,7 @@ void *mw_rallocx(void *block, size_t size, int flags)
                       ? mw_realloc(block, size)
                       : rallocx_aligned(block, old_size, alignment, size);
     if (unlikely((flags & FLAG_ZERO) != 0) && moved != NULL && old_size != 0) {
-        size_t new_size = mw_malloc_usable_size(moved);
-        if (new_size > old_size) {
-            memset(moved + old_size, 0, new_size - old_size);
-        }
+        zero_new(block, old_size, moved, size);
     }
     return moved;
 }

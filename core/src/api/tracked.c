@@ -12,6 +12,7 @@
  */
 #include "tracking.h"
 
+#include "../memory/meta.h"
 #include "../os/memcheck.h"
 #include "../os/trap.h"
 #include "../thread/thread.h"
@@ -68,15 +69,17 @@ static void block_leaves(uintptr_t block, bool may_stay)
     }
     lock_take(&quarantine.lock);
     struct track_table *table = track_table(extent);
+    size_t weight = table->is_chosen ? SLOT_MAX / 2 : extent_size(extent);
     bool stays = may_stay && table->is_chosen && track_size(atomic_get(&track->word)) > SLOT_MAX &&
-                 atomic_get(&chosen_count) < CHOSEN_MOST / 2 && ++table->rounds < CHOSEN_ROUNDS;
+                 atomic_get(&chosen_count) < CHOSEN_MOST / 2 && ++table->rounds < CHOSEN_ROUNDS &&
+                 quarantine_put_locked(block, weight);
     bool is_done = !stays && unguard_pages(extent);
     if (is_done) {
         name_block_granule(extent, block, false);
         atomic_sub(&chosen_count, table->is_chosen);
         table->is_chosen = false;
-    } else { /* or the kernel has no room for mappings: later, perhaps */
-        quarantine_put_locked(block, table->is_chosen ? SLOT_MAX / 2 : extent_size(extent));
+    } else if (!stays) { /* the kernel has no room for mappings: later, perhaps */
+        quarantine_put_locked(block, weight);
     }
     lock_release(&quarantine.lock);
     if (is_done) {
@@ -205,12 +208,38 @@ ALWAYS_INLINE void tell_of_new(const struct zones *zones, bool is_zero)
     memcheck_allocated(zones->block, (size_t)(zones->block_end - zones->block), is_zero);
 }
 
+/* Memory for tables that arenas give where the system has no more: at most, and at least. */
+#define TABLES_SHARE (512 * KiB)
+#define TABLES_SHARE_MIN (32 * KiB)
+
+/* As for a block that there is no memory for, all that is free goes back to the system. What lies between
+ * blocks in use stays: tables that need more than that lie there too. */
+static COLD struct track *track_make_again(struct extent *extent, const void *block)
+{
+    tracked_release_all_blocks();
+    struct heap *heap = thread_enter();
+    heap_reclaim(heap);
+    thread_leave(heap);
+    struct track *track = track_make(extent, block);
+    for (size_t size = TABLES_SHARE; track == NULL && size >= TABLES_SHARE_MIN; size /= 2) {
+        void *share = alloc_zeroed(size);
+        if (share != NULL) {
+            meta_give(share, size);
+            track = track_make(extent, block);
+        }
+    }
+    return track;
+}
+
 static void *block_begins(const struct track_request *request, const struct track_layout *layout,
                           char *start, uint32_t stack)
 {
     struct extent *extent = pagemap_find(start);
     char *block = start + layout->front;
     struct track *track = track_make(extent, block);
+    if (unlikely(track == NULL)) {
+        track = track_make_again(extent, block);
+    }
     if (unlikely(track == NULL)) {
         if (layout->is_slot) {
             memset(start, FILL_FREE, slot_block_size(extent, start));
@@ -252,15 +281,6 @@ static void *take_untracked(struct direct *direct, const struct track_request *r
         return alloc_failed();
     }
     return request->is_zero && !is_zero ? memset(block, 0, request->size) : block;
-}
-
-static void *take_plain(const struct track_request *request, const struct track_layout *layout)
-{
-    if (request->alignment > BLOCK_ALIGNMENT) {
-        return alloc_plain_aligned(request->alignment, layout->total);
-    }
-    return layout->is_slot || !request->is_zero ? alloc_plain(layout->total)
-                                                : alloc_zeroed(layout->total);
 }
 
 static void *tracked_obtain(const struct track_request *request)
@@ -556,32 +576,9 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
     return moved;
 }
 
-/* --- Accesses that trap ----------------------------------------------------------------------- */
-
-static COLD void trap_tell(struct track *track, const struct trap *trap)
-{
-    struct fault fault = {.kind = FAULT_OUT_OF_BOUNDS};
-    char who[BLAME_WHO];
-    track_describe(track, &fault, who);
-    blame_access(&fault, who, trap);
-}
-
-/* Pages without access are those beside and of large blocks. */
-static void trap_seen(const struct trap *trap)
-{
-    struct extent *extent = extent_around((void *)trap->address);
-    if (extent == NULL || extent_is_slab(extent)) {
-        return;
-    }
-    struct track *track = track_find_around(extent, (void *)trap->address);
-    if (track != NULL) {
-        trap_tell(track, trap);
-    }
-}
-
 static void tracked_begin(void)
 {
-    trap_watch(trap_seen);
+    trap_watch(guard_trapped);
 }
 
 static void (*const tracked_start)(void) = tracked_begin;

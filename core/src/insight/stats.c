@@ -6,6 +6,7 @@
 #include "../thread/stack.h"
 #include "../thread/tray.h"
 #include "stats_past.h"
+#include "stats_walk.h"
 
 #include <string.h>
 
@@ -26,116 +27,34 @@ static bool heap_counts(struct stats *stats, struct heap *heap)
     return arena != NULL && arena->index < stats->arena_count;
 }
 
-/* --- What the extents of an arena hold -------------------------------------------------------- */
-
-static void add_dirty(struct stats_arena *to, struct extent *extent)
-{
-    struct stats_extents *extents = &to->extents[extent_bin(extent_pages(extent))];
-    extents->dirty++;
-    extents->dirty_bytes += extent_size(extent);
-}
-
-static void add_free_extent(struct stats_arena *to, struct extent *extent)
-{
-    struct stats_extents *extents = &to->extents[extent_bin(extent_pages(extent))];
-    switch (extent_state(extent)) {
-    case EXTENT_CACHED:
-        to->figures.stacked_bytes += extent_size(extent);
-        add_dirty(to, extent);
-        break;
-    case EXTENT_DIRTY:
-        add_dirty(to, extent);
-        break;
-    case EXTENT_MUZZY:
-        extents->muzzy++;
-        extents->muzzy_bytes += extent_size(extent);
-        break;
-    case EXTENT_RETAINED:
-        extents->retained++;
-        extents->retained_bytes += extent_size(extent);
-        break;
-    default:
-        break; /* on its way */
-    }
-}
-
-/* Other threads may be using the slab. */
-__attribute__((no_sanitize("thread"))) static void add_slab(struct stats_arena *to,
-                                                            struct extent *extent)
-{
-    struct slab *slab = &extent->slab;
-    struct stats_class *class = &to->classes[slab->class];
-    uint32_t remote = (uint32_t)(atomic_get(&extent->remote) >> REMOTE_HEAD_BITS);
-    uint32_t out = slab->left + slab->bias;
-    out = out >= remote && out - remote <= slab->capacity ? out - remote : slab->capacity;
-    class->slabs++;
-    class->slabs_nonfull += out < slab->capacity;
-    class->slots_nonfull += out < slab->capacity ? slab->capacity : 0;
-    class->slots += slab->capacity;
-    class->slots_out += out;
-    to->figures.slab_bytes += extent_size(extent);
-    to->figures.small_bytes += (uint64_t)out * slab->slot_size;
-}
-
-static void add_region_locked(struct stats_arena *to, struct region *region)
-{
-    uintptr_t at = region->start;
-    while (at < region->start + region->size) {
-        struct extent *extent = pagemap_find((void *)at);
-        require(extent != pagemap_nothing() && extent->start == at);
-        if (extent_state(extent) != EXTENT_ACTIVE) {
-            add_free_extent(to, extent);
-        } else if (extent_is_slab(extent)) {
-            add_slab(to, extent);
-        } else {
-            to->large[large_class_of(extent_pages(extent), false)].blocks++;
-            to->figures.large_bytes += extent_size(extent);
-        }
-        at = extent_end(extent);
-    }
-}
-
-static void add_huge_locked(struct stats_arena *to, struct arena *arena)
-{
-    for (unsigned size = 0; size < HUGE_SIZES; size++) {
-        uint32_t count = arena->huge_counts[size];
-        if (count != 0) {
-            to->large[large_class_of((size_t)1 << size, true)].blocks += count;
-        }
-    }
-    to->figures.huge_blocks = arena->huge_active_count;
-    to->figures.huge_bytes = arena->huge_active_pages << os_page_shift;
-    to->figures.large_bytes += to->figures.huge_bytes;
-    struct link *head = &arena->huge.lru;
-    for (struct link *at = list_first(head); at != head; at = at->next) {
-        add_dirty(to, container_of(at, struct extent, link));
-    }
-}
-
 /* --- What heaps hold -------------------------------------------------------------------------- */
 
 /* A list may hold slots of any arenas in any order, so it is walked with the locks of all of them, from
  * 0 to `locked`: then no page of a slab is unmapped. The thread may be changing what is looked at. */
 
-/* Where a slot's slab is counted; NULL if that is no slab, or of an arena that was made since. */
+/* Where a slot of a slab is counted; NULL if it is none, or of an arena that was made since. */
 static struct stats_class *class_of_slot_locked(struct stats *stats, unsigned locked,
-                                                struct extent *extent)
+                                                struct extent *extent, const struct slot *slot)
 {
-    bool is_slab =
-        extent_state(extent) == EXTENT_ACTIVE && extent->arena < locked && extent_is_slab(extent);
-    return is_slab ? &stats->arenas[extent->arena].classes[extent->slab.class] : NULL;
+    bool is_slot = extent_state(extent) == EXTENT_ACTIVE && extent->arena < locked &&
+                   extent_is_slab(extent) && slab_has_slot(extent, slot);
+    if (!is_slot) {
+        return NULL;
+    }
+    unsigned class = slab_is_common(extent) ? common_block_class(extent, slab_index(extent, slot))
+                                            : extent->slab.class;
+    return &stats->arenas[extent->arena].classes[class];
 }
 
 /* What is in a list was handed out, but not to the program. Each slot is looked at before its link is
  * followed. Returns how many there were. */
 __attribute__((no_sanitize("thread"))) static uint32_t
-add_list_locked(struct stats *stats, unsigned locked, struct slot *slot)
+add_list_locked(struct stats *stats, unsigned locked, struct slot *slot, uint32_t most)
 {
     uint32_t length = 0;
-    for (; slot != NULL && length < SLAB_SLOTS_MAX; length++) {
-        struct extent *extent = pagemap_find(slot);
-        struct stats_class *to = class_of_slot_locked(stats, locked, extent);
-        if (to == NULL || !slab_has_slot(extent, slot)) {
+    for (; slot != NULL && length < most; length++) {
+        struct stats_class *to = class_of_slot_locked(stats, locked, pagemap_find(slot), slot);
+        if (to == NULL) {
             break;
         }
         to->slots_cached++;
@@ -149,13 +68,12 @@ add_outboxes_locked(struct stats *stats, unsigned locked, struct heap *heap)
 {
     for (unsigned i = 0; i < OUTBOXES; i++) {
         struct extent *extent = atomic_peek(&heap->outboxes[i].slab);
-        uint32_t count = atomic_peek(&heap->outboxes[i].count);
-        struct stats_class *to =
-            extent != NULL ? class_of_slot_locked(stats, locked, extent) : NULL;
-        if (to != NULL && count <= extent->slab.capacity) {
-            to->slots_cached += count;
-            stats->arenas[heap->arena->index].classes[extent->slab.class].remote_frees += count;
+        if (extent == NULL) {
+            continue;
         }
+        uint32_t count = add_list_locked(stats, locked, atomic_peek(&heap->outboxes[i].head),
+                                         atomic_peek(&heap->outboxes[i].count));
+        stats->arenas[heap->arena->index].classes[extent->slab.class].remote_frees += count;
     }
 }
 
@@ -165,7 +83,7 @@ add_delayed_locked(struct stats *stats, unsigned locked, struct heap *heap)
     for (unsigned i = 0; i < DELAY_PLACES; i++) {
         struct slot *slot = delay_at(heap, i);
         struct stats_class *to =
-            slot != NULL ? class_of_slot_locked(stats, locked, pagemap_find(slot)) : NULL;
+            slot != NULL ? class_of_slot_locked(stats, locked, pagemap_find(slot), slot) : NULL;
         if (to != NULL) {
             to->slots_cached++;
         }
@@ -186,7 +104,7 @@ static void read_heaps(struct stats *stats)
         struct stats_class *of_heap = stats->arenas[heap->arena->index].classes;
         for (unsigned class = 0; class < CLASSES; class ++) {
             of_heap[class].allocations -=
-                add_list_locked(stats, locked, atomic_peek(&heap->free[class]));
+                add_list_locked(stats, locked, atomic_peek(&heap->free[class]), SLAB_SLOTS_MAX);
         }
         add_outboxes_locked(stats, locked, heap);
         if (MW_DELAY_FREE) {
@@ -194,7 +112,7 @@ static void read_heaps(struct stats *stats)
         }
     }
     for (unsigned i = 0; i < locked; i++) {
-        add_list_locked(stats, locked, tray_first_slot(arena_at(i)));
+        add_list_locked(stats, locked, tray_first_slot(arena_at(i)), SLAB_SLOTS_MAX);
     }
     for (unsigned i = locked; i-- > 0;) {
         lock_release(&arena_at(i)->lock);
@@ -308,13 +226,17 @@ static void read_arena(struct stats *stats, struct arena *arena)
 {
     check(arena->number < stats->arena_count);
     struct stats_arena *to = &stats->arenas[arena->number];
-    lock_take(&arena->lock);
-    for (struct region *region = arena->regions; region != NULL; region = region->next) {
-        add_region_locked(to, region);
+    struct lock *pool = arena->is_explicit ? NULL : &slab_pool_at(arena)->lock;
+    if (pool != NULL) {
+        lock_take(pool);
     }
-    add_huge_locked(to, arena);
+    lock_take(&arena->lock);
+    stats_walk_arena(to, arena);
     add_arena_counts_locked(to, arena);
     lock_release(&arena->lock);
+    if (pool != NULL) {
+        lock_release(pool);
+    }
     struct direct *direct = direct_find(arena);
     if (direct != NULL) {
         stats_add_direct(to, direct);

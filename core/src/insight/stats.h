@@ -8,7 +8,8 @@
  * Sums that hold while no other thread calls the allocator:
  *
  *   class   allocations - frees == slots_out - slots_cached, over all arenas
- *           (but for blocks in the holes of slabs of smaller classes, which are slots of those)
+ *           (a block in the hole of a slab of a smaller class is a slot of its own class, those that it lies
+ *           on are none; remote_frees and what is said of slabs are the slab's)
  *   arena   small_bytes == sum of size * slots_out; a slot is of the arena that its slab is of
  *   all     each figure == the sum over `arenas`; peaks, and sizes, are the largest
  *

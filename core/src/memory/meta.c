@@ -7,6 +7,9 @@
 
 #define SMALLEST_PAGE 4096u
 
+/* What is left for descriptors by who takes modestly. */
+#define META_RESERVE (8 * KiB)
+
 static struct {
     struct lock lock;
     char *next; /* lock: meta */
@@ -51,16 +54,27 @@ static bool meta_add_chunk_locked(size_t size)
     return true;
 }
 
-static void *meta_alloc_aligned(size_t size, size_t alignment)
+static void meta_give(void *start, size_t size)
+{
+    check((uintptr_t)start % CACHE_LINE == 0 && size % CACHE_LINE == 0);
+    lock_take(&meta.lock);
+    if (size > (size_t)(meta.end - meta.next)) {
+        meta.next = start;
+        meta.end = meta.next + size;
+    }
+    lock_release(&meta.lock);
+}
+
+static void *meta_alloc_leaving(size_t size, size_t alignment, size_t rest)
 {
     check(alignment >= CACHE_LINE && os_page_size % alignment == 0);
     size = align_up(size, CACHE_LINE);
     char *result = NULL;
     lock_take(&meta.lock);
     size_t gap = -(uintptr_t)meta.next & (alignment - 1);
-    if ((size_t)(meta.end - meta.next) >= gap + size) {
+    if ((size_t)(meta.end - meta.next) >= gap + size + rest) {
         result = meta.next + gap;
-    } else if (meta_add_chunk_locked(size)) {
+    } else if (meta_add_chunk_locked(size + rest)) {
         result = meta.next;
     }
     if (result != NULL) {
@@ -73,10 +87,15 @@ static void *meta_alloc_aligned(size_t size, size_t alignment)
 
 static void *meta_alloc(size_t size)
 {
-    return meta_alloc_aligned(size, CACHE_LINE);
+    return meta_alloc_leaving(size, CACHE_LINE, 0);
+}
+
+static void *meta_alloc_modestly(size_t size)
+{
+    return meta_alloc_leaving(size, CACHE_LINE, META_RESERVE);
 }
 
 static void *meta_alloc_at_page(size_t size)
 {
-    return meta_alloc_aligned(size, SMALLEST_PAGE);
+    return meta_alloc_leaving(size, SMALLEST_PAGE, 0);
 }

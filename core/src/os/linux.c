@@ -52,20 +52,28 @@ ALWAYS_INLINE bool is_of_pages(const void *start, size_t size)
            (uintptr_t)start + size > (uintptr_t)start;
 }
 
+static THREAD_LOCAL bool is_strict;
+
+/* A call about memory: where the thread may make none, it fails as if the kernel refused. */
+static long memory_call(long number, long start, long size, long a, long b, long c, long d)
+{
+    return unlikely(is_strict) ? -EPERM : system_call(number, start, size, a, b, c, d);
+}
+
 /* The smallest huge page of any processor here. */
 #define HUGE_PAGE_MIN (2 * MiB)
 
 static void *os_map(void *hint, size_t size)
 {
     check(is_of_pages(NULL, size));
-    long address = system_call(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
+    long address = memory_call(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (is_error(address)) {
         return NULL;
     }
     atomic_add(&os_counts.maps, 1);
     if (unlikely(os_refuses_huge_pages) && size >= HUGE_PAGE_MIN) {
-        system_call(SYS_madvise, address, (long)size, MADV_NOHUGEPAGE, 0, 0, 0);
+        memory_call(SYS_madvise, address, (long)size, MADV_NOHUGEPAGE, 0, 0, 0);
     }
     return (void *)address;
 }
@@ -74,7 +82,7 @@ static void *os_map(void *hint, size_t size)
 static void *ask_for_huge_pages(char *start, size_t size)
 {
     if (unlikely(os_wants_huge_pages) && size >= HUGE_PAGE_MIN) {
-        system_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0);
+        memory_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0);
     }
     return start;
 }
@@ -83,13 +91,13 @@ static bool os_ask_for_huge_pages(void *start, size_t size)
 {
     check(is_of_pages(start, size));
     return !os_refuses_huge_pages &&
-           !is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0));
+           !is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0));
 }
 
 static void os_ask_for_no_more_huge_pages(void *start, size_t size)
 {
     check(is_of_pages(start, size));
-    system_call(SYS_madvise, (long)start, (long)size, MADV_NOHUGEPAGE, 0, 0, 0);
+    memory_call(SYS_madvise, (long)start, (long)size, MADV_NOHUGEPAGE, 0, 0, 0);
 }
 
 static void *os_map_aligned(void *hint, size_t size, size_t alignment)
@@ -127,33 +135,33 @@ static void *os_map_aligned(void *hint, size_t size, size_t alignment)
 static bool os_protect(void *start, size_t size)
 {
     check(is_of_pages(start, size));
-    return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
+    return !is_error(memory_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
 }
 
 static bool os_make_writable(void *start, size_t size)
 {
     check(is_of_pages(start, size));
     return !is_error(
-        system_call(SYS_mprotect, (long)start, (long)size, PROT_READ | PROT_WRITE, 0, 0, 0));
+        memory_call(SYS_mprotect, (long)start, (long)size, PROT_READ | PROT_WRITE, 0, 0, 0));
 }
 
 static bool os_make_readonly(void *start, size_t size)
 {
     check(is_of_pages(start, size));
-    return !is_error(system_call(SYS_mprotect, (long)start, (long)size, PROT_READ, 0, 0, 0));
+    return !is_error(memory_call(SYS_mprotect, (long)start, (long)size, PROT_READ, 0, 0, 0));
 }
 
 static unsigned os_guard(void *start, size_t size)
 {
     check(is_of_pages(start, size));
     /* Asked anew each time: the kernel also refuses for memory that the program has locked. */
-    if (!is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
+    if (!is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
         return GUARD_MARKED;
     }
     if (!os_protect(start, size)) {
         return 0;
     }
-    system_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0);
+    memory_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0);
     return GUARD_PROTECTED;
 }
 
@@ -161,7 +169,7 @@ static bool os_unguard(void *start, size_t size, unsigned ways)
 {
     check(is_of_pages(start, size));
     if ((ways & GUARD_MARKED) != 0 &&
-        is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0))) {
+        is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0))) {
         return false;
     }
     return (ways & GUARD_PROTECTED) == 0 || os_make_writable(start, size);
@@ -170,7 +178,7 @@ static bool os_unguard(void *start, size_t size, unsigned ways)
 static bool os_unmap(void *start, size_t size)
 {
     check(is_of_pages(start, size));
-    if (is_error(system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0))) {
+    if (is_error(memory_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0))) {
         return false;
     }
     atomic_add(&os_counts.unmaps, 1);
@@ -184,7 +192,7 @@ static _Atomic uint8_t purge_answer;
 
 static bool os_map_over(void *start, size_t size)
 {
-    return !is_error(system_call(SYS_mmap, (long)start, (long)size, PROT_READ | PROT_WRITE,
+    return !is_error(memory_call(SYS_mmap, (long)start, (long)size, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }
 
@@ -199,7 +207,7 @@ static bool os_purge(void *start, size_t size)
     if (unlikely(answer == PURGE_UNKNOWN)) {
         *byte = 1;
     }
-    if (is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0))) {
+    if (is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0))) {
         return false;
     }
     if (unlikely(answer == PURGE_UNKNOWN)) {
@@ -213,14 +221,14 @@ static bool os_purge(void *start, size_t size)
 static bool os_purge_lazy(void *start, size_t size)
 {
     check(is_of_pages(start, size));
-    return !is_error(system_call(SYS_madvise, (long)start, (long)size, MADV_FREE, 0, 0, 0));
+    return !is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_FREE, 0, 0, 0));
 }
 
 static void *os_remap(void *start, size_t old_size, size_t new_size)
 {
     check(is_of_pages(start, old_size) && is_of_pages(start, new_size));
     long address =
-        system_call(SYS_mremap, (long)start, (long)old_size, (long)new_size, MREMAP_MAYMOVE, 0, 0);
+        memory_call(SYS_mremap, (long)start, (long)old_size, (long)new_size, MREMAP_MAYMOVE, 0, 0);
     if (is_error(address)) {
         return NULL;
     }
@@ -243,7 +251,7 @@ static uint8_t move_ask(void *left)
 static void *os_move_pages(void *start, size_t size)
 {
     check(is_of_pages(start, size));
-    long address = system_call(SYS_mremap, (long)start, (long)size, (long)size,
+    long address = memory_call(SYS_mremap, (long)start, (long)size, (long)size,
                                MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0, 0);
     if (is_error(address)) {
         return NULL;
@@ -269,7 +277,7 @@ static size_t os_resident_pages(void *start, size_t pages)
     check(pages <= OS_RESIDENT_MAX && is_of_pages(start, pages << os_page_shift));
     /* An emulator of larger pages answers for each of the host's 4 KiB. */
     unsigned char is_resident[OS_RESIDENT_MAX * (64 * KiB / (4 * KiB))];
-    if (is_error(system_call(SYS_mincore, (long)start, (long)(pages << os_page_shift),
+    if (is_error(memory_call(SYS_mincore, (long)start, (long)(pages << os_page_shift),
                              (long)is_resident, 0, 0, 0))) {
         return pages;
     }
@@ -313,6 +321,11 @@ static uint64_t os_set_signal_mask(uint64_t mask)
 static void os_note_confined(void)
 {
     atomic_set(&is_confined, true);
+}
+
+static void os_note_strict(bool begins)
+{
+    is_strict = begins;
 }
 
 static int os_prctl(int option, unsigned long second, unsigned long third, unsigned long fourth,

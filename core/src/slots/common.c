@@ -5,6 +5,7 @@
 
 #define SLOT_FREE 0u
 #define SLOT_INSIDE 255u
+#define SLOT_SECOND 128u /* and the class of the block */
 
 /* Slabs that are looked at for one request. */
 #define COMMON_TRIES 4u
@@ -13,7 +14,8 @@
 /* Blocks that are brought back before they are collected; fewer if they are the last. */
 #define COLLECT_COUNT 16u
 
-static_assert(COMMON_SPAN_MAX < SLOT_INSIDE, "a span fits in the table");
+static_assert(COMMON_SPAN_MAX < SLOT_SECOND && SLOT_SECOND + CLASSES <= SLOT_INSIDE,
+              "a span, and a class, fit in the table");
 static_assert(sizeof(struct common) + SLAB_SLOTS_MAX <= (size_t)1 << (TABLE_SIZES - 1),
               "a size of tables for each capacity");
 
@@ -44,6 +46,12 @@ static void table_free_locked(struct slab_pool *pool, struct common *table, uint
     pool->unused_tables[log2] = table;
 }
 
+/* Whether the byte of a slot says that no block begins there, but one that began before goes on. */
+static bool slot_is_inside(uint32_t byte)
+{
+    return byte >= SLOT_SECOND;
+}
+
 /* --- Slots in the table ----------------------------------------------------------------------- */
 
 /* A free slot has its fill again, where there is one: its link goes. */
@@ -57,13 +65,17 @@ static void common_slot_becomes_free(struct extent *extent, uint32_t index, uint
     }
 }
 
-static struct slot *common_slot_becomes_block(struct extent *extent, uint32_t index, uint32_t span)
+static struct slot *common_slot_becomes_block(struct extent *extent, uint32_t index, uint32_t span,
+                                              unsigned class)
 {
     uint8_t *slots = &extent->common->slots[index];
     check(span > 0 && span <= COMMON_SPAN_MAX && index + span <= extent->slab.capacity);
     check(slots[0] == SLOT_FREE && slots[span - 1] == SLOT_FREE);
     slots[0] = (uint8_t)span;
-    memset(slots + 1, SLOT_INSIDE, span - 1);
+    if (span > 1) {
+        slots[1] = (uint8_t)(SLOT_SECOND + class);
+        memset(slots + 2, SLOT_INSIDE, span - 2);
+    }
     return (struct slot *)(extent->start + (uintptr_t)index * extent->slab.slot_size);
 }
 
@@ -138,7 +150,7 @@ static void common_collect_locked(struct extent *extent)
         struct slot *next = slab_next_slot(extent, block);
         uint32_t index = slab_index(extent, block);
         uint32_t span = extent->common->slots[index];
-        if (unlikely(span == SLOT_FREE || span == SLOT_INSIDE)) {
+        if (unlikely(span == SLOT_FREE || slot_is_inside(span))) {
             harden_bad_block("free", extent, block);
         }
         common_slot_becomes_free(extent, index, span);
@@ -213,14 +225,14 @@ static size_t common_block_size(struct extent *extent, const void *block)
         return 0;
     }
     uint32_t span = common->slots[slab_index(extent, block)];
-    return span == SLOT_INSIDE ? 0 : (size_t)span * extent->slab.slot_size;
+    return slot_is_inside(span) ? 0 : (size_t)span * extent->slab.slot_size;
 }
 
 _Noreturn static COLD void common_bad_block(const char *call, struct extent *extent,
                                             const void *block)
 {
     uint32_t index = slab_index(extent, block);
-    while (extent->common->slots[index] == SLOT_INSIDE) {
+    while (slot_is_inside(extent->common->slots[index])) {
         index--;
     }
     uintptr_t start = extent->start + (uintptr_t)index * extent->slab.slot_size;
@@ -234,8 +246,8 @@ _Noreturn static COLD void common_bad_block(const char *call, struct extent *ext
 /* --- Taking ----------------------------------------------------------------------------------- */
 
 /* Takes blocks out of one slab and appends them to a list. Returns how many. */
-static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, uint32_t want,
-                                        struct slot_list *list)
+static uint32_t common_take_from_locked(struct extent *extent, unsigned class, uint32_t span,
+                                        uint32_t want, struct slot_list *list)
 {
     struct slab *slab = &extent->slab;
     uint32_t count = 0;
@@ -247,7 +259,7 @@ static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, ui
             extent->common->run_max = span - 1;
             break;
         }
-        struct slot *block = common_slot_becomes_block(extent, at, span);
+        struct slot *block = common_slot_becomes_block(extent, at, span, class);
         slot_list_append(list, block);
         at += span;
         count++;
@@ -264,25 +276,27 @@ static uint32_t common_take_from_locked(struct extent *extent, uint32_t span, ui
     return count;
 }
 
-static struct slot *common_take(struct arena *arena, enum common_kind kind, unsigned class,
-                                uint32_t span, uint32_t want, uint32_t *count)
+static struct slot *common_take(struct arena *arena, enum common_kind kind,
+                                const struct common_request *request, uint32_t *count)
 {
     struct slab_pool *pool = slab_pool_at(arena);
     struct slot_list list = {NULL, NULL};
+    uint32_t want = request->want, span = request->span;
+    check(span > 1 || request->class == request->slot_class);
     *count = 0;
     if (!slab_pools_are_used()) {
         return NULL;
     }
     lock_take(&pool->lock);
     for (unsigned tries = 0; tries < COMMON_TRIES && *count < want; tries++) {
-        struct link *slabs = &pool->common[kind][class];
+        struct link *slabs = &pool->common[kind][request->slot_class];
         if (list_is_empty(slabs)) {
             break;
         }
         struct extent *extent = container_of(slabs->next, struct extent, link);
-        check(extent->slab.place == SLAB_COMMON && extent->slab.class == class);
+        check(extent->slab.place == SLAB_COMMON && extent->slab.class == request->slot_class);
         if (extent->common->run_max >= span) {
-            *count += common_take_from_locked(extent, span, want - *count, &list);
+            *count += common_take_from_locked(extent, request->class, span, want - *count, &list);
         }
         /* One without a run goes behind the others, one without a free slot out of the list. */
         if (extent->common->run_max < span) {
@@ -335,6 +349,7 @@ static bool common_create_locked(struct slab_pool *pool, struct extent *extent,
     }
     extent->common = common;
     common->list = &pool->common[kind][slab->class];
+    common->capacity = slab->capacity;
     common->hint = 0;
     common->searched = 0;
     common->span = 1;
@@ -387,7 +402,7 @@ static struct slot *common_create_first(struct extent *extent, struct heap *owne
     check(slab_used(extent) == 0 && want > 0);
     lock_take(&pool->lock);
     if (common_create_locked(pool, extent, COMMON_FIRST)) {
-        *count = common_take_from_locked(extent, 1, want, &list);
+        *count = common_take_from_locked(extent, extent->slab.class, 1, want, &list);
         slot_list_end(&list);
         if (extent->common->run_max > 0) {
             common_list_locked(extent);
@@ -395,6 +410,50 @@ static struct slot *common_create_first(struct extent *extent, struct heap *owne
     }
     lock_release(&pool->lock);
     return list.head;
+}
+
+/* --- Figures ---------------------------------------------------------------------------------- */
+
+__attribute__((no_sanitize("thread"))) static unsigned common_block_class(struct extent *extent,
+                                                                          uint32_t index)
+{
+    /* A table that serves another slab by now is of that size still. */
+    const struct common *common = extent->common;
+    unsigned slab_class = extent->slab.class;
+    if (common == NULL || index + 1 >= common->capacity || common->slots[index] <= 1) {
+        return slab_class;
+    }
+    unsigned class = common->slots[index + 1] - SLOT_SECOND;
+    return class < CLASSES ? class : slab_class;
+}
+
+static void figures_add(struct extent *extent, struct common_figures *figures, uint32_t index,
+                        uint32_t times)
+{
+    unsigned class = common_block_class(extent, index);
+    figures->blocks[class] += times;
+    if (class != extent->slab.class) {
+        figures->lent += times * extent->common->slots[index];
+    }
+}
+
+static void common_count_locked(struct extent *extent, struct common_figures *figures)
+{
+    const struct common *common = extent->common;
+    check(lock_is_mine(&slab_pool_of(extent)->lock) && slab_is_common(extent));
+    memset(figures, 0, sizeof *figures);
+    for (uint32_t at = 0; at < extent->slab.capacity; at++) {
+        if (common->slots[at] != SLOT_FREE && !slot_is_inside(common->slots[at])) {
+            figures_add(extent, figures, at, 1);
+        }
+    }
+    /* What was brought back is in the table still. Nobody but who has the lock takes it out of the list, which
+     * grows at its head. */
+    struct slot *freed = slab_first_remote(extent);
+    for (uint32_t i = 0; freed != NULL && i < extent->slab.capacity; i++) {
+        figures_add(extent, figures, slab_index(extent, freed), UINT32_MAX);
+        freed = slab_next_slot(extent, freed);
+    }
 }
 
 /* --- Validity --------------------------------------------------------------------------------- */
@@ -410,7 +469,8 @@ static bool common_is_valid(struct extent *extent)
         uint32_t span = common->slots[at];
         require(span <= COMMON_SPAN_MAX && at + span <= capacity);
         for (uint32_t i = 1; i < span; i++) {
-            require(common->slots[at + i] == SLOT_INSIDE);
+            require(i == 1 ? slot_is_inside(common->slots[at + i])
+                           : common->slots[at + i] == SLOT_INSIDE);
         }
         check(span != SLOT_FREE || at >= common->hint);
         run = span == SLOT_FREE ? run + 1 : 0;

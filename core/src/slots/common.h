@@ -12,9 +12,10 @@
  *
  * A table beside the slab has a byte per slot:
  *
- *      0 free      1 .. 127 a block of so many slots begins      255 inside a block
+ *      0 free      1 .. 16 a block of so many slots begins
+ *      128 + class: its second slot, and the class that it serves      255 its other slots
  *
- *      | 1 | 3 255 255 | 0 0 | 5 255 255 255 255 | 0 | 1 | ...
+ *      | 1 | 3 140 255 | 0 0 | 5 142 255 255 255 | 0 | 1 | ...
  *
  * A block that is freed travels like any that is freed by another thread: through an outbox to the
  * slab's remote list. Whoever brings enough of them collects them into the table. In a common slab
@@ -31,6 +32,7 @@
 struct common {
     struct common *next_unused; /* lock: pool */
     struct link *list; /* const: that of the kind and class, for as long as slots are free */
+    uint32_t capacity; /* const: of `slots` */
     uint32_t hint;     /* lock: pool; no free slot lies below */
     uint32_t run_max;  /* lock: pool; no run of free slots is longer */
     uint32_t searched; /* lock: pool; no run of `span` free slots begins below */
@@ -58,10 +60,18 @@ static bool common_create(struct extent *extent, enum common_kind kind, struct h
 static struct slot *common_create_first(struct extent *extent, struct heap *owner, uint32_t want,
                                         uint32_t *count);
 
-/* Takes up to `want` blocks of `span` slots each from the common slabs of a kind and class. Returns
- * them as a list and their number in *count; NULL if there are none. */
-static struct slot *common_take(struct arena *arena, enum common_kind kind, unsigned class,
-                                uint32_t span, uint32_t want, uint32_t *count);
+/* What is wanted of common slabs: up to `want` blocks of a class, each of `span` slots of another. */
+struct common_request {
+    unsigned class;
+    unsigned slot_class;
+    uint32_t span;
+    uint32_t want;
+};
+
+/* Takes them from the slabs of a kind. Returns them as a list and their number in *count; NULL if there are
+ * none. */
+static struct slot *common_take(struct arena *arena, enum common_kind kind,
+                                const struct common_request *request, uint32_t *count);
 
 /* Takes a shared slab of a class out of the pool that has so many free slots that runs of `span`
  * are likely; NULL if there is none. */
@@ -83,6 +93,20 @@ _Noreturn static COLD void common_bad_block(const char *call, struct extent *ext
 /* The size of the block that begins at `block`; 0 if none begins there. Any thread that holds the
  * block may ask. */
 static size_t common_block_size(struct extent *extent, const void *block);
+
+/* The class that the block at a slot was taken for. Of a slab that may have become another since the caller
+ * looked it is any. */
+static unsigned common_block_class(struct extent *extent, uint32_t index);
+
+/* What the program, and heaps, have of a common slab: blocks by class, and the slots of those that are of
+ * another class than the slab. */
+struct common_figures {
+    uint32_t blocks[CLASSES];
+    uint32_t lent;
+};
+
+/* The pool's lock is held. */
+static void common_count_locked(struct extent *extent, struct common_figures *figures);
 
 /* Whether a block of at least a class's size begins at a slot. */
 ALWAYS_INLINE bool common_block_serves(struct extent *extent, uint32_t index, unsigned class)

@@ -379,6 +379,11 @@ static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count)
     return remote_head(remote);
 }
 
+static struct slot *slab_first_remote(struct extent *extent)
+{
+    return remote_head(atomic_get_acquire(&extent->remote)); /* pairs with slab_push_remote */
+}
+
 static void slab_absorb_remote(struct extent *extent)
 {
     struct slab *slab = &extent->slab;

@@ -107,6 +107,9 @@ static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struc
 /* Takes them all; NULL if there are none. */
 static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count);
 
+/* The first of them, which stay; NULL if there are none. For who knows that nobody collects. */
+static struct slot *slab_first_remote(struct extent *extent);
+
 /* Moves them to the local list. For a slab of which the hit path has no list; owner thread. */
 static void slab_absorb_remote(struct extent *extent);
 

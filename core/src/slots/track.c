@@ -46,7 +46,7 @@ static struct track_table *table_obtain_locked(uint32_t capacity)
         atomic_set(&table->tracks[0].inverted, 0);
         return table;
     }
-    table = meta_alloc((size_t)1 << log2);
+    table = meta_alloc_modestly((size_t)1 << log2);
     if (table != NULL) {
         table->capacity = (uint32_t)((((size_t)1 << log2) - sizeof *table) / sizeof(struct track));
         table->next = atomic_get(&track_tables);

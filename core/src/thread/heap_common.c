@@ -42,7 +42,8 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
         return NULL;
     }
     check(bin->current == NULL && heap->free[class] == NULL);
-    struct slot *list = common_take(heap->arena, COMMON_FIRST, class, 1, want, count);
+    struct slot *list = common_take(heap->arena, COMMON_FIRST,
+                                    &(struct common_request){class, class, 1, want}, count);
     if (list == NULL) {
         struct extent *extent = heap_take_pages(heap, class_slab_pages(class, UINT32_MAX));
         if (extent == NULL) {
@@ -162,9 +163,10 @@ static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t 
         if (span * slot_size - size > size / 8) {
             continue;
         }
-        struct slot *list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
+        struct common_request request = {class, from, span, want};
+        struct slot *list = common_take(heap->arena, COMMON_HOLES, &request, count);
         if (list == NULL && from < class && heap_open_sparse(heap, from, span)) {
-            list = common_take(heap->arena, COMMON_HOLES, from, span, want, count);
+            list = common_take(heap->arena, COMMON_HOLES, &request, count);
         }
         check(list == NULL || (*count > 0 && *count <= want));
         if (list != NULL) {

@@ -135,14 +135,12 @@ TEST(statistics_follow_realloc)
     CHECK_EQ(totals_of(larger).frees, before_larger.frees + 1);
 }
 
-/* The medium ones are aligned, so that none lies in a hole among smaller slots, as which it would be
- * counted: threads that end leave such holes. */
+/* Threads that end leave holes among smaller slots, in which larger blocks may lie. */
 static void *allocate_some(void *argument)
 {
     void **own = argument;
     for (unsigned at = 0; at < COUNT; at++) {
-        size_t size = sizes[at % 4];
-        own[at] = size > 1024 ? t_aligned_alloc(64, size) : t_malloc(size);
+        own[at] = t_malloc(sizes[at % 4]);
     }
     return NULL;
 }
@@ -289,7 +287,7 @@ TEST(statistics_of_mixed_lists_are_exact)
         check_grown(sizes[3], before, allocated, freed);
     }
     for (unsigned at = 3; at < COUNT; at += 4) {
-        blocks[0][at] = t_aligned_alloc(64, sizes[3]);
+        blocks[0][at] = t_malloc(sizes[3]);
         allocated++;
         check_grown(sizes[3], before, allocated, freed);
     }

@@ -111,6 +111,26 @@ TEST(rallocx_keeps_and_zeroes_what_is_new)
     }
 }
 
+/* A copy holds what was asked for of the old block, and nothing that others left there. */
+TEST(rallocx_zeroes_behind_what_it_copies)
+{
+    FOR_EACH_SIZE(size)
+    {
+        for (int lg = 0; lg <= 16; lg += 4) {
+            for (int named = 0; named < 2; named++) {
+                int flags = MALLOCX_ZERO | MALLOCX_LG_ALIGN(lg) | (named ? MALLOCX_TCACHE_NONE : 0);
+                unsigned char *block = mallocx(size, MALLOCX_ZERO);
+                size_t less = size / 5 + 1;
+                leave_dirt(less);
+                block = rallocx(block, less, flags);
+                CHECK(block != NULL);
+                check_zero(block, 0, sallocx(block, 0));
+                dallocx(block, flags);
+            }
+        }
+    }
+}
+
 TEST(xallocx_stays_where_it_is)
 {
     FOR_EACH_SIZE(size)

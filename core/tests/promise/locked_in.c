@@ -3,7 +3,8 @@
  * A program that forbids itself, by a seccomp filter, every system call but those that threads and
  * glibc's malloc need, before it allocates at all. Then it allocates, in other threads as well: what
  * the allocator wants to know of the system it has asked before main, or does not ask from then on. A
- * child allocates before the filter too; what it has then grows and goes.
+ * child allocates before the filter too; what it has then grows and goes. Another is in the strict mode of
+ * seccomp, with blocks of memory that it has.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -13,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "promise.h"
 
@@ -109,6 +111,66 @@ static _Noreturn void lock_in_late(void)
     _exit(0);
 }
 
+static long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE,
+                  &now); /* no system call, and no counter that is forbidden too */
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+enum { SMALL_BLOCKS = 100 };
+
+static void allocate_small(void)
+{
+    static char *blocks[SMALL_BLOCKS];
+    for (int i = 0; i < SMALL_BLOCKS; i++) {
+        blocks[i] = malloc((size_t)16 + i % 50);
+        CHECK(blocks[i] != NULL);
+        blocks[i][0] = (char)i;
+    }
+    for (int i = 0; i < SMALL_BLOCKS; i++) {
+        blocks[i] = realloc(blocks[i], (size_t)30 + i % 60);
+        CHECK(blocks[i] != NULL && blocks[i][0] == (char)i);
+    }
+    for (int i = 0; i < SMALL_BLOCKS; i++) {
+        free(blocks[i]);
+    }
+}
+
+/* Only read, write and exit: as the C library's malloc, ours needs none of the kernel for small blocks whose
+ * memory it has. Guards and the return of free memory, of which it has some, wait. */
+static _Noreturn void lock_in_strictly(void)
+{
+    enum { LARGE = 300000, FOR_MS = 400 };
+    allocate_small();
+    for (int i = 0; i < 8; i++) {
+        void *block = malloc(LARGE);
+        CHECK(block != NULL);
+        memset(block, 1, LARGE);
+        free(block);
+    }
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) {
+        _exit(0);
+    }
+    for (long end = now_ms() + FOR_MS; now_ms() < end;) {
+        allocate_small();
+    }
+    syscall(SYS_exit, 0); /* not that of the group */
+    __builtin_unreachable();
+}
+
+static void check_child(void (*run)(void))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        run();
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
+
 /* The library has a prctl of its own, which is to be as the C library's. */
 static void check_prctl(void)
 {
@@ -126,13 +188,8 @@ int main(void)
 {
     enum { THREADS = 4 };
     check_prctl();
-    pid_t child = fork();
-    if (child == 0) {
-        lock_in_late();
-    }
-    int status;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    check_child(lock_in_strictly);
+    check_child(lock_in_late);
     lock_in();
     allocate(NULL);
     for (int i = 0; i < THREADS; i++) {

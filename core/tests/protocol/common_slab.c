@@ -51,8 +51,9 @@ static void first_blocks(void)
 static void take_and_free(void)
 {
     uint32_t count;
-    struct slot *slot =
-        common_take(heaps_of[0].arena, COMMON_FIRST, class_of(SLOT_SIZE), 1, 1, &count);
+    struct slot *slot = common_take(
+        heaps_of[0].arena, COMMON_FIRST,
+        &(struct common_request){class_of(SLOT_SIZE), class_of(SLOT_SIZE), 1, 1}, &count);
     if (slot != NULL) {
         program_frees(&heaps_of[0], extent, slot);
     }

@@ -35,8 +35,8 @@ static void open_sparse(void)
 {
     if (heap_open_sparse(&heaps_of[0], class_of(SLOT_SIZE), 2)) {
         uint32_t count;
-        struct slot *block =
-            common_take(heaps_of[0].arena, COMMON_HOLES, class_of(SLOT_SIZE), 2, 1, &count);
+        struct common_request request = {class_of(2 * SLOT_SIZE), class_of(SLOT_SIZE), 2, 1};
+        struct slot *block = common_take(heaps_of[0].arena, COMMON_HOLES, &request, &count);
         if (block != NULL) {
             memset(block, 4, 2 * SLOT_SIZE);
             heap_send(&heaps_of[0], extent, block, block, 1);

@@ -189,6 +189,60 @@ TEST(common_holes_are_found_again)
     CHECK_EQ(used_bytes(), before);
 }
 
+static uint64_t class_figure(size_t size, const char *name)
+{
+    char text[64];
+    uint64_t value = 0;
+    snprintf(text, sizeof text, "all.class.%u.%s", class_size(class_of(slot_bytes(size))), name);
+    CHECK_MSG(mw_stats_read(text, &value), "%s", text);
+    return value;
+}
+
+struct counts {
+    uint64_t allocations, frees;
+};
+
+static struct counts counts_of(size_t size)
+{
+    return (struct counts){class_figure(size, "allocations"), class_figure(size, "frees")};
+}
+
+static void check_counts(size_t size, struct counts before, uint64_t allocations, uint64_t frees)
+{
+    struct counts now = counts_of(size);
+    CHECK_EQ(now.allocations - before.allocations, allocations);
+    CHECK_EQ(now.frees - before.frees, frees);
+}
+
+/* Blocks in holes are counted as what they are; neither as the slots that they lie on, nor as freed while they
+ * are not, whether they are in lists, with the program, in outboxes or brought back. */
+TEST(common_blocks_are_counted_in_their_class)
+{
+    enum { BLOCKS = 1000 };
+    uint64_t random = 11;
+    struct counts of_small = counts_of(SMALL), of_large = counts_of(LARGE);
+    size_t kept = make_holes(&random);
+    check_counts(SMALL, of_small, COUNT, COUNT - kept);
+    size_t in_holes = fill_holes(BLOCKS);
+    CHECK(in_holes > BLOCKS / 2);
+    check_counts(SMALL, of_small, COUNT, COUNT - kept);
+    check_counts(LARGE, of_large, BLOCKS, 0);
+    CHECK_EQ(class_figure(LARGE, "slots_out") - class_figure(LARGE, "slots_cached"), BLOCKS);
+    CHECK(class_figure(LARGE, "slots") >= class_figure(LARGE, "slots_out"));
+    CHECK(class_figure(SMALL, "slots") >= class_figure(SMALL, "slots_out"));
+    for (size_t i = 0; i < BLOCKS; i++) {
+        mw_free(large[i]);
+        large[i] = NULL;
+        if (i % 37 == 0) {
+            check_counts(SMALL, of_small, COUNT, COUNT - kept);
+            check_counts(LARGE, of_large, BLOCKS, i + 1);
+        }
+    }
+    free_all(0);
+    check_counts(SMALL, of_small, COUNT, COUNT);
+    check_counts(LARGE, of_large, BLOCKS, BLOCKS);
+}
+
 TEST(common_blocks_can_be_resized)
 {
     uint64_t random = 7;
