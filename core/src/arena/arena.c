@@ -15,7 +15,7 @@
 
 /* An arena with so much in use asks for huge pages in a new region if of some places of the others, each of so
  * many pages, at least fifteen pages in sixteen are resident. */
-#define DENSE_MIN MW_LIMIT(32 * MiB, 4 * MiB)
+#define DENSE_MIN MW_LIMIT(24 * MiB, 4 * MiB)
 #define DENSE_PLACES 8u
 #define DENSE_PAGES 32u
 
