@@ -106,6 +106,17 @@ ALWAYS_INLINE void store_unaligned(char *at, uint64_t value)
 
 /* Sets or clears a bit of *word, by the low six bits of `index`. Returns whether it was set. x86 does both in
  * one instruction, which compilers do not make of it. */
+ALWAYS_INLINE bool word_has_bit(uint64_t word, uint64_t index)
+{
+#if defined(__x86_64__)
+    bool bit;
+    __asm__("bt %2, %1" : "=@ccc"(bit) : "r"(word), "r"(index));
+    return bit;
+#else
+    return (word >> (index % 64) & 1) != 0;
+#endif
+}
+
 ALWAYS_INLINE bool word_set_bit(uint64_t *word, uint64_t index, bool value)
 {
 #if defined(__x86_64__)

@@ -142,6 +142,10 @@ struct fence {
     uint8_t ways;   /* enum of os_guard: a set of those that were used */
 };
 
+/* Words of bits that tell which of 64 slots the program holds; of two the second is the owner thread's, and it
+ * holds those whose bits differ, see slot.h. */
+#define LIVE_WORDS (MW_PLAIN_BITS ? 2u : 1u)
+
 struct extent {
     struct slab slab; /* first: the hit path reaches it without an offset */
 
@@ -178,12 +182,9 @@ struct extent {
     struct fence fence; /* who holds the extent */
     uint8_t post;       /* const while a slab: 0, or how its last page is guarded, see slab.h */
 #endif
-#if MW_PLAIN_BITS
-    _Atomic uint64_t
-        owned[SLAB_SLOTS_MAX / 64]; /* owner thread; the program holds a slot where its bit */
-#endif
 #if MW_SLOT_BITMAP
-    _Atomic uint64_t live[SLAB_SLOTS_MAX / 64]; /* atomic; here is another, see slot.h */
+    _Atomic uint64_t
+        live[SLAB_SLOTS_MAX / 64 * LIVE_WORDS]; /* atomic: the program holds the slot */
 #endif
 } __attribute__((aligned(CACHE_LINE)));
 

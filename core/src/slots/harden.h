@@ -182,7 +182,7 @@ ALWAYS_INLINE void harden_first_taken(struct extent *extent, struct slot **list,
     *list = next;
     __builtin_prefetch(next);
     __builtin_prefetch((const char *)next + slot_size - 1);
-    if (unlikely(slot_set_held_by_owner(extent, (uint32_t)index, true))) {
+    if (unlikely(slot_set_held_by_owner(extent, index, true))) {
         slot_bad_link(extent->slab.class, slot);
     }
     check(is_near == (slot_size <= FILL_NEAR));
@@ -224,8 +224,7 @@ ALWAYS_INLINE bool harden_own_slot_freed(struct extent *extent, void *block, uin
 {
     struct slab *slab = &extent->slab;
     uint64_t index = slab_slot_number(extent, block);
-    if (unlikely(index >= slab->capacity ||
-                 !slot_set_held_by_owner(extent, (uint32_t)index, false))) {
+    if (unlikely(index >= slab->capacity || !slot_set_held_by_owner(extent, index, false))) {
         harden_bad_block("free", extent, block);
     }
     return likely(canary_is_of(extent, block, slab->slot_size, family, size));

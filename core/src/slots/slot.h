@@ -83,7 +83,7 @@ ALWAYS_INLINE bool slab_has_slot(struct extent *extent, const void *address)
 #if MW_SLOT_BITMAP
 ALWAYS_INLINE _Atomic uint64_t *live_word(struct extent *extent, uint32_t index)
 {
-    return &extent->live[index / 64];
+    return &extent->live[(size_t)index / 64 * LIVE_WORDS];
 }
 #else
 ALWAYS_INLINE _Atomic uint64_t *live_word(struct extent *extent, uint32_t index)
@@ -94,36 +94,16 @@ ALWAYS_INLINE _Atomic uint64_t *live_word(struct extent *extent, uint32_t index)
 }
 #endif
 
-#if MW_PLAIN_BITS
-ALWAYS_INLINE _Atomic uint64_t *owned_word(struct extent *extent, uint32_t index)
+ALWAYS_INLINE uint64_t owned_bits(const _Atomic uint64_t *live)
 {
-    return &extent->owned[index / 64];
+    return MW_PLAIN_BITS ? atomic_get(live + 1) : 0;
 }
-
-ALWAYS_INLINE uint64_t owned_bits(struct extent *extent, uint32_t index)
-{
-    return atomic_get(owned_word(extent, index));
-}
-#else
-ALWAYS_INLINE _Atomic uint64_t *owned_word(struct extent *extent, uint32_t index)
-{
-    return live_word(extent, index);
-}
-
-ALWAYS_INLINE uint64_t owned_bits(struct extent *extent, uint32_t index)
-{
-    (void)extent;
-    (void)index;
-    return 0;
-}
-#endif
 
 /* Whether the program is known to hold a slot of the slab, by its number; in the fast build it holds none. */
 ALWAYS_INLINE bool slot_number_is_held(struct extent *extent, uint32_t index)
 {
-    return MW_SLOT_BITMAP &&
-           ((atomic_get(live_word(extent, index)) ^ owned_bits(extent, index)) >> (index % 64) &
-            1) != 0;
+    const _Atomic uint64_t *word = live_word(extent, index);
+    return MW_SLOT_BITMAP && ((atomic_get(word) ^ owned_bits(word)) >> (index % 64) & 1) != 0;
 }
 
 ALWAYS_INLINE bool slot_is_held(struct extent *extent, const void *slot)
@@ -135,9 +115,8 @@ ALWAYS_INLINE void slots_hold_none(struct extent *extent)
 {
     if (MW_SLOT_BITMAP) {
         for (uint32_t i = 0; i < extent->slab.capacity; i += 64) {
-            atomic_set(live_word(extent, i), 0);
-            if (MW_PLAIN_BITS) {
-                atomic_set(owned_word(extent, i), 0);
+            for (unsigned k = 0; k < LIVE_WORDS; k++) {
+                atomic_set(live_word(extent, i) + k, 0);
             }
         }
     }
@@ -189,7 +168,7 @@ ALWAYS_INLINE void slots_fill_carved(struct extent *extent, char *first, size_t 
 ALWAYS_INLINE bool slot_set_held(struct extent *extent, uint32_t index, bool is_held)
 {
     _Atomic uint64_t *word = live_word(extent, index);
-    uint64_t owned = owned_bits(extent, index);
+    uint64_t owned = owned_bits(word);
     if (MW_PLAIN_BITS && likely(libc_has_one_thread())) {
         uint64_t bits = atomic_get(word) ^ owned;
         bool before = word_set_bit(&bits, index, is_held);
@@ -211,16 +190,18 @@ ALWAYS_INLINE bool slot_set_held(struct extent *extent, uint32_t index, bool is_
 }
 
 /* The same by the thread that owns the slab. */
-ALWAYS_INLINE bool slot_set_held_by_owner(struct extent *extent, uint32_t index, bool is_held)
+ALWAYS_INLINE bool slot_set_held_by_owner(struct extent *extent, uint64_t index, bool is_held)
 {
     if (!MW_PLAIN_BITS) {
-        return slot_set_held(extent, index, is_held);
+        return slot_set_held(extent, (uint32_t)index, is_held);
     }
-    uint64_t others = atomic_get(live_word(extent, index));
-    uint64_t bits = owned_bits(extent, index) ^ others;
-    bool before = word_set_bit(&bits, index, is_held);
-    atomic_set(owned_word(extent, index), bits ^ others);
-    return before;
+    _Atomic uint64_t *word = live_word(extent, (uint32_t)index);
+    uint64_t owned = owned_bits(word);
+    if (unlikely(word_has_bit(atomic_get(word) ^ owned, index) == is_held)) {
+        return is_held;
+    }
+    atomic_set(word + 1, owned ^ (uint64_t)1 << (index % 64));
+    return !is_held;
 }
 
 /* --- Lists ------------------------------------------------------------------------------------ */
