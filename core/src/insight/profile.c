@@ -53,7 +53,8 @@ struct tally {
 /* A difference that went below 0 for a moment, or because of prof.reset, is none. */
 static double figure_of(struct call_stack *stack, unsigned index)
 {
-    int64_t value = (int64_t)atomic_get(&stack->figures[index]);
+    uint32_t epoch = atomic_get_acquire(&profile.epoch); /* pairs with profile_reset */
+    int64_t value = (int64_t)atomic_get(&figures_of_epoch(stack, epoch)[index]);
     return value > 0 ? (double)value : 0;
 }
 

@@ -55,7 +55,7 @@ ALWAYS_INLINE bool is_of_pages(const void *start, size_t size)
 static THREAD_LOCAL bool is_strict;
 
 /* A call about memory: where the thread may make none, it fails as if the kernel refused. */
-static long memory_call(long number, long start, long size, long a, long b, long c, long d)
+ALWAYS_INLINE long memory_call(long number, long start, long size, long a, long b, long c, long d)
 {
     return unlikely(is_strict) ? -EPERM : system_call(number, start, size, a, b, c, d);
 }

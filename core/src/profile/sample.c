@@ -149,6 +149,7 @@ static void profile_load(void)
     atomic_set(&profile.starts_active, option(OPTION_prof_thread_active_init));
     atomic_set(&profile.dumps_at_peak, option(OPTION_prof_gdump));
     atomic_set(&profile.rate_log2, (uint32_t)option(OPTION_lg_prof_sample));
+    atomic_set(&profile.rates[0], (uint32_t)option(OPTION_lg_prof_sample));
     atomic_set(&profile.until_interval, interval_bytes());
 }
 
@@ -171,22 +172,26 @@ static void profile_set_active(bool is_active)
 
 static void profile_reset(unsigned rate_log2)
 {
-    atomic_add(&profile.epoch, 1);
-    atomic_set(&profile.rate_log2, rate_log2);
-    for (struct call_stack *at = store_newest(); at != NULL; at = at->older) {
-        for (unsigned i = 0; i < STACK_FIGURES_OF_PROFILE; i++) {
-            atomic_set(&at->figures[i], 0);
+    uint32_t epoch = atomic_get(&profile.epoch);
+    do { /* again, if another reset came in between */
+        for (struct call_stack *at = store_newest(); at != NULL; at = at->older) {
+            for (unsigned i = 0; i < SAMPLE_FIGURES; i++) {
+                atomic_set(&figures_of_epoch(at, epoch + 1)[i], 0);
+            }
         }
-    }
+        atomic_set(&profile.rates[(epoch + 1) % 2], rate_log2);
+    } while (!atomic_replace(&profile.epoch, &epoch, epoch + 1)); /* pairs with sample_count */
+    atomic_set(&profile.rate_log2, rate_log2);
     atomic_add(&profile.round, 1);
 }
 
 /* --- Samples ---------------------------------------------------------------------------------- */
 
 /* How many blocks a sample stands for, in BLOCK_UNIT. */
-static uint64_t sample_weight(size_t size)
+static uint64_t sample_weight(size_t size, uint32_t epoch)
 {
-    return (uint64_t)(BLOCK_UNIT / share_until((double)size / profile_rate()) + 0.5);
+    double rate = (double)((uint64_t)1 << atomic_get(&profile.rates[epoch % 2]));
+    return (uint64_t)(BLOCK_UNIT / share_until((double)size / rate) + 0.5);
 }
 
 static uint64_t weighted_bytes(size_t size, uint64_t weight)
@@ -224,30 +229,44 @@ static uint32_t stack_of_caller(void)
     return id;
 }
 
+/* Counts a new sample of a call stack, and says of which epoch it is. */
+static uint32_t sample_count(struct call_stack *stack, size_t size)
+{
+    uint32_t epoch = atomic_get_acquire(&profile.epoch); /* pairs with profile_reset */
+    uint64_t weight = sample_weight(size, epoch);
+    uint64_t bytes = weighted_bytes(size, weight);
+    _Atomic uint64_t *figures = figures_of_epoch(stack, epoch);
+    atomic_add(&figures[LIVE_BLOCKS], weight);
+    atomic_add(&figures[LIVE_BYTES], bytes);
+    atomic_add(&figures[ALL_BLOCKS], weight);
+    atomic_add(&figures[ALL_BYTES], bytes);
+    return epoch;
+}
+
+static void sample_uncount(struct call_stack *stack, size_t size, uint32_t epoch)
+{
+    if (epoch == atomic_get_acquire(&profile.epoch)) { /* pairs with profile_reset */
+        uint64_t weight = sample_weight(size, epoch);
+        _Atomic uint64_t *figures = figures_of_epoch(stack, epoch);
+        atomic_sub(&figures[LIVE_BLOCKS], weight);
+        atomic_sub(&figures[LIVE_BYTES], weighted_bytes(size, weight));
+    }
+}
+
 static NOINLINE struct sample sample_begin(const void *block, size_t size)
 {
-    uint64_t weight = sample_weight(size);
-    uint64_t bytes = weighted_bytes(size, weight);
-    struct sample sample = {atomic_get(&profile.is_active) ? stack_of_caller() : 0,
-                            atomic_get(&profile.epoch)};
+    struct sample sample = {atomic_get(&profile.is_active) ? stack_of_caller() : 0, 0};
     struct call_stack *stack = store_get(sample.stack);
-    if (stack != NULL) {
-        atomic_add(&stack->figures[LIVE_BLOCKS], weight);
-        atomic_add(&stack->figures[LIVE_BYTES], bytes);
-        atomic_add(&stack->figures[ALL_BLOCKS], weight);
-        atomic_add(&stack->figures[ALL_BYTES], bytes);
-    }
-    probe_alloc(block, size, bytes);
+    sample.epoch = stack != NULL ? sample_count(stack, size) : atomic_get(&profile.epoch);
+    probe_alloc(block, size, weighted_bytes(size, sample_weight(size, sample.epoch)));
     return sample;
 }
 
 static NOINLINE void sample_end(struct sample sample, const void *block, size_t size)
 {
     struct call_stack *stack = store_get(sample.stack);
-    if (stack != NULL && sample.epoch == atomic_get(&profile.epoch)) {
-        uint64_t weight = sample_weight(size);
-        atomic_sub(&stack->figures[LIVE_BLOCKS], weight);
-        atomic_sub(&stack->figures[LIVE_BYTES], weighted_bytes(size, weight));
+    if (stack != NULL) {
+        sample_uncount(stack, size, sample.epoch);
     }
     probe_free(block);
 }
@@ -255,7 +274,7 @@ static NOINLINE void sample_end(struct sample sample, const void *block, size_t 
 static void sample_note(struct sample sample, size_t size)
 {
     if (sample.stack != 0) {
-        profile_note_allocated(weighted_bytes(size, sample_weight(size)));
+        profile_note_allocated(weighted_bytes(size, sample_weight(size, sample.epoch)));
     }
 }
 

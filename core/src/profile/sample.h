@@ -25,10 +25,17 @@
  * quarantine for a while, which would count as held. */
 #define HEAPS_SAMPLE (PROFILE_IS_POSSIBLE && !MW_TRACK)
 
-/* The figures of a call stack. Blocks are counted in 1/1024. */
-enum { LIVE_BLOCKS, LIVE_BYTES, ALL_BLOCKS, ALL_BYTES };
+/* The figures of a call stack, each for two epochs. Blocks are counted in 1/1024. */
+enum { LIVE_BLOCKS, LIVE_BYTES, ALL_BLOCKS, ALL_BYTES, SAMPLE_FIGURES };
 #define BLOCK_UNIT 1024u
-static_assert(ALL_BYTES < STACK_FIGURES_OF_PROFILE, "each has its place");
+static_assert(2 * SAMPLE_FIGURES == STACK_FIGURES_OF_PROFILE, "each has its place");
+
+/* A sample is counted with the figures of its own epoch, which another has after two resets: so whoever read
+ * the epoch just before a reset, or was interrupted by it, changes what nobody shows any longer. */
+ALWAYS_INLINE _Atomic uint64_t *figures_of_epoch(struct call_stack *stack, uint32_t epoch)
+{
+    return &stack->figures[epoch % 2 * SAMPLE_FIGURES];
+}
 
 /* What a thread needs to choose its samples. */
 struct sampler {
@@ -48,6 +55,7 @@ static struct {
     _Atomic uint32_t rate_log2; /* bytes between samples */
     _Atomic uint32_t round;     /* grows with each change that samplers follow */
     _Atomic uint32_t epoch;     /* grows with prof.reset: what was sampled before is forgotten */
+    _Atomic uint32_t rates[2];  /* rate_log2 of the epoch, and of the one before or to come */
     _Atomic uint64_t
         until_interval;    /* bytes, to count down until the next dump by lg_prof_interval */
     _Atomic uint64_t lost; /* samples without memory for their call stack */

@@ -13,7 +13,7 @@
 #include "../base/base.h"
 
 /* What is counted by call stack: by profiles, then by who chooses tracked blocks (api/layout.c). */
-#define STACK_FIGURES_OF_PROFILE 4u
+#define STACK_FIGURES_OF_PROFILE 8u
 #define STACK_FIGURES (MW_TRACK ? STACK_FIGURES_OF_PROFILE + 2 : STACK_FIGURES_OF_PROFILE)
 
 struct call_stack {

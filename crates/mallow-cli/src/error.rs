@@ -141,6 +141,7 @@ fn io_code(error: &std::io::Error) -> u8 {
     use std::io::ErrorKind;
     match error.kind() {
         ErrorKind::NotFound
+        | ErrorKind::WouldBlock
         | ErrorKind::IsADirectory
         | ErrorKind::NotADirectory
         | ErrorKind::AlreadyExists => 2,

@@ -22,6 +22,7 @@ mod config;
 mod enabling;
 mod error;
 mod guide;
+mod input;
 mod output;
 mod parse;
 mod recording;

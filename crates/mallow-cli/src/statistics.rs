@@ -10,6 +10,7 @@ use mallow_process::process::Keep;
 use mallow_stats::{Stats, live};
 
 use crate::error::{Error, Result};
+use crate::input;
 
 /// The last dump counts, so of a larger file its end is read.
 const LARGEST_FILE: u64 = 64 << 20;
@@ -43,7 +44,7 @@ impl Target {
         let bytes = match self {
             Target::Process(_) => return Ok(None),
             Target::File(path) => {
-                File::open(path).and_then(end_of).map_err(|error| self.not_a_file(error))?
+                input::open(path).and_then(end_of).map_err(|error| self.not_a_file(error))?
             }
             Target::Input => {
                 let mut bytes = Vec::new();
@@ -85,7 +86,7 @@ fn end_of(mut file: File) -> std::io::Result<Vec<u8>> {
         file.seek(SeekFrom::Start(length - LARGEST_FILE))?;
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST_FILE).read_to_end(&mut bytes)?;
+    file.take(LARGEST_FILE).read_to_end(&mut bytes).map_err(input::nothing_now)?;
     Ok(bytes)
 }
 

@@ -218,6 +218,48 @@ fn processes_that_cannot_be_examined() {
 }
 
 #[test]
+fn process_that_has_ended_and_waits_for_its_parent() {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = child.id().to_string();
+    while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z ") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let parent = format!("parent, process {}", std::process::id());
+    for verb in ["explain", "stats", "verify", "advise"] {
+        refuses(&[verb, &pid], 7, &["has ended", &parent]);
+    }
+    child.wait().unwrap();
+}
+
+/// A pipe that nobody writes to, and a file whose next bytes may never come.
+#[test]
+fn files_that_would_make_the_command_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let pipe = pipe.to_str().unwrap();
+    std::thread::scope(|scope| {
+        for verb in ["stats", "replay", "advise"] {
+            scope.spawn(move || refuses(&[verb, pipe], 2, &[pipe, "nobody wrote to it"]));
+            scope.spawn(move || refuses(&[verb, "/dev/ptmx"], 2, &["nothing to read now"]));
+        }
+    });
+}
+
+/// Of a pipe that somebody writes to, whoever that is says how long to wait.
+#[test]
+fn pipe_that_is_slow() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let text = "exec 3>\"$0\"; sleep 1; echo '<malloc version=\"1\">' >&3";
+    let mut writer =
+        std::process::Command::new("sh").args(["-c", text]).arg(&pipe).spawn().unwrap();
+    refuses(&["stats", pipe.to_str().unwrap()], 7, &["cannot be read as statistics"]);
+    writer.wait().unwrap();
+}
+
+#[test]
 fn result_file_that_cannot_be_written_is_refused_first() {
     let ran =
         ran(mallow(&["compare", "-o", "/nonexistent/x", "--", "sleep", "60"]).output().unwrap());

@@ -110,6 +110,23 @@ fn value(point: &NumberDataPoint) -> f64 {
     }
 }
 
+/// As Debian's redis-server, which is a link to redis-check-rdb.
+#[test]
+fn a_service_has_the_name_that_it_was_started_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(file) = compile("cc", folder.path(), HOLDS, &["-O0"]) else { return };
+    let link = folder.path().join("service-with-a-long-name");
+    std::os::unix::fs::symlink(file, &link).unwrap();
+    let program = Program::start(&mut mallow(&["run", "--", link.to_str().unwrap()]));
+    let (listener, url) = listen();
+    let pushes = collector(listener, vec![taken()], None);
+    let _server = Server::start(&["--otlp", &url, "--pid", &program.pid(), "--interval", "300ms"]);
+    let sent = message(&pushes.recv_timeout(LONG).unwrap());
+    let named = words(&sent.resource_metrics[1].resource.as_ref().unwrap().attributes);
+    assert_eq!(named["service.name"], "service-with-a-long-name");
+    assert_eq!(named["process.executable.name"], "program");
+}
+
 #[test]
 fn a_collector_is_sent_what_metrics_says() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ use crate::elf::{ElfInfo, Slot};
 use crate::linkmap;
 use crate::maps::{self, Mapping};
 use crate::page_size;
+use crate::stat::Stat;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,10 +73,16 @@ impl Failure {
     /// For the user, with the remedy.
     pub fn sentence(&self, pid: u32) -> String {
         match self {
-            Failure::Vanished => format!(
-                "There is no process {pid}, or it has ended, or it is a thread of the kernel. Check \
-                 the number with: ps -p {pid}."
-            ),
+            Failure::Vanished => match parent_of_ended(pid) {
+                Some(parent) => format!(
+                    "Process {pid} has ended, and nothing of it is left to read: it waits for its \
+                     parent, process {parent}, to ask how it ended."
+                ),
+                None => format!(
+                    "There is no process {pid}, or it has ended, or it is a thread of the kernel. \
+                     Check the number with: ps -p {pid}."
+                ),
+            },
             Failure::NoPermission => format!(
                 "Process {pid} belongs to somebody else, and its memory map may not be read. Run \
                  mallow as its user or as root."
@@ -83,6 +90,12 @@ impl Failure {
             Failure::Damaged(reason) => format!("Process {pid} cannot be examined: {reason}."),
         }
     }
+}
+
+/// The parent of a process that has ended and that nobody has waited for.
+fn parent_of_ended(pid: u32) -> Option<u32> {
+    let stat = Stat::read(pid).ok()?;
+    (stat.state == 'Z' && stat.threads <= 1).then_some(stat.parent)
 }
 
 impl From<std::io::Error> for Failure {

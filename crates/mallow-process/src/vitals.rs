@@ -8,6 +8,9 @@ use crate::page_size;
 use crate::smaps;
 use crate::stat::Stat;
 
+/// The kernel keeps so many bytes of a thread's name.
+const COMM_MOST: usize = 15;
+
 /// Sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vitals {
@@ -94,6 +97,17 @@ pub fn command_line(pid: u32) -> String {
     let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
     words.join(" ")
+}
+
+/// The name that a process was started by, where that is not the name of its file but a link's to it: the
+/// first word of its command line, if its main thread is called the same. A script's is that of its
+/// interpreter.
+pub fn started_as(pid: u32, comm: &str) -> Option<String> {
+    let words = command_line(pid);
+    let name = words.split_whitespace().next()?.rsplit('/').next()?;
+    let is_comm = !name.is_empty() && name.as_bytes().starts_with(comm.as_bytes());
+    let is_cut = comm.len() == COMM_MOST || name.len() == comm.len();
+    (is_comm && is_cut).then(|| name.to_owned())
 }
 
 /// Whether memory of a process may be read, which no mapping is needed for to tell.

@@ -8,6 +8,7 @@ use mallow_report::{Analysis, Detail, Limits, Profile, Summary};
 use mallow_trace::{Error as TraceError, Header, Reader, Record};
 
 use crate::error::{Error, Result};
+use crate::input;
 use crate::output::Notes;
 
 const READ_AHEAD: usize = 1 << 20;
@@ -76,7 +77,7 @@ pub struct Recording {
 
 impl Recording {
     pub fn open(path: &Path) -> Result<Recording> {
-        let file = File::open(path).map_err(|error| cannot_open(path, error))?;
+        let file = input::open(path).map_err(|error| cannot_open(path, error))?;
         let metadata = file.metadata().map_err(|error| cannot_open(path, error))?;
         if metadata.is_dir() {
             return Err(Error::Usage(format!(
@@ -134,6 +135,7 @@ fn cannot_open(path: &Path, error: std::io::Error) -> Error {
 fn damaged(path: &Path, error: TraceError) -> Error {
     match error {
         TraceError::Io(source) => {
+            let source = input::nothing_now(source);
             Error::io(format!("The trace {} cannot be read", path.display()))(source)
         }
         other => Error::Damaged(format!("{}: {other}", path.display())),

@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::args::{By, ReportArgs, TableName};
 use super::{csv, text};
 use crate::error::{Error, Result};
+use crate::input;
 use crate::output::{self, Format, Notes, Screen};
 use crate::recording::{Sources, Symbols};
 
@@ -27,7 +28,7 @@ pub fn is_profile(path: &Path) -> bool {
         return true;
     }
     let mut start = [0; 8];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    let read = input::open(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && HeapProfile::is_one(&start)
 }
 
@@ -88,7 +89,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     if super::is_standard(path) {
         return std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
     }
-    File::open(path)
+    input::open(path)
 }
 
 fn refuse_what_only_traces_have(args: &ReportArgs) -> Result<()> {

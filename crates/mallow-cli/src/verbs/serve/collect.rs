@@ -45,6 +45,8 @@ pub struct Target {
     pub pid: u32,
     /// The file that it runs, if this user may know.
     pub exe: Option<PathBuf>,
+    /// The name of a link to that file, by which it was started.
+    pub started_as: Option<String>,
     pub vitals: Vitals,
     pub limit: Option<Limit>,
     pub allocator: String,
@@ -61,6 +63,11 @@ impl Target {
     pub fn executable(&self) -> &str {
         let name = self.exe.as_deref().and_then(|path| path.file_name()?.to_str());
         name.unwrap_or(&self.vitals.comm)
+    }
+
+    /// What it was started as: Debian's redis-server is a link to the file redis-check-rdb.
+    pub fn service(&self) -> &str {
+        self.started_as.as_deref().unwrap_or(self.executable())
     }
 }
 
@@ -229,14 +236,15 @@ impl Collector {
         let limit = vitals.limit();
         let Some(known) = self.known.get_mut(&pid) else {
             let (allocator, heap) = ("unknown".into(), Outcome::Unreadable);
-            return Target { pid, exe: None, vitals, limit, allocator, heap };
+            return Target { pid, exe: None, started_as: None, vitals, limit, allocator, heap };
         };
         let heap = known.read(pid, begin + self.time);
         // Of a file that was replaced the kernel says so behind its name.
         let exe = known.exe.as_ref().and_then(|exe| exe.to_str());
         let exe = exe.map(|exe| exe.strip_suffix(" (deleted)").unwrap_or(exe).into());
         let allocator = known.allocator();
-        Target { pid, exe, vitals, limit, allocator, heap }
+        let started_as = vitals::started_as(pid, &vitals.comm);
+        Target { pid, exe, started_as, vitals, limit, allocator, heap }
     }
 }
 

@@ -418,7 +418,8 @@ mod tests {
         let vitals = Vitals { comm: comm.into(), ..Vitals::default() };
         let heap = Outcome::Read(Box::new(reading));
         let allocator = "mallow".into();
-        let target = Target { pid: 7, exe: None, vitals, limit: None, allocator, heap };
+        let target =
+            Target { pid: 7, exe: None, started_as: None, vitals, limit: None, allocator, heap };
         Snapshot { targets: vec![target], most: 3, ..Snapshot::default() }
     }
 

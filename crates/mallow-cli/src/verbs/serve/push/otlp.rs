@@ -118,6 +118,7 @@ fn resource(attributes: Vec<KeyValue>, metrics: Vec<Metric>) -> ResourceMetrics 
 
 fn of_process(target: &Target, host: &str) -> Vec<KeyValue> {
     let mut attributes = identity(target.executable(), target.pid, host);
+    attributes[0] = text("service.name", target.service());
     let path = target.exe.as_ref().map(|path| path.to_string_lossy());
     attributes.extend(path.map(|path| text("process.executable.path", &path)));
     attributes

@@ -129,7 +129,7 @@ async fn find(target: &Target) -> Option<(Vec<Dump>, Place)> {
 fn message(target: &Target, raw_profile: Bytes) -> Vec<u8> {
     let labels = [
         ("__name__", "memory".to_owned()),
-        ("service_name", target.executable().to_owned()),
+        ("service_name", target.service().to_owned()),
         ("hostname", host()),
         ("pid", target.pid.to_string()),
         ("allocator", target.allocator.clone()),

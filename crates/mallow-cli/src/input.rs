@@ -1,0 +1,43 @@
+//! Files that the user names, opened so that none of them makes the command wait in silence.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+
+/// How long a pipe is waited for that nobody has opened to write.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Opens a file to read. Of a pipe whoever writes decides when there is more; of anything else what is not
+/// there now is an error, see `nothing_now`.
+pub fn open(path: &Path) -> Result<File> {
+    let is_pipe = path.metadata().is_ok_and(|found| found.file_type().is_fifo());
+    if is_pipe {
+        return open_pipe(path);
+    }
+    OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)
+}
+
+/// The kernel lets a reader wait until there is a writer: so a thread does, which ends with the command.
+fn open_pipe(path: &Path) -> Result<File> {
+    let (opened, result) = mpsc::channel();
+    let path = path.to_owned();
+    thread::spawn(move || opened.send(File::open(path)));
+    result.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let why = format!("it is a pipe, and nobody wrote to it for {} s", PATIENCE.as_secs());
+        Err(Error::new(ErrorKind::WouldBlock, why))
+    })
+}
+
+/// Says in words that there was nothing to read.
+pub fn nothing_now(error: Error) -> Error {
+    if error.raw_os_error().is_none() || error.kind() != ErrorKind::WouldBlock {
+        return error;
+    }
+    Error::new(ErrorKind::WouldBlock, "it has nothing to read now, and reading would wait")
+}
