@@ -341,7 +341,6 @@ TEST(arena_counts_pages_that_come_again)
     arena_free(arena, huge);
 }
 
-/* The field that counts them has another meaning while a block is in use. */
 /* Free pages that are used between two looks have not been free since the first one. */
 TEST(arena_tells_decay_of_free_pages_that_are_used)
 {
@@ -365,6 +364,7 @@ TEST(arena_tells_decay_of_free_pages_that_are_used)
     arena_purge(arena, 0);
 }
 
+/* The field that counts them has another meaning while a block is in use. */
 TEST(arena_leaves_the_sample_of_a_block_alone)
 {
     struct arena *arena = fresh_arena();
