@@ -8,6 +8,7 @@
  * It may be called between vfork and exec, or by a signal's handler: the kernel is asked without a detour.
  */
 #include "../os/os.h"
+#include "../thread/thread.h"
 
 #include <errno.h>
 
@@ -25,11 +26,11 @@ __attribute__((used)) static int watched_prctl(int option, unsigned long second,
     }
     bool becomes_strict = option == CONFINED_SECCOMP && second == CONFINED_STRICT;
     if (becomes_strict) {
-        os_note_strict(true);
+        thread_note_strict(true);
     }
     int result = os_prctl(option, second, third, fourth, fifth);
     if (becomes_strict && result < 0) {
-        os_note_strict(false);
+        thread_note_strict(false);
     }
     if (result < 0) {
         errno = -result;

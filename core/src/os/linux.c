@@ -52,12 +52,15 @@ ALWAYS_INLINE bool is_of_pages(const void *start, size_t size)
            (uintptr_t)start + size > (uintptr_t)start;
 }
 
-static THREAD_LOCAL bool is_strict;
+static _Atomic bool some_are_strict;
 
 /* A call about memory: where the thread may make none, it fails as if the kernel refused. */
 ALWAYS_INLINE long memory_call(long number, long start, long size, long a, long b, long c, long d)
 {
-    return unlikely(is_strict) ? -EPERM : system_call(number, start, size, a, b, c, d);
+    if (unlikely(atomic_get(&some_are_strict)) && os_thread_is_strict()) {
+        return -EPERM;
+    }
+    return system_call(number, start, size, a, b, c, d);
 }
 
 /* The smallest huge page of any processor here. */
@@ -323,9 +326,9 @@ static void os_note_confined(void)
     atomic_set(&is_confined, true);
 }
 
-static void os_note_strict(bool begins)
+static void os_note_strict(void)
 {
-    is_strict = begins;
+    atomic_set(&some_are_strict, true);
 }
 
 static int os_prctl(int option, unsigned long second, unsigned long third, unsigned long fourth,

@@ -172,9 +172,11 @@ static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
  * From any thread or signal handler. */
 UNUSED static void os_note_confined(void);
 
-/* The calling thread is about to be in the strict mode of seccomp, where the kernel ends it for any call but
- * read, write and exit; or is not, after all. No call about memory is made then: they fail. */
-UNUSED static void os_note_strict(bool begins);
+/* Whether the calling thread is in the strict mode of seccomp, where the kernel ends it for any call but read,
+ * write and exit. No call about memory is made then: they fail. What lies above in the layers knows; it is asked once
+ * os_note_strict said that there are such threads. */
+static bool (*const os_thread_is_strict)(void);
+UNUSED static void os_note_strict(void);
 
 /* As the kernel: the result, or less than 0, an error number. */
 UNUSED static int os_prctl(int option, unsigned long second, unsigned long third,

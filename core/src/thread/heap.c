@@ -584,6 +584,7 @@ static void heap_abandon(struct heap *heap)
     trays_empty();
     heap->stack_resident = 64;
     heap->slab_pages_due = 0;
+    heap->is_strict = false;
     heap->magazine_bytes = 0;
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);

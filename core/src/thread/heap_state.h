@@ -135,6 +135,7 @@ struct heap {
     size_t slab_pages_due;    /* see heap_put_slab_pages */
     bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
     bool is_private;          /* the chains of block classes lie in lists, not in cells */
+    bool is_strict;           /* its thread may make no call about memory, see os/os.h */
     uint16_t busy_calls;      /* ticks close together since the heap became idle,
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */

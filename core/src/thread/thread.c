@@ -384,6 +384,23 @@ static void thread_count_resize(size_t old_size, size_t new_size)
     }
 }
 
+static bool own_heap_is_strict(void)
+{
+    struct heap *heap = heap_own;
+    return heap > HEAP_FREES(FREES_WITHOUT_HEAP) && heap->is_strict;
+}
+
+static bool (*const os_thread_is_strict)(void) = own_heap_is_strict;
+
+static void thread_note_strict(bool begins)
+{
+    struct heap *heap = heap_own;
+    if (heap > HEAP_FREES(FREES_WITHOUT_HEAP)) {
+        heap->is_strict = begins;
+        os_note_strict();
+    }
+}
+
 static unsigned thread_arenas(void)
 {
     lock_take(&process.heaps_lock);

@@ -46,6 +46,10 @@ static void thread_stay_slow(void);
  * are for as long as the thread lives. NULL if the thread has no heap of its own. */
 static struct heap *thread_count(void);
 
+/* This thread is about to be in the strict mode of seccomp (os/os.h), or is not, after all. From any thread or
+ * signal handler. One that has no heap yet is not noted: it needs memory in any case. */
+UNUSED static void thread_note_strict(bool begins);
+
 /* A block of this thread's has got another size where it was. */
 static void thread_count_resize(size_t old_size, size_t new_size);
 
