@@ -176,7 +176,11 @@ static NOINLINE void free_slot(struct heap *heap, struct extent *extent, struct 
         canary_bad_front("free", extent, slot);
     }
     if (MW_DELAY_FREE) {
-        free_any_slot(heap, extent, slot, block_size(extent, slot));
+        size_t size = block_size(extent, slot);
+        if (unlikely(size == 0)) {
+            harden_bad_block("free", extent, slot); /* of a common slab, and freed meanwhile */
+        }
+        free_any_slot(heap, extent, slot, size);
         return;
     }
     harden_slot_freed(extent, slot);

@@ -208,9 +208,9 @@ ALWAYS_INLINE void tell_of_new(const struct zones *zones, bool is_zero)
     memcheck_allocated(zones->block, (size_t)(zones->block_end - zones->block), is_zero);
 }
 
-/* Memory for tables that arenas give where the system has no more: at most, and at least. */
+/* Memory for tables that arenas give where the system has no more: at most, and at least, which is enough for any. */
 #define TABLES_SHARE (512 * KiB)
-#define TABLES_SHARE_MIN (32 * KiB)
+#define TABLES_SHARE_MIN (128 * KiB)
 
 /* As for a block that there is no memory for, all that is free goes back to the system. What lies between
  * blocks in use stays: tables that need more than that lie there too. */

@@ -120,6 +120,9 @@ static size_t arena_purge_locked(struct arena *arena, size_t pages, bool may_be_
 {
     size_t purged = 0;
     uint64_t calls = 0;
+    if (os_refuses_changes()) {
+        return 0; /* other threads can: they must find the pages */
+    }
     check((arena->is_explicit || lock_is_mine(&arena->purge_lock)) && lock_is_mine(&arena->lock));
     while (purged < pages) {
         struct extent *batch[PURGE_BATCH];

@@ -63,7 +63,26 @@ static size_t decay_sum(const struct decay *decay)
 
 static void decay_note_left(struct decay *decay, size_t pages)
 {
-    decay->pages_before = pages < decay->pages_before ? pages : decay->pages_before;
+    if (pages < decay->pages_before) {
+        decay->taken += decay->pages_before - pages;
+        decay->pages_before = pages;
+    }
+}
+
+/* Pages that were used are none of the backlog any more, of which they were the youngest: what is freed last is
+ * used first. Else pages that are used and freed in each step would count in all steps, and as many old ones stay. */
+static void decay_forget_taken(struct decay *decay)
+{
+    for (size_t i = DECAY_STEPS; i-- > 0 && decay->taken > 0;) {
+        uint64_t part = decay_part(decay, i);
+        size_t there = (size_t)(decay->backlog[i] * part >> 16);
+        size_t taken = there < decay->taken ? there : decay->taken;
+        if (taken > 0) {
+            decay->backlog[i] -= (size_t)(((uint64_t)taken << 16) / part);
+            decay->taken -= taken;
+        }
+    }
+    decay->taken = 0;
 }
 
 static void decay_note_given_back(struct decay *decay, size_t pages)
@@ -124,6 +143,7 @@ static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, s
     check(steps > 0 && decay->step_ms_began <= now_ms && now_ms - decay->step_ms_began < step_ms);
     decay_judge(decay, now_ms);
 
+    decay_forget_taken(decay);
     size_t kept = steps < DECAY_STEPS ? DECAY_STEPS - (size_t)steps : 0; /* steps still in view */
     memmove(decay->backlog, decay->backlog + (DECAY_STEPS - kept), kept * sizeof(size_t));
     memset(decay->backlog + kept, 0, (DECAY_STEPS - kept) * sizeof(size_t));

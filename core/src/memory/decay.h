@@ -43,6 +43,7 @@ struct decay {
     uint64_t step_ms_began;      /* when the current step began */
     size_t backlog[DECAY_STEPS]; /* pages that came in each step; the last is the current one */
     size_t pages_before;         /* the fewest pages since the last step, the end of which counts */
+    size_t taken;                /* pages that were used since then */
     long total_ms;               /* the time as it was told last; 0: never, or all goes at once */
     _Atomic unsigned patience;   /* 0 .. PATIENCE_MOST; atomic for who only looks */
     uint64_t judged_ms;          /* when the patience changed last */

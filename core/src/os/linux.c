@@ -54,13 +54,15 @@ ALWAYS_INLINE bool is_of_pages(const void *start, size_t size)
 
 static _Atomic bool some_are_strict;
 
+ALWAYS_INLINE bool os_refuses_changes(void)
+{
+    return unlikely(atomic_get(&some_are_strict)) && os_thread_is_strict();
+}
+
 /* A call about memory: where the thread may make none, it fails as if the kernel refused. */
 ALWAYS_INLINE long memory_call(long number, long start, long size, long a, long b, long c, long d)
 {
-    if (unlikely(atomic_get(&some_are_strict)) && os_thread_is_strict()) {
-        return -EPERM;
-    }
-    return system_call(number, start, size, a, b, c, d);
+    return os_refuses_changes() ? -EPERM : system_call(number, start, size, a, b, c, d);
 }
 
 /* The smallest huge page of any processor here. */

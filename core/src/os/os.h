@@ -177,6 +177,7 @@ UNUSED static void os_note_confined(void);
  * os_note_strict said that there are such threads. */
 static bool (*const os_thread_is_strict)(void);
 UNUSED static void os_note_strict(void);
+ALWAYS_INLINE bool os_refuses_changes(void);
 
 /* As the kernel: the result, or less than 0, an error number. */
 UNUSED static int os_prctl(int option, unsigned long second, unsigned long third,

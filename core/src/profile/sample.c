@@ -181,7 +181,8 @@ static void profile_reset(unsigned rate_log2)
         }
         atomic_set(&profile.rates[(epoch + 1) % 2], rate_log2);
     } while (!atomic_replace(&profile.epoch, &epoch, epoch + 1)); /* pairs with sample_count */
-    atomic_set(&profile.rate_log2, rate_log2);
+    /* Another reset may have come since: its rate. */
+    atomic_set(&profile.rate_log2, atomic_get(&profile.rates[atomic_get(&profile.epoch) % 2]));
     atomic_add(&profile.round, 1);
 }
 

@@ -92,7 +92,8 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
 }
 
 /* A ready slab of the heap's own that is so empty, if there are more of them than the heap may keep beside
- * others; NULL if there is none among the first, which have been there for the longest time. */
+ * others; NULL if there is none among the first, which have been there for the longest time. Of another arena than
+ * the heap's it takes none: there it looks for no holes. */
 static struct extent *heap_take_own_sparse(struct heap *heap, unsigned class, uint32_t span)
 {
     struct bin *bin = &heap->bins[class];
@@ -103,7 +104,8 @@ static struct extent *heap_take_own_sparse(struct heap *heap, unsigned class, ui
     for (unsigned tries = 0; tries < OWN_SPARSE_TRIES && at != &bin->ready;
          tries++, at = at->next) {
         struct extent *extent = slab_at(at);
-        if (slab_used(extent) * size_max(span, 4) <= extent->slab.capacity) {
+        bool is_sparse = slab_used(extent) * size_max(span, 4) <= extent->slab.capacity;
+        if (is_sparse && extent->arena == heap->arena->index) {
             heap_unlist(heap, extent);
             return extent;
         }

@@ -47,7 +47,8 @@ static void thread_stay_slow(void);
 static struct heap *thread_count(void);
 
 /* This thread is about to be in the strict mode of seccomp (os/os.h), or is not, after all. From any thread or
- * signal handler. One that has no heap yet is not noted: it needs memory in any case. */
+ * signal handler. One that has no heap yet is not noted: it needs memory in any case. What a child of vfork does, which has its
+ * parent's heap, is noted of the parent. */
 UNUSED static void thread_note_strict(bool begins);
 
 /* A block of this thread's has got another size where it was. */

@@ -364,6 +364,23 @@ TEST(arena_tells_decay_of_free_pages_that_are_used)
     arena_purge(arena, 0);
 }
 
+/* In the strict mode of seccomp nothing goes back; other threads find it. */
+TEST(arena_keeps_dirty_what_a_strict_thread_may_not_give_back)
+{
+    enum { PAGES = 16 };
+    struct arena *arena = fresh_arena();
+    mw_free(mw_malloc(1));
+    arena_free(arena, arena_alloc(arena, PAGES, os_page_size));
+    size_t dirty = arena->dirty.pages;
+    CHECK_GE(dirty, PAGES);
+    thread_note_strict(true);
+    CHECK_EQ(arena_purge(arena, 0), 0);
+    CHECK_EQ(arena->dirty.pages, dirty);
+    thread_note_strict(false);
+    CHECK_GE(arena_purge(arena, 0), dirty);
+    CHECK_EQ(arena->dirty.pages, 0);
+}
+
 /* The field that counts them has another meaning while a block is in use. */
 TEST(arena_leaves_the_sample_of_a_block_alone)
 {

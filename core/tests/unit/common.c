@@ -157,6 +157,40 @@ TEST(common_holes_are_made_of_slabs_of_a_heap_that_is_alone)
     CHECK_EQ(used_bytes(), before);
 }
 
+static void *allocate_small(void *argument)
+{
+    (void)argument;
+    for (size_t i = 0; i < COUNT; i++) {
+        small[i] = mw_malloc(SMALL);
+        memset(small[i], (int)(i % 251), SMALL);
+    }
+    return NULL;
+}
+
+/* It may own slabs of another arena, where it looks for no holes: they stay its own. */
+TEST(common_holes_are_made_of_slabs_of_the_arena_of_the_heap)
+{
+    pthread_t thread;
+    uint64_t random = 103;
+    mw_free(mw_malloc(SMALL));
+    CHECK_EQ(pthread_create(&thread, NULL, allocate_small, NULL), 0);
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < COUNT; i++) {
+        if (test_random(&random) % 10 != 0) {
+            mw_free(small[i]);
+            small[i] = NULL;
+        }
+    }
+    CHECK_GE(heap_own->bins[class_of(SMALL)].ready_count, READY_MAX + 1);
+    fill_holes(COUNT / 2);
+    for (size_t i = 0; i < COUNT; i++) {
+        struct extent *extent = small[i] == NULL ? NULL : pagemap_find(small[i]);
+        CHECK(extent == NULL || extent->arena == heap_own->arena->index || !slab_is_common(extent));
+    }
+    CHECK(mw_heap_is_valid());
+    free_all(COUNT / 2);
+}
+
 /* What was searched in vain is searched again once a block in it is freed. */
 TEST(common_holes_are_found_again)
 {
