@@ -27,6 +27,9 @@ static void padding_place_large(char *start, size_t slack)
 
 static bool padding_of_large_is_whole(const char *start, size_t slack)
 {
+    if (slack == 0) {
+        return true; /* in front of a block of 0 bytes is no word to be looked at */
+    }
     return slack <= PADDING_BYTES ? padding_ends_whole(start, slack)
                                   : fill_differs((const unsigned char *)start, slack,
                                                  (unsigned char)secrets.padding) == slack;

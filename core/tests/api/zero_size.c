@@ -52,6 +52,7 @@ TEST(zero_size_of_aligned_functions)
             CHECK(blocks[i] != NULL);
             CHECK(blocks[i] != blocks[(i + 1) % 4]);
             CHECK_EQ((uintptr_t)blocks[i] % (i == 3 ? 4096 : alignment), 0);
+            CHECK_LE(t_malloc_usable_size(blocks[i]), (size_t)4096 * 16);
         }
         for (int i = 0; i < 4; i++) {
             t_free(blocks[i]);
