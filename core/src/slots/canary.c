@@ -97,8 +97,7 @@ static COLD bool slot_was_taken(struct extent *extent, const void *block)
 
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)
 {
-    if (extent_is_slab(extent) &&
-        (slot_was_taken(extent, block) || (MW_SLOT_BITMAP && !slot_is_held(extent, block)))) {
+    if (extent_is_slab(extent) && slot_was_taken(extent, block)) {
         harden_bad_block(call, extent, block);
     }
     size_t size = canary_large_size(extent);
