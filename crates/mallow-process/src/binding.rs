@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use serde::Serialize;
 use crate::allocators;
 use crate::elf::identify;
 use crate::elf::{ElfInfo, Slot};
+pub use crate::failure::Failure;
 use crate::linkmap;
 use crate::maps::{self, Mapping};
 use crate::page_size;
@@ -61,14 +61,6 @@ pub enum Report {
     Go,
 }
 
-/// Why a process cannot be looked at.
-#[derive(Debug)]
-pub enum Failure {
-    Vanished,
-    NoPermission,
-    Damaged(String),
-}
-
 impl Failure {
     /// For the user, with the remedy.
     pub fn sentence(&self, pid: u32) -> String {
@@ -96,18 +88,6 @@ impl Failure {
 fn parent_of_ended(pid: u32) -> Option<u32> {
     let stat = Stat::read(pid).ok()?;
     (stat.state == 'Z' && stat.threads <= 1).then_some(stat.parent)
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        match error.kind() {
-            ErrorKind::NotFound => Failure::Vanished,
-            ErrorKind::PermissionDenied => Failure::NoPermission,
-            // ESRCH has no kind of its own.
-            _ if error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32) => Failure::Vanished,
-            _ => Failure::Damaged(error.to_string()),
-        }
-    }
 }
 
 struct Loaded {

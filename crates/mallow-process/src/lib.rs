@@ -13,6 +13,7 @@
 pub mod allocators;
 pub mod binding;
 pub mod elf;
+mod failure;
 pub mod heap;
 mod linkmap;
 pub mod mappings;

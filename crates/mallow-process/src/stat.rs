@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use crate::binding::Failure;
+use crate::failure::Failure;
 use crate::page_size;
 
 /// The kernel's flag of its own threads.
