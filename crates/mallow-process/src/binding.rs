@@ -87,7 +87,7 @@ impl Failure {
 /// The parent of a process that has ended and that nobody has waited for.
 fn parent_of_ended(pid: u32) -> Option<u32> {
     let stat = Stat::read(pid).ok()?;
-    (stat.state == 'Z' && stat.threads <= 1).then_some(stat.parent)
+    (stat.is_zombie() && stat.threads <= 1).then_some(stat.parent)
 }
 
 struct Loaded {
