@@ -4,116 +4,14 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, is_root, json, mallow, ran, run};
+use common::system::{DROP_IN, RECORD, SCRIPT, System};
+use common::{is_root, json, mallow, ran, run};
 use tempfile::TempDir;
-
-const SCRIPT: &str = "etc/profile.d/mallow.sh";
-const DROP_IN: &str = "etc/systemd/system/web.service.d/50-mallow.conf";
-const RECORD: &str = "var/lib/mallow/enabled.json";
-
-/// A system in a folder: Mallow's library where its loader looks, a program, a service.
-struct System {
-    folder: TempDir,
-}
-
-impl System {
-    fn new() -> System {
-        let folder = tempfile::tempdir().unwrap();
-        let system = System { folder };
-        for name in ["etc/profile.d", "etc/systemd/system", "usr/lib", "usr/bin", "var/lib"] {
-            fs::create_dir_all(system.path(name)).unwrap();
-        }
-        let builds = json(&run(&["list", "--json"]));
-        for build in builds["allocators"].as_array().unwrap() {
-            let path = Path::new(build["path"].as_str().unwrap_or("/"));
-            if build["embedded"] == true {
-                fs::copy(path, system.path("usr/lib").join(path.file_name().unwrap())).unwrap();
-            }
-        }
-        let program = fs::canonicalize("/bin/sleep").unwrap();
-        fs::copy(program, system.path("usr/bin/web")).unwrap();
-        system.write("etc/systemd/system/web.service", "[Service]\nExecStart=/usr/bin/web 100\n");
-        system
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn text(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap()
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
-        fs::write(self.path(name), text).unwrap();
-    }
-
-    fn mallow(&self, words: &[&str]) -> Command {
-        let root = self.folder.path().to_str().unwrap();
-        let mut command = mallow(&[words, &["--root", root]].concat());
-        command.env("HOME", "/home/somebody");
-        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
-        command
-    }
-
-    fn run(&self, words: &[&str]) -> Ran {
-        ran(self.mallow(words).output().unwrap())
-    }
-
-    #[track_caller]
-    fn succeeds(&self, words: &[&str]) -> String {
-        let ran = self.run(words);
-        assert_eq!(ran.code, Some(0), "{words:?}: {}", ran.stderr);
-        ran.stdout
-    }
-
-    #[track_caller]
-    fn refuses(&self, words: &[&str], code: i32, parts: &[&str]) {
-        let ran = self.run(words);
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{words:?}: {}", ran.stderr);
-        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
-        assert!(parts.iter().all(|part| ran.stderr.contains(part)), "{}", ran.stderr);
-    }
-
-    fn status(&self) -> serde_json::Value {
-        json(&self.run(&["status", "--json"]))
-    }
-
-    /// Names what differs.
-    #[track_caller]
-    fn is(&self, expected: &BTreeMap<PathBuf, (u32, Vec<u8>)>) {
-        let found = self.everything();
-        let is_other = |path: &&PathBuf| found.get(*path) != expected.get(*path);
-        let others: Vec<_> = found.keys().chain(expected.keys()).filter(is_other).collect();
-        assert!(others.is_empty(), "{others:?}");
-    }
-
-    /// Everything below the folder: type, rights, content.
-    fn everything(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-        let mut all = BTreeMap::new();
-        let mut folders = vec![self.folder.path().to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                let metadata = fs::symlink_metadata(&path).unwrap();
-                let content =
-                    if metadata.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
-                if metadata.is_dir() {
-                    folders.push(path.clone());
-                }
-                all.insert(path, (metadata.mode(), content));
-            }
-        }
-        all
-    }
-}
 
 #[test]
 fn what_is_disabled_was_never_there() {
@@ -187,19 +85,6 @@ fn a_file_of_somebody_else_comes_back_and_is_not_lost() {
     system.write(SCRIPT, "# better\n");
     system.succeeds(&["disable", "--global", "--force"]);
     system.is(&before);
-}
-
-impl System {
-    /// As mallow-global and mallow-secure-global do.
-    fn install_package(&self, package: &str, library: &str) {
-        let script = fs::read_to_string(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../packaging/profile.d/global.sh.in"
-        ));
-        let script = script.unwrap().replace("@PACKAGE@", package).replace("@LIBRARY@", library);
-        self.write(&format!("etc/profile.d/{package}.sh"), &script);
-        self.write(&format!("usr/share/{package}/installed"), "");
-    }
 }
 
 /// One allocator at a time, whoever enabled it: a package's script gives way and comes back.
@@ -443,12 +328,12 @@ fn units_get_a_drop_in_that_systemd_understands() {
     // An instance of a template, and a unit of the user's own.
     system.write("usr/lib/systemd/system/job@.service", "[Service]\nExecStart=/usr/bin/web %i\n");
     system.succeeds(&["enable", "--unit", "job@7"]);
-    assert!(system.path("etc/systemd/system/job@7.service.d/50-mallow.conf").exists());
+    assert!(system.path("etc/systemd/system/job@7.service.d/zz-mallow.conf").exists());
     let own = "home/somebody/.config/systemd/user";
     system.write(&format!("{own}/sync.service"), "[Service]\nExecStart=/usr/bin/web 1\n");
     let text = system.succeeds(&["enable", "--unit", "sync", "--user"]);
     assert!(text.contains("mallow disable --unit sync.service --user"), "{text}");
-    assert!(system.path(&format!("{own}/sync.service.d/50-mallow.conf")).exists());
+    assert!(system.path(&format!("{own}/sync.service.d/zz-mallow.conf")).exists());
     assert!(system.path("home/somebody/.local/state/mallow/enabled.json").exists());
     system.refuses(&["enable", "--unit", "nothing"], 2, &["nothing.service", "list-units"]);
     system.refuses(&["enable", "--unit", "web.timer"], 2, &["not the name of a service"]);
@@ -467,14 +352,14 @@ fn units_get_a_drop_in_that_systemd_understands() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("web.service"), "[Service]\nExecStart=/bin/sleep 1\n").unwrap();
     fs::create_dir(folder.path().join("web.service.d")).unwrap();
-    let place = folder.path().join("web.service.d/50-mallow.conf");
+    let place = folder.path().join("web.service.d/zz-mallow.conf");
     fs::write(&place, &drop_in).unwrap();
     let stderr = verify(&folder);
-    assert!(!stderr.contains("50-mallow.conf"), "{stderr}");
+    assert!(!stderr.contains("zz-mallow.conf"), "{stderr}");
     // It would say so if it were wrong.
     fs::write(&place, drop_in.replace("Environment=\"LD", "Environment=\"L D")).unwrap();
     let stderr = verify(&folder);
-    assert!(stderr.contains("50-mallow.conf"), "{stderr}");
+    assert!(stderr.contains("zz-mallow.conf"), "{stderr}");
 }
 
 #[test]

@@ -75,7 +75,8 @@ pub fn find(root: &Path, name: &str) -> Result<Installed> {
         let soname = info.soname.clone().unwrap_or_else(|| file_name(&path));
         let is_found = by_name(root, &soname, libc).is_some();
         let word = if is_found { soname } else { path.display().to_string() };
-        return checked(name, word, path, &info);
+        let (libc, machine) = (info.libc(), info.machine);
+        return checked(Installed { name: name.into(), word, libc, machine, path });
     }
     match other_libc {
         Some(path) => Err(Error::Unsupported(format!(
@@ -121,24 +122,19 @@ fn given(root: &Path, text: &str) -> Result<Installed> {
     let name = name.or_else(|| allocators::name_from_file(&path)).unwrap_or_else(|| {
         stem(&path).map_or("library", |stem| stem.trim_start_matches("lib")).to_owned()
     });
-    Ok(Installed {
-        name,
-        word: path.display().to_string(),
-        libc: found.libc,
-        machine: found.machine,
-        path,
-    })
+    let word = path.display().to_string();
+    checked(Installed { name, word, libc: found.libc, machine: found.machine, path })
 }
 
-fn checked(name: &str, word: String, path: PathBuf, info: &ElfInfo) -> Result<Installed> {
-    if has_separator(word.as_ref()) {
+fn checked(found: Installed) -> Result<Installed> {
+    if has_separator(found.word.as_ref()) {
         return Err(Error::Library {
-            path,
+            path: found.path,
             reason: "LD_PRELOAD cannot name a path with a space or a colon".into(),
             remedy: "Make a link to it under a path without them".into(),
         });
     }
-    Ok(Installed { name: name.into(), word, libc: info.libc(), machine: info.machine, path })
+    Ok(found)
 }
 
 /// Its malloc can be preloaded.

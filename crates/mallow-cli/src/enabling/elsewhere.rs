@@ -8,6 +8,7 @@ use super::{Place, SCRIPT, System};
 
 const SCRIPTS: &str = "/etc/profile.d";
 const LIST: &str = "/etc/ld.so.preload";
+const ENVIRONMENT: &str = "/etc/environment";
 
 /// A file that names an allocator's library to preload.
 pub struct Elsewhere {
@@ -37,7 +38,7 @@ impl Elsewhere {
     }
 }
 
-/// Looks at the scripts of login shells and at the loader's list; `known` are files of the record.
+/// Looks at the scripts of login shells, the loader's list and the environment of PAM; `known` are files of the record.
 /// A script may have conditions of its own: that it names a library is all that is known. Only of a
 /// package that is removed but not purged is it known that its script does nothing.
 pub fn find(system: &System, known: &[PathBuf]) -> Vec<Elsewhere> {
@@ -49,10 +50,17 @@ pub fn find(system: &System, known: &[PathBuf]) -> Vec<Elsewhere> {
         .collect();
     files.sort_unstable_by(|left, right| left.1.cmp(&right.1));
     files.push((Place::LdSoPreload, system.at(Path::new(LIST))));
+    files.push((Place::Environment, system.at(Path::new(ENVIRONMENT))));
     let mut found = Vec::new();
     for (place, file) in files.into_iter().filter(|(_, file)| !known.contains(file)) {
         let text = std::fs::read(&file).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let mut text = String::from_utf8_lossy(&text).into_owned();
+        if place == Place::Environment {
+            // Other variables may name a library too.
+            let lines: Vec<&str> =
+                text.lines().filter(|line| line.contains("LD_PRELOAD=")).collect();
+            text = lines.join("\n");
+        }
         if place == Place::Global && !text.contains("LD_PRELOAD") {
             continue;
         }

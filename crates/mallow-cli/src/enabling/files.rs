@@ -108,6 +108,23 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
+/// Fails if a link on the way to a file of the system `root` leads out of that system, or nowhere.
+pub fn check_way(root: &Path, path: &Path) -> Result<()> {
+    let is_there = |folder: &&Path| folder.symlink_metadata().is_ok();
+    let Some(folder) = path.ancestors().skip(1).find(is_there) else { return Ok(()) };
+    let where_to = match folder.canonicalize() {
+        Ok(real) if real.starts_with(root) => return Ok(()),
+        Ok(real) => format!("to {}, which is outside of {}", real.display(), root.display()),
+        Err(error) if error.kind() == ErrorKind::NotFound => "to nothing".into(),
+        Err(error) => return Err(refused(folder, error)),
+    };
+    Err(Error::Unsupported(format!(
+        "On the way to {} there is a link that leads {where_to}. Make it lead to a folder of the \
+         system, by a relative path.",
+        path.display()
+    )))
+}
+
 /// So that a rename outlives a loss of power.
 fn sync_folder(path: &Path) {
     if let Some(folder) = path.parent().and_then(|folder| File::open(folder).ok()) {
@@ -126,10 +143,14 @@ pub fn missing_folders(path: &Path) -> Vec<PathBuf> {
 pub fn make_folders(folders: &[PathBuf]) -> Result<()> {
     for folder in folders {
         match DirBuilder::new().mode(0o755).create(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(refused(folder, error));
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(refused(folder, error)),
+            // The umask of a root shell must not shut others out of a folder of the system.
+            Ok(()) if geteuid().is_root() => {
+                fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
+                    .map_err(|error| refused(folder, error))?;
             }
-            _ => {}
+            Ok(()) => {}
         }
     }
     Ok(())

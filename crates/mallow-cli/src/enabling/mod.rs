@@ -29,9 +29,17 @@ pub const SCRIPT: &str = "/etc/profile.d/mallow.sh";
 pub enum Place {
     Global,
     LdSoPreload,
-    Unit { unit: String },
-    UserUnit { unit: String },
-    Wrapper { folder: PathBuf },
+    /// /etc/environment, which PAM reads for logins, cron and sudo. Only others write it.
+    Environment,
+    Unit {
+        unit: String,
+    },
+    UserUnit {
+        unit: String,
+    },
+    Wrapper {
+        folder: PathBuf,
+    },
 }
 
 impl Place {
@@ -40,6 +48,7 @@ impl Place {
         match self {
             Place::Global => "login shells".into(),
             Place::LdSoPreload => "every program".into(),
+            Place::Environment => "logins by PAM".into(),
             Place::Unit { unit } => format!("unit {unit}"),
             Place::UserUnit { unit } => format!("user unit {unit}"),
             Place::Wrapper { .. } => "a wrapper".into(),

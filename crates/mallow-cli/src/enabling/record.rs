@@ -97,6 +97,7 @@ impl Record {
     }
 
     pub fn open(system: &System, file: &Path) -> Result<Record> {
+        files::check_way(&system.root, file)?;
         let missing = files::missing_folders(file);
         files::make_folders(&missing)?;
         let folder = file.parent().unwrap_or(Path::new("/"));
@@ -115,7 +116,9 @@ impl Record {
 
     /// What putting it would do. Fails if the file has been changed by somebody else.
     pub fn foresee(&self, wanted: &Wanted, force: bool) -> Result<Outcome> {
-        let current = files::read(&self.system.at(&wanted.file))?;
+        let path = self.system.at(&wanted.file);
+        files::check_way(&self.system.root, &path)?;
+        let current = files::read(&path)?;
         let Some(entry) = self.entry(&wanted.file) else {
             return Ok(if current.is_some() { Outcome::Kept } else { Outcome::Written });
         };
@@ -188,6 +191,7 @@ impl Record {
     /// Makes the file what it was before; whether there was one.
     pub fn take(&mut self, entry: &Entry) -> Result<bool> {
         let path = self.system.at(&entry.file);
+        files::check_way(&self.system.root, &path)?;
         match &entry.before {
             Some(kept) if files::read(&path).ok().flatten().as_ref() == Some(kept) => {}
             Some(kept) => {
@@ -235,7 +239,7 @@ impl Record {
     fn changed(&self, entry: &Entry, verb: &str) -> Error {
         Error::Unmet(format!(
             "{} was changed by somebody else since mallow wrote it. Look at it, and if the change \
-             may go, use: mallow {verb} --force.",
+             may go, repeat mallow {verb} with --force.",
             self.system.at(&entry.file).display()
         ))
     }

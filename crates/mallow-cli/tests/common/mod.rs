@@ -5,6 +5,7 @@ pub mod program;
 pub mod push;
 pub mod python;
 pub mod recording;
+pub mod system;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -13,11 +13,13 @@ pub fn main(args: &DisableArgs) -> Result<u8> {
     let system = System::new(args.change.root.as_deref())?;
     let mut text = String::new();
     for file in system.records() {
-        let chosen = chosen(args, &Record::read(&system, &file)?)?;
+        let record = Record::read(&system, &file)?;
+        let chosen = chosen(args, &record)?;
         if chosen.is_empty() {
             continue;
         }
         if args.change.dry_run {
+            check(&chosen, &record, args)?;
             for entry in &chosen {
                 let path = system.at(&entry.file);
                 let _ = writeln!(text, "{} would be as it was before.", path.display());
@@ -62,15 +64,20 @@ fn others(system: &System) -> String {
 }
 
 /// All are looked at before the first is undone.
+fn check(chosen: &[Entry], record: &Record, args: &DisableArgs) -> Result<()> {
+    if args.change.force {
+        return Ok(());
+    }
+    chosen.iter().try_for_each(|entry| record.check_removal(entry))
+}
+
 fn take(
     chosen: &[Entry],
     mut record: Record,
     args: &DisableArgs,
     system: &System,
 ) -> Result<String> {
-    if !args.change.force {
-        chosen.iter().try_for_each(|entry| record.check_removal(entry))?;
-    }
+    check(chosen, &record, args)?;
     let mut text = String::new();
     for entry in chosen {
         let was_there = record.take(entry)?;
@@ -100,6 +107,8 @@ fn chosen(args: &DisableArgs, record: &Record) -> Result<Vec<Entry>> {
         _ if args.all => true,
         Place::Global => args.place.global,
         Place::LdSoPreload => args.place.ld_so_preload,
+        // Never in a record.
+        Place::Environment => false,
         Place::Unit { unit } => {
             !args.place.user && wanted_unit == Some(unit.trim_end_matches(".service"))
         }

@@ -1,6 +1,7 @@
 //! The script for login shells, and the list that the loader reads for every program.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::{Plan, check};
@@ -132,6 +133,28 @@ unset mallow_said mallow_rest
     )
 }
 
+/// The loader's list without the allocators in it. It has words between blanks and colons, and
+/// comments from a number sign to the end of the line.
+fn without_allocators(list: &str, own: &str) -> String {
+    let is_allocator = |word: &&str| *word == own || by_file(Path::new(word)).is_some();
+    let is_between = |c: char| c.is_whitespace() || c == ':';
+    let mut kept = String::new();
+    for line in list.lines() {
+        let (words, comment) = line.split_at(line.find('#').unwrap_or(line.len()));
+        let words: Vec<&str> = words.split(is_between).filter(|word| !word.is_empty()).collect();
+        let others: Vec<&str> = words.iter().filter(|word| !is_allocator(word)).copied().collect();
+        if others.len() == words.len() {
+            kept += line;
+        } else if others.is_empty() && comment.is_empty() {
+            continue;
+        } else {
+            kept += format!("{} {comment}", others.join(" ")).trim();
+        }
+        kept.push('\n');
+    }
+    kept
+}
+
 /// The loader takes each line for every program, setuid ones too, so the path is a full one.
 pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
     if installed::libc_of(&system.root) == Some(Libc::Musl) {
@@ -144,14 +167,19 @@ pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
     if system.is_running() && Path::new(PROBE).exists() {
         check(allocator, OsStr::new(PROBE), system, quiet)?;
     }
-    let before = std::fs::read_to_string(system.at(Path::new(LIST))).unwrap_or_default();
-    let others = before
-        .lines()
-        .filter(|line| by_file(Path::new(line.trim())).is_none() && !line.trim().is_empty());
+    let list = system.at(Path::new(LIST));
+    let before = match std::fs::read_to_string(&list) {
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            return Err(Error::Unsupported(format!(
+                "{} is not text, so mallow cannot keep what it says. Correct it first.",
+                list.display()
+            )));
+        }
+        // That it cannot be read is said where it is to be written.
+        before => before.unwrap_or_default(),
+    };
     let path = allocator.path.display().to_string();
-    let mut lines = vec![path.as_str()];
-    lines.extend(others.filter(|line| line.trim() != path));
-    let text = lines.join("\n") + "\n";
+    let text = format!("{path}\n{}", without_allocators(&before, &path));
     let file = wanted(allocator, Place::LdSoPreload, LIST, text);
     let next = vec![
         "Programs have it from now on. Keep this root shell open, and start some of them.".into(),

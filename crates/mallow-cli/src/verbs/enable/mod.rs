@@ -42,7 +42,10 @@ pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
     }
     let plan = match (&args.place.wrappers, &args.place.unit) {
         (Some(folder), _) => wrappers::plan(&args.allocators, folder, &system)?,
-        (_, Some(name)) => unit::plan(&one(args, &system)?, name, args.place.user, &system, notes)?,
+        (_, Some(name)) => {
+            let (user, force) = (args.place.user, args.change.force);
+            unit::plan(&one(args, &system)?, name, user, force, &system, notes)?
+        }
         _ if args.place.ld_so_preload => global::plan_for_loader(&one(args, &system)?, &system)?,
         _ => global::plan(&one(args, &system)?, args.change.force, &system, notes)?,
     };

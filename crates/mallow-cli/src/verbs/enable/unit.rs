@@ -10,7 +10,8 @@ use mallow_launch::installed::Installed;
 use mallow_launch::words;
 use mallow_process::allocators::by_file;
 
-const DROP_IN: &str = "50-mallow.conf";
+/// systemd reads drop-ins by name, and the last one holds: after the override.conf of `systemctl edit`.
+const DROP_IN: &str = "zz-mallow.conf";
 const SYSTEM_FOLDERS: [&str; 6] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -30,6 +31,7 @@ pub fn plan(
     allocator: &Installed,
     name: &str,
     user: bool,
+    force: bool,
     system: &System,
     notes: Notes,
 ) -> Result<Plan> {
@@ -37,6 +39,13 @@ pub fn plan(
     let (own, folders) = folders(user, system)?;
     let drop_in = own.join(format!("{unit}.d")).join(DROP_IN);
     let service = Service::read(&unit, &folders, &drop_in, system)?;
+    if let Some(file) = service.last_words(system).filter(|_| !force) {
+        return Err(Error::Unmet(format!(
+            "{} sets LD_PRELOAD for {unit}, and systemd lets that hold over any drop-in. First take \
+             it out, or use --force to write the drop-in all the same.",
+            file.display()
+        )));
+    }
     check_program(allocator, &service, &unit, system, notes)?;
     let others = service.preloads.iter().filter(|word| by_file(Path::new(word)).is_none());
     let words: Vec<&str> =
@@ -102,6 +111,8 @@ fn folders(user: bool, system: &System) -> Result<(PathBuf, Vec<PathBuf>)> {
 struct Service {
     program: Option<String>,
     preloads: Vec<String>,
+    /// What an EnvironmentFile= sets holds over all Environment=.
+    environment_files: Vec<PathBuf>,
 }
 
 impl Service {
@@ -129,6 +140,15 @@ impl Service {
         Ok(service)
     }
 
+    /// A file of the environment that sets LD_PRELOAD.
+    fn last_words(&self, system: &System) -> Option<PathBuf> {
+        let sets = |path: &PathBuf| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            text.lines().any(|line| line.trim_start().starts_with("LD_PRELOAD="))
+        };
+        self.environment_files.iter().map(|path| system.at(path)).find(sets)
+    }
+
     /// What a later file says holds.
     fn add(&mut self, text: &str) {
         let text = text.replace("\\\n", " ");
@@ -142,6 +162,10 @@ impl Service {
                     self.program = word.map(|word| word.to_string_lossy().into_owned());
                 }
                 "Environment" if value.is_empty() => self.preloads.clear(),
+                "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
+                "EnvironmentFile" => {
+                    self.environment_files.push(value.trim_start_matches('-').into());
+                }
                 "Environment" => {
                     for word in words::split(value).unwrap_or_default() {
                         if let Some(list) = word.to_string_lossy().strip_prefix("LD_PRELOAD=") {
@@ -217,7 +241,8 @@ mod tests {
         assert_eq!(service.program.as_deref(), Some("/usr/sbin/x"));
         assert_eq!(service.preloads, ["liba.so", "/b%/libb.so"]);
         service.add("[Service]\nExecStart=\nExecStart=/usr/bin/other\nEnvironment=\n");
-        assert_eq!(service, Service { program: Some("/usr/bin/other".into()), preloads: vec![] });
+        assert_eq!(service.program.as_deref(), Some("/usr/bin/other"));
+        assert!(service.preloads.is_empty());
     }
 
     #[test]

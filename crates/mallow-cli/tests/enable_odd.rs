@@ -1,0 +1,200 @@
+//! `mallow enable` in systems that somebody has shaped before: links, foreign lines, narrow rights.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::process::Command;
+
+use common::system::{DROP_IN, SCRIPT, System};
+use common::{is_root, mallow, ran};
+
+const LIST: &str = "etc/ld.so.preload";
+
+#[test]
+fn without_profile_d_and_without_a_home_it_is_enabled_and_gone() {
+    let system = System::new();
+    fs::remove_dir(system.path("etc/profile.d")).unwrap();
+    let before = system.everything();
+    for words in [["enable", "--global"], ["status", "--json"], ["disable", "--global"]] {
+        let ran = ran(system.mallow(&words).env_remove("HOME").output().unwrap());
+        assert_eq!(ran.code, Some(0), "{words:?}: {}", ran.stderr);
+    }
+    system.is(&before);
+}
+
+/// Root's umask is no reason for users to be shut out of /etc/profile.d.
+#[test]
+fn a_narrow_umask_shuts_nobody_out_of_the_system() {
+    if !is_root() {
+        println!("skipped: folders of the system are root's");
+        return;
+    }
+    let system = System::new();
+    fs::remove_dir(system.path("etc/profile.d")).unwrap();
+    for place in [&["--global"][..], &["--unit", "web"], &["--wrappers", "/opt/bin"]] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(mallow(&[]).get_program());
+        command.arg("enable").args(place).arg("--root").arg(system.folder.path());
+        let ran = ran(command.output().unwrap());
+        assert_eq!(ran.code, Some(0), "{place:?}: {}", ran.stderr);
+    }
+    let unit_folder = system.path(DROP_IN).parent().unwrap().to_owned();
+    let names = ["etc/profile.d", "opt", "opt/bin", "var/lib/mallow"].map(|name| system.path(name));
+    for folder in names.iter().chain([&unit_folder]) {
+        assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o755, "{}", folder.display());
+    }
+    assert_eq!(system.path(SCRIPT).metadata().unwrap().mode() & 0o777, 0o644);
+}
+
+/// The list's words are parted by blanks and colons, and it has comments.
+#[test]
+fn foreign_words_and_comments_of_the_loaders_list_stay() {
+    let system = System::new();
+    let list = "# agent\n/opt/agent.so # keep\n/opt/libjemalloc.so.2:/opt/b.so # both\n\
+                /opt/libmimalloc.so.2\n# no /usr/lib/libjemalloc.so.2\n/opt/last.so";
+    system.write(LIST, list);
+    let before = system.everything();
+    system.succeeds(&["enable", "--ld-so-preload"]);
+    let expected = "/usr/lib/libmallow.so\n# agent\n/opt/agent.so # keep\n/opt/b.so # both\n\
+                    # no /usr/lib/libjemalloc.so.2\n/opt/last.so\n";
+    assert_eq!(system.text(LIST), expected);
+    system.succeeds(&["disable", "--ld-so-preload"]);
+    system.is(&before);
+    // What cannot be read as text would be lost while it is enabled.
+    fs::write(system.path(LIST), b"/opt/agent.so\n# \xff\n").unwrap();
+    let before = system.everything();
+    system.refuses(&["enable", "--ld-so-preload"], 4, &["ld.so.preload is not text"]);
+    system.is(&before);
+}
+
+#[test]
+fn a_path_that_no_preload_can_name_is_refused() {
+    let system = System::new();
+    for folder in ["opt/my lib", "opt/a:b"] {
+        fs::create_dir_all(system.path(folder)).unwrap();
+        let library = format!("/{folder}/libmallow.so");
+        fs::copy(system.path("usr/lib/libmallow.so"), system.path(&library[1..])).unwrap();
+        let named = format!("mine={library}");
+        let before = system.everything();
+        for place in [&["--global"][..], &["--unit", "web"], &["--ld-so-preload"]] {
+            let words = [&["enable", "-a", &named], place].concat();
+            system.refuses(&words, 2, &["a space or a colon", "Make a link"]);
+        }
+        system.is(&before);
+    }
+}
+
+/// An image may have links that are good in it alone.
+#[test]
+fn a_link_out_of_the_system_is_not_followed() {
+    let system = System::new();
+    let outside = tempfile::tempdir().unwrap();
+    fs::remove_dir(system.path("etc/profile.d")).unwrap();
+    symlink(outside.path(), system.path("etc/profile.d")).unwrap();
+    let before = system.everything();
+    system.refuses(&["enable", "--global"], 4, &["which is outside of"]);
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    system.is(&before);
+    fs::remove_file(system.path("etc/profile.d")).unwrap();
+    symlink("../nowhere", system.path("etc/profile.d")).unwrap();
+    system.refuses(&["enable", "--global"], 4, &["leads to nothing"]);
+    // One that stays inside is as good as a folder.
+    fs::create_dir(system.path("nowhere")).unwrap();
+    let before = system.everything();
+    system.succeeds(&["enable", "--global"]);
+    assert!(system.path("nowhere/mallow.sh").exists());
+    system.succeeds(&["disable", "--global"]);
+    system.is(&before);
+    // The record too.
+    fs::remove_dir(system.path("var/lib")).unwrap();
+    symlink(outside.path(), system.path("var/lib")).unwrap();
+    system.refuses(&["enable", "--global"], 4, &["which is outside of"]);
+    assert!(!system.path(SCRIPT).exists());
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+/// What `systemctl edit` writes is named override.conf.
+#[test]
+fn the_drop_in_is_read_after_what_others_wrote() {
+    let system = System::new();
+    let folder = "etc/systemd/system/web.service.d";
+    let other = format!("{folder}/override.conf");
+    system.write(&other, "[Service]\nEnvironment=LD_PRELOAD=libjemalloc.so.2:/opt/a.so\n");
+    let before = system.everything();
+    system.succeeds(&["enable", "--unit", "web"]);
+    assert!(system.text(DROP_IN).contains("\"LD_PRELOAD=libmallow.so:/opt/a.so\""));
+    let names = fs::read_dir(system.path(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.max().unwrap(), "zz-mallow.conf");
+    system.succeeds(&["disable", "--unit", "web"]);
+    system.is(&before);
+}
+
+#[test]
+fn a_file_of_the_environment_that_would_win_is_a_reason_to_write_none() {
+    let system = System::new();
+    let unit = "[Service]\nExecStart=/usr/bin/web 100\nEnvironmentFile=-/etc/default/web\n";
+    system.write("etc/systemd/system/web.service", unit);
+    system.write("etc/default/web", "# LD_PRELOAD=no.so\nOPTIONS=-v\n");
+    system.succeeds(&["enable", "--unit", "web"]);
+    system.succeeds(&["disable", "--unit", "web"]);
+    system.write("etc/default/web", "OPTIONS=-v\nLD_PRELOAD=libjemalloc.so.2\n");
+    let before = system.everything();
+    let words = ["enable", "--unit", "web"];
+    system.refuses(&words, 3, &["etc/default/web sets LD_PRELOAD for web.service", "--force"]);
+    system.is(&before);
+    system.succeeds(&[&words[..], &["--force"]].concat());
+    assert!(system.path(DROP_IN).exists());
+}
+
+#[test]
+fn what_pam_preloads_is_shown() {
+    let system = System::new();
+    let environment = "EDITOR=/opt/libtcmalloc.so\nLD_PRELOAD=\"/usr/lib/libjemalloc.so.2\"\n";
+    system.write("etc/environment", environment);
+    let enabled = system.status()["enabled"].clone();
+    assert_eq!(enabled.as_array().unwrap().len(), 1, "{enabled}");
+    assert_eq!(enabled[0]["place"], "logins by PAM");
+    assert_eq!(enabled[0]["allocator"], "jemalloc");
+    let text = system.succeeds(&["disable", "--all"]);
+    assert!(text.contains("take LD_PRELOAD out of") && text.contains("etc/environment"), "{text}");
+}
+
+/// A dry run of `disable` refuses what `disable` would.
+#[test]
+fn a_dry_run_does_not_promise_what_would_be_refused() {
+    let system = System::new();
+    system.succeeds(&["enable", "--global"]);
+    system.write(SCRIPT, "# by hand\n");
+    let words = ["disable", "--global", "--dry-run"];
+    system.refuses(&words, 3, &["changed by somebody else", "mallow disable with --force"]);
+    assert!(system.succeeds(&[&words[..], &["--force"]].concat()).contains("would be as it was"));
+    assert_eq!(system.text(SCRIPT), "# by hand\n");
+}
+
+/// Each user has a record of his own, and root's unit of the same name is another one.
+#[test]
+fn units_of_the_same_name_are_apart() {
+    let system = System::new();
+    let of = |user: &str, words: &[&str]| {
+        let ran = ran(system.mallow(words).env("HOME", format!("/home/{user}")).output().unwrap());
+        assert_eq!(ran.code, Some(0), "{words:?}: {}", ran.stderr);
+    };
+    for user in ["ann", "bob"] {
+        let unit = format!("home/{user}/.config/systemd/user/web.service");
+        system.write(&unit, "[Service]\nExecStart=/usr/bin/web 100\n");
+    }
+    let before = system.everything();
+    for user in ["ann", "bob"] {
+        of(user, &["enable", "--unit", "web", "--user"]);
+    }
+    let bobs = system.path("home/bob/.config/systemd/user/web.service.d/zz-mallow.conf");
+    of("ann", &["enable", "--unit", "web"]);
+    of("ann", &["disable", "--unit", "web", "--user"]);
+    assert!(bobs.exists() && system.path(DROP_IN).exists());
+    of("ann", &["disable", "--unit", "web"]);
+    assert!(bobs.exists() && !system.path(DROP_IN).exists());
+    of("bob", &["disable", "--all"]);
+    system.is(&before);
+}
