@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use common::system::{DROP_IN, SCRIPT, System};
@@ -159,6 +160,63 @@ fn what_pam_preloads_is_shown() {
     assert_eq!(enabled[0]["allocator"], "jemalloc");
     let text = system.succeeds(&["disable", "--all"]);
     assert!(text.contains("take LD_PRELOAD out of") && text.contains("etc/environment"), "{text}");
+}
+
+/// Ended at each of the calls that change something, the command leaves nothing that `disable` cannot clear.
+#[test]
+fn an_end_at_any_point_leaves_nothing_behind() {
+    let system = System::new();
+    fs::remove_dir(system.path("etc/profile.d")).unwrap();
+    let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    if !traced.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no strace that works here");
+        return;
+    }
+    let before = system.everything();
+    let places = ["var/lib/mallow", "etc/profile.d"].map(|name| system.path(name));
+    let record = places[0].join("enabled.json");
+    let script = places[1].join("mallow.sh");
+    let drafts = [
+        record.with_file_name(".enabled.json.mallow-draft"),
+        script.with_file_name(".mallow.sh.mallow-draft"),
+    ];
+    let paths: Vec<_> = places.iter().chain([&record, &script]).chain(&drafts).collect();
+    // Whether it came to that call so often, and was ended there.
+    let ended = |words: &[&str], call: &str, when: usize| {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-o", "/dev/null"]).args(["-e", &format!("trace={call}")]);
+        paths.iter().for_each(|path| drop(command.arg("-P").arg(path)));
+        command.args(["-e", &format!("inject={call}:signal=KILL:when={when}")]);
+        command.arg(mallow(&[]).get_program()).args(words).arg("--root").arg(system.folder.path());
+        command.output().unwrap().status.signal() == Some(9)
+    };
+    let cases: [(&[&str], &[&str]); 3] = [
+        (&[], &["enable", "--global"]),
+        (&["enable", "--global"], &["enable", "--global", "-a", "mallow-secure"]),
+        (&["enable", "--global"], &["disable", "--global"]),
+    ];
+    let mut count = 0;
+    for call in ["/^mkdir", "fsync", "/^rename", "/^unlink", "rmdir", "fchmod"] {
+        for (first, words) in cases {
+            for when in 1.. {
+                if !first.is_empty() {
+                    system.succeeds(first);
+                }
+                let is_ended = ended(words, call, when);
+                count += usize::from(is_ended);
+                // Straight to its end, or by way of another try.
+                if is_ended && count % 2 == 0 {
+                    system.succeeds(&["enable", "--global"]);
+                }
+                system.succeeds(&["disable", "--all"]);
+                system.is(&before);
+                if !is_ended {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(count > 20, "only {count} ends");
 }
 
 /// A dry run of `disable` refuses what `disable` would.

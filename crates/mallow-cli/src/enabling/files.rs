@@ -98,7 +98,13 @@ fn draft_of(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.mallow-draft"))
 }
 
+pub fn remove_draft(path: &Path) {
+    let _ = fs::remove_file(draft_of(path));
+}
+
+/// The file, and the draft that an interruption may have left beside it.
 pub fn remove(path: &Path) -> Result<()> {
+    remove_draft(path);
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(refused(path, error)),
         _ => {

@@ -192,6 +192,7 @@ impl Record {
     pub fn take(&mut self, entry: &Entry) -> Result<bool> {
         let path = self.system.at(&entry.file);
         files::check_way(&self.system.root, &path)?;
+        files::remove_draft(&path);
         match &entry.before {
             Some(kept) if files::read(&path).ok().flatten().as_ref() == Some(kept) => {}
             Some(kept) => {
@@ -244,11 +245,26 @@ impl Record {
         ))
     }
 
+    /// Takes away what an interruption left where there is no record, or none any more.
+    pub fn clear(&self) {
+        if self.data.entries.is_empty() {
+            files::remove_draft(&self.file);
+            self.remove_folders();
+        }
+    }
+
+    /// Those that were made for the record, and the one that it is in: only mallow makes that.
+    fn remove_folders(&self) {
+        let own = self.file.parent().map(Path::to_owned);
+        files::remove_folders(own.as_slice());
+        files::remove_folders(&self.data.folders);
+    }
+
     /// A record without entries is no file.
     fn save(&self) -> Result<()> {
         if self.data.entries.is_empty() {
             files::remove(&self.file)?;
-            files::remove_folders(&self.data.folders);
+            self.remove_folders();
             return Ok(());
         }
         files::make_folders(&files::missing_folders(&self.file))?;
@@ -264,7 +280,7 @@ impl Drop for Record {
     /// Folders that were made for nothing.
     fn drop(&mut self) {
         if self._lock.is_some() && self.data.entries.is_empty() {
-            files::remove_folders(&self.data.folders);
+            self.remove_folders();
         }
     }
 }

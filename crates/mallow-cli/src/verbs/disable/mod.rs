@@ -16,6 +16,9 @@ pub fn main(args: &DisableArgs) -> Result<u8> {
         let record = Record::read(&system, &file)?;
         let chosen = chosen(args, &record)?;
         if chosen.is_empty() {
+            if !args.change.dry_run {
+                record.clear();
+            }
             continue;
         }
         if args.change.dry_run {
