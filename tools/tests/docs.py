@@ -67,6 +67,14 @@ def missing_files(page, root=ROOT):
             yield f"`{name}`: there is none"
 
 
+def table(text, head):
+    """The rows of the table whose first line begins so, each by the names of its columns."""
+    block = text[text.index(head):].split("\n\n")[0].split("<!--")[0]
+    names, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]]
+                       for line in block.strip().split("\n"))
+    return [dict(zip(names, row)) for row in rows]
+
+
 class Pages(unittest.TestCase):
     def test_no_link_is_dead(self):
         self.assertEqual([f"{page.relative_to(ROOT)}: {problem}"
@@ -85,6 +93,17 @@ class Pages(unittest.TestCase):
     def test_each_page_begins_with_its_title(self):
         for page in DOCS.glob("*.md"):
             self.assertTrue(page.read_text().startswith("# "), page.name)
+
+    def test_the_front_page_has_the_figures_of_the_results(self):
+        columns = ("time", "CPU, programs", "peak RSS", "average RSS")
+        results = table((ROOT / "bench/RESULTS.md").read_text(), "| | version | time |")
+        wanted = {row[""]: [row[name] for name in columns] for row in results}
+        wanted.update({row["version"]: wanted[row[""]] for row in results})
+        wanted.update(Mallow=wanted["mallow"], secure=wanted["mallow-secure"])
+        shown = table((ROOT / "README.md").read_text(), "| geometric mean")
+        self.assertGreater(len(shown), 5)
+        for name, *figures in (row.values() for row in shown):
+            self.assertEqual([figure.rstrip("~") for figure in figures], wanted[name], name)
 
     def test_the_page_of_settings_is_what_the_table_says(self):
         done = subprocess.run([ROOT / "tools/options-docs", "--check"], capture_output=True, text=True)
