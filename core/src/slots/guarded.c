@@ -383,6 +383,14 @@ static NOINLINE size_t guarded_size(const char *call, const void *block)
     return atomic_get(&place_of_held(call, block)->size);
 }
 
+static size_t guarded_size_around(const void *address)
+{
+    struct guarded_place *place = place_at((uintptr_t)address);
+    bool is_held = place != NULL && atomic_get(&place->state) == GUARDED_LIVE &&
+                   place_distance(place, (uintptr_t)address) == 0;
+    return is_held ? atomic_get(&place->size) : 0;
+}
+
 static void guarded_sweep(void)
 {
     struct guarded_pool *pool = guarded_places();
