@@ -131,7 +131,7 @@ static void calls_note(struct guarded_calls *calls)
 {
     atomic_set(&calls->count, 0);
     calls->thread = (uint32_t)libc_thread_number();
-    size_t count = unwind_sample(calls->frames, GUARDED_FRAMES);
+    size_t count = unwind_sample(calls->frames, GUARDED_FRAMES, NULL);
     atomic_set_release(&calls->count, (uint32_t)count); /* pairs with calls_noted */
 }
 

@@ -24,7 +24,7 @@ static void check_samples(void)
 {
     static uintptr_t sampled[UNWIND_MOST];
     for (unsigned round = 0; round < 2; round++) {
-        size_t count = unwind_sample(sampled, FRAMES);
+        size_t count = unwind_sample(sampled, FRAMES, NULL);
         CHECK_EQ(count, size_min(our_count + 1, FRAMES));
         for (size_t i = 2; i < count; i++) {
             CHECK_EQ(sampled[i], ours[i - 1]);
@@ -322,6 +322,60 @@ TEST(in_a_coroutine)
     for (size_t i = 1; i < 6; i++) {
         CHECK_EQ(ours[i], (uintptr_t)theirs[i]);
     }
+}
+
+static struct known_stack known;
+
+static NOINLINE bool knows_own_stack(void)
+{
+    uintptr_t frames[FRAMES], here = (uintptr_t)__builtin_frame_address(0);
+    for (unsigned i = 0; i < 2; i++) {
+        size_t count = unwind_sample(frames, FRAMES, &known);
+        CHECK_GE(count, 2);
+        bool is_known = known.start <= here && here < known.end;
+        if (!is_known) {
+            CHECK_EQ(known.end, 0);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *look_in_thread(void *result)
+{
+    known = (struct known_stack){0, 0};
+    *(bool *)result = knows_own_stack();
+    return NULL;
+}
+
+static bool coroutine_knows;
+
+static void look_in_coroutine(void)
+{
+    known = (struct known_stack){0, 0};
+    coroutine_knows = knows_own_stack();
+    swapcontext(&inside, &outside);
+}
+
+/* That of a coroutine may be unmapped before the next sample. */
+TEST(only_the_stack_of_a_thread_is_remembered)
+{
+    warm_up();
+    CHECK(knows_own_stack());
+    bool thread_knows = false;
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, look_in_thread, &thread_knows), 0);
+    pthread_join(thread, NULL);
+    CHECK(thread_knows);
+    void *stack = mmap(NULL, 64 * KiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    getcontext(&inside);
+    inside.uc_stack.ss_sp = stack;
+    inside.uc_stack.ss_size = 64 * KiB;
+    inside.uc_link = &outside;
+    makecontext(&inside, look_in_coroutine, 0);
+    swapcontext(&outside, &inside);
+    CHECK(!coroutine_knows);
+    munmap(stack, 64 * KiB);
 }
 
 /* --- Code that nothing is said of ------------------------------------------------------------- */
