@@ -157,6 +157,7 @@ static uint64_t interval_bytes(void)
 
 static void profile_load(void)
 {
+    profile_note_own();
     if (MW_IN_LIBC) {
         return;
     }

@@ -128,6 +128,9 @@ ALWAYS_INLINE size_t large_block_size(struct extent *extent)
     return unlikely(extent_is_sampled(extent)) ? extent->sample_size : extent_size(extent);
 }
 
+/* Tells the unwinder which functions are Mallow's own, before the first sample: insight/profile.c. */
+static void (*const profile_note_own)(void);
+
 /* Writes a profile if that is due by what was allocated: insight/profile.c. */
 static void (*const profile_note_allocated)(uint64_t bytes);
 
