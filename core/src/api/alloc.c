@@ -141,7 +141,7 @@ static void *alloc_sample(struct heap *heap, unsigned class, size_t size)
     }
     heap->large_counts[large_class_of(extent_pages(extent), false)]++;
     extent->is_zero = false;
-    sample_take(extent, class_size(class));
+    sample_take(extent, class_size(class), &heap->sampler.stack);
     if (heap->is_counting) {
         heap_count_bytes(heap, class_size(class));
     }
@@ -170,7 +170,7 @@ static NOINLINE void *alloc_direct_sampled(struct direct *direct, unsigned class
         return NULL;
     }
     extent->is_zero = false;
-    sample_take(extent, class_size(class));
+    sample_take(extent, class_size(class), NULL);
     canary_place_large(extent, size);
     return (void *)extent->start;
 }
@@ -340,7 +340,7 @@ static NOINLINE void alloc_maybe_sample(struct heap *heap, struct extent *extent
 {
     size_t counted = large_rounded_pages(size) << os_page_shift;
     if (sampler_takes(&heap->sampler, counted)) {
-        sample_take(extent, counted);
+        sample_take(extent, counted, &heap->sampler.stack);
     }
 }
 

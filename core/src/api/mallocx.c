@@ -56,7 +56,9 @@ ALWAYS_INLINE size_t size_of_request(size_t size)
  * begin. */
 static void *mallocx_zeroed(size_t alignment, size_t size)
 {
-    if (alignment > BLOCK_ALIGNMENT && (alignment > os_page_size || size <= SLOT_REQUEST_MAX)) {
+    /* Pages are aligned without a word, but where blocks are tracked, a free is compared with what was asked. */
+    bool must_say = MW_TRACK || alignment > os_page_size || size <= SLOT_REQUEST_MAX;
+    if (alignment > BLOCK_ALIGNMENT && must_say) {
         void *block = alloc_aligned(alignment, size);
         return block != NULL ? memset(block, 0, mw_malloc_usable_size(block)) : NULL;
     }
@@ -135,12 +137,13 @@ static void zero_new(void *block, size_t old_size, char *moved, size_t size)
     }
 }
 
-/* realloc cannot align: the block stays if it fits and happens to be aligned. */
+/* realloc cannot align: the block stays if it fits and happens to be aligned. A tracked one never does, as
+ * it would have to be freed with the alignment that it was asked for with. */
 static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, size_t size)
 {
     bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
     bool is_worth_it = mw_nallocx(size, MALLOCX_LG_ALIGN(floor_log2(alignment))) > old_size / 2;
-    bool fits = MW_CANARY || MW_TRACK ? size == old_size : size <= old_size;
+    bool fits = !MW_TRACK && (MW_CANARY ? size == old_size : size <= old_size);
     if (is_aligned && fits && is_worth_it) {
         return block;
     }

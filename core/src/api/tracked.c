@@ -32,7 +32,7 @@ static NOINLINE void block_maybe_sample(struct track *track)
     if (!alloc_is_sampled(size)) {
         return;
     }
-    struct sample sample = sample_begin((void *)track_block(track), size);
+    struct sample sample = sample_begin((void *)track_block(track), size, NULL);
     atomic_set(&track->sample_stack, sample.stack);
     atomic_set(&track->sample_epoch, sample.epoch);
     atomic_set(&track->word, word | TRACK_SAMPLED);

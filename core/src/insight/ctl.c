@@ -491,10 +491,11 @@ static int sizes_read(unsigned id, size_t index, uint64_t *value)
 }
 
 /* The index of the arena that has a block; `block` is replaced by it. */
+/* Of any address in a slab; larger blocks are known by where they begin. */
 static int arena_look_up(uint64_t *block)
 {
     struct extent *extent = pagemap_find((void *)*block);
-    if (extent == pagemap_nothing() || mw_malloc_usable_size((void *)*block) == 0) {
+    if (extent_state(extent) != EXTENT_ACTIVE) {
         return EINVAL;
     }
     *block = arena_of(extent)->number;

@@ -66,7 +66,9 @@ static int ctl_prof_write(unsigned id, const uint64_t *value)
     uint64_t number = value != NULL ? *value : 0;
     const char *text = (const char *)number;
     if (!atomic_get(&profile.is_enabled)) {
-        return ENOENT;
+        bool is_so =
+            id == CTL_prof_active && number == 0; /* off: nothing has to be done for that */
+        return is_so ? 0 : ENOENT;
     }
     switch (id) {
     case CTL_prof_thread_active_init:

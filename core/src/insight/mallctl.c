@@ -389,6 +389,7 @@ int mw_mallctl(const char *name, void *old_value, size_t *old_size, void *new_va
     return request_serve(id, mib, &request);
 }
 
+/* The beginning of a name gives the beginning of a MIB, as in jemalloc. */
 int mw_mallctlnametomib(const char *name, size_t *mib, size_t *mib_size)
 {
     size_t whole[CTL_DEPTH];
@@ -396,12 +397,16 @@ int mw_mallctlnametomib(const char *name, size_t *mib, size_t *mib_size)
     if (name == NULL || mib == NULL || mib_size == NULL) {
         return EINVAL;
     }
-    if (*mib_size == 0 ||
-        name_find(name, size_min(*mib_size, CTL_DEPTH + 1), whole, &depth) == ctl_count()) {
+    size_t parts = 1;
+    for (const char *at = name; *at != 0; at++) {
+        parts += *at == '.';
+    }
+    parts = size_min(parts, *mib_size);
+    if (parts != 0 && name_find(name, parts, whole, &depth) == ctl_count()) {
         return ENOENT;
     }
-    *mib_size = size_min(*mib_size, depth);
-    memcpy(mib, whole, *mib_size * sizeof *mib);
+    *mib_size = parts;
+    memcpy(mib, whole, parts * sizeof *mib);
     return 0;
 }
 

@@ -240,16 +240,23 @@ static void on_signal(int signal)
 
 /* --- Start and end ---------------------------------------------------------------------------- */
 
-CONSTRUCTOR static void profile_loaded(void)
+static void note_own(void)
 {
     const void *const own[] = {(const void *)mw_malloc,         (const void *)mw_calloc,
                                (const void *)mw_realloc,        (const void *)mw_aligned_alloc,
                                (const void *)mw_posix_memalign, (const void *)alloc_slow,
                                (const void *)alloc_zeroed,      (const void *)sample_take,
+                               (const void *)sample_begin,      (const void *)unwind_sample,
                                (const void *)guarded_take,      (const void *)guarded_free};
     for (size_t i = 0; i < array_count(own); i++) {
         unwind_note_own(own[i]);
     }
+}
+
+static void (*const profile_note_own)(void) = note_own;
+
+CONSTRUCTOR static void profile_loaded(void)
+{
     if (option(OPTION_prof_signal) != 0 &&
         !libc_watch_signal((int)option(OPTION_prof_signal), on_signal)) {
         log_warn("prof_signal: signal %ld cannot be handled", option(OPTION_prof_signal));

@@ -236,8 +236,7 @@ static void write_options(struct json *json)
     json_close(json, '}');
 }
 
-static void write_sizes(struct json *json, const struct stats *stats,
-                        const struct stats_parts *parts)
+static void write_sizes(struct json *json, const struct stats *stats)
 {
     json_open(json, "arenas", '{');
     json_number(json, "narenas", stats->arena_count);
@@ -249,29 +248,25 @@ static void write_sizes(struct json *json, const struct stats *stats,
     json_number(json, "tcache_max", thread_cached_most());
     json_number(json, "nbins", STATS_BINS);
     json_number(json, "nhbins", STATS_BINS);
-    if (parts->bins) {
-        json_open(json, "bin", '[');
-        for (unsigned bin = 0; bin < STATS_BINS; bin++) {
-            unsigned class = stats_bin_class(bin);
-            json_open(json, NULL, '{');
-            json_number(json, "size", class_size(class));
-            json_number(json, "nregs", stats_bin_slots(class));
-            json_number(json, "slab_size", stats_bin_slab_size(class));
-            json_number(json, "nshards", 1);
-            json_close(json, '}');
-        }
-        json_close(json, ']');
+    json_open(json, "bin", '[');
+    for (unsigned bin = 0; bin < STATS_BINS; bin++) {
+        unsigned class = stats_bin_class(bin);
+        json_open(json, NULL, '{');
+        json_number(json, "size", class_size(class));
+        json_number(json, "nregs", stats_bin_slots(class));
+        json_number(json, "slab_size", stats_bin_slab_size(class));
+        json_number(json, "nshards", 1);
+        json_close(json, '}');
     }
+    json_close(json, ']');
     json_number(json, "nlextents", STATS_LEXTENTS);
-    if (parts->large) {
-        json_open(json, "lextent", '[');
-        for (unsigned class = STATS_FIRST_LARGE; class < LARGE_CLASSES; class ++) {
-            json_open(json, NULL, '{');
-            json_number(json, "size", stats->all.large[class].size);
-            json_close(json, '}');
-        }
-        json_close(json, ']');
+    json_open(json, "lextent", '[');
+    for (unsigned class = STATS_FIRST_LARGE; class < LARGE_CLASSES; class ++) {
+        json_open(json, NULL, '{');
+        json_number(json, "size", stats->all.large[class].size);
+        json_close(json, '}');
     }
+    json_close(json, ']');
     json_close(json, '}');
 }
 
@@ -469,7 +464,7 @@ static void stats_write_json(struct sink *sink, const struct stats *stats,
         json_string(&json, "version", JEMALLOC_VERSION);
         write_config(&json);
         write_options(&json);
-        write_sizes(&json, stats, parts);
+        write_sizes(&json, stats);
     }
     write_totals(&json, stats, parts);
     if (parts->merged || parts->arenas) {

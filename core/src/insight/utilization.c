@@ -46,8 +46,7 @@ static struct utilization utilization_of(const void *block)
         return (struct utilization){0};
     }
     if (!extent_is_slab(extent)) {
-        size_t size =
-            extent_is_guarded(extent) ? guarded_size("utilization", block) : extent_size(extent);
+        size_t size = extent_is_guarded(extent) ? guarded_size_around(block) : extent_size(extent);
         size = extent_is_hollow(extent) ? 0 : size;
         return (struct utilization){0, 1, size};
     }

@@ -372,7 +372,9 @@ static struct os_file os_file_of(int fd)
 
 static long os_read_file(const char *path, char *buffer, size_t size)
 {
-    long fd = system_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    /* Of a pipe nobody may ever have the other end. */
+    long fd =
+        system_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
     if (is_error(fd)) {
         return -1;
     }

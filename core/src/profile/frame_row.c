@@ -134,8 +134,9 @@ static struct frame_row row_work_out(uintptr_t pc, const uint8_t *frames, uintpt
 
 /* --- What is known ---------------------------------------------------------------------------- */
 
-static bool known_row_get(struct known_row *known, uintptr_t pc, const struct code_object *object,
-                          struct frame_row *row, uintptr_t *start)
+ALWAYS_INLINE bool known_row_get(struct known_row *known, uintptr_t pc,
+                                 const struct code_object *object, struct frame_row *row,
+                                 uintptr_t *start)
 {
     uint32_t version = atomic_get_acquire(&known->version);
     bool is_same = atomic_get_acquire(&known->pc) == pc &&
@@ -163,8 +164,8 @@ static NOINLINE struct frame_row known_row_fill(struct known_row *known, uintptr
     return row;
 }
 
-static struct frame_row frame_row_at(uintptr_t pc, const struct code_object *object,
-                                     uintptr_t *start)
+ALWAYS_INLINE struct frame_row frame_row_at(uintptr_t pc, const struct code_object *object,
+                                            uintptr_t *start)
 {
     struct known_row *rows = atomic_get_acquire(&known_rows); /* pairs with known_rows_map */
     struct frame_row row;

@@ -38,8 +38,8 @@ struct frame_row {
 
 /* The row of a place that lies in `object`; NULL: what was found out before is believed wherever the place
  * lies now. *start: where its function begins, 0 if that is not known. */
-static struct frame_row frame_row_at(uintptr_t pc, const struct code_object *object,
-                                     uintptr_t *start);
+ALWAYS_INLINE struct frame_row frame_row_at(uintptr_t pc, const struct code_object *object,
+                                            uintptr_t *start);
 
 /* What the tables say of the function that has `pc`; `frames` are those of its object. */
 static bool function_find(uintptr_t pc, const uint8_t *frames, struct cfi_function *function);

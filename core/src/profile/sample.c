@@ -14,21 +14,37 @@ PROBE_LISTENERS uint16_t mallow_probe_free_listeners;
 
 /* --- Chance ----------------------------------------------------------------------------------- */
 
+/* A division takes as long as several terms. */
+#define SERIES 12u
+static const double inverse[] = {0,        1,        1.0 / 2,  1.0 / 3, 1.0 / 4,  1.0 / 5,
+                                 1.0 / 6,  1.0 / 7,  1.0 / 8,  1.0 / 9, 1.0 / 10, 1.0 / 11,
+                                 1.0 / 12, 1.0 / 13, 1.0 / 14, 1.0 / 15};
+
+/* (1 - exp(-x)) / x, for |x| < 0.4, to 13 digits: 1 - x/2 (1 - x/3 (1 - ... */
+static double share_series(double x)
+{
+    double sum = 1;
+    for (unsigned i = SERIES; i > 1; i--) {
+        sum = 1 - sum * (x * inverse[i]);
+    }
+    return sum;
+}
+
 static double share_until(double x)
 {
     if (x > 40) {
         return 1;
     }
-    if (x < 0.125) {
-        double sum = 0, term = x;
-        for (unsigned i = 2; i < 12; i++) {
-            sum += term;
-            term *= -x / i;
-        }
-        return sum;
+    if (x < 0.25) {
+        return x * share_series(x);
     }
-    double half = share_until(x / 2); /* 1 - (1 - h)^2 */
-    return half * (2 - half);
+    uint64_t halvings =
+        (uint64_t)(x * 1.44269504088896340736 + 0.5); /* exp(-x) = exp(-rest) / 2^n */
+    double rest = x - (double)halvings * 0.69314718055994530942;
+    uint64_t bits = (1023 - halvings) << 52;
+    double scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return 1 - scale * (1 - rest * share_series(rest));
 }
 
 static double minus_log(double x)
@@ -46,7 +62,7 @@ static double minus_log(double x)
     double ratio = (x - 1) / (x + 1), square = ratio * ratio; /* at most 0.172, and 0.0295 */
     double sum = 0;
     for (unsigned i = 15; i > 1; i -= 2) {
-        sum = (sum + 1.0 / i) * square;
+        sum = (sum + inverse[i]) * square;
     }
     return -(2 * ratio * (sum + 1) + exponent * 0.69314718055994530942);
 }
@@ -123,6 +139,7 @@ static bool sampler_takes(struct sampler *sampler, size_t size)
 static void sampler_begin(struct sampler *sampler, bool takes_profile)
 {
     sampler->takes_profile = takes_profile;
+    sampler->stack = (struct known_stack){0, 0};
     const uint64_t *seed = (const uint64_t *)getauxval(AT_RANDOM);
     sampler->random ^= (uintptr_t)sampler * 0x9e3779b97f4a7c15u ^ os_now_ns();
     sampler->random += seed != NULL ? *seed : 0;
@@ -140,6 +157,7 @@ static uint64_t interval_bytes(void)
 
 static void profile_load(void)
 {
+    profile_note_own();
     if (MW_IN_LIBC) {
         return;
     }
@@ -219,10 +237,10 @@ static NOINLINE void probe_free(const void *block)
     }
 }
 
-static uint32_t stack_of_caller(void)
+static uint32_t stack_of_caller(struct known_stack *known)
 {
     uintptr_t frames[UNWIND_MOST];
-    size_t count = unwind_sample(frames, (size_t)option(OPTION_prof_bt_max));
+    size_t count = unwind_sample(frames, (size_t)option(OPTION_prof_bt_max), known);
     uint32_t id = store_put(frames, count);
     if (id == 0) {
         atomic_add(&profile.lost, 1);
@@ -230,17 +248,20 @@ static uint32_t stack_of_caller(void)
     return id;
 }
 
-/* Counts a new sample of a call stack, and says of which epoch it is. */
-static uint32_t sample_count(struct call_stack *stack, size_t size)
+/* Counts a new sample of a call stack, NULL where none was kept, and says of which epoch it is. *bytes: how many
+ * it stands for. */
+static uint32_t sample_count(struct call_stack *stack, size_t size, uint64_t *bytes)
 {
     uint32_t epoch = atomic_get_acquire(&profile.epoch); /* pairs with profile_reset */
     uint64_t weight = sample_weight(size, epoch);
-    uint64_t bytes = weighted_bytes(size, weight);
-    _Atomic uint64_t *figures = figures_of_epoch(stack, epoch);
-    atomic_add(&figures[LIVE_BLOCKS], weight);
-    atomic_add(&figures[LIVE_BYTES], bytes);
-    atomic_add(&figures[ALL_BLOCKS], weight);
-    atomic_add(&figures[ALL_BYTES], bytes);
+    *bytes = weighted_bytes(size, weight);
+    if (stack != NULL) {
+        _Atomic uint64_t *figures = figures_of_epoch(stack, epoch);
+        atomic_add(&figures[LIVE_BLOCKS], weight);
+        atomic_add(&figures[LIVE_BYTES], *bytes);
+        atomic_add(&figures[ALL_BLOCKS], weight);
+        atomic_add(&figures[ALL_BYTES], *bytes);
+    }
     return epoch;
 }
 
@@ -254,12 +275,13 @@ static void sample_uncount(struct call_stack *stack, size_t size, uint32_t epoch
     }
 }
 
-static NOINLINE struct sample sample_begin(const void *block, size_t size)
+static NOINLINE struct sample sample_begin(const void *block, size_t size,
+                                           struct known_stack *known)
 {
-    struct sample sample = {atomic_get(&profile.is_active) ? stack_of_caller() : 0, 0};
-    struct call_stack *stack = store_get(sample.stack);
-    sample.epoch = stack != NULL ? sample_count(stack, size) : atomic_get(&profile.epoch);
-    probe_alloc(block, size, weighted_bytes(size, sample_weight(size, sample.epoch)));
+    struct sample sample = {atomic_get(&profile.is_active) ? stack_of_caller(known) : 0, 0};
+    uint64_t bytes;
+    sample.epoch = sample_count(store_get(sample.stack), size, &bytes);
+    probe_alloc(block, size, bytes);
     return sample;
 }
 
@@ -274,16 +296,17 @@ static NOINLINE void sample_end(struct sample sample, const void *block, size_t 
 
 static void sample_note(struct sample sample, size_t size)
 {
-    if (sample.stack != 0) {
+    bool begins_dumps = atomic_get(&profile.dumps_at_peak) || option(OPTION_lg_prof_interval) >= 0;
+    if (sample.stack != 0 && begins_dumps) {
         profile_note_allocated(weighted_bytes(size, sample_weight(size, sample.epoch)));
     }
 }
 
-static NOINLINE void sample_take(struct extent *extent, size_t size)
+static NOINLINE void sample_take(struct extent *extent, size_t size, struct known_stack *known)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     check(extent_size(extent) >= size && !extent_is_sampled(extent));
-    struct sample sample = sample_begin((void *)extent->start, size);
+    struct sample sample = sample_begin((void *)extent->start, size, known);
     extent->slab.sample_stack = sample.stack;
     extent->slab.sample_epoch = sample.epoch;
     extent->sample_size = size;

@@ -17,6 +17,7 @@
 
 #include "../memory/extent.h"
 #include "stack_store.h"
+#include "unwind.h"
 
 /* Whether blocks can be samples. A libc has no use for profiles. */
 #define PROFILE_IS_POSSIBLE (!MW_IN_LIBC)
@@ -41,8 +42,9 @@ ALWAYS_INLINE _Atomic uint64_t *figures_of_epoch(struct call_stack *stack, uint3
 struct sampler {
     uint64_t random;
     uint64_t until_large; /* bytes of blocks of pages until the next sample */
-    bool takes_profile;   /* it chooses samples; without, guarded blocks alone */
-    uint32_t round;       /* profile.round when it began; another one now: it begins anew */
+    struct known_stack stack;
+    bool takes_profile; /* it chooses samples; without, guarded blocks alone */
+    uint32_t round;     /* profile.round when it began; another one now: it begins anew */
 };
 
 /* The state of profiling; all of it may be changed while the program runs. */
@@ -93,7 +95,7 @@ static bool sampler_takes(struct sampler *sampler, size_t size);
 
 /* Makes an active extent, which is no slab, a sampled block of `size` bytes, by the stack of the calling
  * thread. */
-static void sample_take(struct extent *extent, size_t size);
+static void sample_take(struct extent *extent, size_t size, struct known_stack *known);
 
 /* The program gives it back: it becomes a plain extent, or a direct one again. */
 static void sample_drop(struct extent *extent);
@@ -104,7 +106,7 @@ struct sample {
     uint32_t stack;
     uint32_t epoch;
 };
-static struct sample sample_begin(const void *block, size_t size);
+static struct sample sample_begin(const void *block, size_t size, struct known_stack *known);
 static void sample_end(struct sample sample, const void *block, size_t size);
 
 /* Whether the call stack that it has is counted, so that a dump may be due; with no lock held. */
@@ -125,6 +127,9 @@ ALWAYS_INLINE size_t large_block_size(struct extent *extent)
 {
     return unlikely(extent_is_sampled(extent)) ? extent->sample_size : extent_size(extent);
 }
+
+/* Tells the unwinder which functions are Mallow's own, before the first sample: insight/profile.c. */
+static void (*const profile_note_own)(void);
 
 /* Writes a profile if that is due by what was allocated: insight/profile.c. */
 static void (*const profile_note_allocated)(uint64_t bytes);

@@ -9,23 +9,40 @@
 
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 /* A place on the stack: a function and the values of its registers. */
 struct cursor {
     uintptr_t registers[CFI_REGISTERS];
     uintptr_t readable;     /* pages from here ... */
     uintptr_t readable_end; /* ... to here are known to be readable */
+    uintptr_t known;        /* so are those from here ... */
+    uintptr_t known_end;    /* ... to here */
     bool is_interrupted;    /* the function was interrupted, so its pc is no return address */
-    bool is_quick;          /* only pc, stack pointer and frame pointer are followed: frame_row.h */
-    bool is_careful;        /* of these, it looks whether an object lies where it lay */
-    bool needs_all;         /* a quick walk met a frame for which that is too little */
+    bool is_careful;        /* a quick walk looks whether an object lies where it lay */
+    bool needs_all;         /* a quick walk met a frame for which three registers are too little */
     struct code_object object; /* of the frame before, where it is careful */
+    struct code_object before; /* another one, which often comes again */
 };
 
 /* Frame pointers that lead further up than this lead nowhere. */
 #define FRAME_MOST (8 * MiB)
 
 /* --- The stack -------------------------------------------------------------------------------- */
+
+/* Frames larger than a page leave pages out, which are asked about too: so the stack stays one piece. */
+#define FRAME_USUAL (64 * KiB)
+
+static void cursor_fill_up_to(struct cursor *cursor, uintptr_t page)
+{
+    while (cursor->readable_end < page && page - cursor->readable_end <= FRAME_USUAL &&
+           os_is_readable(cursor->readable_end)) {
+        cursor->readable_end += os_page_size;
+        if (cursor->readable_end == cursor->known) {
+            cursor->readable_end = cursor->known_end;
+        }
+    }
+}
 
 /* A page that the kernel has not been asked about yet. */
 static NOINLINE bool cursor_ask(struct cursor *cursor, uintptr_t address)
@@ -34,10 +51,14 @@ static NOINLINE bool cursor_ask(struct cursor *cursor, uintptr_t address)
     if (address == 0 || !os_is_readable(address)) {
         return false;
     }
-    if (page != cursor->readable_end) {
-        cursor->readable = cursor->readable_end = page;
+    if (cursor->readable_end == 0) {
+        cursor->readable = cursor->readable_end = cursor->registers[CFI_SP] & ~(os_page_size - 1);
     }
-    cursor->readable_end += os_page_size;
+    cursor_fill_up_to(cursor, page + os_page_size);
+    if (page < cursor->readable || page >= cursor->readable_end) {
+        cursor->readable = page;
+        cursor->readable_end = page + os_page_size;
+    }
     return true;
 }
 
@@ -240,44 +261,6 @@ static bool step_by_frame_pointer(struct cursor *cursor)
     return true;
 }
 
-/* The three registers that a quick walk follows, by the row of the place. */
-static bool step_by_row(struct cursor *cursor, struct frame_row row)
-{
-    uintptr_t *registers = cursor->registers;
-    uintptr_t fp = registers[CFI_FP];
-    uintptr_t from = row.base == ROW_OF_SP ? registers[CFI_SP] : fp;
-    uintptr_t cfa = from + (uintptr_t)(row.cfa * (int)sizeof cfa);
-    if (row.base == ROW_AT_FP && !cursor_read(cursor, cfa, &cfa)) {
-        return false;
-    }
-    uintptr_t fp_from = row.base == ROW_AT_FP ? fp : cfa;
-    if (cfa <= registers[CFI_SP] ||
-        !cursor_read_register(cursor, cfa + (uintptr_t)(row.pc_at * (int)sizeof cfa), CFI_PC) ||
-        (row.fp_at != ROW_FP_SAME &&
-         !cursor_read_register(cursor, fp_from + (uintptr_t)(row.fp_at * (int)sizeof cfa),
-                               CFI_FP))) {
-        return false;
-    }
-    registers[CFI_SP] = cfa;
-    cursor->is_interrupted = false;
-    return true;
-}
-
-static bool step_quickly(struct cursor *cursor, uintptr_t pc, uintptr_t *start)
-{
-    const struct code_object *object = cursor->is_careful ? &cursor->object : NULL;
-    if (object != NULL && pc - object->start >= object->end - object->start) {
-        cursor->object = libc_find_code(pc);
-    }
-    struct frame_row row = frame_row_at(pc, object, start);
-    if (likely(row.base <= ROW_AT_FP)) {
-        return step_by_row(cursor, row);
-    }
-    cursor->needs_all =
-        row.base == ROW_OTHER || (row.base == ROW_NO_RULES && cursor_is_at_signal_return(cursor));
-    return row.base == ROW_NO_RULES && !cursor->needs_all && step_by_frame_pointer(cursor);
-}
-
 static bool step_fully(struct cursor *cursor, uintptr_t pc, uintptr_t *start)
 {
     struct cfi_function function;
@@ -294,8 +277,7 @@ static bool step_fully(struct cursor *cursor, uintptr_t pc, uintptr_t *start)
 static bool cursor_step(struct cursor *cursor, uintptr_t *start)
 {
     uintptr_t pc = cursor->registers[CFI_PC] - !cursor->is_interrupted;
-    bool is_good =
-        cursor->is_quick ? step_quickly(cursor, pc, start) : step_fully(cursor, pc, start);
+    bool is_good = step_fully(cursor, pc, start);
     cursor->registers[CFI_PC] = plain_pc(cursor->registers[CFI_PC]);
     return is_good && cursor->registers[CFI_PC] != 0;
 }
@@ -410,27 +392,106 @@ static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, uintptr_t *t
                      : "x9", "memory")
 #endif
 
-/* The part of the thread's stack that frequent walks have found readable. */
-static THREAD_LOCAL uintptr_t known_stack, known_stack_end;
+/* --- With three registers --------------------------------------------------------------------- */
 
-/* Stack pointers that are further below that are thought to be on another stack. */
-#define STACK_GROWTH (64 * KiB)
+#define ROW_WORD ((int)sizeof(uintptr_t))
 
-static void cursor_use_known_stack(struct cursor *cursor)
+/* What a quick walk follows, by the rows of frame_row.h. */
+struct spot {
+    uintptr_t pc;
+    uintptr_t sp;
+    uintptr_t fp;
+};
+
+ALWAYS_INLINE bool spot_step_by_row(struct cursor *cursor, struct spot *at, struct frame_row row)
 {
-    uintptr_t page = cursor->registers[CFI_SP] & ~(os_page_size - 1);
-    if (page + STACK_GROWTH >= known_stack && page < known_stack_end) {
-        cursor->readable = page;
-        cursor->readable_end = known_stack_end;
+    uintptr_t cfa = (row.base == ROW_OF_SP ? at->sp : at->fp) + (uintptr_t)(row.cfa * ROW_WORD);
+    if (unlikely(row.base == ROW_AT_FP) && !cursor_read(cursor, cfa, &cfa)) {
+        return false;
     }
+    uintptr_t fp_from = row.base == ROW_AT_FP ? at->fp : cfa;
+    if (cfa <= at->sp || !cursor_read(cursor, cfa + (uintptr_t)(row.pc_at * ROW_WORD), &at->pc) ||
+        (row.fp_at != ROW_FP_SAME &&
+         !cursor_read(cursor, fp_from + (uintptr_t)(row.fp_at * ROW_WORD), &at->fp))) {
+        return false;
+    }
+    at->sp = cfa;
+    return true;
 }
 
-static void cursor_note_stack(const struct cursor *cursor, uintptr_t sp)
+/* A frame that has no row. */
+static NOINLINE bool spot_step_rarely(struct cursor *cursor, struct spot *at, uintptr_t pc,
+                                      struct frame_row row)
 {
-    if (cursor->readable <= sp && sp < cursor->readable_end) {
-        known_stack = cursor->readable;
-        known_stack_end = cursor->readable_end;
+    uintptr_t *registers = cursor->registers;
+    registers[CFI_PC] = pc;
+    registers[CFI_SP] = at->sp;
+    registers[CFI_FP] = at->fp;
+    cursor->needs_all =
+        row.base == ROW_OTHER || (row.base == ROW_NO_RULES && cursor_is_at_signal_return(cursor));
+    bool is_done = row.base == ROW_NO_RULES && !cursor->needs_all && step_by_frame_pointer(cursor);
+    *at = (struct spot){registers[CFI_PC], registers[CFI_SP], registers[CFI_FP]};
+    return is_done;
+}
+
+ALWAYS_INLINE bool object_has_pc(const struct code_object *object, uintptr_t pc)
+{
+    return pc - object->start < object->end - object->start;
+}
+
+static void cursor_change_object(struct cursor *cursor, uintptr_t pc)
+{
+    struct code_object last = cursor->object;
+    cursor->object = object_has_pc(&cursor->before, pc) ? cursor->before : libc_find_code(pc);
+    cursor->before = last;
+}
+
+/* From a place whose function has `pc`. */
+ALWAYS_INLINE bool spot_step(struct cursor *cursor, struct spot *at, uintptr_t pc, uintptr_t *start)
+{
+    const struct code_object *object = cursor->is_careful ? &cursor->object : NULL;
+    if (object != NULL && !object_has_pc(object, pc)) {
+        cursor_change_object(cursor, pc);
     }
+    struct frame_row row = frame_row_at(pc, object, start);
+    bool is_good;
+    if (likely(row.base <= ROW_AT_FP)) {
+        is_good = spot_step_by_row(cursor, at, row);
+    } else {
+        struct spot rare = *at; /* so that the other stays in registers */
+        is_good = spot_step_rarely(cursor, &rare, pc, row);
+        *at = rare;
+    }
+    at->pc = plain_pc(at->pc);
+    return is_good && at->pc != 0;
+}
+
+static size_t cursor_walk_spots(struct cursor *cursor, uintptr_t *frames, uintptr_t *tops,
+                                size_t most)
+{
+    const uintptr_t *registers = cursor->registers;
+    struct spot at = {registers[CFI_PC], registers[CFI_SP], registers[CFI_FP]};
+    size_t count = 0;
+    bool is_inside = true;
+    uintptr_t start;
+    if (!spot_step(cursor, &at, at.pc, &start)) {
+        return 0;
+    }
+    for (unsigned steps = 0; count < most; steps++) {
+        uintptr_t pc = at.pc;
+        if (tops != NULL) {
+            tops[count] = at.sp;
+        }
+        bool goes_on = spot_step(cursor, &at, pc - 1, &start);
+        is_inside = is_inside && steps < OWN_MOST && is_own(pc, start);
+        if (!is_inside) {
+            frames[count++] = pc;
+        }
+        if (!goes_on) {
+            break;
+        }
+    }
+    return count;
 }
 
 /* Quickly, as far as that goes; where it does not, all over again with all registers. */
@@ -438,8 +499,7 @@ static size_t cursor_walk_quickly(struct cursor *cursor, uintptr_t *frames, uint
                                   size_t most)
 {
     struct cursor first = *cursor;
-    cursor->is_quick = true;
-    size_t count = cursor_walk(cursor, frames, tops, most);
+    size_t count = cursor_walk_spots(cursor, frames, tops, most);
     if (unlikely(cursor->needs_all)) {
         *cursor = first;
         count = cursor_walk(cursor, frames, tops, most);
@@ -447,27 +507,68 @@ static size_t cursor_walk_quickly(struct cursor *cursor, uintptr_t *frames, uint
     return count;
 }
 
+/* --- Known stacks ----------------------------------------------------------------------------- */
+
+/* Where a thread began: its own data lies right behind its stack, and behind that of the first the
+ * kernel's. Other stacks that a program makes end elsewhere, and may go at any time. */
+#define STACK_TAIL (16 * KiB)
+
+static bool stack_is_of_thread(uintptr_t end)
+{
+    uintptr_t own = (uintptr_t)__builtin_thread_pointer();
+    uintptr_t first = (uintptr_t)getauxval(AT_RANDOM);
+    return own + os_page_size - end < STACK_TAIL || first + os_page_size - end < STACK_TAIL;
+}
+
+static void cursor_use_known(struct cursor *cursor, const struct known_stack *known)
+{
+    uintptr_t sp = cursor->registers[CFI_SP];
+    cursor->known = known->start;
+    cursor->known_end = known->end;
+    if (sp >= known->start && sp < known->end) {
+        cursor->readable = known->start;
+        cursor->readable_end = known->end;
+    }
+}
+
+static void cursor_note_known(const struct cursor *cursor, uintptr_t sp, struct known_stack *known)
+{
+    bool is_of_stack = cursor->readable <= sp && sp < cursor->readable_end;
+    bool is_more = cursor->readable < known->start || cursor->readable_end != known->end;
+    if (is_of_stack && is_more && stack_is_of_thread(cursor->readable_end)) {
+        *known = (struct known_stack){cursor->readable, cursor->readable_end};
+    }
+}
+
+ALWAYS_INLINE size_t cursor_walk_known(struct cursor *cursor, uintptr_t *frames, uintptr_t *tops,
+                                       size_t most, struct known_stack *known)
+{
+    uintptr_t sp = cursor->registers[CFI_SP];
+    cursor_use_known(cursor, known);
+    size_t count = cursor_walk_quickly(cursor, frames, tops, most);
+    cursor_note_known(cursor, sp, known);
+    return count;
+}
+
 static NOINLINE size_t unwind_often(uintptr_t *frames, uintptr_t *tops, size_t most)
 {
+    static THREAD_LOCAL struct known_stack known;
     struct cursor cursor;
     memset(&cursor, 0, sizeof cursor);
     CAPTURE(cursor.registers);
     cursor.is_interrupted = true; /* the pc is exact */
-    uintptr_t sp = cursor.registers[CFI_SP];
-    cursor_use_known_stack(&cursor);
-    size_t count = cursor_walk_quickly(&cursor, frames, tops, most);
-    cursor_note_stack(&cursor, sp);
-    return count;
+    return cursor_walk_known(&cursor, frames, tops, most, &known);
 }
 
-static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most)
+static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most, struct known_stack *known)
 {
+    struct known_stack nothing = {0, 0};
     struct cursor cursor;
     memset(&cursor, 0, sizeof cursor);
     CAPTURE(cursor.registers);
     cursor.is_interrupted = true; /* the pc is exact */
     cursor.is_careful = true;
-    return cursor_walk_quickly(&cursor, frames, NULL, most);
+    return cursor_walk_known(&cursor, frames, NULL, most, known != NULL ? known : &nothing);
 }
 
 static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most)

@@ -20,9 +20,15 @@
  * come first and are left out. 0 if nothing is known. Uses 3 KiB of stack. */
 static NOINLINE size_t unwind_here(uintptr_t *frames, size_t most);
 
+/* What a thread has found readable of the stack that it began on, which stays as long as it does. */
+struct known_stack {
+    uintptr_t start;
+    uintptr_t end;
+};
+
 /* The same for who asks often: what was found out before about the code of an object is believed as long
- * as the object is there. */
-static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most);
+ * as the object is there. `known` is that of the thread, and grows; NULL: nothing is kept. */
+static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most, struct known_stack *known);
 
 /* The same for who asks at every call, with the value of the stack pointer behind each: what was found
  * out before about code and stack is believed. */

@@ -24,16 +24,31 @@ REPLACEABLE const char *PROGRAM_CONF_HARDER;
 #endif
 
 /* Not on the stack, of which most programs have used less when they come here. */
-static char options_text[2048] IN_SECTION(options); /* lock: process */
-static char options_link[2048] IN_SECTION(options); /* lock: process */
+static char options_text[16384] IN_SECTION(options); /* lock: process */
+static char options_link[4096] IN_SECTION(options);  /* lock: process; as long as a link can be */
+
+/* A number that is cut off would be another one: what does not fit goes from the last whole setting on. */
+static void drop_cut_setting(char *text, size_t length, size_t size, const char *origin)
+{
+    if (length < size - 1) {
+        return;
+    }
+    while (length > 0 && text[length] != ',' && text[length] != '\n') {
+        length--;
+    }
+    text[length] = 0;
+    log_warn("%s: what stands behind the first %zu bytes is left out", origin, length);
+}
 
 /* What /etc/malloc.conf says. In a file each line may have settings. */
 static const char *system_conf(void)
 {
-    if (os_read_link_or_file("/etc/" PREFIX_TEXT "malloc.conf", options_link,
-                             sizeof options_link) <= 0) {
+    static const char path[] = "/etc/" PREFIX_TEXT "malloc.conf";
+    long length = os_read_link_or_file(path, options_link, sizeof options_link);
+    if (length <= 0) {
         return NULL;
     }
+    drop_cut_setting(options_link, (size_t)length, sizeof options_link, path);
     char *end = options_link + strlen(options_link);
     while (end > options_link && end[-1] == '\n') {
         *--end = 0;
@@ -83,7 +98,9 @@ static void options_load_of_library(void)
          "malloc_conf_2_conf_harder"},
     };
     all_good &= conf_load(sources, array_count(sources));
-    if (os_read_file("/etc/mallow.conf", buffer, sizeof options_text) > 0) {
+    long length = os_read_file("/etc/mallow.conf", buffer, sizeof options_text);
+    if (length > 0) {
+        drop_cut_setting(buffer, (size_t)length, sizeof options_text, "/etc/mallow.conf");
         all_good &= parse_settings(buffer, "/etc/mallow.conf");
     }
     text = libc_getenv("MALLOW_CONF", buffer, sizeof options_text);

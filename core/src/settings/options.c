@@ -144,6 +144,7 @@ static unsigned word_distance(struct word word, const char *name)
     return row[name_length];
 }
 
+/* NULL if the word is too long to be near any. */
 static const char *nearest_option(struct word key)
 {
     unsigned best = 99;
@@ -324,8 +325,10 @@ static bool apply_setting(struct word key, struct word word, const char *origin)
     }
     if (may_complain()) {
         char shown[64];
-        log_warn("%s: there is no option '%s'; the nearest name is '%s'", origin,
-                 word_text(key, shown, sizeof shown), nearest_option(key));
+        const char *nearest = nearest_option(key);
+        const char *before = nearest != NULL ? "; the nearest name is '" : "";
+        log_warn("%s: there is no option '%s'%s%s%s", origin, word_text(key, shown, sizeof shown),
+                 before, nearest != NULL ? nearest : "", nearest != NULL ? "'" : "");
     }
     return false;
 }

@@ -131,7 +131,7 @@ static void calls_note(struct guarded_calls *calls)
 {
     atomic_set(&calls->count, 0);
     calls->thread = (uint32_t)libc_thread_number();
-    size_t count = unwind_sample(calls->frames, GUARDED_FRAMES);
+    size_t count = unwind_sample(calls->frames, GUARDED_FRAMES, NULL);
     atomic_set_release(&calls->count, (uint32_t)count); /* pairs with calls_noted */
 }
 
@@ -381,6 +381,14 @@ static NOINLINE size_t guarded_free(void *block)
 static NOINLINE size_t guarded_size(const char *call, const void *block)
 {
     return atomic_get(&place_of_held(call, block)->size);
+}
+
+static size_t guarded_size_around(const void *address)
+{
+    struct guarded_place *place = place_at((uintptr_t)address);
+    bool is_held = place != NULL && atomic_get(&place->state) == GUARDED_LIVE &&
+                   place_distance(place, (uintptr_t)address) == 0;
+    return is_held ? atomic_get(&place->size) : 0;
 }
 
 static void guarded_sweep(void)

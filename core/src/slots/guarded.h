@@ -49,6 +49,9 @@ static NOINLINE size_t guarded_free(void *block);
 /* The bytes of a block, exactly those that were asked for. Ends the program if it does not hold it. */
 static NOINLINE size_t guarded_size(const char *call, const void *block);
 
+/* The bytes of the block that is held around an address among these blocks; 0 if none is. */
+static size_t guarded_size_around(const void *address);
+
 /* Ends the program if it has written around one that it holds. */
 static void guarded_sweep(void);
 

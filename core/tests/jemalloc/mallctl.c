@@ -351,6 +351,48 @@ TEST(indices_of_arenas)
     CHECK(mw_heap_is_valid());
 }
 
+/* Any address of a slot will do, and that of a block that was freed is no misuse. */
+TEST(arenas_are_looked_up_by_any_address)
+{
+    static const size_t sizes[] = {100, 5000, 300000, (size_t)20 << 20};
+    for (int i = 0; i < 4; i++) {
+        char *block = malloc(sizes[i]), *inside = block + sizes[i] / 2 + 1;
+        unsigned of_block = 1000, of_inside = 1001;
+        int wanted = sizes[i] <= 5000 ? 0 : EINVAL;
+        size_t size = sizeof of_block;
+        CHECK_EQ(mallctl("arenas.lookup", &of_block, &size, &block, sizeof block), 0);
+        CHECK_EQ(mallctl("arenas.lookup", &of_inside, &size, &inside, sizeof inside), wanted);
+        CHECK(wanted != 0 || of_block == of_inside);
+        free(block);
+        (void)mallctl("arenas.lookup", &of_block, &size, &block, sizeof block);
+    }
+    free(malloc(100));
+}
+
+/* jemalloc gives the beginning of a MIB for that of a name; it names nothing to be read. */
+TEST(beginnings_of_names_have_mibs)
+{
+    size_t mib[6], whole[6], depth = 6, whole_depth = 6, length = sizeof(size_t), value;
+    CHECK_EQ(mallctlnametomib("arenas.bin.3", mib, &depth), 0);
+    CHECK_EQ(depth, 3);
+    CHECK_EQ(mallctlnametomib("arenas.bin.3.size", whole, &whole_depth), 0);
+    CHECK_EQ(whole_depth, 4);
+    CHECK(memcmp(mib, whole, 3 * sizeof *mib) == 0);
+    CHECK_EQ(mallctlbymib(mib, depth, &value, &length, NULL, 0), ENOENT);
+    depth = 6;
+    CHECK_EQ(mallctlnametomib("arenas.", mib, &depth), ENOENT);
+    CHECK_EQ(mallctl("arenas.bin.3", &value, &length, NULL, 0), ENOENT);
+    depth = 0;
+    CHECK_EQ(mallctlnametomib("epoch", mib, &depth), 0);
+}
+
+TEST(profiles_that_are_off_can_be_turned_off)
+{
+    bool off = false, on = true;
+    CHECK_EQ(mallctl("prof.active", NULL, NULL, &off, sizeof off), 0);
+    CHECK_EQ(mallctl("prof.active", NULL, NULL, &on, sizeof on), ENOENT);
+}
+
 TEST(background_thread_starts_and_ends)
 {
     size_t size = sizeof(bool);

@@ -204,6 +204,26 @@ TEST(what_cannot_be_is_refused)
     CHECK_EQ(nallocx(1, MALLOCX_LG_ALIGN(63)), 0);
 }
 
+/* As Rust frees what it allocated: with the same alignment, whichever way the block came. */
+TEST(what_was_asked_aligned_is_freed_so)
+{
+    static const size_t sizes[] = {1, 100, 5000, 40000, (size_t)1 << 20, (size_t)9 << 20};
+    for (int i = 0; i < 6; i++) {
+        for (int lg = 5; lg < 14; lg++) {
+            int flags = MALLOCX_LG_ALIGN(lg);
+            unsigned char *block = mallocx(sizes[i], flags | MALLOCX_ZERO);
+            check_zero(block, 0, sizes[i]);
+            sdallocx(block, sizes[i], flags);
+            block = malloc(sizes[i]);
+            block[0] = 7;
+            block = rallocx(block, sizes[i], flags);
+            CHECK_EQ((uintptr_t)block & (((size_t)1 << lg) - 1), 0);
+            CHECK_EQ(block[0], 7);
+            sdallocx(block, sizes[i], flags);
+        }
+    }
+}
+
 /* The cache of an identity that does not exist is none. */
 TEST(arena_and_cache_flags_are_accepted)
 {

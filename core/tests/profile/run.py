@@ -173,6 +173,9 @@ def check_leak(folder, client):
     files = list(folder.glob("out.*.0.f.heap"))
     expect(len(files) == 1, f"one final profile: {files}")
     profile = Profile(files[0])
+    ours = set(Symbols(LIBRARY).names) - set(known[CLIENT].names)
+    first = {names[0] for names, *_ in profile.stacks if names}
+    expect(not first & ours, f"{pathlib.Path(client).name}: Mallow's own functions come first: {first & ours}")
     near(profile.live("leaking"), 4000 * LEAKING, spread_of(4000 * LEAKING, LEAKING, 4096), "leaking")
     expect(profile.live("not_leaking") == 0, "not_leaking")
     run(folder, client, "leak", conf="prof_leak:true,prof_leak_error:true,lg_prof_sample:12", status=1)

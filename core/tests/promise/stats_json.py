@@ -113,8 +113,9 @@ def check_options():
     """Each letter leaves out its part and nothing else."""
     for letter, path in (("b", "bins"), ("l", "lextents"), ("e", "extents"), ("x", "mutexes"),
                          ("h", "hpa_shard")):
-        merged = json.loads(run("Ja" + letter).stdout)["jemalloc"]["stats.arenas"]["merged"]
-        require(set(merged) == ARENA - {path}, f"option {letter}")
+        jemalloc = json.loads(run("Ja" + letter).stdout)["jemalloc"]
+        require(set(jemalloc["stats.arenas"]["merged"]) == ARENA - {path}, f"option {letter}")
+        require({"bin", "lextent"} <= set(jemalloc["arenas"]), f"sizes with option {letter}")
     jemalloc = json.loads(run("Jg").stdout)["jemalloc"]
     require(set(jemalloc) == {"stats", "stats.arenas"}, "option g")
     jemalloc = json.loads(run("Jm").stdout)["jemalloc"]

@@ -33,7 +33,7 @@ static void sampled(void)
     }
     atomic_set(&profile.epoch, 0);
     profile_reset(19);
-    before = sample_count(stack, SIZE);
+    before = sample_count(stack, SIZE, &(uint64_t){0});
     explorer_watch(&profile.epoch, "epoch");
     explorer_watch(shown(LIVE_BYTES), "live bytes");
 }
@@ -45,12 +45,12 @@ static void reset(void)
 
 static void take_one(void)
 {
-    kept = sample_count(stack, SIZE);
+    kept = sample_count(stack, SIZE, &(uint64_t){0});
 }
 
 static void take_and_give_back(void)
 {
-    uint32_t epoch = sample_count(stack, SIZE);
+    uint32_t epoch = sample_count(stack, SIZE, &(uint64_t){0});
     sample_uncount(stack, SIZE, epoch);
 }
 

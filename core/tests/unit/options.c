@@ -4,6 +4,8 @@
  */
 #include "unit.h"
 
+#include <sys/stat.h>
+
 static bool parse(const char *text)
 {
     return parse_settings(text, "test");
@@ -66,6 +68,7 @@ TEST(options_refuse_and_keep_the_old_value)
         "foreign:nex",
         "foreign:next|abort",
         "nonsense:1",
+        "experimental_hpa_start_huge_if_thp_always:true", /* longer than any name of ours */
         "dirty_decay_ms",
         ":",
         ":5",
@@ -100,6 +103,30 @@ TEST(options_name_the_nearest)
         CHECK_MSG(!strcmp(nearest_option(key), pairs[i][1]), "%s: %s", pairs[i][0],
                   nearest_option(key));
     }
+}
+
+/* As the file of settings: every program of the system would wait for who writes. */
+TEST(a_pipe_that_nobody_writes_to_is_empty)
+{
+    char path[64], text[8];
+    snprintf(path, sizeof path, "/tmp/mallow-options-%d", getpid());
+    CHECK_EQ(mkfifo(path, 0600), 0);
+    alarm(20);
+    CHECK_EQ(os_read_file(path, text, sizeof text), 0);
+    alarm(0);
+    unlink(path);
+}
+
+TEST(what_is_cut_off_is_no_setting)
+{
+    char text[] = "arenas:2,dirty_decay_ms:10";
+    drop_cut_setting(text, strlen(text), sizeof text + 1, "test");
+    CHECK_EQ(strlen(text), sizeof text - 1);
+    drop_cut_setting(text, strlen(text), sizeof text, "test");
+    CHECK(!strcmp(text, "arenas:2"));
+    char one[] = "dirty_decay_ms:10";
+    drop_cut_setting(one, strlen(one), sizeof one, "test");
+    CHECK_EQ(one[0], 0);
 }
 
 static void load_with_abort(void)

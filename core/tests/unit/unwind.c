@@ -19,12 +19,19 @@ static void *theirs[UNWIND_MOST];
 static size_t our_count;
 static int their_count;
 
+/* The test is in one piece with the allocator, so its functions may lie between those. */
+static void forget_own(void)
+{
+    atomic_set(&own_functions.first, 0);
+    atomic_set(&own_functions.last, 0);
+}
+
 /* What samples get, when places are found out and when they are known. */
 static void check_samples(void)
 {
     static uintptr_t sampled[UNWIND_MOST];
     for (unsigned round = 0; round < 2; round++) {
-        size_t count = unwind_sample(sampled, FRAMES);
+        size_t count = unwind_sample(sampled, FRAMES, NULL);
         CHECK_EQ(count, size_min(our_count + 1, FRAMES));
         for (size_t i = 2; i < count; i++) {
             CHECK_EQ(sampled[i], ours[i - 1]);
@@ -35,6 +42,7 @@ static void check_samples(void)
 /* All from one place: they differ in the innermost frames only. */
 static NOINLINE void look(void)
 {
+    forget_own();
     our_count = unwind_here(ours, FRAMES);
     check_samples();
     their_count = backtrace(theirs, FRAMES);
@@ -97,6 +105,7 @@ static size_t spoil_known_rows(void)
 
 static int look_in_sort(const void *a, const void *b)
 {
+    forget_own();
     our_count = unwind_here(ours, FRAMES);
     check_samples();
     CHECK_GE(spoil_known_rows(), 1);
@@ -324,6 +333,61 @@ TEST(in_a_coroutine)
     }
 }
 
+static struct known_stack known;
+
+static NOINLINE bool knows_own_stack(void)
+{
+    uintptr_t frames[FRAMES], here = (uintptr_t)__builtin_frame_address(0);
+    forget_own();
+    for (unsigned i = 0; i < 2; i++) {
+        size_t count = unwind_sample(frames, FRAMES, &known);
+        CHECK_GE(count, 2);
+        bool is_known = known.start <= here && here < known.end;
+        if (!is_known) {
+            CHECK_EQ(known.end, 0);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *look_in_thread(void *result)
+{
+    known = (struct known_stack){0, 0};
+    *(bool *)result = knows_own_stack();
+    return NULL;
+}
+
+static bool coroutine_knows;
+
+static void look_in_coroutine(void)
+{
+    known = (struct known_stack){0, 0};
+    coroutine_knows = knows_own_stack();
+    swapcontext(&inside, &outside);
+}
+
+/* That of a coroutine may be unmapped before the next sample. */
+TEST(only_the_stack_of_a_thread_is_remembered)
+{
+    warm_up();
+    CHECK(knows_own_stack());
+    bool thread_knows = false;
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, look_in_thread, &thread_knows), 0);
+    pthread_join(thread, NULL);
+    CHECK(thread_knows);
+    void *stack = mmap(NULL, 64 * KiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    getcontext(&inside);
+    inside.uc_stack.ss_sp = stack;
+    inside.uc_stack.ss_size = 64 * KiB;
+    inside.uc_link = &outside;
+    makecontext(&inside, look_in_coroutine, 0);
+    swapcontext(&outside, &inside);
+    CHECK(!coroutine_knows);
+    munmap(stack, 64 * KiB);
+}
+
 /* --- Code that nothing is said of ------------------------------------------------------------- */
 
 #if defined(__x86_64__)
@@ -349,6 +413,7 @@ static const unsigned char lost_code[] = {0x55, 0x48, 0x89, 0xf8, 0x48, 0x89,
 
 static NOINLINE void look_alone(void)
 {
+    forget_own();
     our_count = unwind_here(ours, FRAMES);
 }
 
@@ -417,6 +482,7 @@ __attribute__((no_sanitize("address"))) static NOINLINE void overwritten(uintptr
     for (size_t i = 0; i < words; i++) {
         frame[i] = value;
     }
+    forget_own();
     our_count = unwind_here(ours, FRAMES);
     for (size_t i = 0; i < words; i++) {
         frame[i] = kept[i];
