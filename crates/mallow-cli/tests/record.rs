@@ -296,6 +296,33 @@ fn modules_that_ask_the_libc_first_are_recorded_too() {
     assert_eq!(trace.count(7008), 50);
 }
 
+/// As GCL's, which Maxima is made with: it came before the recorder, whose start called it too early.
+#[test]
+fn child_whose_own_malloc_works_from_main_on_runs_as_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stddef.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <dlfcn.h>\n\
+        static int ready; static char heap[1 << 20]; static size_t top;\n\
+        void *malloc(size_t n) { if (!ready) _exit(99); void *p = heap + top;\n\
+        top += (n + 15) & ~15ul; return p; }\n\
+        void free(void *p) { (void)p; }\n\
+        int main(void) { ready = 1; void *p;\n\
+        if (dlopen(\"libm.so.6\", RTLD_NOW) == NULL || dlsym(NULL, \"none\") != NULL) return 98;\n\
+        return posix_memalign(&p, 64, 100) == 0 && malloc(1) != NULL ? 7 : 97; }\n";
+    let flags = ["-rdynamic", "-fno-builtin", "-ldl"];
+    let Some(program) = compile("cc", folder.path(), source, &flags) else { return };
+    let script = format!("{} ; echo ended with $?", program.display());
+    let out = run(&[
+        "record",
+        "-o",
+        folder.path().join("t").to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    assert_eq!(out.stdout, "ended with 7\n", "{}", out.stderr);
+}
+
 #[test]
 fn programs_mark_moments_and_run_without_a_recording_too() {
     let folder = tempfile::tempdir().unwrap();

@@ -122,9 +122,7 @@ static size_t early_size(const void *block)
 
 /* --- The next allocator ----------------------------------------------------------------------- */
 
-/* Also when this library is loaded: before the program takes locks of its own, as far as that is in
- * our hands. */
-CONSTRUCTOR static COLD void next_find(void)
+static COLD void next_find(void)
 {
     static _Atomic bool has_begun;
     if (atomic_exchange(&has_begun, true)) {
@@ -143,5 +141,18 @@ CONSTRUCTOR static COLD void next_find(void)
     if (next.malloc != NULL && next.free != NULL &&
         !image_find_collector((void *)(uintptr_t)next.malloc)) {
         atomic_store(&is_off, true);
+    }
+}
+
+/* Ours, whatever comes before it in the program. */
+extern void *own_malloc(size_t) __attribute__((alias("malloc"), visibility("hidden")));
+
+/* When this library is loaded: before the program takes locks of its own, as far as that is in our
+ * hands. A malloc that comes before ours may not work yet: GCL's counts on what its main() does
+ * first, and dlsym calls it where it finds nothing. Then the first call of what is ours finds it. */
+CONSTRUCTOR static COLD void next_find_early(void)
+{
+    if (dlsym(RTLD_DEFAULT, "malloc") == (void *)(uintptr_t)own_malloc) {
+        next_find();
     }
 }
