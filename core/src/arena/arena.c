@@ -11,7 +11,7 @@
 #define EXTEND_TRIES 8u
 
 /* Requests from this size on may be cut out of the free mapping of a huge block. */
-#define LEFT_BY_REALLOC_MIN (1 * MiB)
+#define LEFT_BY_REALLOC_MIN (512 * KiB)
 
 /* An arena with so much in use asks for huge pages in a new region if of some places of the others, each of so
  * many pages, at least fifteen pages in sixteen are resident. */

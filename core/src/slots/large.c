@@ -8,6 +8,10 @@
 /* A block that grows is copied to where it finds this many times its new size. */
 #define GROWTH_ROOM 2u
 
+/* One that is a mapping of its own already is copied only if it grows by at least this share of its size: a block
+ * that grows in many small steps would be copied at each of them. */
+#define GROWTH_STEP_SHARE 2u
+
 /* Blocks below this size are cleared by memset: a system call costs as much. */
 #define SPARSE_MIN (1 * MiB)
 
@@ -58,6 +62,18 @@ static bool large_wants_fence(struct extent *extent, size_t size)
            atomic_get(&extent->slab.owner) != OWNER_DIRECT;
 }
 
+/* Whether a block that cannot grow where it is is copied into free memory that is resident: a mapping of its own
+ * would grow beside that, page by page, each time that a program lets something grow. Blocks that are mostly
+ * untouched are cheaper to move, and so are those that are larger than what is worth a copy. */
+static bool large_is_better_copied(struct arena *arena, struct extent *extent, size_t pages)
+{
+    size_t old_pages = extent_pages(extent);
+    bool is_of_size = !extent->is_huge || (pages << os_page_shift <= LARGE_MAX &&
+                                           pages - old_pages >= old_pages / GROWTH_STEP_SHARE);
+    return !MW_FENCES && is_of_size && arena_has_huge_room(arena, GROWTH_ROOM * pages) &&
+           !large_is_sparse(extent);
+}
+
 static bool large_try_grow(struct arena *arena, struct extent *extent, size_t size)
 {
     size_t pages = large_rounded_pages(size);
@@ -68,19 +84,14 @@ static bool large_try_grow(struct arena *arena, struct extent *extent, size_t si
     if (arena_try_expand(arena, extent, pages)) {
         return true;
     }
-    if (extent->is_huge) {
-        return arena_try_remap(arena, extent, pages);
-    }
-    if (size < MOVE_MIN || extent_size(extent) < MOVE_MIN / 2) {
+    if (!extent->is_huge && (size < MOVE_MIN || extent_size(extent) < MOVE_MIN / 2)) {
         return false;
     }
-    /* Copied into free memory that is resident: a mapping of its own would grow beside that, page by
-     * page, each time that a program lets something grow. Blocks that are mostly untouched are cheaper
-     * to move. */
-    if (!MW_FENCES && arena_has_huge_room(arena, GROWTH_ROOM * pages) && !large_is_sparse(extent)) {
+    if (large_is_better_copied(arena, extent, pages)) {
         return false;
     }
-    return arena_try_move_out(arena, extent, pages);
+    return extent->is_huge ? arena_try_remap(arena, extent, pages)
+                           : arena_try_move_out(arena, extent, pages);
 }
 
 static bool large_try_resize(struct extent *extent, size_t size)

@@ -53,6 +53,34 @@ TEST(large_growth_takes_what_is_free)
     CHECK(mw_heap_is_valid());
 }
 
+/* Images, one after the other: what a step needs comes from the free memory that the step before left. */
+TEST(large_steps_take_what_a_huge_block_left)
+{
+    if (MW_FENCES) {
+        return; /* there free blocks are not cut */
+    }
+    mw_collect(true);
+    size_t most = 32 * MiB;
+    char *huge = mw_malloc(most);
+    memset(huge, 1, most);
+    mw_free(huge);
+    char *half = mw_malloc(600 * KiB);
+    char *block = mw_malloc(1 * MiB);
+    char *behind = mw_malloc(1 * MiB);
+    memset(block, 2, 1 * MiB);
+    for (size_t size = 2 * MiB; size <= 8 * MiB; size *= 2) {
+        block = mw_realloc(block, size);
+        CHECK(block >= huge && block + size <= huge + most && block[MiB - 1] == 2);
+        memset(block, 2, size);
+    }
+    CHECK(half >= huge && half < huge + most);
+    CHECK(behind >= huge && behind < huge + most);
+    mw_free(half);
+    mw_free(block);
+    mw_free(behind);
+    CHECK(mw_heap_is_valid());
+}
+
 TEST(large_known_zero_pages_are_zero)
 {
     for (int round = 0; round < 50; round++) {
