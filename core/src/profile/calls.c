@@ -7,7 +7,6 @@
 
 /* Where return addresses lay when a walk from some place met them. */
 struct known_calls {
-    _Atomic bool is_busy; /* somebody reads or writes it: it is not waited for */
     uint32_t count;
     uint32_t number;                /* in the store; 0: nothing is known */
     uintptr_t top;                  /* where the walk began ... */
@@ -15,9 +14,18 @@ struct known_calls {
     uint32_t distances[CALLS_MOST]; /* from `top` to where each address lies */
 };
 
-#define KNOWN_CALLS 4096u
+/* Several stacks have a place in common where a program allocates through a function of its own, as
+ * bash does: the caller is that function, and only what lies above differs. */
+#define KNOWN_WAYS 4u
+#define KNOWN_SETS 1024u
 
-static struct known_calls known_calls[KNOWN_CALLS] IN_SECTION(calls);
+struct known_set {
+    _Atomic bool is_busy; /* somebody reads or writes it: it is not waited for */
+    uint32_t turn;        /* what the next walk replaces, modulo KNOWN_WAYS */
+    struct known_calls calls[KNOWN_WAYS];
+};
+
+static struct known_set known_sets[KNOWN_SETS] IN_SECTION(calls);
 
 /* On x86-64 a call leaves the return address just below where the stack pointer is afterwards. */
 #if defined(__x86_64__)
@@ -26,13 +34,13 @@ static struct known_calls known_calls[KNOWN_CALLS] IN_SECTION(calls);
 #define HAS_FIXED_PLACES false
 #endif
 
-static struct known_calls *known_at(uintptr_t top, uintptr_t caller)
+static struct known_set *known_at(uintptr_t top, uintptr_t caller)
 {
     uint64_t hash = (top ^ caller << 7) * 0x9e3779b97f4a7c15u;
-    return &known_calls[hash >> 52];
+    return &known_sets[hash >> 54];
 }
 
-static_assert(KNOWN_CALLS == (uint64_t)1 << (64 - 52), "the upper bits are an index");
+static_assert(KNOWN_SETS == (uint64_t)1 << (64 - 54), "the upper bits are an index");
 
 /* The addresses lie on the stack of this thread, above where it is now. */
 static bool still_holds(const struct known_calls *known, uint32_t number)
@@ -78,19 +86,32 @@ static NOINLINE uint32_t calls_walk(struct known_calls *known, uintptr_t top, ui
     return number;
 }
 
+/* The number of a stack that still holds, or 0. */
+static uint32_t known_number(const struct known_set *set, uintptr_t top, uintptr_t caller)
+{
+    for (unsigned way = 0; way < KNOWN_WAYS; way++) {
+        const struct known_calls *known = &set->calls[way];
+        uint32_t number = known->number;
+        if (number != 0 && known->top == top && known->caller == caller &&
+            still_holds(known, number)) {
+            return number;
+        }
+    }
+    return 0;
+}
+
 static uint32_t calls_keep(uintptr_t caller)
 {
     uintptr_t top = (uintptr_t)__builtin_frame_address(0);
-    struct known_calls *known = known_at(top, caller);
-    if (atomic_exchange_explicit(&known->is_busy, true, memory_order_acquire)) {
+    struct known_set *set = known_at(top, caller);
+    if (atomic_exchange_explicit(&set->is_busy, true, memory_order_acquire)) {
         return calls_walk(NULL, top, caller);
     }
-    uint32_t number = known->number;
-    if (number == 0 || known->top != top || known->caller != caller ||
-        !still_holds(known, number)) {
-        number = calls_walk(known, top, caller);
+    uint32_t number = known_number(set, top, caller);
+    if (number == 0) {
+        number = calls_walk(&set->calls[set->turn++ % KNOWN_WAYS], top, caller);
     }
-    atomic_set_release(&known->is_busy, false); /* pairs with the exchange above */
+    atomic_set_release(&set->is_busy, false); /* pairs with the exchange above */
     return number;
 }
 

@@ -33,6 +33,9 @@ static bool quarantine_put_locked(uintptr_t block, size_t bytes)
     return true;
 }
 
+/* So many blocks ahead is asked for what a block that leaves will be looked at by. */
+#define LEAVES_AFTER 4u
+
 static uintptr_t quarantine_take_locked(size_t limit)
 {
     check(lock_is_mine(&quarantine.lock));
@@ -46,6 +49,11 @@ static uintptr_t quarantine_take_locked(size_t limit)
     check(quarantine.bytes >= entry_bytes(entry));
     quarantine.bytes -= entry_bytes(entry);
     check(quarantine.count != 0 || quarantine.bytes == 0);
+    if (quarantine.count > LEAVES_AFTER) { /* it has lain there so long that no cache has it */
+        uint64_t later = quarantine.ring[(quarantine.first + LEAVES_AFTER) % QUARANTINE_BLOCKS];
+        __builtin_prefetch((void *)entry_block(later));
+        track_prefetch((void *)entry_block(later));
+    }
     return entry_block(entry);
 }
 

@@ -96,17 +96,23 @@ _Noreturn static COLD void slot_bad_link(unsigned class, const void *link)
 static size_t fill_differs(const unsigned char *at, size_t size, unsigned char fill)
 {
     size_t i = 0;
-    uint64_t words = fill * 0x0101010101010101u;
-    for (; i < size && ((uintptr_t)(at + i) & 7) != 0; i++) {
-        if (at[i] != fill) {
-            return i;
-        }
-    }
+    uint64_t words = fill * 0x0101010101010101u, word[4];
     for (; i + 32 <= size; i += 32) {
-        uint64_t word[4];
-        memcpy(word, at + i, sizeof word);
+        memcpy(word, at + i, 32);
         if (((word[0] ^ words) | (word[1] ^ words) | (word[2] ^ words) | (word[3] ^ words)) != 0) {
             break;
+        }
+    }
+    for (; i + 8 <= size; i += 8) {
+        memcpy(word, at + i, 8);
+        if (word[0] != words) {
+            break;
+        }
+    }
+    if (i + 8 > size && size >= 8) { /* the last word again, with what is left behind it */
+        memcpy(word, at + size - 8, 8);
+        if (word[0] == words) {
+            return size;
         }
     }
     for (; i < size && at[i] == fill; i++) {

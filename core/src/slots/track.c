@@ -109,6 +109,15 @@ static struct track *track_find(const void *block)
     return likely(is_known) ? track : NULL;
 }
 
+static void track_prefetch(const void *block)
+{
+    struct extent *extent = pagemap_find(block);
+    struct track_table *table = track_table(extent);
+    if (likely(table != NULL)) {
+        __builtin_prefetch(&table->tracks[track_index(extent, block)]);
+    }
+}
+
 /* Whether a track of that number speaks of a block in the extent as it is now, and not of an earlier
  * use of the descriptor; and whether the block's slot, or its pages, reach to an address. */
 static bool track_reaches(struct extent *extent, struct track *track, uint32_t index,

@@ -123,6 +123,9 @@ static struct track *track_make(struct extent *extent, const void *block);
 /* What is known of the block that begins at an address, live or not; NULL if none ever did. */
 static struct track *track_find(const void *block);
 
+/* Asks the CPU for it, some time before track_find. */
+static void track_prefetch(const void *block);
+
 /* What is known of the block that an address lies in or beside, as far as its slot or its pages
  * reach; NULL if there is none. */
 static struct track *track_find_around(struct extent *extent, const void *address);
