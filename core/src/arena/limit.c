@@ -3,8 +3,15 @@
 
 #include "../memory/meta.h"
 
-/* How often (ms) the cgroup's limit is read where a limit is a share of it. */
-#define LOOK_MS 1000u
+/* How often (ms) the cgroup's files are read where a limit is a share of it, some 40 us each time; and where
+ * little room is left, which others in the cgroup, and the program by other ways than ours, may take. */
+#define LOOK_MS 250u
+#define LOOK_NARROW_MS 50u
+
+/* Little room is left where it is less than this, and memory is short at half of that: a quarter of the
+ * limit, and of large limits what a process can fill in some pauses. */
+#define NARROW_PART 4u
+#define NARROW_MOST ((size_t)1 << 30)
 
 static struct {
     struct lock lock;          /* held while an arena grows, where there is a limit */
@@ -13,9 +20,10 @@ static struct {
     _Atomic bool is_pressed;   /* memory is short around the process */
     _Atomic bool
         is_short; /* more free memory should have gone than there is in arenas of threads */
+    _Atomic bool is_narrow; /* little room is left in the cgroup */
     _Atomic uint64_t looked_ms;
     _Atomic unsigned cpus; /* 0: nobody has looked */
-} memory_limit = {LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, false, false, 0, 0};
+} memory_limit = {LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, false, false, false, 0, 0};
 
 /* Memory is short where threads of the cgroup waited for it for so much of the last ten seconds. */
 #define PRESSURE_PERCENT 10u
@@ -45,12 +53,15 @@ static void limit_apply(const struct memory_of_group *group)
     }
     atomic_set(&memory_limit.hard_pages, hard);
     atomic_set(&memory_limit.soft_pages, size_min(soft, hard));
-    atomic_set(&memory_limit.is_pressed, group->pressure_percent >= PRESSURE_PERCENT);
+    size_t narrow = size_min(group->limit / NARROW_PART, NARROW_MOST);
+    atomic_set(&memory_limit.is_narrow, group->room < narrow);
+    atomic_set(&memory_limit.is_pressed,
+               group->pressure_percent >= PRESSURE_PERCENT || group->room < narrow / 2);
 }
 
 static void limit_look(void)
 {
-    struct memory_of_group group = {SIZE_MAX, 0};
+    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0};
     if (limit_is_share()) {
         group = os_cgroup_memory();
         atomic_set(&memory_limit.cpus, os_cpu_count());
@@ -157,7 +168,8 @@ static bool limit_is_watched(void)
 
 static void limit_tick(uint64_t now_ms)
 {
-    if (limit_is_share() && now_ms >= atomic_get(&memory_limit.looked_ms) + LOOK_MS) {
+    uint64_t pause = atomic_get(&memory_limit.is_narrow) ? LOOK_NARROW_MS : LOOK_MS;
+    if (limit_is_share() && now_ms >= atomic_get(&memory_limit.looked_ms) + pause) {
         atomic_set(&memory_limit.looked_ms, now_ms);
         limit_look();
     }

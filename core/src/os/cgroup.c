@@ -101,8 +101,40 @@ static size_t cgroup_number(const char *folder, size_t length, const char *file)
     return number >> 60 == 0 ? (size_t)number : SIZE_MAX; /* version 1 writes nearly 2^63 */
 }
 
-/* The least limit of a cgroup and of all around it, up to where the hierarchy is mounted. */
-static size_t cgroup_memory_under(const char *mount, const char *path, size_t path_length)
+/* The number behind `name` in lines of "NAME NUMBER"; 0 if there is none. */
+static size_t stat_number(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *line = text; *line != 0; line += *line != 0) {
+        if (strncmp(line, name, length) == 0 && line[length] == ' ') {
+            const char *at = line + length + 1;
+            return (size_t)parse_decimal(&at);
+        }
+        line += strcspn(line, "\n");
+    }
+    return 0;
+}
+
+/* What FOLDER's limit leaves. What it keeps of files can be dropped, but not its shared memory, which is
+ * among them; both are told at the beginning of memory.stat. */
+static size_t cgroup_room(const char *folder, size_t length, size_t limit)
+{
+    char text[512];
+    size_t used = size_min(cgroup_number(folder, length, "/memory.current"),
+                           cgroup_number(folder, length, "/memory.usage_in_bytes"));
+    if (used == SIZE_MAX) {
+        return SIZE_MAX;
+    }
+    if (cgroup_read(folder, length, "/memory.stat", text, sizeof text)) {
+        size_t files = stat_number(text, "file") + stat_number(text, "cache");
+        used -= size_min(used, files - size_min(files, stat_number(text, "shmem")));
+    }
+    return limit > used ? limit - used : 0;
+}
+
+/* Lowers `least` to what a cgroup and all around it say, up to where the hierarchy is mounted. */
+static void cgroup_memory_under(const char *mount, const char *path, size_t path_length,
+                                struct memory_of_group *least)
 {
     char folder[448];
     size_t mount_length = strlen(mount);
@@ -111,15 +143,20 @@ static size_t cgroup_memory_under(const char *mount, const char *path, size_t pa
     }
     memcpy(folder, mount, mount_length);
     memcpy(folder + mount_length, path, path_length);
-    size_t least = SIZE_MAX, length = mount_length + path_length;
+    size_t length = mount_length + path_length;
     for (;;) {
         static const char *const files[] = {"/memory.max", "/memory.high",
                                             "/memory.limit_in_bytes"};
+        size_t limit = SIZE_MAX;
         for (size_t i = 0; i < array_count(files); i++) {
-            least = size_min(least, cgroup_number(folder, length, files[i]));
+            limit = size_min(limit, cgroup_number(folder, length, files[i]));
+        }
+        if (limit != SIZE_MAX) {
+            least->limit = size_min(least->limit, limit);
+            least->room = size_min(least->room, cgroup_room(folder, length, limit));
         }
         if (length <= mount_length) {
-            return least;
+            return;
         }
         while (folder[--length] != '/' && length > mount_length) {
         }
@@ -164,25 +201,25 @@ static void membership_read(struct membership *of, const char *file)
 }
 
 /* FOLDER with a mount point below it: version 2 may be mounted beside version 1. */
-static size_t cgroup_memory_below(const char *folder, const char *mount, const char *path,
-                                  size_t path_length)
+static void cgroup_memory_below(const char *folder, const char *mount, const char *path,
+                                size_t path_length, struct memory_of_group *least)
 {
     char whole[CGROUP_FILE_MOST / 2];
     size_t length = strlen(folder), mount_length = strlen(mount);
     if (path == NULL || length + mount_length >= sizeof whole) {
-        return SIZE_MAX;
+        return;
     }
     memcpy(whole, folder, length);
     memcpy(whole + length, mount, mount_length + 1);
-    return cgroup_memory_under(whole, path, path_length);
+    cgroup_memory_under(whole, path, path_length, least);
 }
 
-static size_t cgroup_memory_of(const struct membership *of, const char *folder)
+static void cgroup_memory_of(const struct membership *of, const char *folder,
+                             struct memory_of_group *least)
 {
-    size_t least = cgroup_memory_below(folder, "", of->unified, of->unified_length);
-    least =
-        size_min(least, cgroup_memory_below(folder, "/unified", of->unified, of->unified_length));
-    return size_min(least, cgroup_memory_below(folder, "/memory", of->memory, of->memory_length));
+    cgroup_memory_below(folder, "", of->unified, of->unified_length, least);
+    cgroup_memory_below(folder, "/unified", of->unified, of->unified_length, least);
+    cgroup_memory_below(folder, "/memory", of->memory, of->memory_length, least);
 }
 
 /* The share of the last ten seconds, in percent, for which some thread waited for memory; the file begins
@@ -219,9 +256,9 @@ static unsigned cgroup_pressure_of(const struct membership *of, const char *fold
 static struct memory_of_group os_cgroup_memory(void)
 {
     struct membership of;
+    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0};
     membership_read(&of, "/proc/self/cgroup");
-    return (struct memory_of_group){
-        cgroup_memory_of(&of, "/sys/fs/cgroup"),
-        cgroup_pressure_of(&of, "/sys/fs/cgroup", "/proc/pressure"),
-    };
+    cgroup_memory_of(&of, "/sys/fs/cgroup", &group);
+    group.pressure_percent = cgroup_pressure_of(&of, "/sys/fs/cgroup", "/proc/pressure");
+    return group;
 }

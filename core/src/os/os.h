@@ -31,6 +31,9 @@ struct memory_of_group {
     size_t
         limit; /* bytes: the least limit of its own and of those around it, of version 2 (memory.max,
                      memory.high) or 1; SIZE_MAX: none */
+    size_t
+        room; /* bytes: the least that one of these limits leaves, with what the kernel keeps of files,
+                    which it can drop; SIZE_MAX: not known */
     unsigned pressure_percent; /* of the last ten seconds: some thread waited for memory (PSI) */
 };
 

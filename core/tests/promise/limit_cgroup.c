@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * In a memory cgroup, a program whose free memory lies in pieces that its next phase cannot use is
- * killed if that memory stays; with memory_soft_limit it goes back in time, and the program lives.
+ * killed if that memory stays; with memory_soft_limit it goes back in time, and the program lives. So
+ * does one that needs it for something else than malloc.
  * The debug build takes access and memory away from large blocks when they are freed, if the kernel
  * can do both at once, so there the program may live without the limit too. Needs the right to make a cgroup; else the test is skipped.
  */
 #include <errno.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +33,28 @@ static int work(void)
     for (size_t i = 0; i < SECOND_BYTES / LARGE; i++) {
         second[i] = malloc(LARGE);
         memset(second[i], 2, LARGE);
+    }
+    return 0;
+}
+
+/* All of them are freed, then the program maps as much itself, some 100 MiB a second. */
+static int work_outside(void)
+{
+    for (size_t i = 0; i < FIRST_BYTES / 2 / SMALL; i++) {
+        first[i] = malloc(SMALL);
+        memset(first[i], 1, SMALL);
+    }
+    for (size_t i = 0; i < FIRST_BYTES / 2 / SMALL; i++) {
+        free(first[i]);
+    }
+    for (size_t mapped = 0; mapped < GROUP_LIMIT - 50 * MIB; mapped += MIB) {
+        void *pages = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(pages != MAP_FAILED);
+        memset(pages, 3, MIB);
+        for (int i = 0; i < 10; i++) {
+            free(malloc(LARGE));
+            usleep(1000);
+        }
     }
     return 0;
 }
@@ -64,7 +88,7 @@ static bool find_group(char *folder, size_t size)
 }
 
 /* How the work ended in the group, with these settings: a status as of waitpid. */
-static int status_in(const char *group, const char *self, const char *settings)
+static int status_in(const char *group, const char *self, const char *what, const char *settings)
 {
     pid_t child = fork();
     CHECK(child >= 0);
@@ -73,7 +97,7 @@ static int status_in(const char *group, const char *self, const char *settings)
             _exit(SKIPPED);
         }
         setenv("MALLOW_CONF", settings, 1);
-        execl(self, self, "work", NULL);
+        execl(self, self, what, NULL);
         _exit(SKIPPED);
     }
     int status;
@@ -90,7 +114,7 @@ static int skip(const char *reason)
 int main(int count, char **words)
 {
     if (count > 1) {
-        return work();
+        return strcmp(words[1], "outside") == 0 ? work_outside() : work();
     }
     char parent[256], group[300], limit[32];
     if (!find_group(parent, sizeof parent)) {
@@ -107,13 +131,16 @@ int main(int count, char **words)
     bool has_no_swap = write_file(group, "memory.swap.max", "0") ||
                        write_file(group, "memory.memsw.limit_in_bytes", limit);
     (void)has_no_swap;
-    int without = is_limited ? status_in(group, words[0], "dirty_decay_ms:10000") : 0;
-    int with = is_limited ? status_in(group, words[0], "memory_soft_limit:90%") : 0;
+    int without = is_limited ? status_in(group, words[0], "inside", "dirty_decay_ms:10000") : 0;
+    int with = is_limited ? status_in(group, words[0], "inside", "memory_soft_limit:90%") : 0;
+    int outside = is_limited ? status_in(group, words[0], "outside", "memory_soft_limit:90%") : 0;
     rmdir(group);
     if (!is_limited || (WIFEXITED(without) && WEXITSTATUS(without) == SKIPPED)) {
         return skip("the cgroup cannot be limited or joined");
     }
     CHECK_MSG(WIFEXITED(with) && WEXITSTATUS(with) == 0, "with the soft limit: status %x", with);
+    CHECK_MSG(WIFEXITED(outside) && WEXITSTATUS(outside) == 0,
+              "with the soft limit, mapped outside malloc: status %x", outside);
     bool may_live = promise_is_mode("debug") && WIFEXITED(without) && WEXITSTATUS(without) == 0;
     CHECK_MSG(may_live || (WIFSIGNALED(without) && WTERMSIG(without) == SIGKILL),
               "the test does not need the limit: status %x", without);

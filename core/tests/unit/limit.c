@@ -102,9 +102,16 @@ static void write_number(const char *file, const char *number)
     fclose(stream);
 }
 
+static struct memory_of_group least_of(const char *path, size_t length)
+{
+    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0};
+    cgroup_memory_under(mount, path, length, &group);
+    return group;
+}
+
 static size_t least(const char *path)
 {
-    return cgroup_memory_under(mount, path, strlen(path));
+    return least_of(path, strlen(path)).limit;
 }
 
 /* What the cgroups below `mount` say of a process in /a/b of version 2. */
@@ -115,8 +122,9 @@ static struct memory_of_group group_now(void)
     snprintf(path, sizeof path, "%s/membership", mount);
     membership_read(&of, path);
     snprintf(path, sizeof path, "%s/machine", mount);
-    return (struct memory_of_group){cgroup_memory_of(&of, mount),
-                                    cgroup_pressure_of(&of, mount, path)};
+    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, cgroup_pressure_of(&of, mount, path)};
+    cgroup_memory_of(&of, mount, &group);
+    return group;
 }
 
 static void make_folder(const char *name)
@@ -124,6 +132,37 @@ static void make_folder(const char *name)
     char path[256];
     snprintf(path, sizeof path, "%s%s", mount, name);
     CHECK_EQ(mkdir(path, 0700), 0);
+}
+
+/* The cgroups, of 300 MiB (/a) and 400 (/memory/c), fill with what is not ours. */
+static void check_room(struct arena *arena)
+{
+    write_number("/machine/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n");
+    CHECK_EQ(group_now().room, SIZE_MAX);
+    write_number("/memory/c/memory.usage_in_bytes",
+                 "398458880\n"); /* 380 MiB, 60 of them of files */
+    write_number("/memory/c/memory.stat",
+                 "cache 104857600\nrss 1\nrss_huge 0\nshmem 41943040\ntotal_cache 9\n");
+    struct memory_of_group group = group_now();
+    CHECK_EQ(group.room, 80 * MiB);
+    limit_apply(&group);
+    CHECK(!atomic_get(&memory_limit.is_narrow));
+    arena_free(arena, arena_alloc(arena, PAGES, os_page_size));
+    limit_tick(clock_look());
+    CHECK_EQ(holding_now().free, PAGES);
+
+    write_number("/a/memory.current", "304087040\n"); /* 290 MiB, 15 of them of files */
+    write_number("/a/memory.stat",
+                 "anon 1\nfile 20971520\nkernel 5\nshmem 5242880\nfile_mapped 1\n");
+    group = group_now();
+    CHECK_EQ(group.room, 25 * MiB);
+    limit_apply(&group);
+    CHECK(atomic_get(&memory_limit.is_narrow));
+    limit_tick(clock_look());
+    CHECK_EQ(holding_now().free, 0);
+
+    write_number("/a/memory.current", "999999999\n");
+    CHECK_EQ(group_now().room, 0);
 }
 
 /* Limits and pressure of cgroups that change while the program runs, from the files to what goes back. */
@@ -184,6 +223,7 @@ TEST(cgroups_are_followed)
     CHECK_EQ(holding_now().free, 0); /* memory is short */
     write_number("/a/b/memory.pressure", "nonsense\n");
     CHECK_EQ(group_now().pressure_percent, 33);
+    check_room(arena);
 
     set_limits(0, 0);
     CHECK(!limit_is_short());
@@ -217,7 +257,7 @@ TEST(least_limit_of_all_cgroups_around)
     CHECK_EQ(least("/not/there"), 1 * MiB);
     char deep[1000];
     memset(deep, '/', sizeof deep);
-    CHECK_EQ(cgroup_memory_under(mount, deep, sizeof deep), 1 * MiB);
+    CHECK_EQ(least_of(deep, sizeof deep).limit, 1 * MiB);
     static const char *const files[] = {"/a/b/memory.max", "/a/memory.limit_in_bytes",
                                         "/a/memory.max", "/a/b/memory.high",
                                         "/memory.limit_in_bytes"};
