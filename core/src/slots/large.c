@@ -76,8 +76,9 @@ static bool large_try_grow(struct arena *arena, struct extent *extent, size_t si
     }
     /* Copied into free memory that is resident: a mapping of its own would grow beside that, page by
      * page, each time that a program lets something grow. Blocks that are mostly untouched are cheaper
-     * to move. */
-    if (!MW_FENCES && arena_has_huge_room(arena, GROWTH_ROOM * pages) && !large_is_sparse(extent)) {
+     * to move. Where blocks have guards nobody else would take a mapping without any when it is free. */
+    bool is_copied = MW_FENCES || arena_has_huge_room(arena, GROWTH_ROOM * pages);
+    if (is_copied && !large_is_sparse(extent)) {
         return false;
     }
     return arena_try_move_out(arena, extent, pages);
