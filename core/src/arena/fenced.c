@@ -5,7 +5,7 @@
 #include "purge.h"
 
 /* A larger free block serves in part, up to so many times the size: what is left of it lies idle. */
-#define REUSED_TIMES 2u
+#define REUSED_TIMES 4u
 
 /* The descriptor follows what the fence has done. */
 static void arena_set_fenced_pages(struct arena *arena, struct extent *extent, size_t pages)

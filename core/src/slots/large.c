@@ -64,13 +64,17 @@ static bool large_wants_fence(struct extent *extent, size_t size)
 
 /* Whether a block that cannot grow where it is is copied into free memory that is resident: a mapping of its own
  * would grow beside that, page by page, each time that a program lets something grow. Blocks that are mostly
- * untouched are cheaper to move, and so are those that are larger than what is worth a copy. */
+ * untouched are cheaper to move, and so are those that are larger than what is worth a copy. Where blocks have guards
+ * nobody else would take a mapping without any when it is free. */
 static bool large_is_better_copied(struct arena *arena, struct extent *extent, size_t pages)
 {
     size_t old_pages = extent_pages(extent);
+    if (MW_FENCES) {
+        return !extent->is_huge && !large_is_sparse(extent);
+    }
     bool is_of_size = !extent->is_huge || (pages << os_page_shift <= LARGE_MAX &&
                                            pages - old_pages >= old_pages / GROWTH_STEP_SHARE);
-    return !MW_FENCES && is_of_size && arena_has_huge_room(arena, GROWTH_ROOM * pages) &&
+    return is_of_size && arena_has_huge_room(arena, GROWTH_ROOM * pages) &&
            !large_is_sparse(extent);
 }
 

@@ -28,7 +28,7 @@
 #define FENCE_MIN (MW_FENCES ? 128 * KiB : SIZE_MAX)
 
 /* What such a block pays: for the calls of the kernel, and for its pages, of which only so much is
- * counted: those of larger ones are paid when they are freed. */
+ * counted: the rest is paid when they are freed. */
 #define FENCE_PRICE_OF_CALLS (64 * KiB)
 #define FENCE_PRICE_OF_PAGES_MOST (2 * MiB)
 

@@ -4,14 +4,15 @@
  * block it has to bring new memory for the block that comes after one that gave its memory back, which
  * costs more than all else here. So that happens at a rate: there is an account of bytes, from which a
  * guard is paid and to which time adds. The level of security says how much (strength.h). Guards behind
- * slabs have an account of their own, as large as the other.
+ * slabs have an account of their own, and so has what a block of several MiB pays when it is freed, each as
+ * large as the other.
  */
 #ifndef MALLOW_RATE_H
 #define MALLOW_RATE_H
 
 #include "strength.h"
 
-enum rate_account { RATE_OF_BLOCKS, RATE_OF_SLABS, RATE_ACCOUNTS };
+enum rate_account { RATE_OF_BLOCKS, RATE_OF_FREES, RATE_OF_SLABS, RATE_ACCOUNTS };
 
 /* Whether an account has so many bytes. Who has spent nothing gets what he wants once. */
 static bool rate_allows(enum rate_account account, size_t price);

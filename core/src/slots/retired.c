@@ -40,6 +40,16 @@ static void retired_put_locked(struct extent *extent)
     }
 }
 
+/* What was not paid when the block was allocated: its next owner will need as much memory anew. */
+static bool retired_pays(size_t size)
+{
+    if (size > LARGE_MAX) {
+        return rate_pay(RATE_OF_BLOCKS, size);
+    }
+    return size <= FENCE_PRICE_OF_PAGES_MOST ||
+           rate_pay(RATE_OF_FREES, size - FENCE_PRICE_OF_PAGES_MOST);
+}
+
 static bool retired_put(struct extent *extent)
 {
     if (!extent_has_fence(extent)) {
@@ -49,7 +59,7 @@ static bool retired_put(struct extent *extent)
     arena_regain_tail(extent);
     /* Until all is done: a child of fork has each block in one place. */
     lock_take(&quarantine.lock);
-    bool can_pay = size <= LARGE_MAX || rate_pay(RATE_OF_BLOCKS, size);
+    bool can_pay = retired_pays(size);
     bool is_held = !can_pay || arena_take_out_fenced(extent);
     if (can_pay && is_held) {
         retired_put_locked(extent);

@@ -6,10 +6,10 @@
  *
  *   ACTIVE -> MOVING, in the quarantine's ring -> unmapped
  *
- * That happens at a rate (rate.h). A block of up to LARGE_MAX pays when it is allocated, and waits in any
- * case when it is freed; one that cannot pay comes from the stacks, and goes there, as in the other builds. A
- * larger one is a mapping of its own anyway, and pays when it is freed; if it cannot, it goes to its arena,
- * and a stale pointer to it is not noticed.
+ * That happens at a rate (rate.h). A block of up to LARGE_MAX pays when it is allocated, and for its pages beyond
+ * FENCE_PRICE_OF_PAGES_MOST when it is freed; one that cannot pay at first comes from the stacks, and goes there,
+ * as in the other builds. A larger one is a mapping of its own anyway, and pays when it is freed. One that
+ * cannot pay then goes to its arena with its guards and its memory, and a stale pointer to it is not noticed.
  */
 #ifndef MALLOW_RETIRED_H
 #define MALLOW_RETIRED_H
