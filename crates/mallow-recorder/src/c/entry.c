@@ -24,11 +24,9 @@ static void record_left(struct thread *thread);
  * exception. NULL: not to be recorded. */
 static COLD struct thread *enter_slow(struct thread *thread, uintptr_t frame)
 {
-    if (unlikely(next.malloc == NULL)) {
-        next_find();
-        if (next.malloc == NULL) {
-            return NULL;
-        }
+    next_need();
+    if (next.malloc == NULL) {
+        return NULL;
     }
     if (thread == NULL) {
         int error = errno;
@@ -251,6 +249,7 @@ EXPORT size_t malloc_usable_size(void *block)
     if (is_early(block)) {
         return early_size(block);
     }
+    next_need();
     return next.malloc_usable_size != NULL ? next.malloc_usable_size(block) : 0;
 }
 
@@ -329,9 +328,7 @@ EXPORT void *dlopen(const char *path, int flags)
 #ifdef RTLD_DEEPBIND /* musl has no such thing */
     flags &= ~RTLD_DEEPBIND;
 #endif
-    if (next.dlopen == NULL) {
-        next_find(); /* a library's constructor calls, before this one's */
-    }
+    next_need(); /* a library's constructor calls, before this one's */
     return next.dlopen != NULL ? next.dlopen(path, flags) : NULL;
 }
 
@@ -339,6 +336,7 @@ EXPORT void *dlopen(const char *path, int flags)
  * it cannot see. */
 EXPORT int dlclose(void *handle)
 {
+    next_need();
     int result = next.dlclose != NULL ? next.dlclose(handle) : -1;
     struct thread *thread = self;
     if (control != NULL && control->stacks != STACKS_NONE && thread != NULL &&

@@ -122,11 +122,22 @@ static size_t early_size(const void *block)
 
 /* --- The next allocator ----------------------------------------------------------------------- */
 
+/* How long a thread waits for another one that looks: in a child of fork that one is missing. */
+#define FIND_STEP_US 100
+#define FIND_STEPS 20000
+
+/* Returns when the next allocator is known. Only the thread that looks comes back before, as dlsym allocates:
+ * it gets memory from early_malloc. */
 static COLD void next_find(void)
 {
-    static _Atomic bool has_begun;
-    if (atomic_exchange(&has_begun, true)) {
-        return; /* dlsym allocates; see early_malloc */
+    static _Atomic uint32_t finder; /* who looks, or has looked */
+    static _Atomic bool is_found;
+    uint32_t me = system_tid(), before = 0;
+    if (!atomic_compare_exchange_strong(&finder, &before, me)) {
+        for (uint32_t i = 0; before != me && !atomic_load(&is_found) && i < FIND_STEPS; i++) {
+            system_sleep_us(FIND_STEP_US);
+        }
+        return;
     }
     void *found[array_count(next_names)];
     for (size_t i = 0; i < array_count(next_names); i++) {
@@ -137,10 +148,19 @@ static COLD void next_find(void)
     /* Some are missing, which is none of the program's business: a success makes the libc forget
      * the last error. dlerror() would too, but glibc's takes the locks of message translation. */
     dlsym(RTLD_NEXT, "malloc");
-    memcpy(&next, found, sizeof(next));
-    if (next.malloc != NULL && next.free != NULL &&
-        !image_find_collector((void *)(uintptr_t)next.malloc)) {
+    memcpy((char *)&next + sizeof(*found), found + 1, sizeof(next) - sizeof(*found));
+    if (found[0] != NULL && next.free != NULL && !image_find_collector(found[0])) {
         atomic_store(&is_off, true);
+    }
+    /* Last, as who finds it does not wait. */
+    __atomic_store_n((void **)(void *)&next.malloc, found[0], __ATOMIC_RELEASE);
+    atomic_store(&is_found, true);
+}
+
+ALWAYS_INLINE void next_need(void)
+{
+    if (unlikely(__atomic_load_n((void **)(void *)&next.malloc, __ATOMIC_ACQUIRE) == NULL)) {
+        next_find();
     }
 }
 
