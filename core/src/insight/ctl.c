@@ -490,8 +490,8 @@ static int sizes_read(unsigned id, size_t index, uint64_t *value)
     return 0;
 }
 
-/* The index of the arena that has a block; `block` is replaced by it. */
-/* Of any address in a slab; larger blocks are known by where they begin. */
+/* The index of the arena that has a block; `block` is replaced by it. Any address in a slab will do; larger
+ * blocks are known by where they begin. */
 static int arena_look_up(uint64_t *block)
 {
     struct extent *extent = pagemap_find((void *)*block);

@@ -115,19 +115,28 @@ static size_t stat_number(const char *text, const char *name)
     return 0;
 }
 
-/* What FOLDER's limit leaves. What it keeps of files can be dropped, but not its shared memory, which is
- * among them; both are told at the beginning of memory.stat. */
+/* What the kernel drops when a cgroup needs it, of what lies in it and in those below: files, but not shared
+ * memory, which is among them, and the slab caches that can go. In version 1 the words without "total_" are the
+ * cgroup's own alone, and come first. */
+static size_t droppable_bytes(const char *stat)
+{
+    size_t files = stat_number(stat, "file") + stat_number(stat, "total_cache");
+    size_t shared = strstr(stat, "total_shmem ") != NULL ? stat_number(stat, "total_shmem")
+                                                         : stat_number(stat, "shmem");
+    return files - size_min(files, shared) + stat_number(stat, "slab_reclaimable");
+}
+
+/* What FOLDER's limit leaves. */
 static size_t cgroup_room(const char *folder, size_t length, size_t limit)
 {
-    char text[512];
+    char text[2048];
     size_t used = size_min(cgroup_number(folder, length, "/memory.current"),
                            cgroup_number(folder, length, "/memory.usage_in_bytes"));
     if (used == SIZE_MAX) {
         return SIZE_MAX;
     }
     if (cgroup_read(folder, length, "/memory.stat", text, sizeof text)) {
-        size_t files = stat_number(text, "file") + stat_number(text, "cache");
-        used -= size_min(used, files - size_min(files, stat_number(text, "shmem")));
+        used -= size_min(used, droppable_bytes(text));
     }
     return limit > used ? limit - used : 0;
 }

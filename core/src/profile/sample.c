@@ -157,10 +157,10 @@ static uint64_t interval_bytes(void)
 
 static void profile_load(void)
 {
-    profile_note_own();
     if (MW_IN_LIBC) {
         return;
     }
+    profile_note_own();
     bool by_signal = option(OPTION_prof_signal) != 0;
     atomic_set(&profile.is_enabled, option(OPTION_prof) || by_signal);
     atomic_set(&profile.is_active, option(OPTION_prof) && option(OPTION_prof_active));

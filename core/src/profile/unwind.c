@@ -33,14 +33,20 @@ struct cursor {
 /* Frames larger than a page leave pages out, which are asked about too: so the stack stays one piece. */
 #define FRAME_USUAL (64 * KiB)
 
+/* Adds the page where the readable ones end, and those behind it if they are known. */
+static void cursor_add_page(struct cursor *cursor)
+{
+    cursor->readable_end += os_page_size;
+    if (cursor->readable_end == cursor->known) {
+        cursor->readable_end = cursor->known_end;
+    }
+}
+
 static void cursor_fill_up_to(struct cursor *cursor, uintptr_t page)
 {
     while (cursor->readable_end < page && page - cursor->readable_end <= FRAME_USUAL &&
            os_is_readable(cursor->readable_end)) {
-        cursor->readable_end += os_page_size;
-        if (cursor->readable_end == cursor->known) {
-            cursor->readable_end = cursor->known_end;
-        }
+        cursor_add_page(cursor);
     }
 }
 
@@ -54,10 +60,12 @@ static NOINLINE bool cursor_ask(struct cursor *cursor, uintptr_t address)
     if (cursor->readable_end == 0) {
         cursor->readable = cursor->readable_end = cursor->registers[CFI_SP] & ~(os_page_size - 1);
     }
-    cursor_fill_up_to(cursor, page + os_page_size);
-    if (page < cursor->readable || page >= cursor->readable_end) {
-        cursor->readable = page;
-        cursor->readable_end = page + os_page_size;
+    cursor_fill_up_to(cursor, page);
+    if (page < cursor->readable || page > cursor->readable_end) {
+        cursor->readable = cursor->readable_end = page;
+    }
+    if (page == cursor->readable_end) {
+        cursor_add_page(cursor);
     }
     return true;
 }
@@ -510,14 +518,22 @@ static size_t cursor_walk_quickly(struct cursor *cursor, uintptr_t *frames, uint
 /* --- Known stacks ----------------------------------------------------------------------------- */
 
 /* Where a thread began: its own data lies right behind its stack, and behind that of the first the
- * kernel's. Other stacks that a program makes end elsewhere, and may go at any time. */
-#define STACK_TAIL (16 * KiB)
+ * kernel's, with the pointers to as many words of the command line and the environment as nearly all programs
+ * get. Other stacks that a program makes end elsewhere, and may go at any time: one that is right below the
+ * least stack of a thread, of 16 KiB, and one that is as near to the first as mmap comes, are none of these. */
+#define STACK_TAIL (8 * KiB)
+#define FIRST_STACK_TAIL (256 * KiB)
+
+/* Whether an address is in the last page before `end`, or less than so many bytes behind it. */
+static bool lies_behind(uintptr_t address, uintptr_t end, size_t bytes)
+{
+    return address + os_page_size - end < os_page_size + bytes;
+}
 
 static bool stack_is_of_thread(uintptr_t end)
 {
-    uintptr_t own = (uintptr_t)__builtin_thread_pointer();
-    uintptr_t first = (uintptr_t)getauxval(AT_RANDOM);
-    return own + os_page_size - end < STACK_TAIL || first + os_page_size - end < STACK_TAIL;
+    return lies_behind((uintptr_t)__builtin_thread_pointer(), end, STACK_TAIL) ||
+           lies_behind((uintptr_t)getauxval(AT_RANDOM), end, FIRST_STACK_TAIL);
 }
 
 static void cursor_use_known(struct cursor *cursor, const struct known_stack *known)
@@ -552,12 +568,16 @@ ALWAYS_INLINE size_t cursor_walk_known(struct cursor *cursor, uintptr_t *frames,
 
 static NOINLINE size_t unwind_often(uintptr_t *frames, uintptr_t *tops, size_t most)
 {
-    static THREAD_LOCAL struct known_stack known;
+    static THREAD_LOCAL uintptr_t start, end; /* as a struct they would be aligned to 16 */
+    struct known_stack known = {start, end};
     struct cursor cursor;
     memset(&cursor, 0, sizeof cursor);
     CAPTURE(cursor.registers);
     cursor.is_interrupted = true; /* the pc is exact */
-    return cursor_walk_known(&cursor, frames, tops, most, &known);
+    size_t count = cursor_walk_known(&cursor, frames, tops, most, &known);
+    start = known.start;
+    end = known.end;
+    return count;
 }
 
 static NOINLINE size_t unwind_sample(uintptr_t *frames, size_t most, struct known_stack *known)

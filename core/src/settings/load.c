@@ -37,7 +37,8 @@ static void drop_cut_setting(char *text, size_t length, size_t size, const char 
         length--;
     }
     text[length] = 0;
-    log_warn("%s: what stands behind the first %zu bytes is left out", origin, length);
+    log_warn("%s: it is too long: what stands behind its first %zu bytes is left out", origin,
+             length);
 }
 
 /* What /etc/malloc.conf says. In a file each line may have settings. */

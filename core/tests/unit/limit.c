@@ -141,8 +141,10 @@ static void check_room(struct arena *arena)
     CHECK_EQ(group_now().room, SIZE_MAX);
     write_number("/memory/c/memory.usage_in_bytes",
                  "398458880\n"); /* 380 MiB, 60 of them of files */
-    write_number("/memory/c/memory.stat",
-                 "cache 104857600\nrss 1\nrss_huge 0\nshmem 41943040\ntotal_cache 9\n");
+    write_number(
+        "/memory/c/memory.stat",
+        "cache 9\nrss 1\nrss_huge 0\nshmem 3\ntotal_cache 104857600\n"
+        "total_rss 1\ntotal_shmem 41943040\n"); /* the cgroup's own, and with those below */
     struct memory_of_group group = group_now();
     CHECK_EQ(group.room, 80 * MiB);
     limit_apply(&group);
@@ -151,9 +153,10 @@ static void check_room(struct arena *arena)
     limit_tick(clock_look());
     CHECK_EQ(holding_now().free, PAGES);
 
-    write_number("/a/memory.current", "304087040\n"); /* 290 MiB, 15 of them of files */
-    write_number("/a/memory.stat",
-                 "anon 1\nfile 20971520\nkernel 5\nshmem 5242880\nfile_mapped 1\n");
+    write_number("/a/memory.current",
+                 "306184192\n"); /* 292 MiB, 15 of them of files, 2 of slab caches */
+    write_number("/a/memory.stat", "anon 1\nfile 20971520\nkernel 5\nshmem 5242880\nfile_mapped 1\n"
+                                   "slab_reclaimable 2097152\nslab_unreclaimable 7\n");
     group = group_now();
     CHECK_EQ(group.room, 25 * MiB);
     limit_apply(&group);

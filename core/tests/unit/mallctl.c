@@ -156,7 +156,6 @@ TEST(mallctl_survives_hostile_names)
         "0",
         "0.0.0.0.0.0.0.0",
         "opt.",
-        "opt",
         "stats.arenas.0.mutexes.num_ops",
         "stats.arenas.0.mutexes.3.num_ops",
         "stats.arenas.0.mutexes.large|extent_avail.num_ops",
@@ -192,8 +191,13 @@ TEST(mallctl_survives_hostile_names)
         size_t size = sizeof old;
         CHECK_MSG(mw_mallctl(indices[i], &old, &size, NULL, 0) == ENOENT, "'%s'", indices[i]);
     }
+    CHECK_EQ(mw_mallctl("opt", NULL, NULL, NULL, 0), ENOENT); /* a beginning, which has a MIB */
+    depth = 20;
+    CHECK_EQ(mw_mallctlnametomib("opt", mib, &depth), 0);
+    CHECK_EQ(depth, 1);
     depth = 0;
-    CHECK_EQ(mw_mallctlnametomib("arenas.page", mib, &depth), ENOENT);
+    CHECK_EQ(mw_mallctlnametomib("arenas.page", mib, &depth), 0);
+    CHECK_EQ(depth, 0);
     CHECK_EQ(mw_mallctl(NULL, NULL, NULL, NULL, 0), EINVAL);
     CHECK_EQ(mw_mallctlnametomib(NULL, mib, &depth), EINVAL);
     CHECK_EQ(mw_mallctlbymib(NULL, 3, NULL, NULL, NULL, 0), ENOENT);

@@ -150,6 +150,18 @@ fn a_file_of_the_environment_that_would_win_is_a_reason_to_write_none() {
 }
 
 #[test]
+fn files_of_the_environment_have_patterns_specifiers_and_any_bytes() {
+    let system = System::new();
+    let unit = "[Service]\nExecStart=/usr/bin/web 100\nEnvironmentFile=-/etc/default/%p-%i*.env\n";
+    system.write("etc/systemd/system/web@.service", unit);
+    system.write("etc/default/web-8.env", "LD_PRELOAD=libjemalloc.so.2\n");
+    fs::write(system.path("etc/default/web-7.b.env"), b"NAME=J\xf6rg\nLD_PRELOAD=a.so\n").unwrap();
+    let file = "etc/default/web-7.b.env sets LD_PRELOAD for web@7.service";
+    system.refuses(&["enable", "--unit", "web@7"], 3, &[file]);
+    system.succeeds(&["enable", "--unit", "web@9"]);
+}
+
+#[test]
 fn what_pam_preloads_is_shown() {
     let system = System::new();
     let environment = "EDITOR=/opt/libtcmalloc.so\nLD_PRELOAD=\"/usr/lib/libjemalloc.so.2\"\n";
@@ -185,7 +197,9 @@ fn an_end_at_any_point_leaves_nothing_behind() {
     let ended = |words: &[&str], call: &str, when: usize| {
         let mut command = Command::new("strace");
         command.args(["-f", "-o", "/dev/null"]).args(["-e", &format!("trace={call}")]);
-        paths.iter().for_each(|path| drop(command.arg("-P").arg(path)));
+        for path in &paths {
+            command.arg("-P").arg(path);
+        }
         command.args(["-e", &format!("inject={call}:signal=KILL:when={when}")]);
         command.arg(mallow(&[]).get_program()).args(words).arg("--root").arg(system.folder.path());
         command.output().unwrap().status.signal() == Some(9)

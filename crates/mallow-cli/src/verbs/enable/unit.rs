@@ -39,7 +39,7 @@ pub fn plan(
     let (own, folders) = folders(user, system)?;
     let drop_in = own.join(format!("{unit}.d")).join(DROP_IN);
     let service = Service::read(&unit, &folders, &drop_in, system)?;
-    if let Some(file) = service.last_words(system).filter(|_| !force) {
+    if let Some(file) = service.last_words(&unit, system).filter(|_| !force) {
         return Err(Error::Unmet(format!(
             "{} sets LD_PRELOAD for {unit}, and systemd lets that hold over any drop-in. First take \
              it out, or use --force to write the drop-in all the same.",
@@ -112,7 +112,7 @@ struct Service {
     program: Option<String>,
     preloads: Vec<String>,
     /// What an EnvironmentFile= sets holds over all Environment=.
-    environment_files: Vec<PathBuf>,
+    environment_files: Vec<String>,
 }
 
 impl Service {
@@ -141,12 +141,16 @@ impl Service {
     }
 
     /// A file of the environment that sets LD_PRELOAD.
-    fn last_words(&self, system: &System) -> Option<PathBuf> {
+    fn last_words(&self, unit: &str, system: &System) -> Option<PathBuf> {
         let sets = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            text.lines().any(|line| line.trim_start().starts_with("LD_PRELOAD="))
+            let text = std::fs::read(path).unwrap_or_default();
+            text.split(|b| *b == b'\n').any(|line| line.trim_ascii().starts_with(b"LD_PRELOAD="))
         };
-        self.environment_files.iter().map(|path| system.at(path)).find(sets)
+        let found = |pattern: &String| {
+            let pattern = system.at(Path::new(&specified(pattern, unit)));
+            glob::glob(&pattern.to_string_lossy()).into_iter().flatten().flatten()
+        };
+        self.environment_files.iter().flat_map(found).find(sets)
     }
 
     /// What a later file says holds.
@@ -164,7 +168,7 @@ impl Service {
                 "Environment" if value.is_empty() => self.preloads.clear(),
                 "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
                 "EnvironmentFile" => {
-                    self.environment_files.push(value.trim_start_matches('-').into());
+                    self.environment_files.push(value.trim_start_matches('-').to_owned());
                 }
                 "Environment" => {
                     for word in words::split(value).unwrap_or_default() {
@@ -179,6 +183,29 @@ impl Service {
             }
         }
     }
+}
+
+/// What systemd puts for the specifiers of a path that come from the unit's name; others stay.
+fn specified(path: &str, unit: &str) -> String {
+    let base = unit.strip_suffix(".service").unwrap_or(unit);
+    let (prefix, instance) = base.split_once('@').unwrap_or((base, ""));
+    let mut text = String::new();
+    let mut letters = path.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, letters.clone().next()) {
+            ('%', Some('i' | 'I')) => text += instance,
+            ('%', Some('p' | 'P')) => text += prefix,
+            ('%', Some('n')) => text += unit,
+            ('%', Some('N')) => text += base,
+            ('%', Some('%')) => text.push('%'),
+            _ => {
+                text.push(letter);
+                continue;
+            }
+        }
+        letters.next();
+    }
+    text
 }
 
 /// In the order in which systemd reads them: by name.
