@@ -428,11 +428,10 @@ ALWAYS_INLINE bool spot_step_by_row(struct cursor *cursor, struct spot *at, stru
 }
 
 /* A frame that has no row. */
-static NOINLINE bool spot_step_rarely(struct cursor *cursor, struct spot *at, uintptr_t pc,
-                                      struct frame_row row)
+static NOINLINE bool spot_step_rarely(struct cursor *cursor, struct spot *at, struct frame_row row)
 {
     uintptr_t *registers = cursor->registers;
-    registers[CFI_PC] = pc;
+    registers[CFI_PC] = at->pc; /* exactly, as a signal's return is told by */
     registers[CFI_SP] = at->sp;
     registers[CFI_FP] = at->fp;
     cursor->needs_all =
@@ -467,7 +466,7 @@ ALWAYS_INLINE bool spot_step(struct cursor *cursor, struct spot *at, uintptr_t p
         is_good = spot_step_by_row(cursor, at, row);
     } else {
         struct spot rare = *at; /* so that the other stays in registers */
-        is_good = spot_step_rarely(cursor, &rare, pc, row);
+        is_good = spot_step_rarely(cursor, &rare, row);
         *at = rare;
     }
     at->pc = plain_pc(at->pc);

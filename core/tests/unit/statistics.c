@@ -140,3 +140,46 @@ TEST(statistics_of_an_orphan)
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK_EQ(status, 0);
 }
+
+/* As a thread leaves its heap that another one's fork meets between a list and its count. */
+static void *stop_between_list_and_count(void *ends)
+{
+    unsigned class = PAGE_CLASS_LISTED;
+    while (!page_class_is_listed(class)) {
+        class ++;
+    }
+    void *block = mw_malloc((page_class_pages(class) << os_page_shift) - 64);
+    mw_free(block);
+    struct heap *heap = thread_enter_to_free();
+    delay_settle(heap); /* nothing more comes into the list */
+    if (!heap->is_private) {
+        stack_make_private(heap);
+    }
+    unsigned list = block_class_of(class);
+    CHECK(heap->free[list] != NULL && heap_magazine(heap, list)->count != 0);
+    heap_magazine(heap, list)->count = 0;
+    thread_leave(heap);
+    CHECK_EQ(write(((int *)ends)[1], "", 1), 1);
+    pause();
+    return NULL;
+}
+
+TEST(orphan_whose_owner_was_at_work)
+{
+    int ends[2];
+    char byte;
+    pthread_t thread;
+    CHECK_EQ(pipe(ends), 0);
+    mw_free(mw_malloc(1));
+    CHECK_EQ(pthread_create(&thread, NULL, stop_between_list_and_count, ends), 0);
+    CHECK_EQ(read(ends[0], &byte, 1), 1);
+    pid_t child = fork();
+    if (child == 0) {
+        mw_free(mw_malloc(32 * KiB));
+        CHECK(mw_heap_is_valid());
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
