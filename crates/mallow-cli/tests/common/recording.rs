@@ -1,7 +1,7 @@
 //! What the tests of `mallow record` share: a recording of a program, and the program with many lives.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use mallow_trace::{Call, Event, Process, Reader, Record, Start};
@@ -40,21 +40,48 @@ impl Trace {
         self.records.iter().filter_map(process).collect()
     }
 
-    /// Each block is freed once, by a free or a realloc, after it was given out.
+    /// Each block is freed once in a process, by a free or a realloc, after it was given out there or, for the
+    /// child of a fork, to one that it comes from.
     #[track_caller]
     pub fn check_addresses(&self) {
-        let mut live = BTreeMap::new();
-        let mut faults = 0;
-        for (_, call) in self.calls() {
+        let mut process_of = BTreeMap::new();
+        let mut parents = BTreeMap::new();
+        let mut live = BTreeSet::new();
+        let mut given = BTreeSet::new();
+        let mut faults = Vec::new();
+        for record in &self.records {
+            let call = match &record.event {
+                Event::Thread(thread) => {
+                    process_of.insert(record.thread, thread.process);
+                    continue;
+                }
+                Event::Process(process) if process.start == Start::Fork => {
+                    parents.insert(process.id, process.parent);
+                    continue;
+                }
+                Event::Call(call) => call,
+                _ => continue,
+            };
+            let process = process_of[&record.thread];
+            let inherited = |address| {
+                let mut ancestors =
+                    std::iter::successors(Some(process), |id| parents.get(id).copied());
+                ancestors.any(|id| id != process && given.contains(&(id, address)))
+            };
             if call.op.is_free() || call.op.is_realloc() && !call.failed {
                 let gone = if call.op.is_free() { call.address } else { call.old };
-                faults += usize::from(gone != 0 && live.remove(&gone).is_none());
+                if gone != 0 && !live.remove(&(process, gone)) && !inherited(gone) {
+                    faults.push(record);
+                }
             }
             if !call.op.is_free() && call.address != 0 {
-                faults += usize::from(live.insert(call.address, call.size).is_some());
+                given.insert((process, call.address));
+                if !live.insert((process, call.address)) {
+                    faults.push(record);
+                }
             }
         }
-        assert_eq!(faults, 0, "blocks freed twice or given out twice");
+        assert!(faults.is_empty(), "blocks freed twice or given out twice: {faults:x?}");
     }
 
     /// Each process but the first has a parent before it, which has the same pid for an exec alone.
