@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
-use mallow_process::heap::Heap;
+use mallow_process::heap::{Heap, core_file};
 use mallow_process::picture::{self, Gap, Picture};
 use mallow_process::process::Keep;
 use mallow_stats::{Stats, live};
@@ -44,7 +45,11 @@ impl Target {
         let bytes = match self {
             Target::Process(_) => return Ok(None),
             Target::File(path) => {
-                input::open(path).and_then(end_of).map_err(|error| self.not_a_file(error))?
+                let file = input::open(path).map_err(|error| self.not_a_file(error))?;
+                if is_core(&file) {
+                    return self.core(file).map(Some);
+                }
+                end_of(file).map_err(|error| self.not_a_file(error))?
             }
             Target::Input => {
                 let mut bytes = Vec::new();
@@ -60,6 +65,28 @@ impl Target {
                 self.name()
             ))),
         }
+    }
+
+    fn core(&self, file: File) -> Result<Stats> {
+        let heap = core_file::read(file).map_err(Error::io(self.unreadable()))?;
+        let heap = heap.map(Heap::Mallow);
+        let stats = heap.as_ref().and_then(|heap| Some((heap, live::stats(heap, None)?)));
+        let Some((heap, mut stats)) = stats else {
+            return Err(Error::Unsupported(format!(
+                "The core file {} has no heap of Mallow that can be read. The process needs to have run \
+                 under Mallow, whose library has to be on this machine where it was loaded from, the \
+                 same file.",
+                self.name()
+            )));
+        };
+        stats.missing.push("A core file does not say how much was in physical memory.".into());
+        if heap.incomplete() > 0 {
+            stats.missing.push(format!(
+                "{} arenas were being changed when the process ended; their figures are a part only.",
+                heap.incomplete()
+            ));
+        }
+        Ok(stats)
     }
 
     fn not_a_file(&self, error: std::io::Error) -> Error {
@@ -78,6 +105,11 @@ impl Target {
     fn unreadable(&self) -> String {
         format!("{} cannot be read", self.name())
     }
+}
+
+fn is_core(file: &File) -> bool {
+    let mut head = [0; 18];
+    file.read_exact_at(&mut head, 0).is_ok() && core_file::is_core(&head)
 }
 
 fn end_of(mut file: File) -> std::io::Result<Vec<u8>> {

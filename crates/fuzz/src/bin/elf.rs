@@ -1,10 +1,11 @@
-//! Programs and libraries.
+//! Programs, libraries and core files.
 #![no_main]
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use mallow_process::elf::{self, ElfInfo};
+use mallow_process::heap::core_file;
 use tempfile::TempDir;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
@@ -19,4 +20,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         elf::identify(&FILE, &info);
     }
     elf::loaded_size(&FILE);
+    let _ = core_file::read(std::fs::File::open(&*FILE).expect("a file"));
 });

@@ -3,6 +3,7 @@
 
 pub mod bounded;
 mod chunks;
+pub mod core_file;
 pub mod glibc;
 #[cfg(test)]
 mod hostile;

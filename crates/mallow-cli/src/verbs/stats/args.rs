@@ -9,7 +9,8 @@ use crate::parse;
 
 #[derive(Args, Debug)]
 pub struct StatsArgs {
-    /// The number of a process, the file of a dump, or - for standard input
+    /// The number of a process, the file of a dump, a core file of a process under Mallow, or - for standard
+    /// input
     #[arg(value_name = "PID|FILE|-", allow_hyphen_values = false)]
     pub target: String,
 

@@ -1,0 +1,124 @@
+//! `mallow stats` on core files: what it says of a process that has ended is what it said while it lived.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::program::Program;
+use common::{compile, json, mallow, refuses, run};
+
+const SOURCE: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(void) { for (int i \
+                      = 0; i < 20000; i++) { void *volatile block = malloc(16 + i % 3000); if (i % 3 == 0) \
+                      free(block); } puts(\"{}\"); fflush(stdout); sleep(100); }\n";
+
+/// As the kernel writes it of a process: writable private memory, and the files that were mapped.
+fn core_of(pid: u32) -> Vec<u8> {
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let (mut programs, mut content) = (Vec::new(), Vec::new());
+    let (mut files, mut names, mut count) = (Vec::new(), Vec::new(), 0u64);
+    for line in fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let (start, end) = words[0].split_once('-').unwrap();
+        let (start, end) = (number(start), number(end));
+        let mut bytes = vec![0; (end - start) as usize];
+        // A page of what is constant after the loader's work differs from the file, and is written too.
+        let path = words.get(5).filter(|path| path.starts_with('/'));
+        if words[1].starts_with("rw") || path.is_some() && words[1] == "r--p" {
+            // What cannot be read, as guards between blocks, is written as zeros.
+            for (index, page) in bytes.chunks_mut(4096).enumerate() {
+                let _ = memory.read_exact_at(page, start + 4096 * index as u64);
+            }
+            programs.push((start, bytes.len() as u64, content.len() as u64));
+            content.extend(bytes);
+        }
+        if let Some(path) = path {
+            files.extend([start, end, number(words[2]) / 4096].map(u64::to_le_bytes).concat());
+            names.extend(path.as_bytes());
+            names.push(0);
+            count += 1;
+        }
+    }
+    let mut note = [count, 4096].map(u64::to_le_bytes).concat();
+    note.extend(files);
+    note.extend(names);
+    written(&programs, &content, &note)
+}
+
+/// An ELF core file with these segments (start, size, place in `content`) and an NT_FILE note.
+fn written(programs: &[(u64, u64, u64)], content: &[u8], files: &[u8]) -> Vec<u8> {
+    let mut note = [5u32, files.len() as u32, 0x4649_4c45].map(u32::to_le_bytes).concat();
+    note.extend(b"CORE\0\0\0\0");
+    note.extend(files);
+    note.resize(note.len().next_multiple_of(4), 0);
+    let note_at = 64 + 56 * (programs.len() as u64 + 1);
+    let content_at = note_at + note.len() as u64;
+    let machine: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+    let mut core = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    core.extend([4, machine].map(u16::to_le_bytes).concat());
+    core.extend(1u32.to_le_bytes());
+    core.extend([0u64, 64, 0].map(u64::to_le_bytes).concat());
+    core.extend(0u32.to_le_bytes());
+    core.extend([64, 56, programs.len() as u16 + 1, 0, 0, 0].map(u16::to_le_bytes).concat());
+    let mut program = |kind: u32, offset: u64, start: u64, size: u64| {
+        core.extend([kind, 4].map(u32::to_le_bytes).concat());
+        core.extend([offset, start, 0, size, size, 4].map(u64::to_le_bytes).concat());
+    };
+    program(4, note_at, 0, note.len() as u64);
+    for &(start, size, at) in programs {
+        program(1, content_at + at, start, size);
+    }
+    core.extend(note);
+    core.extend(content);
+    core
+}
+
+fn stats_of(target: &Path) -> serde_json::Value {
+    let ran = run(&["stats", "--json", target.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    json(&ran)["stats"].take()
+}
+
+#[test]
+fn a_core_file_has_the_figures_of_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("cc", folder.path(), SOURCE, &["-O1"]).expect("there is a compiler");
+    let file = folder.path().join("core");
+    for allocator in ["mallow", "mallow-secure"] {
+        let mut command = mallow(&["run", "-a", allocator, "--", program.to_str().unwrap()]);
+        let process = Program::at_rest(&mut command);
+        let live = stats_of(Path::new(&process.pid()));
+        let core = core_of(process.child.id());
+        drop(process);
+        fs::write(&file, &core).unwrap();
+        let dead = stats_of(&file);
+        assert!(live["totals"]["allocated"].as_u64() > Some(15_000_000), "{live}");
+        for name in ["allocated", "active", "mapped", "cached", "dirty", "metadata"] {
+            assert_eq!(dead["totals"][name], live["totals"][name], "{allocator}: {name}");
+        }
+        assert_eq!(dead["classes"], live["classes"]);
+        assert_eq!((&dead["version"], &dead["locks"]), (&live["version"], &live["locks"]));
+    }
+}
+
+#[test]
+fn a_core_file_without_the_heap_is_refused_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new("sleep").arg("100").stdout(Stdio::null()).spawn().unwrap();
+    let core = core_of(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let file = folder.path().join("core");
+    let path = file.to_str().unwrap();
+    fs::write(&file, &core).unwrap();
+    refuses(&["stats", path], 4, &["core file", "under Mallow"]);
+    for length in [20, 64, 100, 300, core.len() / 2] {
+        fs::write(&file, &core[..length]).unwrap();
+        let code = run(&["stats", path]).code;
+        assert!(matches!(code, Some(4 | 7)), "{length}: {code:?}");
+    }
+}
