@@ -116,6 +116,11 @@ fn a_core_file_without_the_heap_is_refused_in_one_sentence() {
     let path = file.to_str().unwrap();
     fs::write(&file, &core).unwrap();
     refuses(&["stats", path], 4, &["core file", "under Mallow"]);
+    // A library that the note says to be as large as the address space.
+    let mut note = [1, 4096, 4096, u64::MAX - 4095, 0].map(u64::to_le_bytes).concat();
+    note.extend(b"/proc/self/exe\0");
+    fs::write(&file, written(&[], &[], &note)).unwrap();
+    refuses(&["stats", path], 4, &["core file"]);
     for length in [20, 64, 100, 300, core.len() / 2] {
         fs::write(&file, &core[..length]).unwrap();
         let code = run(&["stats", path]).code;

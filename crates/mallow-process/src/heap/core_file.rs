@@ -118,6 +118,9 @@ impl Core {
             let found = *known.entry(name).or_insert_with(|| self.open_mapped(path));
             if let Some((file, is_object)) = found {
                 let offset = at.saturating_mul(page);
+                // There is nothing behind the end of the file, whatever the note says.
+                let length = self.files[file].metadata().map_or(0, |found| found.len());
+                let end = end.min(start.saturating_add(length.saturating_sub(offset)));
                 self.mapped.push(Mapped { start, end, offset, file, is_object });
             }
         }
