@@ -201,8 +201,9 @@ fn what_flaps_is_left_out_with_a_note() {
 
     // Where most flaps, the rest says nothing.
     checked.build(&["ITEMS=1", "RANDOM=1"]);
-    ended(&checked.check(&["--update", "-b", "other.json", "-r", "2"]), 0);
-    let unknown = checked.check(&["-b", "other.json", "-r", "2"]);
+    // With fewer runs their random numbers lie apart now and then.
+    ended(&checked.check(&["--update", "-b", "other.json", "-r", "5"]), 0);
+    let unknown = checked.check(&["-b", "other.json", "-r", "5"]);
     ended(&unknown, 6);
     assert!(unknown.stdout.starts_with("Inconclusive: allocations"), "{}", unknown.stdout);
 }
