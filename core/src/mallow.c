@@ -80,6 +80,7 @@
 /* layer 6: slots */
 #include "slots/made.h"
 #include "slots/sizeclass.c"
+#include "slots/order.c"
 #include "slots/strength.c"
 #include "slots/rate.c"
 #include "slots/slot.c"

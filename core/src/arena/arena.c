@@ -14,10 +14,11 @@
 #define LEFT_BY_REALLOC_MIN (512 * KiB)
 
 /* An arena with so much in use asks for huge pages in a new region if of some places of the others, each of so
- * many pages, at least fifteen pages in sixteen are resident. */
+ * many pages, at least so many sixteenths are resident; a page without access behind a slab is not. */
 #define DENSE_MIN MW_LIMIT(24 * MiB, 4 * MiB)
 #define DENSE_PLACES 8u
 #define DENSE_PAGES 32u
+#define DENSE_SIXTEENTHS (MW_FENCES ? 14u : 15u)
 
 /* While the process grows, free and resident memory of this share of what is in use may stay, and as much
  * more with each step of patience, see decay.h. */
@@ -104,13 +105,12 @@ static unsigned arena_dense_places(struct arena *arena, uintptr_t places[DENSE_P
     return count;
 }
 
-/* Whether the arena is large, and nearly all of it is resident: so the program will write to nearly all of a new
- * region too, and huge pages spare it faults without making it larger. Not asked where mincore may end the
- * program, see stack_is_sparse. */
+/* Whether the arena is large and nearly all resident: so the program will write to nearly all of a new region too,
+ * and huge pages cost no memory. Not asked where mincore may end the program, see stack_is_sparse. */
 static bool arena_is_dense(struct arena *arena)
 {
     uintptr_t places[DENSE_PLACES];
-    if (MW_FENCES || !option(OPTION_ask_resident)) {
+    if (!option(OPTION_ask_resident)) {
         return false;
     }
     unsigned count = arena_dense_places(arena, places);
@@ -118,7 +118,7 @@ static bool arena_is_dense(struct arena *arena)
     for (unsigned i = 0; i < count; i++) {
         resident += os_resident_pages((void *)places[i], DENSE_PAGES);
     }
-    return count != 0 && 16 * resident >= 15 * (size_t)DENSE_PAGES * count;
+    return count != 0 && 16 * resident >= (size_t)DENSE_SIXTEENTHS * DENSE_PAGES * count;
 }
 
 /* Maps a region for at least `size` bytes; its extent joins the retained ones. Called without the

@@ -82,8 +82,8 @@ static enum extent_state extent_give_back(struct arena *arena, struct extent *ex
     }
     /* The kernel fills the gaps around what is in use to make huge pages of them, in its own time: no more of
      * that where something was given back. */
-    if (extent->region->wants_huge_pages) {
-        extent->region->wants_huge_pages = false;
+    if (atomic_get(&extent->region->wants_huge_pages)) {
+        atomic_set(&extent->region->wants_huge_pages, false);
         os_ask_for_no_more_huge_pages((void *)extent->region->start, extent->region->size);
     }
     if (may_be_lazy && os_purge_lazy(start, extent_size(extent))) {

@@ -200,7 +200,8 @@ struct region {
     struct region *next;
     uintptr_t start;
     size_t size;
-    bool wants_huge_pages; /* lock: purge; the kernel was asked for them, see arena_is_dense */
+    /* The kernel was asked for them, see arena_is_dense. Cleared with lock: purge. */
+    _Atomic bool wants_huge_pages;
 };
 
 ALWAYS_INLINE enum extent_state extent_state(struct extent *extent)

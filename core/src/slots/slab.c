@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab.h"
 
+#include "order.h"
 #include "rate.h"
 
 /* Shared slabs that are tried before a new one is made. */
 #define SHARED_TRIES 8u
-
-/* Slots that are carved in random order. */
-#define SHUFFLED_MAX 256u
 
 /* A local list that is shorter than this gets slots that were never used. */
 #define LENGTHEN_SLOTS 32u
@@ -110,10 +108,13 @@ static uint32_t slab_slot_of_turn(struct extent *extent, uint32_t turn)
     if (!slab_is_scattered(extent)) {
         return turn;
     }
+    uint64_t key = slab_order_key(extent);
+    if (others == 1) {
+        return turn ^ (uint32_t)(key & 1); /* steps would make one order of two slots */
+    }
     if (turn == others) {
         return 0;
     }
-    uint64_t key = slab_order_key(extent);
     uint32_t step = 1 + random_below(key >> 32, others);
     while (common_divisor(others, step) != 1) {
         step++;
@@ -130,7 +131,7 @@ static size_t slab_post_pages(void)
 static void slab_add_post(struct extent *extent, size_t pages)
 {
     check(pages <= 1 && extent_pages(extent) > pages && *slab_post(extent) == 0);
-    if (!MW_FENCES || pages == 0) {
+    if (!MW_FENCES || pages == 0 || atomic_get(&extent->region->wants_huge_pages)) {
         return;
     }
     struct arena *arena = arena_of(extent);
@@ -218,19 +219,15 @@ static void slab_retire(struct extent *extent)
     slab_drop_post(extent);
 }
 
-/* The same in random order. */
-static struct slot *slab_carve_shuffled(struct extent *extent, char *first, uint32_t count)
+/* The same in an order that nobody can tell in advance. */
+static struct slot *slab_carve_mixed(struct extent *extent, char *first, uint32_t count)
 {
     struct slab *slab = &extent->slab;
-    uint16_t order[SHUFFLED_MAX];
+    uint16_t order[ORDER_SLOTS_MAX];
     struct slot_list list = {NULL, NULL};
-    check(count > 0 && count <= SHUFFLED_MAX);
     slots_fill_carved(extent, first, count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = random_below(random_bits(), i + 1);
-        order[i] = order[at];
-        order[at] = (uint16_t)i;
-    }
+    size_t pages = (size_t)count * slab->slot_size >> os_page_shift;
+    order_choose(order, count, (uint32_t)size_max(size_min(pages, strength.order_runs), 1));
     for (uint32_t i = 0; i < count; i++) {
         slot_list_append(&list, (struct slot *)(first + (size_t)order[i] * slab->slot_size));
     }
@@ -283,7 +280,9 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     check(slab->carved < slab->capacity && most > 0);
     /* A few at first: a thread that wants one slot should not pay for a page of them. */
     size_t page = size_max(os_page_size / slab->slot_size, 1);
-    size_t count = MW_RANDOM ? page : size_min(page, size_max(slab->carved, CARVED_AT_FIRST));
+    size_t carved = slab->carved;
+    size_t count = MW_RANDOM ? size_max(page, size_min(carved, strength.order_runs * page))
+                             : size_min(page, size_max(carved, CARVED_AT_FIRST));
     count = slab->was_touched ? most : count;
     count = size_min(size_min(count, most), slab->capacity - slab->carved);
 
@@ -292,7 +291,7 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     }
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
     if (MW_RANDOM) {
-        return slab_carve_shuffled(extent, first, (uint32_t)size_min(count, SHUFFLED_MAX));
+        return slab_carve_mixed(extent, first, (uint32_t)size_min(count, ORDER_SLOTS_MAX));
     }
     char *last = first + (count - 1) * slab->slot_size;
     for (char *at = first; at < last; at += slab->slot_size) {
