@@ -20,7 +20,7 @@
 
 struct strength {
     size_t fill_whole;  /* the largest slot that is filled as a whole when the program frees it,
-                             and looked at as a whole when it leaves the quarantine */
+                             and looked at as a whole in the quarantine at the end */
     size_t look_whole;  /* the largest one that is looked at as a whole before it is used again; not
                              more than fill_whole */
     size_t delay_bytes; /* most that waits in the quarantine of a heap; 0: nothing waits */

@@ -44,9 +44,8 @@ ALWAYS_INLINE uint32_t delay_choose(uint64_t *left)
     return choices % DELAY_RANDOM;
 }
 
-/* Nobody wrote to the slot while it waited. It is looked at now, as it may not be used again before
- * the program ends. */
-ALWAYS_INLINE void delay_look_at(const struct slot *slot, size_t size)
+/* Nobody wrote to the slot while it waited. */
+static void delay_look_at(const struct slot *slot, size_t size)
 {
     bool is_whole =
         slot->link == FILL_FREE_WORD && slot_fill_is_whole(slot, size, strength.fill_whole);
@@ -71,23 +70,15 @@ ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
     }
 }
 
-static NOINLINE void delay_release_larger(struct heap *heap, uint64_t entry)
-{
-    delay_look_at(entry_slot(entry), entry_size(entry));
-    delay_hand_back(heap, entry_slot(entry));
-}
-
-/* A slot that has left is looked at, and can be handed out again. */
+/* A slot that has left can be handed out again. Its first bytes are looked at, as the link will be written over
+ * them; the rest before it is used again, when its slab is empty, or when the program ends. */
 ALWAYS_INLINE void delay_release(struct heap *heap, uint64_t entry)
 {
     struct slot *slot = entry_slot(entry);
     size_t size = entry_size(entry);
     check(size == slot_block_size(pagemap_find(slot), slot));
-    if (size > FILL_NEAR) {
-        delay_release_larger(heap, entry);
-        return;
-    }
-    if (unlikely(((slot->link ^ FILL_FREE_WORD) | slot_near_differs(slot, size)) != 0)) {
+    uint64_t differs = slot_near_differs(slot, size_min(size, FILL_NEAR));
+    if (unlikely(((slot->link ^ FILL_FREE_WORD) | differs) != 0)) {
         harden_bad_content(slot, size);
     }
     delay_hand_back(heap, slot);

@@ -10,7 +10,7 @@
  * security says (slots/strength.h), all of it moves on at once, out of line: each is settled (slots/slot.h) and
  * takes a place in the second one, and what was there moves on. While there are too many bytes the oldest leave, or any of the random
  * stage. A slot that waits counts as one that is out, its bit says that the program does not hold it, and all
- * of it has the fill of free slots: a write is found when it leaves, or later when it is handed out. Of an
+ * of it has the fill of free slots: a write is found when it leaves (to the first bytes), or when it is handed out. Of an
  * unsettled one, which only the first stage has, the bit still says that the program holds it.
  */
 #ifndef MALLOW_DELAY_H

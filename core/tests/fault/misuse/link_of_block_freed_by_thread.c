@@ -1,4 +1,4 @@
-// expect: secure=abort "is damaged" fast=any debug=abort "write after free"
+// expect: secure=abort "write after free" fast=any debug=abort "write after free"
 /* SPDX-License-Identifier: MIT
  * The link of a block that another thread has freed leads to a free block that is too small. */
 #include <pthread.h>
