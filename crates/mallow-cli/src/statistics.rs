@@ -46,15 +46,18 @@ impl Target {
             Target::Process(_) => return Ok(None),
             Target::File(path) => {
                 let file = input::open(path).map_err(|error| self.not_a_file(error))?;
-                if is_core(&file) {
+                let head = head_of(&file);
+                if core_file::is_core(&head) {
                     return self.core(file).map(Some);
                 }
+                self.is_not_compressed(&head)?;
                 end_of(file).map_err(|error| self.not_a_file(error))?
             }
             Target::Input => {
                 let mut bytes = Vec::new();
                 let mut input = std::io::stdin().lock().take(LARGEST_FILE);
                 input.read_to_end(&mut bytes).map_err(Error::io(self.unreadable()))?;
+                self.is_not_compressed(&bytes)?;
                 bytes
             }
         };
@@ -62,6 +65,17 @@ impl Target {
             Ok(stats) => Ok(Some(stats)),
             Err(error) => Err(Error::Damaged(format!(
                 "{} cannot be read as statistics: {error}.",
+                self.name()
+            ))),
+        }
+    }
+
+    fn is_not_compressed(&self, head: &[u8]) -> Result<()> {
+        match compression(head) {
+            None => Ok(()),
+            Some(format) => Err(Error::Damaged(format!(
+                "{} is compressed by {format}. Unpack it first; of a core file that systemd keeps, coredumpctl \
+                 dump -o core PID does so.",
                 self.name()
             ))),
         }
@@ -107,9 +121,25 @@ impl Target {
     }
 }
 
-fn is_core(file: &File) -> bool {
-    let mut head = [0; 18];
-    file.read_exact_at(&mut head, 0).is_ok() && core_file::is_core(&head)
+/// What a file is compressed by, if its first bytes are those of a format in which core files and
+/// logs are kept.
+fn compression(bytes: &[u8]) -> Option<&'static str> {
+    const FORMATS: [(&[u8], &str); 5] = [
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
+        (&[0x04, 0x22, 0x4d, 0x18], "lz4"),
+        (&[0x1f, 0x8b], "gzip"),
+        (b"BZh", "bzip2"),
+    ];
+    FORMATS.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|&(_, name)| name)
+}
+
+/// The first bytes of a file; less of a shorter one.
+fn head_of(file: &File) -> Vec<u8> {
+    let mut head = vec![0; 18];
+    let read = file.read_at(&mut head, 0).unwrap_or(0);
+    head.truncate(read);
+    head
 }
 
 fn end_of(mut file: File) -> std::io::Result<Vec<u8>> {

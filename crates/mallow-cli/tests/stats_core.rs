@@ -127,3 +127,18 @@ fn a_core_file_without_the_heap_is_refused_in_one_sentence() {
         assert!(matches!(code, Some(4 | 7)), "{length}: {code:?}");
     }
 }
+
+#[test]
+fn a_compressed_core_file_is_refused_with_what_unpacks_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("core.python3.1000.zst");
+    for (magic, format) in
+        [(&b"\x28\xb5\x2f\xfd"[..], "zstd"), (b"\xfd7zXZ\0", "xz"), (b"\x1f\x8b", "gzip")]
+    {
+        let mut bytes = magic.to_vec();
+        bytes.resize(5000, 0x5a);
+        fs::write(&file, bytes).unwrap();
+        refuses(&["stats", file.to_str().unwrap()], 7, &[format, "coredumpctl dump"]);
+        refuses(&["advise", file.to_str().unwrap()], 7, &[format]);
+    }
+}
