@@ -169,6 +169,15 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     return true;
 }
 
+/* Whether blocks of a class may be cut from slots of another: most have no slab for that, so this is asked
+ * before anything is computed. */
+ALWAYS_INLINE bool heap_may_take_holes(struct heap *heap, unsigned class, unsigned from)
+{
+    return common_may_serve(heap->arena, COMMON_HOLES, from) ||
+           (from < class && (heap->bins[from].ready_count > READY_MAX ||
+                             atomic_get(&slab_pool_at(heap->arena)->count[from]) != 0));
+}
+
 /* The largest slots first: with fewer of them per block it is likelier that their neighbours are
  * free too. */
 static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t want,
@@ -183,6 +192,9 @@ static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t 
     }
     unsigned from = class < CLASS_OF_SMALL_MAX ? class : CLASS_OF_SMALL_MAX;
     for (; from >= HOLE_CLASS_MIN; from--) {
+        if (!heap_may_take_holes(heap, class, from)) {
+            continue;
+        }
         uint32_t slot_size = class_size(from);
         uint32_t span = (size + slot_size - 1) / slot_size;
         if (span > COMMON_SPAN_MAX) {
