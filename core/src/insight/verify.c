@@ -29,6 +29,8 @@ static bool pool_is_valid(struct arena *arena)
         require(count == atomic_get(&pool->count[class]));
         for (unsigned kind = 0; kind < COMMON_KINDS; kind++) {
             struct link *common = &pool->common[kind][class];
+            bool is_seen = (atomic_get(&pool->common_seen[kind]) >> class & 1) != 0;
+            require(is_seen || list_is_empty(common));
             for (struct link *at = list_first(common); at != common; at = at->next) {
                 require(slab_at(at)->common->list == common && common_is_valid(slab_at(at)));
             }

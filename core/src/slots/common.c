@@ -116,10 +116,25 @@ static void common_search_again(struct extent *extent, uint32_t index)
     common->searched = first < common->searched ? first : common->searched;
 }
 
+/* Notes whether the list of a class may have slabs, so that most of those who find none take no lock. */
+static void common_note_seen(struct slab_pool *pool, enum common_kind kind, unsigned class,
+                             bool has_slabs)
+{
+    check(lock_is_mine(&pool->lock) && class < CLASSES);
+    uint64_t before = atomic_get(&pool->common_seen[kind]);
+    uint64_t bit = (uint64_t)1 << class;
+    uint64_t after = has_slabs ? before | bit : before & ~bit;
+    if (after != before) {
+        atomic_set(&pool->common_seen[kind], after);
+    }
+}
+
 static void common_list_locked(struct extent *extent)
 {
     check(lock_is_mine(&slab_pool_of(extent)->lock) && extent->common->run_max > 0);
     if (extent->link.next == NULL) {
+        enum common_kind kind = common_is_first(extent) ? COMMON_FIRST : COMMON_HOLES;
+        common_note_seen(slab_pool_of(extent), kind, extent->slab.class, true);
         list_push_back(extent->common->list, &extent->link);
     }
 }
@@ -284,13 +299,14 @@ static struct slot *common_take(struct arena *arena, enum common_kind kind,
     uint32_t want = request->want, span = request->span;
     check(span > 1 || request->class == request->slot_class);
     *count = 0;
-    if (!slab_pools_are_used()) {
+    if (!common_may_serve(arena, kind, request->slot_class)) {
         return NULL;
     }
     lock_take(&pool->lock);
     for (unsigned tries = 0; tries < COMMON_TRIES && *count < want; tries++) {
         struct link *slabs = &pool->common[kind][request->slot_class];
         if (list_is_empty(slabs)) {
+            common_note_seen(pool, kind, request->slot_class, false);
             break;
         }
         struct extent *extent = container_of(slabs->next, struct extent, link);

@@ -60,6 +60,13 @@ static bool common_create(struct extent *extent, enum common_kind kind, struct h
 static struct slot *common_create_first(struct extent *extent, struct heap *owner, uint32_t want,
                                         uint32_t *count);
 
+/* Whether an arena may have common slabs of a kind and class with free slots; one that was just listed may
+ * be missed. */
+ALWAYS_INLINE bool common_may_serve(struct arena *arena, enum common_kind kind, unsigned class)
+{
+    return (atomic_get(&slab_pool_at(arena)->common_seen[kind]) >> class & 1) != 0;
+}
+
 /* What is wanted of common slabs: up to `want` blocks of a class, each of `span` slots of another. */
 struct common_request {
     unsigned class;

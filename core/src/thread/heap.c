@@ -367,7 +367,9 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
                 extent->slab.left -= extent->slab.carved - carved_before;
                 continue;
             }
-            struct slot *list = slab_carve(extent, heap->list_max);
+            bool is_first = carved_before == 0 && heap->list_max == LIST_MAX_WAITING;
+            uint32_t most = is_first ? FIRST_CARVED : heap->list_max;
+            struct slot *list = slab_carve(extent, most);
             heap->until_tick -= (int32_t)(extent->slab.carved - carved_before);
             heap_count_fill(heap, class, extent->slab.carved - carved_before);
             heap->free[class] = slot_next(list);

@@ -17,8 +17,11 @@
 #define FIRST_BATCH 8u
 
 /* A first block that a thread frees and keeps for itself counts so much towards FIRST_BYTES: a
- * thread that does this often has a slab of its own soon. */
-#define FIRST_AGAIN_BYTES 16u
+ * thread that does this often has a slab of its own soon. The sooner, the faster; but where threads are
+ * very many, these slabs would need more memory than all blocks. */
+#define FIRST_AGAIN_BYTES 128u
+#define FIRST_AGAIN_BYTES_MANY 16u
+#define VERY_MANY_HEAPS MW_LIMIT(80u, 4u)
 
 /* The sizes of blocks that are served from holes, the smallest class whose slots these may consist
  * of, and how many blocks are taken at a time. */
@@ -62,6 +65,30 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
     return list;
 }
 
+static uint32_t first_again_bytes(void)
+{
+    bool are_very_many = atomic_get(&heaps.in_use) > VERY_MANY_HEAPS;
+    return are_very_many ? FIRST_AGAIN_BYTES_MANY : FIRST_AGAIN_BYTES;
+}
+
+/* Whether the list has room for one more first block. It is counted only where it may be full, since the program
+ * takes from it without counting, and a look at each block costs a line of the cache. */
+static bool heap_has_room(struct heap *heap, unsigned class, struct extent *extent,
+                          struct slot *slot)
+{
+    uint16_t count = 0;
+    for (struct slot *at = heap->free[class]; at != NULL && count < FIRST_BATCH;
+         at = slot_next(at)) {
+        list_slot_check(at, class);
+        if (unlikely(at == slot)) {
+            harden_bad_block("free", extent, slot);
+        }
+        count++;
+    }
+    heap->bins[class].first_most = count;
+    return count < FIRST_BATCH;
+}
+
 static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     unsigned class = extent->slab.class;
@@ -69,23 +96,22 @@ static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slo
     check(slab_is_common(extent) && class < SMALL_CLASSES && !heap_is_anothers(heap));
     bool will_allocate = !heap_is_sampling(heap) && bin->current == NULL &&
                          bin->common_bytes != 0 && heap->list_max != LIST_MAX_IDLE;
+    uint32_t again_bytes = first_again_bytes();
     if (!will_allocate || !common_is_first(extent) ||
-        bin->common_bytes + FIRST_AGAIN_BYTES > FIRST_BYTES) {
+        bin->common_bytes + again_bytes > FIRST_BYTES) {
         return false;
     }
-    unsigned count = 0;
-    for (struct slot *at = heap->free[class]; at != NULL; at = slot_next(at)) {
-        list_slot_check(at, class);
-        if (unlikely(at == slot)) {
-            harden_bad_block("free", extent, slot);
-        }
-        if (++count == FIRST_BATCH) {
-            return false;
-        }
+    struct slot *last = heap->free[class];
+    if (unlikely(last == slot)) {
+        harden_bad_block("free", extent, slot);
     }
+    if (bin->first_most >= FIRST_BATCH && !heap_has_room(heap, class, extent, slot)) {
+        return false;
+    }
+    bin->first_most++;
     slot_push(&heap->free[class], slot);
     heap_note_class(heap, class);
-    bin->common_bytes += FIRST_AGAIN_BYTES;
+    bin->common_bytes += (uint16_t)again_bytes;
     heap->puts[class]++;
     heap->until_tick--;
     return true;
@@ -143,6 +169,15 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     return true;
 }
 
+/* Whether blocks of a class may be cut from slots of another: most have no slab for that, so this is asked
+ * before anything is computed. */
+ALWAYS_INLINE bool heap_may_take_holes(struct heap *heap, unsigned class, unsigned from)
+{
+    return common_may_serve(heap->arena, COMMON_HOLES, from) ||
+           (from < class && (heap->bins[from].ready_count > READY_MAX ||
+                             atomic_get(&slab_pool_at(heap->arena)->count[from]) != 0));
+}
+
 /* The largest slots first: with fewer of them per block it is likelier that their neighbours are
  * free too. */
 static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t want,
@@ -157,6 +192,9 @@ static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t 
     }
     unsigned from = class < CLASS_OF_SMALL_MAX ? class : CLASS_OF_SMALL_MAX;
     for (; from >= HOLE_CLASS_MIN; from--) {
+        if (!heap_may_take_holes(heap, class, from)) {
+            continue;
+        }
         uint32_t slot_size = class_size(from);
         uint32_t span = (size + slot_size - 1) / slot_size;
         if (span > COMMON_SPAN_MAX) {
@@ -193,6 +231,7 @@ static struct slot *heap_take_common(struct heap *heap, unsigned class)
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, class, count);
     heap->free[class] = slot_next(list);
+    heap->bins[class].first_most = (uint16_t)(count - 1);
     heap_note_class(heap, class);
     return list;
 }

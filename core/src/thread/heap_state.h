@@ -31,6 +31,10 @@
 #define LIST_MAX_WAITING 32u
 #define LIST_MAX_IDLE 1u
 
+/* Slots that are carved first of a fresh slab while lists are short: a thread that lives briefly has less to
+ * return. */
+#define FIRST_CARVED 8u
+
 /* So much free memory that is still resident, in the heap's stacks or in an arena that it has just given
  * pages to, makes the lists short. */
 #define WAITING_BYTES (1 * MiB)
@@ -52,7 +56,8 @@ struct bin {
     struct extent *current; /* allocated from; NULL at first */
     struct link ready;      /* slabs with free slots, none of them empty */
     struct link waiting;    /* slabs with too few of them yet */
-    uint32_t ready_count;   /* length of `ready` */
+    uint16_t ready_count;   /* length of `ready` */
+    uint16_t first_most;    /* without a current slab: the list has at most so many first blocks */
     uint16_t common_bytes;  /* of first blocks taken from common slabs, see heap_common.c */
     uint8_t made;           /* slabs made so far: the next one is larger */
     bool is_draining;       /* other slabs have become empty since slots were handed out */
@@ -268,7 +273,8 @@ ALWAYS_INLINE void heap_unlist(struct heap *heap, struct extent *extent)
     check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
     check(extent->slab.place != SLAB_READY || heap->bins[extent->slab.class].ready_count > 0);
     list_remove(&extent->link);
-    heap->bins[extent->slab.class].ready_count -= extent->slab.place == SLAB_READY;
+    struct bin *bin = &heap->bins[extent->slab.class];
+    bin->ready_count = (uint16_t)(bin->ready_count - (extent->slab.place == SLAB_READY));
     extent->slab.place = SLAB_NONE;
 }
 
