@@ -1,7 +1,8 @@
 //! Files that the user names, opened so that none of them makes the command wait in silence.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Chain, Cursor, Error, ErrorKind, Read, Result};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc;
@@ -13,9 +14,20 @@ use nix::fcntl::OFlag;
 /// How long a pipe is waited for that nobody has opened to write.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Opens a file to read. Of a pipe whoever writes decides when there is more; of anything else what is not
-/// there now is an error, see `nothing_now`.
+/// A file whose first bytes were read to see what it is. A pipe cannot be opened a second time for that.
+pub type Peeked = Chain<Cursor<Vec<u8>>, File>;
+
+/// Whether a name stands for standard input or output.
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Opens a file to read, or standard input. Of a pipe whoever writes decides when there is more; of anything
+/// else what is not there now is an error, see `nothing_now`.
 pub fn open(path: &Path) -> Result<File> {
+    if is_standard(path) {
+        return std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    }
     let is_pipe = path.metadata().is_ok_and(|found| found.file_type().is_fifo());
     if is_pipe {
         return open_pipe(path);
@@ -32,6 +44,13 @@ fn open_pipe(path: &Path) -> Result<File> {
         let why = format!("it is a pipe, and nobody wrote to it for {} s", PATIENCE.as_secs());
         Err(Error::new(ErrorKind::WouldBlock, why))
     })
+}
+
+/// The first bytes, at most `most`, and the whole file from its beginning.
+pub fn peek(mut file: File, most: u64) -> Result<(Vec<u8>, Peeked)> {
+    let mut head = Vec::new();
+    file.by_ref().take(most).read_to_end(&mut head)?;
+    Ok((head.clone(), Cursor::new(head).chain(file)))
 }
 
 /// Says in words that there was nothing to read.

@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{json, refuses, run};
+use common::{json, mallow, ran, refuses, run};
 use mallow_trace::*;
 
 /// Two threads; the second allocates 20 blocks of 8,225 bytes, of which 5 stay.
@@ -355,4 +355,29 @@ fn the_page_works_in_a_browser_without_a_network() {
     assert_eq!(answers, Some("ALL WELL"), "{log}");
     let console: Vec<&str> = log.lines().filter(|line| line.contains(":CONSOLE")).collect();
     assert!(console.is_empty(), "{console:?}");
+}
+
+/// What unpacks or fetches a trace writes it into a pipe.
+#[test]
+fn a_trace_may_come_from_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, pipe) = (folder.path().join("a.trace"), folder.path().join("pipe"));
+    write_trace(&file, 5);
+    let wanted = run(&["report", file.to_str().unwrap()]).stdout;
+    assert!(wanted.contains("never freed"), "{wanted}");
+
+    let mut command = mallow(&["report", "-"]);
+    let piped = ran(command.stdin(std::fs::File::open(&file).unwrap()).output().unwrap());
+    assert_eq!((piped.code, &piped.stdout), (Some(0), &wanted), "{}", piped.stderr);
+
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for verb in [&["report"][..], &["replay", "-a", "glibc", "--mode", "lockstep"]] {
+        let text = "cat \"$0\" >\"$1\"";
+        let mut writer =
+            Command::new("sh").args(["-c", text]).args([&file, &pipe]).spawn().unwrap();
+        let piped = run(&[verb, &[pipe.to_str().unwrap()]].concat());
+        assert_eq!(piped.code, Some(0), "{verb:?}: {}", piped.stderr);
+        assert!(verb[0] != "report" || piped.stdout == wanted, "{}", piped.stdout);
+        writer.wait().unwrap();
+    }
 }

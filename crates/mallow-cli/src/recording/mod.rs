@@ -1,6 +1,5 @@
 //! Reads a recorded trace, with progress, as far as it can be read, and names its stacks.
 
-use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +7,7 @@ use mallow_report::{Analysis, Detail, Limits, Profile, Summary};
 use mallow_trace::{Error as TraceError, Header, Reader, Record};
 
 use crate::error::{Error, Result};
-use crate::input;
+use crate::input::{self, Peeked};
 use crate::output::Notes;
 
 const READ_AHEAD: usize = 1 << 20;
@@ -27,26 +26,25 @@ pub struct Analysed {
 
 /// Reads a trace and names its stacks; programs and debug files are also looked for in `folders`.
 pub fn analyse(
-    trace: &Path,
+    recording: Recording,
     folders: &[PathBuf],
     detail: Detail,
     limits: Limits,
     notes: Notes,
 ) -> Result<Analysed> {
     let sources = Sources { folders, debug_files: true };
-    analyse_some(trace, sources, detail, limits, notes, |_| true)
+    analyse_some(recording, sources, detail, limits, notes, |_| true)
 }
 
 /// The same of those records alone that are wanted.
 pub fn analyse_some(
-    trace: &Path,
+    recording: Recording,
     sources: Sources,
     detail: Detail,
     limits: Limits,
     notes: Notes,
     mut is_wanted: impl FnMut(&Record) -> bool,
 ) -> Result<Analysed> {
-    let recording = Recording::open(trace)?;
     let mut analysis = Analysis::new(recording.header());
     let damage = recording.read(notes, |record| {
         if is_wanted(record) {
@@ -72,22 +70,22 @@ pub fn analyse_some(
 pub struct Recording {
     path: PathBuf,
     length: u64,
-    reader: Reader<BufReader<File>>,
+    reader: Reader<BufReader<Peeked>>,
 }
 
 impl Recording {
+    /// A trace, or standard input.
     pub fn open(path: &Path) -> Result<Recording> {
-        let file = input::open(path).map_err(|error| cannot_open(path, error))?;
-        let metadata = file.metadata().map_err(|error| cannot_open(path, error))?;
-        if metadata.is_dir() {
-            return Err(Error::Usage(format!(
-                "{} is a folder. Give the trace itself.",
-                path.display()
-            )));
-        }
+        let (_, file) = peek(path)?;
+        Recording::of(path, file)
+    }
+
+    /// The same of what `peek` opened.
+    pub fn of(path: &Path, file: Peeked) -> Result<Recording> {
+        let length = file.get_ref().1.metadata().map_or(0, |data| data.len());
         let reader = Reader::new(BufReader::with_capacity(READ_AHEAD, file))
             .map_err(|error| damaged(path, error))?;
-        Ok(Recording { path: path.to_owned(), length: metadata.len(), reader })
+        Ok(Recording { path: path.to_owned(), length, reader })
     }
 
     pub fn header(&self) -> &Header {
@@ -120,6 +118,19 @@ impl Recording {
         bar.finish_and_clear();
         Ok(first.map(|first| sentence(&self.path, &first, more)))
     }
+}
+
+/// Opens what may be a trace, or standard input; its first eight bytes, and all of it.
+pub fn peek(path: &Path) -> Result<(Vec<u8>, Peeked)> {
+    let file = input::open(path).map_err(|error| cannot_open(path, error))?;
+    let metadata = file.metadata().map_err(|error| cannot_open(path, error))?;
+    if metadata.is_dir() {
+        return Err(Error::Usage(format!(
+            "{} is a folder. Give the trace itself.",
+            path.display()
+        )));
+    }
+    input::peek(file, 8).map_err(|error| damaged(path, TraceError::Io(error)))
 }
 
 fn cannot_open(path: &Path, error: std::io::Error) -> Error {

@@ -13,7 +13,7 @@ use super::args::CheckArgs;
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::parse::Stacks;
-use crate::recording::{self, Sources};
+use crate::recording::{self, Recording, Sources};
 
 /// `padding`: variables for one run more, where the environment is not the baseline's.
 pub fn measure(
@@ -75,8 +75,9 @@ fn record(
     let quiet = Notes { quiet: true };
     let sources = Sources { folders: &[], debug_files: false };
     let wanted = |record: &Record| filter.takes(record);
+    let recording = Recording::open(trace.path())?;
     let analysed =
-        recording::analyse_some(trace.path(), sources, Detail::User, limits, quiet, wanted)?;
+        recording::analyse_some(recording, sources, Detail::User, limits, quiet, wanted)?;
     if let Some(damage) = analysed.damage {
         return Err(Error::Internal(format!("the recording is damaged: {damage}")));
     }

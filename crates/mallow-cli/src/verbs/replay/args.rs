@@ -22,7 +22,7 @@ pub enum ReplayMode {
 
 #[derive(Args, Debug)]
 pub struct ReplayArgs {
-    /// A trace written by `mallow record`
+    /// A trace written by `mallow record`; `-` for standard input
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
 

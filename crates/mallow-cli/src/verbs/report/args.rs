@@ -9,8 +9,7 @@ use crate::output::OutputArgs;
 
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// A trace, as `mallow record` writes it, or a heap profile (heap_v2); `-` for a heap profile on
-    /// standard input
+    /// A trace, as `mallow record` writes it, or a heap profile (heap_v2); `-` for standard input
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
 

@@ -1,11 +1,9 @@
 //! A profile of the heap (`heap_v2`) instead of a trace: which stacks hold the memory.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mallow_capture::modules::Files;
@@ -18,19 +16,9 @@ use serde::Serialize;
 use super::args::{By, ReportArgs, TableName};
 use super::{csv, text};
 use crate::error::{Error, Result};
-use crate::input;
+use crate::input::{self, Peeked};
 use crate::output::{self, Format, Notes, Screen};
 use crate::recording::{Sources, Symbols};
-
-/// Whether the file begins as one. What comes on standard input has to: a trace cannot.
-pub fn is_profile(path: &Path) -> bool {
-    if super::is_standard(path) {
-        return true;
-    }
-    let mut start = [0; 8];
-    let read = input::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && HeapProfile::is_one(&start)
-}
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -53,17 +41,17 @@ struct Stack<'a> {
     frames: Vec<&'a Frame>,
 }
 
-pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
+pub fn main(args: &ReportArgs, mut file: Peeked, notes: Notes) -> Result<u8> {
     refuse_what_only_traces_have(args)?;
     let path = &args.trace;
     let failed = || Error::io(format!("The heap profile {} cannot be read", path.display()));
-    let mut file = open(path).map_err(failed())?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(failed())?;
     let heap = HeapProfile::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|error| Error::Damaged(format!("{}: {error}.", path.display())))?;
     drop(bytes);
-    let written = file.metadata().and_then(|data| data.modified()).unwrap_or(UNIX_EPOCH);
+    let written =
+        file.get_ref().1.metadata().and_then(|data| data.modified()).unwrap_or(UNIX_EPOCH);
     let mut places = Places::new(&heap.maps, &args.symbols);
     let names = places.name(&heap, &args.symbols, written, notes);
     let profile = profile_of(&heap, &names).with(args.frames.detail());
@@ -77,19 +65,12 @@ pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
         let about = pprof::About { written_unix_ns, shown, comments: &places.complaints };
         let bytes = pprof::encode_heap(&heap, &places.code, &names, &about);
         super::write_compressed(pprof, &bytes)?;
-        if super::is_standard(pprof) {
+        if input::is_standard(pprof) {
             return Ok(0);
         }
     }
     output::write_result(&args.output, &print(args, &heap, &profile, &places.complaints)?)?;
     Ok(0)
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    if super::is_standard(path) {
-        return std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
-    }
-    input::open(path)
 }
 
 fn refuse_what_only_traces_have(args: &ReportArgs) -> Result<()> {

@@ -17,14 +17,15 @@ use std::path::{Path, PathBuf};
 
 use flate2::{Compression, write::GzEncoder};
 use mallow_report::flame::{self, Change};
-use mallow_report::{Limits, Metric, Profile, Summary};
+use mallow_report::{HeapProfile, Limits, Metric, Profile, Summary};
 use serde::Serialize;
 
 pub use args::ReportArgs;
 
 use crate::error::{Error, Result};
+use crate::input;
 use crate::output::{self, Format, Notes, Screen};
-use crate::recording::{Analysed, analyse};
+use crate::recording::{self, Analysed, Recording, analyse};
 
 /// Everything that is printed: the summary, and what changed since another trace.
 #[derive(Serialize)]
@@ -60,10 +61,11 @@ struct ChangedStacks {
 
 pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
-    let mut files = args.pprof.iter().filter(|path| !is_standard(path));
+    let mut files = args.pprof.iter().filter(|path| !input::is_standard(path));
     files.try_for_each(|path| output::check_writable(path))?;
-    if heap::is_profile(&args.trace) {
-        return heap::main(args, notes);
+    let (head, file) = recording::peek(&args.trace)?;
+    if HeapProfile::is_one(&head) {
+        return heap::main(args, file, notes);
     }
     let limits = Limits {
         stacks: (args.top as usize).max(Limits::default().stacks),
@@ -71,9 +73,10 @@ pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
         ..Limits::default()
     };
     let detail = args.frames.detail();
-    let this = analyse(&args.trace, &args.symbols, detail, limits, notes)?;
+    let of = |recording| analyse(recording, &args.symbols, detail, limits, notes);
+    let this = of(Recording::of(&args.trace, file)?)?;
     let other = match &args.diff {
-        Some(path) => Some((path, analyse(path, &args.symbols, detail, limits, notes)?)),
+        Some(path) => Some((path, of(Recording::open(path)?)?)),
         None => None,
     };
     let report = Report {
@@ -84,7 +87,7 @@ pub fn main(args: &ReportArgs, notes: Notes) -> Result<u8> {
         write_pprof(path, &this)?;
     }
     let other_profile = other.as_ref().map(|(_, other)| &other.profile);
-    if !args.pprof.as_deref().is_some_and(is_standard) {
+    if !args.pprof.as_deref().is_some_and(input::is_standard) {
         output::write_result(&args.output, &print(args, &report, &this.profile, other_profile)?)?;
     }
     args.output.write_page(|| html::page(&report, &this.profile, other_profile))?;
@@ -163,12 +166,8 @@ fn write_pprof(path: &Path, analysed: &Analysed) -> Result<()> {
 }
 
 /// `-` stands for standard input and output.
-fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
 fn write_compressed(path: &Path, bytes: &[u8]) -> Result<()> {
-    if is_standard(path) {
+    if input::is_standard(path) {
         return output::printed(compress(std::io::stdout().lock(), bytes));
     }
     let failed = || Error::io(format!("The profile cannot be written to {}", path.display()));
