@@ -141,9 +141,8 @@ struct slab_pool {
     _Atomic uint32_t count[CLASSES];           /* length of `slabs` */
     struct link slabs[CLASSES];                /* lock: small: shared ones; medium: of the depot */
     struct link common[COMMON_KINDS][CLASSES]; /* lock: common ones with free slots, see common.h */
-    _Atomic uint64_t
-        common_seen[COMMON_KINDS]; /* lock; a bit per class: that list may have slabs. Who
-                                                   reads it without the lock may miss one just listed */
+    /* lock, to write; a bit per class: that list may have slabs. Who reads it without may miss one just listed. */
+    _Atomic uint64_t common_seen[COMMON_KINDS];
     struct common *unused_tables[TABLE_SIZES]; /* lock: by the logarithm of their size */
     uint8_t depot_made[MEDIUM_CLASSES];        /* lock: slabs made: the next one is larger */
 };

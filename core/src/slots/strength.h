@@ -28,9 +28,8 @@ struct strength {
         rate_account;   /* what large blocks with guards may cost at once, see rate.h; NO_LIMIT: all
                              have guards */
     size_t rate_per_ms; /* and what each millisecond adds */
-    uint32_t
-        order_runs;    /* pages of fresh slots of which any comes next, see order.h; of 1 the slots
-                             come in any order */
+    /* Pages of fresh slots of which any comes next, see order.h; of 1 the slots come in any order. */
+    uint32_t order_runs;
     bool checks_mixes; /* where the option check_mixes says nothing */
 };
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::recording::{LIVES, Trace, lives, record};
-use common::{compile, mallow, ran, run};
+use common::{compile, is_root, mallow, ran, run};
 use mallow_trace::{Call, Ending, Event, Op, Record, Start};
 
 const ENTRY_POINTS: &str = include_str!("programs/entry_points.c");
@@ -389,4 +389,25 @@ fn program_that_allocates_nothing_is_recorded_as_such() {
     let trace = record(&[], &[program.to_str().unwrap()]);
     assert_eq!((trace.code, trace.calls().count()), (Some(3), 0), "{}", trace.stderr);
     assert!(trace.stderr.contains("0 calls"), "{}", trace.stderr);
+}
+
+/// It cannot open the recording any more. The parent, which had opened it before, goes on.
+#[test]
+fn what_a_process_starts_after_it_changed_its_user_is_told_of() {
+    if !is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+        int main(void) { free(malloc(7001)); if (setuid(65534) != 0) return 1;\n\
+        if (fork() == 0) { free(malloc(7002)); _exit(0); }\n\
+        int status; wait(&status); free(malloc(7003)); return status; }";
+    let program = compile("cc", folder.path(), source, &["-O0"]).expect("there is a compiler");
+    let trace = record(&[], &[program.to_str().unwrap()]);
+    assert_eq!(trace.code, Some(0), "{}", trace.stderr);
+    let found = [7001, 7002, 7003].map(|size| trace.count(size));
+    let told = trace.stderr.contains("1 thread not recorded")
+        && trace.stderr.contains("changed its user or root");
+    assert_eq!((found, told), ([1, 0, 1], true), "{}", trace.stderr);
 }

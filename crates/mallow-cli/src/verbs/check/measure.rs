@@ -107,7 +107,9 @@ fn complaints(recorded: &Recorded) -> Result<Vec<String>> {
     let mut found = Vec::new();
     if recorded.lost_threads > 0 {
         found.push(
-            "More than 4,096 threads ran at a time; the further ones are not counted.".into(),
+            "Some threads are not counted: more than 4,096 ran at a time, or their process had changed \
+             its user or root."
+                .into(),
         );
     }
     if recorded.still_running > 0 {

@@ -254,7 +254,8 @@ impl Server {
         let (pid, _) = process;
         let find = move || {
             let place = profile::surroundings(pid);
-            let place = place.ok_or_else(|| format!("Process {pid} has ended."))?;
+            let place =
+                place.ok_or_else(|| format!("Process {pid} has ended, or may not be read."))?;
             Ok((profile::newest(pid, uid)?, place))
         };
         let (dumps, place) = blocking(find).await?;
