@@ -314,6 +314,28 @@ fn heaps_of_other_allocators_are_read() {
     assert_eq!(heap.ranges, [(words::MUSL + 0x10000, words::MUSL + 0x11000)]);
 }
 
+/// A heap in many pieces: all bins but one hold chunks, the rarely used ones for large chunks too.
+#[test]
+fn an_arena_is_known_by_its_full_bins() {
+    let bins = DATA + 0x100 + 112;
+    let chunk = |bin: u64| HEAP + 0x2000 + bin * 64;
+    let word = |address: u64| match address {
+        _ if (bins + 16..bins + 254 * 8).contains(&address) => chunk((address - bins) / 16),
+        // The last word of a chunk's header: the list that it is in.
+        _ if (chunk(0)..chunk(127)).contains(&address) && (address - chunk(0)) % 64 == 24 => {
+            bins - 16 + (address - chunk(0)) / 64 * 16
+        }
+        _ => arena_word(address),
+    };
+    let memory = Words { word, resident: 4096, left: Cell::new(100_000) };
+    let heaps = glibc::read(&memory, &[(DATA, DATA + 0x2000)], &[]).expect("full bins");
+    assert_eq!(heaps.arenas.len(), 1);
+    // The same bins, of which no chunk knows.
+    let word = |address: u64| if address < HEAP + HEAP_SIZE { 0 } else { word(address) };
+    let memory = Words { word, resident: 4096, left: Cell::new(100_000) };
+    assert!(glibc::read(&memory, &[(DATA, DATA + 0x2000)], &[]).is_none());
+}
+
 /// More than an address space from the system.
 #[test]
 fn an_arena_of_any_size_is_no_overflow() {

@@ -34,7 +34,7 @@ const BINS_AT: [u64; 2] = [112, 104];
 const MOST_ARENAS: usize = 20_000;
 const TRIES: u32 = 6;
 /// Between two tries, for a thread that is in the middle of something.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+pub const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Heaps {
@@ -155,7 +155,8 @@ pub fn data_ranges(vmas: &[Vma], is_libc: impl Fn(&str) -> bool) -> Vec<(u64, u6
     ranges
 }
 
-/// The heaps of a process, or `None` if its C library has none (nothing was allocated from it).
+/// The heaps of a process, or `None` if its C library has none (nothing was allocated from it), or if
+/// they cannot be read at this moment.
 pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<Heaps> {
     let (layout, addresses) = find_arenas(memory, data)?;
     let mut heaps = Heaps::default();
@@ -219,7 +220,7 @@ fn find_arenas(memory: &dyn Memory, data: &[(u64, u64)]) -> Option<(Layout, Vec<
 fn arenas_in(memory: &dyn Memory, start: u64, words: &[u64]) -> Option<(Layout, Vec<u64>)> {
     for index in 2..words.len().saturating_sub(SYSTEM + 2) {
         let bins = start + 8 * index as u64;
-        if !looks_like_bins(&words[index..], bins) {
+        if !looks_like_bins(memory, &words[index..], bins) {
             continue;
         }
         for bins_at in BINS_AT {
@@ -232,14 +233,27 @@ fn arenas_in(memory: &dyn Memory, start: u64, words: &[u64]) -> Option<(Layout, 
     None
 }
 
-/// Of the 127 pairs most point to themselves; the last ones, for very large chunks, nearly always.
-fn looks_like_bins(words: &[u64], address: u64) -> bool {
-    let is_empty = |bin: usize| {
-        let itself = address + 16 * bin as u64 - 16;
-        words[2 * bin] == itself && words[2 * bin + 1] == itself
+/// Each of the 127 pairs points to itself, or to the ends of a list of chunks whose first one points back.
+fn looks_like_bins(memory: &dyn Memory, words: &[u64], address: u64) -> bool {
+    /// As many are proof. A heap in many pieces leaves few bins empty, a thread at work some torn.
+    const PROOF: usize = 32;
+    let bins = &words[..BIN_WORDS];
+    if !bins.iter().all(|&word| word != 0 && word.is_multiple_of(16)) {
+        return false;
+    }
+    let itself = |bin: usize| address + 16 * bin as u64 - 16;
+    let is_empty =
+        |bin: &usize| bins[2 * *bin] == itself(*bin) && bins[2 * *bin + 1] == itself(*bin);
+    let empty = (0..BIN_WORDS / 2).filter(is_empty).count();
+    if empty == 0 || empty >= PROOF {
+        return empty >= PROOF;
+    }
+    let is_list = |bin: &usize| {
+        let first = bins[2 * *bin];
+        let back = first.checked_add(24).and_then(|at| memory.word(at));
+        first != itself(*bin) && back == Some(itself(*bin))
     };
-    let last = (BIN_WORDS / 2 - 8..BIN_WORDS / 2).filter(|&bin| is_empty(bin)).count();
-    last >= 4 && (0..BIN_WORDS / 2).filter(|&bin| is_empty(bin)).count() >= 32
+    empty + (0..BIN_WORDS / 2).filter(is_list).take(PROOF - empty).count() >= PROOF
 }
 
 fn follow_list(memory: &dyn Memory, layout: Layout, main: u64) -> Option<Vec<u64>> {

@@ -171,6 +171,9 @@ fn can_read(memory: &ProcessMemory, process: &Process) -> bool {
     })
 }
 
+/// How often a heap that must be there is looked for again.
+const TRIES: u32 = 3;
+
 fn read_heap(
     memory: &dyn Memory,
     process: &Process,
@@ -188,7 +191,15 @@ fn read_heap(
     if allocator == "glibc" || is_static {
         let is_libc = |name: &str| if is_static { name == process.exe } else { is_glibc(name) };
         let data = glibc::data_ranges(&process.vmas, is_libc);
-        if let Some(heaps) = glibc::read(memory, &data, &process.vmas) {
+        let read = || glibc::read(memory, &data, &process.vmas);
+        // A thread may just have begun an arena, or the kernel be moving the page that it is in.
+        let again = || {
+            memory.refresh();
+            std::thread::sleep(glibc::PAUSE);
+            read()
+        };
+        let tries = if is_static { 0 } else { TRIES };
+        if let Some(heaps) = read().or_else(|| (0..tries).find_map(|_| again())) {
             return Heap::Glibc(heaps);
         }
     }
