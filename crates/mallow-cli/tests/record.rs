@@ -391,23 +391,35 @@ fn program_that_allocates_nothing_is_recorded_as_such() {
     assert!(trace.stderr.contains("0 calls"), "{}", trace.stderr);
 }
 
-/// It cannot open the recording any more. The parent, which had opened it before, goes on.
+/// Neither a child nor a thread can open the recording any more, nor who has no descriptor left.
 #[test]
-fn what_a_process_starts_after_it_changed_its_user_is_told_of() {
+fn what_a_process_starts_after_it_changed_its_user_or_root_is_recorded() {
     if !is_root() {
         println!("skipped: only root can become another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let source = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
-        int main(void) { free(malloc(7001)); if (setuid(65534) != 0) return 1;\n\
+    let source = "#include <fcntl.h>\n#include <pthread.h>\n#include <stdlib.h>\n\
+        #include <sys/resource.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+        static void *work(void *size) { free(malloc((size_t)size)); return 0; }\n\
+        int main(int n, char **v) { free(malloc(7001));\n\
+        if (*v[1] == 'u' && setuid(65534) != 0) return 1;\n\
+        if (*v[1] == 'r' && chroot(v[0]) != 0) return 2;\n\
+        if (*v[1] == 'd') { struct rlimit none = {4, 4}; setrlimit(RLIMIT_NOFILE, &none);\n\
+            while (dup(1) >= 0) { } }\n\
         if (fork() == 0) { free(malloc(7002)); _exit(0); }\n\
+        pthread_t thread; pthread_create(&thread, 0, work, (void *)7004);\n\
+        pthread_join(thread, 0);\n\
         int status; wait(&status); free(malloc(7003)); return status; }";
-    let program = compile("cc", folder.path(), source, &["-O0"]).expect("there is a compiler");
-    let trace = record(&[], &[program.to_str().unwrap()]);
-    assert_eq!(trace.code, Some(0), "{}", trace.stderr);
-    let found = [7001, 7002, 7003].map(|size| trace.count(size));
-    let told = trace.stderr.contains("1 thread not recorded")
-        && trace.stderr.contains("changed its user or root");
-    assert_eq!((found, told), ([1, 0, 1], true), "{}", trace.stderr);
+    let flags = ["-O0", "-D_GNU_SOURCE", "-pthread"];
+    let program = compile("cc", folder.path(), source, &flags).expect("there is a compiler");
+    for way in ["user", "root", "descriptors"] {
+        let folder = folder.path().to_str().unwrap();
+        let command = ["bash", "-c", "exec -a $0 $1 $2", folder, program.to_str().unwrap(), way];
+        let trace = record(&[], &command);
+        assert_eq!(trace.code, Some(0), "{way}: {}", trace.stderr);
+        let found = [7001, 7002, 7003, 7004].map(|size| trace.count(size));
+        assert_eq!(found, [1; 4], "{way}: {}", trace.stderr);
+        assert!(trace.stderr.contains("none were dropped"), "{way}: {}", trace.stderr);
+    }
 }

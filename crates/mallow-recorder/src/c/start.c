@@ -249,17 +249,31 @@ static bool slot_take(uint32_t slot)
                                                    memory_order_acquire, memory_order_relaxed);
 }
 
+/* Where the file cannot be opened any more (the process has another user or root, or no descriptor
+ * left): a second mapping of the same file, made from that of its beginning and cut down to the slot. */
+static struct ring *slot_map_from_control(uint64_t offset, size_t size)
+{
+    char *start = system_map_again(control, offset + size);
+    if (start == NULL) {
+        return NULL;
+    }
+    system_unmap(start, offset);
+    return (struct ring *)(start + offset);
+}
+
 static bool slot_map(uint32_t slot)
 {
     struct thread *thread = &image->threads[slot];
+    size_t size = RING_HEADER + (size_t)control->ring_words * 8;
+    uint64_t offset = control->first_slot + slot * control->slot_size;
+    struct ring *ring;
     int fd = system_open(file_path, O_RDWR);
     if (fd < 0) {
-        return false;
+        ring = slot_map_from_control(offset, size);
+    } else {
+        ring = system_map(size, MAP_SHARED, fd, offset);
+        system_close(fd);
     }
-    size_t size = RING_HEADER + (size_t)control->ring_words * 8;
-    struct ring *ring =
-        system_map(size, MAP_SHARED, fd, control->first_slot + slot * control->slot_size);
-    system_close(fd);
     if (ring == NULL) {
         return false;
     }

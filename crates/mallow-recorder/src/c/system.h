@@ -36,6 +36,13 @@ ALWAYS_INLINE void *system_map(size_t size, int flags, int fd, uint64_t offset)
     return is_error(result) ? NULL : (void *)result;
 }
 
+/* A further mapping of the file that is mapped shared at `start`, from the same place on; NULL on errors. */
+ALWAYS_INLINE void *system_map_again(void *start, size_t size)
+{
+    long result = system_call(SYS_mremap, (long)start, 0, (long)size, MREMAP_MAYMOVE, 0, 0);
+    return is_error(result) ? NULL : (void *)result;
+}
+
 ALWAYS_INLINE void system_unmap(void *start, size_t size)
 {
     system_call(SYS_munmap, (long)start, (long)size, 0, 0, 0, 0);

@@ -107,8 +107,7 @@ fn complaints(recorded: &Recorded) -> Result<Vec<String>> {
     let mut found = Vec::new();
     if recorded.lost_threads > 0 {
         found.push(
-            "Some threads are not counted: more than 4,096 ran at a time, or their process had changed \
-             its user or root."
+            "Some threads are not counted: more than 4,096 ran at a time, or no address space was left."
                 .into(),
         );
     }

@@ -79,8 +79,9 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
     }
     if recorded.lost_threads > 0 {
         let threads = counted(recorded.lost_threads.into(), "thread");
-        text.push_str(&format!("; {threads} not recorded: there were more than 4,096 at a time, or the process could not open the recording \
-             any more, having changed its user or root"));
+        text.push_str(&format!(
+            "; {threads} not recorded: there were more than 4,096 at a time, or no address space was left"
+        ));
     }
     if recorded.damaged_rings > 0 {
         text.push_str("; the command overwrote some of it");
