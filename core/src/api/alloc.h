@@ -11,6 +11,7 @@
 #include "../slots/harden.h"
 #include "../thread/magazine.h"
 #include "../thread/remote.h"
+#include "../thread/count.h"
 #include "../thread/route.h"
 #include "../thread/stack.h"
 #include "../thread/thread.h"

@@ -5,6 +5,7 @@
 #include "report.h"
 
 #include "../arena/purge.h"
+#include "../thread/heaps.h"
 #include "../thread/stack.h"
 #include "../thread/tray.h"
 #include "../thread/tick.h"
@@ -46,6 +47,7 @@ void mw_collect(bool force)
         tracked_release_all();
     }
     retired_release_all();
+    heaps_empty_shared();
     struct heap *heap = thread_enter();
     heap_collect(heap);
     if (force) {
@@ -62,6 +64,7 @@ int mw_malloc_trim(size_t pad)
         tracked_release_all();
     }
     retired_release_all();
+    heaps_empty_shared();
     struct heap *heap = thread_enter();
     heap_collect(heap);
     size_t purged = purge_all(pad >> os_page_shift, heap->thread != NULL);

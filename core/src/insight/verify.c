@@ -8,6 +8,7 @@
 #include "../slots/canary.h"
 #include "../thread/delay.h"
 #include "../thread/heap_valid.h"
+#include "../thread/heaps.h"
 
 /* What all heaps of an arena share: the slabs that none of them owns and that have free slots. */
 static bool pool_is_valid(struct arena *arena)
@@ -139,6 +140,7 @@ bool mw_heap_is_valid(void)
     require(heap_check(heap));
     delay_check(heap);
     thread_leave(heap);
+    heaps_check_shared();
     if (MW_TRACK) {
         tracked_sweep();
     }
@@ -167,7 +169,8 @@ static size_t list_look_at(struct slot *slot, unsigned class, size_t most)
     return most;
 }
 
-/* What a program wrote to blocks that it had freed. Only what is the calling thread's alone. */
+/* What a program wrote to blocks that it had freed. Only what is the calling thread's alone, or was the
+ * last of threads that ended. */
 DESTRUCTOR static void verify_at_exit(void)
 {
     struct heap *heap = heap_self;
@@ -175,6 +178,7 @@ DESTRUCTOR static void verify_at_exit(void)
         return;
     }
     delay_check(heap);
+    heaps_check_shared();
     size_t most = LAST_LOOKS;
     for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
         struct bin *bin = &heap->bins[class];

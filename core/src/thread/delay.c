@@ -216,6 +216,32 @@ static void delay_empty(struct heap *heap)
     check(delay_is_empty(heap));
 }
 
+static void delay_shorten(struct heap *heap)
+{
+    struct delay *delay = &heap->delay;
+    if (delay->has_unsettled) {
+        delay_settle(heap);
+    }
+    while (delay->first != delay->end) {
+        delay_release(heap, delay_take_next(delay));
+    }
+}
+
+static void delay_pass_on(struct heap *from, struct heap *to)
+{
+    struct delay *delay = &from->delay;
+    delay_settle(from);
+    delay->fresh_count = 0;
+    for (unsigned i = DELAY_PLACES; i-- > 0;) {
+        uint64_t entry = delay_take(delay, delay_place(delay, i));
+        if (entry != 0 && delay_put(to, entry_slot(entry), entry_size(entry))) {
+            delay_turn(to);
+        }
+    }
+    delay->first = delay->end;
+    check(delay_is_empty(from));
+}
+
 static void delay_check(struct heap *heap)
 {
     for (unsigned i = 0; i < DELAY_PLACES; i++) {
@@ -265,6 +291,17 @@ static void delay_check(struct heap *heap)
 static void delay_empty(struct heap *heap)
 {
     (void)heap;
+}
+
+static void delay_shorten(struct heap *heap)
+{
+    (void)heap;
+}
+
+static void delay_pass_on(struct heap *from, struct heap *to)
+{
+    (void)from;
+    (void)to;
 }
 
 static bool delay_is_empty(struct heap *heap)

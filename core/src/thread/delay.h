@@ -73,6 +73,12 @@ static void delay_check(struct heap *heap);
 /* Gives all of it back. */
 static void delay_empty(struct heap *heap);
 
+/* Settles all, and gives back what is beyond the first two stages: nobody may come for long. */
+static void delay_shorten(struct heap *heap);
+
+/* All of it goes on waiting, in the quarantine of `to`. Owner of both. */
+static void delay_pass_on(struct heap *from, struct heap *to);
+
 /* What waits in a place; NULL if nothing does. Of another's heap that of some moment. */
 static struct slot *delay_at(struct heap *heap, unsigned index);
 

@@ -17,6 +17,23 @@ static struct heap *heap_first(void)
     return heap != NULL ? heap : &heap_shared;
 }
 
+static void heaps_empty_shared(void)
+{
+    if (MW_DELAY_FREE) {
+        struct heap *shared = thread_enter_shared();
+        delay_empty(shared);
+        thread_leave(shared);
+    }
+}
+
+static void heaps_check_shared(void)
+{
+    if (MW_DELAY_FREE && lock_try_take(&process.shared_lock)) {
+        delay_check(&heap_shared);
+        lock_release(&process.shared_lock);
+    }
+}
+
 static bool heaps_have_unsettled(const void *slot)
 {
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap_after(heap)) {

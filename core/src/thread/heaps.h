@@ -11,4 +11,10 @@
 static struct heap *heap_first(void);
 static struct heap *heap_after(struct heap *heap);
 
+/* Gives back what waits in the quarantine of the shared one, that of threads that ended with it. */
+static void heaps_empty_shared(void);
+
+/* Ends the program if one of these was written to; not while another thread is at work there. */
+static void heaps_check_shared(void);
+
 #endif

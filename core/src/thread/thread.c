@@ -215,6 +215,18 @@ static void heap_unbind(struct heap *heap)
     heap->cached_most = 0;
 }
 
+static NOINLINE struct heap *thread_enter_shared(void);
+
+/* What the thread freed last goes on waiting: its end is no shorter way to use it again. */
+static void thread_pass_on_delayed(struct heap *heap)
+{
+    if (!delay_is_empty(heap)) {
+        struct heap *shared = thread_enter_shared();
+        delay_pass_on(heap, shared);
+        thread_leave(shared);
+    }
+}
+
 static void thread_ended(void *argument)
 {
     struct heap *heap = argument;
@@ -230,6 +242,7 @@ static void thread_ended(void *argument)
     heap_own = HEAP_ENDED;
     heap_return_lists(heap);
     heap_stop_sampling(heap);
+    thread_pass_on_delayed(heap);
     heap_abandon(heap);
     atomic_sub(&heaps.in_use, 1);
     heap->exit_rounds = 0;
@@ -338,7 +351,7 @@ static void thread_leave(struct heap *heap)
                                : heap == heap_own && heap->thread == os_thread_id());
     if (heap == &heap_shared) {
         /* Perhaps nobody comes here again. */
-        delay_empty(heap);
+        delay_shorten(heap);
         heap_flush_outboxes(heap);
         heap_return_lists(heap);
         stack_flush(heap);
@@ -355,33 +368,6 @@ static void thread_stay_slow(void)
 {
     atomic_set(&process.stay_slow, true);
     heap_self = HEAP_NONE;
-}
-
-static struct heap *thread_count(void)
-{
-    struct heap *heap = thread_enter();
-    if (heap == &heap_shared) {
-        thread_leave(heap);
-        return NULL;
-    }
-    if (!heap->is_counting) {
-        heap->allocated = 0;
-        heap->deallocated = 0;
-        heap->held_before = 0;
-        heap->held_most = 0;
-        heap->is_counting = true;
-        heap_self = HEAP_NONE;
-    }
-    return heap;
-}
-
-static void thread_count_resize(size_t old_size, size_t new_size)
-{
-    struct heap *heap = heap_own;
-    if (heap > HEAP_FREES(FREES_WITHOUT_HEAP) && heap->is_counting) {
-        heap->deallocated += old_size;
-        heap_count_bytes(heap, new_size);
-    }
 }
 
 static bool own_heap_is_strict(void)

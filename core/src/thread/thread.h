@@ -41,18 +41,10 @@ static bool thread_stays_slow(void);
 /* Sends all calls of this thread, and of threads to come, through the slow path. */
 static void thread_stay_slow(void);
 
-/* From now on every call of this thread goes through the slow path and adds what it allocates or
- * frees to `allocated` and `deallocated` of the heap, which is returned; the numbers stay where they
- * are for as long as the thread lives. NULL if the thread has no heap of its own. */
-static struct heap *thread_count(void);
-
 /* This thread is about to be in the strict mode of seccomp (os/os.h), or is not, after all. From any thread or
  * signal handler. One that has no heap yet is not noted: it needs memory in any case. What a child of vfork does, which has its
  * parent's heap, is noted of the parent. */
 UNUSED static void thread_note_strict(bool begins);
-
-/* A block of this thread's has got another size where it was. */
-static void thread_count_resize(size_t old_size, size_t new_size);
 
 /* How many arenas there are, or will be when there are threads enough. */
 static unsigned thread_arenas(void);
