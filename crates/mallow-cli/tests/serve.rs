@@ -136,6 +136,20 @@ fn nothing_but_reading_is_served() {
     assert!(server.get("/healthz", "").starts_with("HTTP/1.1 200 OK"));
 }
 
+/// More than there are places. Of those that say nothing the oldest go at once, not when their time is
+/// over: the last ones are still there when somebody is answered who came after them.
+#[test]
+fn who_says_nothing_makes_room() {
+    let server = Server::start(&["--pid", &std::process::id().to_string()]);
+    let connect = |_| TcpStream::connect(&server.address).unwrap();
+    let mut silent: Vec<TcpStream> = (0..300).map(connect).collect();
+    assert!(server.get("/healthz", "").starts_with("HTTP/1.1 200 OK"));
+    silent[250].set_nonblocking(true).unwrap();
+    let outcome = silent[250].read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(outcome, Err(std::io::ErrorKind::WouldBlock));
+    assert_eq!(silent[0].read(&mut [0]).unwrap(), 0);
+}
+
 #[test]
 fn a_token_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,8 @@
 //! alone, bodies are not read, and connections are bounded in number and in time.
 
 use std::convert::Infallible;
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -13,7 +14,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::collect::Snapshot;
 use super::convert::{self, Converter, Kind};
@@ -28,6 +29,8 @@ const MOST_CONNECTIONS: usize = 64;
 /// For a request to come in, and for the whole of a connection.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
+/// Before what failed is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Connections that are open at the end may finish their answer.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -73,54 +76,101 @@ pub fn serve(
 }
 
 async fn accept(listener: &Listener, server: Arc<Server>) -> std::io::Result<()> {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut guests = Guests { places: Arc::new(Semaphore::new(MOST_CONNECTIONS)), all: vec![] };
     match listener {
         Listener::Tcp(listener) => {
             let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
             loop {
-                // Who comes when all places are taken waits in the kernel's queue.
-                let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
                 match listener.accept().await {
-                    Ok((stream, _)) => start(stream, server.clone(), place),
-                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                    Ok((stream, _)) => start(stream, server.clone(), guests.admit().await),
+                    Err(_) => tokio::time::sleep(PAUSE).await,
                 }
             }
         }
         Listener::Unix(listener, _) => {
             let listener = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
             loop {
-                let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
                 match listener.accept().await {
-                    Ok((stream, _)) => start(stream, server.clone(), place),
-                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                    Ok((stream, _)) => start(stream, server.clone(), guests.admit().await),
+                    Err(_) => tokio::time::sleep(PAUSE).await,
                 }
             }
         }
     }
 }
 
-fn start<S>(stream: S, server: Arc<Server>, place: tokio::sync::OwnedSemaphorePermit)
+/// A connection.
+struct Guest {
+    has_asked: AtomicBool,
+    leaves: Notify,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The connections that are open, the oldest first.
+struct Guests {
+    places: Arc<Semaphore>,
+    all: Vec<Weak<Guest>>,
+}
+
+impl Guests {
+    /// When all places are taken, who came first and has asked for nothing yet makes room. If all have
+    /// asked, who comes waits, and further ones in the kernel's queue.
+    async fn admit(&mut self) -> Option<Arc<Guest>> {
+        let place = loop {
+            if let Ok(place) = self.places.clone().try_acquire_owned() {
+                break place;
+            }
+            let mut all = self.all.iter().filter_map(Weak::upgrade);
+            if let Some(silent) = all.find(|guest| !guest.has_asked.load(Ordering::Relaxed)) {
+                silent.leaves.notify_one();
+            }
+            let wait = tokio::time::timeout(PAUSE, self.places.clone().acquire_owned());
+            if let Ok(outcome) = wait.await {
+                break outcome.ok()?;
+            }
+        };
+        let guest =
+            Guest { has_asked: AtomicBool::new(false), leaves: Notify::new(), _place: place };
+        let guest = Arc::new(guest);
+        self.all.retain(|guest| guest.strong_count() > 0);
+        self.all.push(Arc::downgrade(&guest));
+        Some(guest)
+    }
+}
+
+fn start<S>(stream: S, server: Arc<Server>, guest: Option<Arc<Guest>>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Some(guest) = guest else { return };
     tokio::spawn(async move {
-        let _place = place;
-        let Some(tls) = server.tls.clone() else { return converse(stream, server).await };
-        // It may read files.
-        let Ok(tls) = tokio::task::spawn_blocking(move || tls.acceptor()).await else { return };
-        // Who speaks no TLS, or not in time, is not answered.
-        if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_TIME, tls.accept(stream)).await {
-            converse(stream, server).await;
+        tokio::select! {
+            () = greet(stream, server, guest.clone()) => {}
+            () = guest.leaves.notified() => {}
         }
     });
 }
 
-async fn converse<S>(stream: S, server: Arc<Server>)
+async fn greet<S>(stream: S, server: Arc<Server>, guest: Arc<Guest>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(tls) = server.tls.clone() else { return converse(stream, server, guest).await };
+    // It may read files.
+    let Ok(tls) = tokio::task::spawn_blocking(move || tls.acceptor()).await else { return };
+    // Who speaks no TLS, or not in time, is not answered.
+    if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_TIME, tls.accept(stream)).await {
+        converse(stream, server, guest).await;
+    }
+}
+
+async fn converse<S>(stream: S, server: Arc<Server>, guest: Arc<Guest>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request| {
         let server = server.clone();
+        guest.has_asked.store(true, Ordering::Relaxed);
         async move { Ok::<_, Infallible>(server.answer(request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
