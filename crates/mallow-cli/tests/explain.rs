@@ -435,3 +435,28 @@ fn findings_are_explained() {
     assert!(list.contains("MLW2101  arenas of glibc") && list.contains("MLW2504"), "{list}");
     refuses(&["help", "MLW9999"], 2, &["MLW9999"]);
 }
+
+/// The kernel knows of no memory of its main thread's any more, but the process has it.
+#[test]
+fn a_process_whose_main_thread_has_ended_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+        #include <string.h>\n#include <unistd.h>\n\
+        static void *work(void *none) { memset(malloc(10 << 20), 1, 10 << 20);\n\
+        pthread_join(*(pthread_t *)none, NULL); puts(\"{}\"); fflush(stdout); pause(); return none; }\n\
+        int main(void) { static pthread_t self, thread; self = pthread_self();\n\
+        pthread_create(&thread, NULL, work, &self); pthread_exit(NULL); }";
+    let flags = ["-O0", "-pthread"];
+    let program = common::compile("cc", folder.path(), source, &flags).unwrap();
+    let program = Program::start(&mut Command::new(program));
+    let report = json(&run(&["explain", "--json", &program.pid()]));
+    near("in use", glibc_used(&report), f64::from(10 << 20));
+    for verb in ["stats", "verify", "advise"] {
+        let said = run(&[verb, &program.pid()]);
+        assert_eq!(said.code, Some(0), "{verb}: {}", said.stderr);
+    }
+    let watched = json(&run(&["watch", "-d", "100ms", "-i", "50ms", "--json", &program.pid()]));
+    assert!(watched["summary"]["rss"]["end"].as_f64() > Some(10e6), "{watched}");
+    let rows = json(&run(&["top", "--once", "--json", "--pid", &program.pid()]));
+    assert!(rows.to_string().contains("\"glibc\""), "{rows}");
+}

@@ -188,3 +188,26 @@ fn running_process_is_left_alone() {
     refuses(&["watch", "4194303"], 7, &["no process 4194303"]);
     refuses(&["watch", "--", "/nowhere/x"], 127, &["/nowhere/x"]);
 }
+
+/// The sample at the end is one of them; the name of a process may hold what moves a terminal's cursor.
+#[test]
+fn a_watch_ends_with_a_sample_and_tells_of_any_name_in_one_line() {
+    let mut child = Command::new("bash")
+        .args(["-c", "exec -a $'slee\\np\\x1b[31m' sleep 60"])
+        .spawn()
+        .expect("bash starts");
+    let pid = child.id().to_string();
+    while !std::fs::read(format!("/proc/{pid}/cmdline")).unwrap().starts_with(b"slee\n") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let watched = run(&["watch", "-d", "600ms", "-i", "600ms", &pid]);
+    let explained = run(&["explain", &pid]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let name = "slee\\np\\u{1b}[31m 60";
+    assert!(watched.stdout.contains(&format!("\n{name} under glibc: ")), "{}", watched.stdout);
+    let rows = watched.stdout.lines().take_while(|line| !line.is_empty()).count();
+    assert_eq!(rows, 3, "a heading and two samples: {}", watched.stdout);
+    let heading = format!("Process {pid}: {name} (1 thread, malloc by glibc)\n");
+    assert!(explained.stdout.starts_with(&heading), "{}", explained.stdout);
+}

@@ -21,7 +21,7 @@ pub use crate::failure::Failure;
 use crate::linkmap;
 use crate::maps::{self, Mapping};
 use crate::page_size;
-use crate::stat::Stat;
+use crate::stat::{Stat, folder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,7 +105,7 @@ pub struct Inspector {
 
 impl Inspector {
     pub fn inspect(&mut self, pid: u32) -> Result<Report, Failure> {
-        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let proc = folder(pid);
         let maps = maps::parse(&std::fs::read_to_string(proc.join("maps"))?);
         if maps.is_empty() {
             // A zombie or a thread of the kernel.
@@ -131,7 +131,7 @@ impl Inspector {
 
     /// The address of a variable that an object of the process defines, if `elf` looks for it.
     pub fn symbol(&mut self, pid: u32, name: &str) -> Option<u64> {
-        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let proc = folder(pid);
         let maps = maps::parse(&std::fs::read_to_string(proc.join("maps")).ok()?);
         let objects = self.objects(&proc, &maps);
         objects.iter().find_map(|object| {

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::page_size;
 use crate::smaps::Vma;
+use crate::stat::folder;
 
 /// What is read at a time: this or a page, whichever is more.
 const BLOCK: u64 = 64 * 1024;
@@ -152,9 +153,10 @@ impl ProcessMemory {
     pub fn open(pid: u32, vmas: &[Vma]) -> std::io::Result<ProcessMemory> {
         let page = page_size();
         let block = BLOCK.max(page);
+        let proc = folder(pid);
         let mut memory = ProcessMemory {
-            memory: File::open(format!("/proc/{pid}/mem"))?,
-            pagemap: File::open(format!("/proc/{pid}/pagemap")).ok(),
+            memory: File::open(proc.join("mem"))?,
+            pagemap: File::open(proc.join("pagemap")).ok(),
             page,
             block,
             anonymous: Vec::new(),

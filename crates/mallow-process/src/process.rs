@@ -10,6 +10,7 @@ use crate::binding::Failure;
 use crate::elf;
 
 use crate::smaps::{self, Vma};
+use crate::stat::folder;
 
 /// How often mappings that do not fit together are read.
 const TRIES: u32 = 5;
@@ -130,7 +131,7 @@ pub struct Thread {
 impl Process {
     /// `Keep::Files` only where somebody wants to save them.
     pub fn live(pid: u32, keep: Keep) -> Result<Process, Failure> {
-        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let proc = folder(pid);
         let Mappings { vmas, text, is_torn } = Mappings::read(&proc, keep)?;
         let mut files = BTreeMap::new();
         // Behind the mappings, so that the peak is not older than they are.
@@ -151,7 +152,7 @@ impl Process {
         process.exe = std::fs::read_link(proc.join("exe"))
             .map(|path| path.to_string_lossy().into_owned())
             .unwrap_or_default();
-        process.threads = threads(&proc);
+        process.threads = threads(&PathBuf::from(format!("/proc/{pid}")));
         process.measure_zeroed_data(&proc);
         // As glibc counts them for its arenas: of the machine, whatever the group may use.
         let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);

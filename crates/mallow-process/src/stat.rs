@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::page_size;
@@ -41,9 +42,21 @@ pub struct Start {
 
 impl Stat {
     pub fn read(pid: u32) -> Result<Stat, Failure> {
+        let stat = Stat::read_in(&whole(pid))?;
+        if stat.lost_its_main_thread() {
+            return Stat::read_in(&folder(pid));
+        }
+        Ok(stat)
+    }
+
+    fn read_in(folder: &Path) -> Result<Stat, Failure> {
         let mut bytes = [0; LONGEST];
-        let length = File::open(format!("/proc/{pid}/stat"))?.read(&mut bytes)?;
+        let length = File::open(folder.join("stat"))?.read(&mut bytes)?;
         Stat::parse(&String::from_utf8_lossy(&bytes[..length])).ok_or(Failure::Vanished)
+    }
+
+    fn lost_its_main_thread(&self) -> bool {
+        self.is_zombie() && self.threads > 1
     }
 
     /// The name stands in brackets, and may hold brackets and spaces.
@@ -72,6 +85,22 @@ impl Stat {
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
+}
+
+fn whole(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
+/// Where the kernel tells of a process: `/proc/PID`. If its main thread has ended while others go on, that
+/// knows of no memory any more, and one of the others' is taken, which has the same files.
+pub fn folder(pid: u32) -> PathBuf {
+    let whole = whole(pid);
+    if !Stat::read_in(&whole).is_ok_and(|stat| stat.lost_its_main_thread()) {
+        return whole;
+    }
+    let threads = std::fs::read_dir(whole.join("task")).into_iter().flatten().flatten();
+    let lives = |path: &PathBuf| Stat::read_in(path).is_ok_and(|stat| !stat.is_zombie());
+    threads.map(|thread| thread.path()).find(lives).unwrap_or(whole)
 }
 
 /// The processes that `/proc` lists.

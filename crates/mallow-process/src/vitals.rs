@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::binding::Failure;
 use crate::page_size;
 use crate::smaps;
-use crate::stat::Stat;
+use crate::stat::{Stat, folder};
 
 /// The kernel keeps so many bytes of a thread's name.
 const COMM_MOST: usize = 15;
@@ -37,7 +37,7 @@ pub struct Limit {
 impl Vitals {
     /// Fails with `Vanished` for a zombie or a thread of the kernel too: they have no memory.
     pub fn read(pid: u32) -> Result<Vitals, Failure> {
-        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let proc = folder(pid);
         let text = |name: &str| -> Result<String, Failure> {
             Ok(String::from_utf8_lossy(&std::fs::read(proc.join(name))?).into_owned())
         };
@@ -86,14 +86,14 @@ impl Limit {
 
 /// The soft limit on the address space, of a process that has one.
 pub fn address_space_limit(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let text = std::fs::read_to_string(folder(pid).join("limits")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
 /// The words of its command line; empty of a zombie, or of one that took them away.
 pub fn command_line(pid: u32) -> String {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let bytes = std::fs::read(folder(pid).join("cmdline")).unwrap_or_default();
     let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
     words.join(" ")
@@ -112,7 +112,7 @@ pub fn started_as(pid: u32, comm: &str) -> Option<String> {
 
 /// Whether memory of a process may be read, which no mapping is needed for to tell.
 pub fn may_read(pid: u32) -> bool {
-    std::fs::File::open(format!("/proc/{pid}/mem")).is_ok()
+    std::fs::File::open(folder(pid).join("mem")).is_ok()
 }
 
 /// Where the files of a group lie, the group, and the names of limit and use: by version.
@@ -155,7 +155,7 @@ pub fn boot_time() -> u64 {
 
 /// Private memory without a file, for a reader of the process's memory, and nothing counted.
 pub fn mappings(pid: u32) -> Result<Vec<smaps::Vma>, Failure> {
-    let text = std::fs::read(format!("/proc/{pid}/maps"))?;
+    let text = std::fs::read(folder(pid).join("maps"))?;
     let mut vmas = smaps::parse(&String::from_utf8_lossy(&text))
         .ok_or_else(|| Failure::Damaged("its maps cannot be read".into()))?;
     smaps::drop_overlaps(&mut vmas);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::output::Format;
-use crate::output::{self, Screen, Table};
+use crate::output::{self, Screen, Table, clean};
 
 use mallow_advice::explain::Report;
 use mallow_process::heap::Heap;
@@ -27,7 +27,9 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
         Format::Md => format!("\n## {title}\n\n"),
         _ => format!("\n{title}\n"),
     };
-    let _ = writeln!(text, "Process {}: {}\n\n{}", report.pid, command(report), report.answer);
+    let command = command(report);
+    let _ =
+        writeln!(text, "Process {}: {}\n\n{}", report.pid, clean::line(&command), report.answer);
     for note in &report.notes {
         let _ = writeln!(text, "Note: {note}");
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use mallow_process::binding::{Failure, Inspector};
 use mallow_process::heap::{Place, mallow};
 use mallow_process::memory::{Memory, ProcessMemory};
+use mallow_process::stat::folder;
 use mallow_process::vitals::{self, Limit, Vitals};
 
 use super::targets::Choice;
@@ -204,7 +205,7 @@ impl Collector {
     }
 
     fn identify(&mut self, pid: u32, vitals: &Vitals) {
-        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let exe = std::fs::read_link(folder(pid).join("exe")).ok();
         if let Some(known) = self.known.get_mut(&pid)
             && known.exe == exe
             && (known.has_page() || known.looks >= LOOK_AGAIN)

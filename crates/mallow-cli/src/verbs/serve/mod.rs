@@ -20,6 +20,7 @@ mod tls;
 use std::sync::{Arc, mpsc};
 
 use mallow_process::binding::Failure;
+use mallow_process::stat::folder;
 use mallow_process::vitals::Vitals;
 use tokio::sync::oneshot;
 
@@ -64,7 +65,7 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
 fn check(pid: u32) -> Result<()> {
     let failed = |failure| Error::Process { pid, failure };
     Vitals::read(pid).map_err(failed)?;
-    match std::fs::File::open(format!("/proc/{pid}/mem")) {
+    match std::fs::File::open(folder(pid).join("mem")) {
         Ok(_) => Ok(()),
         Err(error) => Err(failed(Failure::from(error))),
     }

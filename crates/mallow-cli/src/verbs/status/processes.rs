@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use mallow_process::binding::Inspector;
+use mallow_process::stat::folder;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -32,9 +33,9 @@ pub fn find(libraries: &[PathBuf]) -> Found {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     pids.sort_unstable();
     for pid in pids {
-        match std::fs::read(format!("/proc/{pid}/maps")) {
+        match std::fs::read(folder(pid).join("maps")) {
             Ok(maps) if has_one(&String::from_utf8_lossy(&maps), &files) => {
-                let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+                let program = std::fs::read_link(folder(pid).join("exe")).unwrap_or_default();
                 let served_by = inspector.inspect(pid).ok().map(|report| report.summary());
                 found.processes.push(Process { pid, program, served_by });
             }

@@ -16,6 +16,7 @@ use mallow_measure::observe::{self, Limits, Observation};
 use mallow_measure::service::STOPS_WITHIN;
 use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
 use mallow_process::descendants;
+use mallow_process::stat::folder;
 
 /// Between looking at a started command and ending it.
 const GRACE: Duration = Duration::from_millis(300);
@@ -80,7 +81,7 @@ fn look_at(pid: u32, children: bool) -> Result<Vec<Observation>> {
             Err(Failure::Vanished) => {}
             outcome => processes.push(Observation {
                 pid: each,
-                program: std::fs::read_link(format!("/proc/{each}/exe")).unwrap_or_default(),
+                program: std::fs::read_link(folder(each).join("exe")).unwrap_or_default(),
                 is_main: each == pid,
                 outcome,
             }),

@@ -70,7 +70,7 @@ pub fn sentence(run: &Run) -> String {
     format!(
         "{} under {}: RSS {} on average over {}, {} at its peak, {} at the end{}; {} faults ({} \
          from disk); it {}.",
-        run.command,
+        clean::line(&run.command),
         if run.allocator.is_empty() { "an unknown allocator" } else { &run.allocator },
         output::bytes(summary.rss.average),
         output::seconds(summary.duration_s),

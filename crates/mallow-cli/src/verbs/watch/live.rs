@@ -14,6 +14,7 @@ use ratatui::{DefaultTerminal, Frame};
 
 use crate::output;
 use crate::output::chart;
+use crate::output::clean;
 use crate::output::colour::is_wanted;
 use mallow_os::wait_readable;
 
@@ -170,7 +171,7 @@ fn colour_style(colour: Color) -> Style {
 
 fn summary_lines(run: &Run) -> Vec<Line<'static>> {
     let Summary { rss, duration_s, minor_faults, major_faults, trend, .. } = run.summary;
-    let name = format!("{} {} ({})", run.pid, run.command, run.allocator);
+    let name = format!("{} {} ({})", run.pid, clean::line(&run.command), run.allocator);
     let figures = format!(
         "RSS {} now{}, {} average, {} peak; {} faults in {}",
         output::bytes(rss.end),

@@ -8,6 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use mallow_process::binding::Inspector;
 use mallow_process::descendants;
+use mallow_process::stat::folder;
 use mallow_process::{picture, smaps};
 
 use super::run::Sample;
@@ -91,7 +92,8 @@ fn busy() -> Duration {
 }
 
 fn add_process(pid: u32, sample: &mut Sample) -> Option<()> {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let proc = folder(pid);
+    let read = |name: &str| std::fs::read_to_string(proc.join(name)).ok();
     let stat = read("stat")?;
     // Behind the name, which may hold anything.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use mallow_os::wait_readable;
 use mallow_process::binding::Failure;
 use mallow_process::descendants;
+use mallow_process::stat::folder;
 
 use super::live::Live;
 use super::run::{History, Run, SCHEMA};
@@ -79,10 +80,10 @@ impl<'a> Session<'a> {
             if interrupted.load(Ordering::Relaxed) && !history.run.samples.is_empty() {
                 return "was still running when the watch was interrupted";
             }
-            if self.args.duration.is_some_and(|duration| self.begin.elapsed() >= duration) {
-                return "was still running when the time was over";
-            }
-            if Instant::now() >= next {
+            let is_over = self.args.duration.is_some_and(|time| self.begin.elapsed() >= time);
+            // How it was at the end belongs to it.
+            let early = if is_over { self.args.interval / 2 } else { Duration::ZERO };
+            if Instant::now() + early >= next {
                 let Some(sample) = sampler.take() else { return ENDED };
                 history.add(sample);
                 history.find_trend();
@@ -94,6 +95,9 @@ impl<'a> Session<'a> {
                 }
                 // What took too long is not made up for.
                 next = (next + self.args.interval).max(Instant::now());
+            }
+            if is_over {
+                return "was still running when the time was over";
             }
             let pause = next.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
             if self.live.wait(&self.process, pause) {
@@ -136,7 +140,7 @@ impl<'a> Session<'a> {
 
     fn new_run(&self) -> Run {
         let words = if self.child.is_none() {
-            let text = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+            let text = std::fs::read(folder(self.pid).join("cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&text).trim_end_matches('\0').replace('\0', " ")
         } else {
             let words = self.args.command.iter().map(|word| word.to_string_lossy().into_owned());
