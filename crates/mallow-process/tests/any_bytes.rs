@@ -314,6 +314,23 @@ fn heaps_of_other_allocators_are_read() {
     assert_eq!(heap.ranges, [(words::MUSL + 0x10000, words::MUSL + 0x11000)]);
 }
 
+/// Before glibc 2.27 the bins of the library's arena begin at an odd multiple of 8.
+#[test]
+fn an_arena_of_an_old_glibc_is_found() {
+    let arena_word = |address: u64| match arena_word(address + 8) {
+        word if (DATA..DATA + 0x2000).contains(&word) => word - 8,
+        word => word,
+    };
+    let old = DATA + 0x100;
+    let word = |address: u64| {
+        // From the bins on all lies 8 bytes further down; the list's pointer is to the start.
+        if address == old + 104 + 254 * 8 + 16 { old } else { arena_word(address) }
+    };
+    let memory = Words { word, resident: 4096, left: Cell::new(100_000) };
+    let heaps = glibc::read(&memory, &[(DATA, DATA + 0x2000)], &[]).expect("empty bins");
+    assert_eq!((heaps.arenas.len(), heaps.arenas[0].address), (1, old));
+}
+
 /// A heap in many pieces: all bins but one hold chunks, the rarely used ones for large chunks too.
 #[test]
 fn an_arena_is_known_by_its_full_bins() {

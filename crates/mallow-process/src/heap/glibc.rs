@@ -238,7 +238,7 @@ fn looks_like_bins(memory: &dyn Memory, words: &[u64], address: u64) -> bool {
     /// As many are proof. A heap in many pieces leaves few bins empty, a thread at work some torn.
     const PROOF: usize = 32;
     let bins = &words[..BIN_WORDS];
-    if !bins.iter().all(|&word| word != 0 && word.is_multiple_of(16)) {
+    if !bins.iter().all(|&word| word != 0 && word.is_multiple_of(8)) {
         return false;
     }
     let itself = |bin: usize| address + 16 * bin as u64 - 16;
