@@ -522,6 +522,7 @@ impl Session {
             lost_threads: 0,
             damaged_rings: 0,
             still_running: self.targets.keys().filter(|pid| **pid != self.pid).count(),
+            outsiders: Vec::new(),
         })
     }
 }

@@ -10,6 +10,7 @@ use mallow_trace::{
 
 use super::images::{Images, Introduction};
 use super::memory::{Found, Samples};
+use super::outsiders::Outsiders;
 use super::pace::Pace;
 use super::parse::{self, Message, RawCall};
 use super::script::Part;
@@ -52,6 +53,7 @@ pub struct Collector<W: Write> {
     stacks: Stacks,
     pace: Pace,
     samples: Samples,
+    outsiders: Outsiders,
     thread_count: u32,
     words: Vec<u64>,
     scratch: Vec<u64>,
@@ -79,6 +81,7 @@ impl<W: Write> Collector<W> {
             pace: Pace::new(unwound.unwrap_or(0)),
             stacks: Stacks::default(),
             samples: Samples::default(),
+            outsiders: Outsiders::default(),
             thread_count: 0,
             words: Vec::new(),
             scratch: Vec::new(),
@@ -106,6 +109,11 @@ impl<W: Write> Collector<W> {
         self.images.alive().filter(lives).count()
     }
 
+    /// The names of processes of the command that were seen to have no recorder.
+    pub fn outsiders(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.outsiders).into_names()
+    }
+
     /// Looks at all rings once; returns how many words there were.
     pub fn round(&mut self) -> Result<usize> {
         self.timeline.correct();
@@ -125,6 +133,7 @@ impl<W: Write> Collector<W> {
             self.last_liveness = Instant::now();
             self.look_after_threads()?;
             self.look_after_processes()?;
+            self.outsiders.look(self.root_pid);
         }
         self.sample_memory()?;
         self.write_definitions()?;

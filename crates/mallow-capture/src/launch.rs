@@ -243,7 +243,7 @@ fn collect(
 fn finish(
     request: &Request,
     target: &Target,
-    collector: Collector<Output>,
+    mut collector: Collector<Output>,
     pid: u32,
     collected: Collected,
 ) -> Result<Captured> {
@@ -256,6 +256,7 @@ fn finish(
         lost_threads: collector.channel.lost_threads(),
         damaged_rings: collector.damaged_rings,
         still_running: 0,
+        outsiders: collector.outsiders(),
     };
     let code = code(collected.ended);
     if let Some(error) = collected.failure {

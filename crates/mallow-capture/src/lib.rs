@@ -19,6 +19,7 @@ mod images;
 mod launch;
 mod memory;
 pub mod modules;
+mod outsiders;
 mod pace;
 mod parse;
 mod regions;
@@ -55,6 +56,8 @@ pub struct Recorded {
     pub damaged_rings: u32,
     /// Processes of the command that go on, and are not recorded further.
     pub still_running: usize,
+    /// Names of its processes that were started without the recorder, as far as they were seen.
+    pub outsiders: Vec<String>,
 }
 
 /// What any trace says of its machine, its clock and its stacks.

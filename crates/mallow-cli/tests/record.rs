@@ -423,3 +423,20 @@ fn what_a_process_starts_after_it_changed_its_user_or_root_is_recorded() {
         assert!(trace.stderr.contains("none were dropped"), "{way}: {}", trace.stderr);
     }
 }
+
+/// Each lives long enough to be seen: a child without the environment, what a recorded one becomes by an
+/// exec, and a recorded one that only sleeps.
+#[test]
+fn processes_without_the_recorder_are_told_of() {
+    let script = "env -i sleep 6 & sh -c 'sleep 0.1; exec env -u LD_PRELOAD tail --pid=$0 -f /dev/null' $$ & \
+        sleep 4; kill %1; exit 0";
+    let trace = record(&[], &["bash", "-c", script]);
+    assert!(
+        trace.stderr.contains("at least 2 processes not recorded (sleep, tail), which"),
+        "{}",
+        trace.stderr
+    );
+    assert!(!trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+    let trace = record(&[], &["bash", "-c", "sleep 1.2 & sleep 1.2; wait"]);
+    assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+}

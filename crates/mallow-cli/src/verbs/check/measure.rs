@@ -111,6 +111,13 @@ fn complaints(recorded: &Recorded) -> Result<Vec<String>> {
                 .into(),
         );
     }
+    if !recorded.outsiders.is_empty() {
+        found.push(
+            "Some processes of the command are not counted: they had another environment, as by env -i \
+             or sudo, or cannot be preloaded."
+                .into(),
+        );
+    }
     if recorded.still_running > 0 {
         found.push(
             "Processes of the command outlive it; what they do after its end is not counted."

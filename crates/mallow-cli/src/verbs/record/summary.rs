@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::args::RecordArgs;
 use crate::error::Result;
-use crate::output::{self, Notes, Page, Table};
+use crate::output::{self, Notes, Page, Table, clean};
 
 /// What a recording came to, for programs.
 #[derive(Serialize)]
@@ -53,6 +53,7 @@ fn table(recorded: &Recorded) -> Table {
         ("threads not recorded", recorded.lost_threads.into()),
         ("processes", recorded.processes as u64),
         ("processes that still run", recorded.still_running as u64),
+        ("processes seen that were not recorded", recorded.outsiders.len() as u64),
     ] {
         table.rows.push(vec![name.into(), number.to_string()]);
     }
@@ -69,7 +70,8 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
         file.display(),
         crate::output::bytes(size as f64)
     );
-    if recorded.dropped == 0 && recorded.lost_threads == 0 && recorded.damaged_rings == 0 {
+    let is_whole = recorded.lost_threads == 0 && recorded.outsiders.is_empty();
+    if recorded.dropped == 0 && is_whole && recorded.damaged_rings == 0 {
         text.push_str("; none were dropped");
     }
     if recorded.dropped > 0 {
@@ -83,6 +85,9 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
             "; {threads} not recorded: there were more than 4,096 at a time, or no address space was left"
         ));
     }
+    if !recorded.outsiders.is_empty() {
+        text.push_str(&outsiders(&recorded.outsiders));
+    }
     if recorded.damaged_rings > 0 {
         text.push_str("; the command overwrote some of it");
     }
@@ -92,4 +97,19 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
     }
     text.push('.');
     text
+}
+
+fn outsiders(names: &[String]) -> String {
+    const MOST: usize = 4;
+    let mut each: Vec<&str> = names.iter().map(String::as_str).collect();
+    each.sort_unstable();
+    each.dedup();
+    let more = if each.len() > MOST { " and others" } else { "" };
+    each.truncate(MOST);
+    format!(
+        "; at least {} not recorded ({}{more}), which had another environment, as by env -i or sudo, or \
+         cannot be preloaded",
+        counted(names.len() as u64, "process"),
+        clean::line(&each.join(", ")),
+    )
 }

@@ -1,0 +1,79 @@
+//! Processes that the command started and that are not recorded: what `env -i`, sudo or a static program
+//! becomes has no recorder. Those that live for a second are seen.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use mallow_launch::embedded;
+use mallow_process::descendants;
+use mallow_process::stat::{Start, Stat};
+
+const EVERY: Duration = Duration::from_millis(500);
+/// Of more the names are not kept.
+const MOST: usize = 1000;
+
+#[derive(Clone, Copy)]
+enum Standing {
+    Recorded,
+    /// At the last look for the first time, perhaps before the loader had mapped the recorder.
+    Unsure,
+    Outside,
+}
+
+#[derive(Default)]
+pub struct Outsiders {
+    last: Option<Instant>,
+    known: HashMap<(u32, Start), Standing>,
+    names: Vec<String>,
+}
+
+impl Outsiders {
+    /// Looks at the process and all that descend from it, if it is time to.
+    pub fn look(&mut self, root: u32) {
+        if self.last.is_some_and(|last| last.elapsed() < EVERY) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let mut processes = Vec::new();
+        descendants(root, &mut processes);
+        let mut known = HashMap::new();
+        for pid in processes {
+            let Ok(stat) = Stat::read(pid) else { continue };
+            if stat.is_zombie() {
+                continue;
+            }
+            // Another program in the same process is another one.
+            let program = (pid, stat.start);
+            let standing = match self.known.get(&program) {
+                Some(&known @ (Standing::Recorded | Standing::Outside)) => known,
+                _ if has_recorder(pid) => Standing::Recorded,
+                None => Standing::Unsure,
+                Some(Standing::Unsure) => {
+                    if self.names.len() < MOST {
+                        self.names.push(stat.comm);
+                    }
+                    Standing::Outside
+                }
+            };
+            known.insert(program, standing);
+        }
+        self.known = known;
+    }
+
+    /// One name for each.
+    pub fn into_names(self) -> Vec<String> {
+        self.names
+    }
+}
+
+/// Also of one that is just ending.
+fn has_recorder(pid: u32) -> bool {
+    match std::fs::read(format!("/proc/{pid}/maps")) {
+        Ok(maps) => {
+            let file = embedded::RECORDER.file.as_bytes();
+            maps.is_empty() || maps.windows(file.len()).any(|part| part == file)
+        }
+        Err(error) => error.kind() != ErrorKind::PermissionDenied,
+    }
+}
