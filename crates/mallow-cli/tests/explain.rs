@@ -460,3 +460,58 @@ fn a_process_whose_main_thread_has_ended_is_read() {
     let rows = json(&run(&["top", "--once", "--json", "--pid", &program.pid()]));
     assert!(rows.to_string().contains("\"glibc\""), "{rows}");
 }
+
+/// A file of 64 MiB that the kernel swaps to, if it may.
+struct Swap(PathBuf);
+
+impl Swap {
+    fn on(folder: &Path) -> Option<Swap> {
+        let path = folder.join("swap");
+        std::fs::write(&path, vec![0; 64 << 20]).unwrap();
+        let works = |program: &str| {
+            Command::new(program).arg(&path).output().is_ok_and(|output| output.status.success())
+        };
+        (works("mkswap") && works("swapon")).then(|| Swap(path.clone()))
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(&self.0).status();
+    }
+}
+
+/// It sends all of its memory there itself.
+#[test]
+fn a_heap_that_is_swapped_out_is_known_by_its_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_swap) = Swap::on(folder.path()) else {
+        println!("skipped: no memory can be swapped out here");
+        return;
+    };
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+        #include <sys/mman.h>\n#include <unistd.h>\n\
+        int main(void) { for (int i = 0; i < 40000; i++) memset(malloc(448), i, 448);\n\
+        puts(\"{}\"); fflush(stdout);\n\
+        FILE *maps = fopen(\"/proc/self/maps\", \"r\"); char line[4096], perms[8]; \
+        unsigned long start, end;\n\
+        while (fgets(line, sizeof line, maps) != NULL)\n\
+        if (sscanf(line, \"%lx-%lx %7s\", &start, &end, perms) == 3 && perms[1] == 'w')\n\
+        madvise((void *)start, end - start, 21);\n\
+        pause(); }";
+    let program = common::compile("cc", folder.path(), source, &["-O0"]).unwrap();
+    let mut command = mallow(&["run", "--quiet", "--", program.to_str().unwrap()]);
+    let program = Program::start(&mut command);
+    let status = format!("/proc/{}/status", program.pid());
+    let swapped = || {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmSwap:")).unwrap().to_owned();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    while swapped() < 14 << 10 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let report = json(&run(&["explain", "--json", &program.pid()]));
+    near("in use", mallow_used(&report), 40_000.0 * 448.0);
+    assert!(swapped() > 8 << 10, "the heap is left where it is");
+}
