@@ -394,15 +394,25 @@ fn what_cannot_be_read_is_said() {
         return;
     }
     let program = Program::at_rest(Command::new(known_heap(folder.path())).arg("threads"));
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     let tool = folder.path().join("mallow");
     std::fs::copy(mallow(&[]).get_program(), &tool).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), mode).unwrap();
-    let ran = ran(command.arg(tool).args(["explain", &program.pid()]).output().unwrap());
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{}", ran.stderr);
-    assert!(ran.stderr.contains("belongs to somebody else"), "{}", ran.stderr);
+    let nobody = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program);
+        command
+    };
+    let says = |pid: &str, what: &str| {
+        let ran = ran(nobody(&tool).args(["explain", pid]).output().unwrap());
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains(what), "{}", ran.stderr);
+    };
+    says(&program.pid(), "belongs to somebody else");
+    let source = "#include <stdio.h>\n#include <sys/prctl.h>\n#include <unistd.h>\n\
+        int main(void) { prctl(PR_SET_DUMPABLE, 0); puts(\"{}\"); fflush(stdout); pause(); }";
+    let hidden = common::compile("cc", folder.path(), source, &["-O0"]).unwrap();
+    says(&Program::start(&mut nobody(&hidden)).pid(), "is yours, but it does not let");
 }
 
 #[test]

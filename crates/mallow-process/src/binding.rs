@@ -21,6 +21,7 @@ pub use crate::failure::Failure;
 use crate::linkmap;
 use crate::maps::{self, Mapping};
 use crate::page_size;
+use crate::smaps;
 use crate::stat::{Stat, folder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -75,6 +76,10 @@ impl Failure {
                      Check the number with: ps -p {pid}."
                 ),
             },
+            Failure::NoPermission if is_own(pid) => format!(
+                "Process {pid} is yours, but it does not let its memory map be read: it gave that up \
+                 itself (prctl), or got other rights when it started. Run mallow as root."
+            ),
             Failure::NoPermission => format!(
                 "Process {pid} belongs to somebody else, and its memory map may not be read. Run \
                  mallow as its user or as root."
@@ -82,6 +87,15 @@ impl Failure {
             Failure::Damaged(reason) => format!("Process {pid} cannot be examined: {reason}."),
         }
     }
+}
+
+/// Whether it runs as the user who asks.
+fn is_own(pid: u32) -> bool {
+    let status = std::fs::read_to_string(folder(pid).join("status")).unwrap_or_default();
+    let fields = smaps::parse_fields(&status);
+    let users = fields.get("Uid").map(String::as_str).unwrap_or_default();
+    let effective = users.split_whitespace().nth(1).and_then(|user| user.parse().ok());
+    effective == Some(nix::unistd::geteuid().as_raw())
 }
 
 /// The parent of a process that has ended and that nobody has waited for.

@@ -21,6 +21,7 @@ use crate::signals;
 pub use args::WatchArgs;
 use live::Live;
 use mallow_measure::timeline::Figures;
+use mallow_process::binding::Failure;
 use mallow_process::stat::folder;
 use run::{Run, Summary};
 use session::Session;
@@ -55,10 +56,8 @@ pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
 fn note_what_is_hidden(pid: u32, notes: Notes) {
     let rollup = std::fs::read_to_string(folder(pid).join("smaps_rollup"));
     if rollup.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
-        notes.note(&format!(
-            "Process {pid} belongs to somebody else, so PSS and heap cannot be read. Run mallow as \
-             its user or as root."
-        ));
+        let why = Failure::NoPermission.sentence(pid);
+        notes.note(&format!("{why} PSS and heap are left out."));
     }
 }
 
