@@ -20,6 +20,7 @@ static struct heap *heap_first(void)
 static void heaps_empty_shared(void)
 {
     if (MW_DELAY_FREE) {
+        process_init();
         struct heap *shared = thread_enter_shared();
         delay_empty(shared);
         thread_leave(shared);
