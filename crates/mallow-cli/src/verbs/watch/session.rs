@@ -99,7 +99,12 @@ impl<'a> Session<'a> {
             if is_over {
                 return "was still running when the time was over";
             }
-            let pause = next.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
+            let until_end = self
+                .args
+                .duration
+                .map_or(LONGEST_WAIT, |time| time.saturating_sub(self.begin.elapsed()));
+            let until_next = next.saturating_duration_since(Instant::now());
+            let pause = until_next.min(until_end).min(LONGEST_WAIT);
             if self.live.wait(&self.process, pause) {
                 return "was still running when the watch was ended";
             }
