@@ -1,13 +1,16 @@
 //! Processes that the command started and that are not recorded: what `env -i`, sudo or a static program
-//! becomes has no recorder. Those that live for a second are seen.
+//! becomes has no recorder, and what another user starts anew cannot open the recording. Those that live for a second are seen.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use mallow_launch::embedded;
 use mallow_process::descendants;
 use mallow_process::stat::{Start, Stat};
+use mallow_recorder::CHANNEL_NAME;
+use nix::unistd::geteuid;
 
 const EVERY: Duration = Duration::from_millis(500);
 /// Of more the names are not kept.
@@ -47,7 +50,7 @@ impl Outsiders {
             let program = (pid, stat.start);
             let standing = match self.known.get(&program) {
                 Some(&known @ (Standing::Recorded | Standing::Outside)) => known,
-                _ if has_recorder(pid) => Standing::Recorded,
+                _ if is_recorded(pid) => Standing::Recorded,
                 None => Standing::Unsure,
                 Some(Standing::Unsure) => {
                     if self.names.len() < MOST {
@@ -67,13 +70,19 @@ impl Outsiders {
     }
 }
 
-/// Also of one that is just ending.
-fn has_recorder(pid: u32) -> bool {
-    match std::fs::read(format!("/proc/{pid}/maps")) {
-        Ok(maps) => {
-            let file = embedded::RECORDER.file.as_bytes();
-            maps.is_empty() || maps.windows(file.len()).any(|part| part == file)
-        }
-        Err(error) => error.kind() != ErrorKind::PermissionDenied,
-    }
+/// Whether it has the shared memory, or the recorder, which opens that with the first call; as another user
+/// it cannot. Also true of one that is just ending.
+fn is_recorded(pid: u32) -> bool {
+    let maps = match std::fs::read(format!("/proc/{pid}/maps")) {
+        Ok(maps) => maps,
+        Err(error) => return error.kind() != ErrorKind::PermissionDenied,
+    };
+    let has = |name: &[u8]| maps.windows(name.len()).any(|part| part == name);
+    let is_ours = || {
+        let owner = std::fs::metadata(format!("/proc/{pid}")).map(|folder| folder.uid());
+        owner.is_ok_and(|owner| owner == geteuid().as_raw())
+    };
+    maps.is_empty()
+        || has(&[b"/memfd:", CHANNEL_NAME.to_bytes()].concat())
+        || (has(embedded::RECORDER.file.as_bytes()) && is_ours())
 }

@@ -437,6 +437,12 @@ fn processes_without_the_recorder_are_told_of() {
         trace.stderr
     );
     assert!(!trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+    if is_root() {
+        let user =
+            "setpriv --reuid 65534 --regid 65534 --clear-groups sleep 6 & sleep 3; kill %1; exit 0";
+        let trace = record(&[], &["bash", "-c", user]);
+        assert!(trace.stderr.contains("not recorded (sleep), which"), "{}", trace.stderr);
+    }
     let trace = record(&[], &["bash", "-c", "sleep 1.2 & sleep 1.2; wait"]);
     assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
 }

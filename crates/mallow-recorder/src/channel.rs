@@ -1,5 +1,6 @@
 //! The collector's side of the memory that it shares with the recorded programs.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +84,9 @@ impl Drop for Map {
 // SAFETY: the memory is shared with other processes anyway and accessed by atomics only.
 unsafe impl Send for Map {}
 
+/// What the mappings of a program that is recorded say.
+pub const NAME: &CStr = c"mallow-record";
+
 pub struct Channel {
     file: OwnedFd,
     control: Map,
@@ -100,7 +104,7 @@ impl Channel {
         let slot_size = slot_size.next_multiple_of(64 << 10);
         // SAFETY: the name ends with a zero; the descriptor is new and nobody else's.
         let file = unsafe {
-            let fd = libc::memfd_create(c"mallow-record".as_ptr(), libc::MFD_CLOEXEC);
+            let fd = libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC);
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
