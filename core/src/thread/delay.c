@@ -95,17 +95,20 @@ ALWAYS_INLINE uint64_t delay_take(struct delay *delay, uint64_t *place)
     return entry;
 }
 
-/* The oldest of the ring, or any of the random stage if the ring is empty; something waits. */
+/* The oldest of the ring, or any of the random stage if the ring is empty. 0 if nothing is there: the count is
+ * wrong where a signal handler that frees came in the middle of a turn. */
 static uint64_t delay_take_next(struct delay *delay)
 {
     if (delay->first != delay->end) {
         return delay_take(delay, &delay->fifo[delay->first++ % DELAY_FIFO]);
     }
     uint32_t at = delay_choose(&delay->choices);
-    while (delay->random[at % DELAY_RANDOM] == 0) {
-        at++;
+    for (uint32_t end = at + DELAY_RANDOM; at != end; at++) {
+        if (delay->random[at % DELAY_RANDOM] != 0) {
+            return delay_take(delay, &delay->random[at % DELAY_RANDOM]);
+        }
     }
-    return delay_take(delay, &delay->random[at % DELAY_RANDOM]);
+    return 0;
 }
 
 /* Settles those of the fresh ones that are not. The child of a fork may lose one of another thread's, but
@@ -173,6 +176,16 @@ ALWAYS_INLINE uint32_t delay_move_on(struct delay *delay, uint64_t leaving[])
     return leave;
 }
 
+/* Whether there was one. */
+static bool delay_release_next(struct heap *heap)
+{
+    uint64_t entry = delay_take_next(&heap->delay);
+    if (likely(entry != 0)) {
+        delay_release(heap, entry);
+    }
+    return entry != 0;
+}
+
 static NOINLINE void delay_turn(struct heap *heap)
 {
     struct delay *delay = &heap->delay;
@@ -193,7 +206,9 @@ static NOINLINE void delay_turn(struct heap *heap)
         /* Some more than have to, so that the next frees of large slots need no turn each. */
         size_t most = strength.delay_bytes - strength.delay_bytes / DELAY_SPARE;
         while (delay->bytes > most) {
-            delay_release(heap, delay_take_next(delay));
+            if (unlikely(!delay_release_next(heap))) {
+                delay->bytes = 0;
+            }
         }
     }
 }
@@ -223,7 +238,7 @@ static void delay_shorten(struct heap *heap)
         delay_settle(heap);
     }
     while (delay->first != delay->end) {
-        delay_release(heap, delay_take_next(delay));
+        delay_release_next(heap);
     }
 }
 
