@@ -237,8 +237,7 @@ static void delay_shorten(struct heap *heap)
     if (delay->has_unsettled) {
         delay_settle(heap);
     }
-    while (delay->first != delay->end) {
-        delay_release_next(heap);
+    while (delay->first != delay->end && delay_release_next(heap)) {
     }
 }
 

@@ -1,5 +1,6 @@
 //! Processes that the command started and that are not recorded: what `env -i`, sudo or a static program
-//! becomes has no recorder, and what another user starts anew cannot open the recording. Those that live for a second are seen.
+//! becomes has no recorder, and what another user starts anew cannot open the recording. Those that live
+//! for a second are seen.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;

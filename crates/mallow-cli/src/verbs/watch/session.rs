@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use mallow_os::wait_readable;
 use mallow_process::binding::Failure;
 use mallow_process::descendants;
-use mallow_process::stat::folder;
+use mallow_process::vitals;
 
 use super::live::Live;
 use super::run::{History, Run, SCHEMA};
@@ -145,8 +145,7 @@ impl<'a> Session<'a> {
 
     fn new_run(&self) -> Run {
         let words = if self.child.is_none() {
-            let text = std::fs::read(folder(self.pid).join("cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&text).trim_end_matches('\0').replace('\0', " ")
+            vitals::command_line(self.pid)
         } else {
             let words = self.args.command.iter().map(|word| word.to_string_lossy().into_owned());
             words.collect::<Vec<_>>().join(" ")
