@@ -48,8 +48,8 @@ class Workload:
 def replacements():
     """Each range in a process of its own, for its peak of resident memory."""
     ranges = [("8-512B", "first", 1), ("8-512B", "first", 2),
-              ("512B-32KiB", "first", 1), ("512B-32KiB", "first", 2),
-              ("4-128KiB", "first", 1), ("4-128KiB", "first", 2),
+              ("512B-32KiB", "first", 1), ("512B-32KiB", "first", 2), ("512B-32KiB", "first", 8),
+              ("4-128KiB", "first", 1), ("4-128KiB", "first", 2), ("4-128KiB", "first", 8),
               ("32-512KiB", "first", 1), ("32-512KiB", "first", 2), ("32-512KiB", "pages", 1),
               ("512KiB-8MiB", "first", 1), ("512KiB-8MiB", "pages", 1),
               ("5-25MiB", "first", 1), ("5-25MiB", "pages", 1),

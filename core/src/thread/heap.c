@@ -485,6 +485,9 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
         bin_share_surplus(heap, &heap->bins[class]);
     }
     stack_trim(heap, stamp);
+    if (!heap->takes_blocks) {
+        stack_set_private(heap, false);
+    }
     heap->takes_blocks = false;
     heap->slab_pages_due /= 2;
     check(heap_check(heap)); /* walks, but not often */
@@ -590,6 +593,7 @@ static void heap_abandon(struct heap *heap)
     heap->magazine_bytes = 0;
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);
+    heap->is_steady = false;
     heap_set_until_tick(heap, -1);
     heap->list_max = LIST_MAX_WAITING;
     check(heap_is_empty(heap));

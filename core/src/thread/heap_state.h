@@ -141,10 +141,12 @@ struct heap {
     bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
     bool is_private;          /* the chains of block classes lie in lists, not in cells */
     bool is_strict;           /* its thread may make no call about memory, see os/os.h */
+    bool is_steady;           /* its thread has been busy for long, see tick.c */
     uint16_t busy_calls;      /* ticks close together since the heap became idle,
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;      /* when heap_settle was called last */
+    uint64_t awake_ms;        /* when the thread's last pause ended, see tick.c */
     uint64_t released_ms;     /* heaps.kept_house_ms when much became free last: as long as it is
                                   the same, nobody has looked at that memory */
     _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */
@@ -227,12 +229,26 @@ struct heaps {
 static struct heaps heaps;
 
 /* So many heaps for each arena (one per CPU) are a crowd: most of their threads sleep, and what lies in lists
- * and current slabs of such a thread nobody else can use. */
+ * and current slabs of such a thread nobody else can use. A steady thread is of those that do not. */
 #define CROWD_HEAPS 4u
 
 ALWAYS_INLINE bool heaps_are_crowded(void)
 {
     return atomic_get(&heaps.in_use) >= CROWD_HEAPS * arena_count();
+}
+
+ALWAYS_INLINE bool heap_is_of_crowd(struct heap *heap)
+{
+    return !heap->is_steady && heaps_are_crowded();
+}
+
+/* What a heap may hold where nobody else can use it, of `bytes` for each arena (one per CPU): an equal part, and all
+ * of it while there are fewer than two heaps for each. With n for each most threads sleep, and what they fell
+ * asleep with stays: so a heap that is not steady has a part that is smaller by n squared. */
+ALWAYS_INLINE size_t heap_part(struct heap *heap, size_t bytes)
+{
+    size_t crowd = size_max(atomic_get(&heaps.in_use) / arena_count(), 1);
+    return heap->is_steady ? bytes / crowd : bytes / crowd / crowd / crowd;
 }
 
 ALWAYS_INLINE uint32_t heaps_ready_most(void)

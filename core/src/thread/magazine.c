@@ -87,19 +87,15 @@ static uint32_t magazine_most(unsigned class)
  * pin many slabs. */
 #define EMPTIED_MOST_IN_CROWD 4u
 
-/* The limits of a heap's magazines add up to at most its part of HEAP_MAGAZINES_TOTAL bytes, and
- * may always add up to HEAP_MAGAZINES_LEAST. The part is an equal one while there are no more heaps
- * than arenas (one per CPU). Threads beyond that number sleep for most of the time: with n heaps
- * for each arena the part is smaller by n squared. A lower bound stops growth; what was granted
- * before is taken back when the heap settles. */
-#define HEAP_MAGAZINES_TOTAL (16 * MiB)
+/* The limits of a heap's magazines add up to at most heap_part of HEAP_MAGAZINES, and may always add up
+ * to HEAP_MAGAZINES_LEAST. A lower bound stops growth; what was granted before is taken back when the heap
+ * settles. */
+#define HEAP_MAGAZINES (16 * MiB)
 #define HEAP_MAGAZINES_LEAST (64 * KiB)
 
-static size_t magazines_budget(void)
+static size_t magazines_budget(struct heap *heap)
 {
-    size_t heaps_in_use = size_max(atomic_get(&heaps.in_use), 1);
-    size_t crowd = size_max(heaps_in_use / arena_count(), 1);
-    return size_max(HEAP_MAGAZINES_TOTAL / heaps_in_use / (crowd * crowd), HEAP_MAGAZINES_LEAST);
+    return size_max(heap_part(heap, HEAP_MAGAZINES), HEAP_MAGAZINES_LEAST);
 }
 
 static void magazine_grow(struct heap *heap, unsigned class)
@@ -108,7 +104,8 @@ static void magazine_grow(struct heap *heap, unsigned class)
     uint32_t slot_size = class_size(class);
     uint32_t most = magazine_most(class);
     size_t more = LIMIT_STEP * slot_size;
-    if (magazine->limit + LIMIT_STEP <= most && heap->magazine_bytes + more <= magazines_budget()) {
+    if (magazine->limit + LIMIT_STEP <= most &&
+        heap->magazine_bytes + more <= magazines_budget(heap)) {
         magazine->limit += LIMIT_STEP;
         heap->magazine_bytes += more;
         check(heap->magazine_bytes >= (size_t)magazine->limit * slot_size);
@@ -231,9 +228,9 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
     return slot;
 }
 
-static bool magazine_is_draining(struct magazine *magazine)
+static bool magazine_is_draining(struct heap *heap, struct magazine *magazine)
 {
-    return heaps_are_crowded()
+    return heap_is_of_crowd(heap)
                ? magazine->emptied >= EMPTIED_MOST_IN_CROWD
                : magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
 }
@@ -249,7 +246,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         heap_free_to_tray(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }
-    bool is_draining = magazine_is_draining(magazine);
+    bool is_draining = magazine_is_draining(heap, magazine);
     if (!is_draining) {
         magazine->emptied = (uint32_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
         magazine_grow(heap, class);

@@ -79,7 +79,7 @@ static void heap_free_to_tray(struct heap *heap, struct extent *extent, struct s
     check(slab_is_of_depot(extent) && !heap_is_anothers(heap));
     heap->counts[extent->slab.class].sent++;
     heap->until_tick--;
-    if (heaps_are_crowded()) {
+    if (heap_is_of_crowd(heap)) {
         slot_set_next(slot, NULL); /* nobody may come for long */
         heap_send_to_depot(heap, slot);
     } else if (tray_put_slot(extent, slot)) {
@@ -170,7 +170,7 @@ static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct e
     }
     uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
     most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
-    if (heaps_are_crowded() && slab_is_of_depot(extent)) {
+    if (heap_is_of_crowd(heap) && slab_is_of_depot(extent)) {
         most = 1; /* the thread may sleep from now on, and a depot's slots have no other way out */
     }
     check(outbox->slab == NULL); /* what was there is on its way */

@@ -1,22 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "stack.h"
 
+#include "stack_limit.h"
 #include "tray.h"
-
-/* What the stacks of an arena's heaps may hold together: this share of what the arena has in use; and
- * those of all heaps at least so much; but those of one heap at least what a full-grown slab and some
- * blocks need. */
-#define STACK_SHARE 4u
-#define STACK_MIN (1 * MiB)
-#define STACK_MIN_EACH (128 * KiB)
-
-/* If less than one page in so many is resident, so many times as much may lie in the stacks. */
-#define STACK_SPARSE_FACTOR 16u
-
-/* What may lie in private stacks: all heaps together, in equal parts while there are no more of them
- * than arenas (one per CPU). Threads beyond that number sleep for most of the time: with n heaps for
- * each arena the part is smaller by n squared, as that of magazines. */
-#define STACKS_PRIVATE_TOTAL (16 * MiB)
 
 /* What is resident is asked only if there is more than this in the stacks; of so many blocks, of so
  * many pages of each at its end and in its middle. */
@@ -232,11 +218,6 @@ static void stack_probe(struct heap *heap)
     heap->stack_resident = (uint8_t)(looked != 0 ? resident * 64 / looked : 64);
 }
 
-ALWAYS_INLINE bool stack_was_sparse(struct heap *heap)
-{
-    return heap->stack_resident < 64 / STACK_SPARSE_FACTOR;
-}
-
 /* Whether what lies in the stacks is mostly address space. Not asked in the secure build, which serves programs
  * that may be killed for the call. */
 static bool stack_is_sparse(struct heap *heap)
@@ -304,22 +285,9 @@ static void stack_halve(struct heap *heap, unsigned latest)
 /* What the stacks of the heap may hold, in pages. */
 static size_t stack_limit_now(struct heap *heap)
 {
-    size_t in_use = atomic_get(&heap->arena->active_pages);
-    size_t heaps_in_use = size_max(atomic_get(&heaps.in_use), 1);
-    size_t of_arena = in_use / STACK_SHARE / size_max(heaps_in_use / arena_count(), 1);
-    size_t least = size_max(STACK_MIN / heaps_in_use, STACK_MIN_EACH) >> os_page_shift;
-    size_t limit = size_max(of_arena, least);
+    size_t limit = stack_dense_limit(heap);
     bool is_sparse = atomic_get(&heap->stack_pages) > limit && stack_is_sparse(heap);
     return is_sparse ? limit * STACK_SPARSE_FACTOR : limit;
-}
-
-/* What may lie in the stacks of the heap while they are private, in pages. */
-static size_t stack_private_pages(struct heap *heap)
-{
-    size_t heaps_in_use = size_max(atomic_get(&heaps.in_use), 1);
-    size_t crowd = size_max(heaps_in_use / arena_count(), 1);
-    size_t most = (STACKS_PRIVATE_TOTAL / heaps_in_use / (crowd * crowd)) >> os_page_shift;
-    return stack_was_sparse(heap) ? most * STACK_SPARSE_FACTOR : most;
 }
 
 static void stack_make_private(struct heap *heap)
@@ -355,10 +323,10 @@ static void stack_set_private(struct heap *heap, bool is_busy)
     size_t most = is_busy ? stack_private_pages(heap) : 0;
     size_t pages = atomic_get(&heap->stack_pages);
     if (heap->is_private) {
-        if (pages > most || !is_busy) {
+        if (pages > 2 * most || !is_busy) {
             stack_make_public(heap);
         }
-    } else if (pages != 0 && pages <= most / 2) {
+    } else if (pages != 0 && pages <= most && stack_may_be_private(heap)) {
         stack_make_private(heap);
         heap->stack_limit = size_min(heap->stack_limit, most);
     }
@@ -375,11 +343,10 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
         return;
     }
     heap->stack_limit = size_max(stack_limit_now(heap), page_class_pages(latest));
-    size_t most = stack_private_pages(heap);
-    if (atomic_get(&heap->stack_pages) > most) {
-        stack_make_public(heap);
+    if (stack_may_be_private(heap)) {
+        heap->stack_limit = size_min(heap->stack_limit, stack_private_pages(heap));
     } else if (heap->is_private) {
-        heap->stack_limit = size_min(heap->stack_limit, most);
+        stack_make_public(heap);
     }
     /* Not for ever: the sum stays too large while a robber has not told yet what it took. */
     heap_set_alarm(heap);
@@ -470,7 +437,7 @@ static void heap_put_slab_pages(struct heap *heap, struct extent *extent)
 static bool stack_hand_on(struct heap *heap, struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
-    if (heap->takes_blocks || extent_size(extent) > tray_most_bytes() || heaps_are_crowded() ||
+    if (heap->takes_blocks || extent_size(extent) > tray_most_bytes() || heap_is_of_crowd(heap) ||
         option(OPTION_dirty_decay_ms) == 0) {
         return false;
     }

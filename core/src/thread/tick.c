@@ -14,6 +14,9 @@
 #define BUSY_MS 5
 #define BUSY_CALLS 32u
 
+/* A thread that has not paused for so long is steady: of a pool that is busy, not one that woke up for a request. */
+#define STEADY_MS 250
+
 /* Ticks of a busy thread after which its lists become twice as long. */
 #define LENGTHEN_TICKS 4u
 
@@ -145,7 +148,9 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         return;
     }
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
-    stack_set_private(heap, is_busy && heap->takes_blocks && !heap_is_sampling_pages(heap));
+    /* Private stacks stay so until the heap settles. */
+    bool uses_blocks = heap->takes_blocks || heap->is_private;
+    stack_set_private(heap, is_busy && uses_blocks && !heap_is_sampling_pages(heap));
     if (MW_PAGEMAP_LISTS) {
         heap_choose_way(heap);
     }
@@ -181,6 +186,10 @@ static NOINLINE void heap_tick(struct heap *heap)
     if (before_ms == 0) {
         heap->settled_ms = now_ms;
     }
+    if (before_ms == 0 || elapsed_ms >= IDLE_MS) {
+        heap->awake_ms = now_ms;
+    }
+    heap->is_steady = now_ms - heap->awake_ms >= STEADY_MS;
     /* At the first tick too: a thread that lives for a short time may have no other. */
     if (elapsed_ms != 0 || before_ms == 0) {
         uint64_t age_ms = stack_age_ms();

@@ -93,7 +93,7 @@ TEST(magazine_of_a_crowd_empties_itself)
     fill(SIZE);
     uint32_t in_use = atomic_get(&heaps.in_use);
     atomic_set(&heaps.in_use, CROWD_HEAPS * arena_count());
-    CHECK(heaps_are_crowded());
+    CHECK(heap_is_of_crowd(heap_own));
     for (size_t i = 0; i < COUNT; i++) {
         struct extent *extent = pagemap_find(blocks[i]);
         mw_free(blocks[i]);
@@ -108,6 +108,32 @@ TEST(magazine_of_a_crowd_empties_itself)
     release();
     CHECK(mw_heap_is_valid());
     atomic_set(&heaps.in_use, in_use);
+}
+
+/* Threads that are many, and busy all the time, are no crowd: each may hold an equal part. One that pauses may not. */
+TEST(magazine_of_a_steady_thread_serves_in_a_crowd)
+{
+    fill(SIZE);
+    release();
+    uint32_t in_use = atomic_get(&heaps.in_use);
+    atomic_set(&heaps.in_use, CROWD_HEAPS * arena_count());
+    CHECK_EQ(heap_part(heap_own, HEAP_MAGAZINES),
+             HEAP_MAGAZINES / CROWD_HEAPS / CROWD_HEAPS / CROWD_HEAPS);
+    heap_own->awake_ms = clock_look() - 2 * STEADY_MS;
+    atomic_set(&heap_own->tick_ms, clock_look());
+    heap_set_until_tick(heap_own, -1);
+    heap_tick(heap_own);
+    CHECK(heap_own->is_steady && !heap_is_of_crowd(heap_own));
+    CHECK_EQ(heap_part(heap_own, HEAP_MAGAZINES), HEAP_MAGAZINES / CROWD_HEAPS);
+    fill(SIZE);
+    release();
+    CHECK(magazine()->limit > 0);
+    atomic_set(&heap_own->tick_ms, clock_look() - IDLE_MS);
+    heap_set_until_tick(heap_own, -1);
+    heap_tick(heap_own);
+    CHECK(!heap_own->is_steady && heap_is_of_crowd(heap_own));
+    atomic_set(&heaps.in_use, in_use);
+    CHECK(mw_heap_is_valid());
 }
 
 TEST(magazine_finds_a_double_free_of_its_last_slot)

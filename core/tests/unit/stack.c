@@ -164,11 +164,32 @@ TEST(stack_is_private_while_its_thread_is_busy)
     CHECK(!heap_own->is_private);
 }
 
+/* At its limit a heap gives the older half away, and its stacks stay private, where in_use / STACK_SHARE may lie in
+ * them: else half of all calls would find them public. */
+TEST(stack_at_its_limit_stays_private)
+{
+    static char *blocks[200];
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        blocks[i] = malloc_pages(20);
+        memset(blocks[i], 1, 20 << os_page_shift);
+    }
+    mw_free(blocks[0]);
+    stack_set_private(heap_own, true);
+    heap_set_until_tick(heap_own, UNTIL_TICK_MOST);
+    for (size_t i = 1; i < array_count(blocks); i++) {
+        CHECK(heap_own->is_private);
+        mw_free(blocks[i]);
+        CHECK_LE(atomic_get(&heap_own->stack_pages), heap_own->stack_limit);
+    }
+    CHECK_LE(heap_own->stack_limit, 199 * 20 / STACK_SHARE);
+    CHECK(mw_heap_is_valid());
+}
+
 /* What a sleeping thread may take with it is bounded: more makes the stacks public. */
 TEST(stack_that_holds_much_is_not_private)
 {
     static char *blocks[1000];
-    size_t most = STACKS_PRIVATE_TOTAL >> os_page_shift;
+    size_t most = STACKS_PRIVATE >> os_page_shift;
     for (size_t i = 0; i < array_count(blocks); i++) {
         blocks[i] = malloc_pages(40);
         memset(blocks[i], 1, 40 << os_page_shift);
