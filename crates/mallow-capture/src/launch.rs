@@ -27,6 +27,10 @@ const RING_BYTES: usize = 256 << 10;
 /// Of the stack, for --stacks full. Deeper frames are rare and outermost.
 const COPY_BYTES: u32 = 32 << 10;
 
+/// What it is needs no disk, but a limit on the size of files holds for it too.
+const SHARED_MEMORY: &str = "The shared memory of the recording cannot be made (it has 1.3 GB, hardly any of it used; \
+     ulimit -f and -v must allow that)";
+
 type Output = BufWriter<File>;
 
 /// What to record, and how.
@@ -42,9 +46,18 @@ pub struct Request<'a> {
     pub drops: bool,
     /// The recording ends after it, and the command goes on.
     pub duration: Option<Duration>,
+    pub stdin: Stdin,
     pub stdout: Stdout,
     /// Further variables of the command's environment: name, value.
     pub variables: &'a [(String, String)],
+}
+
+/// What the command reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdin {
+    Own,
+    /// It is run several times, see [`mallow_launch::input`].
+    EachRun,
 }
 
 /// Where what the command prints goes.
@@ -90,8 +103,7 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let target = &prepared.target;
     let file = super::create(request.trace)?;
     let clock = Clock::choose();
-    let channel =
-        Channel::new(&settings(request, clock)).map_err(Error::io("The shared memory"))?;
+    let channel = Channel::new(&settings(request, clock)).map_err(Error::io(SHARED_MEMORY))?;
     let header = description(request, server, target, clock);
     let timeline = Timeline::start(clock);
     let output = BufWriter::with_capacity(1 << 20, file);
@@ -100,6 +112,9 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let mut command = prepared.command();
     command.envs(request.variables.iter().map(|(name, value)| (name, value)));
     command.env("MALLOW_RECORD", channel.path());
+    if request.stdin == Stdin::EachRun {
+        command.stdin(mallow_launch::input::each_run());
+    }
     match request.stdout {
         Stdout::Own => {}
         Stdout::ToStderr => drop(command.stdout(std::io::stderr())),

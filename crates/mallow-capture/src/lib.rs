@@ -39,7 +39,7 @@ use mallow_trace::{Event, Header, Reader};
 use serde::Serialize;
 
 pub use error::{Error, Result};
-pub use launch::{Captured, Request, Stdout, record};
+pub use launch::{Captured, Request, Stdin, Stdout, record};
 /// How the stacks of allocations are taken, if at all.
 pub use mallow_trace::Stacks as StackKind;
 

@@ -33,6 +33,7 @@ mod verbs;
 
 /// Runs the command line of this process and says the exit code.
 pub fn main() -> u8 {
+    signals::let_long_files_fail();
     let words: Vec<OsString> = std::env::args_os().collect();
     let definition = cli::definition().color(output::colour::of_words(&words));
     // Once without the configuration, so that nothing in it can hide the help or a mistake here.

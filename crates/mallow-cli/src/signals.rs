@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C and SIGTERM, and what the kernel sends instead of an error.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,4 +16,10 @@ pub fn watch() -> Result<Arc<AtomicBool>> {
             .map_err(Error::io("The signal handler cannot be installed"))?;
     }
     Ok(interrupted)
+}
+
+/// A limit on the size of files (`ulimit -f`) lets a write fail, as a full disk does, and does not end this process: so
+/// what was written before is reported. By a handler, which the programs that are started do not inherit.
+pub fn let_long_files_fail() {
+    let _ = signal_hook::flag::register(nix::libc::SIGXFSZ, Arc::default());
 }

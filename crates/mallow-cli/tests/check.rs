@@ -89,6 +89,29 @@ fn without_peak(baseline: &str) -> String {
     format!("{before}{after}")
 }
 
+/// Every run reads a file on standard input from where the first one did.
+#[test]
+fn each_run_reads_the_same_input() {
+    let source = "#include <stdio.h>\n#include <stdlib.h>\nchar line[64], *volatile block;\n\
+        int main(void) { while (fgets(line, 64, stdin)) block = malloc(100); return block == NULL; }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("gcc", folder.path(), source, &["-O1"]) else { return };
+    let (input, baseline) = (folder.path().join("input"), folder.path().join("baseline.json"));
+    std::fs::write(&input, "a line\n".repeat(500)).unwrap();
+    let check = |words: &[&str]| {
+        let mut check = mallow(&["check", "--baseline", baseline.to_str().unwrap()]);
+        check.args(words).arg("--").arg(&program).stdin(std::fs::File::open(&input).unwrap());
+        ran(check.output().unwrap())
+    };
+    ended(&check(&["--update", "-r", "1"]), 0);
+    let same = check(&["--json", "-r", "3"]);
+    ended(&same, 0);
+    let report = json(&same);
+    let counted = &metric(&report, "allocations")["after"];
+    assert_eq!(counted["low"], counted["high"]);
+    assert!(counted["low"].as_u64().unwrap() >= 500, "{counted}");
+}
+
 /// An update writes the same bytes; so does one after a rebuild that moves code and lines.
 #[test]
 fn the_same_source_is_ok_and_its_baseline_stable() {

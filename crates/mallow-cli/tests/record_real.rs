@@ -90,6 +90,24 @@ fn disk_that_fills_while_recording_leaves_the_count_that_is_true() {
     assert!((100_000..2_000_000).contains(&said), "{said}");
 }
 
+/// A limit on the size of files, as some batch systems set it, is an error, and does not end the command in silence.
+#[test]
+fn a_limit_on_the_size_of_files_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited = |line: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -f 1; exec $MALLOW {line}")]);
+        command.current_dir(folder.path()).env("MALLOW", mallow(&[]).get_program());
+        ran(command.output().unwrap())
+    };
+    let recorded = limited("record -- true");
+    assert_eq!(recorded.code, Some(5), "{}", recorded.stderr);
+    assert!(recorded.stderr.contains("ulimit -f"), "{}", recorded.stderr);
+    let written = limited("explain --html page $$");
+    assert_eq!(written.code, Some(5), "{}", written.stderr);
+    assert!(written.stderr.contains("File too large"), "{}", written.stderr);
+}
+
 #[test]
 fn refusals() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -156,6 +157,36 @@ fn compare_measures_and_judges() {
         .map(|r| r["place"].as_i64().unwrap())
         .collect();
     assert!(places.contains(&0) && places.contains(&1) || report["settings"]["seed"].is_u64());
+}
+
+/// A command that reads a file on standard input gets it anew in each run, from where the caller stands in it.
+#[test]
+fn compare_gives_each_run_the_input_that_is_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, copies) = (folder.path().join("input"), folder.path().join("copies"));
+    std::fs::write(&input, "first\nsecond\n").unwrap();
+    let script = format!("cat >> '{}'", copies.display());
+    let words =
+        ["compare", "-a", "glibc,mallow", "-r", "2", "-w", "1", "-q", "--", "sh", "-c", &script];
+    let mut file = std::fs::File::open(&input).unwrap();
+    file.seek(SeekFrom::Start(6)).unwrap();
+    let same = file.try_clone().unwrap();
+    let ended = ran(mallow(&words).stdin(file).output().unwrap());
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(&copies).unwrap(), "second\n".repeat(6));
+    assert_eq!((&same).stream_position().unwrap(), 6, "the caller's place has moved");
+}
+
+/// What is piped cannot be read twice, and that is said.
+#[test]
+fn compare_says_that_a_pipe_is_not_read() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"text\n").unwrap();
+    let words =
+        ["compare", "-a", "glibc,mallow", "-r", "7", "--", "sh", "-c", "test -z \"$(cat)\""];
+    let ended = ran(mallow(&words).stdin(reader).output().unwrap());
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("What a pipe brings can be read once"), "{}", ended.stderr);
 }
 
 #[test]

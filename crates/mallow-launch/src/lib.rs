@@ -5,7 +5,7 @@
 //! an allocator in front of it, `preflight` asks the loader whether that will work. `prepare` does
 //! all of it in the one order that is right; `contender` does it for several allocators.
 //! `settings` says which settings of an allocator are worth trying, `installed` by which word a
-//! system's own loader finds an allocator.
+//! system's own loader finds an allocator; `input` what a command reads that is run several times.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -14,6 +14,7 @@ pub mod allocator;
 pub mod contender;
 pub mod embedded;
 mod error;
+pub mod input;
 pub mod installed;
 mod ldcache;
 pub mod options;

@@ -126,7 +126,7 @@ pub fn observe(
             None => untraced.env_remove(name),
         };
     }
-    untraced.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    untraced.stdin(mallow_launch::input::each_run()).stdout(Stdio::null()).stderr(Stdio::null());
     observe_untraced(untraced, cpu_count, limits, interrupted)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -126,7 +126,7 @@ pub fn run_sampled(
     let setup =
         ChildSetup { dies_with_parent: true, cpu_count: limits.cpu_count, ..ChildSetup::default() };
     mallow_os::configure(&mut command, setup).map_err(&failed)?;
-    command.stdin(Stdio::null());
+    command.stdin(mallow_launch::input::each_run());
     let reading = Reading::of(&mut command, patterns).map_err(&failed)?;
     let start = Instant::now();
     let child = command.spawn().map_err(&failed)?;

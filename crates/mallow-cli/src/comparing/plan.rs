@@ -9,6 +9,7 @@ use super::Wish;
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_launch::contender::{self, Choice, Contender};
+use mallow_launch::input;
 use mallow_launch::target::Target;
 use mallow_launch::words;
 use mallow_measure::run::{self, Limits, Sample};
@@ -50,6 +51,9 @@ impl Plan {
         };
         let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
         let (program, argv) = target.argv(&words);
+        if let Some(sentence) = input::why_none() {
+            notes.note(&sentence);
+        }
         Ok(Plan {
             program,
             argv,
@@ -64,7 +68,8 @@ impl Plan {
 
     pub fn command(&self, condition: &Condition, contender: &Contender) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.argv[1..]).stdin(Stdio::null());
+        let input = if self.service.is_some() { Stdio::null() } else { input::each_run() };
+        command.args(&self.argv[1..]).stdin(input);
         if !self.show_output {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }

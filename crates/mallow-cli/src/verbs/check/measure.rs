@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mallow_capture::{Recorded, Request, Stdout};
+use mallow_capture::{Recorded, Request, Stdin, Stdout};
 use mallow_measure::run::{self, Limits, Outcome};
 use mallow_report::baseline::Measured;
 use mallow_report::{Detail, Limits as Shown};
@@ -23,6 +23,9 @@ pub fn measure(
     notes: Notes,
     interrupted: &AtomicBool,
 ) -> Result<Measured> {
+    if let Some(sentence) = mallow_launch::input::why_none() {
+        notes.note(&sentence);
+    }
     let mut measured = Measured::default();
     let own = (1..=args.runs).map(|number| (number, None));
     for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 1, Some(padding)))) {
@@ -59,6 +62,7 @@ fn record(
         stack_distance: 0,
         drops: false,
         duration: None,
+        stdin: Stdin::EachRun,
         // What the command prints is shown once.
         stdout: if number == 1 { Stdout::ToStderr } else { Stdout::Nowhere },
         variables: padding.unwrap_or_default(),

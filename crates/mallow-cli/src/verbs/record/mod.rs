@@ -5,7 +5,7 @@
 mod args;
 mod summary;
 
-use mallow_capture::{Request, StackKind, Stdout, attach};
+use mallow_capture::{Request, StackKind, Stdin, Stdout, attach};
 
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
@@ -63,6 +63,7 @@ fn request(args: &RecordArgs) -> Request<'_> {
         stack_distance: stack_distance(args),
         drops: args.when_full == WhenFull::Drop,
         duration: args.duration,
+        stdin: Stdin::Own,
         stdout: if args.json { Stdout::ToStderr } else { Stdout::Own },
         variables: &[],
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mallow_capture::{StackKind, Stdout};
+use mallow_capture::{StackKind, Stdin, Stdout};
 use mallow_launch::contender::Contender;
 use mallow_measure::search::halving;
 use mallow_replay::Run;
@@ -115,6 +115,7 @@ fn recorded(
         stack_distance: 0,
         drops: false,
         duration: None,
+        stdin: Stdin::EachRun,
         stdout: Stdout::Nowhere,
         variables: &[],
     };
