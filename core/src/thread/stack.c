@@ -323,6 +323,7 @@ static void stack_set_private(struct heap *heap, bool is_busy)
     size_t most = is_busy ? stack_private_pages(heap) : 0;
     size_t pages = atomic_get(&heap->stack_pages);
     if (heap->is_private) {
+        /* Twice as much: the limit follows what is in use, up and down. */
         if (pages > 2 * most || !is_busy) {
             stack_make_public(heap);
         }
@@ -342,12 +343,13 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
         stack_flush(heap); /* nothing that is free stays */
         return;
     }
-    heap->stack_limit = size_max(stack_limit_now(heap), page_class_pages(latest));
+    size_t limit = stack_limit_now(heap);
     if (stack_may_be_private(heap)) {
-        heap->stack_limit = size_min(heap->stack_limit, stack_private_pages(heap));
+        limit = size_min(limit, stack_private_pages(heap));
     } else if (heap->is_private) {
         stack_make_public(heap);
     }
+    heap->stack_limit = size_max(limit, page_class_pages(latest));
     /* Not for ever: the sum stays too large while a robber has not told yet what it took. */
     heap_set_alarm(heap);
     for (unsigned round = 0; round < 8; round++) {
