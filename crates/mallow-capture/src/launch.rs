@@ -27,9 +27,9 @@ const RING_BYTES: usize = 256 << 10;
 /// Of the stack, for --stacks full. Deeper frames are rare and outermost.
 const COPY_BYTES: u32 = 32 << 10;
 
-/// What it is needs no disk, but a limit on the size of files holds for it too.
+/// It needs no disk, but a limit on the size of files holds for it too.
 const SHARED_MEMORY: &str = "The shared memory of the recording cannot be made (it has 1.3 GB, hardly any of it used; \
-     ulimit -f and -v must allow that)";
+     ulimit -f must allow that)";
 
 type Output = BufWriter<File>;
 

@@ -1,7 +1,7 @@
 //! What a command that is run several times reads on its standard input.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::process::Stdio;
 
@@ -32,17 +32,11 @@ pub fn why_none() -> Option<String> {
                             standard input. Give it as a file: < FILE.";
     let given = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
     if given.metadata().ok()?.is_file() {
-        let mut file = match file_from_here() {
-            Ok(file) => file,
-            Err(error) => {
-                return Some(format!(
-                    "The runs of the command read nothing from standard input: its file cannot be opened once \
-                     more ({error})."
-                ));
-            }
-        };
-        return file.read(&mut [0]).err().map(|error| {
-            format!("The runs of the command can read nothing from standard input: {error}.")
+        return file_from_here().err().map(|error| {
+            format!(
+                "The runs of the command read nothing from standard input: its file cannot be opened once more \
+                 ({error})."
+            )
         });
     }
     let is_pipe = nix::sys::stat::fstat(&given)
