@@ -28,6 +28,11 @@ LINES = {
     "aligned blocks replaced at random: 64 B / 4 KiB / 2 MiB":
         ["aligned/64", "aligned/4KiB", "aligned/2MiB"],
     "server simulation, two threads": ["larson/2-lanes"],
+    "blocks that threads exchange, 8–512 B: two threads / eight":
+        ["exchange/8-512B-2-threads", "exchange/8-512B-8-threads"],
+    "the same, 0.5–32 KiB": ["exchange/512B-32KiB-2-threads", "exchange/512B-32KiB-8-threads"],
+    "request of a server with sessions, µs: two workers / eight":
+        ["sessions/2-workers", "sessions/8-workers"],
     "blocks replaced at random: 8–512 B / 0.5–32 KiB / 4–128 KiB":
         ["replace/8-512B", "replace/512B-32KiB", "replace/4-128KiB"],
     "the same, 32–512 KiB: first byte written / every page":

@@ -77,6 +77,10 @@ ALL = [
     Workload("messages-one-way", 2, 9, program="messages", arguments=("one-way",)),
     Workload("messages-both-ways", 2, 9, program="messages", arguments=("both-ways",)),
     Workload("migrate", 2, 9),
+    *[Workload(f"exchange-{range_}-{threads}-threads", 2, 9, program="exchange", arguments=(range_, threads))
+      for range_ in ("8-512B", "512B-32KiB") for threads in ("2", "8")],
+    *[Workload(f"sessions-{workers}-workers", 2, 9, program="sessions", arguments=(workers,))
+      for workers in ("2", "8")],
     Workload("sharing", 2, 9),
     Workload("large", 5, 15),
     Workload("huge", 2, 7),

@@ -106,6 +106,7 @@
 #include "thread/stack_limit.h"
 #include "thread/stack.c"
 #include "thread/remote.c"
+#include "thread/keep.h"
 #include "thread/heap_common.c"
 #include "thread/magazine.c"
 #include "thread/delay.c"

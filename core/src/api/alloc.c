@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size);
+static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class);
 static NOINLINE void *alloc_medium(size_t size);
 
 ALWAYS_INLINE void *alloc_plain(size_t size)
@@ -18,10 +18,10 @@ ALWAYS_INLINE void *alloc_plain(size_t size)
     if (unlikely(MW_CANARY ? size - 1 >= SMALL_REQUEST_MAX : size > SMALL_REQUEST_MAX)) {
         return alloc_medium(size); /* with canaries 0 as well */
     }
-    unsigned class = class_of_small(size + CANARY_BYTES);
+    size_t class = class_of_small(size + CANARY_BYTES); /* as an index it needs no instruction */
     struct heap *heap = heap_self;
     if (unlikely(heap->free[class] == NULL)) {
-        return alloc_refill(heap, class, size);
+        return alloc_refill(size, heap, class);
     }
     return alloc_first(heap, class, size, 0);
 }
@@ -52,7 +52,7 @@ HIT_PATH static NOINLINE void *alloc_medium(size_t size)
     return magazine_pop(heap, class, size);
 }
 
-static NOINLINE void *alloc_refill(struct heap *heap, unsigned class, size_t size)
+static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class)
 {
     struct extent *extent = heap->bins[class].current;
     check(class < SMALL_CLASSES && heap->free[class] == NULL);

@@ -11,6 +11,7 @@
 #include "free.h"
 
 #include "../thread/delay.h"
+#include "../thread/keep.h"
 #include "../slots/retired.h"
 #include "../thread/heap.h"
 
@@ -342,8 +343,12 @@ static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct h
 /* What is no slot of the heap's own slabs and not taken by a list. */
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap)
 {
-    if (atomic_get(&extent->slab.owner) < OWNER_DEPOT || !slab_has_slot_at(extent, block) ||
-        unlikely(extent_state(extent) != EXTENT_ACTIVE)) {
+    struct heap *owner = atomic_get(&extent->slab.owner);
+    bool is_slot = slab_has_slot_at(extent, block);
+    if (!MW_DELAY_FREE && is_slot && heap_keeps(heap, extent, owner)) {
+        harden_slot_freed(extent, block); /* the common case where threads are many */
+        heap_keep(heap, extent, owner, block);
+    } else if (owner < OWNER_DEPOT || !is_slot || unlikely(extent_state(extent) != EXTENT_ACTIVE)) {
         free_elsewhere(block, extent, heap);
     } else {
         free_unlisted(block, extent);

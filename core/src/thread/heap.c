@@ -7,6 +7,7 @@
 #include "../slots/retired.h"
 #include "heap_common.h"
 #include "heap_valid.h"
+#include "keep.h"
 #include "magazine.h"
 #include "delay.h"
 #include "remote.h"
@@ -38,9 +39,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
         slab->local = NULL;
         slab->left = slab->carved;
     }
-    heap->until_tick -= (int32_t)count;
-    heap_count_fill(heap, slab->class, count);
-    heap->free[slab->class] = slot_next(slot);
+    heap_fill_list(heap, slab->class, slot, count);
     check_slow(heap_free_list_is_valid(heap, slab->class));
     return slot;
 }
@@ -95,6 +94,7 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
         }
     }
     heap->free[class] = NULL;
+    heap->rooms[class] = 0;
     heap->sample_known &=
         ~((uint64_t)(count != 0) << class); /* it was to come behind what leaves here */
     heap_count_flush(heap, class, count);
@@ -145,9 +145,7 @@ static void heap_drain_current(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
     bin->is_draining = true;
-    if (heap->free[class] != NULL) {
-        heap_return_small_list(heap, class);
-    }
+    heap_return_small_list(heap, class);
     if (bin->current != NULL) {
         bin_release_current(heap, bin);
     }
@@ -370,9 +368,8 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             bool is_first = carved_before == 0 && heap->list_max == LIST_MAX_WAITING;
             uint32_t most = is_first ? FIRST_CARVED : heap->list_max;
             struct slot *list = slab_carve(extent, most);
-            heap->until_tick -= (int32_t)(extent->slab.carved - carved_before);
-            heap_count_fill(heap, class, extent->slab.carved - carved_before);
-            heap->free[class] = slot_next(list);
+            uint32_t count = extent->slab.carved - carved_before;
+            heap_fill_list(heap, class, list, count);
             check_slow(heap_free_list_is_valid(heap, class));
             return list;
         }
@@ -510,11 +507,12 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
         heap_adopt(heap, extent);
         owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
     }
-    if (owner == OWNER_COMMON && heap_keep_first(heap, extent, slot)) {
-        return;
-    }
     if (owner != heap) {
-        heap_free_remote(heap, extent, slot);
+        if (heap_keeps(heap, extent, owner)) {
+            heap_keep(heap, extent, owner, slot);
+        } else {
+            heap_free_remote(heap, extent, slot);
+        }
         return;
     }
     check(slab->left > 0 && slab->place != SLAB_NONE && slab->place <= SLAB_WAITING);

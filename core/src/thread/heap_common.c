@@ -2,6 +2,7 @@
 #include "heap_common.h"
 
 #include "../slots/harden.h"
+#include "keep.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -11,17 +12,9 @@
 /* More threads than this begin with common slabs. */
 #define MANY_HEAPS MW_LIMIT(16u, 2u)
 
-/* What such a thread takes of a class before it gets a slab of its own, and how much at a time. */
-#define FIRST_BYTES (16 * KiB)
+/* What such a thread takes of a class at a time, see FIRST_BYTES. */
 #define FIRST_BATCH_BYTES 256u
 #define FIRST_BATCH 8u
-
-/* A first block that a thread frees and keeps for itself counts so much towards FIRST_BYTES: a
- * thread that does this often has a slab of its own soon. The sooner, the faster; but where threads are
- * very many, these slabs would need more memory than all blocks. */
-#define FIRST_AGAIN_BYTES 128u
-#define FIRST_AGAIN_BYTES_MANY 16u
-#define VERY_MANY_HEAPS MW_LIMIT(80u, 4u)
 
 /* The sizes of blocks that are served from holes, the smallest class whose slots these may consist
  * of, and how many blocks are taken at a time. */
@@ -63,58 +56,6 @@ static struct slot *heap_take_first(struct heap *heap, unsigned class, uint32_t 
     check(*count > 0 && *count <= want && slab_is_common(pagemap_find(list)));
     bin->common_bytes += (uint16_t)(*count * slot_size);
     return list;
-}
-
-static uint32_t first_again_bytes(void)
-{
-    bool are_very_many = atomic_get(&heaps.in_use) > VERY_MANY_HEAPS;
-    return are_very_many ? FIRST_AGAIN_BYTES_MANY : FIRST_AGAIN_BYTES;
-}
-
-/* Whether the list has room for one more first block. It is counted only where it may be full, since the program
- * takes from it without counting, and a look at each block costs a line of the cache. */
-static bool heap_has_room(struct heap *heap, unsigned class, struct extent *extent,
-                          struct slot *slot)
-{
-    uint16_t count = 0;
-    for (struct slot *at = heap->free[class]; at != NULL && count < FIRST_BATCH;
-         at = slot_next(at)) {
-        list_slot_check(at, class);
-        if (unlikely(at == slot)) {
-            harden_bad_block("free", extent, slot);
-        }
-        count++;
-    }
-    heap->bins[class].first_most = count;
-    return count < FIRST_BATCH;
-}
-
-static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slot *slot)
-{
-    unsigned class = extent->slab.class;
-    struct bin *bin = &heap->bins[class];
-    check(slab_is_common(extent) && class < SMALL_CLASSES && !heap_is_anothers(heap));
-    bool will_allocate = !heap_is_sampling(heap) && bin->current == NULL &&
-                         bin->common_bytes != 0 && heap->list_max != LIST_MAX_IDLE;
-    uint32_t again_bytes = first_again_bytes();
-    if (!will_allocate || !common_is_first(extent) ||
-        bin->common_bytes + again_bytes > FIRST_BYTES) {
-        return false;
-    }
-    struct slot *last = heap->free[class];
-    if (unlikely(last == slot)) {
-        harden_bad_block("free", extent, slot);
-    }
-    if (bin->first_most >= FIRST_BATCH && !heap_has_room(heap, class, extent, slot)) {
-        return false;
-    }
-    bin->first_most++;
-    slot_push(&heap->free[class], slot);
-    heap_note_class(heap, class);
-    bin->common_bytes += (uint16_t)again_bytes;
-    heap->puts[class]++;
-    heap->until_tick--;
-    return true;
 }
 
 /* A ready slab of the heap's own that is so empty, if there are more of them than the heap may keep beside
@@ -228,10 +169,7 @@ static struct slot *heap_take_common(struct heap *heap, unsigned class)
     if (list == NULL) {
         return NULL;
     }
-    heap->until_tick -= (int32_t)count;
-    heap_count_fill(heap, class, count);
-    heap->free[class] = slot_next(list);
-    heap->bins[class].first_most = (uint16_t)(count - 1);
+    heap_fill_list(heap, class, list, count);
     heap_note_class(heap, class);
     return list;
 }

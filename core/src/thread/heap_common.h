@@ -17,8 +17,4 @@ static struct slot *heap_take_common(struct heap *heap, unsigned class);
 static struct slot *heap_take_holes(struct heap *heap, unsigned class, uint32_t want,
                                     uint32_t *count);
 
-/* Keeps a block of a common slab that the program freed for the heap's next request of its class.
- * False if the heap does not need it. */
-static bool heap_keep_first(struct heap *heap, struct extent *extent, struct slot *slot);
-
 #endif

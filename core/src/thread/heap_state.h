@@ -57,7 +57,6 @@ struct bin {
     struct link ready;      /* slabs with free slots, none of them empty */
     struct link waiting;    /* slabs with too few of them yet */
     uint16_t ready_count;   /* length of `ready` */
-    uint16_t first_most;    /* without a current slab: the list has at most so many first blocks */
     uint16_t common_bytes;  /* of first blocks taken from common slabs, see heap_common.c */
     uint8_t made;           /* slabs made so far: the next one is larger */
     bool is_draining;       /* other slabs have become empty since slots were handed out */
@@ -88,10 +87,10 @@ struct outbox {
 struct class_counts {
     uint64_t handed;   /* slots that came into the list from slabs */
     uint64_t returned; /* slots that left the list for their slabs */
-    uint64_t sent;     /* slots that the program freed into slabs of others: those that have left */
-    uint64_t fills;    /* how often the list was filled */
-    uint64_t flushes;  /* how often slots were returned */
-    uint64_t slabs;    /* slabs made */
+    uint64_t sent;    /* slots that the program freed into slabs of others: kept, or on their way */
+    uint64_t fills;   /* how often the list was filled */
+    uint64_t flushes; /* how often slots were returned */
+    uint64_t slabs;   /* slabs made */
 };
 
 static_assert(CLASSES <= 64, "a bit per class");
@@ -121,38 +120,38 @@ struct heap {
     uint32_t
         slot_lists; /* classes of slots whose lists malloc and free use without regard to blocks of
                              pages: CLASSES; 0: the thread frees both, see magazine.h */
-    int32_t until_tick;   /* slots and blocks to hand out or take until the clock is read */
-    uint32_t list_max;    /* slots that are handed out at a time: one of LIST_MAX_* */
-    bool is_counting;     /* every call adds to the next two, see thread_count */
-    uint64_t allocated;   /* bytes, since the thread began to count */
-    uint64_t deallocated; /* bytes */
+    int32_t until_tick;     /* slots and blocks to hand out or take until the clock is read */
+    uint32_t list_max;      /* slots that are handed out at a time: one of LIST_MAX_* */
+    uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
+    uint8_t probe_pause;    /* how often the last probe may still be believed */
+    uint8_t way_ticks;      /* ticks, see heap_choose_way */
+    bool is_counting;       /* every call adds to the next two, see thread_count */
+    uint64_t allocated;     /* bytes, since the thread began to count */
+    uint64_t deallocated;   /* bytes */
     struct arena *arena;
     size_t magazine_bytes;      /* what the limits of the magazines amount to */
     uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
     _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
-    size_t stack_limit; /* pages; above it the older half of each stack goes to the arenas */
-    size_t stack_alarm; /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
+    size_t stack_limit;  /* pages; above it the older half of each stack goes to the arenas */
+    size_t stack_alarm;  /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
                                while the lists are long */
-    uint8_t stack_resident;   /* of 64 pages in stacks, so many were resident at the last probe */
-    uint64_t blocks_put;      /* the sum of `puts` of block classes when it was looked at last */
-    uint8_t way_ticks;        /* ticks, see heap_choose_way */
-    uint8_t probe_pause;      /* how often the last probe may still be believed */
-    size_t slab_pages_due;    /* see heap_put_slab_pages */
-    bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
-    bool is_private;          /* the chains of block classes lie in lists, not in cells */
-    bool is_strict;           /* its thread may make no call about memory, see os/os.h */
-    bool is_steady;           /* its thread has been busy for long, see tick.c */
-    uint16_t busy_calls;      /* ticks close together since the heap became idle,
+    uint64_t blocks_put; /* the sum of `puts` of block classes when it was looked at last */
+    size_t slab_pages_due;       /* see heap_put_slab_pages */
+    bool takes_blocks;           /* the thread has allocated large blocks since the heap settled */
+    bool is_private;             /* the chains of block classes lie in lists, not in cells */
+    bool is_strict;              /* its thread may make no call about memory, see os/os.h */
+    bool is_orphan;              /* its thread is not of this process, see orphan.h */
+    bool is_steady;              /* its thread has been busy for long, see tick.c */
+    uint16_t busy_calls;         /* ticks close together since the heap became idle,
                                  or since its lists became longer */
-    _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
-    uint64_t settled_ms;      /* when heap_settle was called last */
-    uint64_t awake_ms;        /* when the thread's last pause ended, see tick.c */
-    uint64_t released_ms;     /* heaps.kept_house_ms when much became free last: as long as it is
+    _Atomic uint64_t tick_ms;    /* when the thread read the clock last; written by the owner */
+    uint64_t settled_ms;         /* when heap_settle was called last */
+    uint64_t awake_ms;           /* when the thread's last pause ended, see tick.c */
+    uint64_t released_ms;        /* heaps.kept_house_ms when much became free last: as long as it is
                                   the same, nobody has looked at that memory */
     _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */
     void *thread;         /* lock: heaps; whose it is, by os_thread_id(); NULL: it waits for one */
     unsigned fork_depth;  /* lock: heaps; forks between the program's start and that thread's */
-    bool is_orphan;       /* that thread is not of this process, see orphan.h */
     unsigned exit_rounds; /* how often the end of the thread was put off */
     struct arena *bound;  /* the explicit arena that the thread allocates from; NULL: none */
     bool is_uncached;     /* the thread wants nothing cached */
@@ -163,6 +162,8 @@ struct heap {
     struct heap *next;    /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: cells, anybody takes from them */
+    int16_t
+        rooms[SMALL_CLASSES]; /* slots that the list has room for, see keep.h; 0: not filled yet */
     struct bin bins[SMALL_CLASSES];
     struct outbox outboxes[OUTBOXES];
 

@@ -3,6 +3,7 @@
 
 #include "magazine.h"
 #include "delay.h"
+#include "keep.h"
 #include "remote.h"
 #include "stack.h"
 
@@ -38,8 +39,10 @@ static bool heap_free_list_is_valid(struct heap *heap, unsigned class)
 {
     struct extent *current = heap->bins[class].current;
     uint32_t of_current = 0;
+    int32_t count = 0;
     for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot_next(slot)) {
         struct extent *extent = pagemap_find(slot);
+        count++;
         if (slab_is_common(extent)) {
             require(common_block_size(extent, slot) >= class_size(class));
             continue;
@@ -48,6 +51,7 @@ static bool heap_free_list_is_valid(struct heap *heap, unsigned class)
         of_current += extent == current;
         require(of_current <= SLAB_SLOTS_MAX);
     }
+    require(count + heap->rooms[class] <= (int32_t)KEPT_SLOTS);
     return current == NULL || of_current <= slab_used(current);
 }
 
@@ -77,7 +81,7 @@ static bool heap_is_empty(struct heap *heap)
 {
     require(delay_is_empty(heap));
     for (unsigned class = 0; class < LIST_CLASSES; class ++) {
-        require(heap->free[class] == NULL);
+        require(heap->free[class] == NULL && (class >= SMALL_CLASSES || heap->rooms[class] == 0));
     }
     for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
         struct bin *bin = &heap->bins[class];

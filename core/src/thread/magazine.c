@@ -17,6 +17,7 @@ static NOINLINE void *alloc_first_larger(struct heap *heap, unsigned class, size
         return alloc_first_of_any(heap, class, size, family);
     }
     harden_first_taken(extent, &heap->free[class], index, size, family, false);
+    heap->rooms[class]++;
     return slot;
 }
 
@@ -26,6 +27,7 @@ static NOINLINE void *alloc_first_of_any(struct heap *heap, unsigned class, size
     struct slot *slot = heap->free[class];
     struct extent *extent = harden_slot_leaves(slot, class);
     heap->free[class] = slot_next(slot);
+    heap->rooms[class]++;
     harden_slot_taken(extent, slot, size, family);
     return slot;
 }

@@ -30,6 +30,8 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
         if (class_is_medium(class)) {
             check(heap_magazine(heap, class)->count > 0);
             heap_magazine(heap, class)->count--;
+        } else {
+            heap->rooms[class]++;
         }
     }
     return slot;
@@ -42,7 +44,7 @@ static NOINLINE void *alloc_first_larger(struct heap *heap, unsigned class, size
 static NOINLINE void *alloc_first_of_any(struct heap *heap, unsigned class, size_t size,
                                          uint8_t family);
 
-ALWAYS_INLINE void *alloc_first(struct heap *heap, unsigned class, size_t size, uint8_t family)
+ALWAYS_INLINE void *alloc_first(struct heap *heap, size_t class, size_t size, uint8_t family)
 {
     struct slot *slot = heap->free[class];
     if (MW_CANARY) {
@@ -58,10 +60,12 @@ ALWAYS_INLINE void *alloc_first(struct heap *heap, unsigned class, size_t size, 
             return alloc_first_of_any(heap, class, size, family);
         }
         harden_first_taken(extent, &heap->free[class], index, size, family, true);
+        heap->rooms[class]++;
         return slot;
     }
     struct extent *extent = harden_slot_leaves(slot, class);
     heap->free[class] = slot_next(slot);
+    heap->rooms[class]++;
     harden_slot_taken(extent, slot, size, family);
     return slot;
 }

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small slots that the program frees and that are not of the heap's own slabs: the heap keeps some for its next
+ * requests, in the list of their class. What goes home to a slab whose owner sleeps is of no use until that wakes
+ * up, and cold by then.
+ */
+#ifndef MALLOW_KEEP_H
+#define MALLOW_KEEP_H
+
+#include "../slots/common.h"
+#include "../slots/harden.h"
+#include "heap_state.h"
+
+/* Slots of others are kept from so many heaps for each arena (one per CPU) on: with fewer the owner is awake, finds
+ * what comes home, and has its next free on the hit path. */
+#define KEEPING_HEAPS 2u
+
+/* What a thread takes of a class from common slabs before it gets a slab of its own. A block of them that it keeps
+ * counts so much towards that: one that does this often has a slab of its own soon, and frees on the hit path.
+ * Where threads are very many, these slabs would need more memory than all blocks. */
+#define FIRST_BYTES (16 * KiB)
+#define FIRST_AGAIN_BYTES 128u
+#define VERY_MANY_HEAPS MW_LIMIT(80u, 4u)
+
+/* A list of a small class that is shorter than this has room for what is kept: at most 16 KiB of each size, and no
+ * more than the heap takes from a slab at a time. */
+#define KEPT_SLOTS 128u
+
+ALWAYS_INLINE uint32_t list_most(struct heap *heap, unsigned class)
+{
+    check(class < SMALL_CLASSES);
+    unsigned doublings = class > CLASS_OF(128) ? (class - CLASS_OF(128) + 3) / 4 : 0;
+    return heap->list_max < KEPT_SLOTS >> doublings ? heap->list_max : KEPT_SLOTS >> doublings;
+}
+
+/* The list of a small class, which was empty, gets `count` slots, but for the first, which the caller hands out. */
+ALWAYS_INLINE void heap_fill_list(struct heap *heap, unsigned class, struct slot *list,
+                                  uint32_t count)
+{
+    check(heap->free[class] == NULL && count > 0 && count <= SLAB_SLOTS_MAX);
+    heap->until_tick -= (int32_t)count;
+    heap_count_fill(heap, class, count);
+    heap->free[class] = slot_next(list);
+    heap->rooms[class] = (int16_t)(list_most(heap, class) - (count - 1));
+}
+
+/* Whether the heap keeps what it frees into a slab of such an owner, which is not itself. What it does not keep
+ * goes home. While a tick is due it keeps nothing, nor while it takes samples, whose turn is counted by lists. */
+ALWAYS_INLINE bool heap_keeps(struct heap *heap, struct extent *extent, struct heap *owner)
+{
+    check(owner != heap && !heap_is_anothers(heap));
+    if (owner == OWNER_COMMON) {
+        uint32_t taken = heap->bins[extent->slab.class].common_bytes;
+        if (taken + FIRST_AGAIN_BYTES > FIRST_BYTES || !common_is_first(extent)) {
+            return false;
+        }
+    } else if (owner == NULL || owner >= OWNER_GUARDED ||
+               atomic_get(&heaps.in_use) < KEEPING_HEAPS * arena_count()) {
+        return false;
+    }
+    check(extent->slab.class < SMALL_CLASSES);
+    return heap->rooms[extent->slab.class] > 0 && heap->until_tick >= 0;
+}
+
+/* Keeps a slot that the program held until now. */
+ALWAYS_INLINE void heap_keep(struct heap *heap, struct extent *extent, struct heap *owner,
+                             struct slot *slot)
+{
+    unsigned class = extent->slab.class;
+    check(slab_has_slot_at(extent, slot) && heap->rooms[class] > 0);
+    if (unlikely(heap->free[class] == slot)) {
+        harden_bad_block("free", extent, slot);
+    }
+    if (owner != OWNER_COMMON) {
+        heap->counts[class].sent++;
+    } else if (atomic_get(&heaps.in_use) <= VERY_MANY_HEAPS) {
+        heap->bins[class].common_bytes += FIRST_AGAIN_BYTES;
+    }
+    slot_push(&heap->free[class], slot);
+    heap->rooms[class]--;
+    heap->puts[class]++;
+    heap->until_tick--;
+}
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small slots of other heaps' slabs that a heap keeps for its next requests: only where threads are many, so many
+ * and no more, and none of them is lost.
+ */
+#include "unit.h"
+
+enum { SIZE = 200, COUNT = 1000, THREADS_MAX = KEEPING_HEAPS * ARENAS_MAX };
+
+static char *blocks[COUNT];
+static pthread_barrier_t barrier;
+
+/* The first of them allocates the blocks. */
+static void *stay(void *is_first)
+{
+    if (is_first != NULL) {
+        for (size_t i = 0; i < COUNT; i++) {
+            blocks[i] = mw_malloc(SIZE);
+            memset(blocks[i], (int)i, SIZE);
+        }
+    } else {
+        mw_free(mw_malloc(SIZE));
+    }
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+static pthread_t threads[THREADS_MAX];
+
+static void begin_threads(unsigned count)
+{
+    CHECK_LE(count, THREADS_MAX);
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, count + 1), 0);
+    for (unsigned i = 0; i < count; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, stay, i == 0 ? &barrier : NULL), 0);
+    }
+    pthread_barrier_wait(&barrier);
+}
+
+static void end_threads(unsigned count)
+{
+    pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < count; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    }
+    CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
+}
+
+/* Enough for slots of others to be kept, however many arenas there will be. */
+static unsigned many(void)
+{
+    return KEEPING_HEAPS * (unsigned)size_min((size_t)sysconf(_SC_NPROCESSORS_CONF), ARENAS_MAX);
+}
+
+static unsigned class(void)
+{
+    return class_of(SIZE + CANARY_BYTES);
+}
+
+/* The thread's list is filled, and no tick is due for some time. */
+static void use_class(void)
+{
+    mw_free(mw_malloc(SIZE));
+    heap_set_until_tick(heap_own, COUNT);
+}
+
+/* Whether the block's slab has another thread as its owner: a full one has none. */
+static bool is_of_other(const char *block)
+{
+    struct heap *owner = atomic_get(&pagemap_find(block)->slab.owner);
+    return owner != NULL && owner < OWNER_GUARDED && owner != heap_own;
+}
+
+/* Frees the blocks of such slabs, and returns how many there were. */
+static size_t free_those_of_others(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        if (is_of_other(blocks[i])) {
+            mw_free(blocks[i]);
+            blocks[i] = NULL;
+            count++;
+        }
+    }
+    return count;
+}
+
+static void free_rest(void)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        mw_free(blocks[i]);
+    }
+    mw_collect(true);
+    CHECK_EQ(usage_now().slab_used_bytes, 0);
+}
+
+static char *last(void)
+{
+    CHECK(is_of_other(blocks[COUNT - 1]));
+    return blocks[COUNT - 1];
+}
+
+TEST(keep_the_slot_of_another_thread_freed_last)
+{
+    char *own = mw_malloc(SIZE);
+    begin_threads(many());
+    use_class();
+    char *freed = last();
+    mw_free(freed);
+    CHECK(heap_own->free[class()] == (struct slot *)freed);
+    blocks[COUNT - 1] = mw_malloc(SIZE);
+    CHECK(blocks[COUNT - 1] == freed);
+    CHECK(mw_heap_is_valid());
+    CHECK_EQ(heap_own->counts[class()].sent, 1);
+    end_threads(many());
+    mw_free(own);
+    free_rest();
+}
+
+TEST(keep_no_more_than_the_list_has_room_for)
+{
+    char *own = mw_malloc(SIZE);
+    begin_threads(many());
+    use_class();
+    size_t freed = free_those_of_others();
+    uint64_t kept = heap_own->puts[class()];
+    CHECK_GE(kept, 1);
+    CHECK_LE(kept, list_most(heap_own, class()));
+    CHECK_GE(freed, kept + 1);
+    CHECK(mw_heap_is_valid());
+    heap_flush_outboxes(heap_own);
+    CHECK_EQ(heap_own->counts[class()].sent, freed);
+
+    /* What is kept goes home with the list, and nothing is kept before there is a new one. */
+    heap_return_lists(heap_own);
+    CHECK(heap_own->free[class()] == NULL);
+    CHECK_EQ(heap_own->rooms[class()], 0);
+    end_threads(many());
+    mw_free(own);
+    free_rest();
+}
+
+TEST(keep_nothing_of_a_class_that_the_thread_does_not_allocate)
+{
+    char *own = mw_malloc(2 * SIZE);
+    begin_threads(many());
+    CHECK_EQ(heap_own->rooms[class()], 0);
+    heap_set_until_tick(heap_own, COUNT);
+    CHECK_GE(free_those_of_others(), 1);
+    CHECK_EQ(heap_own->puts[class()], 0);
+    CHECK(heap_own->free[class()] == NULL);
+    end_threads(many());
+    mw_free(own);
+    free_rest();
+}
+
+TEST(keep_nothing_of_others_where_threads_are_few)
+{
+    char *own = mw_malloc(SIZE);
+    begin_threads(1);
+    use_class();
+    uint32_t in_use = atomic_get(&heaps.in_use);
+    atomic_set(&heaps.in_use, 1); /* on one CPU two would be many */
+    CHECK_GE(free_those_of_others(), 1);
+    CHECK_EQ(heap_own->puts[class()], 0);
+    atomic_set(&heaps.in_use, in_use);
+    end_threads(1);
+    mw_free(own);
+    free_rest();
+}
+
+static void free_kept_twice(void)
+{
+    use_class();
+    mw_free(last());
+    mw_free(last());
+}
+
+TEST(keep_tells_a_second_free)
+{
+    CHECK(mw_malloc(SIZE) != NULL);
+    begin_threads(many());
+    check_aborts(free_kept_twice, "free");
+    end_threads(many());
+}
