@@ -68,7 +68,7 @@ static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class)
     if (unlikely(slot == NULL)) {
         return alloc_slow(size);
     }
-    harden_slot_taken(harden_slot_leaves(slot, class), slot, size, 0);
+    harden_slot_taken(harden_slot_leaves(slot, (unsigned)class), slot, size, 0);
     return slot;
 }
 

@@ -50,20 +50,20 @@ ALWAYS_INLINE void *alloc_first(struct heap *heap, size_t class, size_t size, ui
     if (MW_CANARY) {
         struct extent *extent = heap->bins[class].current;
         if (unlikely(size > FILL_NEAR - CANARY_BYTES)) {
-            return alloc_first_larger(heap, class, size, family);
+            return alloc_first_larger(heap, (unsigned)class, size, family);
         }
         if (unlikely(extent == NULL)) {
-            return alloc_first_of_any(heap, class, size, family);
+            return alloc_first_of_any(heap, (unsigned)class, size, family);
         }
         uint64_t index = slab_slot_number(extent, slot);
         if (unlikely(index >= extent->slab.capacity)) {
-            return alloc_first_of_any(heap, class, size, family);
+            return alloc_first_of_any(heap, (unsigned)class, size, family);
         }
         harden_first_taken(extent, &heap->free[class], index, size, family, true);
         heap->rooms[class]++;
         return slot;
     }
-    struct extent *extent = harden_slot_leaves(slot, class);
+    struct extent *extent = harden_slot_leaves(slot, (unsigned)class);
     heap->free[class] = slot_next(slot);
     heap->rooms[class]++;
     harden_slot_taken(extent, slot, size, family);
