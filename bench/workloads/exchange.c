@@ -3,7 +3,7 @@
  * exchange: two threads, and eight, which are more than most machines that the figures are of have CPUs. Each
  * allocates blocks of log-uniform size, 8 to 512 bytes or 0.5 to 32 KiB; it keeps every second one in one of 64
  * places of its own, and leaves every other one in one of 4,096 that all share; and frees what lay there. So
- * three of eight blocks, or seven of sixteen, are freed by a thread that did not allocate them. ns of CPU time per
+ * one of four blocks, or seven of sixteen, are freed by a thread that did not allocate them. ns of CPU time per
  * block.
  * Arguments: RANGE, and the number of threads.
  * Source of the idea: Lever and Boreham, "malloc() performance in a multithreaded Linux environment" (USENIX 2000),

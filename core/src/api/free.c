@@ -4,7 +4,7 @@
  *     heap_slab_event   the slab's countdown ended
  *     free_listed       medium slots and blocks of pages, to the list that the page map names    hit
  *     free_slow         told apart by the owner: what a list has no room for, slots of other threads'
- *                       slabs (to an outbox) and of nobody's
+ *                       slabs (kept, or to an outbox) and of nobody's
  *       free_slot       what needs more than that
  *       free_rare       NULL, common slabs, threads without a heap, foreign pointers, misuse
  */
@@ -345,7 +345,7 @@ static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *
 {
     struct heap *owner = atomic_get(&extent->slab.owner);
     bool is_slot = slab_has_slot_at(extent, block);
-    if (!MW_DELAY_FREE && is_slot && heap_keeps(heap, extent, owner)) {
+    if (!MW_DELAY_FREE && is_slot && heap_keeps(heap, extent, owner, block)) {
         harden_slot_freed(extent, block); /* the common case where threads are many */
         heap_keep(heap, extent, owner, block);
     } else if (owner < OWNER_DEPOT || !is_slot || unlikely(extent_state(extent) != EXTENT_ACTIVE)) {

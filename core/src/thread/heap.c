@@ -508,7 +508,7 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
         owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
     }
     if (owner != heap) {
-        if (heap_keeps(heap, extent, owner)) {
+        if (heap_keeps(heap, extent, owner, slot)) {
             heap_keep(heap, extent, owner, slot);
         } else {
             heap_free_remote(heap, extent, slot);

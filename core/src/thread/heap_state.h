@@ -57,7 +57,7 @@ struct bin {
     struct link ready;      /* slabs with free slots, none of them empty */
     struct link waiting;    /* slabs with too few of them yet */
     uint16_t ready_count;   /* length of `ready` */
-    uint16_t common_bytes;  /* of first blocks taken from common slabs, see heap_common.c */
+    uint16_t common_bytes;  /* of first blocks taken from common slabs, see keep.h */
     uint8_t made;           /* slabs made so far: the next one is larger */
     bool is_draining;       /* other slabs have become empty since slots were handed out */
 };

@@ -44,14 +44,17 @@ ALWAYS_INLINE void heap_fill_list(struct heap *heap, unsigned class, struct slot
     heap->rooms[class] = (int16_t)(list_most(heap, class) - (count - 1));
 }
 
-/* Whether the heap keeps what it frees into a slab of such an owner, which is not itself. What it does not keep
- * goes home. While a tick is due it keeps nothing, nor while it takes samples, whose turn is counted by lists. */
-ALWAYS_INLINE bool heap_keeps(struct heap *heap, struct extent *extent, struct heap *owner)
+/* Whether the heap keeps a slot that it frees into a slab of such an owner, which is not itself. What it does not
+ * keep goes home; a slot of a common slab that is free already is not kept, so that who looks closer tells. While a tick is due it keeps nothing, nor while it takes samples, whose turn is counted by lists. */
+ALWAYS_INLINE bool heap_keeps(struct heap *heap, struct extent *extent, struct heap *owner,
+                              struct slot *slot)
 {
     check(owner != heap && !heap_is_anothers(heap));
     if (owner == OWNER_COMMON) {
         uint32_t taken = heap->bins[extent->slab.class].common_bytes;
-        if (taken + FIRST_AGAIN_BYTES > FIRST_BYTES || !common_is_first(extent)) {
+        /* The table is there for who has read the owner by slab_is_common. */
+        if (taken + FIRST_AGAIN_BYTES > FIRST_BYTES || !slab_is_common(extent) ||
+            !common_is_first(extent) || common_block_size(extent, slot) == 0) {
             return false;
         }
     } else if (owner == NULL || owner >= OWNER_GUARDED ||
