@@ -55,7 +55,7 @@ foreach(source IN LISTS unit_sources)
     add_executable(unit-${stem}-asan ${source} test_main.c)
     target_link_libraries(unit-${stem}-asan PRIVATE test_flags)
     target_compile_options(unit-${stem}-asan PRIVATE -fsanitize=address,undefined
-                           -fno-sanitize-recover=undefined -O1 -Wno-address -Wno-unused-function)
+                           -fno-sanitize-recover=undefined -O0 -Wno-address -Wno-unused-function)
     target_link_options(unit-${stem}-asan PRIVATE -fsanitize=address,undefined)
     mallow_test(unit-${stem}-asan COMMAND unit-${stem}-asan)
     set_tests_properties(unit-${stem}-asan PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)

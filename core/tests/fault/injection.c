@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Fault injection: a workload that touches every part of the allocator is run once for each
- * memory system call that it makes (mmap, munmap, mprotect, madvise, mremap), with that call
- * failing, and once more with it and all that follow failing. What must hold:
+ * memory system call that it makes (mmap, munmap, mprotect, madvise, mremap), or for some of those
+ * that are alike, with that call failing, and once more with it and all that follow failing. What must hold:
  *
  *   the program gets NULL with ENOMEM or goes on; blocks that it has keep their content
  *   with the fault gone, every kind of allocation works again
@@ -26,7 +26,11 @@ static long test_syscall(long number, long a, long b, long c, long d, long e, lo
 
 #include "../pattern.h"
 
-enum { SITES_MOST = 4096, FRAMES = 3 };
+enum { SITES_MOST = 4096, FRAMES = 3, NUMBERS_MOST = 4096 };
+
+/* Of the calls of one site, in a run, the first few are made to fail, and then every so manieth; with
+ * MALLOW_LONG all. */
+enum { OFTEN = 4 };
 
 /* What a run with a fault may leave mapped beyond regions and metadata. */
 enum { SLACK = 64 << 10 };
@@ -40,8 +44,12 @@ struct results {
     long unaccounted;  /* of these, bytes in no region and no metadata when all is freed: a leak */
     long lost;         /* bytes of munmap calls that were made to fail: the kernel's fault */
     size_t in_use;     /* bytes in use when all is freed */
+    unsigned repeats[NUMBERS_MOST]; /* how many calls of the same site came before this one */
     size_t site_count;
-    uintptr_t sites[SITES_MOST][FRAMES];
+    struct site {
+        uintptr_t frames[FRAMES];
+        unsigned calls; /* in this run */
+    } sites[SITES_MOST];
 };
 
 static struct results *results;
@@ -69,20 +77,20 @@ static bool is_memory_call(long number)
 /* Frame pointers are on in this file, so the callers of test_syscall can be told. */
 #define RETURN_ADDRESS(level) (uintptr_t) __builtin_return_address(level)
 
-static void note_site(uintptr_t first, uintptr_t second, uintptr_t third)
+/* Returns how many calls of the same site came before, in this run. */
+static unsigned note_site(uintptr_t first, uintptr_t second, uintptr_t third)
 {
-    for (size_t i = 0; i < results->site_count; i++) {
-        uintptr_t *site = results->sites[i];
-        if (site[0] == first && site[1] == second && site[2] == third) {
-            return;
-        }
+    struct site *site = results->sites, *end = site + results->site_count;
+    while (site < end &&
+           !(site->frames[0] == first && site->frames[1] == second && site->frames[2] == third)) {
+        site++;
     }
-    if (results->site_count < SITES_MOST) {
-        uintptr_t *site = results->sites[results->site_count++];
-        site[0] = first;
-        site[1] = second;
-        site[2] = third;
+    if (site == end) {
+        CHECK(results->site_count < SITES_MOST);
+        results->site_count++;
+        *site = (struct site){{first, second, third}, 0};
     }
+    return site->calls++;
 }
 
 static long real_call(long number, long a, long b, long c, long d, long e, long f)
@@ -104,12 +112,15 @@ __attribute__((noinline)) static long test_syscall(long number, long a, long b, 
     if (!is_memory_call(number)) {
         return real_call(number, a, b, c, d, e, f);
     }
-    note_site(RETURN_ADDRESS(0), RETURN_ADDRESS(1), RETURN_ADDRESS(2));
+    unsigned repeats = note_site(RETURN_ADDRESS(0), RETURN_ADDRESS(1), RETURN_ADDRESS(2));
     if (race && number == SYS_mmap) {
         pthread_barrier_wait(race);
     }
     if (is_armed) {
         long call = ++results->calls;
+        if (call < NUMBERS_MOST) {
+            results->repeats[call] = repeats;
+        }
         if (fail_at && (call == fail_at || (fails_all && call > fail_at))) {
             results->failed_calls++;
             results->lost += number == SYS_munmap ? b : 0;
@@ -423,6 +434,9 @@ static void in_child(void (*body)(void), const char *what)
     size_t site_count = results->site_count;
     memset(results, 0, offsetof(struct results, site_count));
     results->site_count = site_count;
+    for (size_t i = 0; i < site_count; i++) {
+        results->sites[i].calls = 0;
+    }
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -448,11 +462,19 @@ static void run_with_settings(void)
     run_workload();
 }
 
+/* Which calls to make fail, of those of the run without a fault. */
+static bool is_tried(unsigned repeats)
+{
+    return repeats < OFTEN || repeats % OFTEN == 0 || getenv("MALLOW_LONG");
+}
+
 static long run_settings(const char *settings)
 {
     settings_now = settings;
     fail_at = 0;
     in_child(run_with_settings, settings);
+    static unsigned repeats[NUMBERS_MOST];
+    memcpy(repeats, results->repeats, sizeof repeats);
     long calls = results->calls, unaccounted = results->unaccounted, most = 0;
     size_t in_use = results->in_use;
     CHECK_MSG(calls > 0 && results->refused == 0, "%ld calls", calls);
@@ -461,6 +483,9 @@ static long run_settings(const char *settings)
         fails_all = all;
         /* A failure changes what comes after, so the number of calls is asked of each run. */
         for (fail_at = 1; fail_at == 1 || results->calls >= fail_at - 1; fail_at++) {
+            if (fail_at < NUMBERS_MOST && !is_tried(repeats[fail_at])) {
+                continue;
+            }
             in_child(run_with_settings, settings);
             runs++;
             refused += results->refused;
@@ -523,7 +548,7 @@ int main(int argc, char **argv)
     }
     printf("%ld runs\n", runs);
     for (size_t i = 0; i < results->site_count; i++) {
-        uintptr_t *site = results->sites[i];
+        uintptr_t *site = results->sites[i].frames;
         printf("site %#jx %#jx %#jx\n", (uintmax_t)site[0], (uintmax_t)site[1], (uintmax_t)site[2]);
     }
     return 0;

@@ -138,7 +138,7 @@ TEST(counters_of_a_thread_count_its_caches)
 TEST(uncached_frees_leave_nothing_in_the_heap)
 {
     static const size_t sizes[] = {100, 2000, 30000, 50000, 300000, 3 << 20, 20 << 20};
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 60; round++) {
         for (int i = 0; i < 7; i++) {
             char *block = mallocx(sizes[i], MALLOCX_TCACHE_NONE);
             block[0] = block[sizes[i] - 1] = 1;

@@ -61,7 +61,7 @@ static void check_counts(void)
     uint64_t *freed = READ(uint64_t *, "thread.deallocatedp");
     static const size_t sizes[] = {1, 100, 2000, 40000, 3 << 20, 20 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        for (int round = 0; round < 100; round++) {
+        for (int round = 0; round < 30; round++) {
             uint64_t allocated_before = *allocated, freed_before = *freed;
             char *block = round % 3 == 0   ? malloc(sizes[i])
                           : round % 3 == 1 ? calloc(1, sizes[i])

@@ -18,6 +18,13 @@ static volatile sig_atomic_t forks, is_child;
 static bool child_goes_on;
 static atomic_bool is_over;
 
+/* One signal, in so many microseconds of processor time; 0: none. Not again and again by itself: a
+ * fork may take longer, and the thread would do nothing but handle the next signal. */
+static void signal_in(int us)
+{
+    setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {0, us}}, NULL);
+}
+
 static void fork_here(int signal)
 {
     int saved = errno;
@@ -39,6 +46,7 @@ static void fork_here(int signal)
     CHECK_EQ(status, 0);
     forks = forks + 1;
     alarm(20); /* a hang ends the program */
+    signal_in(1000);
     errno = saved;
 }
 
@@ -68,9 +76,8 @@ static void run(int wanted)
 {
     static void *blocks[BLOCKS];
     uint64_t random = 1;
-    struct itimerval often = {{0, 1000}, {0, 1000}};
     forks = 0;
-    setitimer(ITIMER_PROF, &often, NULL);
+    signal_in(1000);
     while (forks < wanted && !is_child) {
         work(&random, blocks);
     }
@@ -80,7 +87,7 @@ static void run(int wanted)
     if (is_child) {
         _exit(0);
     }
-    setitimer(ITIMER_PROF, &(struct itimerval){0}, NULL);
+    signal_in(0);
     printf("%d forks in a signal handler\n", (int)forks);
 }
 
