@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What the samples of a run say: the median of each row and allocator, ratios of medians, means of
+"""What the samples of a run say: one value for each row and allocator, ratios of values, means of
 ratios, and how sure each of them is.
+
+The value of a time is the least of the rounds, for all that others do on the machine makes it longer,
+by up to a half where they share a processor's core, and nothing makes it shorter. That of memory is the
+median. Who has fewer rounds than others (the slow allocators) has the greater least.
 
 A workload is what stands before the slash of a row's name. A mean weighs workloads equally: first the
 geometric mean of the rows of each workload, then that of the workloads.
@@ -22,7 +26,7 @@ from .units import is_memory
 
 REPLICAS = 400
 OUTSIDE = 0.025  # of the results, at each end
-# A cell whose quartiles lie further apart than this part of its median is noisy, and so is one of fewer
+# A time whose least two rounds lie further apart than this part of it is noisy, and so is one of fewer
 # rounds than it takes to tell; such a one has no interval.
 NOISY = 0.10
 FEWEST = 3
@@ -87,11 +91,19 @@ def quartiles(values):
     return cuts[0], cuts[2]
 
 
-def spread(values):
-    """Distance of the quartiles relative to the median."""
-    low, high = quartiles(values)
-    median = middle(values)
-    return (high - low) / median if median > 0 else 0.0
+def value_of(rounds, unit):
+    """What the values of some rounds say together."""
+    return middle(rounds) if is_memory(unit) else min(rounds)
+
+
+def spread(times):
+    """How far the second least lies from the least, relative to that."""
+    least, second = sorted(times)[:2]
+    return (second - least) / least if least > 0 else 0.0
+
+
+def is_noisy(times):
+    return len(times) < FEWEST or spread(times) > NOISY
 
 
 def ratio(value, base, unit):
@@ -107,12 +119,12 @@ def ratio(value, base, unit):
 class Figures:
     def __init__(self, run):
         known = run.config["allocators"]
-        self.values = {}  # {(row name, allocator): {round: value}}
+        self.rounds_of = {}  # {(row name, allocator): {round: value}}
         self.rows = {}
         programs, uncounted = run.program_names(), run.uncounted()
         for sample in run.samples:
             for name, (value, unit) in sample.get("rows", {}).items():
-                self.values.setdefault((name, sample["allocator"]), {})[sample["round"]] = value
+                self.rounds_of.setdefault((name, sample["allocator"]), {})[sample["round"]] = value
                 if name not in self.rows:
                     kind = "program" if sample["workload"] in programs else "workload"
                     # The CPU time of a row repeats what the wall clock says, and address space costs
@@ -120,55 +132,57 @@ class Figures:
                     counted = (not name.endswith(("/cpu", "/vsz"))
                                and name.split("/")[0] not in uncounted)
                     self.rows[name] = Row(name, unit, kind, sample["workload"], counted)
-        self.names = [n for n in known if any(n == name for _, name in self.values)]
+        self.names = [n for n in known if any(n == name for _, name in self.rounds_of)]
         self.peers = [n for n in self.names if not known[n]["ours"]]
         self.ours = next((n for n in self.names if known[n]["ours"]), None)
         self.library = known[self.ours].get("path", "") if self.ours else ""
-        self.medians = {cell: middle(rounds.values()) for cell, rounds in self.values.items()}
+        self.value = {cell: value_of(rounds.values(), self.rows[cell[0]].unit)
+                      for cell, rounds in self.rounds_of.items()}
         self.replicas = list(self.draw())
         self.columns = {column: [r for r in self.rows.values() if wanted(r)]
                         for column, wanted in MEANS.items()}
 
     def draw(self):
-        """Medians as they could have come out, REPLICAS times."""
+        """Values as they could have come out, REPLICAS times."""
         generator = random.Random(1)
         cells = {}  # {run name: [(cell, {round: value})]}
-        for cell, rounds in self.values.items():
+        for cell, rounds in self.rounds_of.items():
             cells.setdefault(self.rows[cell[0]].run_name, []).append((cell, rounds))
-        rounds_of = {name: sorted({n for _, rounds in there for n in rounds})
-                     for name, there in cells.items()}
+        rounds_there = {name: sorted({n for _, rounds in there for n in rounds})
+                        for name, there in cells.items()}
         for _ in range(REPLICAS):
-            medians = {}
+            drawn_values = {}
             for name, there in cells.items():
-                rounds = rounds_of[name]
+                rounds = rounds_there[name]
                 drawn = generator.choices(rounds, k=max(1, len(rounds) - 1))
                 for cell, values in there:
                     # The slow allocators miss most rounds.
                     chosen = [values[n] for n in drawn if n in values]
-                    medians[cell] = middle(chosen) if chosen else self.medians[cell]
-            yield medians
+                    drawn_values[cell] = (value_of(chosen, self.rows[cell[0]].unit) if chosen
+                                          else self.value[cell])
+            yield drawn_values
 
     def estimate(self, statistic, known=True):
-        """What statistic(medians) is; an interval where `known` and where each drawing has one."""
-        value = statistic(self.medians)
+        """What statistic(values) is; an interval where `known` and where each drawing has one."""
+        value = statistic(self.value)
         if value is None:
             return None
-        found = [statistic(medians) for medians in self.replicas] if known else [None]
+        found = [statistic(values) for values in self.replicas] if known else [None]
         return Estimate(value, *interval(found))
 
     def rounds(self, row, *names):
         """The fewest rounds that one of the allocators has in the row."""
-        return min(len(self.values.get((row, name), ())) for name in names)
+        return min(len(self.rounds_of.get((row, name), ())) for name in names)
 
-    def best_peer(self, row, medians=None):
+    def best_peer(self, row, values=None):
         """The name of the best of all but Mallow's own builds."""
-        medians = medians or self.medians
-        there = [n for n in self.peers if (row, n) in medians]
-        return min(there, key=lambda n: medians[row, n], default=None)
+        values = values or self.value
+        there = [n for n in self.peers if (row, n) in values]
+        return min(there, key=lambda n: values[row, n], default=None)
 
     def against(self, row, name, other):
-        """Ratio of the medians of two allocators in one row."""
-        if row not in self.rows or (row, name) not in self.medians or (row, other) not in self.medians:
+        """Ratio of the values of two allocators in one row."""
+        if row not in self.rows or (row, name) not in self.value or (row, other) not in self.value:
             return None
         unit = self.rows[row].unit
         return self.estimate(lambda m: ratio(m[row, name], m[row, other], unit),
@@ -177,29 +191,29 @@ class Figures:
     def against_best(self, row, name):
         """The same to the best peer, whichever that is in a drawing."""
         best = self.best_peer(row)
-        if best is None or (row, name) not in self.medians:
+        if best is None or (row, name) not in self.value:
             return None
-        peers, unit = [(row, n) for n in self.peers if (row, n) in self.medians], self.rows[row].unit
+        peers, unit = [(row, n) for n in self.peers if (row, n) in self.value], self.rows[row].unit
         return self.estimate(lambda m: ratio(m[row, name], min(m[p] for p in peers), unit),
                              self.rounds(row, name, best) >= FEWEST)
 
     def figure(self, row, name):
-        """A median itself."""
-        if (row, name) not in self.medians:
+        """A value itself."""
+        if (row, name) not in self.value:
             return None
         return self.estimate(lambda m: m[row, name], self.rounds(row, name) >= FEWEST)
 
-    def mean(self, rows, name, medians=None):
+    def mean(self, rows, name, values=None):
         """Mean ratio to glibc over workloads; None for an allocator without most of the rows (musl's
         with programs)."""
-        medians = medians or self.medians
+        values = values or self.value
         by_workload, present, there = {}, 0, 0
         for row in rows:
-            base = medians.get((row.name, allocators.BASELINE))
+            base = values.get((row.name, allocators.BASELINE))
             if base is None:
                 continue
             there += 1
-            found = ratio(medians.get((row.name, name)), base, row.unit)
+            found = ratio(values.get((row.name, name)), base, row.unit)
             if found is not None:
                 present += 1
                 by_workload.setdefault(row.workload, []).append(math.log(found))
@@ -211,21 +225,21 @@ class Figures:
         return self.estimate(lambda m: self.mean(rows, name, m), self.are_repeated(rows))
 
     def mean_against(self, rows, name, other):
-        def statistic(medians):
-            return divide(self.mean(rows, name, medians), self.mean(rows, other, medians))
+        def statistic(values):
+            return divide(self.mean(rows, name, values), self.mean(rows, other, values))
         return self.estimate(statistic, self.are_repeated(rows))
 
     def mean_against_best(self, rows, name):
-        def statistic(medians):
-            peers = [v for n in self.peers if (v := self.mean(rows, n, medians)) is not None]
-            return divide(self.mean(rows, name, medians), min(peers, default=None))
+        def statistic(values):
+            peers = [v for n in self.peers if (v := self.mean(rows, n, values)) is not None]
+            return divide(self.mean(rows, name, values), min(peers, default=None))
         return self.estimate(statistic, self.are_repeated(rows))
 
     def are_repeated(self, rows):
         """Whether a mean of these rows can have an interval: none rests on one round, and half of them
         on enough. The rounds of the first of our allocators count: slow ones miss some."""
         counts = sorted(len(rounds) for row in rows
-                        if (rounds := self.values.get((row.name, self.ours))))
+                        if (rounds := self.rounds_of.get((row.name, self.ours))))
         return bool(counts) and counts[0] > 1 and counts[len(counts) // 2] >= FEWEST
 
     def best_peer_of(self, rows):

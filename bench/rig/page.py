@@ -82,7 +82,7 @@ def heat_map(records, names, ours):
     lines = [f"<div class='scroll'><table><thead><tr><th>row</th><th>best</th>{head}</tr></thead>"]
     for row in dict.fromkeys(r["row"] for r in records):
         there = [cells[row, n] for n in names if (row, n) in cells]
-        best = min(r["median"] for r in there)
+        best = min(r["value"] for r in there)
         unit = there[0]["unit"]
         tds = "".join(heat_cell(cells.get((row, n)), best) for n in names)
         lines.append(f"<tr><td>{row}</td><td>{best:.3g} {unit}</td>{tds}</tr>")
@@ -92,12 +92,12 @@ def heat_map(records, names, ours):
 def heat_cell(record, best):
     if record is None:
         return "<td>–</td>"
-    hint = (f"{record['allocator']}, {record['row']}: {record['median']:.4g} {record['unit']}, "
+    hint = (f"{record['allocator']}, {record['row']}: {record['value']:.4g} {record['unit']}, "
             f"quartiles {record['q1']:.4g} to {record['q3']:.4g}, {record['n']} runs")
     faint = " class='noisy'" if record["noisy"] else ""
     if best <= 0:
-        return f"<td{faint} title='{hint}'>{record['median']:.2g}</td>"
-    ratio = record["median"] / best
+        return f"<td{faint} title='{hint}'>{record['value']:.2g}</td>"
+    ratio = record["value"] / best
     shown = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
     return f"<td{faint} style='background:{colour_of(ratio)}' title='{hint}'>{shown}</td>"
 

@@ -92,11 +92,11 @@ def is_beyond_doubt(estimate):
 def row_cells(figures, records, row, names):
     """{name: what stands in the table}"""
     there = {n: records[row, n] for n in names if (row, n) in records}
-    leaders = bold({n: r["median"] for n, r in there.items()},
+    leaders = bold({n: r["value"] for n, r in there.items()},
                    lambda name, best: is_beyond_doubt(figures.against(row, name, best)))
     cells = {}
     for name, record in there.items():
-        text = short(record["median"]) + ("~" if record["noisy"] else "")
+        text = short(record["value"]) + ("~" if record["noisy"] else "")
         cells[name] = f"**{text}**" if name in leaders else text
     return cells
 

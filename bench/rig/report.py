@@ -8,7 +8,7 @@ import math
 import os
 
 from . import allocators, chart, page, readme, targets
-from .figures import FEWEST, MEANS, NOISY, Figures, quartiles, spread
+from .figures import FEWEST, MEANS, NOISY, Figures, is_noisy, quartiles
 from .runner import OUT
 from .units import is_memory, number
 
@@ -16,7 +16,7 @@ HERE = os.path.dirname(OUT)
 # A loss: what lies further than this above the best peer.
 LOSS = 1.05
 
-CSV_FIELDS = ["row", "workload", "kind", "allocator", "unit", "n", "median", "q1", "q3", "best",
+CSV_FIELDS = ["row", "workload", "kind", "allocator", "unit", "n", "value", "q1", "q3", "least",
               "counted", "noisy", "ratio_to_glibc", "ratio_to_best_peer", "ratio_to_best_peer_low",
               "ratio_to_best_peer_high"]
 
@@ -32,7 +32,7 @@ def summarise(figures):
     records = []
     for row in figures.rows.values():
         for name in figures.names:
-            rounds = figures.values.get((row.name, name))
+            rounds = figures.rounds_of.get((row.name, name))
             if rounds is None:
                 continue
             samples = list(rounds.values())
@@ -41,9 +41,9 @@ def summarise(figures):
             to_best = figures.against_best(row.name, name)
             records.append({
                 "row": row.name, "workload": row.workload, "kind": row.kind, "allocator": name,
-                "unit": row.unit, "n": len(samples), "median": figures.medians[row.name, name],
-                "q1": low, "q3": high, "best": min(samples), "counted": row.counted,
-                "noisy": row.is_time and (spread(samples) > NOISY or len(samples) < FEWEST),
+                "unit": row.unit, "n": len(samples), "value": figures.value[row.name, name],
+                "q1": low, "q3": high, "least": min(samples), "counted": row.counted,
+                "noisy": row.is_time and is_noisy(samples),
                 "ratio_to_glibc": to_glibc and round(to_glibc.value, 4),
                 "ratio_to_best_peer": to_best and round(to_best.value, 4),
                 "ratio_to_best_peer_low": to_best and rounded(to_best.low),
@@ -82,7 +82,7 @@ def markdown(figures, records, wanted):
 
 
 def shown(record):
-    return number(record["median"]) + ("~" if record["noisy"] else "")
+    return number(record["value"]) + ("~" if record["noisy"] else "")
 
 
 def means_table(run, figures):
@@ -149,9 +149,9 @@ def opening(run, records):
             f"{built.get('library', 'an unknown compiler')}, workloads by "
             f"{built.get('workloads', 'an unknown compiler')}. "
             f"{facts['cpu']}, {facts['cpus']} CPUs, Linux {facts['kernel']}, {facts['libc']}, "
-            f"transparent huge pages: {facts['huge_pages']}. Medians of {min(counts, default=0)} to "
-            f"{max(counts, default=0)} runs; `~`: quartiles more than {NOISY:.0%} of the median "
-            f"apart, or fewer than {FEWEST} runs; best peer: the best of all but Mallow's own builds; "
+            f"transparent huge pages: {facts['huge_pages']}. {min(counts, default=0)} to "
+            f"{max(counts, default=0)} runs, of times the least, of memory the median; `~`: the least two "
+            f"times more than {NOISY:.0%} apart, or fewer than {FEWEST} runs; best peer: the best of all but Mallow's own builds; "
             "interval: 95 %, by drawing the rounds anew (`?`: too few rounds).\n")
     if share > 0.05:
         text += (f"\nDuring {share:.0%} of the samples other programs used more than a quarter of a "

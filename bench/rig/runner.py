@@ -22,7 +22,7 @@ import tempfile
 import time
 
 from . import allocators, disturbance, programs, workloads
-from .figures import FEWEST, NOISY, spread
+from .figures import FEWEST, is_noisy
 from .units import is_memory
 
 OUT = os.path.join(workloads.HERE, "out")
@@ -247,7 +247,7 @@ class Run:
                     if not is_memory(unit):
                         cells.setdefault((row, sample["allocator"]), []).append(value)
         return [cell for cell, values in cells.items()
-                if len(values) >= FEWEST and spread(values) > NOISY]
+                if len(values) >= FEWEST and is_noisy(values)]
 
     def taking_part(self, workload, number):
         """The allocators in the order of this round, without those that have had it. Another begins

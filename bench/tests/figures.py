@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from rig import chart, programs, readme, report, runner, targets  # noqa: E402
-from rig.figures import Estimate, Figures, interval  # noqa: E402
+from rig.figures import Estimate, Figures, interval, is_noisy  # noqa: E402
 
 
 class MadeRun:
@@ -84,8 +84,18 @@ class Intervals(unittest.TestCase):
 
     def test_noise_of_one_alone_widens(self):
         found = self.noisy([9, 10, 11, 12, 8], [10] * 5).against("a/x", "mallow", "glibc")
-        self.assertLess(found.low, 0.96)
-        self.assertGreater(found.high, 1.04)
+        self.assertEqual((found.value, found.low), (0.8, 0.8))
+        self.assertGreater(found.high, 0.85)
+
+    def test_memory_is_the_median_and_a_time_the_least(self):
+        rounds = [{"glibc": {"a/x": (v, "ns"), "a/peak-rss": (v, "MiB")}} for v in (12, 10, 15)]
+        figures = Figures(MadeRun({"a": rounds}))
+        self.assertEqual((figures.value["a/x", "glibc"], figures.value["a/peak-rss", "glibc"]), (10, 12))
+
+    def test_a_time_that_was_seen_twice_is_not_noisy(self):
+        self.assertFalse(is_noisy([10, 30, 10.5, 20]))
+        self.assertTrue(is_noisy([10, 12, 12, 12]))
+        self.assertTrue(is_noisy([10, 10]))  # too few
 
     def test_it_holds_the_ratio_and_lies_within_what_was_seen(self):
         found = self.noisy([9, 10, 14], [10, 10, 10]).against("a/x", "mallow", "glibc")
@@ -93,7 +103,7 @@ class Intervals(unittest.TestCase):
 
     def test_two_rounds_are_too_few_for_a_row(self):
         found = self.noisy([9, 11], [10, 10]).against("a/x", "mallow", "glibc")
-        self.assertEqual((found.value, found.low), (1.0, None))
+        self.assertEqual((found.value, found.low), (0.9, None))
 
     def test_a_mean_of_what_was_run_twice_is_not_told(self):
         figures = self.noisy([9, 11], [10, 10])
@@ -134,7 +144,7 @@ class Table(unittest.TestCase):
         run = MadeRun({"pair": rounds})
         figures = Figures(run)
         text = readme.table(run, figures, report.summarise(figures))
-        self.assertIn("| pair of 64 B | **4~** | 10 |", text)
+        self.assertIn("| pair of 64 B | **2~** | 10 |", text)
         self.assertNotIn("1,000 live", text)  # what was not measured has no line
 
     def test_losses_are_told_beside_the_best_of_the_table(self):

