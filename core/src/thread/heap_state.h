@@ -146,7 +146,7 @@ struct heap {
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms;    /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;         /* when heap_settle was called last */
-    uint64_t awake_ms;           /* when the thread's last pause ended, see tick.c */
+    uint32_t awake_slots;        /* taken and given since the thread's last pause, see tick.c */
     uint64_t released_ms;        /* heaps.kept_house_ms when much became free last: as long as it is
                                   the same, nobody has looked at that memory */
     _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */

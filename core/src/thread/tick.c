@@ -14,8 +14,9 @@
 #define BUSY_MS 5
 #define BUSY_CALLS 32u
 
-/* A thread that has not paused for so long is steady: of a pool that is busy, not one that woke up for a request. */
-#define STEADY_MS 250
+/* A thread that took and gave back so many slots and blocks without a pause is steady: of a pool that is busy, not
+ * one that woke up for a request. Time would not tell: with many threads on few CPUs the shortest burst is long. */
+#define STEADY_SLOTS 131072u
 
 /* Ticks of a busy thread after which its lists become twice as long. */
 #define LENGTHEN_TICKS 4u
@@ -23,6 +24,11 @@
 /* Slots that are handed out between two looks at the clock, at most; as many as a list has, else. */
 #define UNTIL_TICK_MOST 512u
 static_assert(UNTIL_TICK_MOST < TICK_BIAS, "a heap that takes samples is always below 0");
+
+static uint32_t heap_pace(struct heap *heap)
+{
+    return (uint32_t)size_min(heap->list_max, UNTIL_TICK_MOST);
+}
 
 /* Free pages leave a heap's stacks at the first look after so long (ms), and looks are as far
  * apart; how often (ms) housekeeping is done. */
@@ -161,7 +167,7 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         heap->list_max = (uint32_t)size_min(2 * heap->list_max, LIST_MAX_BUSY);
         heap->busy_calls = 0;
     }
-    heap_set_until_tick(heap, (int32_t)size_min(heap->list_max, UNTIL_TICK_MOST));
+    heap_set_until_tick(heap, (int32_t)heap_pace(heap));
     heap_set_alarm(heap);
 }
 
@@ -187,9 +193,10 @@ static NOINLINE void heap_tick(struct heap *heap)
         heap->settled_ms = now_ms;
     }
     if (before_ms == 0 || elapsed_ms >= IDLE_MS) {
-        heap->awake_ms = now_ms;
+        heap->awake_slots = 0;
     }
-    heap->is_steady = now_ms - heap->awake_ms >= STEADY_MS;
+    heap->is_steady = heap->awake_slots >= STEADY_SLOTS;
+    heap->awake_slots += heap->is_steady ? 0 : heap_pace(heap);
     /* At the first tick too: a thread that lives for a short time may have no other. */
     if (elapsed_ms != 0 || before_ms == 0) {
         uint64_t age_ms = stack_age_ms();

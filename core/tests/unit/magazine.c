@@ -119,8 +119,13 @@ TEST(magazine_of_a_steady_thread_serves_in_a_crowd)
     atomic_set(&heaps.in_use, CROWD_HEAPS * arena_count());
     CHECK_EQ(heap_part(heap_own, HEAP_MAGAZINES),
              HEAP_MAGAZINES / CROWD_HEAPS / CROWD_HEAPS / CROWD_HEAPS);
-    heap_own->awake_ms = clock_look() - 2 * STEADY_MS;
-    atomic_set(&heap_own->tick_ms, clock_look());
+    heap_own->awake_slots = 0;
+    while (heap_own->awake_slots < STEADY_SLOTS) {
+        CHECK(!heap_own->is_steady);
+        atomic_set(&heap_own->tick_ms, clock_look());
+        heap_set_until_tick(heap_own, -1);
+        heap_tick(heap_own);
+    }
     heap_set_until_tick(heap_own, -1);
     heap_tick(heap_own);
     CHECK(heap_own->is_steady && !heap_is_of_crowd(heap_own));
