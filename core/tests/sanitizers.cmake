@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# The model, stress and unit tests with the compiler's sanitizers. The allocator is the debug build
+# The model and stress tests with the compiler's sanitizers. The allocator is the debug build
 # under its mw_ names, so that the sanitizer's own malloc serves everything else.
 
 include(CheckCSourceCompiles)
@@ -45,24 +45,6 @@ endfunction()
 
 # ASan: the lock of its own malloc may be held at a fork; the stacks of dead threads stay in quarantine.
 mallow_sanitized(asan "-fsanitize=address,undefined -fno-sanitize-recover=undefined" "fork_storm;key_destructors")
-foreach(source IN LISTS unit_sources)
-  get_filename_component(stem ${source} NAME_WE)
-  # These crash on purpose, in ASan's way then; unwind is held against backtrace(), which ASan replaces.
-  if(stem MATCHES "lock|meta|unwind")
-    continue()
-  endif()
-  if(MALLOW_CAN_asan)
-    add_executable(unit-${stem}-asan ${source} test_main.c)
-    target_link_libraries(unit-${stem}-asan PRIVATE test_flags)
-    target_compile_options(unit-${stem}-asan PRIVATE -fsanitize=address,undefined
-                           -fno-sanitize-recover=undefined -O0 -Wno-address -Wno-unused-function)
-    target_link_options(unit-${stem}-asan PRIVATE -fsanitize=address,undefined)
-    mallow_test(unit-${stem}-asan COMMAND unit-${stem}-asan)
-    set_tests_properties(unit-${stem}-asan PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
-  else()
-    mallow_skipped(unit-${stem}-asan "the compiler has no asan that links")
-  endif()
-endforeach()
 # TSan: a fork of a threaded program ends in its runtime, signals are delayed by it, and code that
 # runs after its own thread destructor crashes.
 mallow_sanitized(tsan "-fsanitize=thread" "fork_storm;signals;key_destructors")

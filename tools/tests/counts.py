@@ -90,8 +90,8 @@ class TestCounts(unittest.TestCase):
     def test_what_passes_when_repeated_is_told_from_what_fails_again(self):
         failed = tools_test.cargo_failed(CARGO.splitlines())
         self.assertEqual(failed, ["fails"])
-        end = ["error: 1 target failed:", "    `-p mallow-cli --test verbs`"]
-        self.assertEqual(tools_test.cargo_targets_failed(end), [["-p", "mallow-cli", "--test", "verbs"]])
+        end = ["error: 1 target failed:", "    `-p mallow-cli --test command`"]
+        self.assertEqual(tools_test.cargo_targets_failed(end), [["-p", "mallow-cli", "--test", "command"]])
         recovered = tools_test.cargo_recovered
         self.assertEqual(recovered(failed, ["test fails ... ok"]), ["fails"])
         self.assertEqual(recovered(failed, ["test fails ... FAILED"]), [])

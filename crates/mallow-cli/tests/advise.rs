@@ -1,16 +1,13 @@
 //! `mallow advise` on real jemallocs, glibc and Mallow: what it finds, what it leaves alone, and that
 //! the advice changes the figure that it was given for.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::program::Program;
-use common::{Ran, json, mallow, ran, refuses, run};
+use crate::common::program::Program;
+use crate::common::{Ran, json, mallow, ran, refuses, run};
 use serde_json::Value;
 
 const LOAD: &str = include_str!("programs/jemalloc_load.c");
@@ -35,7 +32,7 @@ fn jemallocs() -> Vec<PathBuf> {
 
 fn load(folder: &Path) -> String {
     let program =
-        common::compile("cc", folder, LOAD, &["-O1", "-fno-builtin", "-pthread"]).unwrap();
+        crate::common::compile("cc", folder, LOAD, &["-O1", "-fno-builtin", "-pthread"]).unwrap();
     program.to_str().unwrap().to_owned()
 }
 
@@ -252,7 +249,8 @@ const HOLES: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h
 #[test]
 fn what_malloc_trim_would_give_back_is_counted() {
     let folder = tempfile::tempdir().unwrap();
-    let program = common::compile("cc", folder.path(), HOLES, &["-O1", "-fno-builtin"]).unwrap();
+    let program =
+        crate::common::compile("cc", folder.path(), HOLES, &["-O1", "-fno-builtin"]).unwrap();
     let process = Program::at_rest(&mut Command::new(&program));
     let report = json(&run(&["advise", "--json", &process.pid()]));
     assert_eq!(report["allocator"], "glibc");

@@ -1,15 +1,12 @@
 //! `mallow advise` on Ruby and Java in a control group with a quota of CPUs, as containers have: what it advises
 //! takes most of the memory away that the runtime's threads left in glibc's arenas.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::program::Program;
-use common::{is_root, json, mallow, run};
+use crate::common::program::Program;
+use crate::common::{is_root, json, mallow, run};
 use serde_json::Value;
 
 /// A control group with one CPU, of either version; it goes with the test.
@@ -109,7 +106,7 @@ fn follow(name: &str, rule: &str, words: &[&str]) {
         .chain(mallow.get_args())
         .map(|word| word.to_str().unwrap())
         .collect();
-    let ran = common::ran(group.command(&words).output().unwrap());
+    let ran = crate::common::ran(group.command(&words).output().unwrap());
     let compared = json(&ran);
     let (was, is) = (peak(&compared, 0), peak(&compared, 1));
     println!("{name}: peak {:.0} MiB, as advised {:.0}", was / 1048576.0, is / 1048576.0);

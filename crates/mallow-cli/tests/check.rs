@@ -1,12 +1,9 @@
 //! `mallow check` on programs whose allocations are known.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, compile, json, mallow, ran};
+use crate::common::{Ran, compile, json, mallow, ran};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,13 +1,10 @@
 //! `mallow check` with what runs the tests of other languages as its command: more allocations in one of the tests
 //! are found, and nothing else is.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::Path;
 use std::process::Command;
 
-use common::{json, mallow, ran};
+use crate::common::{json, mallow, ran};
 use tempfile::TempDir;
 
 const C: &str = "#include <stdlib.h>\n\
@@ -66,7 +63,7 @@ impl Project {
         }
     }
 
-    fn check(&self, words: &[&str], more: bool) -> common::Ran {
+    fn check(&self, words: &[&str], more: bool) -> crate::common::Ran {
         let mut command = mallow(&["check", "--json", "-r", "2", "--stacks", "none"]);
         command.args(words).current_dir(self.path());
         if more {
@@ -92,9 +89,13 @@ impl Project {
 }
 
 /// The command's own output may stand before it.
-fn json_of(ran: &common::Ran) -> serde_json::Value {
+fn json_of(ran: &crate::common::Ran) -> serde_json::Value {
     let begin = ran.stdout.find("{\n").unwrap_or_else(|| panic!("{}", ran.stdout));
-    json(&common::Ran { stdout: ran.stdout[begin..].into(), stderr: String::new(), code: ran.code })
+    json(&crate::common::Ran {
+        stdout: ran.stdout[begin..].into(),
+        stderr: String::new(),
+        code: ran.code,
+    })
 }
 
 #[test]

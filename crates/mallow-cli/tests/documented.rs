@@ -1,11 +1,8 @@
 //! What the documentation tells people to type exists: each command of its code blocks, with its options.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::run;
+use crate::common::run;
 
 /// The front page and those of docs/, but not what was tried once.
 fn pages() -> Vec<PathBuf> {

@@ -1,16 +1,13 @@
 //! `mallow enable`, `disable` and `status`, in systems that are folders: what is written is what
 //! shells, systemd and programs take, and what is undone was never there.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::system::{DROP_IN, RECORD, SCRIPT, System};
-use common::{is_root, json, mallow, ran, run};
+use crate::common::system::{DROP_IN, RECORD, SCRIPT, System};
+use crate::common::{is_root, json, mallow, ran, run};
 use tempfile::TempDir;
 
 #[test]
@@ -225,7 +222,7 @@ fn shells_read_the_script_with_and_without_the_library() {
 /// In a mount namespace with a /etc of its own: `sh -l` takes it from there, and verify agrees.
 #[test]
 fn login_shell_of_a_system_gets_the_allocator() {
-    let Some(name) = common::other_allocator() else { return };
+    let Some(name) = crate::common::other_allocator() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (upper, tool) = (folder.path().join("upper"), mallow(&[]).get_program().to_owned());
     fs::create_dir(&upper).unwrap();
@@ -375,7 +372,7 @@ fn wrappers_run_a_program_under_their_allocator() {
         }
         ran(command.env("XDG_STATE_HOME", &state).output().unwrap())
     };
-    let names = match common::other_allocator() {
+    let names = match crate::common::other_allocator() {
         Some(other) => vec!["mallow".to_owned(), "mallow-secure".into(), other],
         None => vec!["mallow".to_owned(), "mallow-secure".into()],
     };
@@ -399,7 +396,7 @@ fn wrappers_run_a_program_under_their_allocator() {
     }
     // A preload without effect is refused, not ignored.
     let program = "int main(void) { return 0; }";
-    if let Some(program) = common::compile("cc", folder.path(), program, &["-static"]) {
+    if let Some(program) = crate::common::compile("cc", folder.path(), program, &["-static"]) {
         let wrapper = bin.join("mallow.sh");
         let refused = ran(Command::new(wrapper).arg(program).output().unwrap());
         assert_eq!(refused.code, Some(4), "{}", refused.stderr);
@@ -465,7 +462,7 @@ fn what_cannot_work_is_refused_by_name() {
     assert_eq!(run(&["enable"]).code, Some(2));
     assert_eq!(run(&["enable", "--global", "--docker"]).code, Some(2));
     let nowhere = ["enable", "--global", "--root", "/no/such/root"];
-    common::refuses(&nowhere, 2, &["/no/such/root"]);
+    crate::common::refuses(&nowhere, 2, &["/no/such/root"]);
     system.is(&before);
 
     // A link could lead anywhere.
@@ -476,7 +473,7 @@ fn what_cannot_work_is_refused_by_name() {
     let program = system.path("usr/bin/web");
     let fixed = tempfile::tempdir().unwrap();
     let source = "int main(void) { return 0; }";
-    if let Some(built) = common::compile("cc", fixed.path(), source, &["-static"]) {
+    if let Some(built) = crate::common::compile("cc", fixed.path(), source, &["-static"]) {
         fs::copy(built, &program).unwrap();
         system.refuses(&["enable", "--unit", "web"], 4, &["statically linked"]);
     }

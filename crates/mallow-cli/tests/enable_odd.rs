@@ -1,15 +1,12 @@
 //! `mallow enable` in systems that somebody has shaped before: links, foreign lines, narrow rights.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use common::system::{DROP_IN, SCRIPT, System};
-use common::{is_root, mallow, ran};
+use crate::common::system::{DROP_IN, SCRIPT, System};
+use crate::common::{is_root, mallow, ran};
 
 const LIST: &str = "etc/ld.so.preload";
 

@@ -1,21 +1,18 @@
 //! What setuid programs say of an allocator that is enabled for login shells.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use common::{mallow, ran};
+use crate::common::{mallow, ran};
 
 /// In a mount namespace with a /etc of its own; a user other than root starts a setuid program there.
 #[test]
 fn setuid_programs_run_and_only_a_bare_name_makes_the_loader_speak() {
-    let Some(name) = common::other_allocator() else { return };
+    let Some(name) = crate::common::other_allocator() else { return };
     let is_setuid =
         fs::metadata("/usr/bin/su").is_ok_and(|su| su.mode() & 0o4000 != 0 && su.uid() == 0);
-    if !is_setuid || !common::is_root() {
+    if !is_setuid || !crate::common::is_root() {
         println!("skipped: no setuid su here, or not root");
         return;
     }

@@ -1,7 +1,4 @@
 //! Every verb against the table of exit codes: what goes wrong decides the code, not the verb.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::program::Program;
-use common::{Ran, is_root, mallow, ran, run};
+use crate::common::program::Program;
+use crate::common::{Ran, is_root, mallow, ran, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;

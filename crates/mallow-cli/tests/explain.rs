@@ -1,18 +1,15 @@
 //! `mallow explain` on programs whose heap is known: its sums against the program's own count and
 //! against what the allocator says about itself.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::program::Program;
-use common::{json, mallow, ran, refuses, run};
+use crate::common::program::Program;
+use crate::common::{json, mallow, ran, refuses, run};
 use serde_json::Value;
 
 fn built(folder: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
-    common::compile(compiler, folder, include_str!("programs/known_heap.c"), flags)
+    crate::common::compile(compiler, folder, include_str!("programs/known_heap.c"), flags)
 }
 
 fn known_heap(folder: &Path) -> PathBuf {
@@ -226,7 +223,9 @@ fn musl_is_recognised() {
     let source = include_str!("programs/known_heap.c");
     let source = source.replace("mallopt(M_ARENA_MAX, 101);", "");
     let flags = ["-O1", "-fno-builtin", "-pthread"];
-    let Some(program) = common::compile("musl-gcc", folder.path(), &source, &flags) else { return };
+    let Some(program) = crate::common::compile("musl-gcc", folder.path(), &source, &flags) else {
+        return;
+    };
     let program = Program::at_rest(Command::new(program).arg("leaks"));
     let report = program.explain();
     check_sums(&report);
@@ -257,7 +256,7 @@ fn spans_are_near(report: &Value, blocks: f64, size: f64) {
 fn other_allocators_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = known_heap(folder.path());
-    let installed = common::installed_allocators();
+    let installed = crate::common::installed_allocators();
     // Blocks of 200 bytes are of this size there.
     for (name, size) in [("jemalloc", 224.0), ("mimalloc", 224.0)] {
         if !installed.iter().any(|other| other == name) {
@@ -294,7 +293,7 @@ fn other_allocators_are_read() {
 fn heaps_of_others_that_change_all_the_time_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = known_heap(folder.path());
-    for name in common::installed_allocators() {
+    for name in crate::common::installed_allocators() {
         if !["jemalloc", "mimalloc"].contains(&name.as_str()) {
             continue;
         }
@@ -312,7 +311,7 @@ fn heaps_of_others_that_change_all_the_time_are_read() {
 #[test]
 fn allocators_that_cannot_be_read_are_named() {
     let known = |name: &&String| name.starts_with("tcmalloc") || name.starts_with("tbbmalloc");
-    let installed = common::installed_allocators();
+    let installed = crate::common::installed_allocators();
     let Some(name) = installed.iter().find(known) else {
         eprintln!("skipped: neither tcmalloc nor tbbmalloc is installed");
         return;
@@ -389,7 +388,7 @@ fn what_cannot_be_read_is_said() {
     refuses(&["explain", "/nowhere"], 2, &["/nowhere", "neither"]);
     let folder = tempfile::tempdir().unwrap();
     refuses(&["explain", folder.path().to_str().unwrap()], 7, &["smaps is missing"]);
-    if !common::is_root() {
+    if !crate::common::is_root() {
         refuses(&["explain", "1"], 5, &["somebody else"]);
         return;
     }
@@ -411,7 +410,7 @@ fn what_cannot_be_read_is_said() {
     says(&program.pid(), "belongs to somebody else");
     let source = "#include <stdio.h>\n#include <sys/prctl.h>\n#include <unistd.h>\n\
         int main(void) { prctl(PR_SET_DUMPABLE, 0); puts(\"{}\"); fflush(stdout); pause(); }";
-    let hidden = common::compile("cc", folder.path(), source, &["-O0"]).unwrap();
+    let hidden = crate::common::compile("cc", folder.path(), source, &["-O0"]).unwrap();
     says(&Program::start(&mut nobody(&hidden)).pid(), "is yours, but it does not let");
 }
 
@@ -457,7 +456,7 @@ fn a_process_whose_main_thread_has_ended_is_read() {
         int main(void) { static pthread_t self, thread; self = pthread_self();\n\
         pthread_create(&thread, NULL, work, &self); pthread_exit(NULL); }";
     let flags = ["-O0", "-pthread"];
-    let program = common::compile("cc", folder.path(), source, &flags).unwrap();
+    let program = crate::common::compile("cc", folder.path(), source, &flags).unwrap();
     let program = Program::start(&mut Command::new(program));
     let report = json(&run(&["explain", "--json", &program.pid()]));
     near("in use", glibc_used(&report), f64::from(10 << 20));
@@ -509,7 +508,7 @@ fn a_heap_that_is_swapped_out_is_known_by_its_figures() {
         if (sscanf(line, \"%lx-%lx %7s\", &start, &end, perms) == 3 && perms[1] == 'w')\n\
         madvise((void *)start, end - start, 21);\n\
         pause(); }";
-    let program = common::compile("cc", folder.path(), source, &["-O0"]).unwrap();
+    let program = crate::common::compile("cc", folder.path(), source, &["-O0"]).unwrap();
     let mut command = mallow(&["run", "--quiet", "--", program.to_str().unwrap()]);
     let program = Program::start(&mut command);
     let status = format!("/proc/{}/status", program.pid());

@@ -1,12 +1,9 @@
 //! `mallow explain` on a program that brings an allocator along under names of its own.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::program::Program;
+use crate::common::program::Program;
 
 /// As Rust programs link it: what jemalloc defines has a prefix, and malloc is the C library's.
 const PREFIXED: [&str; 9] = [

@@ -1,11 +1,8 @@
 //! `mallow explain` on glibc's large blocks, wherever the kernel's mappings begin and end.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::process::Command;
 
-use common::program::Program;
+use crate::common::program::Program;
 use serde_json::Value;
 
 fn group(report: &Value, kind: &str) -> f64 {
@@ -18,7 +15,8 @@ fn group(report: &Value, kind: &str) -> f64 {
 fn blocks_are_found_in_split_and_joined_mappings() {
     let folder = tempfile::tempdir().unwrap();
     let source = include_str!("programs/large_blocks.c");
-    let program = common::compile("cc", folder.path(), source, &["-O1", "-fno-builtin"]).unwrap();
+    let program =
+        crate::common::compile("cc", folder.path(), source, &["-O1", "-fno-builtin"]).unwrap();
     let program = Program::at_rest(&mut Command::new(program));
     let report = program.explain();
     let mapped = &report["heap"]["mapped"];
@@ -43,7 +41,8 @@ const PINNED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.
 #[test]
 fn free_memory_that_cannot_be_trimmed_is_called_pinned() {
     let folder = tempfile::tempdir().unwrap();
-    let program = common::compile("cc", folder.path(), PINNED, &["-O1", "-fno-builtin"]).unwrap();
+    let program =
+        crate::common::compile("cc", folder.path(), PINNED, &["-O1", "-fno-builtin"]).unwrap();
     let program = Program::at_rest(&mut Command::new(program));
     let report = program.explain();
     let findings = report["findings"].as_array().unwrap();

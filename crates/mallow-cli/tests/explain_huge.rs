@@ -1,19 +1,16 @@
 //! `mallow explain` on processes that are large, that have reserved much, or that change meanwhile:
 //! in bounded memory, and with figures that agree with each other.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::program::Program;
-use common::{json, mallow, ran, run};
+use crate::common::program::Program;
+use crate::common::{json, mallow, ran, run};
 use serde_json::Value;
 
 fn built(folder: &Path) -> PathBuf {
     let flags = ["-O1", "-fno-builtin", "-pthread"];
-    common::compile("cc", folder, include_str!("programs/huge.c"), &flags).unwrap()
+    crate::common::compile("cc", folder, include_str!("programs/huge.c"), &flags).unwrap()
 }
 
 /// Explains the process with 256 MiB of address space for the tool, programs and libraries

@@ -1,15 +1,12 @@
 //! `mallow explain` on the runtimes of languages: what they keep beside malloc's heap, against what
 //! they say themselves.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::Path;
 use std::process::Command;
 
-use common::program::Program;
-use common::python::interpreters;
-use common::{json, refuses, run};
+use crate::common::program::Program;
+use crate::common::python::interpreters;
+use crate::common::{json, refuses, run};
 use serde_json::Value;
 
 /// `None`, visibly, where the program is not installed.

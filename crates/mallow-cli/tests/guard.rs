@@ -1,11 +1,8 @@
 //! `mallow guard`: one planted fault each, found and explained; and programs without one left alone.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::PathBuf;
 
-use common::{Ran, compile, json, run};
+use crate::common::{Ran, compile, json, run};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,13 +1,10 @@
 //! What every verb has in common: forms of results, colours, settings, help, manual, completions.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::Path;
 use std::process::Command;
 
-use common::program::Program;
-use common::{json, mallow, ran, refuses, run};
+use crate::common::program::Program;
+use crate::common::{json, mallow, ran, refuses, run};
 
 const SHELLS: [(&str, &[&str]); 3] = [
     ("bash", &["--norc", "-e"]),
@@ -390,7 +387,7 @@ fn wrong_settings_are_said_in_one_sentence() {
 /// In a folder that anybody may write to, somebody else's file decides nothing.
 #[test]
 fn settings_of_another_user_are_not_read() {
-    if !common::is_root() {
+    if !crate::common::is_root() {
         println!("skipped: only root can give files away");
         return;
     }
@@ -414,7 +411,7 @@ fn settings_that_may_not_be_read_are_left_out() {
     open(settings.folder.path(), 0o755);
     let tool = settings.folder.path().join("mallow");
     std::fs::copy(mallow(&[]).get_program(), &tool).unwrap();
-    let mut command = match common::is_root() {
+    let mut command = match crate::common::is_root() {
         true => {
             let mut command = Command::new("setpriv");
             command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&tool);

@@ -1,13 +1,10 @@
 //! Profiles of the heap that Mallow writes, in `mallow report`, in pprof and in jeprof: the stacks that a
 //! full recording of the same program names, with their bytes within the error of sampling.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{json, mallow, ran, refuses, run};
+use crate::common::{json, mallow, ran, refuses, run};
 
 const PROGRAM: &str = include_str!("programs/holders.cc");
 /// Mean distance between two samples, as a power of two.
@@ -119,7 +116,7 @@ fn in_pprof(profiled: &Profiled, truth: &[(String, f64)]) {
     let file = profiled.path("profile.pb.gz");
     let ran = run(&["report", profiled.profile(), "--pprof", &file]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let mut pprof = common::pprof(profiled.folder.path());
+    let mut pprof = crate::common::pprof(profiled.folder.path());
     pprof.args(["-traces", "-unit=B", "-symbolize=none"]).arg(&file);
     let Ok(output) = pprof.output() else {
         eprintln!("skipped: pprof: no go");

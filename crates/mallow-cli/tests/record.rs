@@ -1,14 +1,11 @@
 //! What `mallow record` writes is exactly what the program did.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::recording::{LIVES, Trace, lives, record};
-use common::{compile, is_root, mallow, ran, run};
+use crate::common::recording::{LIVES, Trace, lives, record};
+use crate::common::{compile, is_root, mallow, ran, run};
 use mallow_trace::{Call, Ending, Event, Op, Record, Start};
 
 const ENTRY_POINTS: &str = include_str!("programs/entry_points.c");
@@ -53,7 +50,7 @@ fn check_entry_points(options: &[&str], program: &Path) {
 
 /// Those installed here that serve programs of glibc.
 fn allocators() -> Vec<String> {
-    let report = common::json(&run(&["list", "--json"]));
+    let report = crate::common::json(&run(&["list", "--json"]));
     let of_glibc = |a: &&serde_json::Value| a["libc"] == "glibc" || a["libc"].is_null();
     let names = report["allocators"].as_array().unwrap().iter().filter(of_glibc);
     names.map(|a| a["name"].as_str().unwrap().to_owned()).collect()

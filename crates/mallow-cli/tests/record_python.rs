@@ -1,12 +1,9 @@
 //! Stacks of Python: functions and lines of an interpreter that was not prepared for it.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::Path;
 
-use common::python::interpreters;
-use common::{json, run};
+use crate::common::python::interpreters;
+use crate::common::{json, run};
 
 /// Large enough for malloc, from a line, a generator, a class and a callback of C.
 const SCRIPT: &str = "\

@@ -1,14 +1,11 @@
 //! `mallow record` on real programs and running processes, and where something ends badly.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::recording::{Trace, lives, record};
-use common::{compile, is_root, mallow, ran, refuses, run};
+use crate::common::recording::{Trace, lives, record};
+use crate::common::{compile, is_root, mallow, ran, refuses, run};
 use mallow_trace::{Event, Op, Reader, Record, Start};
 
 #[test]

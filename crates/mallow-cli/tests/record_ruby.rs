@@ -1,11 +1,8 @@
 //! Stacks of Ruby: functions and lines of an interpreter that was not prepared for it.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::Path;
 
-use common::{json, run};
+use crate::common::{json, run};
 
 const RUBY: &str = "/usr/bin/ruby3.1";
 
@@ -98,7 +95,8 @@ fn a_baseline_has_rubys_functions() {
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("script.rb"), SCRIPT).unwrap();
-    let mut check = common::mallow(&["check", "--update", "-r", "1", "--", RUBY, "script.rb"]);
+    let mut check =
+        crate::common::mallow(&["check", "--update", "-r", "1", "--", RUBY, "script.rb"]);
     let ran = check.current_dir(folder.path()).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let baseline = std::fs::read_to_string(folder.path().join("mallow.baseline.json")).unwrap();

@@ -1,11 +1,8 @@
 //! Every bad input is refused early, in one sentence with the remedy and with the right exit code.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::os::unix::fs::PermissionsExt;
 
-use common::{HELLO, compile, is_root, mallow, other_allocator, ran, refuses, run};
+use crate::common::{HELLO, compile, is_root, mallow, other_allocator, ran, refuses, run};
 
 #[test]
 fn no_command_is_a_usage_error() {
@@ -42,7 +39,7 @@ fn missing_and_wrong_libraries() {
 
 #[test]
 fn missing_known_allocator_names_the_package() {
-    let report = common::json(&run(&["list", "--json"]));
+    let report = crate::common::json(&run(&["list", "--json"]));
     let Some(missing) = report["missing"].as_array().unwrap().first() else {
         eprintln!("skipped: every known allocator is installed");
         return;

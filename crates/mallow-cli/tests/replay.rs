@@ -1,11 +1,8 @@
 //! `mallow replay` on traces made here: its figures, its refusals, its exit codes.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{compile, mallow};
+use crate::common::{compile, mallow};
 use mallow_trace::{
     Call, Event, Header, Memory, Op, Process, ProcessEnd, Record, Regions, Thread, Writer,
 };

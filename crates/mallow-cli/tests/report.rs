@@ -1,12 +1,9 @@
 //! `mallow report` on traces that are written here, so that every number is known.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{json, mallow, ran, refuses, run};
+use crate::common::{json, mallow, ran, refuses, run};
 use mallow_trace::*;
 
 /// Two threads; the second allocates 20 blocks of 8,225 bytes, of which 5 stay.

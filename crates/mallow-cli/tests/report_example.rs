@@ -1,13 +1,10 @@
 //! The example that everybody starts with, recorded and reported: ten Python threads that read a
 //! large file. Its task tree, its totals, and its dominant size come out.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{json, run};
+use crate::common::{json, run};
 use serde_json::Value;
 
 /// What `io` reads at once (8 KiB) and a bytes object's head.

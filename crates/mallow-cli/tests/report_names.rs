@@ -1,14 +1,11 @@
 //! Names in `mallow report`: of C++ and Rust functions, inlined ones too, with lines, from files of
 //! the recorded build and no other, and of run-time compiled code.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::recording::record_to;
-use common::{json, mallow, ran, run};
+use crate::common::recording::record_to;
+use crate::common::{json, mallow, ran, run};
 use mallow_trace::*;
 use object::Object;
 
@@ -188,7 +185,9 @@ const VECTOR: &str = "#include <vector>\n\
 fn stacks_begin_with_the_users_function_and_the_runtimes_pool_is_no_leak() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["-x", "c++", "-g", "-O1", "-Wl,--no-as-needed", "-lstdc++"];
-    let Some(program) = common::compile("c++", folder.path(), VECTOR, &flags) else { return };
+    let Some(program) = crate::common::compile("c++", folder.path(), VECTOR, &flags) else {
+        return;
+    };
     let trace = folder.path().join("t.trace");
     record_to(&trace, &["--sample", "all"], &[program.to_str().unwrap()]);
     let of = |frames: &str| {
@@ -216,7 +215,7 @@ fn callers_that_are_missing_are_said() {
         __attribute__((noinline)) void *grow(void) { void *volatile p = malloc(9); return p; }\n\
         int main(void) { for (int i = 0; i < 100; i++) free(grow()); return 0; }\n";
     let flags = ["-O2", "-fomit-frame-pointer", "-fno-builtin"];
-    let program = common::compile("cc", folder.path(), source, &flags).unwrap();
+    let program = crate::common::compile("cc", folder.path(), source, &flags).unwrap();
     let trace = folder.path().join("t.trace");
     let program = program.to_str().unwrap();
     let notes = |options: &[&str]| {

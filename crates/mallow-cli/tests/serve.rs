@@ -1,7 +1,4 @@
 //! `mallow serve`: what it says, to whom, and that no process takes it down.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,8 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::program::{HOLDS, PROFILED, Program, profiled};
-use common::{certificate, compile, mallow, refuses, run};
+use crate::common::program::{HOLDS, PROFILED, Program, profiled};
+use crate::common::{certificate, compile, mallow, refuses, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -429,7 +426,7 @@ fn go_reads_profiles_from_the_server() {
     let server = Server::start(&["--pid", &pid]);
     for (kind, shown) in [("heap", "inuse_space"), ("allocs", "alloc_space")] {
         let url = format!("http://{}/debug/pprof/{kind}?pid={pid}", server.address);
-        let mut pprof = common::pprof(folder.path());
+        let mut pprof = crate::common::pprof(folder.path());
         let Ok(output) = pprof.args(["-top", "-unit=B", &url]).output() else {
             eprintln!("skipped: pprof: no go");
             return;
@@ -451,7 +448,7 @@ fn what_its_user_may_not_read_is_not_read_for_a_process() {
     use std::os::unix::fs::{PermissionsExt, chown};
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;
-    if !common::is_root() {
+    if !crate::common::is_root() {
         eprintln!("skipped: only root can start a process of another user");
         return;
     }

@@ -1,7 +1,4 @@
 //! `mallow serve --otlp`: what a collector is sent, and that none of them can do the server harm.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -10,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::program::{HOLDS, Program};
-use common::push::{Collector, LONG, Pushed, Server, answer, collector, get, listen, taken};
-use common::{certificate, compile, mallow, refuses};
+use crate::common::program::{HOLDS, Program};
+use crate::common::push::{Collector, LONG, Pushed, Server, answer, collector, get, listen, taken};
+use crate::common::{certificate, compile, mallow, refuses};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
@@ -287,7 +284,7 @@ fn addresses_that_are_none_are_refused() {
     serve(&["--otlp", "https://x:1", "--otlp-ca", "/etc/passwd"], 2, &["no certificate"]);
     let headers = ["--otlp", "http://x:1", "--otlp-headers", "/nonexistent/headers"];
     serve(&headers, 2, &["/nonexistent/headers"]);
-    let ran = common::run(&["serve", "--otlp", "http://x:1", "--textfile", "x"]);
+    let ran = crate::common::run(&["serve", "--otlp", "http://x:1", "--textfile", "x"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }
 

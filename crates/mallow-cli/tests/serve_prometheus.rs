@@ -1,8 +1,5 @@
 //! `mallow serve` with the Prometheus of the system: it scrapes, and answers what docs/serve.md and the
 //! dashboard ask; promtool finds nothing wrong with the metrics, and the alerts hold what they say.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::mallow;
-use common::program::Program;
-use common::push::Collector;
+use crate::common::mallow;
+use crate::common::program::Program;
+use crate::common::push::Collector;
 use serde_json::Value;
 
 /// Allocates and frees, and keeps a few megabytes.
@@ -87,7 +84,7 @@ impl Scene {
 
     fn start_with(options: &[&str]) -> Option<Scene> {
         let folder = tempfile::tempdir().unwrap();
-        let program = common::compile("cc", folder.path(), PROGRAM, &["-O0"])?;
+        let program = crate::common::compile("cc", folder.path(), PROGRAM, &["-O0"])?;
         let program = Program::start(&mut mallow(&["run", "--", program.to_str().unwrap()]));
         let words = ["serve", "--listen", "127.0.0.1:0", "--pid", &program.pid()];
         let mut command = mallow(&words);

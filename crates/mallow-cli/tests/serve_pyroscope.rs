@@ -1,7 +1,4 @@
 //! `mallow serve --pyroscope`: which profiles are pushed, and in which form.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -10,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::program::{Program, profiled};
-use common::push::{LONG, Pushed, Server, answer, collector, listen};
-use common::refuses;
+use crate::common::program::{Program, profiled};
+use crate::common::push::{LONG, Pushed, Server, answer, collector, listen};
+use crate::common::refuses;
 use prost::Message;
 
 /// As push.proto of Pyroscope has it.

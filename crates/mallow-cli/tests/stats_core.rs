@@ -1,15 +1,12 @@
 //! `mallow stats` on core files: what it says of a process that has ended is what it said while it lived.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::program::Program;
-use common::{compile, json, mallow, refuses, run};
+use crate::common::program::Program;
+use crate::common::{compile, json, mallow, refuses, run};
 
 const SOURCE: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(void) { for (int i \
                       = 0; i < 20000; i++) { void *volatile block = malloc(16 + i % 3000); if (i % 3 == 0) \

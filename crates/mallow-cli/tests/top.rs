@@ -1,15 +1,12 @@
 //! `mallow top` on processes whose heaps are known, with and without a terminal.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::program::Program;
-use common::{json, mallow, ran, refuses, run};
+use crate::common::program::Program;
+use crate::common::{json, mallow, ran, refuses, run};
 use serde_json::Value;
 
 /// 3,000 blocks, of which two thirds are freed; then it sleeps.
@@ -25,7 +22,8 @@ struct Holder {
 
 fn holder(allocator: &str) -> Holder {
     let folder = tempfile::tempdir().unwrap();
-    let program = common::compile("cc", folder.path(), HOLDS, &["-O1", "-fno-builtin"]).unwrap();
+    let program =
+        crate::common::compile("cc", folder.path(), HOLDS, &["-O1", "-fno-builtin"]).unwrap();
     let words = ["run", "-q", "-a", allocator, "--", program.to_str().unwrap()];
     Holder { program: Program::at_rest(&mut mallow(&words)), _folder: folder }
 }
@@ -83,7 +81,7 @@ fn the_whole_machine_is_listed_without_kernel_threads() {
 /// As another user: what can be seen is there, and why the rest is not.
 #[test]
 fn processes_of_others_say_why_they_have_no_figures() {
-    if !common::is_root() {
+    if !crate::common::is_root() {
         println!("skipped: only root can be another user");
         return;
     }

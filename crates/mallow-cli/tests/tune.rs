@@ -1,13 +1,10 @@
 //! `mallow tune` on a program whose memory depends on one setting: which one is chosen is judged by
 //! memory alone, under a limit that the defaults do not keep, so that no time decides a test.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{compile, installed_allocators, json, mallow, ran, refuses, run};
+use crate::common::{compile, installed_allocators, json, mallow, ran, refuses, run};
 use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("programs/knobs.c");
@@ -44,7 +41,7 @@ fn is_installed(name: &str) -> bool {
 
 /// The setting that keeps the limit is found, and proven to take less memory.
 #[track_caller]
-fn finds(ran: &common::Ran, setting: &str, variable: &str) {
+fn finds(ran: &crate::common::Ran, setting: &str, variable: &str) {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let report = json(ran);
     assert_eq!(report["end"], "found", "{}", report["verdict"]);

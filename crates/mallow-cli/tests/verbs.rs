@@ -1,14 +1,11 @@
 //! Each verb does what its help says, on real programs.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{compile, json, mallow, other_allocator, ran, run};
+use crate::common::{compile, json, mallow, other_allocator, ran, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -253,7 +250,7 @@ const LEVELS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <sys/mm
 #[test]
 fn compare_shows_memory_over_time() {
     let folder = tempfile::tempdir().unwrap();
-    let program = common::compile("cc", folder.path(), LEVELS, &["-O1"]).unwrap();
+    let program = crate::common::compile("cc", folder.path(), LEVELS, &["-O1"]).unwrap();
     let exported = folder.path().join("result.json");
     let ran = ran(mallow(&["compare", "-a", "glibc,mallow", "-r", "9", "--timeline"])
         .arg("--export-json")
@@ -287,7 +284,7 @@ fn compare_shows_memory_over_time() {
 /// As PHP opens its extensions: the libc's free gets a block of the preloaded allocator's.
 #[test]
 fn a_crash_of_modules_that_ask_the_libc_first_is_explained() {
-    let Some(other) = common::other_allocator() else { return };
+    let Some(other) = crate::common::other_allocator() else { return };
     let [of_module, of_program] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let module = "#include <stdlib.h>\nvoid give_back(void *block) { free(block); }\n";
     let Some(module) = compile("cc", of_module.path(), module, &["-shared", "-fPIC"]) else {
@@ -323,7 +320,7 @@ fn programs_of_sanitizers_that_would_not_start_are_refused() {
         for allocator in ["mallow", "mallow-secure", "mallow-debug", "glibc"] {
             let words = ["run", "-a", allocator, "--", program];
             if refused.contains(&allocator) {
-                common::refuses(&words, 4, &[name, option]);
+                crate::common::refuses(&words, 4, &[name, option]);
             } else {
                 let ran = run(&words);
                 assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{allocator}");
@@ -334,7 +331,7 @@ fn programs_of_sanitizers_that_would_not_start_are_refused() {
 
 #[test]
 fn who_runs_php_is_told_of_its_modules() {
-    let Some(other) = common::other_allocator() else { return };
+    let Some(other) = crate::common::other_allocator() else { return };
     let folder = tempfile::tempdir().unwrap();
     let php = folder.path().join("php8.2");
     std::fs::copy("/bin/true", &php).unwrap();
@@ -351,24 +348,24 @@ fn who_runs_php_is_told_of_its_modules() {
 #[test]
 fn commands_that_fail_everywhere_are_refused() {
     let everywhere = "Under every allocator";
-    common::refuses(
+    crate::common::refuses(
         &["compare", "-a", "glibc,mallow", "--", "sh", "-c", "exit 3"],
         3,
         &[everywhere, "exit code 3"],
     );
-    common::refuses(
+    crate::common::refuses(
         &["compare", "-a", "glibc,mallow", "--", "sh", "-c", "kill -SEGV $$"],
         139,
         &["SIGSEGV"],
     );
     let arguments = ["compare", "-a", "glibc,mallow", "--timeout", "300ms", "--", "sleep", "1000"];
-    common::refuses(&arguments, 137, &["did not end in time", "--timeout"]);
+    crate::common::refuses(&arguments, 137, &["did not end in time", "--timeout"]);
     let ignored = run(&["compare", "-i", "-r", "3", "-a", "glibc", "--", "sh", "-c", "exit 3"]);
     assert_eq!(ignored.code, Some(0), "{}", ignored.stderr);
 }
 
 /// The script fails in every third run, by a counter in a file.
-fn sometimes(failure: &str, extra: &[&str]) -> (common::Ran, serde_json::Value) {
+fn sometimes(failure: &str, extra: &[&str]) -> (crate::common::Ran, serde_json::Value) {
     let folder = tempfile::tempdir().unwrap();
     let counter = folder.path().join("counter");
     std::fs::write(&counter, "0").unwrap();
@@ -406,7 +403,7 @@ fn failures_in_some_runs_leave_the_others_in_the_report() {
 }
 
 /// A script under glibc alone.
-fn two_runs(options: &[&str], script: &str) -> common::Ran {
+fn two_runs(options: &[&str], script: &str) -> crate::common::Ran {
     let begin = ["compare", "-a", "glibc", "-r", "2"];
     run(&[&begin[..], options, &["--", "sh", "-c", script]].concat())
 }
@@ -425,7 +422,7 @@ fn memory_limit_ends_a_run() {
 
 /// A comparison that is interrupted while its command runs for this time, probes and warm-up
 /// counted.
-fn interrupted_at(run: u32, arguments: &[&str]) -> common::Ran {
+fn interrupted_at(run: u32, arguments: &[&str]) -> crate::common::Ran {
     let folder = tempfile::tempdir().unwrap();
     let [count, waits] = ["count", "waits"].map(|name| folder.path().join(name));
     let script = format!(
@@ -513,7 +510,7 @@ fn hooks_run_when_they_should() {
     let words: Vec<String> =
         std::fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(words.join(""), "spxpxpxc");
-    common::refuses(
+    crate::common::refuses(
         &["compare", "-a", "glibc", "--setup", "exit 4", "--", "true"],
         4,
         &["setup command failed"],
@@ -559,7 +556,7 @@ fn service_is_measured_under_load() {
     assert_eq!(entry["values"][0]["metric"]["median"], 3.0, "the load has the matrix: {entry}");
     assert!(entry["values"][1]["metric"].is_null());
     let refused = ["compare", "-a", "glibc", "--server", "true", "--ready", "x", "--load", "true"];
-    common::refuses(&refused, 4, &["ended before it was ready"]);
+    crate::common::refuses(&refused, 4, &["ended before it was ready"]);
 }
 
 /// The server prints nothing, and closes what it could print to.
@@ -635,7 +632,9 @@ fn looking_at_a_program_with_threads_does_not_stop_it() {
         int main(void) { pthread_t t[8];\n\
         for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, work, 0);\n\
         for (int i = 0; i < 8; i++) pthread_join(t[i], 0); return 0; }\n";
-    let Some(program) = common::compile("cc", folder.path(), source, &["-pthread"]) else { return };
+    let Some(program) = crate::common::compile("cc", folder.path(), source, &["-pthread"]) else {
+        return;
+    };
     let program = program.to_str().unwrap();
     // The look comes after half a second, in the middle of the work.
     for _ in 0..3 {

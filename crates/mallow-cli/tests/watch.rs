@@ -1,14 +1,11 @@
 //! `mallow watch` on programs whose memory over time is known.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{json, refuses, run};
+use crate::common::{json, refuses, run};
 use serde_json::Value;
 
 /// 20 MiB more in each of three steps, 0.4 s apart, and 40 MiB given back in the end.
@@ -18,7 +15,7 @@ const STEPS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.
     return 3; }\n";
 
 fn steps(folder: &Path) -> String {
-    let program = common::compile("cc", folder, STEPS, &["-O1", "-fno-builtin"]).unwrap();
+    let program = crate::common::compile("cc", folder, STEPS, &["-O1", "-fno-builtin"]).unwrap();
     program.to_str().unwrap().to_owned()
 }
 
@@ -114,7 +111,8 @@ const GROWS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.
 #[test]
 fn growth_is_told_as_a_trend() {
     let folder = tempfile::tempdir().unwrap();
-    let program = common::compile("cc", folder.path(), GROWS, &["-O1", "-fno-builtin"]).unwrap();
+    let program =
+        crate::common::compile("cc", folder.path(), GROWS, &["-O1", "-fno-builtin"]).unwrap();
     let file = folder.path().join("run.json");
     let saved = file.to_str().unwrap();
     let text = run(&["watch", "-i", "50ms", "--save", saved, "--", program.to_str().unwrap()]);
@@ -150,7 +148,7 @@ fn command_ends_with_the_watch() {
 fn interrupt_ends_the_watch_and_the_report_is_written() {
     let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
     let arguments = ["watch", &sleeper.id().to_string(), "-i", "50ms"];
-    let mut watch = common::mallow(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watch = crate::common::mallow(&arguments).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.by_ref().take(4).all(|line| !line.contains("average")));
     let pid = nix::unistd::Pid::from_raw(watch.id().cast_signed());
@@ -168,7 +166,7 @@ fn interrupt_ends_the_watch_and_the_report_is_written() {
 fn watch_ends_with_its_reader() {
     let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
     let arguments = ["watch", &sleeper.id().to_string(), "-i", "20ms"];
-    let mut watch = common::mallow(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watch = crate::common::mallow(&arguments).stdout(Stdio::piped()).spawn().unwrap();
     drop(watch.stdout.take());
     assert_eq!(watch.wait().unwrap().code(), Some(0));
     sleeper.kill().unwrap();

@@ -1,5 +1,4 @@
 //! What the tests of the command share: running it, and building programs to run it on.
-#![allow(dead_code, clippy::unwrap_used)]
 
 pub mod program;
 pub mod push;

@@ -1,5 +1,4 @@
 //! What the tests of `mallow record` share: a recording of a program, and the program with many lives.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
