@@ -28,7 +28,7 @@ from .units import is_memory
 OUT = os.path.join(workloads.HERE, "out")
 # What a run may take if its first round does not take longer. `make bench` builds the peers and counts
 # instructions before, and is to end within two hours.
-BUDGET_S = {"short": 240, "quick": 1200, "whole": 4500}
+BUDGET_S = {"short": 240, "quick": 2700, "whole": 4500}
 # The slow allocators take part in one round of so many.
 SELDOM_EVERY = {"short": 1, "quick": 100, "whole": 3}
 # Repeats of a noisy workload, as a multiple of its rounds.
