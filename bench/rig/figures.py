@@ -96,14 +96,11 @@ def value_of(rounds, unit):
     return middle(rounds) if is_memory(unit) else min(rounds)
 
 
-def spread(times):
-    """How far the second least lies from the least, relative to that."""
-    least, second = sorted(times)[:2]
-    return (second - least) / least if least > 0 else 0.0
-
-
 def is_noisy(times):
-    return len(times) < FEWEST or spread(times) > NOISY
+    if len(times) < FEWEST:
+        return True
+    least, second = sorted(times)[:2]
+    return second - least > NOISY * least
 
 
 def ratio(value, base, unit):

@@ -591,7 +591,7 @@ static void heap_abandon(struct heap *heap)
     heap->magazine_bytes = 0;
     heap->classes_used = 0;
     atomic_set(&heap->tick_ms, 0);
-    heap->is_steady = false;
+    heap->awake_slots = 0;
     heap_set_until_tick(heap, -1);
     heap->list_max = LIST_MAX_WAITING;
     check(heap_is_empty(heap));

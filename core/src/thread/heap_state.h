@@ -141,12 +141,11 @@ struct heap {
     bool is_private;             /* the chains of block classes lie in lists, not in cells */
     bool is_strict;              /* its thread may make no call about memory, see os/os.h */
     bool is_orphan;              /* its thread is not of this process, see orphan.h */
-    bool is_steady;              /* its thread has been busy for long, see tick.c */
     uint16_t busy_calls;         /* ticks close together since the heap became idle,
                                  or since its lists became longer */
     _Atomic uint64_t tick_ms;    /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;         /* when heap_settle was called last */
-    uint32_t awake_slots;        /* taken and given since the thread's last pause, see tick.c */
+    uint32_t awake_slots;        /* taken and given since the last pause, see heap_is_steady */
     uint64_t released_ms;        /* heaps.kept_house_ms when much became free last: as long as it is
                                   the same, nobody has looked at that memory */
     _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */
@@ -238,9 +237,18 @@ ALWAYS_INLINE bool heaps_are_crowded(void)
     return atomic_get(&heaps.in_use) >= CROWD_HEAPS * arena_count();
 }
 
+/* A thread that took and gave back so many slots and blocks without a pause is steady: of a pool that is busy, not
+ * one that woke up for a request. Time would not tell: with many threads on few CPUs the shortest burst is long. */
+#define STEADY_SLOTS 131072u
+
+ALWAYS_INLINE bool heap_is_steady(const struct heap *heap)
+{
+    return heap->awake_slots >= STEADY_SLOTS;
+}
+
 ALWAYS_INLINE bool heap_is_of_crowd(struct heap *heap)
 {
-    return !heap->is_steady && heaps_are_crowded();
+    return !heap_is_steady(heap) && heaps_are_crowded();
 }
 
 /* What a heap may hold where nobody else can use it, of `bytes` for each arena (one per CPU): an equal part, and all
@@ -249,7 +257,7 @@ ALWAYS_INLINE bool heap_is_of_crowd(struct heap *heap)
 ALWAYS_INLINE size_t heap_part(struct heap *heap, size_t bytes)
 {
     size_t crowd = size_max(atomic_get(&heaps.in_use) / arena_count(), 1);
-    return heap->is_steady ? bytes / crowd : bytes / crowd / crowd / crowd;
+    return heap_is_steady(heap) ? bytes / crowd : bytes / crowd / crowd / crowd;
 }
 
 ALWAYS_INLINE uint32_t heaps_ready_most(void)

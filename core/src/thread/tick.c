@@ -14,10 +14,6 @@
 #define BUSY_MS 5
 #define BUSY_CALLS 32u
 
-/* A thread that took and gave back so many slots and blocks without a pause is steady: of a pool that is busy, not
- * one that woke up for a request. Time would not tell: with many threads on few CPUs the shortest burst is long. */
-#define STEADY_SLOTS 131072u
-
 /* Ticks of a busy thread after which its lists become twice as long. */
 #define LENGTHEN_TICKS 4u
 
@@ -195,8 +191,7 @@ static NOINLINE void heap_tick(struct heap *heap)
     if (before_ms == 0 || elapsed_ms >= IDLE_MS) {
         heap->awake_slots = 0;
     }
-    heap->is_steady = heap->awake_slots >= STEADY_SLOTS;
-    heap->awake_slots += heap->is_steady ? 0 : heap_pace(heap);
+    heap->awake_slots += heap_is_steady(heap) ? 0 : heap_pace(heap);
     /* At the first tick too: a thread that lives for a short time may have no other. */
     if (elapsed_ms != 0 || before_ms == 0) {
         uint64_t age_ms = stack_age_ms();

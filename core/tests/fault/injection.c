@@ -28,8 +28,7 @@ static long test_syscall(long number, long a, long b, long c, long d, long e, lo
 
 enum { SITES_MOST = 4096, FRAMES = 3, NUMBERS_MOST = 4096 };
 
-/* Of the calls of one site, in a run, the first few are made to fail, and then every so manieth; with
- * MALLOW_LONG all. */
+/* Of the calls of one site the first four are made to fail, and then every fourth; all with MALLOW_LONG. */
 enum { OFTEN = 4 };
 
 /* What a run with a fault may leave mapped beyond regions and metadata. */
