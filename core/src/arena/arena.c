@@ -106,7 +106,7 @@ static unsigned arena_dense_places(struct arena *arena, uintptr_t places[DENSE_P
 }
 
 /* Whether the arena is large and nearly all resident: so the program will write to nearly all of a new region too,
- * and huge pages cost no memory. Not asked where mincore may end the program, see stack_is_sparse. */
+ * and huge pages cost no memory. Not asked where mincore may end the program, see stack_knows_resident. */
 static bool arena_is_dense(struct arena *arena)
 {
     uintptr_t places[DENSE_PLACES];
@@ -408,7 +408,7 @@ static struct extent *arenas_alloc(struct arena *first, size_t pages, size_t ali
 
 static void arena_free_locked(struct arena *arena, struct extent *extent)
 {
-    check(extent->arena == arena->index && lock_is_mine(&arena->lock));
+    check(extent_arena(extent) == arena->index && lock_is_mine(&arena->lock));
     check(extent_state(extent) == EXTENT_ACTIVE || extent_state(extent) == EXTENT_CACHED);
     arena_uncount_active_locked(arena, extent->is_huge, extent_pages(extent));
     extent->is_zero = false;

@@ -5,7 +5,7 @@
 
 static struct extent_set *arena_set_of(struct arena *arena, struct extent *extent)
 {
-    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
+    check(lock_is_mine(&arena->lock) && extent_arena(extent) == arena->index);
     switch (extent_state(extent)) {
     case EXTENT_DIRTY:
         return extent->is_huge ? &arena->huge : &arena->dirty;
@@ -45,7 +45,7 @@ static struct arena *arena_ever_at(unsigned at)
 
 static void descriptor_init(struct arena *arena, struct extent *extent)
 {
-    extent->arena = arena->index;
+    atomic_set(&extent->arena, arena->index);
     extent_make_plain(extent);
 }
 
@@ -63,14 +63,14 @@ static struct extent *descriptor_new_locked(struct arena *arena)
         }
         descriptor_init(arena, extent);
     }
-    check(extent_state(extent) == EXTENT_UNUSED && extent->arena == arena->index);
+    check(extent_state(extent) == EXTENT_UNUSED && extent_arena(extent) == arena->index);
     check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
     return extent;
 }
 
 static void descriptor_free_locked(struct arena *arena, struct extent *extent)
 {
-    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
+    check(lock_is_mine(&arena->lock) && extent_arena(extent) == arena->index);
     check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
     atomic_set(&extent->state, EXTENT_UNUSED);
     list_push_front(&arena->descriptors, &extent->link);
@@ -166,7 +166,7 @@ static void arena_note_refault_locked(struct arena *arena, size_t pages, uint32_
  * them. */
 static void arena_note_use_locked(struct arena *arena, struct extent *extent)
 {
-    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
+    check(lock_is_mine(&arena->lock) && extent_arena(extent) == arena->index);
     if (extent_state(extent) == EXTENT_DIRTY) {
         decay_note_left(&arena->dirty_decay, arena->dirty.pages + arena->huge.pages);
     } else if (extent_state(extent) == EXTENT_MUZZY) {
@@ -217,7 +217,7 @@ static struct extent *arena_mergeable_locked(struct arena *arena, struct extent 
     }
     struct extent *other = pagemap_find((void *)address);
     /* The arena of a descriptor never changes, so nobody else changes the rest meanwhile. */
-    bool fits = other != pagemap_nothing() && other->arena == arena->index &&
+    bool fits = other != pagemap_nothing() && extent_arena(other) == arena->index &&
                 extent_state(other) == extent_state(extent) && other->is_huge == extent->is_huge &&
                 other->region == region && other->is_decommitted == extent->is_decommitted &&
                 !extent_has_fence(other) && !extent_has_fence(extent) &&
@@ -267,7 +267,7 @@ static bool arena_join_locked(struct arena *arena, struct extent *low, struct ex
 
 static void arena_insert_locked(struct arena *arena, struct extent *extent, enum extent_state state)
 {
-    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
+    check(lock_is_mine(&arena->lock) && extent_arena(extent) == arena->index);
     check(state == EXTENT_DIRTY || state == EXTENT_MUZZY || state == EXTENT_RETAINED);
     check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
     atomic_set(&extent->state, (uint8_t)state);
@@ -375,7 +375,7 @@ static struct extent *arena_room_behind_locked(struct arena *arena, struct exten
                                                size_t pages)
 {
     uintptr_t end = extent_end(extent);
-    check(lock_is_mine(&arena->lock) && extent->arena == arena->index);
+    check(lock_is_mine(&arena->lock) && extent_arena(extent) == arena->index);
     if (extent->region != NULL && end - extent->region->start >= extent->region->size) {
         return NULL; /* spares the fault of a page of the page map */
     }

@@ -125,8 +125,9 @@ static struct arena *arena_ever_at(unsigned at);
 
 ALWAYS_INLINE struct arena *arena_of(struct extent *extent)
 {
-    return likely(extent->arena < ARENAS_MAX) ? &arenas[extent->arena]
-                                              : explicit_arenas[extent->arena - ARENAS_MAX];
+    return likely(extent_arena(extent) < ARENAS_MAX)
+               ? &arenas[extent_arena(extent)]
+               : explicit_arenas[extent_arena(extent) - ARENAS_MAX];
 }
 
 /* A descriptor that is the arena's from now on and describes nothing yet. */

@@ -36,14 +36,14 @@ static bool heap_counts(struct stats *stats, struct heap *heap)
 static struct stats_class *class_of_slot_locked(struct stats *stats, unsigned locked,
                                                 struct extent *extent, const struct slot *slot)
 {
-    bool is_slot = extent_state(extent) == EXTENT_ACTIVE && extent->arena < locked &&
+    bool is_slot = extent_state(extent) == EXTENT_ACTIVE && extent_arena(extent) < locked &&
                    extent_is_slab(extent) && slab_has_slot(extent, slot);
     if (!is_slot) {
         return NULL;
     }
     unsigned class = slab_is_common(extent) ? common_block_class(extent, slab_index(extent, slot))
                                             : extent->slab.class;
-    return &stats->arenas[extent->arena].classes[class];
+    return &stats->arenas[extent_arena(extent)].classes[class];
 }
 
 /* What is in a list was handed out, but not to the program. Each slot is looked at before its link is

@@ -153,9 +153,10 @@ struct extent {
     _Atomic uint32_t pages; /* lock: arena, or who holds the extent */
     _Atomic uint8_t state;  /* lock: arena, or who holds the extent */
     bool is_huge;           /* a mapping of its own, in no region; const while active */
-    uint16_t arena;         /* const: the index of its arena */
-    struct region *region;  /* const while active; NULL if huge */
-    struct link link;       /* lock: arena, pool, or owner thread: the list of its state or place */
+    _Atomic uint16_t
+        arena; /* const: the index of its arena; atomic for neighbours of another, see pagemap_set */
+    struct region *region; /* const while active; NULL if huge */
+    struct link link;      /* lock: arena, pool, or owner thread: the list of its state or place */
     struct extent *bin_next; /* lock: arena: in a set's bin */
     struct extent *bin_prev; /* lock: arena */
 
@@ -203,6 +204,11 @@ struct region {
     /* The kernel was asked for them, see arena_is_dense. Cleared with lock: purge. */
     _Atomic bool wants_huge_pages;
 };
+
+ALWAYS_INLINE unsigned extent_arena(struct extent *extent)
+{
+    return atomic_get(&extent->arena);
+}
 
 ALWAYS_INLINE enum extent_state extent_state(struct extent *extent)
 {

@@ -133,7 +133,7 @@ static void pagemap_set_range(uintptr_t start, size_t size, struct extent *exten
     check(size % GRANULE == 0 && start + size >= start);
     uintptr_t distance = pagemap_distance(extent);
     for (uintptr_t at = start; at < start + size; at += GRANULE) {
-        atomic_set(pagemap_word(at), distance);
+        atomic_set_release(pagemap_word(at), distance); /* as pagemap_set */
     }
 }
 

@@ -24,7 +24,7 @@ static struct direct *direct_find(struct arena *arena)
 
 static struct direct *direct_of(struct extent *extent)
 {
-    return atomic_get_acquire(&directs[extent->arena]); /* pairs with direct_open */
+    return atomic_get_acquire(&directs[extent_arena(extent)]); /* pairs with direct_open */
 }
 
 static struct direct *direct_open(struct arena *arena)

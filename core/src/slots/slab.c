@@ -46,8 +46,8 @@ static struct slab_pool *slab_pool_at(struct arena *arena)
 
 static struct slab_pool *slab_pool_of(struct extent *extent)
 {
-    check(extent->arena < ARENAS_MAX); /* explicit arenas have none */
-    return &slab_pools[extent->arena];
+    check(extent_arena(extent) < ARENAS_MAX); /* explicit arenas have none */
+    return &slab_pools[extent_arena(extent)];
 }
 
 #if MW_CANARY

@@ -32,8 +32,8 @@ ALWAYS_INLINE uint64_t tray_with(uint64_t old, void *item, uint64_t more)
 static bool tray_put_slot(struct extent *extent, struct slot *slot)
 {
     check(slab_is_of_depot(extent) && slab_has_slot(extent, slot));
-    check(extent->arena < ARENAS_MAX && extent->slab.slot_size % TRAY_UNIT == 0);
-    _Atomic uint64_t *tray = &trays[extent->arena].slots;
+    check(extent_arena(extent) < ARENAS_MAX && extent->slab.slot_size % TRAY_UNIT == 0);
+    _Atomic uint64_t *tray = &trays[extent_arena(extent)].slots;
     uint64_t old = atomic_get(tray);
     uint64_t new;
     do {
@@ -72,8 +72,8 @@ static struct slot *tray_first_slot(struct arena *arena)
 static bool tray_put_pages(struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_CACHED && !extent->is_huge && !extent_is_slab(extent));
-    check(extent->arena < ARENAS_MAX);
-    _Atomic uint64_t *tray = &trays[extent->arena].pages;
+    check(extent_arena(extent) < ARENAS_MAX);
+    _Atomic uint64_t *tray = &trays[extent_arena(extent)].pages;
     uint64_t old = atomic_get(tray);
     uint64_t new;
     do {

@@ -35,7 +35,7 @@ static void slots_that_are_out(void)
     }
     heap_magazine(taker, class_of_slots())->limit = 2;
     taker->magazine_bytes = 2 * class_size(class_of_slots());
-    explorer_watch(&trays[extent->arena].slots, "tray");
+    explorer_watch(&trays[extent_arena(extent)].slots, "tray");
 }
 
 static void free_slot_number(unsigned heap, unsigned number)

@@ -185,7 +185,8 @@ TEST(common_holes_are_made_of_slabs_of_the_arena_of_the_heap)
     fill_holes(COUNT / 2);
     for (size_t i = 0; i < COUNT; i++) {
         struct extent *extent = small[i] == NULL ? NULL : pagemap_find(small[i]);
-        CHECK(extent == NULL || extent->arena == heap_own->arena->index || !slab_is_common(extent));
+        CHECK(extent == NULL || extent_arena(extent) == heap_own->arena->index ||
+              !slab_is_common(extent));
     }
     CHECK(mw_heap_is_valid());
     free_all(COUNT / 2);
