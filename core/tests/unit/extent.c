@@ -4,15 +4,15 @@
  */
 #include "unit.h"
 
-enum { COUNT = 400 };
+enum { EXTENTS = 400 };
 
-static struct extent extents[COUNT];
+static struct extent extents[EXTENTS];
 
-static void fill(struct extent_set *set, uint64_t *random)
+static void fill_set(struct extent_set *set, uint64_t *random)
 {
     process_init();
     *set = (struct extent_set){0};
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < EXTENTS; i++) {
         extents[i].start = ((uintptr_t)1 << 40) + (i << 30);
         atomic_set(&extents[i].pages, (uint32_t)(1 + test_random(random) % 100));
         extent_set_insert(set, &extents[i]);
@@ -22,7 +22,7 @@ static void fill(struct extent_set *set, uint64_t *random)
 static struct extent *best_fit(const bool *is_in, size_t pages)
 {
     struct extent *best = NULL;
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < EXTENTS; i++) {
         if (is_in[i] && extent_pages(&extents[i]) >= pages &&
             (best == NULL || extent_pages(&extents[i]) < extent_pages(best))) {
             best = &extents[i];
@@ -51,9 +51,9 @@ static bool is_good_fit(const struct extent_set *set, struct extent *found, stru
 TEST(extent_set_finds_a_good_fit)
 {
     struct extent_set set;
-    bool is_in[COUNT];
+    bool is_in[EXTENTS];
     uint64_t random = 17;
-    fill(&set, &random);
+    fill_set(&set, &random);
     memset(is_in, true, sizeof is_in);
     size_t missed = 0;
     for (int round = 0; round < 20000; round++) {
@@ -62,7 +62,7 @@ TEST(extent_set_finds_a_good_fit)
         struct extent *best = best_fit(is_in, pages);
         CHECK(is_good_fit(&set, found, best, pages));
         missed += found == NULL && best != NULL;
-        size_t i = test_random(&random) % COUNT;
+        size_t i = test_random(&random) % EXTENTS;
         if (is_in[i]) {
             extent_set_remove(&set, &extents[i]);
         } else {
@@ -93,14 +93,14 @@ TEST(extent_set_counts_and_keeps_age)
 {
     struct extent_set set;
     uint64_t random = 18;
-    fill(&set, &random);
+    fill_set(&set, &random);
     size_t pages = 0;
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < EXTENTS; i++) {
         pages += extent_pages(&extents[i]);
     }
-    CHECK_EQ(set.count, COUNT);
+    CHECK_EQ(set.count, EXTENTS);
     CHECK_EQ(set.pages, pages);
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < EXTENTS; i++) {
         CHECK(extent_set_oldest(&set) == &extents[i]);
         extent_set_remove(&set, &extents[i]);
     }

@@ -4,23 +4,23 @@
  */
 #include "unit.h"
 
-enum { SIZE = 200, COUNT = 4000 };
+enum { SIZE = 200, SMALL_BLOCKS = 4000 };
 
-static char *blocks[COUNT];
+static char *small_blocks[SMALL_BLOCKS];
 
-static void fill(size_t size)
+static void fill_small(size_t size)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = mw_malloc(size);
-        memset(blocks[i], (int)i, size);
+    for (size_t i = 0; i < SMALL_BLOCKS; i++) {
+        small_blocks[i] = mw_malloc(size);
+        memset(small_blocks[i], (int)i, size);
     }
 }
 
-static void release(void)
+static void release_small(void)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        mw_free(blocks[i]);
-        blocks[i] = NULL;
+    for (size_t i = 0; i < SMALL_BLOCKS; i++) {
+        mw_free(small_blocks[i]);
+        small_blocks[i] = NULL;
     }
 }
 
@@ -28,13 +28,13 @@ static void release(void)
 TEST(heap_empty_slabs_begin_anew)
 {
     for (int round = 0; round < 20; round++) {
-        fill(SIZE);
-        for (size_t i = 0; i < COUNT; i++) {
+        fill_small(SIZE);
+        for (size_t i = 0; i < SMALL_BLOCKS; i++) {
             for (size_t at = 0; at < SIZE; at++) {
-                CHECK_EQ(blocks[i][at], (char)i);
+                CHECK_EQ(small_blocks[i][at], (char)i);
             }
         }
-        release();
+        release_small();
         CHECK(mw_heap_is_valid());
     }
 }
@@ -44,9 +44,9 @@ TEST(heap_empty_slabs_begin_anew)
 TEST(heap_that_drains_keeps_no_empty_slab)
 {
     for (int order = 0; order < 2; order++) {
-        fill(SIZE);
-        for (size_t i = 0; i < COUNT; i++) {
-            mw_free(blocks[order == 0 ? i : COUNT - 1 - i]);
+        fill_small(SIZE);
+        for (size_t i = 0; i < SMALL_BLOCKS; i++) {
+            mw_free(small_blocks[order == 0 ? i : SMALL_BLOCKS - 1 - i]);
         }
         struct bin *bin = &heap_own->bins[class_of(SIZE)];
         CHECK(list_is_empty(&bin->ready) && list_is_empty(&bin->waiting));
@@ -60,8 +60,8 @@ TEST(heap_that_drains_keeps_no_empty_slab)
 
 TEST(heap_collect_leaves_nothing)
 {
-    fill(SIZE);
-    release();
+    fill_small(SIZE);
+    release_small();
     mw_collect(true);
     CHECK_EQ(usage_now().slab_bytes, 0);
     CHECK_EQ(atomic_get(&heap_own->stack_pages), 0);
@@ -70,10 +70,10 @@ TEST(heap_collect_leaves_nothing)
 /* Frees `count` blocks of one slab. */
 static void release_of(struct extent *extent, size_t count)
 {
-    for (size_t i = 0; i < COUNT && count > 0; i++) {
-        if (blocks[i] != NULL && pagemap_find(blocks[i]) == extent) {
-            mw_free(blocks[i]);
-            blocks[i] = NULL;
+    for (size_t i = 0; i < SMALL_BLOCKS && count > 0; i++) {
+        if (small_blocks[i] != NULL && pagemap_find(small_blocks[i]) == extent) {
+            mw_free(small_blocks[i]);
+            small_blocks[i] = NULL;
             count--;
         }
     }
@@ -84,12 +84,12 @@ static void release_of(struct extent *extent, size_t count)
  * owner, and its slots are not spent one by one. */
 TEST(heap_sets_an_almost_full_slab_aside)
 {
-    fill(64);
+    fill_small(64);
     unsigned class = class_of(64);
     struct bin *bin = &heap_own->bins[class];
-    struct extent *other = pagemap_find(blocks[COUNT / 2]);
+    struct extent *other = pagemap_find(small_blocks[SMALL_BLOCKS / 2]);
     struct extent *current = bin->current;
-    static char *more[COUNT];
+    static char *more[SMALL_BLOCKS];
     size_t count = 0;
     while (heap_own->free[class] != NULL || !slab_is_full(current)) {
         more[count] = mw_malloc(64);
@@ -114,7 +114,7 @@ TEST(heap_sets_an_almost_full_slab_aside)
     for (size_t i = 0; i < count; i++) {
         mw_free(more[i]);
     }
-    release();
+    release_small();
     CHECK(mw_heap_is_valid());
 }
 
@@ -169,7 +169,7 @@ TEST(purge_thread_rests_while_nothing_is_free)
 static void *allocate_a_little(void *touched)
 {
     for (size_t size = 1; size <= SMALL_MAX; size *= 2) {
-        blocks[floor_log2(size)] = mw_malloc(size);
+        small_blocks[floor_log2(size)] = mw_malloc(size);
     }
     const char *heap = (const char *)heap_own;
     for (size_t at = SMALLEST_PAGE; at < sizeof(struct heap); at++) {
@@ -189,5 +189,5 @@ TEST(heap_of_small_blocks_is_one_page)
     CHECK_EQ(pthread_create(&thread, NULL, allocate_a_little, &touched), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_MSG(touched == 0, "byte %zu", touched);
-    release();
+    release_small();
 }

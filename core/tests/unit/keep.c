@@ -5,21 +5,21 @@
  */
 #include "unit.h"
 
-enum { SIZE = 200, COUNT = 1000, THREADS_MAX = KEEPING_HEAPS * ARENAS_MAX };
+enum { KEPT_SIZE = 200, KEPT_BLOCKS = 1000, THREADS_MAX = KEEPING_HEAPS * ARENAS_MAX };
 
-static char *blocks[COUNT];
+static char *kept_blocks[KEPT_BLOCKS];
 static pthread_barrier_t barrier;
 
 /* The first of them allocates the blocks. */
 static void *stay(void *is_first)
 {
     if (is_first != NULL) {
-        for (size_t i = 0; i < COUNT; i++) {
-            blocks[i] = mw_malloc(SIZE);
-            memset(blocks[i], (int)i, SIZE);
+        for (size_t i = 0; i < KEPT_BLOCKS; i++) {
+            kept_blocks[i] = mw_malloc(KEPT_SIZE);
+            memset(kept_blocks[i], (int)i, KEPT_SIZE);
         }
     } else {
-        mw_free(mw_malloc(SIZE));
+        mw_free(mw_malloc(KEPT_SIZE));
     }
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
@@ -55,14 +55,14 @@ static unsigned many(void)
 
 static unsigned class(void)
 {
-    return class_of(SIZE + CANARY_BYTES);
+    return class_of(KEPT_SIZE + CANARY_BYTES);
 }
 
 /* The thread's list is filled, and no tick is due for some time. */
 static void use_class(void)
 {
-    mw_free(mw_malloc(SIZE));
-    heap_set_until_tick(heap_own, COUNT);
+    mw_free(mw_malloc(KEPT_SIZE));
+    heap_set_until_tick(heap_own, KEPT_BLOCKS);
 }
 
 /* Whether the block's slab has another thread as its owner: a full one has none. */
@@ -76,10 +76,10 @@ static bool is_of_other(const char *block)
 static size_t free_those_of_others(void)
 {
     size_t count = 0;
-    for (size_t i = 0; i < COUNT; i++) {
-        if (is_of_other(blocks[i])) {
-            mw_free(blocks[i]);
-            blocks[i] = NULL;
+    for (size_t i = 0; i < KEPT_BLOCKS; i++) {
+        if (is_of_other(kept_blocks[i])) {
+            mw_free(kept_blocks[i]);
+            kept_blocks[i] = NULL;
             count++;
         }
     }
@@ -88,8 +88,8 @@ static size_t free_those_of_others(void)
 
 static void free_rest(void)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        mw_free(blocks[i]);
+    for (size_t i = 0; i < KEPT_BLOCKS; i++) {
+        mw_free(kept_blocks[i]);
     }
     mw_collect(true);
     CHECK_EQ(usage_now().slab_used_bytes, 0);
@@ -97,20 +97,20 @@ static void free_rest(void)
 
 static char *last(void)
 {
-    CHECK(is_of_other(blocks[COUNT - 1]));
-    return blocks[COUNT - 1];
+    CHECK(is_of_other(kept_blocks[KEPT_BLOCKS - 1]));
+    return kept_blocks[KEPT_BLOCKS - 1];
 }
 
 TEST(keep_the_slot_of_another_thread_freed_last)
 {
-    char *own = mw_malloc(SIZE);
+    char *own = mw_malloc(KEPT_SIZE);
     begin_threads(many());
     use_class();
     char *freed = last();
     mw_free(freed);
     CHECK(heap_own->free[class()] == (struct slot *)freed);
-    blocks[COUNT - 1] = mw_malloc(SIZE);
-    CHECK(blocks[COUNT - 1] == freed);
+    kept_blocks[KEPT_BLOCKS - 1] = mw_malloc(KEPT_SIZE);
+    CHECK(kept_blocks[KEPT_BLOCKS - 1] == freed);
     CHECK(mw_heap_is_valid());
     CHECK_EQ(heap_own->counts[class()].sent, 1);
     end_threads(many());
@@ -120,7 +120,7 @@ TEST(keep_the_slot_of_another_thread_freed_last)
 
 TEST(keep_no_more_than_the_list_has_room_for)
 {
-    char *own = mw_malloc(SIZE);
+    char *own = mw_malloc(KEPT_SIZE);
     begin_threads(many());
     use_class();
     size_t freed = free_those_of_others();
@@ -143,10 +143,10 @@ TEST(keep_no_more_than_the_list_has_room_for)
 
 TEST(keep_nothing_of_a_class_that_the_thread_does_not_allocate)
 {
-    char *own = mw_malloc(2 * SIZE);
+    char *own = mw_malloc(2 * KEPT_SIZE);
     begin_threads(many());
     CHECK_EQ(heap_own->rooms[class()], 0);
-    heap_set_until_tick(heap_own, COUNT);
+    heap_set_until_tick(heap_own, KEPT_BLOCKS);
     CHECK_GE(free_those_of_others(), 1);
     CHECK_EQ(heap_own->puts[class()], 0);
     CHECK(heap_own->free[class()] == NULL);
@@ -157,7 +157,7 @@ TEST(keep_nothing_of_a_class_that_the_thread_does_not_allocate)
 
 TEST(keep_nothing_of_others_where_threads_are_few)
 {
-    char *own = mw_malloc(SIZE);
+    char *own = mw_malloc(KEPT_SIZE);
     begin_threads(1);
     use_class();
     uint32_t in_use = atomic_get(&heaps.in_use);
@@ -179,7 +179,7 @@ static void free_kept_twice(void)
 
 TEST(keep_tells_a_second_free)
 {
-    CHECK(mw_malloc(SIZE) != NULL);
+    CHECK(mw_malloc(KEPT_SIZE) != NULL);
     begin_threads(many());
     check_aborts(free_kept_twice, "free");
     end_threads(many());

@@ -4,64 +4,64 @@
  */
 #include "unit.h"
 
-enum { SIZE = 4 * KiB, COUNT = 400 };
+enum { MEDIUM_SIZE = 4 * KiB, MEDIUM_BLOCKS = 400 };
 
-static char *blocks[COUNT];
+static char *medium_blocks[MEDIUM_BLOCKS];
 
-static void fill(size_t size)
+static void fill_medium(size_t size)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = mw_malloc(size);
-        memset(blocks[i], (int)i, size);
+    for (size_t i = 0; i < MEDIUM_BLOCKS; i++) {
+        medium_blocks[i] = mw_malloc(size);
+        memset(medium_blocks[i], (int)i, size);
     }
 }
 
-static void release(void)
+static void release_medium(void)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        mw_free(blocks[i]);
-        blocks[i] = NULL;
+    for (size_t i = 0; i < MEDIUM_BLOCKS; i++) {
+        mw_free(medium_blocks[i]);
+        medium_blocks[i] = NULL;
     }
 }
 
 static struct magazine *magazine(void)
 {
-    return heap_magazine(heap_own, class_of(SIZE + CANARY_BYTES));
+    return heap_magazine(heap_own, class_of(MEDIUM_SIZE + CANARY_BYTES));
 }
 
 TEST(magazine_gives_back_the_slot_freed_last)
 {
-    fill(SIZE);
-    CHECK(slab_is_of_depot(pagemap_find(blocks[0])));
-    char *freed = blocks[0];
+    fill_medium(MEDIUM_SIZE);
+    CHECK(slab_is_of_depot(pagemap_find(medium_blocks[0])));
+    char *freed = medium_blocks[0];
     mw_free(freed);
-    CHECK(heap_own->free[class_of(SIZE + CANARY_BYTES)] == (struct slot *)freed);
-    blocks[0] = mw_malloc(SIZE);
-    CHECK(blocks[0] == freed);
-    release();
+    CHECK(heap_own->free[class_of(MEDIUM_SIZE + CANARY_BYTES)] == (struct slot *)freed);
+    medium_blocks[0] = mw_malloc(MEDIUM_SIZE);
+    CHECK(medium_blocks[0] == freed);
+    release_medium();
     CHECK(mw_heap_is_valid());
 }
 
 TEST(magazine_holds_few_slots)
 {
-    fill(SIZE);
+    fill_medium(MEDIUM_SIZE);
     uint16_t limit = magazine()->limit;
-    for (size_t i = 0; i < COUNT / 2; i++) {
-        mw_free(blocks[i]);
-        blocks[i] = NULL;
+    for (size_t i = 0; i < MEDIUM_BLOCKS / 2; i++) {
+        mw_free(medium_blocks[i]);
+        medium_blocks[i] = NULL;
         CHECK_LE(magazine()->count, magazine()->limit);
     }
     CHECK_GE(magazine()->limit, limit);
-    CHECK_LE(magazine()->limit * SIZE, MAGAZINE_BYTES);
+    CHECK_LE(magazine()->limit * MEDIUM_SIZE, MAGAZINE_BYTES);
     CHECK(mw_heap_is_valid());
-    release();
+    release_medium();
     CHECK_EQ(usage_now().slab_used_bytes, 0);
 }
 
 /* A thread that needs a few slots once does not take more than these. */
 TEST(magazine_begins_small)
 {
-    char *first = mw_malloc(SIZE);
+    char *first = mw_malloc(MEDIUM_SIZE);
     CHECK_LE(magazine()->count, 1);
     mw_free(first);
     CHECK_LE(magazine()->count, 2);
@@ -70,10 +70,10 @@ TEST(magazine_begins_small)
 TEST(magazine_gives_everything_back)
 {
     for (int round = 0; round < 2; round++) {
-        fill(SIZE);
-        release();
+        fill_medium(MEDIUM_SIZE);
+        release_medium();
         mw_collect(true);
-        CHECK(heap_own->free[class_of(SIZE + CANARY_BYTES)] == NULL);
+        CHECK(heap_own->free[class_of(MEDIUM_SIZE + CANARY_BYTES)] == NULL);
         CHECK_EQ(magazine()->count, 0);
         CHECK_EQ(usage_now().slab_bytes, 0);
         CHECK(mw_heap_is_valid());
@@ -82,21 +82,21 @@ TEST(magazine_gives_everything_back)
 
 static void free_slot_twice(void)
 {
-    fill(SIZE);
-    mw_free(blocks[0]);
-    mw_free(blocks[0]);
+    fill_medium(MEDIUM_SIZE);
+    mw_free(medium_blocks[0]);
+    mw_free(medium_blocks[0]);
 }
 
 /* Where threads are many, one that only frees keeps nothing, and works on when it allocates again. */
 TEST(magazine_of_a_crowd_empties_itself)
 {
-    fill(SIZE);
+    fill_medium(MEDIUM_SIZE);
     uint32_t in_use = atomic_get(&heaps.in_use);
     atomic_set(&heaps.in_use, CROWD_HEAPS * arena_count());
     CHECK(heap_is_of_crowd(heap_own));
-    for (size_t i = 0; i < COUNT; i++) {
-        struct extent *extent = pagemap_find(blocks[i]);
-        mw_free(blocks[i]);
+    for (size_t i = 0; i < MEDIUM_BLOCKS; i++) {
+        struct extent *extent = pagemap_find(medium_blocks[i]);
+        mw_free(medium_blocks[i]);
         CHECK(!extent_is_slab(extent) || magazine()->count <= magazine()->limit);
     }
     CHECK_EQ(magazine()->limit, 0);
@@ -104,8 +104,8 @@ TEST(magazine_of_a_crowd_empties_itself)
     for (size_t i = 0; i < OUTBOXES; i++) {
         CHECK(heap_own->outboxes[i].slab == NULL);
     }
-    fill(SIZE);
-    release();
+    fill_medium(MEDIUM_SIZE);
+    release_medium();
     CHECK(mw_heap_is_valid());
     atomic_set(&heaps.in_use, in_use);
 }
@@ -113,8 +113,8 @@ TEST(magazine_of_a_crowd_empties_itself)
 /* Threads that are many, and busy all the time, are no crowd: each may hold an equal part. One that pauses may not. */
 TEST(magazine_of_a_steady_thread_serves_in_a_crowd)
 {
-    fill(SIZE);
-    release();
+    fill_medium(MEDIUM_SIZE);
+    release_medium();
     uint32_t in_use = atomic_get(&heaps.in_use);
     atomic_set(&heaps.in_use, CROWD_HEAPS * arena_count());
     CHECK_EQ(heap_part(heap_own, HEAP_MAGAZINES),
@@ -128,8 +128,8 @@ TEST(magazine_of_a_steady_thread_serves_in_a_crowd)
     }
     CHECK(heap_is_steady(heap_own) && !heap_is_of_crowd(heap_own));
     CHECK_EQ(heap_part(heap_own, HEAP_MAGAZINES), HEAP_MAGAZINES / CROWD_HEAPS);
-    fill(SIZE);
-    release();
+    fill_medium(MEDIUM_SIZE);
+    release_medium();
     CHECK(magazine()->limit > 0);
     atomic_set(&heap_own->tick_ms, clock_look() - IDLE_MS);
     heap_set_until_tick(heap_own, -1);
@@ -147,8 +147,8 @@ TEST(magazine_finds_a_double_free_of_its_last_slot)
 static void *warm_up(void *argument)
 {
     (void)argument;
-    fill(SIZE);
-    release();
+    fill_medium(MEDIUM_SIZE);
+    release_medium();
     return NULL;
 }
 
@@ -166,7 +166,7 @@ TEST(magazine_of_a_thread_that_ended_is_empty)
 {
     char *held[6];
     for (size_t i = 0; i < 6; i++) {
-        held[i] = mw_malloc(SIZE);
+        held[i] = mw_malloc(MEDIUM_SIZE);
     }
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, warm_up, NULL), 0);
@@ -175,32 +175,32 @@ TEST(magazine_of_a_thread_that_ended_is_empty)
     pthread_join(thread, NULL);
     for (struct heap *at = atomic_get(&heaps.all); at != NULL; at = at->next) {
         if (at != heap_own) {
-            CHECK(at->free[class_of(SIZE + CANARY_BYTES)] == NULL);
-            CHECK_EQ(heap_magazine(at, class_of(SIZE + CANARY_BYTES))->count, 0);
+            CHECK(at->free[class_of(MEDIUM_SIZE + CANARY_BYTES)] == NULL);
+            CHECK_EQ(heap_magazine(at, class_of(MEDIUM_SIZE + CANARY_BYTES))->count, 0);
         }
     }
 }
 
 /* --- Depot ------------------------------------------------------------------------------------- */
 
-static void *free_all(void *argument)
+static void *free_medium(void *argument)
 {
     (void)argument;
-    release();
+    release_medium();
     return NULL;
 }
 
 TEST(depot_slabs_serve_any_thread)
 {
-    fill(SIZE);
+    fill_medium(MEDIUM_SIZE);
     size_t before = usage_now().slab_bytes;
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, free_all, NULL), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, free_medium, NULL), 0);
     pthread_join(thread, NULL);
     CHECK_EQ(usage_now().slab_used_bytes, 0);
-    fill(SIZE);
+    fill_medium(MEDIUM_SIZE);
     CHECK_LE(usage_now().slab_bytes, before + before / 4);
-    release();
+    release_medium();
     CHECK(mw_heap_is_valid());
 }
 

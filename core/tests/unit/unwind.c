@@ -600,9 +600,9 @@ TEST(equal_stacks_have_one_number)
     CHECK(store_get(0) == NULL);
 }
 
-enum { THREADS = 4, STACKS = 30000 };
+enum { STORE_THREADS = 4, STACKS = 30000 };
 
-static uint32_t numbers[THREADS][STACKS];
+static uint32_t numbers[STORE_THREADS][STACKS];
 
 static void *put_all(void *argument)
 {
@@ -617,17 +617,17 @@ static void *put_all(void *argument)
 TEST(threads_put_at_the_same_time)
 {
     os_init();
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++) {
+    pthread_t threads[STORE_THREADS];
+    for (int i = 0; i < STORE_THREADS; i++) {
         CHECK_EQ(pthread_create(&threads[i], NULL, put_all, numbers[i]), 0);
     }
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < STORE_THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
     for (size_t i = 0; i < STACKS; i++) {
         struct call_stack *stack = store_get(numbers[0][i]);
         CHECK(stack != NULL && stack->frames[0] == i && stack->count == 3 + i % 17);
-        for (int thread = 1; thread < THREADS; thread++) {
+        for (int thread = 1; thread < STORE_THREADS; thread++) {
             CHECK_EQ(numbers[thread][i], numbers[0][i]);
         }
     }
