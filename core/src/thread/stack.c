@@ -218,9 +218,9 @@ static void stack_probe(struct heap *heap)
     heap->stack_resident = (uint8_t)(looked != 0 ? resident * 64 / looked : 64);
 }
 
-/* Whether what lies in the stacks is mostly address space. Not asked in the secure build, which serves programs
- * that may be killed for the call. */
-static bool stack_is_sparse(struct heap *heap)
+/* Whether stack_resident tells of what lies in the stacks now. Not asked in the secure build, which serves
+ * programs that may be killed for the call. */
+static bool stack_knows_resident(struct heap *heap)
 {
     if (MW_FENCES || !option(OPTION_ask_resident) ||
         atomic_get(&heap->stack_pages) << os_page_shift < PROBE_MIN) {
@@ -231,7 +231,13 @@ static bool stack_is_sparse(struct heap *heap)
         stack_probe(heap);
     }
     heap->probe_pause--;
-    return stack_was_sparse(heap);
+    return true;
+}
+
+/* Whether what lies in the stacks is mostly address space. */
+static bool stack_is_sparse(struct heap *heap)
+{
+    return stack_knows_resident(heap) && stack_was_sparse(heap);
 }
 
 /* --- Leaving ---------------------------------------------------------------------------------- */
@@ -286,8 +292,8 @@ static void stack_halve(struct heap *heap, unsigned latest)
 static size_t stack_limit_now(struct heap *heap)
 {
     size_t limit = stack_dense_limit(heap);
-    bool is_sparse = atomic_get(&heap->stack_pages) > limit && stack_is_sparse(heap);
-    return is_sparse ? limit * STACK_SPARSE_FACTOR : limit;
+    bool is_above = atomic_get(&heap->stack_pages) > limit;
+    return is_above && stack_knows_resident(heap) ? stack_scaled(heap, limit) : limit;
 }
 
 static void stack_make_private(struct heap *heap)

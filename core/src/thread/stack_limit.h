@@ -14,16 +14,23 @@
 #define STACK_MIN (1 * MiB)
 #define STACK_MIN_EACH (128 * KiB)
 
-/* If less than one page in so many is resident, so many times as much may lie in the stacks. */
+/* The limits are for what is resident: of address space more may lie in the stacks, up to so many times as
+ * much. */
 #define STACK_SPARSE_FACTOR 16u
 
 /* What may lie in private stacks: heap_part of so much. */
-#define STACKS_PRIVATE (16 * MiB)
+#define STACKS_PRIVATE (64 * MiB)
 
 /* Whether less than a page in STACK_SPARSE_FACTOR of the stacks was resident at the last probe. */
 ALWAYS_INLINE bool stack_was_sparse(struct heap *heap)
 {
     return heap->stack_resident < 64 / STACK_SPARSE_FACTOR;
+}
+
+/* So many pages of the stacks as have `pages` resident ones, by the last probe. */
+ALWAYS_INLINE size_t stack_scaled(struct heap *heap, size_t pages)
+{
+    return pages * 64 / size_max(heap->stack_resident, 64 / STACK_SPARSE_FACTOR);
 }
 
 /* What the stacks of the heap may hold, in pages, if it is resident. */
@@ -47,7 +54,7 @@ ALWAYS_INLINE bool stack_may_be_private(struct heap *heap)
 ALWAYS_INLINE size_t stack_private_pages(struct heap *heap)
 {
     size_t most = heap_part(heap, STACKS_PRIVATE) >> os_page_shift;
-    return stack_was_sparse(heap) ? most * STACK_SPARSE_FACTOR : most;
+    return stack_scaled(heap, most);
 }
 
 #endif

@@ -136,6 +136,35 @@ static void heap_choose_way(struct heap *heap)
     heap->blocks_put = blocks_put;
 }
 
+/* Large blocks that the program was given, from private stacks or elsewhere. */
+static uint64_t heap_blocks_given(struct heap *heap)
+{
+    uint64_t given = 0;
+    for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
+        given += heap->puts[class] - heap_magazine(heap, class)->count;
+    }
+    for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
+        given += heap->large_counts[class];
+    }
+    return given;
+}
+
+/* So many pages come into the stacks for each block that a thread frees while it clears up, at least. */
+#define CLEARED_PAGES 4u
+
+/* Whether in this tick and the last one much came into the stacks, and since then the program was hardly given
+ * any block: the thread may be clearing up before it sleeps, and what is private then nobody else could take. */
+static bool heap_clears_up(struct heap *heap)
+{
+    size_t pages = atomic_get(&heap->stack_pages);
+    bool has_grown = pages >= heap->stack_pages_before + CLEARED_PAGES * heap->list_max;
+    uint64_t given = has_grown ? heap_blocks_given(heap) : 0;
+    bool clears_up = has_grown && 16 * (given - heap->blocks_given) < heap->list_max;
+    heap->stack_pages_before = pages;
+    heap->blocks_given = given;
+    return clears_up;
+}
+
 /* How long the lists are, and how soon the clock is read again. */
 static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
 {
@@ -152,7 +181,8 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
     /* Private stacks stay so until the heap settles. */
     bool uses_blocks = heap->takes_blocks || heap->is_private;
-    stack_set_private(heap, is_busy && uses_blocks && !heap_is_sampling_pages(heap));
+    stack_set_private(heap, is_busy && uses_blocks && !heap_is_sampling_pages(heap) &&
+                                !heap_clears_up(heap));
     if (MW_PAGEMAP_LISTS) {
         heap_choose_way(heap);
     }
