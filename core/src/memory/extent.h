@@ -153,10 +153,9 @@ struct extent {
     _Atomic uint32_t pages; /* lock: arena, or who holds the extent */
     _Atomic uint8_t state;  /* lock: arena, or who holds the extent */
     bool is_huge;           /* a mapping of its own, in no region; const while active */
-    _Atomic uint16_t
-        arena; /* const: the index of its arena; atomic for neighbours of another, see pagemap_set */
-    struct region *region; /* const while active; NULL if huge */
-    struct link link;      /* lock: arena, pool, or owner thread: the list of its state or place */
+    _Atomic uint16_t arena; /* const: the index of its arena; atomic: see pagemap_set */
+    struct region *region;  /* const while active; NULL if huge */
+    struct link link;       /* lock: arena, pool, or owner thread: the list of its state or place */
     struct extent *bin_next; /* lock: arena: in a set's bin */
     struct extent *bin_prev; /* lock: arena */
 

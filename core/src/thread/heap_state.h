@@ -194,8 +194,7 @@ struct heap {
         until_mark[MEDIUM_CLASSES]; /* slots that free puts before one whose turn is a sample */
     uint64_t interval_bytes;        /* what the program was given when interval_note looked last */
     size_t stack_pages_before;      /* stack_pages at the last tick */
-    uint64_t
-        blocks_given; /* large blocks that the program had been given by then; 0: not counted */
+    uint64_t blocks_given;          /* large blocks given to the program by then; 0: not counted */
 };
 
 /* A heap begins where a page does. */
