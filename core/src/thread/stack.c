@@ -378,7 +378,7 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
         stack_keep(heap, class, chain, young);
     }
     stack_recount(heap);
-    if (heap->is_private && stack_was_sparse(heap)) {
+    if (heap->is_private && heap->stack_resident < 64) {
         stack_probe(heap); /* private stacks may hold so much only while that is true */
     }
 }
