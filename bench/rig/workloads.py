@@ -65,6 +65,10 @@ QUICK_DECAY = {OURS: {"MALLOW_CONF": "dirty_decay_ms:1000"},
 OWN_THREAD = {OURS: {"MALLOW_CONF": "purge_thread:true"},
               "jemalloc": {"MALLOC_CONF": "background_thread:true"}}
 
+QUICK_DECAY_OF_OWN_THREAD = {
+    OURS: {"MALLOW_CONF": "purge_thread:true,dirty_decay_ms:1000"},
+    "jemalloc": {"MALLOC_CONF": "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0"}}
+
 # What is memory alone hardly varies, and needs few rounds.
 ALL = [
     Workload("pair", 5, 15),
@@ -110,6 +114,8 @@ ALL = [
              settings=QUICK_DECAY),
     Workload("sleepers-together-1s", 1, 3, program="sleepers", arguments=("together", "1s"), sleeps=True,
              settings=QUICK_DECAY),
+    *[Workload(f"drained-{low}-{high}KiB", 1, 3, program="drained", arguments=(low, high), sleeps=True,
+               settings=QUICK_DECAY_OF_OWN_THREAD) for low, high in (("1", "8"), ("1", "64"), ("16", "128"))],
     Workload("sleepers-10s", 1, 3, program="sleepers", arguments=("turns", "10s"), sleeps=True),
 ]
 

@@ -143,6 +143,7 @@ struct heap {
     bool is_orphan;              /* its thread is not of this process, see orphan.h */
     uint16_t busy_calls;         /* ticks close together since the heap became idle,
                                  or since its lists became longer */
+    uint16_t pace;               /* what the last tick set until_tick to */
     _Atomic uint64_t tick_ms;    /* when the thread read the clock last; written by the owner */
     uint64_t settled_ms;         /* when heap_settle was called last */
     uint32_t awake_slots;        /* taken and given since the last pause, see heap_is_steady */
@@ -193,8 +194,12 @@ struct heap {
     uint32_t
         until_mark[MEDIUM_CLASSES]; /* slots that free puts before one whose turn is a sample */
     uint64_t interval_bytes;        /* what the program was given when interval_note looked last */
-    size_t stack_pages_before;      /* stack_pages at the last tick */
+    size_t stack_pages_before;      /* stack_pages at the last tick, less what overflowed since */
     uint64_t blocks_given;          /* large blocks given to the program by then; 0: not counted */
+    uint32_t giving_up_ticks; /* ticks in a row in which blocks came back and none was given */
+    uint32_t since_look;      /* taken and given since slots_back was counted */
+    int64_t slots_back;       /* medium slots: returned - handed + in magazines, by then */
+    bool clears_up;           /* by the last tick, see heap_clears_up */
 };
 
 /* A heap begins where a page does. */

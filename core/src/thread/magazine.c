@@ -286,7 +286,6 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     check_slow(magazine_is_valid(heap, class));
 }
 
-/* Brings all slots of a magazine back. */
 static void magazine_empty(struct heap *heap, unsigned class)
 {
     struct magazine *magazine = heap_magazine(heap, class);

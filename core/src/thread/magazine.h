@@ -191,7 +191,10 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
  * turn is a sample. Then the magazine is emptied, and the next call is that sample. */
 static void magazine_note_put(struct heap *heap, unsigned class);
 
-/* Empties a magazine, and halves its limit. */
+/* Brings all slots of a magazine back. */
+static void magazine_empty(struct heap *heap, unsigned class);
+
+/* The same, and halves its limit. */
 static void magazine_return(struct heap *heap, unsigned class);
 
 static bool magazine_is_valid(struct heap *heap, unsigned class);

@@ -358,12 +358,12 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
     heap->stack_limit = size_max(limit, page_class_pages(latest));
     /* Not for ever: the sum stays too large while a robber has not told yet what it took. */
     heap_set_alarm(heap);
-    for (unsigned round = 0; round < 8; round++) {
-        if (atomic_get(&heap->stack_pages) <= heap->stack_limit) {
-            return;
-        }
+    size_t pages = atomic_get(&heap->stack_pages);
+    for (unsigned round = 0; round < 8 && atomic_get(&heap->stack_pages) > heap->stack_limit;
+         round++) {
         stack_halve(heap, latest);
     }
+    heap->stack_pages_before -= pages - atomic_get(&heap->stack_pages);
 }
 
 static void stack_trim(struct heap *heap, uint32_t stamp)

@@ -21,11 +21,6 @@
 #define UNTIL_TICK_MOST 512u
 static_assert(UNTIL_TICK_MOST < TICK_BIAS, "a heap that takes samples is always below 0");
 
-static uint32_t heap_pace(struct heap *heap)
-{
-    return (uint32_t)size_min(heap->list_max, UNTIL_TICK_MOST);
-}
-
 /* Free pages leave a heap's stacks at the first look after so long (ms), and looks are as far
  * apart; how often (ms) housekeeping is done. */
 #define STACK_AGE_MS 500
@@ -149,24 +144,87 @@ static uint64_t heap_blocks_given(struct heap *heap)
     return given;
 }
 
+/* Private stacks stay so until the heap settles. */
+static bool heap_uses_blocks(struct heap *heap)
+{
+    return heap->takes_blocks || heap->is_private;
+}
+
 /* So many pages come into the stacks for each block that a thread frees while it clears up, at least. */
 #define CLEARED_PAGES 4u
 
-/* Whether in this tick and the last one much came into the stacks, and since then the program was hardly given
- * any block: the thread may be clearing up before it sleeps, and what is private then nobody else could take. */
-static bool heap_clears_up(struct heap *heap)
+/* A thread that does so in so many ticks in a row clears up. Where sizes are mixed, chance does it in one of a
+ * hundred. */
+#define CLEARED_TICKS 4u
+
+/* Whether in the last ticks much came into the stacks, and the program was hardly given any block. */
+static bool heap_gives_up_blocks(struct heap *heap)
 {
     size_t pages = atomic_get(&heap->stack_pages);
-    bool has_grown = pages >= heap->stack_pages_before + CLEARED_PAGES * heap->list_max;
+    size_t came = pages - heap->stack_pages_before;
+    bool has_grown = (ptrdiff_t)came >= (ptrdiff_t)(CLEARED_PAGES * heap->pace);
     uint64_t given = has_grown ? heap_blocks_given(heap) : 0;
-    bool clears_up = has_grown && 16 * (given - heap->blocks_given) < heap->list_max;
+    bool gives_up = has_grown && 16 * (given - heap->blocks_given) < heap->pace;
     heap->stack_pages_before = pages;
     heap->blocks_given = given;
-    return clears_up;
+    heap->giving_up_ticks = gives_up ? heap->giving_up_ticks + 1 : 0;
+    return heap->giving_up_ticks >= CLEARED_TICKS;
+}
+
+/* Slots and blocks after which a thread looks at how many medium slots came back: more than those of a request. One
+ * that clears up looks sooner. */
+#define LOOK_AFTER 512u
+#define LOOK_SOON LIST_MAX_WAITING
+
+/* Whether at least half of what was taken and given since the last look were medium slots that came back, beyond
+ * those that the program was given. */
+static bool heap_gives_up_slots(struct heap *heap)
+{
+    heap->since_look += heap->pace;
+    if (heap->since_look < (heap->clears_up ? LOOK_SOON : LOOK_AFTER)) {
+        return false;
+    }
+    int64_t back = 0;
+    for (uint64_t left = heap->classes_used >> SMALL_CLASSES; left != 0; left &= left - 1) {
+        unsigned class = SMALL_CLASSES + (unsigned)__builtin_ctzl(left);
+        const struct class_counts *counts = &heap->counts[class];
+        back += (int64_t)(counts->returned - counts->handed + heap_magazine(heap, class)->count);
+    }
+    bool gives_up = 2 * (back - heap->slots_back) >= (int64_t)heap->since_look;
+    heap->slots_back = back;
+    heap->since_look = 0;
+    return gives_up;
+}
+
+/* A thread may be clearing up before it sleeps. What it holds then nobody else could take: the private stacks
+ * become public, and the magazines are empty at each tick, which come soon; of slabs with many slots, each that
+ * stays in one keeps a whole slab. */
+static bool heap_clears_up(struct heap *heap)
+{
+    if (heap->classes_used >> SMALL_CLASSES == 0 && !heap_uses_blocks(heap)) {
+        return false; /* it would touch a page of the heap that a thread with small blocks does not need */
+    }
+    bool gives_up_blocks = heap_gives_up_blocks(heap);
+    heap->clears_up = heap_gives_up_slots(heap) || gives_up_blocks;
+    if (!heap->clears_up) {
+        return false;
+    }
+    stack_set_private(heap, false);
+    for (uint64_t left = heap->classes_used >> SMALL_CLASSES; left != 0; left &= left - 1) {
+        magazine_empty(heap, SMALL_CLASSES + (unsigned)__builtin_ctzl(left));
+    }
+    return true;
+}
+
+static void heap_set_pace(struct heap *heap, uint32_t pace)
+{
+    heap->pace = (uint16_t)pace;
+    heap_set_until_tick(heap, (int32_t)pace);
+    heap_set_alarm(heap);
 }
 
 /* How long the lists are, and how soon the clock is read again. */
-static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
+static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
 {
     if (heap_is_idle(heap, elapsed_ms)) {
         if (heap->list_max != LIST_MAX_IDLE) {
@@ -174,15 +232,14 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         }
         stack_set_private(heap, false);
         heap->list_max = LIST_MAX_IDLE;
-        heap_set_until_tick(heap, 0);
-        heap_set_alarm(heap);
+        heap_set_pace(heap, 0);
         return;
     }
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
-    /* Private stacks stay so until the heap settles. */
-    bool uses_blocks = heap->takes_blocks || heap->is_private;
-    stack_set_private(heap, is_busy && uses_blocks && !heap_is_sampling_pages(heap) &&
-                                !heap_clears_up(heap));
+    bool clears_up = heap_clears_up(heap);
+    if (!clears_up) {
+        stack_set_private(heap, is_busy && heap_uses_blocks(heap) && !heap_is_sampling_pages(heap));
+    }
     if (MW_PAGEMAP_LISTS) {
         heap_choose_way(heap);
     }
@@ -193,8 +250,8 @@ static void heap_set_pace(struct heap *heap, uint64_t elapsed_ms)
         heap->list_max = (uint32_t)size_min(2 * heap->list_max, LIST_MAX_BUSY);
         heap->busy_calls = 0;
     }
-    heap_set_until_tick(heap, (int32_t)heap_pace(heap));
-    heap_set_alarm(heap);
+    heap_set_pace(heap, clears_up ? LIST_MAX_WAITING
+                                  : (uint32_t)size_min(heap->list_max, UNTIL_TICK_MOST));
 }
 
 static void interval_load(void)
@@ -221,7 +278,7 @@ static NOINLINE void heap_tick(struct heap *heap)
     if (before_ms == 0 || elapsed_ms >= IDLE_MS) {
         heap->awake_slots = 0;
     }
-    heap->awake_slots += heap_is_steady(heap) ? 0 : heap_pace(heap);
+    heap->awake_slots += heap_is_steady(heap) ? 0 : heap->pace;
     /* At the first tick too: a thread that lives for a short time may have no other. */
     if (elapsed_ms != 0 || before_ms == 0) {
         uint64_t age_ms = stack_age_ms();
@@ -231,7 +288,7 @@ static NOINLINE void heap_tick(struct heap *heap)
         }
         keep_house(now_ms, heap->thread != NULL); /* the shared heap is locked */
     }
-    heap_set_pace(heap, elapsed_ms);
+    heap_set_lists(heap, elapsed_ms);
     check(heap->until_tick + heap->tick_bias >= 0 &&
           heap->until_tick + heap->tick_bias <= (int32_t)UNTIL_TICK_MOST);
     check(heap->list_max == LIST_MAX_IDLE ||

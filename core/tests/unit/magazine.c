@@ -80,6 +80,48 @@ TEST(magazine_gives_everything_back)
     }
 }
 
+static uint32_t slots_in_magazines(void)
+{
+    uint32_t count = 0;
+    for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
+        count += heap_magazine(heap_own, class)->count;
+    }
+    return count;
+}
+
+/* Who frees much and takes nothing may be about to sleep: what its magazines hold then would keep whole slabs. */
+TEST(magazines_of_who_only_frees_are_empty)
+{
+    static void *blocks[8 * LOOK_AFTER];
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        blocks[i] = mw_malloc(2 * KiB + i % 14 * KiB);
+    }
+    heap_own->list_max = LIST_MAX_BUSY;
+    for (size_t i = 0; i < array_count(blocks); i++) {
+        mw_free(blocks[i]);
+        if (i > 3 * LOOK_AFTER) {
+            CHECK_LE(slots_in_magazines(), LIST_MAX_WAITING);
+        }
+    }
+    CHECK(mw_heap_is_valid());
+}
+
+/* Those of a program that frees what it took for one request after the other are not. */
+TEST(magazines_are_kept_between_requests)
+{
+    static void *blocks[LOOK_AFTER / 2];
+    for (int request = 0; request < 20; request++) {
+        for (size_t i = 0; i < array_count(blocks); i++) {
+            blocks[i] = mw_malloc(2 * KiB + i % 14 * KiB);
+        }
+        for (size_t i = 0; i < array_count(blocks); i++) {
+            mw_free(blocks[i]);
+        }
+        CHECK(request < 2 || slots_in_magazines() > LIST_MAX_WAITING);
+    }
+    CHECK(mw_heap_is_valid());
+}
+
 static void free_slot_twice(void)
 {
     fill_medium(MEDIUM_SIZE);

@@ -160,7 +160,7 @@ TEST(stack_is_private_while_its_thread_is_busy)
         mw_free(malloc_pages(20));
     }
     CHECK(heap_own->is_private);
-    heap_set_pace(heap_own, IDLE_MS);
+    heap_set_lists(heap_own, IDLE_MS);
     CHECK(!heap_own->is_private);
 }
 
@@ -218,6 +218,7 @@ TEST(stack_that_holds_much_is_not_private)
 /* Who gives much back and takes nothing may be about to sleep; who takes as well is not. */
 TEST(stack_of_who_only_frees_is_for_everybody)
 {
+    enum { TAKES = 300, TICK = 25 };
     static char *blocks[600];
     for (size_t i = 0; i < array_count(blocks); i++) {
         blocks[i] = malloc_pages(20);
@@ -225,17 +226,38 @@ TEST(stack_of_who_only_frees_is_for_everybody)
     mw_free(blocks[0]);
     heap_clears_up(heap_own); /* what it says is of the time since the call before */
     for (size_t i = 1; i < array_count(blocks); i++) {
-        bool takes_as_well = i < 300;
-        heap_set_until_tick(heap_own, UNTIL_TICK_MOST);
+        bool takes_as_well = i < TAKES;
+        heap_set_pace(heap_own, TICK);
         mw_free(blocks[i]);
         if (takes_as_well && i % 4 == 0) {
             malloc_pages(20);
         }
-        if (i % 100 == 99) {
-            CHECK_EQ(heap_clears_up(heap_own), !takes_as_well);
+        if (i % TICK == TICK - 1) {
+            CHECK_EQ(heap_clears_up(heap_own), i >= TAKES + CLEARED_TICKS * TICK - 1);
         }
     }
     CHECK(!heap_clears_up(heap_own));
+}
+
+/* What overflowed to the arenas came into the stacks before. */
+TEST(stack_that_overflows_has_grown)
+{
+    enum { BLOCKS = 1200, TICK = 100 };
+    static char *blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc_pages(20);
+        memset(blocks[i], 1, 20 << os_page_shift);
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        heap_set_pace(heap_own, TICK);
+        mw_free(blocks[i]);
+        if (i % TICK == TICK - 1) {
+            /* The first one finds no tick before it. */
+            CHECK_EQ(heap_gives_up_blocks(heap_own), i >= (1 + CLEARED_TICKS) * TICK - 1);
+        }
+    }
+    CHECK_LE(atomic_get(&heap_own->stack_pages), BLOCKS * 20 / 2); /* it did overflow */
+    CHECK(mw_heap_is_valid());
 }
 
 /* A robber and the owner at the same time: every page is in one place. */
