@@ -103,7 +103,7 @@ foreach(mode IN LISTS MALLOW_MODES)
   target_include_directories(unload_module_${mode} PRIVATE ${PROJECT_SOURCE_DIR}/core/include)
   target_compile_definitions(unload_module_${mode} PRIVATE MW_MODE=${mode_number_${mode}}
                              MW_EXPORT_LIBC=0 MW_SHARED_OBJECT=0)
-  target_compile_options(unload_module_${mode} PRIVATE -Wno-address)
+  target_compile_options(unload_module_${mode} PRIVATE -O0 -Wno-address) # it runs for a moment
   mallow_test(promise-unload-module-${mode}
               COMMAND promise_unload $<TARGET_FILE:unload_module_${mode}>)
   mallow_test(promise-unload-${mode} COMMAND promise_unload $<TARGET_FILE:${library}-shared>)

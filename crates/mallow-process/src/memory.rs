@@ -71,11 +71,27 @@ pub trait Memory {
     }
 
     fn words(&self, address: u64, count: usize) -> Option<Vec<u64>> {
-        let mut bytes = vec![0; count.checked_mul(8)?];
-        self.read(address, &mut bytes)?;
-        let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().unwrap_or_default());
-        Some(bytes.chunks_exact(8).map(word).collect())
+        Some(to_words(&read_bytes(self, address, count)?))
     }
+
+    /// The same if any is not 0: most of where one searches is.
+    fn words_unless_zero(&self, address: u64, count: usize) -> Option<Vec<u64>> {
+        let bytes = read_bytes(self, address, count)?;
+        // Each byte is the one before it, and the first is 0: one call compares them all.
+        let is_zero = bytes.first() == Some(&0) && bytes[1..] == bytes[..bytes.len() - 1];
+        (!is_zero).then(|| to_words(&bytes))
+    }
+}
+
+fn read_bytes(memory: &(impl Memory + ?Sized), address: u64, words: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; words.checked_mul(8)?];
+    memory.read(address, &mut bytes)?;
+    Some(bytes)
+}
+
+fn to_words(bytes: &[u8]) -> Vec<u64> {
+    let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+    bytes.chunks_exact(8).map(word).collect()
 }
 
 struct Block {
@@ -366,6 +382,10 @@ mod tests {
         let memory = own();
         let read = memory.words(numbers.as_ptr() as u64, numbers.len()).unwrap();
         assert_eq!(read, numbers);
+        let read = memory.words_unless_zero(numbers.as_ptr() as u64, numbers.len());
+        assert_eq!(read, Some(numbers.clone()), "only the first is 0");
+        let zeros = [0u64; 1000];
+        assert_eq!(memory.words_unless_zero(zeros.as_ptr() as u64, zeros.len()), None);
         assert_eq!(memory.number(&raw const numbers[300] as u64, 2), Some(300));
         assert_eq!(memory.word(8), None, "the first page is never mapped");
     }

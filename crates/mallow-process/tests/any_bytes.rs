@@ -19,8 +19,8 @@ use mallow_process::smaps::Vma;
 use mallow_process::{maps, smaps};
 use proptest::prelude::*;
 use words::{
-    DATA, HEAP, HEAP_SIZE, Words, arena_word, runtimes_places, runtimes_vmas, runtimes_word,
-    spans_places, spans_vmas, spans_word,
+    DATA, FewWords, HEAP, HEAP_SIZE, Words, arena_word, runtimes_places, runtimes_vmas,
+    runtimes_words, spans_places, spans_vmas, spans_words,
 };
 
 type Edit = (usize, u8, bool);
@@ -221,13 +221,9 @@ proptest! {
     #[test]
     fn any_spans(wrong in proptest::collection::vec((any::<usize>(), any_number()), 1..6)) {
         let places = spans_places();
-        let wrong: Vec<(u64, u64)> =
-            wrong.iter().map(|&(at, value)| (places[at % places.len()], value)).collect();
-        let word = |address: u64| {
-            let found = wrong.iter().find(|(at, _)| *at == address);
-            found.map_or_else(|| spans_word(address), |found| found.1)
-        };
-        let memory = Words { word, resident: u64::MAX, left: Cell::new(100_000) };
+        let mut words = spans_words();
+        words.extend(wrong.iter().map(|&(at, value)| (places[at % places.len()], value)));
+        let memory = FewWords { words, left: Cell::new(100_000) };
         let vmas = spans_vmas();
         for read in [jemalloc::read, mimalloc::read, of_musl] {
             memory.left.set(1000);
@@ -258,13 +254,9 @@ proptest! {
     #[test]
     fn any_runtime(wrong in proptest::collection::vec((any::<usize>(), any_number()), 1..6)) {
         let places = runtimes_places();
-        let wrong: Vec<(u64, u64)> =
-            wrong.iter().map(|&(at, value)| (places[at % places.len()], value)).collect();
-        let word = |address: u64| {
-            let found = wrong.iter().find(|(at, _)| *at == address);
-            found.map_or_else(|| runtimes_word(address), |found| found.1)
-        };
-        let memory = Words { word, resident: u64::MAX, left: Cell::new(1_000_000) };
+        let mut words = runtimes_words();
+        words.extend(wrong.iter().map(|&(at, value)| (places[at % places.len()], value)));
+        let memory = FewWords { words, left: Cell::new(1_000_000) };
         for program in ["go", "java"] {
             let process = runtime_process(program);
             let found = runtimes::find(&process, &memory, &mut Inspector::default());
@@ -276,7 +268,7 @@ proptest! {
 
 #[test]
 fn tables_of_runtimes_are_read() {
-    let memory = Words { word: runtimes_word, resident: u64::MAX, left: Cell::new(1_000_000) };
+    let memory = FewWords { words: runtimes_words(), left: Cell::new(1_000_000) };
     let find = |program| {
         runtimes::find(&runtime_process(program), &memory, &mut Inspector::default()).kept
     };
@@ -301,7 +293,7 @@ fn figures(heap: &spans::Heap) -> (u64, u64, u64) {
 
 #[test]
 fn heaps_of_other_allocators_are_read() {
-    let memory = Words { word: spans_word, resident: u64::MAX, left: Cell::new(1_000_000) };
+    let memory = FewWords { words: spans_words(), left: Cell::new(1_000_000) };
     let vmas = spans_vmas();
     let heap = jemalloc::read(&memory, &vmas).expect("a tree");
     assert_eq!(heap.layout, "jemalloc 5.3");

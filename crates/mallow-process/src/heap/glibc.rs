@@ -208,7 +208,7 @@ fn find_arenas(memory: &dyn Memory, data: &[(u64, u64)]) -> Option<(Layout, Vec<
         let end = end.min(start.saturating_add(64 << 20));
         for piece in (start..end).step_by(PIECE as usize) {
             let count = (end.min(piece.saturating_add(PIECE + OVERLAP)) - piece) / 8;
-            let Some(words) = memory.words(piece, count as usize) else { continue };
+            let Some(words) = memory.words_unless_zero(piece, count as usize) else { continue };
             if let Some(found) = arenas_in(memory, piece, &words) {
                 return Some(found);
             }

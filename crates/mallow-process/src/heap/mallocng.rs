@@ -88,7 +88,7 @@ fn context(memory: &dyn Memory, start: u64, end: u64) -> Option<(u64, u64)> {
     let last = FIRST_PAGE[1] / 8;
     for piece in (start..end).step_by(8 * (PIECE - last) as usize) {
         let count = PIECE.min((end - piece) / 8);
-        let Some(words) = memory.words(piece, count as usize) else { continue };
+        let Some(words) = memory.words_unless_zero(piece, count as usize) else { continue };
         for index in 0..words.len() {
             let found = FIRST_PAGE.iter().find_map(|&distance| {
                 let page = *words.get(index + distance as usize / 8)?;

@@ -1,6 +1,7 @@
 //! A process's memory made of any words, for tests and for the fuzz targets.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use mallow_process::memory::Memory;
 use mallow_process::smaps::Vma;
@@ -65,6 +66,44 @@ impl<F: Fn(u64) -> u64> Memory for Words<F> {
     }
 }
 
+/// Memory of zeros but for a few words, by address: it can be read by the MiB.
+pub struct FewWords {
+    pub words: BTreeMap<u64, u64>,
+    /// Reads until nothing more can be read.
+    pub left: Cell<u32>,
+}
+
+impl Memory for FewWords {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+        self.left.set(self.left.get().checked_sub(1)?);
+        buffer.fill(0);
+        let end = address.saturating_add(buffer.len() as u64);
+        for (&at, word) in self.words.range(address & !7..end) {
+            for (byte, place) in word.to_le_bytes().into_iter().zip(at..) {
+                if (address..end).contains(&place) {
+                    buffer[(place - address) as usize] = byte;
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn reload(&self) {}
+
+    fn loads(&self) -> u64 {
+        0
+    }
+
+    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
+        self.number(address, size)
+    }
+
+    fn resident(&self, start: u64, end: u64) -> Option<u64> {
+        assert!(start <= end, "{start:x} {end:x}");
+        Some(end - start)
+    }
+}
+
 /// Heaps of other allocators, each at an address of its own.
 pub const JEMALLOC: u64 = 0x7f40_0000_0000;
 pub const MIMALLOC: u64 = 0x7f50_0000_0000;
@@ -82,13 +121,15 @@ pub fn spans_vmas() -> Vec<Vma> {
     [vma(DATA, 0x1000, 1), vma(DATA + 0x1000, 4 << 20, 0)].into_iter().chain(heaps).collect()
 }
 
+/// Where jemalloc's tree begins.
+const JEMALLOC_ROOT: u64 = DATA + 0x1100 + 8 * (JEMALLOC >> 30);
+
 /// jemalloc: sixteen slabs of 64 regions of 64 bytes, three of each free.
 fn jemalloc_word(address: u64) -> u64 {
-    let root = DATA + 0x1100;
     let leaf = JEMALLOC + (4 << 20);
     let extents = JEMALLOC + (8 << 20);
     let page = (address.wrapping_sub(leaf) / 8).wrapping_sub((SLABS >> 12) & 0x3_ffff);
-    if address == root + 8 * (JEMALLOC >> 30) {
+    if address == JEMALLOC_ROOT {
         return leaf;
     }
     if address >= leaf && page < 16 {
@@ -139,7 +180,7 @@ fn musl_word(address: u64) -> u64 {
 }
 
 /// A word of the three heaps.
-pub fn spans_word(address: u64) -> u64 {
+fn spans_word(address: u64) -> u64 {
     match address {
         MIMALLOC..MUSL => mimalloc_word(address),
         JEMALLOC..MIMALLOC => jemalloc_word(address),
@@ -158,6 +199,12 @@ pub fn spans_places() -> Vec<u64> {
         (MUSL + 0x10000, MUSL + 0x10008),
     ];
     ranges.into_iter().flat_map(|(start, end)| (start..end).step_by(8)).collect()
+}
+
+/// The three heaps.
+pub fn spans_words() -> BTreeMap<u64, u64> {
+    let places = spans_places().into_iter().chain([JEMALLOC_ROOT]);
+    places.map(|at| (at, spans_word(at))).collect()
 }
 
 /// Runtimes, each at an address of its own: an arena of Go with its index, and Java's counters.
@@ -216,7 +263,7 @@ fn counters() -> [u8; 88] {
 }
 
 /// A word of these.
-pub fn runtimes_word(address: u64) -> u64 {
+fn runtimes_word(address: u64) -> u64 {
     let bytes = counters();
     let at = address.wrapping_sub(COUNTERS) as usize;
     let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
@@ -232,4 +279,9 @@ pub fn runtimes_places() -> Vec<u64> {
         (COUNTERS, COUNTERS + 88),
     ];
     ranges.into_iter().flat_map(|(start, end)| (start..end).step_by(8)).collect()
+}
+
+/// The runtimes.
+pub fn runtimes_words() -> BTreeMap<u64, u64> {
+    runtimes_places().into_iter().map(|at| (at, runtimes_word(at))).collect()
 }

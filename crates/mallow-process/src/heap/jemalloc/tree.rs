@@ -96,7 +96,7 @@ impl Reader<'_> {
         let pieces = (0..count).step_by(PIECE as usize);
         pieces.flat_map(move |first| {
             let at = start.saturating_add(8 * first);
-            let words = self.memory.words(at, PIECE.min(count - first) as usize);
+            let words = self.memory.words_unless_zero(at, PIECE.min(count - first) as usize);
             let words = words.unwrap_or_default().into_iter().enumerate();
             words
                 .map(move |(i, word)| (at.saturating_add(8 * i as u64), word))
@@ -181,7 +181,7 @@ impl Reader<'_> {
                     continue;
                 }
                 let words = leaf.checked_add(8 * first);
-                let words = words.and_then(|at| self.memory.words(at, PIECE as usize));
+                let words = words.and_then(|at| self.memory.words_unless_zero(at, PIECE as usize));
                 let words = words.unwrap_or_default();
                 for (index, words) in words.chunks_exact(size as usize / 8).enumerate() {
                     let address = page(first + index as u64 * self.shape.entry);
