@@ -110,28 +110,28 @@ class TestCounts(unittest.TestCase):
     def test_a_step_beside_another_is_counted(self):
         row = "other          3 passed    1 failed    2 skipped      10 s, processors     9 s"
         counts, shown = self.ended(f"=== other\nok: it\n\n{row}\n3 passed, 1 failed, 2 skipped\n")
-        self.assertEqual((counts, shown), ((3, 1, 2), f"{row}, beside the one before"))
+        self.assertEqual((counts, shown), ((3, 1, 2), f"{row}, beside others"))
         self.assertEqual(self.shown.getvalue(), "=== other\nok: it\n")
         for text in ("", "no step other\n", "1 passed, 0 failed, 0 skipped\n"):
             self.assertEqual(self.ended(text)[0], tools_test.FAIL, text)
 
-    def test_steps_run_in_order_and_the_second_of_two_beside_the_first(self):
+    def test_steps_run_in_order_and_others_beside_the_first(self):
         ran = []
-        steps = {name: lambda _, name=name: ran.append(name) or tools_test.PASS for name in "abc"}
+        steps = {name: lambda _, name=name: ran.append(name) or tools_test.PASS for name in "abcd"}
         begin = lambda step, _: ran.append(f"begin {step}") or step
-        end = lambda step: (ran.append(f"end {step}") or tools_test.FAIL, "row of c")
-        with unittest.mock.patch.multiple(tools_test, STEPS=steps, BESIDE={"a": "c"}, begin=begin,
+        end = lambda step: (ran.append(f"end {step}") or tools_test.FAIL, f"row of {step}")
+        with unittest.mock.patch.multiple(tools_test, STEPS=steps, BESIDE={"a": ("c", "d")}, begin=begin,
                                           end=lambda *step: end("".join(step))):
-            total, summary = tools_test.run_steps(["a", "b", "c"], "2")
-            self.assertEqual(ran, ["begin c", "a", "end c", "b"])
-            self.assertEqual((total, len(summary), summary[1]), ((2, 1, 0), 3, "row of c"))
+            total, summary = tools_test.run_steps(["a", "b", "c", "d"], "2")
+            self.assertEqual(ran, ["begin c", "begin d", "a", "end c", "end d", "b"])
+            self.assertEqual((total, len(summary), summary[1:3]), ((2, 2, 0), 4, ["row of c", "row of d"]))
             ran.clear()
             self.assertEqual(tools_test.run_steps(["c"], "2")[0], tools_test.PASS)
             self.assertEqual(ran, ["c"])
 
     def test_steps_beside_others_are_steps(self):
-        for names in tools_test.BESIDE.items():
-            self.assertLessEqual(set(names), set(tools_test.STEPS))
+        for first, others in tools_test.BESIDE.items():
+            self.assertLessEqual({first, *others}, set(tools_test.STEPS))
 
     def test_style_must_be_checked_in_ci(self):
         with unittest.mock.patch.dict(tools_test.os.environ, CI="true"):

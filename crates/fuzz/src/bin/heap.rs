@@ -13,7 +13,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let word = |address: u64| match address.wrapping_sub(HEAP) {
         at @ 0..HEAP_SIZE => word_at(bytes, at / 8),
         // Every few words of the arena are the input's.
-        _ if address % 104 == 0 && !bytes.is_empty() && bytes[0] & 1 == 1 => {
+        _ if address.is_multiple_of(104) && !bytes.is_empty() && bytes[0] & 1 == 1 => {
             word_at(bytes, address / 8)
         }
         _ => arena_word(address),
