@@ -204,6 +204,7 @@ TEST(stack_that_holds_much_is_not_private)
         }
     }
     CHECK(!heap_own->is_private || heap_own->stack_limit <= most);
+    stack_flush(heap_own);
     size_t heaps_before = atomic_get(&heaps.in_use);
     mw_free(malloc_pages(100));
     stack_set_private(heap_own, true);
