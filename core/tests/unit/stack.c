@@ -166,7 +166,7 @@ TEST(stack_is_private_while_its_thread_is_busy)
 
 /* At its limit a heap gives the older half away, and its stacks stay private, where in_use / STACK_SHARE may lie in
  * them: else half of all calls would find them public. */
-TEST(stack_at_its_limit_stays_private)
+KERNEL_TEST(stack_at_its_limit_stays_private)
 {
     static char *blocks[200];
     for (size_t i = 0; i < array_count(blocks); i++) {
@@ -189,7 +189,7 @@ TEST(stack_at_its_limit_stays_private)
 }
 
 /* What a sleeping thread may take with it is bounded: more makes the stacks public. */
-TEST(stack_that_holds_much_is_not_private)
+KERNEL_TEST(stack_that_holds_much_is_not_private)
 {
     static char *blocks[1000];
     size_t most = STACKS_PRIVATE >> os_page_shift;
@@ -241,7 +241,7 @@ TEST(stack_of_who_only_frees_is_for_everybody)
 }
 
 /* What overflowed to the arenas came into the stacks before. */
-TEST(stack_that_overflows_has_grown)
+KERNEL_TEST(stack_that_overflows_has_grown)
 {
     enum { BLOCKS = 1200, TICK = 100 };
     static char *blocks[BLOCKS];
