@@ -6,7 +6,7 @@ pub mod words;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use words::FewWords;
+use words::{FewWords, Words};
 
 /// The word of this number, over and over.
 pub fn word_at(bytes: &[u8], index: u64) -> u64 {
@@ -25,12 +25,12 @@ pub fn changed(
     places: &[u64],
     bytes: &[u8],
     reads: u32,
-) -> FewWords {
+) -> Words<FewWords> {
     words.extend((0..bytes.len() as u64 / 16).map(|index| {
         let place = places[word_at(bytes, 2 * index) as usize % places.len()];
         (place, word_at(bytes, 2 * index + 1))
     }));
-    FewWords { words, left: Cell::new(reads) }
+    Words { word: FewWords(words), resident: u64::MAX, left: Cell::new(reads) }
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<usize> {

@@ -223,7 +223,7 @@ proptest! {
         let places = spans_places();
         let mut words = spans_words();
         words.extend(wrong.iter().map(|&(at, value)| (places[at % places.len()], value)));
-        let memory = FewWords { words, left: Cell::new(100_000) };
+        let memory = Words { word: FewWords(words), resident: u64::MAX, left: Cell::new(100_000) };
         let vmas = spans_vmas();
         for read in [jemalloc::read, mimalloc::read, of_musl] {
             memory.left.set(1000);
@@ -256,7 +256,7 @@ proptest! {
         let places = runtimes_places();
         let mut words = runtimes_words();
         words.extend(wrong.iter().map(|&(at, value)| (places[at % places.len()], value)));
-        let memory = FewWords { words, left: Cell::new(1_000_000) };
+        let memory = Words { word: FewWords(words), resident: u64::MAX, left: Cell::new(1_000_000) };
         for program in ["go", "java"] {
             let process = runtime_process(program);
             let found = runtimes::find(&process, &memory, &mut Inspector::default());
@@ -268,7 +268,8 @@ proptest! {
 
 #[test]
 fn tables_of_runtimes_are_read() {
-    let memory = FewWords { words: runtimes_words(), left: Cell::new(1_000_000) };
+    let memory =
+        Words { word: FewWords(runtimes_words()), resident: u64::MAX, left: Cell::new(1_000_000) };
     let find = |program| {
         runtimes::find(&runtime_process(program), &memory, &mut Inspector::default()).kept
     };
@@ -293,7 +294,8 @@ fn figures(heap: &spans::Heap) -> (u64, u64, u64) {
 
 #[test]
 fn heaps_of_other_allocators_are_read() {
-    let memory = FewWords { words: spans_words(), left: Cell::new(1_000_000) };
+    let memory =
+        Words { word: FewWords(spans_words()), resident: u64::MAX, left: Cell::new(1_000_000) };
     let vmas = spans_vmas();
     let heap = jemalloc::read(&memory, &vmas).expect("a tree");
     assert_eq!(heap.layout, "jemalloc 5.3");

@@ -26,27 +26,56 @@ pub fn arena_word(address: u64) -> u64 {
     }
 }
 
-/// Memory in which any word may be anything.
-pub struct Words<F: Fn(u64) -> u64> {
-    pub word: F,
+/// What stands at an address.
+pub trait Content {
+    fn read(&self, address: u64, buffer: &mut [u8]);
+}
+
+/// Any word may be anything.
+impl<F: Fn(u64) -> u64> Content for F {
+    fn read(&self, address: u64, buffer: &mut [u8]) {
+        // Parts of a word.
+        if !address.is_multiple_of(8) && buffer.len() as u64 <= 8 - address % 8 {
+            let word = self(address & !7) >> (8 * (address % 8));
+            buffer.copy_from_slice(&word.to_le_bytes()[..buffer.len()]);
+            return;
+        }
+        for (index, part) in buffer.chunks_mut(8).enumerate() {
+            let word = self(address.wrapping_add(8 * index as u64));
+            part.copy_from_slice(&word.to_le_bytes()[..part.len()]);
+        }
+    }
+}
+
+/// Zeros but for these words, by address: they can be read by the MiB.
+pub struct FewWords(pub BTreeMap<u64, u64>);
+
+impl Content for FewWords {
+    fn read(&self, address: u64, buffer: &mut [u8]) {
+        buffer.fill(0);
+        let end = address.saturating_add(buffer.len() as u64);
+        for (&at, word) in self.0.range(address & !7..end) {
+            for (byte, place) in word.to_le_bytes().into_iter().zip(at..) {
+                if (address..end).contains(&place) {
+                    buffer[(place - address) as usize] = byte;
+                }
+            }
+        }
+    }
+}
+
+/// Memory with any content.
+pub struct Words<C: Content> {
+    pub word: C,
     pub resident: u64,
     /// Reads until nothing more can be read.
     pub left: Cell<u32>,
 }
 
-impl<F: Fn(u64) -> u64> Memory for Words<F> {
+impl<C: Content> Memory for Words<C> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
         self.left.set(self.left.get().checked_sub(1)?);
-        // Parts of a word.
-        if !address.is_multiple_of(8) && buffer.len() as u64 <= 8 - address % 8 {
-            let word = (self.word)(address & !7) >> (8 * (address % 8));
-            buffer.copy_from_slice(&word.to_le_bytes()[..buffer.len()]);
-            return Some(());
-        }
-        for (index, part) in buffer.chunks_mut(8).enumerate() {
-            let word = (self.word)(address.wrapping_add(8 * index as u64));
-            part.copy_from_slice(&word.to_le_bytes()[..part.len()]);
-        }
+        self.word.read(address, buffer);
         Some(())
     }
 
@@ -63,44 +92,6 @@ impl<F: Fn(u64) -> u64> Memory for Words<F> {
     fn resident(&self, start: u64, end: u64) -> Option<u64> {
         assert!(start <= end, "{start:x} {end:x}");
         Some(self.resident.min(end - start))
-    }
-}
-
-/// Memory of zeros but for a few words, by address: it can be read by the MiB.
-pub struct FewWords {
-    pub words: BTreeMap<u64, u64>,
-    /// Reads until nothing more can be read.
-    pub left: Cell<u32>,
-}
-
-impl Memory for FewWords {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
-        self.left.set(self.left.get().checked_sub(1)?);
-        buffer.fill(0);
-        let end = address.saturating_add(buffer.len() as u64);
-        for (&at, word) in self.words.range(address & !7..end) {
-            for (byte, place) in word.to_le_bytes().into_iter().zip(at..) {
-                if (address..end).contains(&place) {
-                    buffer[(place - address) as usize] = byte;
-                }
-            }
-        }
-        Some(())
-    }
-
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0
-    }
-
-    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
-        self.number(address, size)
-    }
-
-    fn resident(&self, start: u64, end: u64) -> Option<u64> {
-        assert!(start <= end, "{start:x} {end:x}");
-        Some(end - start)
     }
 }
 
