@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  *   mw_free    finds the slab, pushes to its local list     hit: the slab is this heap's
+ *     free_of_other     slots of other heaps' slabs: kept, or to an outbox
  *     heap_slab_event   the slab's countdown ended
  *     free_listed       medium slots and blocks of pages, to the list that the page map names    hit
- *     free_slow         told apart by the owner: what a list has no room for, slots of other threads'
- *                       slabs (kept, or to an outbox) and of nobody's
+ *     free_slow         told apart by the owner: what a list has no room for, slots of common slabs and of
+ *                       nobody's (in secure of other heaps' too)
  *       free_slot       what needs more than that
  *       free_rare       NULL, common slabs, threads without a heap, foreign pointers, misuse
  */
@@ -17,6 +18,7 @@
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap);
+static NOINLINE void free_of_other(void *block, struct extent *extent, struct heap *heap);
 
 /* The first stage of the quarantine is full, or all of it. */
 static NOINLINE void free_turn(struct heap *heap)
@@ -80,8 +82,8 @@ ALWAYS_INLINE void free_plain(void *block)
         return;
     }
     struct extent *extent = (struct extent *)found;
-    if (unlikely(atomic_differs(&extent->slab.owner, heap))) {
-        free_slow(block, extent, heap);
+    if (unlikely(atomic_differs(&extent->owner, heap))) {
+        free_of_other(block, extent, heap);
         return;
     }
     free_own(heap, extent, block, 0, SIZE_MAX);
@@ -320,7 +322,7 @@ ALWAYS_INLINE bool block_is_of_common(struct extent *extent, const void *block)
 /* Tells apart what goes into no list of the heap, with what the hit path has read. */
 static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct heap *heap)
 {
-    struct heap *owner = atomic_get(&extent->slab.owner);
+    struct heap *owner = atomic_get(&extent->owner);
     if (owner == OWNER_COMMON && heap != HEAP_NONE && block_is_of_common(extent, block)) {
         free_slot(heap, extent, block);
         heap_tick_if_due(heap);
@@ -343,15 +345,35 @@ static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct h
 /* What is no slot of the heap's own slabs and not taken by a list. */
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap)
 {
-    struct heap *owner = atomic_get(&extent->slab.owner);
+    struct heap *owner = atomic_get(&extent->owner);
     bool is_slot = slab_has_slot_at(extent, block);
     if (!MW_DELAY_FREE && is_slot && heap_keeps(heap, extent, owner, block)) {
-        harden_slot_freed(extent, block); /* the common case where threads are many */
-        heap_keep(heap, extent, owner, block);
+        harden_slot_freed(extent, block);
+        heap_keep_of_any(heap, extent, owner, block);
     } else if (owner < OWNER_DEPOT || !is_slot || unlikely(extent_state(extent) != EXTENT_ACTIVE)) {
         free_elsewhere(block, extent, heap);
     } else {
         free_unlisted(block, extent);
+    }
+}
+
+/* What is no slot of the heap's own slabs, nor what the page map knows a list for. Of a slot that is another heap's,
+ * only the second line of the descriptor is read: that heap's thread writes the first at each free of its own. */
+static NOINLINE void free_of_other(void *block, struct extent *extent, struct heap *heap)
+{
+    struct heap *owner = atomic_get(&extent->owner);
+    unsigned class = extent->class;
+    if (MW_DELAY_FREE || owner == NULL || owner >= OWNER_GUARDED || unlikely(heap == HEAP_NONE) ||
+        unlikely(!distance_is_of_slot((uintptr_t)block - extent->slots, list_reciprocals[class]))) {
+        free_slow(block, extent, heap);
+        return;
+    }
+    harden_slot_freed(extent, block);
+    if (heap_keeps_of_heaps(heap, class)) {
+        heap_keep_of_heaps(heap, extent, block);
+    } else {
+        heap_free_remote(heap, extent, block);
+        heap_tick_if_due(heap);
     }
 }
 
@@ -372,7 +394,7 @@ static NOINLINE void free_any_listed(void *block, uintptr_t found, struct heap *
 HIT_PATH static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap)
 {
     unsigned class = found_list(found);
-    uint64_t reciprocal = list_reciprocals[(size_t) class - SMALL_CLASSES];
+    uint64_t reciprocal = list_reciprocals[class];
     if (unlikely(!distance_is_of_slot(found_distance(found, block), reciprocal))) {
         free_slow(block, found_extent(found), heap);
     } else if (class >= heap->slot_lists) {

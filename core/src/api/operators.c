@@ -114,7 +114,7 @@ UNUSED ALWAYS_INLINE void free_made(void *block, const struct track_return *give
     struct extent *extent = pagemap_find(block);
     struct heap *heap = heap_self;
     if (given->alignment == 0) {
-        if (likely(!atomic_differs(&extent->slab.owner, heap))) {
+        if (likely(!atomic_differs(&extent->owner, heap))) {
             free_own(heap, extent, block, family, given->size);
         } else {
             free_marked(block, family, given->size);

@@ -21,7 +21,7 @@ HIT_PATH void *mw_realloc(void *block, size_t size)
 {
     struct extent *extent = pagemap_find(block);
     if (MW_TRACK || MW_SLOT_BITMAP || unlikely(size == 0) ||
-        unlikely(atomic_differs(&extent->slab.owner, heap_self)) ||
+        unlikely(atomic_differs(&extent->owner, heap_self)) ||
         unlikely(!slab_has_slot_at(extent, block))) {
         return realloc_slow(block, extent, size);
     }

@@ -64,14 +64,14 @@ static struct extent *descriptor_new_locked(struct arena *arena)
         descriptor_init(arena, extent);
     }
     check(extent_state(extent) == EXTENT_UNUSED && extent_arena(extent) == arena->index);
-    check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
+    check(!extent_is_slab(extent) && atomic_get(&extent->owner) == OWNER_NOT_A_SLAB);
     return extent;
 }
 
 static void descriptor_free_locked(struct arena *arena, struct extent *extent)
 {
     check(lock_is_mine(&arena->lock) && extent_arena(extent) == arena->index);
-    check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
+    check(!extent_is_slab(extent) && atomic_get(&extent->owner) == OWNER_NOT_A_SLAB);
     atomic_set(&extent->state, EXTENT_UNUSED);
     list_push_front(&arena->descriptors, &extent->link);
 }
@@ -269,7 +269,7 @@ static void arena_insert_locked(struct arena *arena, struct extent *extent, enum
 {
     check(lock_is_mine(&arena->lock) && extent_arena(extent) == arena->index);
     check(state == EXTENT_DIRTY || state == EXTENT_MUZZY || state == EXTENT_RETAINED);
-    check(!extent_is_slab(extent) && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
+    check(!extent_is_slab(extent) && atomic_get(&extent->owner) == OWNER_NOT_A_SLAB);
     atomic_set(&extent->state, (uint8_t)state);
     struct extent *high = arena_mergeable_locked(arena, extent, extent_end(extent));
     if (high != NULL) {

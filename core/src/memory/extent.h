@@ -113,8 +113,7 @@ struct slab {
         struct slot *local;   /* owner thread */
         struct extent *below; /* of free pages in a chain, see stack.h: who holds the chain */
     };
-    _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take it */
-    uint64_t reciprocal;          /* const while a slab: 2^64 / slot_size, rounded up; else 1 */
+    uint64_t reciprocal; /* const while a slab: 2^64 / slot_size, rounded up; else 1 */
     union {
         uint32_t left;  /* owner thread: frees until something has to be done */
         uint32_t stamp; /* of free pages: when they became free, by clock_stamp(); who holds them */
@@ -155,13 +154,19 @@ struct extent {
     bool is_huge;           /* a mapping of its own, in no region; const while active */
     _Atomic uint16_t arena; /* const: the index of its arena; atomic: see pagemap_set */
     struct region *region;  /* const while active; NULL if huge */
-    struct link link;       /* lock: arena, pool, or owner thread: the list of its state or place */
-    struct extent *bin_next; /* lock: arena: in a set's bin */
-    struct extent *bin_prev; /* lock: arena */
 
-    _Atomic uint64_t remote;       /* atomic: slots freed by others, see slab.h */
+    /* The second line has all that other threads need to free slots, while the owner writes the first. */
+    _Atomic(struct heap *) owner; /* atomic; NULL: whoever frees next may take the slab */
+    _Atomic uint64_t remote;      /* atomic: slots freed by others, see slab.h */
+    struct link link; /* lock: arena, pool, or owner thread: the list of its state or place */
+    struct extent *bin_next; /* lock: arena: in a set's bin */
+    union {
+        struct extent *bin_prev; /* lock: arena */
+        uintptr_t slots;         /* const while a slab: `start` once more */
+    };
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner; in a common
                                       slab the blocks that are out */
+    uint8_t class;                 /* const while a slab: slab.class once more */
     bool is_zero;                  /* lock: arena: the pages read as zero */
     bool is_decommitted; /* lock: arena: a hook took the memory, and another has to give it
                                       back before use, see arena/hooks.h */
@@ -190,7 +195,9 @@ struct extent {
 
 static_assert(SLAB_SLOTS_MAX % 64 == 0 || !MW_SLOT_BITMAP, "a bit per slot in whole words");
 static_assert(sizeof(struct slab) <= CACHE_LINE, "the slab side fits in one line");
-static_assert(offsetof(struct extent, arena) < CACHE_LINE, "free reads no second line");
+static_assert(offsetof(struct extent, arena) < CACHE_LINE,
+              "of its own a heap reads the owner alone there");
+static_assert(offsetof(struct extent, owner) == CACHE_LINE, "others read no first line");
 static_assert(offsetof(struct slab, below) == offsetof(struct slot, link), "linked as slots are");
 static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
 
@@ -238,7 +245,7 @@ ALWAYS_INLINE bool extent_is_slab(struct extent *extent)
 ALWAYS_INLINE void extent_make_plain(struct extent *extent)
 {
     extent->slab.reciprocal = 1;
-    atomic_set(&extent->slab.owner, OWNER_NOT_A_SLAB);
+    atomic_set(&extent->owner, OWNER_NOT_A_SLAB);
 }
 
 /* Sets the words of the first and the last granule: what neighbours and free look at. */

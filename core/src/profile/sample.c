@@ -310,8 +310,8 @@ static NOINLINE void sample_take(struct extent *extent, size_t size, struct know
     extent->slab.sample_stack = sample.stack;
     extent->slab.sample_epoch = sample.epoch;
     extent->sample_size = size;
-    if (atomic_get(&extent->slab.owner) != OWNER_DIRECT) {
-        atomic_set_release(&extent->slab.owner,
+    if (atomic_get(&extent->owner) != OWNER_DIRECT) {
+        atomic_set_release(&extent->owner,
                            OWNER_SAMPLED);  /* the rest comes first, as in slab_create */
         pagemap_set(extent->start, extent); /* no list takes it */
     }
@@ -324,7 +324,7 @@ static NOINLINE void sample_drop(struct extent *extent)
     struct sample sample = {extent->slab.sample_stack, extent->slab.sample_epoch};
     sample_end(sample, (void *)extent->start, extent->sample_size);
     extent->sample_size = 0;
-    if (atomic_get(&extent->slab.owner) == OWNER_SAMPLED) {
+    if (atomic_get(&extent->owner) == OWNER_SAMPLED) {
         extent_make_plain(extent);
     }
     check(!extent_is_sampled(extent));

@@ -117,7 +117,7 @@ ALWAYS_INLINE bool extent_is_sampled(struct extent *extent)
     if (!PROFILE_IS_POSSIBLE) {
         return false;
     }
-    struct heap *owner = atomic_get(&extent->slab.owner);
+    struct heap *owner = atomic_get(&extent->owner);
     return owner == OWNER_SAMPLED ||
            (owner == OWNER_DIRECT && !extent_is_slab(extent) && extent->sample_size != 0);
 }

@@ -391,14 +391,14 @@ static bool common_create_locked(struct slab_pool *pool, struct extent *extent,
     extent->link = (struct link){NULL, NULL};
     slab_pools_note_use();
     check_slow(common_is_valid(extent));
-    atomic_set_ordered(&slab->owner, OWNER_COMMON); /* pairs with slab_is_common */
+    atomic_set_ordered(&extent->owner, OWNER_COMMON); /* pairs with slab_is_common */
     return true;
 }
 
 static bool common_create(struct extent *extent, enum common_kind kind, struct heap *owner)
 {
     struct slab_pool *pool = slab_pool_of(extent);
-    check(extent->slab.place == SLAB_NONE && atomic_get(&extent->slab.owner) == owner);
+    check(extent->slab.place == SLAB_NONE && atomic_get(&extent->owner) == owner);
     check(slab_used(extent) != 0 && slab_counts_match(extent));
     lock_take(&pool->lock);
     bool done = common_create_locked(pool, extent, kind);
@@ -414,7 +414,7 @@ static struct slot *common_create_first(struct extent *extent, struct heap *owne
 {
     struct slab_pool *pool = slab_pool_of(extent);
     struct slot_list list = {NULL, NULL};
-    check(extent->slab.place == SLAB_NONE && atomic_get(&extent->slab.owner) == owner);
+    check(extent->slab.place == SLAB_NONE && atomic_get(&extent->owner) == owner);
     check(slab_used(extent) == 0 && want > 0);
     lock_take(&pool->lock);
     if (common_create_locked(pool, extent, COMMON_FIRST)) {

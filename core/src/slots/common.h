@@ -43,7 +43,7 @@ struct common {
 ALWAYS_INLINE bool slab_is_common(struct extent *extent)
 {
     /* pairs with common_create_locked */
-    return atomic_get_acquire(&extent->slab.owner) == OWNER_COMMON;
+    return atomic_get_acquire(&extent->owner) == OWNER_COMMON;
 }
 
 /* Whether a common slab is for first blocks: then each of its blocks is one slot of its class. */

@@ -22,7 +22,7 @@ ALWAYS_INLINE bool class_is_medium(unsigned class)
 
 ALWAYS_INLINE bool slab_is_of_depot(struct extent *extent)
 {
-    return atomic_get(&extent->slab.owner) == OWNER_DEPOT;
+    return atomic_get(&extent->owner) == OWNER_DEPOT;
 }
 
 /* Takes up to `want` slots of a class. Returns them as a list and their number in *count; NULL if

@@ -291,7 +291,7 @@ static struct extent *direct_alloc_pages(struct direct *direct, size_t size, siz
                                                      size_max(alignment, os_page_size));
     if (extent != NULL) {
         check(!extent_is_slab(extent));
-        atomic_set(&extent->slab.owner, OWNER_DIRECT);
+        atomic_set(&extent->owner, OWNER_DIRECT);
         pagemap_set(extent->start, extent); /* no list takes it */
         direct->large_blocks[large_class_of(extent_pages(extent), extent->is_huge)]++;
     }

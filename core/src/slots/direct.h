@@ -34,7 +34,7 @@ struct direct {
 
 ALWAYS_INLINE bool extent_is_direct(struct extent *extent)
 {
-    return atomic_get(&extent->slab.owner) == OWNER_DIRECT;
+    return atomic_get(&extent->owner) == OWNER_DIRECT;
 }
 
 /* The pool of an arena; NULL if it has none. */

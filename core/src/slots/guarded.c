@@ -241,7 +241,7 @@ static struct guarded_pool *pool_make(uint32_t count)
     extent->is_huge = true;
     atomic_set(&extent->pages, (uint32_t)(bytes >> os_page_shift));
     extent_make_plain(extent);
-    atomic_set(&extent->slab.owner, OWNER_GUARDED);
+    atomic_set(&extent->owner, OWNER_GUARDED);
     atomic_set(&extent->state, EXTENT_ACTIVE);
     pagemap_set_range(pool->start, bytes, extent);
     return pool;

@@ -63,7 +63,7 @@ ALWAYS_INLINE bool guards_are_on(void)
 
 ALWAYS_INLINE bool extent_is_guarded(struct extent *extent)
 {
-    return GUARDS_ARE_POSSIBLE && atomic_get(&extent->slab.owner) == OWNER_GUARDED;
+    return GUARDS_ARE_POSSIBLE && atomic_get(&extent->owner) == OWNER_GUARDED;
 }
 
 /* All bytes of a block that is no slot. */

@@ -40,7 +40,7 @@ static struct hollow *hollow_make(void)
     extent->is_huge = true;
     atomic_set(&extent->pages, (uint32_t)(HOLLOW_BYTES >> os_page_shift));
     extent_make_plain(extent);
-    atomic_set(&extent->slab.owner, OWNER_HOLLOW);
+    atomic_set(&extent->owner, OWNER_HOLLOW);
     atomic_set(&extent->state, EXTENT_ACTIVE);
     atomic_set(&made->live[0], 1); /* no block: the start of an extent is one of another kind */
     pagemap_set_range(extent->start, HOLLOW_BYTES, extent);

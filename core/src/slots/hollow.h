@@ -26,7 +26,7 @@ static NOINLINE bool hollow_is_held(const char *call, const void *block);
 
 ALWAYS_INLINE bool extent_is_hollow(struct extent *extent)
 {
-    return MW_CANARY && atomic_get(&extent->slab.owner) == OWNER_HOLLOW;
+    return MW_CANARY && atomic_get(&extent->owner) == OWNER_HOLLOW;
 }
 
 #endif

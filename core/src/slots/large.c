@@ -22,7 +22,7 @@
 static void large_note_list(struct extent *extent)
 {
     unsigned class = page_class_below(extent_pages(extent));
-    bool is_plain = atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB && !extent->is_huge;
+    bool is_plain = atomic_get(&extent->owner) == OWNER_NOT_A_SLAB && !extent->is_huge;
     if (is_plain && page_class_is_listed(class)) {
         pagemap_set_list(extent->start, GRANULE, extent, block_class_of(class));
     } else {
@@ -59,7 +59,7 @@ static bool large_try_resize_fence(struct arena *arena, struct extent *extent, s
 static bool large_wants_fence(struct extent *extent, size_t size)
 {
     return fence_is_due(size) && large_pages(size) > extent_pages(extent) &&
-           atomic_get(&extent->slab.owner) != OWNER_DIRECT;
+           atomic_get(&extent->owner) != OWNER_DIRECT;
 }
 
 /* Whether a block that cannot grow where it is is copied into free memory that is resident: a mapping of its own

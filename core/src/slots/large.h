@@ -84,34 +84,36 @@ static_assert((size_t)(9 + (PAGE_CLASSES - 1) % 8) << ((PAGE_CLASSES - 1) / 8 - 
               "with pages of 4 KiB the last page class has LARGE_MAX");
 static_assert(LIST_CLASSES == PAGEMAP_LISTS, "the page map has a number for each list");
 
+#define SMALL_SIZE(i)             \
+    ((i) == 0  ? (size_t)8        \
+     : (i) < 9 ? (size_t)16 * (i) \
+               : (size_t)(5 + ((i) + 3) % 4) << (((i) + 11) / 4))
 #define MEDIUM_SIZE(i) ((size_t)(9 + (i) % 8) << (7 + (i) / 8))
-#define RECIPROCAL(i) UINT64_MAX / MEDIUM_SIZE(i) + 1
-#define RECIPROCALS(i)                                                                         \
-    RECIPROCAL(i), RECIPROCAL(i + 1), RECIPROCAL(i + 2), RECIPROCAL(i + 3), RECIPROCAL(i + 4), \
-        RECIPROCAL(i + 5), RECIPROCAL(i + 6), RECIPROCAL(i + 7)
+#define RECIPROCAL(size) UINT64_MAX / (size) + 1
+#define SMALL(i) \
+    RECIPROCAL(SMALL_SIZE(i)), RECIPROCAL(SMALL_SIZE(i + 1)), RECIPROCAL(SMALL_SIZE(i + 2))
+#define MEDIUM(i)                                                                               \
+    RECIPROCAL(MEDIUM_SIZE(i)), RECIPROCAL(MEDIUM_SIZE(i + 1)), RECIPROCAL(MEDIUM_SIZE(i + 2)), \
+        RECIPROCAL(MEDIUM_SIZE(i + 3))
 #define ONES 1, 1, 1, 1, 1, 1, 1, 1
 
+static_assert(SMALL_SIZE(9) == 160 && SMALL_SIZE(CLASS_OF_SMALL_MAX) == SMALL_MAX,
+              "the steps of class_size");
 static_assert(MEDIUM_SIZE(MEDIUM_CLASSES - 1) == SLOT_MAX, "the last class of slots has SLOT_MAX");
 static_assert(MEDIUM_SIZE(0) == SMALL_MAX + SMALL_MAX / 8, "medium classes follow the small ones");
 
-/* By list, from SMALL_CLASSES on, what struct slab calls `reciprocal`. */
-static const uint64_t list_reciprocals[LIST_CLASSES - SMALL_CLASSES] = {RECIPROCALS(0),
-                                                                        RECIPROCALS(8),
-                                                                        RECIPROCALS(16),
-                                                                        RECIPROCALS(24),
-                                                                        RECIPROCALS(32),
-                                                                        ONES,
-                                                                        ONES,
-                                                                        ONES,
-                                                                        ONES,
-                                                                        ONES,
-                                                                        ONES,
-                                                                        ONES,
-                                                                        ONES};
+/* By list, what struct slab calls `reciprocal`. */
+static const uint64_t list_reciprocals[LIST_CLASSES] = {
+    SMALL(0),   SMALL(3),   SMALL(6),   SMALL(9),   SMALL(12),  SMALL(15),  SMALL(18),
+    MEDIUM(0),  MEDIUM(4),  MEDIUM(8),  MEDIUM(12), MEDIUM(16), MEDIUM(20), MEDIUM(24),
+    MEDIUM(28), MEDIUM(32), MEDIUM(36), ONES,       ONES,       ONES,       ONES,
+    ONES,       ONES,       ONES,       ONES};
 
+#undef SMALL_SIZE
 #undef MEDIUM_SIZE
 #undef RECIPROCAL
-#undef RECIPROCALS
+#undef SMALL
+#undef MEDIUM
 #undef ONES
 
 ALWAYS_INLINE unsigned page_class_of_block(unsigned class)

@@ -177,7 +177,7 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     uint32_t slot_size = class_size(class);
     struct slab *slab = &extent->slab;
     check(class < CLASSES && extent_state(extent) == EXTENT_ACTIVE && !extent->is_huge);
-    check(!extent_is_slab(extent) && atomic_get(&slab->owner) == OWNER_NOT_A_SLAB);
+    check(!extent_is_slab(extent) && atomic_get(&extent->owner) == OWNER_NOT_A_SLAB);
     check(extent->link.next == NULL);
     slab->local = NULL;
     slab->left = 0;
@@ -189,11 +189,13 @@ static void slab_create(struct extent *extent, unsigned class, struct heap *owne
     slab->class = (uint8_t) class;
     slab->place = SLAB_NONE;
     slab->was_touched = !extent->is_zero;
+    extent->class = slab->class;
+    extent->slots = extent->start;
     atomic_set(&extent->remote, 0);
     slab_choose_canary(extent);
     slots_hold_none(extent);
     /* pairs with nothing: the rest comes first for the child of a fork, see thread/orphan.h */
-    atomic_set_release(&slab->owner, owner);
+    atomic_set_release(&extent->owner, owner);
     if (owner == OWNER_DEPOT) {
         pagemap_set_list(extent->start, extent_size(extent), extent, class);
     } else {
@@ -418,7 +420,7 @@ static bool slab_try_own(struct extent *extent, struct heap *heap)
 {
     check(heap != NULL && heap < OWNER_GUARDED); /* a heap, and none of the other owners */
     struct heap *expected = NULL;
-    return atomic_replace(&extent->slab.owner, &expected, heap); /* pairs with slab_disown */
+    return atomic_replace(&extent->owner, &expected, heap); /* pairs with slab_disown */
 }
 
 /* Enough that the slow path is not taken for each single slot, few enough to waste little. */
@@ -445,7 +447,7 @@ static bool slab_disown(struct extent *extent, struct heap *owner)
     atomic_set(&extent->used_at_last, slab_used(extent));
     /* Others push first and look at the owner then; here it is the other way round, so one of the
      * two sees the other. */
-    atomic_set_ordered(&extent->slab.owner, NULL); /* pairs with slab_try_own, slab_push_remote */
+    atomic_set_ordered(&extent->owner, NULL); /* pairs with slab_try_own, slab_push_remote */
     return atomic_get_ordered(&extent->remote) != 0 && slab_try_own(extent, owner);
 }
 
@@ -474,7 +476,7 @@ static void slab_share(struct extent *extent, struct heap *owner)
 {
     struct slab_pool *pool = slab_pool_of(extent);
     struct slab *slab = &extent->slab;
-    check(slab->place == SLAB_NONE && atomic_get(&slab->owner) == owner);
+    check(slab->place == SLAB_NONE && atomic_get(&extent->owner) == owner);
     check(!slab_is_full(extent) && slab_used(extent) > 0);
     lock_take(&pool->lock);
     slab->place = SLAB_SHARED;

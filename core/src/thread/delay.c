@@ -62,7 +62,7 @@ ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
 {
     struct extent *extent = pagemap_find(slot);
     struct slab *slab = &extent->slab;
-    if (likely(atomic_get(&slab->owner) == heap) && likely(slab->left > 1)) {
+    if (likely(atomic_get(&extent->owner) == heap) && likely(slab->left > 1)) {
         slot_push(&slab->local, slot);
         slab->left--;
     } else {

@@ -31,7 +31,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     struct slot *slot = slab->local;
     uint32_t count = slab->carved - slab->left;
     check(slot != NULL && count > 0 && slab->bias == 0 && slab->left < slab->carved);
-    check(atomic_get(&slab->owner) == heap && heap->free[slab->class] == NULL);
+    check(atomic_get(&extent->owner) == heap && heap->free[slab->class] == NULL);
     if (count > heap->list_max) {
         count = heap->list_max;
         slab_cut_local(extent, count);
@@ -131,7 +131,7 @@ static NOINLINE void heap_expect_rest(struct heap *heap)
 static void bin_release_current(struct heap *heap, struct bin *bin)
 {
     struct extent *extent = bin->current;
-    check(extent->slab.place == SLAB_CURRENT && atomic_get(&extent->slab.owner) == heap);
+    check(extent->slab.place == SLAB_CURRENT && atomic_get(&extent->owner) == heap);
     if (bin->is_draining && slab_used(extent) == 0 && atomic_get(&extent->remote) == 0) {
         bin->current = NULL;
         extent->slab.place = SLAB_NONE;
@@ -167,7 +167,7 @@ static void heap_place(struct heap *heap, struct extent *extent)
     uint32_t used = slab_used(extent);
     uint32_t available = slab->capacity - used;
     uint32_t wanted = slab_slots_wanted(extent);
-    check(slab->place == SLAB_NONE && atomic_get(&slab->owner) == heap &&
+    check(slab->place == SLAB_NONE && atomic_get(&extent->owner) == heap &&
           slab_counts_match(extent));
     heap_note_class(heap, slab->class);
     slab->left = used;
@@ -209,7 +209,7 @@ static void heap_look_at_oldest(struct heap *heap, struct link *list)
 
 static void heap_adopt(struct heap *heap, struct extent *extent)
 {
-    check(atomic_get(&extent->slab.owner) == heap && !heap_is_anothers(heap));
+    check(atomic_get(&extent->owner) == heap && !heap_is_anothers(heap));
     check(extent->slab.place == SLAB_NONE || extent->slab.place == SLAB_SHARED);
     struct bin *bin = &heap->bins[extent->slab.class];
     if (extent->slab.place == SLAB_SHARED) {
@@ -271,7 +271,7 @@ static struct extent *heap_take_shared(struct heap *heap, unsigned class)
         struct arena *arena = arena_at((heap->arena->index + i) % count);
         struct extent *extent = slab_take_shared(arena, class, heap);
         if (extent != NULL) {
-            check(atomic_get(&extent->slab.owner) == heap && extent->slab.place == SLAB_NONE);
+            check(atomic_get(&extent->owner) == heap && extent->slab.place == SLAB_NONE);
             slab_absorb_remote(extent);
             uint32_t used = slab_used(extent);
             extent->slab.left = used;
@@ -381,7 +381,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
 
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
 {
-    check(atomic_get(&extent->slab.owner) == heap && !heap_is_anothers(heap));
+    check(atomic_get(&extent->owner) == heap && !heap_is_anothers(heap));
     if (extent->slab.place == SLAB_CURRENT) {
         struct bin *bin = &heap->bins[extent->slab.class];
         if (likely(!bin->is_draining)) {
@@ -493,7 +493,7 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
 static void heap_take_back(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     struct slab *slab = &extent->slab;
-    struct heap *owner = atomic_get(&slab->owner);
+    struct heap *owner = atomic_get(&extent->owner);
     if (owner == OWNER_DEPOT) {
         if (!magazine_try_put(heap, slab->class, slot)) {
             magazine_put_slow(heap, extent, slot);
@@ -505,11 +505,11 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
     }
     if (owner == NULL && heap_wants_slab(heap, slab->class) && slab_try_own(extent, heap)) {
         heap_adopt(heap, extent);
-        owner = atomic_get(&slab->owner); /* a heap with plenty may have shared it at once */
+        owner = atomic_get(&extent->owner); /* a heap with plenty may have shared it at once */
     }
     if (owner != heap) {
         if (heap_keeps(heap, extent, owner, slot)) {
-            heap_keep(heap, extent, owner, slot);
+            heap_keep_of_any(heap, extent, owner, slot);
         } else {
             heap_free_remote(heap, extent, slot);
         }

@@ -91,7 +91,7 @@ static bool heap_open_sparse(struct heap *heap, unsigned class, uint32_t span)
     if (extent == NULL) {
         return false;
     }
-    check(atomic_get(&extent->slab.owner) == heap && extent->slab.place == SLAB_NONE);
+    check(atomic_get(&extent->owner) == heap && extent->slab.place == SLAB_NONE);
     heap_empty_own_outbox(heap, extent);
     slab_absorb_remote(extent);
     if (slab_used(extent) == 0) {

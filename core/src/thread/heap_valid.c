@@ -13,7 +13,7 @@ static bool bin_counts_match(struct heap *heap, unsigned class)
     struct extent *current = bin->current;
     require(current == NULL || (current->slab.place == SLAB_CURRENT && current->slab.bias == 0));
     require(current == NULL ||
-            (current->slab.class == class && atomic_get(&current->slab.owner) == heap));
+            (current->slab.class == class && atomic_get(&current->owner) == heap));
     require(bin->ready_count <= READY_MAX_ALONE);
     check(current == NULL || (heap->classes_used >> class & 1) != 0);
     return list_is_empty(&bin->ready) == (bin->ready_count == 0);
@@ -28,7 +28,7 @@ static bool heap_list_is_valid(struct heap *heap, unsigned class, struct link *l
         struct extent *extent = slab_at(at);
         require(at->next->prev == at);
         require(slab_is_valid(extent) && extent->slab.place == place);
-        require(atomic_get(&extent->slab.owner) == heap);
+        require(atomic_get(&extent->owner) == heap);
         count++;
     }
     return place != SLAB_READY || count == heap->bins[class].ready_count;

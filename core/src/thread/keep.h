@@ -44,45 +44,74 @@ ALWAYS_INLINE void heap_fill_list(struct heap *heap, unsigned class, struct slot
     heap->rooms[class] = (int16_t)(list_most(heap, class) - (count - 1));
 }
 
-/* Whether the heap keeps a slot that it frees into a slab of such an owner, which is not itself. What it does not
- * keep goes home; a slot of a common slab that is free already is not kept, so that who looks closer tells. While a tick is due it keeps nothing, nor while it takes samples, whose turn is counted by lists. */
+/* Whether the list of a class has room for what is kept. While a tick is due nothing is kept, nor while the heap takes
+ * samples, whose turn is counted by lists. */
+ALWAYS_INLINE bool heap_has_room(struct heap *heap, unsigned class)
+{
+    check(class < SMALL_CLASSES && !heap_is_anothers(heap));
+    return heap->rooms[class] > 0 && heap->until_tick >= 0;
+}
+
+/* Whether the heap keeps slots that it frees into slabs of other heaps. */
+ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
+{
+    return heap_has_room(heap, class) && atomic_get(&heaps.in_use) >= KEEPING_HEAPS * arena_count();
+}
+
+/* Whether it keeps a slot that it frees into a slab whose owner was read as OWNER_COMMON. One that is free already is
+ * not kept, so that who looks closer tells. */
+ALWAYS_INLINE bool heap_keeps_of_common(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    uint32_t taken = heap->bins[extent->slab.class].common_bytes;
+    /* The table is there for who has read the owner by slab_is_common. */
+    return taken + FIRST_AGAIN_BYTES <= FIRST_BYTES && slab_is_common(extent) &&
+           common_is_first(extent) && common_block_size(extent, slot) != 0 &&
+           heap_has_room(heap, extent->slab.class);
+}
+
+/* Whether it keeps a slot of a slab with such an owner. What it does not keep goes home. */
 ALWAYS_INLINE bool heap_keeps(struct heap *heap, struct extent *extent, struct heap *owner,
                               struct slot *slot)
 {
-    check(owner != heap && !heap_is_anothers(heap));
+    check(owner != heap);
     if (owner == OWNER_COMMON) {
-        uint32_t taken = heap->bins[extent->slab.class].common_bytes;
-        /* The table is there for who has read the owner by slab_is_common. */
-        if (taken + FIRST_AGAIN_BYTES > FIRST_BYTES || !slab_is_common(extent) ||
-            !common_is_first(extent) || common_block_size(extent, slot) == 0) {
-            return false;
-        }
-    } else if (owner == NULL || owner >= OWNER_GUARDED ||
-               atomic_get(&heaps.in_use) < KEEPING_HEAPS * arena_count()) {
-        return false;
+        return heap_keeps_of_common(heap, extent, slot);
     }
-    check(extent->slab.class < SMALL_CLASSES);
-    return heap->rooms[extent->slab.class] > 0 && heap->until_tick >= 0;
+    return owner != NULL && owner < OWNER_GUARDED && heap_keeps_of_heaps(heap, extent->slab.class);
 }
 
 /* Keeps a slot that the program held until now. */
-ALWAYS_INLINE void heap_keep(struct heap *heap, struct extent *extent, struct heap *owner,
-                             struct slot *slot)
+ALWAYS_INLINE void heap_keep(struct heap *heap, struct extent *extent, struct slot *slot)
 {
-    unsigned class = extent->slab.class;
+    unsigned class = extent->class;
     check(slab_has_slot_at(extent, slot) && heap->rooms[class] > 0);
     if (unlikely(heap->free[class] == slot)) {
         harden_bad_block("free", extent, slot);
-    }
-    if (owner != OWNER_COMMON) {
-        heap->counts[class].sent++;
-    } else if (atomic_get(&heaps.in_use) <= VERY_MANY_HEAPS) {
-        heap->bins[class].common_bytes += FIRST_AGAIN_BYTES;
     }
     slot_push(&heap->free[class], slot);
     heap->rooms[class]--;
     heap->puts[class]++;
     heap->until_tick--;
+}
+
+ALWAYS_INLINE void heap_keep_of_heaps(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    heap_keep(heap, extent, slot);
+    heap->counts[extent->class].sent++;
+}
+
+/* The same for who has not asked which of the two it is. */
+ALWAYS_INLINE void heap_keep_of_any(struct heap *heap, struct extent *extent, struct heap *owner,
+                                    struct slot *slot)
+{
+    if (owner != OWNER_COMMON) {
+        heap_keep_of_heaps(heap, extent, slot);
+        return;
+    }
+    heap_keep(heap, extent, slot);
+    if (atomic_get(&heaps.in_use) <= VERY_MANY_HEAPS) {
+        heap->bins[extent->class].common_bytes += FIRST_AGAIN_BYTES;
+    }
 }
 
 #endif

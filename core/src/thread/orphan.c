@@ -168,7 +168,7 @@ static void orphan_release_slab(struct heap *heap, struct extent *extent)
     slab_list_add(extent, &free, slab->local, &count);
     slot_list_end(&free);
     slab->local = free.head;
-    check(count <= slab->carved && atomic_get(&slab->owner) == heap && heap->is_orphan);
+    check(count <= slab->carved && atomic_get(&extent->owner) == heap && heap->is_orphan);
     slab->left = slab->carved - count;
     slab->bias = 0;
     if (slab->place != SLAB_SHARED) {
@@ -181,7 +181,7 @@ static void orphan_release_slab(struct heap *heap, struct extent *extent)
 
 static bool slab_is_of_orphan(struct extent *extent)
 {
-    struct heap *owner = atomic_get(&extent->slab.owner);
+    struct heap *owner = atomic_get(&extent->owner);
     return extent_state(extent) == EXTENT_ACTIVE && extent_is_slab(extent) && owner != NULL &&
            owner < OWNER_GUARDED && owner->is_orphan;
 }
@@ -214,7 +214,7 @@ static void orphans_release_slabs(struct arena *arena)
     lock_release(&arena->lock);
     while (slab != NULL) {
         struct extent *next = slab->bin_next;
-        orphan_release_slab(atomic_get(&slab->slab.owner), slab);
+        orphan_release_slab(atomic_get(&slab->owner), slab);
         slab = next;
     }
 }

@@ -17,7 +17,7 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
     }
     struct slab *slab = &extent->slab;
     check(slab_used(extent) >= outbox->count && outbox->count > 0);
-    check(atomic_get(&slab->owner) == heap);
+    check(atomic_get(&extent->owner) == heap);
     check_slow(outbox_is_valid(outbox));
     heap->counts[slab->class].sent += outbox->count;
     outbox->slab = NULL;
@@ -31,7 +31,7 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
 
 static void heap_release_slab(struct heap *heap, struct extent *extent)
 {
-    check(atomic_get(&extent->slab.owner) == heap && heap_outbox(heap, extent)->slab != extent);
+    check(atomic_get(&extent->owner) == heap && heap_outbox(heap, extent)->slab != extent);
     harden_slab_empty(extent);
     slab_retire(extent);
     heap_put_slab_pages(heap, extent);
@@ -42,7 +42,7 @@ static void heap_abandon_slab(struct heap *heap, struct extent *extent)
     struct slab *slab = &extent->slab;
     check(!heap_is_anothers(heap) && slab->place != SLAB_READY && slab->place != SLAB_WAITING);
     do {
-        check(atomic_get(&slab->owner) == heap);
+        check(atomic_get(&extent->owner) == heap);
         if (slab->place == SLAB_SHARED) {
             slab_unshare(extent);
         }
@@ -103,7 +103,7 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
     /* An owner will find the slots when it looks for some. Without one it is up to us to notice
      * that the slab has become empty, or worth sharing. Since the push others may have emptied it,
      * and the descriptor may be that of another slab: to look after that one does no harm. */
-    struct heap *owner = atomic_get_ordered(&extent->slab.owner); /* pairs with slab_disown */
+    struct heap *owner = atomic_get_ordered(&extent->owner); /* pairs with slab_disown */
     if (owner == NULL) {
         if (slab_needs_care(extent, count, total) && slab_try_own(extent, heap)) {
             heap_abandon_slab(heap, extent);
@@ -118,7 +118,7 @@ static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
     struct extent *extent = outbox->slab;
     check(extent != NULL && outbox->count > 0 && outbox->count <= outbox->most);
     check_slow(outbox_is_valid(outbox));
-    heap->counts[extent->slab.class].sent += outbox->count;
+    heap->counts[extent->class].sent += outbox->count;
     outbox->slab = NULL;
     heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
 }
@@ -168,7 +168,7 @@ static void heap_begin_outbox(struct heap *heap, struct outbox *outbox, struct e
     if (outbox->slab != NULL) {
         heap_flush_outbox(heap, outbox);
     }
-    uint32_t most = OUTBOX_BYTES / extent->slab.slot_size;
+    uint32_t most = OUTBOX_BYTES / class_size(extent->class);
     most = most < 1 ? 1 : most < OUTBOX_BATCH ? most : OUTBOX_BATCH;
     if (heap_is_of_crowd(heap) && slab_is_of_depot(extent)) {
         most = 1; /* the thread may sleep from now on, and a depot's slots have no other way out */

@@ -407,7 +407,7 @@ static void stack_rob_orphan(struct heap *heap)
 static void heap_put_pages(struct heap *heap, struct extent *extent)
 {
     check(!extent->is_huge && extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
-    check(extent->link.next == NULL && atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB);
+    check(extent->link.next == NULL && atomic_get(&extent->owner) == OWNER_NOT_A_SLAB);
     check(!heap_is_anothers(heap));
     size_t pages = extent_pages(extent);
     unsigned class = page_class_below(pages);
@@ -558,7 +558,7 @@ static bool stack_is_valid(struct heap *heap)
         struct extent *chain = stack_take_all(heap, class);
         for (struct extent *at = chain; at != NULL; at = at->slab.below) {
             require(page_class_below(extent_pages(at)) == class && !at->is_huge);
-            require(atomic_get(&at->slab.owner) == OWNER_NOT_A_SLAB && at->link.next == NULL);
+            require(atomic_get(&at->owner) == OWNER_NOT_A_SLAB && at->link.next == NULL);
         }
         pages += chain_pages(chain);
         if (chain != NULL) {

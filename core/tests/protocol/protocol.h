@@ -52,7 +52,7 @@ static inline struct extent *slab_with_slots(struct heap *owner, uint32_t capaci
 
 static inline void slab_watch(struct extent *extent)
 {
-    explorer_watch(&extent->slab.owner, "owner");
+    explorer_watch(&extent->owner, "owner");
     explorer_watch(&extent->remote, "remote");
     explorer_watch(&extent->used_at_last, "used_at_last");
 }
@@ -87,10 +87,9 @@ static inline void slab_must_be_released_once(struct extent *extent)
         }
     }
     PROPERTY(found != 0, "the empty slab is lost: owner %p, %#llx slots pushed",
-             (void *)atomic_get(&extent->slab.owner),
-             (unsigned long long)atomic_get(&extent->remote));
+             (void *)atomic_get(&extent->owner), (unsigned long long)atomic_get(&extent->remote));
     PROPERTY(found == 1, "the empty slab was released %u times", found);
-    PROPERTY(atomic_get(&extent->slab.owner) == OWNER_NOT_A_SLAB, "free pages have an owner");
+    PROPERTY(atomic_get(&extent->owner) == OWNER_NOT_A_SLAB, "free pages have an owner");
     PROPERTY(atomic_get(&extent->remote) == 0, "slots were pushed to free pages");
     PROPERTY(atomic_get(&slab_pool_of(extent)->count[class_of(SLOT_SIZE)]) == 0,
              "the pool counts a slab that is gone");

@@ -217,7 +217,7 @@ static void abandon_reversed(void)
     }
     atomic_set(&extent->used_at_last, used);
     bool is_pushed = atomic_get_ordered(&extent->remote) != 0;
-    atomic_set_ordered(&extent->slab.owner, NULL);
+    atomic_set_ordered(&extent->owner, NULL);
     if (is_pushed && slab_try_own(extent, &heaps_of[0])) {
         heap_abandon_slab(&heaps_of[0], extent);
     }
@@ -233,8 +233,8 @@ static void free_without_owning(void)
 {
     memset(slots[0], 1, SLOT_SIZE);
     slab_push_remote(extent, slots[0], slots[0], 1);
-    if (atomic_get_ordered(&extent->slab.owner) == NULL) {
-        atomic_set_ordered(&extent->slab.owner, &heaps_of[1]);
+    if (atomic_get_ordered(&extent->owner) == NULL) {
+        atomic_set_ordered(&extent->owner, &heaps_of[1]);
         heap_abandon_slab(&heaps_of[1], extent);
     }
 }

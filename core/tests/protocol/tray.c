@@ -102,7 +102,7 @@ static void all_slots_are_somewhere(void)
     struct slot *in_tray = tray_take_slots(heap->arena);
     lock_release(&tray_lock);
     unsigned seen = with_list(with_list(0, heap->free[class_of_slots()]), in_tray);
-    bool is_released = atomic_get(&extent->slab.owner) != OWNER_DEPOT;
+    bool is_released = atomic_get(&extent->owner) != OWNER_DEPOT;
     if (is_released) {
         PROPERTY(seen == 0, "slots %#x of a slab that is gone", seen);
         return; /* housekeeping gave its pages back */

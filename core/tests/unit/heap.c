@@ -106,7 +106,7 @@ TEST(heap_sets_an_almost_full_slab_aside)
     heap_set_until_tick(heap_own, 100);
     char *block = mw_malloc(64);
     CHECK(pagemap_find(block) == other && bin->current == other);
-    CHECK(current->slab.place == SLAB_WAITING && atomic_get(&current->slab.owner) == heap_own);
+    CHECK(current->slab.place == SLAB_WAITING && atomic_get(&current->owner) == heap_own);
     release_of(current, 1);
     CHECK(current->slab.place == SLAB_READY);
     CHECK(mw_heap_is_valid());

@@ -68,7 +68,7 @@ static void use_class(void)
 /* Whether the block's slab has another thread as its owner: a full one has none. */
 static bool is_of_other(const char *block)
 {
-    struct heap *owner = atomic_get(&pagemap_find(block)->slab.owner);
+    struct heap *owner = atomic_get(&pagemap_find(block)->owner);
     return owner != NULL && owner < OWNER_GUARDED && owner != heap_own;
 }
 

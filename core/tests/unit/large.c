@@ -96,3 +96,14 @@ TEST(large_known_zero_pages_are_zero)
         }
     }
 }
+
+/* Free reads these where it does not look at the slab. */
+TEST(large_reciprocals_are_those_of_slabs)
+{
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        CHECK_EQ(list_reciprocals[class], UINT64_MAX / class_size(class) + 1);
+    }
+    for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
+        CHECK_EQ(list_reciprocals[class], 1);
+    }
+}
