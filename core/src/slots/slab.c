@@ -579,6 +579,7 @@ static bool slab_is_valid(struct extent *extent)
     for (uintptr_t at = extent->start; at < extent_end(extent); at += GRANULE) {
         require(pagemap_find((void *)at) == extent);
     }
+    require(extent->slots == extent->start && extent->class == slab->class);
     return extent_state(extent) == EXTENT_ACTIVE && slab->carved <= slab->capacity &&
            slab_used(extent) + local == slab->carved;
 }
