@@ -139,6 +139,7 @@ struct fence {
     uint32_t front; /* pages */
     uint32_t tail;  /* pages */
     uint8_t ways;   /* enum of os_guard: a set of those that were used */
+    bool is_cut;    /* of the tail only the first page and the last are without access */
 };
 
 /* Words of bits that tell which of 64 slots the program holds; of two the second is the owner thread's, and it

@@ -117,6 +117,7 @@ static char *fence_remap(struct extent *extent, size_t size)
     if (!fence_open_to_move(fence, start, old_size)) {
         return NULL;
     }
+    fence->is_cut = false;
     char *moved = os_remap(start - front, old_total, size_max(total, old_total));
     if (moved == NULL) {
         fence_close_ends(fence, start, old_size);
@@ -145,11 +146,13 @@ static bool fence_resize(struct extent *extent, size_t pages)
     if (pages > old_pages) {
         uint32_t more = (uint32_t)(pages - old_pages);
         check(fence_has_room(extent, pages));
-        /* What fence_cut has left has access. */
         if (fence->tail - more > 1 && !fence_guard(fence, end + fence_bytes(more), os_page_size)) {
             return false;
         }
-        if (!os_unguard(end, fence_bytes(more), fence->ways)) {
+        /* To give access that is there takes the kernel a look at each page. */
+        size_t shut = fence->is_cut ? os_page_size : fence_bytes(more);
+        if (!os_unguard(end, shut, fence->ways)) {
+            fence->is_cut = false;
             return false;
         }
         fence->tail -= more;
@@ -160,6 +163,7 @@ static bool fence_resize(struct extent *extent, size_t pages)
         return false;
     }
     fence->tail += less;
+    fence->is_cut = false;
     return true;
 }
 
@@ -170,6 +174,7 @@ static bool fence_cut(struct extent *extent, size_t pages)
     if (!fence_guard(fence, (char *)extent->start + (pages << os_page_shift), os_page_size)) {
         return false;
     }
+    fence->is_cut = fence->tail == 1;
     fence->tail += (uint32_t)(extent_pages(extent) - pages);
     return true;
 }

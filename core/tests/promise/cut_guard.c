@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A huge block that lies where a larger one lay, of which the rest keeps its memory, ends at a page without
- * access, also after it has grown into that rest.
+ * access, also after it has grown into that rest, in steps, and has become shorter again. Each byte of it can be
+ * written then.
  */
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -9,7 +10,8 @@
 
 #include "promise.h"
 
-enum { ROUNDS = 40, FREED = 15 * MIB, TAKEN = 9 * MIB, GROWN = 11 * MIB };
+enum { ROUNDS = 40, FREED = 15 * MIB, TAKEN = 9 * MIB };
+static const size_t STEPS[] = {10 * MIB, 11 * MIB, TAKEN, 12 * MIB};
 
 /* Whether a child that writes there is ended. */
 static bool traps(volatile char *at)
@@ -38,12 +40,16 @@ int main(void)
         bool is_reused = block == old;
         reused += is_reused;
         CHECK_MSG(!is_reused || traps(block + TAKEN), "a write behind a block of %d", TAKEN);
-        char *longer = realloc(block, GROWN);
-        CHECK(longer != NULL);
-        memset(longer, 2, GROWN);
-        grown += is_reused && longer == old;
-        CHECK_MSG(traps(longer + GROWN), "a write behind a block of %d", GROWN);
-        free(longer);
+        bool has_grown = is_reused;
+        for (size_t step = 0; step < sizeof STEPS / sizeof *STEPS; step++) {
+            block = realloc(block, STEPS[step]);
+            CHECK(block != NULL);
+            memset(block, 2, STEPS[step]);
+            has_grown = has_grown && block == old;
+            CHECK_MSG(traps(block + STEPS[step]), "a write behind a block of %zu", STEPS[step]);
+        }
+        grown += has_grown;
+        free(block);
     }
     printf("%u of %d blocks were reused, %u grew in their place\n", reused, ROUNDS, grown);
     CHECK(reused > 0 && grown > 0);
