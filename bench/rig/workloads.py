@@ -60,6 +60,13 @@ def replacements():
         yield Workload(full, 2, 9, program="replace", arguments=(name, written, str(threads)))
 
 
+def few():
+    for live, low, high, threads in (("1", "4", "128", "1"), ("16", "4", "128", "1"), ("16", "64", "512", "1"),
+                                     ("64", "4", "128", "1"), ("16", "4", "128", "8")):
+        full = f"few-{live}-of-{low}-{high}KiB" + (f"-{threads}-threads" if threads != "1" else "")
+        yield Workload(full, 2, 9, program="few", arguments=(live, low, high, threads))
+
+
 QUICK_DECAY = {OURS: {"MALLOW_CONF": "dirty_decay_ms:1000"},
                "jemalloc": {"MALLOC_CONF": "dirty_decay_ms:1000"}}
 OWN_THREAD = {OURS: {"MALLOW_CONF": "purge_thread:true"},
@@ -89,6 +96,7 @@ ALL = [
     Workload("large", 5, 15),
     Workload("huge", 2, 7),
     Workload("mixed", 5, 15),
+    *few(),
     *replacements(),
     Workload("images", 2, 7),
     Workload("realloc", 3, 9),

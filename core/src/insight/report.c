@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include "../memory/meta.h"
+#include "../thread/tray.h"
 
 #include <limits.h>
 
@@ -83,6 +84,7 @@ static struct usage usage_now(void)
     struct heap *heap = thread_enter();
     heap_return_lists(heap);
     thread_leave(heap);
+    trays_empty();
     for (unsigned i = 0; i < arenas_ever(); i++) {
         usage_add_arena(&usage, arena_ever_at(i));
     }

@@ -90,7 +90,29 @@ add_delayed_locked(struct stats *stats, unsigned locked, struct heap *heap)
     }
 }
 
-/* Nothing that lies in a heap or in a tray is of an explicit arena. */
+/* What is in a batch is free in its arena, although its slab counts it as out. */
+__attribute__((no_sanitize("thread"))) static void
+take_off_batches_locked(struct stats *stats, unsigned locked, struct slab_pool *pool)
+{
+    for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
+        for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class)); i++) {
+            uint64_t batch = atomic_get(&batches_of(pool, class)[i]);
+            struct slot *slot = batch_head(batch);
+            for (uint32_t left = batch_length(batch); slot != NULL && left > 0; left--) {
+                struct extent *extent = pagemap_find(slot);
+                struct stats_class *of = class_of_slot_locked(stats, locked, extent, slot);
+                if (of == NULL || of->slots_out == 0) {
+                    break;
+                }
+                of->slots_out--;
+                stats->arenas[extent_arena(extent)].figures.small_bytes -= class_size(class);
+                slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
+            }
+        }
+    }
+}
+
+/* Nothing that lies in a heap, a tray or a batch is of an explicit arena. */
 static void read_heaps(struct stats *stats)
 {
     unsigned locked = (unsigned)size_min(arena_count(), stats->arena_count);
@@ -113,6 +135,9 @@ static void read_heaps(struct stats *stats)
     }
     for (unsigned i = 0; i < locked; i++) {
         add_list_locked(stats, locked, tray_first_slot(arena_at(i)), SLAB_SLOTS_MAX);
+        if (depot_has_batches(arena_at(i))) {
+            take_off_batches_locked(stats, locked, slab_pool_at(arena_at(i)));
+        }
     }
     for (unsigned i = locked; i-- > 0;) {
         lock_release(&arena_at(i)->lock);

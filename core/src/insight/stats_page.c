@@ -162,6 +162,7 @@ static const struct stats_field stats_fields[] = {
     FIELD(purge_counts, pages),
     SIZE_OF(slab_pool),
     FIELD(slab_pool, lock),
+    FIELD(slab_pool, batch_bytes),
     FIELD(lock, turns),
     FIELD(lock, owner_changes),
     FIELD(lock, spins),

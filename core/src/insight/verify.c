@@ -28,6 +28,7 @@ static bool pool_is_valid(struct arena *arena)
             count++;
         }
         require(count == atomic_get(&pool->count[class]));
+        require(!class_is_medium(class) || depot_batches_are_valid(pool, class));
         for (unsigned kind = 0; kind < COMMON_KINDS; kind++) {
             struct link *common = &pool->common[kind][class];
             bool is_seen = (atomic_get(&pool->common_seen[kind]) >> class & 1) != 0;

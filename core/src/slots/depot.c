@@ -3,6 +3,10 @@
 
 #include "harden.h"
 
+/* What may be in batches, in equal parts for each arena, and in those of one at least. */
+#define BATCHES_TOTAL (4 * MiB)
+#define BATCHES_LEAST (256 * KiB)
+
 /* Appends up to `want` slots of one slab to a list. Returns how many. */
 static uint32_t depot_take_from_locked(struct extent *extent, uint32_t want, struct slot_list *list)
 {
@@ -56,15 +60,129 @@ static void depot_list_locked(struct slab_pool *pool, struct extent *extent)
     check_slow(slab_pool_is_valid(pool, class));
 }
 
+/* --- Batches ---------------------------------------------------------------------------------- */
+
+static uint64_t batch_made(struct slot *head, uint32_t count)
+{
+    check((uintptr_t)head >> BATCH_HEAD_BITS == 0 && count <= UINT16_MAX);
+    return (uintptr_t)head | (uint64_t)count << BATCH_HEAD_BITS;
+}
+
+static void batch_bytes_add_locked(struct slab_pool *pool, unsigned class, int64_t slots)
+{
+    int64_t bytes = atomic_get(&pool->batch_bytes) + slots * class_size(class);
+    check(lock_is_mine(&pool->lock) && bytes >= 0);
+    atomic_set(&pool->batch_bytes, (uint32_t)bytes);
+}
+
+static bool depot_put_batch(struct arena *arena, unsigned class, struct slot *list, uint32_t count)
+{
+    struct slab_pool *pool = slab_pool_at(arena);
+    size_t most = size_max(BATCHES_TOTAL / arena_count(), BATCHES_LEAST);
+    size_t bytes = (size_t)count * class_size(class);
+    check(list != NULL && count > 0);
+    if (atomic_get(batch_count_of(pool, class)) == BATCHES_MOST ||
+        atomic_get(&pool->batch_bytes) + bytes > most) {
+        return false;
+    }
+    lock_take(&pool->lock);
+    uint8_t before = atomic_get(batch_count_of(pool, class));
+    bool has_room = before < BATCHES_MOST;
+    if (has_room) {
+        atomic_set(&batches_of(pool, class)[before], batch_made(list, count));
+        atomic_set(batch_count_of(pool, class), (uint8_t)(before + 1));
+        batch_bytes_add_locked(pool, class, count);
+        check_slow(depot_batches_are_valid(pool, class));
+    }
+    lock_release(&pool->lock);
+    return has_room;
+}
+
+/* Up to `want` slots of the youngest batch, if there is one. */
+static struct slot *batch_take_locked(struct slab_pool *pool, unsigned class, uint32_t want,
+                                      uint32_t *count)
+{
+    uint8_t batches = atomic_get(batch_count_of(pool, class));
+    check(lock_is_mine(&pool->lock) && want > 0);
+    if (batches == 0) {
+        return NULL;
+    }
+    _Atomic uint64_t *batch = &batches_of(pool, class)[batches - 1];
+    struct slot *list = batch_head(atomic_get(batch));
+    uint32_t length = batch_length(atomic_get(batch));
+    *count = length < want ? length : want;
+    if (length > want) {
+        struct slot *last = list;
+        list_slot_check(last, class);
+        for (uint32_t i = 1; i < want; i++) {
+            last = slot_next(last);
+            list_slot_check(last, class);
+        }
+        atomic_set(batch, batch_made(slot_next(last), length - want));
+        slot_set_next(last, NULL);
+    } else {
+        atomic_set(batch_count_of(pool, class), (uint8_t)(batches - 1));
+    }
+    batch_bytes_add_locked(pool, class, -(int64_t)*count);
+    check_slow(depot_batches_are_valid(pool, class));
+    return list;
+}
+
+static bool depot_has_batches(struct arena *arena)
+{
+    return slab_pools_are_used() && atomic_get(&slab_pool_at(arena)->batch_bytes) != 0;
+}
+
+static struct slot *depot_take_batch(struct arena *arena)
+{
+    struct slab_pool *pool = slab_pool_at(arena);
+    struct slot *list = NULL;
+    if (!depot_has_batches(arena)) {
+        return NULL;
+    }
+    lock_take(&pool->lock);
+    for (unsigned class = SMALL_CLASSES; class < CLASSES && list == NULL; class ++) {
+        uint32_t count;
+        list = batch_take_locked(pool, class, UINT32_MAX, &count);
+    }
+    lock_release(&pool->lock);
+    return list;
+}
+
+static bool depot_batches_are_valid(struct slab_pool *pool, unsigned class)
+{
+    require(atomic_get(batch_count_of(pool, class)) <= BATCHES_MOST);
+    for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class)); i++) {
+        uint64_t batch = atomic_get(&batches_of(pool, class)[i]);
+        uint32_t count = 0;
+        for (struct slot *slot = batch_head(batch); slot != NULL; slot = slot_next(slot)) {
+            struct extent *extent = pagemap_find(slot);
+            require(slab_is_of_depot(extent) && extent->slab.class == class);
+            require(++count <= batch_length(batch));
+        }
+        require(count == batch_length(batch) && count > 0);
+        require((size_t)count * class_size(class) <= atomic_get(&pool->batch_bytes));
+    }
+    return true;
+}
+
+/* --- Slots of slabs --------------------------------------------------------------------------- */
+
 static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t want, uint32_t *count)
 {
     struct slab_pool *pool = slab_pool_at(arena);
     struct slot_list list = {NULL, NULL};
     *count = 0;
-    if (!slab_pools_are_used() || atomic_get(&pool->count[class]) == 0) {
+    if (!slab_pools_are_used() ||
+        (atomic_get(&pool->count[class]) == 0 && atomic_get(batch_count_of(pool, class)) == 0)) {
         return NULL;
     }
     lock_take(&pool->lock);
+    struct slot *of_batch = batch_take_locked(pool, class, want, count);
+    if (of_batch != NULL) {
+        lock_release(&pool->lock);
+        return of_batch;
+    }
     while (*count < want && !list_is_empty(&pool->slabs[class])) {
         struct extent *extent = container_of(pool->slabs[class].next, struct extent, link);
         check(extent->slab.class == class && slab_pool_of(extent) == pool);

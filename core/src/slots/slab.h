@@ -136,6 +136,9 @@ enum common_kind { COMMON_FIRST, COMMON_HOLES, COMMON_KINDS };
 
 #define TABLE_SIZES 18u
 
+/* Batches of a class that an arena has at most, see depot.h. */
+#define BATCHES_MOST 3u
+
 struct slab_pool {
     struct lock lock;
     _Atomic uint32_t count[CLASSES];           /* length of `slabs` */
@@ -143,8 +146,12 @@ struct slab_pool {
     struct link common[COMMON_KINDS][CLASSES]; /* lock: common ones with free slots, see common.h */
     /* lock, to write; a bit per class: that list may have slabs. Who reads it without may miss one just listed. */
     _Atomic uint64_t common_seen[COMMON_KINDS];
-    struct common *unused_tables[TABLE_SIZES]; /* lock: by the logarithm of their size */
-    uint8_t depot_made[MEDIUM_CLASSES];        /* lock: slabs made: the next one is larger */
+    struct common *unused_tables[TABLE_SIZES];   /* lock: by the logarithm of their size */
+    uint8_t depot_made[MEDIUM_CLASSES];          /* lock: slabs made: the next one is larger */
+    _Atomic uint8_t batch_count[MEDIUM_CLASSES]; /* lock, to write: length of `batches` */
+    _Atomic uint32_t batch_bytes;                /* lock, to write: in all of them */
+    _Atomic uint64_t
+        batches[MEDIUM_CLASSES][BATCHES_MOST]; /* lock, to write; the last one came last */
 };
 
 /* The pool of an arena, and of the arena that a slab is of. */

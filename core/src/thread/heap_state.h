@@ -65,9 +65,10 @@ struct bin {
 /* The free slots of a medium class, or blocks of a block class, that a heap holds: the list is
  * heap->free[class]. */
 struct magazine {
-    uint16_t count;   /* length of the list */
-    uint16_t limit;   /* at most; 0: the thread does not allocate the class; none is private */
-    uint32_t emptied; /* of slots: visits to the depot to empty it since it was filled there */
+    uint16_t count;  /* length of the list */
+    uint16_t limit;  /* at most; 0: the thread does not allocate the class; none is private */
+    uint8_t emptied; /* of slots: visits to the depot to empty it since it was filled there */
+    bool was_filled_from_holes; /* then there may be slots of common slabs in the list */
 };
 
 /* Slots of one slab that the heap does not own, on their way there. */
@@ -200,6 +201,9 @@ struct heap {
     uint32_t since_look;      /* taken and given since slots_back was counted */
     int64_t slots_back;       /* medium slots: returned - handed + in magazines, by then */
     bool clears_up;           /* by the last tick, see heap_clears_up */
+    uint8_t stack_doublings;  /* of the least that the stacks may hold, see stack_least */
+    size_t stack_left;    /* pages that left the stacks for want of room since the heap settled, */
+    size_t stack_fetched; /* and those that came back; each counts in one of both */
 };
 
 /* A heap begins where a page does. */

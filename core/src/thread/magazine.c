@@ -184,9 +184,11 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
             list = depot_take(arena, class, want, count);
         }
     }
-    if (list == NULL && may_be_in_hole) {
+    bool looks_for_holes = list == NULL && may_be_in_hole;
+    if (looks_for_holes) {
         list = heap_take_holes(heap, class, want, count);
     }
+    heap_magazine(heap, class)->was_filled_from_holes = looks_for_holes && list != NULL;
     while (list == NULL) {
         size_t post = slab_post_pages();
         struct extent *extent = heap_take_pages(heap, depot_slab_pages(heap->arena, class) + post);
@@ -237,6 +239,13 @@ static bool magazine_is_draining(struct heap *heap, struct magazine *magazine)
                : magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
 }
 
+/* In a crowd, and of a thread that calls rarely or clears up, nobody may come for what lies in a batch for long. */
+static bool magazine_may_give_batch(struct heap *heap, const struct magazine *magazine)
+{
+    return !magazine->was_filled_from_holes && heap->list_max != LIST_MAX_IDLE &&
+           !heap->clears_up && !heap_is_of_crowd(heap);
+}
+
 static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     unsigned class = extent->slab.class;
@@ -250,7 +259,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     }
     bool is_draining = magazine_is_draining(heap, magazine);
     if (!is_draining) {
-        magazine->emptied = (uint32_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
+        magazine->emptied = (uint8_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
         magazine_grow(heap, class);
     }
     if (magazine->count >= magazine->limit) {
@@ -269,10 +278,14 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         } else {
             heap->free[class] = NULL;
         }
-        heap_count_flush(heap, class, magazine->count - keep);
+        uint32_t given_up = magazine->count - keep;
+        heap_count_flush(heap, class, given_up);
         heap->sample_known &= ~((uint64_t)1 << class); /* it was to come behind what leaves here */
         magazine->count = (uint16_t)keep;
-        heap_return_others(heap, rest, class);
+        if (is_draining || !magazine_may_give_batch(heap, magazine) ||
+            !depot_put_batch(heap->arena, class, rest, given_up)) {
+            heap_return_others(heap, rest, class);
+        }
     }
     if (is_draining) {
         magazine_shrink(heap, class);

@@ -363,7 +363,9 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
          round++) {
         stack_halve(heap, latest);
     }
-    heap->stack_pages_before -= pages - atomic_get(&heap->stack_pages);
+    size_t left = pages - atomic_get(&heap->stack_pages);
+    heap->stack_pages_before -= left;
+    stack_note_left(heap, left);
 }
 
 static void stack_trim(struct heap *heap, uint32_t stamp)
@@ -381,6 +383,7 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
     if (heap->is_private && heap->stack_resident < 64) {
         stack_probe(heap); /* private stacks may hold so much only while that is true */
     }
+    stack_settle_churn(heap);
 }
 
 static void stack_rob(struct heap *heap)
@@ -505,6 +508,7 @@ static void stack_note_put(struct heap *heap, struct extent *extent)
 /* Pages that the arenas have, when no stack has them. */
 static NOINLINE struct extent *heap_take_from_arenas(struct heap *heap, size_t pages)
 {
+    stack_note_fetched(heap, pages);
     struct extent *extent = arenas_alloc_dirty(heap->arena, pages, os_page_size);
     if (extent != NULL) {
         return extent;
@@ -513,9 +517,11 @@ static NOINLINE struct extent *heap_take_from_arenas(struct heap *heap, size_t p
      * to the arenas, which join neighbours and cut to size. */
     stack_recount(heap);
     size_t in_stacks = atomic_get(&heap->stack_pages);
-    if (in_stacks >= pages && in_stacks > arena_slack_pages(heap->arena) &&
+    size_t least = heap->stack_doublings != 0 ? stack_least(heap) : 0;
+    if (in_stacks >= pages && in_stacks > size_max(arena_slack_pages(heap->arena), least) &&
         !stack_is_sparse(heap)) {
         stack_flush(heap);
+        stack_note_left(heap, in_stacks);
     }
     return arenas_alloc(heap->arena, pages, os_page_size);
 }

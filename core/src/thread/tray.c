@@ -101,9 +101,13 @@ static void trays_empty(void)
 {
     for (unsigned i = 0; i < arena_count(); i++) {
         struct arena *arena = arena_at(i);
-        if (tray_has_slots(arena)) {
+        if (tray_has_slots(arena) || depot_has_batches(arena)) {
             lock_take(&tray_lock);
             arena_free_chain(depot_put(tray_take_slots(arena)));
+            struct slot *batch;
+            while ((batch = depot_take_batch(arena)) != NULL) {
+                arena_free_chain(depot_put(batch));
+            }
             lock_release(&tray_lock);
         }
         if (tray_has_pages(arena)) {

@@ -63,7 +63,7 @@ static size_t tray_slot_bytes(struct arena *arena);
 /* The slot that would come first. Another thread may take it at any time. */
 static struct slot *tray_first_slot(struct arena *arena);
 
-/* Gives what lies in all trays to depots and arenas. Any thread. */
+/* Gives what lies in all trays and batches to depots and arenas. Any thread. */
 static void trays_empty(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What several threads put into a tray, while others take what is there, is in one place in the end: in
- * the magazine or stack of one of them, in the depot, or still in the tray.
+ * What several threads put into a tray, or into a batch, while others take what is there, is in one place in the
+ * end: in the magazine or stack of one of them, in the depot, or still in the tray or batch.
  */
 #include "protocol.h"
 
@@ -95,13 +95,26 @@ static unsigned with_list(unsigned seen, struct slot *list)
     return seen;
 }
 
+static unsigned with_batches_locked(unsigned seen)
+{
+    struct slab_pool *pool = slab_pool_of(extent);
+    for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class_of_slots())); i++) {
+        seen = with_list(seen, batch_head(atomic_get(&batches_of(pool, class_of_slots())[i])));
+    }
+    return seen;
+}
+
 static void all_slots_are_somewhere(void)
 {
     struct heap *heap = &heaps_of[0];
+    struct slab_pool *pool = slab_pool_at(heap->arena);
+    lock_take(&pool->lock);
+    unsigned in_batches = with_batches_locked(0);
+    lock_release(&pool->lock);
     lock_take(&tray_lock);
     struct slot *in_tray = tray_take_slots(heap->arena);
     lock_release(&tray_lock);
-    unsigned seen = with_list(with_list(0, heap->free[class_of_slots()]), in_tray);
+    unsigned seen = with_list(with_list(in_batches, heap->free[class_of_slots()]), in_tray);
     bool is_released = atomic_get(&extent->owner) != OWNER_DEPOT;
     if (is_released) {
         PROPERTY(seen == 0, "slots %#x of a slab that is gone", seen);
@@ -109,9 +122,13 @@ static void all_slots_are_somewhere(void)
     }
     seen = with_list(seen, extent->slab.local);
     PROPERTY(seen == 7, "slots %#x arrived", seen);
-    depot_put(in_tray);
-    struct extent *released = depot_put(heap->free[class_of_slots()]);
+    struct slot *lists[] = {in_tray, depot_take_batch(heap->arena), heap->free[class_of_slots()]};
     heap->free[class_of_slots()] = NULL;
+    struct extent *released = NULL;
+    for (unsigned i = 0; i < array_count(lists); i++) {
+        struct extent *empty = depot_put(lists[i]);
+        released = empty != NULL ? empty : released;
+    }
     arena_free_chain(released != NULL ? released : stack_pop(heap, page_class_of(SLOTS)));
 }
 
@@ -140,17 +157,22 @@ static void take_other_class(void)
 }
 
 /* What fork does before it looks away: with its lock, what was freed is in a place that the child finds. */
-static void fork_finds_slots(void)
+static void fork_finds(unsigned freed)
 {
     struct heap *heap = &heaps_of[0];
     lock_take(&tray_lock);
     unsigned seen = with_list(0, heap->free[class_of_slots()]);
     seen = with_list(seen, tray_first_slot(heap->arena));
     lock_take(&slab_pool_of(extent)->lock);
-    seen = with_list(seen, extent->slab.local);
+    seen = with_batches_locked(with_list(seen, extent->slab.local));
     lock_release(&slab_pool_of(extent)->lock);
-    PROPERTY(seen == 7, "slots %#x are in a place that fork finds", seen);
+    PROPERTY(seen == freed, "slots %#x are in a place that fork finds", seen);
     lock_release(&tray_lock);
+}
+
+static void fork_finds_slots(void)
+{
+    fork_finds(7);
 }
 
 static const struct scenario take_and_fork = {
@@ -161,6 +183,84 @@ TEST(slots_of_a_tray_are_in_one_place)
     explore(&put_and_take);
     explore(&put_and_empty);
     explore(&take_and_fork);
+}
+
+/* --- Batches ---------------------------------------------------------------------------------- */
+
+static void give_batch(void)
+{
+    memset(slots[0], 1, SIZE);
+    memset(slots[1], 1, SIZE);
+    slot_set_next(slots[0], slots[1]);
+    slot_set_next(slots[1], NULL);
+    PROPERTY(depot_put_batch(heaps_of[1].arena, class_of_slots(), slots[0], 2),
+             "no room for a batch");
+}
+
+/* The program gets one slot after the other, writes to it, and frees it. */
+static void take_twice(void)
+{
+    struct heap *heap = &heaps_of[0];
+    for (unsigned i = 0; i < 2; i++) {
+        uint32_t count;
+        struct slot *slot = depot_take(heap->arena, class_of_slots(), 1, &count);
+        if (slot != NULL) {
+            memset(slot, 2, SIZE);
+            slot_push(&heap->free[class_of_slots()], slot);
+            heap_magazine(heap, class_of_slots())->count++;
+        }
+    }
+}
+
+static void third_is_in_the_tray(void)
+{
+    slots_that_are_out();
+    free_third();
+}
+
+static void all_are_freed(void)
+{
+    third_is_in_the_tray();
+    give_batch();
+}
+
+/* The third is the program's, so the slab does not become empty. */
+static void two_are_in_a_batch(void)
+{
+    slots_that_are_out();
+    give_batch();
+}
+
+static void fork_finds_two(void)
+{
+    fork_finds(3);
+}
+
+static void with_the_third_all_are_somewhere(void)
+{
+    free_third();
+    all_slots_are_somewhere();
+}
+
+static const struct scenario give_and_take = {"take twice, give a batch",
+                                              third_is_in_the_tray,
+                                              {take_twice, give_batch},
+                                              all_slots_are_somewhere};
+static const struct scenario give_and_empty = {
+    "empty, give a batch", third_is_in_the_tray, {empty, give_batch}, all_slots_are_somewhere};
+static const struct scenario take_and_empty = {
+    "take twice, empty, of a batch", all_are_freed, {take_twice, empty}, all_slots_are_somewhere};
+static const struct scenario empty_and_fork = {"empty, fork, of a batch",
+                                               two_are_in_a_batch,
+                                               {empty, fork_finds_two},
+                                               with_the_third_all_are_somewhere};
+
+TEST(slots_of_a_batch_are_in_one_place)
+{
+    explore(&give_and_take);
+    explore(&give_and_empty);
+    explore(&take_and_empty);
+    explore(&empty_and_fork);
 }
 
 /* --- Blocks of pages -------------------------------------------------------------------------- */

@@ -268,6 +268,135 @@ TEST(depot_counts_what_is_out)
     CHECK(mw_heap_is_valid());
 }
 
+/* --- Batches ----------------------------------------------------------------------------------- */
+
+enum { BATCH_REQUEST = 5000, BATCH_PAGES = 16, BATCH_SLOTS = 6 };
+
+/* A slab of the depot, of which so many slots are out, as a list. */
+static struct slot *slots_of_new_slab(struct extent **extent)
+{
+    mw_free(mw_malloc(1));
+    unsigned class = class_of(BATCH_REQUEST);
+    *extent = heap_take_pages(heap_own, BATCH_PAGES);
+    depot_add(*extent, class);
+    uint32_t count;
+    struct slot *list = depot_take(arena_of(*extent), class, BATCH_SLOTS, &count);
+    CHECK_EQ(count, BATCH_SLOTS);
+    return list;
+}
+
+TEST(batch_is_taken_as_it_is)
+{
+    struct extent *extent;
+    struct slot *list = slots_of_new_slab(&extent);
+    struct arena *arena = arena_of(extent);
+    unsigned class = class_of(BATCH_REQUEST);
+    CHECK(!depot_has_batches(arena));
+    CHECK(depot_put_batch(arena, class, list, BATCH_SLOTS));
+    CHECK_EQ(atomic_get(&slab_pool_at(arena)->batch_bytes), BATCH_SLOTS * class_size(class));
+    CHECK_EQ(slab_used(extent), BATCH_SLOTS);
+
+    uint32_t count;
+    struct slot *fourth = slot_next(slot_next(slot_next(list)));
+    struct slot *fifth = slot_next(fourth);
+    CHECK(depot_take(arena, class, 4, &count) == list && count == 4);
+    CHECK(slot_next(fourth) == NULL);
+    CHECK_EQ(atomic_get(&slab_pool_at(arena)->batch_bytes), 2 * class_size(class));
+    CHECK(depot_take(arena, class, 4, &count) == fifth && count == 2);
+    CHECK(!depot_has_batches(arena));
+    CHECK_EQ(slab_used(extent), BATCH_SLOTS);
+    slot_set_next(fourth, fifth);
+    CHECK(depot_put(list) == extent);
+    heap_put_pages(heap_own, extent);
+    CHECK(mw_heap_is_valid());
+}
+
+TEST(batches_are_few)
+{
+    struct extent *extent;
+    struct slot *list = slots_of_new_slab(&extent);
+    struct arena *arena = arena_of(extent);
+    unsigned class = class_of(BATCH_REQUEST);
+    for (unsigned i = 0; i < BATCH_SLOTS; i++) {
+        struct slot *slot = list;
+        list = slot_next(slot);
+        slot_set_next(slot, NULL);
+        CHECK_EQ(depot_put_batch(arena, class, slot, 1), i < BATCHES_MOST);
+        if (i >= BATCHES_MOST) {
+            CHECK(depot_put(slot) == NULL);
+        }
+    }
+    CHECK_EQ(slab_used(extent), BATCHES_MOST);
+    /* One of another class would be too much in all. */
+    CHECK(!depot_put_batch(arena, class_of(SLOT_REQUEST_MAX), list + 1, BATCHES_TOTAL / SLOT_MAX));
+    trays_empty();
+    CHECK(!depot_has_batches(arena) && !extent_is_slab(extent));
+    CHECK(mw_heap_is_valid());
+}
+
+/* What the statistics say that the program holds. */
+static uint64_t slots_held(unsigned class)
+{
+    struct stats *stats = stats_open();
+    uint64_t held = 0;
+    for (unsigned i = 0; i < stats->arena_count; i++) {
+        struct stats_class *of_class = &stats->arenas[i].classes[class];
+        held += of_class->slots_out - of_class->slots_cached;
+    }
+    stats_close(stats);
+    return held;
+}
+
+/* Frees blocks, of which there are enough, until the magazine was full once. Returns how many. */
+static size_t overflow_magazine(void)
+{
+    trays_empty();
+    heap_own->list_max = LIST_MAX_WAITING;
+    heap_set_until_tick(heap_own, INT16_MAX);
+    uint16_t before = 0;
+    size_t freed = 0;
+    while (magazine()->count >= before) {
+        before = magazine()->count;
+        mw_free(medium_blocks[freed]);
+        medium_blocks[freed++] = NULL;
+    }
+    return freed;
+}
+
+TEST(what_a_full_magazine_gives_up_fills_the_next_empty_one)
+{
+    unsigned class = class_of(MEDIUM_SIZE + CANARY_BYTES);
+    fill_medium(MEDIUM_SIZE);
+    size_t freed = overflow_magazine();
+    struct arena *arena = heap_own->arena;
+    CHECK(depot_has_batches(arena));
+    CHECK_EQ(slots_held(class), MEDIUM_BLOCKS - freed);
+    CHECK(depot_has_batches(arena));
+    struct slot *given_up = batch_head(atomic_get(batches_of(slab_pool_at(arena), class)));
+    while (heap_own->free[class] != NULL) {
+        CHECK(mw_malloc(MEDIUM_SIZE) != (void *)given_up);
+    }
+    CHECK(mw_malloc(MEDIUM_SIZE) == (void *)given_up);
+    CHECK(!depot_has_batches(arena) && mw_heap_is_valid());
+}
+
+/* Of common slabs are slots that no depot takes, and who clears up leaves nothing where nobody may come. */
+TEST(some_magazines_give_no_batch)
+{
+    fill_medium(MEDIUM_SIZE);
+    magazine()->was_filled_from_holes = true;
+    overflow_magazine();
+    CHECK(!depot_has_batches(heap_own->arena));
+    release_medium();
+    fill_medium(MEDIUM_SIZE);
+    CHECK(!magazine()->was_filled_from_holes);
+    heap_own->clears_up = true;
+    overflow_magazine();
+    CHECK(!depot_has_batches(heap_own->arena) && mw_heap_is_valid());
+}
+
+/* --- Trays ------------------------------------------------------------------------------------- */
+
 enum { TRAY_COUNT = 5, TRAY_SIZE = 8 * KiB };
 
 /* A thread that allocates none of them. */

@@ -104,6 +104,50 @@ TEST(stack_has_a_limit)
     CHECK_EQ(atomic_get(&heap_own->stack_pages), 0);
 }
 
+/* One block of 9 to 40 pages at a time. */
+static void churn(unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        mw_free(malloc_pages(9 + i * 7919 % 32));
+    }
+}
+
+/* A quarter of what is in use is too little for a few blocks of mixed sizes, and an arena asked for each of them takes
+ * ten times as long. */
+TEST(stacks_hold_more_where_blocks_come_and_go)
+{
+    churn(1);
+    size_t least = stack_least(heap_own);
+    heap_set_until_tick(heap_own, INT32_MAX / 4); /* it does not settle meanwhile */
+    churn(20000);
+    CHECK_GE(stack_least(heap_own), 2 * least);
+    CHECK_LE(stack_least(heap_own), STACK_LEAST_MOST >> os_page_shift);
+    size_t before = heap_own->stack_fetched;
+    churn(1000);
+    CHECK_LE(heap_own->stack_fetched - before, 1000 * 24 / 8);
+    for (unsigned doublings = heap_own->stack_doublings; doublings > 0; doublings--) {
+        CHECK_EQ(heap_own->stack_doublings, doublings);
+        heap_settle(heap_own, clock_stamp());
+        heap_settle(heap_own, clock_stamp());
+    }
+    CHECK(stack_least(heap_own) == least && mw_heap_is_valid());
+}
+
+/* Blocks that are freed once, or taken once, are no reason. */
+TEST(stacks_hold_no_more_for_blocks_that_do_not_come_again)
+{
+    enum { COUNT = 600 };
+    static char *blocks[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) {
+        blocks[i] = malloc_pages(9 + i % 32);
+    }
+    CHECK_EQ(heap_own->stack_doublings, 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        mw_free(blocks[i]);
+        CHECK_EQ(heap_own->stack_doublings, 0);
+    }
+}
+
 TEST(stack_can_be_robbed)
 {
     struct extent *first = free_block(malloc_pages(20));

@@ -86,6 +86,7 @@ const FIELDS: [&str; 42] = [
     "class_counts.slabs",
     "sizeof.slab_pool",
     "slab_pool.lock",
+    "slab_pool.batch_bytes",
     "arena.lock",
 ];
 

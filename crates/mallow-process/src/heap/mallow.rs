@@ -390,6 +390,7 @@ impl Reader<'_> {
             self.thread(shared, heap, places);
         }
         self.trays(heap);
+        self.batches(heap);
     }
 
     /// Slots that wait for the next thread that lacks some. `None` where the allocator has no trays.
@@ -401,6 +402,18 @@ impl Reader<'_> {
         for index in 0..self.shared_arenas()? {
             let word = self.memory.word(trays.wrapping_add(index.wrapping_mul(size)))?;
             let bytes = word.checked_shr(shift)?.saturating_mul(unit);
+            heap.list(bytes, usize::try_from(index).ok());
+        }
+        Some(())
+    }
+
+    /// Slots that wait together for the next empty magazine. `None` where the allocator has no batches.
+    fn batches(&self, heap: &mut Heap) -> Option<()> {
+        let pools = self.page.root("slab_pools")?;
+        let pool_size = self.page.field("sizeof.slab_pool")?.1;
+        for index in 0..self.shared_arenas()? {
+            let pool = pools.wrapping_add(index.wrapping_mul(pool_size));
+            let bytes = self.get(pool, "slab_pool.batch_bytes")?;
             heap.list(bytes, usize::try_from(index).ok());
         }
         Some(())
