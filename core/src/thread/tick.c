@@ -144,6 +144,11 @@ static uint64_t heap_blocks_given(struct heap *heap)
     return given;
 }
 
+static bool heap_uses_medium(struct heap *heap)
+{
+    return heap->classes_used >> SMALL_CLASSES != 0;
+}
+
 /* Private stacks stay so until the heap settles. */
 static bool heap_uses_blocks(struct heap *heap)
 {
@@ -171,13 +176,16 @@ static bool heap_gives_up_blocks(struct heap *heap)
     return heap->giving_up_ticks >= CLEARED_TICKS;
 }
 
-/* Slots and blocks after which a thread looks at how many medium slots came back: more than those of a request. One
- * that clears up looks sooner. */
+/* Slots and blocks after which a thread looks at how many medium slots came back. One that clears up looks sooner. If at
+ * least half of them did so, and no fewer at the looks before until GIVEN_UP slots had come back, more than those of a
+ * request, it clears up. Who did that, and took as much again, has larger requests: twice as many have to come back
+ * from then on, up to so many doublings, until it pauses. */
 #define LOOK_AFTER 512u
 #define LOOK_SOON LIST_MAX_WAITING
+#define GIVEN_UP (LOOK_AFTER / 2)
+#define GIVEN_UP_DOUBLINGS_MOST 2u
 
-/* Whether at least half of what was taken and given since the last look were medium slots that came back, beyond
- * those that the program was given. */
+/* Whether the program gives up medium slots, beyond those that it was given. */
 static bool heap_gives_up_slots(struct heap *heap)
 {
     heap->since_look += heap->pace;
@@ -190,7 +198,18 @@ static bool heap_gives_up_slots(struct heap *heap)
         const struct class_counts *counts = &heap->counts[class];
         back += (int64_t)(counts->returned - counts->handed + heap_magazine(heap, class)->count);
     }
-    bool gives_up = 2 * (back - heap->slots_back) >= (int64_t)heap->since_look;
+    int64_t came = back - heap->slots_back;
+    bool do_come = 2 * came >= (int64_t)heap->since_look;
+    heap->slots_came = do_come ? heap->slots_came + came : 0;
+    bool gives_up = do_come && heap->slots_came >= GIVEN_UP << heap->given_up_doublings;
+    if (gives_up) {
+        heap->gave_up = true;
+    } else if (heap->gave_up && -2 * came >= (int64_t)heap->since_look) {
+        heap->gave_up = false;
+        if (heap->given_up_doublings < GIVEN_UP_DOUBLINGS_MOST) {
+            heap->given_up_doublings++;
+        }
+    }
     heap->slots_back = back;
     heap->since_look = 0;
     return gives_up;
@@ -201,7 +220,7 @@ static bool heap_gives_up_slots(struct heap *heap)
  * stays in one keeps a whole slab. */
 static bool heap_clears_up(struct heap *heap)
 {
-    if (heap->classes_used >> SMALL_CLASSES == 0 && !heap_uses_blocks(heap)) {
+    if (!heap_uses_medium(heap) && !heap_uses_blocks(heap)) {
         return false; /* it would touch a page of the heap that a thread with small blocks does not need */
     }
     bool gives_up_blocks = heap_gives_up_blocks(heap);
@@ -231,6 +250,10 @@ static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
             heap_return_lists(heap);
         }
         stack_set_private(heap, false);
+        if (heap_uses_medium(heap)) {
+            heap->gave_up = false;
+            heap->given_up_doublings = 0;
+        }
         heap->list_max = LIST_MAX_IDLE;
         heap_set_pace(heap, 0);
         return;

@@ -106,19 +106,47 @@ TEST(magazines_of_who_only_frees_are_empty)
     CHECK(mw_heap_is_valid());
 }
 
+static void *blocks_of_request[2 * LOOK_AFTER];
+
+/* Without a pause, although others may have the CPU meanwhile. */
+static void request(size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        atomic_set(&heap_own->tick_ms, clock_look());
+        blocks_of_request[i] = mw_malloc(2 * KiB + i % 14 * KiB);
+    }
+    for (size_t i = 0; i < count; i++) {
+        atomic_set(&heap_own->tick_ms, clock_look());
+        mw_free(blocks_of_request[i]);
+    }
+}
+
 /* Those of a program that frees what it took for one request after the other are not. */
 TEST(magazines_are_kept_between_requests)
 {
-    static void *blocks[LOOK_AFTER / 2];
-    for (int request = 0; request < 20; request++) {
-        for (size_t i = 0; i < array_count(blocks); i++) {
-            blocks[i] = mw_malloc(2 * KiB + i % 14 * KiB);
-        }
-        for (size_t i = 0; i < array_count(blocks); i++) {
-            mw_free(blocks[i]);
-        }
-        CHECK(request < 2 || slots_in_magazines() > LIST_MAX_WAITING);
+    mw_free(mw_malloc(1));
+    for (int i = 0; i < 20; i++) {
+        request(LOOK_AFTER / 2);
+        CHECK(i < 2 || slots_in_magazines() > LIST_MAX_WAITING);
     }
+    CHECK(mw_heap_is_valid());
+}
+
+/* Nor those of larger requests, once they are known; and a pause lets them be forgotten. */
+TEST(magazines_are_kept_between_large_requests)
+{
+    mw_free(mw_malloc(1));
+    unsigned cleared = 0;
+    for (int i = 0; i < 60; i++) {
+        request(3 * LOOK_AFTER / 2);
+        cleared += slots_in_magazines() <= LIST_MAX_WAITING;
+    }
+    CHECK(cleared > 0 && cleared <= GIVEN_UP_DOUBLINGS_MOST);
+    CHECK(heap_own->given_up_doublings > 0);
+    atomic_set(&heap_own->tick_ms, clock_look() - IDLE_MS);
+    heap_set_until_tick(heap_own, -1);
+    heap_tick(heap_own);
+    CHECK_EQ(heap_own->given_up_doublings, 0);
     CHECK(mw_heap_is_valid());
 }
 
