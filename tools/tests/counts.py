@@ -115,7 +115,7 @@ class TestCounts(unittest.TestCase):
         for text in ("", "no step other\n", "1 passed, 0 failed, 0 skipped\n"):
             self.assertEqual(self.ended(text)[0], tools_test.FAIL, text)
 
-    def test_steps_run_in_order_and_others_beside_the_first(self):
+    def test_steps_run_in_order_and_others_beside_them(self):
         ran = []
         steps = {name: lambda _, name=name: ran.append(name) or tools_test.PASS for name in "abcd"}
         begin = lambda step, _: ran.append(f"begin {step}") or step
@@ -123,11 +123,17 @@ class TestCounts(unittest.TestCase):
         with unittest.mock.patch.multiple(tools_test, STEPS=steps, BESIDE={"a": ("c", "d")}, begin=begin,
                                           end=lambda *step: end("".join(step))):
             total, summary = tools_test.run_steps(["a", "b", "c", "d"], "2")
-            self.assertEqual(ran, ["begin c", "begin d", "a", "end c", "end d", "b"])
-            self.assertEqual((total, len(summary), summary[1:3]), ((2, 2, 0), 4, ["row of c", "row of d"]))
+            self.assertEqual(ran, ["begin c", "begin d", "a", "b", "end c", "end d"])
+            self.assertEqual((total, len(summary), summary[2:]), ((2, 2, 0), 4, ["row of c", "row of d"]))
             ran.clear()
             self.assertEqual(tools_test.run_steps(["c"], "2")[0], tools_test.PASS)
             self.assertEqual(ran, ["c"])
+
+    def test_a_warning_of_clippy_fails(self):
+        lines = ["   Compiling it v0.1.0", "warning: unused variable: `a`",
+                 "warning: `it` (lib test) generated 2 warnings (1 duplicate)"]
+        self.assertEqual(tools_test.check_lints(lines), tools_test.FAIL)
+        self.assertEqual(tools_test.check_lints(["test a_test ... ok"]), tools_test.PASS)
 
     def test_steps_beside_others_are_steps(self):
         for first, others in tools_test.BESIDE.items():

@@ -44,7 +44,7 @@ const NUMBERS: [&str; 16] = [
     "state_muzzy",
     "state_retained",
 ];
-const FIELDS: [&str; 42] = [
+const FIELDS: [&str; 43] = [
     "sizeof.arena",
     "arena.lock_state",
     "arena.lock_turns",
