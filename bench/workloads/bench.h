@@ -91,6 +91,11 @@ static inline void draw_log_uniform(uint32_t *sizes, size_t count, double low, d
         sizes[i] = (uint32_t)(low * power_of_e(range * random_next(&seed) / 0x1p32));
 }
 
+/* Sizes from `low` to `high`, each as often. */
+static inline void draw_uniform(uint32_t *sizes, size_t count, size_t low, size_t high, uint64_t seed) {
+    for (size_t i = 0; i < count; i++) sizes[i] = random_between(&seed, (uint32_t)low, (uint32_t)high);
+}
+
 /* One byte of each page: what makes the kernel provide all of the block. */
 static inline void write_pages(char *p, size_t size) {
     for (size_t at = 0; at < size; at += PAGE) p[at] = 1;

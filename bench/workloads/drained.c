@@ -33,9 +33,8 @@ static void *replace_and_sleep(void *argument) {
 int main(int argc, char **argv) {
     bench_start(argc, argv);
     if (argc != 4) return 2;
-    uint64_t seed = 12345;
     size_t low = strtoul(argv[2], NULL, 10) * KIB, high = strtoul(argv[3], NULL, 10) * KIB;
-    for (size_t i = 0; i < SIZES; i++) sizes[i] = random_between(&seed, low, high);
+    draw_uniform(sizes, SIZES, low, high, 12345);
     pthread_barrier_init(&freed, NULL, THREADS + 1);
     double before = rss_anon_mib();
     for (size_t i = 0; i < THREADS; i++) {

@@ -37,9 +37,7 @@ int main(int argc, char **argv) {
     size_t low = strtoul(argv[3], NULL, 10), high = strtoul(argv[4], NULL, 10);
     size_t threads = strtoul(argv[5], NULL, 10);
     if (live < 1 || live > BLOCKS_MAX || threads < 1 || threads > THREADS_MAX) return 2;
-    uint64_t seed = 12345;
-    for (size_t i = 0; i < SIZES; i++)
-        sizes[i] = random_between(&seed, (uint32_t)(low * KIB), (uint32_t)(high * KIB));
+    draw_uniform(sizes, SIZES, low * KIB, high * KIB, 12345);
     /* In the short form too a thread lives for longer than an allocator needs to get to know it. */
     count = (bench_short ? 2000000 : 8000000) / threads;
     pthread_t workers[THREADS_MAX];

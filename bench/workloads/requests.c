@@ -11,15 +11,14 @@
 enum { SIZES = 4096, BLOCKS_MAX = 1000, SECONDS_MAX = 2 };
 
 struct work {
-    size_t blocks, at;
+    size_t requests, blocks, at;
     bool backwards;
 };
 
 static uint32_t sizes[SIZES];
 static char *blocks[BLOCKS_MAX];
 
-static void run(void *context) {
-    struct work *w = context;
+static void answer(struct work *w) {
     for (size_t i = 0; i < w->blocks; i++) {
         blocks[i] = must(malloc(sizes[w->at++ % SIZES]));
         *blocks[i] = 1;
@@ -28,25 +27,22 @@ static void run(void *context) {
     w->backwards = !w->backwards;
 }
 
-static void run_many(void *context) {
-    for (size_t blocks_done = 0; blocks_done < (bench_short ? 20000 : 60000);
-         blocks_done += ((struct work *)context)->blocks)
-        run(context);
+static void run(void *context) {
+    struct work *w = context;
+    for (size_t i = 0; i < w->requests; i++) answer(w);
 }
 
 int main(int argc, char **argv) {
     bench_start(argc, argv);
     if (argc != 5) return 2;
-    struct work w = {strtoul(argv[2], NULL, 10), 0, false};
+    struct work w = {.blocks = strtoul(argv[2], NULL, 10)};
     size_t low = strtoul(argv[3], NULL, 10), high = strtoul(argv[4], NULL, 10);
     if (w.blocks < 1 || w.blocks > BLOCKS_MAX) return 2;
-    uint64_t seed = 12345;
-    for (size_t i = 0; i < SIZES; i++)
-        sizes[i] = random_between(&seed, (uint32_t)(low * KIB), (uint32_t)(high * KIB));
-    size_t done = ((bench_short ? 20000 : 60000) + w.blocks - 1) / w.blocks * w.blocks;
+    draw_uniform(sizes, SIZES, low * KIB, high * KIB, 12345);
+    w.requests = (bench_short ? 20000 : 60000) / w.blocks;
     char row[64];
     snprintf(row, sizeof row, "requests/%zu-of-%zu-%zuKiB", w.blocks, low, high);
-    report(row, measure_within(SECONDS_MAX, thread_cpu_ns, run_many, &w, done), "ns");
+    report(row, measure_within(SECONDS_MAX, thread_cpu_ns, run, &w, w.requests * w.blocks), "ns");
     bench_end(row);
     return 0;
 }

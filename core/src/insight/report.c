@@ -19,7 +19,7 @@ __attribute__((no_sanitize("thread"))) static void usage_add_slab(struct usage *
                                                                   struct extent *extent)
 {
     struct slab *slab = &extent->slab;
-    uint32_t remote = (uint32_t)(atomic_get(&extent->remote) >> REMOTE_HEAD_BITS);
+    uint32_t remote = list_word_length(atomic_get(&extent->remote));
     uint32_t used = slab->left + slab->bias;
     used = used >= remote && used - remote <= slab->capacity ? used - remote : slab->capacity;
     usage->slab_bytes += extent_size(extent);

@@ -97,15 +97,15 @@ take_off_batches_locked(struct stats *stats, unsigned locked, struct slab_pool *
     for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
         for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class)); i++) {
             uint64_t batch = atomic_get(&batches_of(pool, class)[i]);
-            struct slot *slot = batch_head(batch);
-            for (uint32_t left = batch_length(batch); slot != NULL && left > 0; left--) {
+            struct slot *slot = list_word_head(batch);
+            for (uint32_t left = list_word_length(batch); slot != NULL && left > 0; left--) {
                 struct extent *extent = pagemap_find(slot);
                 struct stats_class *of = class_of_slot_locked(stats, locked, extent, slot);
                 if (of == NULL || of->slots_out == 0) {
                     break;
                 }
                 of->slots_out--;
-                stats->arenas[extent_arena(extent)].figures.small_bytes -= class_size(class);
+                stats->arenas[extent_arena(extent)].figures.small_bytes -= extent->slab.slot_size;
                 slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
             }
         }

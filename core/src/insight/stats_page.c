@@ -84,7 +84,7 @@ static const struct stats_number stats_numbers[] = {
     {"root_shift", PAGEMAP_ROOT_SHIFT},
     {"granule_shift", GRANULE_SHIFT},
     {"leaf_mask", PAGEMAP_LEAF_WORDS - 1},
-    {"remote_count_shift", REMOTE_HEAD_BITS},
+    {"remote_count_shift", LIST_HEAD_BITS},
     {"classes", CLASSES},
     {"outboxes", OUTBOXES},
     {"tray_size", sizeof(struct tray)},

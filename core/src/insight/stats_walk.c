@@ -59,7 +59,7 @@ __attribute__((no_sanitize("thread"))) static void add_slab(struct stats_arena *
 {
     struct slab *slab = &extent->slab;
     struct stats_class *class = &to->classes[slab->class];
-    uint32_t remote = (uint32_t)(atomic_get(&extent->remote) >> REMOTE_HEAD_BITS);
+    uint32_t remote = list_word_length(atomic_get(&extent->remote));
     uint32_t out = slab->left + slab->bias;
     out = out >= remote && out - remote <= slab->capacity ? out - remote : slab->capacity;
     class->slabs++;

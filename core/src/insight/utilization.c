@@ -28,7 +28,7 @@ static struct {
 /* Other threads may be using the slab: a moment's number. */
 __attribute__((no_sanitize("thread"))) static uint32_t slots_out(struct extent *extent)
 {
-    uint32_t remote = (uint32_t)(atomic_get(&extent->remote) >> REMOTE_HEAD_BITS);
+    uint32_t remote = list_word_length(atomic_get(&extent->remote));
     uint32_t out = atomic_peek(&extent->slab.left) + atomic_peek(&extent->slab.bias);
     return out >= remote && out - remote <= extent->slab.capacity ? out - remote
                                                                   : extent->slab.capacity;

@@ -6,8 +6,9 @@
  *
  * The extent is the middle alone. How many pages are in front is random, so that nobody can tell where
  * the next block begins. A block that becomes smaller leaves its pages to the tail, and may have them
- * again; a tail that is cut has access but for its first page and its last. Marks in the page tables (Linux 6.13) cost no mapping; without them each fence costs two, and
- * there are no more than FENCES_PROTECTED_MOST of these. A fence without guards is a plain mapping.
+ * again; a tail that is cut has access but for its first page and its last. Marks in the page tables
+ * (Linux 6.13) cost no mapping; without them each fence costs two, and there are no more than
+ * FENCES_PROTECTED_MOST of these. A fence without guards is a plain mapping.
  */
 #ifndef MALLOW_FENCE_H
 #define MALLOW_FENCE_H

@@ -62,12 +62,6 @@ static void depot_list_locked(struct slab_pool *pool, struct extent *extent)
 
 /* --- Batches ---------------------------------------------------------------------------------- */
 
-static uint64_t batch_made(struct slot *head, uint32_t count)
-{
-    check((uintptr_t)head >> BATCH_HEAD_BITS == 0 && count <= UINT16_MAX);
-    return (uintptr_t)head | (uint64_t)count << BATCH_HEAD_BITS;
-}
-
 static void batch_bytes_add_locked(struct slab_pool *pool, unsigned class, int64_t slots)
 {
     int64_t bytes = atomic_get(&pool->batch_bytes) + slots * class_size(class);
@@ -89,7 +83,7 @@ static bool depot_put_batch(struct arena *arena, unsigned class, struct slot *li
     uint8_t before = atomic_get(batch_count_of(pool, class));
     bool has_room = before < BATCHES_MOST;
     if (has_room) {
-        atomic_set(&batches_of(pool, class)[before], batch_made(list, count));
+        atomic_set(&batches_of(pool, class)[before], list_word(list, count));
         atomic_set(batch_count_of(pool, class), (uint8_t)(before + 1));
         batch_bytes_add_locked(pool, class, count);
         check_slow(depot_batches_are_valid(pool, class));
@@ -108,8 +102,8 @@ static struct slot *batch_take_locked(struct slab_pool *pool, unsigned class, ui
         return NULL;
     }
     _Atomic uint64_t *batch = &batches_of(pool, class)[batches - 1];
-    struct slot *list = batch_head(atomic_get(batch));
-    uint32_t length = batch_length(atomic_get(batch));
+    struct slot *list = list_word_head(atomic_get(batch));
+    uint32_t length = list_word_length(atomic_get(batch));
     *count = length < want ? length : want;
     if (length > want) {
         struct slot *last = list;
@@ -118,7 +112,7 @@ static struct slot *batch_take_locked(struct slab_pool *pool, unsigned class, ui
             last = slot_next(last);
             list_slot_check(last, class);
         }
-        atomic_set(batch, batch_made(slot_next(last), length - want));
+        atomic_set(batch, list_word(slot_next(last), length - want));
         slot_set_next(last, NULL);
     } else {
         atomic_set(batch_count_of(pool, class), (uint8_t)(batches - 1));
@@ -155,12 +149,12 @@ static bool depot_batches_are_valid(struct slab_pool *pool, unsigned class)
     for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class)); i++) {
         uint64_t batch = atomic_get(&batches_of(pool, class)[i]);
         uint32_t count = 0;
-        for (struct slot *slot = batch_head(batch); slot != NULL; slot = slot_next(slot)) {
+        for (struct slot *slot = list_word_head(batch); slot != NULL; slot = slot_next(slot)) {
             struct extent *extent = pagemap_find(slot);
             require(slab_is_of_depot(extent) && extent->slab.class == class);
-            require(++count <= batch_length(batch));
+            require(++count <= list_word_length(batch));
         }
-        require(count == batch_length(batch) && count > 0);
+        require(count == list_word_length(batch) && count > 0);
         require((size_t)count * class_size(class) <= atomic_get(&pool->batch_bytes));
     }
     return true;

@@ -42,20 +42,7 @@ static void depot_add(struct extent *extent, unsigned class);
  * pages, linked by `below`. */
 static struct extent *depot_put(struct slot *list);
 
-/* A batch in one word: its first slot, and above that how many there are. */
-#define BATCH_HEAD_BITS 48
-
-ALWAYS_INLINE struct slot *batch_head(uint64_t batch)
-{
-    return (struct slot *)(uintptr_t)(batch & (((uint64_t)1 << BATCH_HEAD_BITS) - 1));
-}
-
-ALWAYS_INLINE uint32_t batch_length(uint64_t batch)
-{
-    return (uint32_t)(batch >> BATCH_HEAD_BITS);
-}
-
-/* Those of an arena of a class: so many, and where they are, the youngest last. */
+/* The batches of an arena of a class: how many, and where they are, each a list in one word, the youngest last. */
 ALWAYS_INLINE _Atomic uint8_t *batch_count_of(struct slab_pool *pool, unsigned class)
 {
     check(class_is_medium(class) && class < CLASSES);

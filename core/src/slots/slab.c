@@ -343,13 +343,7 @@ static void slab_lengthen_local(struct extent *extent, uint32_t most)
 
 /* --- Frees from other threads ---------------------------------------------------------------- */
 
-#define REMOTE_HEAD_BITS 48
-static_assert(SLAB_SLOTS_MAX < (1u << (64 - REMOTE_HEAD_BITS)), "a slab's slots can be counted");
-
-ALWAYS_INLINE struct slot *remote_head(uint64_t remote)
-{
-    return (struct slot *)(uintptr_t)(remote & (((uint64_t)1 << REMOTE_HEAD_BITS) - 1));
-}
+static_assert(SLAB_SLOTS_MAX <= UINT16_MAX, "a slab's slots can be counted");
 
 static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
                                  uint32_t count)
@@ -360,13 +354,13 @@ static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struc
     uint64_t old = atomic_get(&extent->remote);
     uint64_t new;
     do {
-        slot_set_next(tail, remote_head(old));
-        uint64_t total = (old >> REMOTE_HEAD_BITS) + count;
-        check(total <= capacity && remote_head(old) != head);
-        new = (uint64_t)(uintptr_t)head | total << REMOTE_HEAD_BITS;
+        slot_set_next(tail, list_word_head(old));
+        uint32_t total = list_word_length(old) + count;
+        check(total <= capacity && list_word_head(old) != head);
+        new = list_word(head, total);
         /* pairs with slab_collect_remote, and in its order with slab_disown */
     } while (!atomic_replace(&extent->remote, &old, new));
-    return (uint32_t)(new >> REMOTE_HEAD_BITS);
+    return list_word_length(new);
 }
 
 static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count)
@@ -375,14 +369,14 @@ static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count)
         return NULL;
     }
     uint64_t remote = atomic_swap(&extent->remote, 0); /* pairs with slab_push_remote */
-    *count = (uint32_t)(remote >> REMOTE_HEAD_BITS);
-    check(*count > 0 && *count <= extent->slab.capacity && remote_head(remote) != NULL);
-    return remote_head(remote);
+    *count = list_word_length(remote);
+    check(*count > 0 && *count <= extent->slab.capacity && list_word_head(remote) != NULL);
+    return list_word_head(remote);
 }
 
 static struct slot *slab_first_remote(struct extent *extent)
 {
-    return remote_head(atomic_get_acquire(&extent->remote)); /* pairs with slab_push_remote */
+    return list_word_head(atomic_get_acquire(&extent->remote)); /* pairs with slab_push_remote */
 }
 
 static void slab_absorb_remote(struct extent *extent)
@@ -515,7 +509,7 @@ static void slab_unshare(struct extent *extent)
 static bool slab_is_sparse(struct extent *extent, uint32_t span)
 {
     uint32_t used = atomic_get(&extent->used_at_last);
-    uint32_t remote = (uint32_t)(atomic_get(&extent->remote) >> REMOTE_HEAD_BITS);
+    uint32_t remote = list_word_length(atomic_get(&extent->remote));
     uint32_t left = used > remote ? used - remote : 0;
     return left * size_max(span, 4) <= extent->slab.capacity;
 }

@@ -96,9 +96,27 @@ ALWAYS_INLINE bool slab_is_full(struct extent *extent)
     return slab_used(extent) == extent->slab.capacity;
 }
 
+/* A list of slots in one word: its head in the low 48 bits, its length in the high 16. */
+#define LIST_HEAD_BITS 48
+
+ALWAYS_INLINE struct slot *list_word_head(uint64_t word)
+{
+    return (struct slot *)(uintptr_t)(word & (((uint64_t)1 << LIST_HEAD_BITS) - 1));
+}
+
+ALWAYS_INLINE uint32_t list_word_length(uint64_t word)
+{
+    return (uint32_t)(word >> LIST_HEAD_BITS);
+}
+
+ALWAYS_INLINE uint64_t list_word(struct slot *head, uint64_t length)
+{
+    check((uintptr_t)head >> LIST_HEAD_BITS == 0 && length <= UINT16_MAX);
+    return (uint64_t)(uintptr_t)head | length << LIST_HEAD_BITS;
+}
+
 /* --- Frees from other threads ------------------------------------------------------------------
- * extent->remote: the list of slots that others freed, its head in the low 48 bits, its length in
- * the high 16. */
+ * extent->remote: the list of slots that others freed, in one word. */
 
 /* Adds a list of `count` slots. Returns how many there are now. */
 static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,

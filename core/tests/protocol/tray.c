@@ -99,7 +99,7 @@ static unsigned with_batches_locked(unsigned seen)
 {
     struct slab_pool *pool = slab_pool_of(extent);
     for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class_of_slots())); i++) {
-        seen = with_list(seen, batch_head(atomic_get(&batches_of(pool, class_of_slots())[i])));
+        seen = with_list(seen, list_word_head(atomic_get(&batches_of(pool, class_of_slots())[i])));
     }
     return seen;
 }

@@ -401,7 +401,7 @@ TEST(what_a_full_magazine_gives_up_fills_the_next_empty_one)
     CHECK(depot_has_batches(arena));
     CHECK_EQ(slots_held(class), MEDIUM_BLOCKS - freed);
     CHECK(depot_has_batches(arena));
-    struct slot *given_up = batch_head(atomic_get(batches_of(slab_pool_at(arena), class)));
+    struct slot *given_up = list_word_head(atomic_get(batches_of(slab_pool_at(arena), class)));
     while (heap_own->free[class] != NULL) {
         CHECK(mw_malloc(MEDIUM_SIZE) != (void *)given_up);
     }
