@@ -67,6 +67,14 @@ def few():
         yield Workload(full, 2, 9, program="few", arguments=(live, low, high, threads))
 
 
+def buffers():
+    for how, count, low, high, threads in (("grow", "8", "256", "32768", "1"), ("grow", "8", "256", "32768", "2"),
+                                           ("grow", "4", "64", "4096", "1"), ("resize", "4", "16", "40", "1"),
+                                           ("resize", "64", "16", "128", "1"), ("resize", "16", "128", "1024", "8")):
+        full = f"buffers-{how}-{count}-of-{low}-{high}KiB" + (f"-{threads}-threads" if threads != "1" else "")
+        yield Workload(full, 2, 9, program="buffers", arguments=(how, count, low, high, threads))
+
+
 QUICK_DECAY = {OURS: {"MALLOW_CONF": "dirty_decay_ms:1000"},
                "jemalloc": {"MALLOC_CONF": "dirty_decay_ms:1000"}}
 OWN_THREAD = {OURS: {"MALLOW_CONF": "purge_thread:true"},
@@ -102,6 +110,7 @@ ALL = [
     *replacements(),
     Workload("images", 2, 7),
     Workload("realloc", 3, 9),
+    *buffers(),
     Workload("vectors", 2, 9),
     Workload("calloc", 5, 15),
     Workload("calloc-sparse", 2, 7, program="cleared", arguments=("sparse",)),

@@ -103,6 +103,45 @@ static bool realloc_pages(struct extent *extent, size_t size)
     return true;
 }
 
+/* A program that makes its blocks smaller and then larger again pays for a copy each time, as the pages at their
+ * ends go to others meanwhile, who cut all that is free into pieces. So when a block grows that had been made
+ * smaller, of the next SHRINKS_TO_KEEP that are to become smaller none is cut: they stay as they are, as slots do,
+ * or move, if at most half would be used. Where nothing grows again (a vector that is cut to its size) every page
+ * goes back. */
+#define SHRINKS_TO_KEEP 64u
+
+/* Larger blocks are cut all the same: what they would keep is too much, and so is what would be copied. */
+#define SHRINK_KEEP_MAX (64 * MiB)
+
+static void realloc_note_growth(struct extent *extent, size_t size)
+{
+    if (extent->is_shrunk && size > extent_size(extent)) {
+        extent->is_shrunk = false;
+        struct heap *heap = thread_enter();
+        heap->shrinks_to_keep = SHRINKS_TO_KEEP;
+        thread_leave(heap);
+    }
+}
+
+/* Whether a block of pages that becomes smaller is not to be cut. Guards are to begin where a block ends, and a
+ * sampled block counts with its size. */
+static bool realloc_keeps_pages(struct extent *extent, size_t size)
+{
+    if (large_rounded_pages(size) >= extent_pages(extent)) {
+        return false;
+    }
+    extent->is_shrunk = true;
+    if (extent_size(extent) > SHRINK_KEEP_MAX || extent_is_direct(extent) ||
+        extent_has_fence(extent) || extent_is_sampled(extent)) {
+        return false;
+    }
+    struct heap *heap = thread_enter();
+    bool is_kept = heap->shrinks_to_keep > 0;
+    heap->shrinks_to_keep -= is_kept;
+    thread_leave(heap);
+    return is_kept;
+}
+
 static void *block_try_resize(void *block, struct extent *extent, size_t size)
 {
     if (MW_CANARY) {
@@ -117,8 +156,14 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
         canary_place(extent, block, slot_size, size);
         return block;
     }
-    if (size <= SLOT_REQUEST_MAX || extent_is_guarded(extent) || extent_is_hollow(extent) ||
-        !realloc_pages(extent, size)) {
+    if (extent_is_guarded(extent) || extent_is_hollow(extent)) {
+        return NULL;
+    }
+    realloc_note_growth(extent, size);
+    bool fits = realloc_keeps_pages(extent, size)
+                    ? slot_still_fits(extent_size(extent), size)
+                    : size > SLOT_REQUEST_MAX && realloc_pages(extent, size);
+    if (!fits) {
         return NULL;
     }
     canary_place_large(extent, size);

@@ -527,16 +527,6 @@ static bool arena_remap(struct arena *arena, struct extent *extent, size_t pages
     return true;
 }
 
-static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages)
-{
-    if (!limit_enter(pages - extent_pages(extent))) {
-        return false;
-    }
-    bool done = arena_remap(arena, extent, pages);
-    limit_leave();
-    return done;
-}
-
 /* Moves the pages of an extent into a mapping of `size`, in two steps: first out of the region,
  * then larger. NULL if the kernel cannot; then they are where they were. */
 static char *pages_move_out(struct extent *extent, size_t size)
@@ -589,12 +579,17 @@ static bool arena_move_out(struct arena *arena, struct extent *extent, size_t pa
     return true;
 }
 
-static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_t pages)
+static bool arena_try_move(struct arena *arena, struct extent *extent, size_t pages)
 {
-    if (!limit_enter(pages - extent_pages(extent))) {
+    size_t grown = pages - extent_pages(extent);
+    if (!limit_enter(grown)) {
         return false;
     }
-    bool done = arena_move_out(arena, extent, pages);
+    bool done =
+        extent->is_huge ? arena_remap(arena, extent, pages) : arena_move_out(arena, extent, pages);
     limit_leave();
+    if (done) {
+        arena_note_growth(arena, grown, arena_slack_pages(arena));
+    }
     return done;
 }

@@ -51,9 +51,6 @@ static size_t arena_free_chain(struct extent *chain);
 static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages);
 static void arena_shrink(struct arena *arena, struct extent *extent, size_t pages);
 
-/* Makes a huge extent larger by moving its mapping. False if the kernel cannot. */
-static bool arena_try_remap(struct arena *arena, struct extent *extent, size_t pages);
-
 /* A free huge block that is too small but not by much, made larger: what lies in it need not be brought by the
  * kernel again. Writes by how many pages it grew; NULL if there is none. */
 static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t *grown);
@@ -61,9 +58,10 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t
 /* Whether a free huge block has room for `pages`. */
 static bool arena_has_huge_room(struct arena *arena, size_t pages);
 
-/* Makes an extent of a region larger by moving its pages into a mapping of their own; it is huge
- * then, and its old place free. False if the kernel cannot. */
-static bool arena_try_move_out(struct arena *arena, struct extent *extent, size_t pages);
+/* Makes an active extent larger by moving its page tables: the mapping that a huge one is, or the pages of one of a
+ * region into a mapping of their own; it is huge then, and its old place free. As with all growth, free memory goes
+ * back for it. False if the kernel cannot. */
+static bool arena_try_move(struct arena *arena, struct extent *extent, size_t pages);
 
 /* How much free and resident memory (pages) may stay unused while the process grows beside it. */
 static size_t arena_slack_pages(struct arena *arena);

@@ -169,6 +169,7 @@ struct extent {
                                       slab the blocks that are out */
     uint8_t class;                 /* const while a slab: slab.class once more */
     bool is_zero;                  /* lock: arena: the pages read as zero */
+    bool is_shrunk;      /* realloc made the block smaller; who holds it; of a free one left over */
     bool is_decommitted; /* lock: arena: a hook took the memory, and another has to give it
                                       back before use, see arena/hooks.h */
     union {

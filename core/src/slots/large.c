@@ -5,12 +5,10 @@
  * grows by moving page tables. */
 #define MOVE_MIN (1 * MiB)
 
-/* A block that grows is copied to where it finds this many times its new size. */
-#define GROWTH_ROOM 2u
-
-/* One that is a mapping of its own already is copied only if it grows by at least this share of its size: a block
- * that grows in many small steps would be copied at each of them. */
-#define GROWTH_STEP_SHARE 2u
+/* A block that is a mapping of its own is copied up to this size, and only if it grows by at least this share of its
+ * size: a block that grows in many small steps would be copied at each of them. */
+#define GROWTH_COPY_MAX (64 * MiB)
+#define GROWTH_STEP_SHARE 3u
 
 /* Blocks below this size are cleared by memset: a system call costs as much. */
 #define SPARSE_MIN (1 * MiB)
@@ -48,7 +46,7 @@ static bool large_try_resize_fence(struct arena *arena, struct extent *extent, s
         return false;
     }
     if (pages > extent_pages(extent) && !fence_has_room(extent, pages)) {
-        return large_pays_for_growth(extent, size) && arena_try_remap(arena, extent, pages);
+        return large_pays_for_growth(extent, size) && arena_try_move(arena, extent, pages);
     }
     /* A block that cannot become smaller stays as it is. */
     return pages == extent_pages(extent) || arena_try_resize_fenced(arena, extent, pages) ||
@@ -72,10 +70,9 @@ static bool large_is_better_copied(struct arena *arena, struct extent *extent, s
     if (MW_FENCES) {
         return !extent->is_huge && !large_is_sparse(extent);
     }
-    bool is_of_size = !extent->is_huge || (pages << os_page_shift <= LARGE_MAX &&
+    bool is_of_size = !extent->is_huge || (pages << os_page_shift <= GROWTH_COPY_MAX &&
                                            pages - old_pages >= old_pages / GROWTH_STEP_SHARE);
-    return is_of_size && arena_has_huge_room(arena, GROWTH_ROOM * pages) &&
-           !large_is_sparse(extent);
+    return is_of_size && arena_has_huge_room(arena, pages) && !large_is_sparse(extent);
 }
 
 static bool large_try_grow(struct arena *arena, struct extent *extent, size_t size)
@@ -94,8 +91,7 @@ static bool large_try_grow(struct arena *arena, struct extent *extent, size_t si
     if (large_is_better_copied(arena, extent, pages)) {
         return false;
     }
-    return extent->is_huge ? arena_try_remap(arena, extent, pages)
-                           : arena_try_move_out(arena, extent, pages);
+    return arena_try_move(arena, extent, pages);
 }
 
 static bool large_try_resize(struct extent *extent, size_t size)

@@ -89,15 +89,17 @@ static uint32_t magazine_most(unsigned class)
  * pin many slabs. */
 #define EMPTIED_MOST_IN_CROWD 4u
 
-/* The limits of a heap's magazines add up to at most heap_part of HEAP_MAGAZINES, and may always add up
- * to HEAP_MAGAZINES_LEAST. A lower bound stops growth; what was granted before is taken back when the heap
- * settles. */
+/* The limits of a heap's magazines add up to at most heap_part of HEAP_MAGAZINES. They may always add up to
+ * an equal part of HEAPS_LEAST, whatever the number of arenas, and to HEAP_LEAST. A lower bound stops growth;
+ * what was granted before is taken back when the heap settles. */
 #define HEAP_MAGAZINES (16 * MiB)
-#define HEAP_MAGAZINES_LEAST (64 * KiB)
+#define HEAPS_LEAST (4 * MiB)
+#define HEAP_LEAST (64 * KiB)
 
 static size_t magazines_budget(struct heap *heap)
 {
-    return size_max(heap_part(heap, HEAP_MAGAZINES), HEAP_MAGAZINES_LEAST);
+    size_t least = size_max(HEAPS_LEAST / size_max(atomic_get(&heaps.in_use), 1), HEAP_LEAST);
+    return size_max(heap_part(heap, HEAP_MAGAZINES), least);
 }
 
 static void magazine_grow(struct heap *heap, unsigned class)

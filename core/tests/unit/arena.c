@@ -220,7 +220,7 @@ TEST(arena_moves_blocks_out_of_regions)
     memset((void *)extent->start, 0x11, extent_size(extent));
     uintptr_t place = extent->start;
     size_t active = atomic_get(&arena->active_pages);
-    if (!arena_try_move_out(arena, extent, 600)) {
+    if (!arena_try_move(arena, extent, 600)) {
         return; /* a kernel that cannot */
     }
     CHECK(extent->is_huge && extent->region == NULL);

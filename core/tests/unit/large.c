@@ -27,6 +27,56 @@ TEST(large_shrink_stays_in_place)
     CHECK(mw_heap_is_valid());
 }
 
+/* What is only made smaller gives its end back; where a block then grows again, others keep theirs for a while. */
+TEST(large_blocks_that_grow_again_keep_their_pages)
+{
+    enum { LARGER = 256 * KiB, SMALLER = 160 * KiB };
+    if (MW_FENCES) {
+        return; /* guards begin where a block ends */
+    }
+    char *block = mw_malloc(LARGER);
+    CHECK(mw_realloc(block, SMALLER) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), SMALLER);
+    block = mw_realloc(block, LARGER);
+    for (unsigned i = 0; i < SHRINKS_TO_KEEP - 2; i++) {
+        CHECK(mw_realloc(block, SMALLER) == block);
+        CHECK_EQ(mw_malloc_usable_size(block), LARGER);
+        CHECK(mw_realloc(block, LARGER) == block);
+    }
+    char *larger = mw_malloc(LARGER);
+    memset(larger, 0x5a, LARGER / 2);
+    char *half = mw_realloc(larger, LARGER / 2);
+    CHECK(half != larger); /* and nothing was cut */
+    CHECK_EQ(mw_malloc_usable_size(half), LARGER / 2);
+    CHECK_EQ(half[LARGER / 2 - 1], 0x5a);
+    CHECK(mw_malloc(LARGER) == larger);
+    mw_free(larger);
+    mw_free(half);
+    CHECK(mw_realloc(block, SMALLER) == block); /* the last one */
+    CHECK_EQ(mw_malloc_usable_size(block), LARGER);
+    CHECK(mw_realloc(block, SMALLER) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), SMALLER);
+    mw_free(block);
+    block = mw_malloc(SHRINK_KEEP_MAX + MiB);
+    heap_own->shrinks_to_keep = 1;
+    CHECK(mw_realloc(block, SHRINK_KEEP_MAX) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
+    CHECK(mw_realloc(block, SHRINK_KEEP_MAX - MiB) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
+    CHECK_EQ(heap_own->shrinks_to_keep, 0);
+    mw_free(block);
+    CHECK(mw_heap_is_valid());
+}
+
+static size_t free_huge_bytes(void)
+{
+    size_t pages = 0;
+    for (unsigned i = 0; i < arena_count(); i++) {
+        pages += arena_at(i)->huge.pages;
+    }
+    return pages << os_page_shift;
+}
+
 /* As a vector grows, again and again: what the last one left serves the next one. */
 TEST(large_growth_takes_what_is_free)
 {
@@ -43,13 +93,75 @@ TEST(large_growth_takes_what_is_free)
         }
         mw_free(block);
     }
-    size_t free_pages = 0;
-    for (unsigned i = 0; i < arena_count(); i++) {
-        free_pages += arena_at(i)->huge.pages;
-    }
     if (!MW_FENCES) { /* there free blocks are not cut */
-        CHECK_LT(free_pages << os_page_shift, most + most / 2);
+        CHECK_LT(free_huge_bytes(), most + most / 2);
     }
+    CHECK(mw_heap_is_valid());
+}
+
+/* Vectors that grow beside each other by a half of their size: what one leaves free serves another one. */
+TEST(large_vectors_that_grow_at_a_time_use_the_same_memory)
+{
+    if (MW_FENCES) {
+        return; /* there free blocks are not cut */
+    }
+    enum { VECTORS = 6 };
+    size_t most = 32 * MiB;
+    char *vectors[VECTORS] = {0};
+    size_t sizes[VECTORS] = {0};
+    mw_collect(true);
+    uint64_t random = 1;
+    size_t used_most = 0;
+    size_t free_most = 0;
+    for (int step = 0; step < 300; step++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        unsigned i = (unsigned)(random >> 33) % VECTORS;
+        size_t size = sizes[i] == 0 ? 256 * KiB + 1000 * i : sizes[i] + sizes[i] / 2;
+        if (size > most) {
+            mw_free(vectors[i]);
+            vectors[i] = NULL;
+            sizes[i] = 0;
+            continue;
+        }
+        vectors[i] = mw_realloc(vectors[i], size);
+        CHECK(sizes[i] == 0 || vectors[i][sizes[i] - 1] == (char)i);
+        memset(vectors[i] + sizes[i], (int)i, size - sizes[i]);
+        sizes[i] = size;
+        size_t used = 0;
+        for (unsigned k = 0; k < VECTORS; k++) {
+            used += sizes[k];
+        }
+        used_most = size_max(used_most, used);
+        free_most = size_max(free_most, free_huge_bytes());
+    }
+    for (unsigned i = 0; i < VECTORS; i++) {
+        mw_free(vectors[i]);
+    }
+    CHECK_LT(free_most, used_most + used_most / 2);
+    CHECK(mw_heap_is_valid());
+}
+
+/* Small steps are cheaper with page tables moved; what is free beside the block goes back for what is new in it. */
+TEST(large_growth_in_small_steps_gives_back_what_is_free)
+{
+    enum { BLOCKS = 4 };
+    char *blocks[BLOCKS];
+    mw_collect(true);
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = mw_malloc(16 * MiB);
+        memset(blocks[i], 1, 16 * MiB);
+    }
+    char *growing = mw_malloc(32 * MiB);
+    memset(growing, 1, 32 * MiB);
+    for (int i = 0; i < BLOCKS; i++) {
+        mw_free(blocks[i]);
+    }
+    size_t before = free_huge_bytes();
+    for (size_t size = 33 * MiB; size <= 64 * MiB; size += MiB) {
+        growing = mw_realloc(growing, size);
+    }
+    CHECK_LT(free_huge_bytes(), before - 8 * MiB);
+    mw_free(growing);
     CHECK(mw_heap_is_valid());
 }
 

@@ -181,6 +181,23 @@ TEST(magazine_of_a_crowd_empties_itself)
     atomic_set(&heaps.in_use, in_use);
 }
 
+/* Of few threads for each arena, one that has only begun may hold what it calls for. */
+TEST(magazine_budgets_of_all_heaps_have_a_least)
+{
+    fill_medium(MEDIUM_SIZE);
+    release_medium();
+    uint32_t in_use = atomic_get(&heaps.in_use);
+    for (uint32_t count = 1; count < 200; count++) {
+        atomic_set(&heaps.in_use, count);
+        size_t budget = magazines_budget(heap_own);
+        CHECK(budget >= heap_part(heap_own, HEAP_MAGAZINES));
+        CHECK(budget >= HEAPS_LEAST / count && budget >= HEAP_LEAST);
+        CHECK(count < HEAPS_LEAST / HEAP_LEAST ||
+              heap_part(heap_own, HEAP_MAGAZINES) > HEAP_LEAST || budget == HEAP_LEAST);
+    }
+    atomic_set(&heaps.in_use, in_use);
+}
+
 /* Threads that are many, and busy all the time, are no crowd: each may hold an equal part. One that pauses may not. */
 TEST(magazine_of_a_steady_thread_serves_in_a_crowd)
 {
