@@ -383,7 +383,8 @@ static void check_return(struct track *track, const void *block, const struct tr
     struct fault fault = {.call = given->call, .pointer = block, .caller = given->caller};
     char who[BLAME_WHO];
     track_describe(track, &fault, who);
-    if (is_mixed) {
+    if (is_mixed &&
+        mix_is_likely(&fault, made_by_new(track_made(word)), made_by_new(given->made))) {
         fault.kind = FAULT_KIND_MISMATCH;
         fault_tell(&fault, "%s of %p (%zu bytes%s), which was allocated by %s", given->call, block,
                    track_size(word), who, made_name(track_made(word), track_is_aligned_form(word)));
@@ -395,9 +396,11 @@ static void check_return(struct track *track, const void *block, const struct tr
                    given->size, track_size(word), who);
         return;
     }
-    fault.kind = FAULT_ALIGNMENT_MISMATCH;
-    fault_tell(&fault, "free of %p with an alignment of %zu, but the block has %zu (%s)", block,
-               given->alignment, alignment, who + 2);
+    if (!fits_alignment) {
+        fault.kind = FAULT_ALIGNMENT_MISMATCH;
+        fault_tell(&fault, "free of %p with an alignment of %zu, but the block has %zu (%s)", block,
+                   given->alignment, alignment, who + 2);
+    }
 }
 
 /* LIVE becomes FREED, once: of two threads that free one block one comes too late. */

@@ -51,6 +51,12 @@ UNUSED static bool os_object_takes(const void *inside, const char *const *names,
     return false;
 }
 
+UNUSED static bool os_object_is_cxx(const void *inside)
+{
+    (void)inside;
+    return false;
+}
+
 UNUSED static const void *os_called_before(uintptr_t pc)
 {
     (void)pc;

@@ -269,6 +269,9 @@ UNUSED static bool os_lead_symbols(const void *inside, const struct symbol_lead 
  * has none of that name itself, not even a hidden one. False if that is not known. */
 UNUSED static bool os_object_takes(const void *inside, const char *const *names, size_t count);
 
+/* Whether the loaded object that has `inside` in it has to do with names of C++. False if that is not known. */
+UNUSED static bool os_object_is_cxx(const void *inside);
+
 /* The function that was called by the instruction in front of `pc`, if that is a plain call through the
  * object's table of other objects' functions, and not whatever a function that it called went on to; else
  * NULL. */

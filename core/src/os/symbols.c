@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct symbols {
-    const ElfW(Phdr) * segment; /* the one that holds the table */
+    const ElfW(Phdr) * segment; /* the one that holds the table; NULL: not known */
     uintptr_t base;
     ElfW(Sym) * table;
     const char *names;
@@ -54,18 +54,16 @@ static bool symbols_of(const struct link_map *object, struct symbols *symbols)
             break;
         }
     }
-    if (symbols->table == NULL || symbols->names == NULL || symbols->hash == NULL ||
-        !object_of_listed(object, &headers)) {
-        return false;
-    }
-    for (size_t i = 0; i < headers.count; i++) {
+    /* Tools that rewrite a module put its headers where nothing leads from its beginning. */
+    bool has_headers = object_of_listed(object, &headers);
+    for (size_t i = 0; has_headers && symbols->table != NULL && i < headers.count; i++) {
         const ElfW(Phdr) *header = &headers.headers[i];
         if (header->p_type == PT_LOAD &&
             (uintptr_t)symbols->table - (headers.base + header->p_vaddr) < header->p_memsz) {
             symbols->segment = header;
         }
     }
-    return symbols->segment != NULL;
+    return symbols->table != NULL && symbols->names != NULL && symbols->hash != NULL;
 }
 
 static uint32_t symbol_hash(const char *name)
@@ -121,6 +119,10 @@ static bool symbols_span(const struct symbols *symbols, const struct symbol_lead
 
 static const struct link_map *object_around(uintptr_t inside)
 {
+    struct found_object found;
+    if (find_object != NULL && atomic_get(&libc_is_started)) {
+        return find_object((void *)inside, &found) == 0 ? found.link_map : NULL;
+    }
     struct object program = object_of_program();
     const struct link_map *at = objects_listed(&program);
     for (unsigned i = 0; i < OBJECTS_MOST && at != NULL; i++) {
@@ -144,7 +146,7 @@ static bool os_lead_symbols(const void *inside, const struct symbol_lead *leads,
     if (object == NULL || !symbols_of(object, &symbols)) {
         return false;
     }
-    if (symbols.segment->p_flags != PF_R) {
+    if (symbols.segment == NULL || symbols.segment->p_flags != PF_R) {
         return false; /* with code in it, as older linkers lay out: that must stay executable */
     }
     if (!symbols_span(&symbols, leads, count, &start, &end)) {
@@ -167,21 +169,29 @@ static bool os_lead_symbols(const void *inside, const struct symbol_lead *leads,
 
 /* --- What a call leads to ----------------------------------------------------------------------- */
 
-/* Whether one of an object's relocations is about a name that it takes from others. */
+/* What relocations are looked through for: names that begin with `start`, of its `length` bytes; with its terminator
+ * only that name. */
+struct wanted_name {
+    const char *start;
+    size_t length;
+    bool is_taken; /* from another object */
+};
+
 static bool relocations_name(const struct symbols *symbols, uintptr_t table, size_t bytes,
-                             const char *name)
+                             const struct wanted_name *wanted)
 {
     const ElfW(Rela) *end = (const ElfW(Rela) *)(table + bytes);
     for (const ElfW(Rela) *at = (const ElfW(Rela) *)table; at < end; at++) {
         const ElfW(Sym) *symbol = &symbols->table[ELF64_R_SYM(at->r_info)];
-        if (symbol->st_shndx == SHN_UNDEF && strcmp(symbols->names + symbol->st_name, name) == 0) {
+        if ((symbol->st_shndx == SHN_UNDEF || !wanted->is_taken) &&
+            strncmp(symbols->names + symbol->st_name, wanted->start, wanted->length) == 0) {
             return true;
         }
     }
     return false;
 }
 
-static bool os_object_takes(const void *inside, const char *const *names, size_t count)
+static bool object_names(const void *inside, const struct wanted_name *wanted)
 {
     struct symbols symbols;
     const struct link_map *object = object_around((uintptr_t)inside);
@@ -198,13 +208,25 @@ static bool os_object_takes(const void *inside, const char *const *names, size_t
             bytes[is_of_calls] = entry->d_un.d_val;
         }
     }
-    for (size_t i = 0; i < 2 * count; i++) {
-        size_t at = i % 2;
-        if (tables[at] != 0 && relocations_name(&symbols, tables[at], bytes[at], names[i / 2])) {
+    return (tables[0] != 0 && relocations_name(&symbols, tables[0], bytes[0], wanted)) ||
+           (tables[1] != 0 && relocations_name(&symbols, tables[1], bytes[1], wanted));
+}
+
+static bool os_object_takes(const void *inside, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct wanted_name wanted = {names[i], strlen(names[i]) + 1, true};
+        if (object_names(inside, &wanted)) {
             return true;
         }
     }
     return false;
+}
+
+static bool os_object_is_cxx(const void *inside)
+{
+    const struct wanted_name wanted = {"_Z", 2, false}; /* what all mangled names begin with */
+    return object_names(inside, &wanted);
 }
 
 /* Code of one object: what is outside reads as 0. */

@@ -5,8 +5,10 @@
  * release that does not fit is said here.
  *
  * A correct program can have such releases where one of its modules has private operators, which no other
- * module sees: they call malloc and free. So the secure build tells, unless it is told to tell all, of those
- * that are none of these for certain:
+ * module sees: they call malloc and free. The debug build, which knows where a block was allocated, tells of all
+ * but what a module allocates or releases of which that is likely: it has names of C++ in its tables, and takes
+ * no operator from others. The secure build tells, unless it is told to tell all, of what is none of these for
+ * certain:
  *
  *   new and new[], or two alignments   both sides were our own operators
  *   free, realloc of a new block       the code that called is a plain call of ours, of a module that takes
@@ -22,7 +24,7 @@
 #include "../base/base.h"
 #include "made.h"
 
-enum mixes { MIXES_NONE, MIXES_CERTAIN, MIXES_ALL };
+enum mixes { MIXES_NONE, MIXES_CERTAIN, MIXES_LIKELY, MIXES_ALL };
 
 /* Constant after start; MIXES_NONE too if the program's operators are not ours. */
 static enum mixes mixes_told;
@@ -33,6 +35,11 @@ UNUSED static void mixes_note_deepbind(void);
 
 /* Whether each form of operator new and delete that the program calls is ours; NULL: there are none. */
 static bool (*const operators_are_ours)(void);
+
+/* Whether a mix is to be told, of which `fault` has the calls that allocated the block (`by_new`: a form of
+ * operator new) and that releases it (`by_delete`). */
+struct fault;
+UNUSED static COLD bool mix_is_likely(const struct fault *fault, bool by_new, bool by_delete);
 
 /* A call releases a whole block of another family: tells it if it is to be told, and returns where the call
  * goes on. */

@@ -10,7 +10,7 @@ static const struct strength strengths[] = {
     {SLOT_MAX, SLOT_MAX, 1 * MiB, NO_LIMIT, 0, 1, true},
 };
 
-static const struct strength of_debug = {SLOT_MAX, SLOT_MAX, 0, 0, 0, 1, true};
+static const struct strength of_debug = {SLOT_MAX, SLOT_MAX, 0, 0, 0, 1, false};
 
 static void strength_load(void)
 {
