@@ -137,18 +137,19 @@ struct heap {
     size_t stack_alarm;  /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
                                while the lists are long */
     uint64_t blocks_put; /* the sum of `puts` of block classes when it was looked at last */
-    size_t slab_pages_due;       /* see heap_put_slab_pages */
-    bool takes_blocks;           /* the thread has allocated large blocks since the heap settled */
-    bool is_private;             /* the chains of block classes lie in lists, not in cells */
-    bool is_strict;              /* its thread may make no call about memory, see os/os.h */
-    bool is_orphan;              /* its thread is not of this process, see orphan.h */
-    uint16_t busy_calls;         /* ticks close together since the heap became idle,
+    size_t slab_pages_due;    /* see heap_put_slab_pages */
+    bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
+    bool is_private;          /* the chains of block classes lie in lists, not in cells */
+    bool is_strict;           /* its thread may make no call about memory, see os/os.h */
+    bool is_orphan;           /* its thread is not of this process, see orphan.h */
+    uint16_t busy_calls;      /* ticks close together since the heap became idle,
                                  or since its lists became longer */
-    uint16_t pace;               /* what the last tick set until_tick to */
-    _Atomic uint64_t tick_ms;    /* when the thread read the clock last; written by the owner */
-    uint64_t settled_ms;         /* when heap_settle was called last */
-    uint32_t awake_slots;        /* taken and given since the last pause, see heap_is_steady */
-    uint64_t released_ms;        /* heaps.kept_house_ms when much became free last: as long as it is
+    uint16_t pace;            /* what the last tick set until_tick to */
+    _Atomic uint64_t tick_ms; /* when the thread read the clock last; written by the owner */
+    uint64_t settled_ms;      /* when heap_settle was called last */
+    uint32_t awake_slots;     /* taken and given since the last pause, see heap_is_steady */
+    uint32_t built;       /* the block that realloc copied last, to make it larger: see realloc.c */
+    uint64_t released_ms; /* heaps.kept_house_ms when much became free last: as long as it is
                                   the same, nobody has looked at that memory */
     _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */
     void *thread;         /* lock: heaps; whose it is, by os_thread_id(); NULL: it waits for one */

@@ -27,47 +27,6 @@ TEST(large_shrink_stays_in_place)
     CHECK(mw_heap_is_valid());
 }
 
-/* What is only made smaller gives its end back; where a block then grows again, others keep theirs for a while. */
-TEST(large_blocks_that_grow_again_keep_their_pages)
-{
-    enum { LARGER = 256 * KiB, SMALLER = 160 * KiB };
-    if (MW_FENCES) {
-        return; /* guards begin where a block ends */
-    }
-    char *block = mw_malloc(LARGER);
-    CHECK(mw_realloc(block, SMALLER) == block);
-    CHECK_EQ(mw_malloc_usable_size(block), SMALLER);
-    block = mw_realloc(block, LARGER);
-    for (unsigned i = 0; i < SHRINKS_TO_KEEP - 2; i++) {
-        CHECK(mw_realloc(block, SMALLER) == block);
-        CHECK_EQ(mw_malloc_usable_size(block), LARGER);
-        CHECK(mw_realloc(block, LARGER) == block);
-    }
-    char *larger = mw_malloc(LARGER);
-    memset(larger, 0x5a, LARGER / 2);
-    char *half = mw_realloc(larger, LARGER / 2);
-    CHECK(half != larger); /* and nothing was cut */
-    CHECK_EQ(mw_malloc_usable_size(half), LARGER / 2);
-    CHECK_EQ(half[LARGER / 2 - 1], 0x5a);
-    CHECK(mw_malloc(LARGER) == larger);
-    mw_free(larger);
-    mw_free(half);
-    CHECK(mw_realloc(block, SMALLER) == block); /* the last one */
-    CHECK_EQ(mw_malloc_usable_size(block), LARGER);
-    CHECK(mw_realloc(block, SMALLER) == block);
-    CHECK_EQ(mw_malloc_usable_size(block), SMALLER);
-    mw_free(block);
-    block = mw_malloc(SHRINK_KEEP_MAX + MiB);
-    heap_own->shrinks_to_keep = 1;
-    CHECK(mw_realloc(block, SHRINK_KEEP_MAX) == block);
-    CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
-    CHECK(mw_realloc(block, SHRINK_KEEP_MAX - MiB) == block);
-    CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
-    CHECK_EQ(heap_own->shrinks_to_keep, 0);
-    mw_free(block);
-    CHECK(mw_heap_is_valid());
-}
-
 static size_t free_huge_bytes(void)
 {
     size_t pages = 0;
