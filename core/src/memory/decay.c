@@ -20,7 +20,10 @@ static uint32_t clock_stamp(void)
 static uint64_t clock_look(void)
 {
     uint64_t now_ms = os_now_ms();
-    atomic_set(&clock_last_ms, now_ms);
+    /* All threads look far more often than it changes, and each store takes the line from those who read it. */
+    if (atomic_get(&clock_last_ms) != now_ms) {
+        atomic_set(&clock_last_ms, now_ms);
+    }
     return now_ms;
 }
 

@@ -486,6 +486,7 @@ static void heap_settle(struct heap *heap, uint32_t stamp)
         stack_set_private(heap, false);
     }
     heap->takes_blocks = false;
+    heap->sent_home = 0;
     heap->slab_pages_due /= 2;
     check(heap_check(heap)); /* walks, but not often */
 }
@@ -587,6 +588,7 @@ static void heap_abandon(struct heap *heap)
     trays_empty();
     heap->stack_resident = 64;
     heap->slab_pages_due = 0;
+    heap->sent_home = 0;
     heap->is_strict = false;
     heap->magazine_bytes = 0;
     heap->classes_used = 0;

@@ -152,16 +152,17 @@ struct heap {
     uint64_t released_ms; /* heaps.kept_house_ms when much became free last: as long as it is
                                   the same, nobody has looked at that memory */
     _Atomic size_t robbed_pages; /* taken by robbers, and still counted in stack_pages */
-    void *thread;         /* lock: heaps; whose it is, by os_thread_id(); NULL: it waits for one */
-    unsigned fork_depth;  /* lock: heaps; forks between the program's start and that thread's */
-    unsigned exit_rounds; /* how often the end of the thread was put off */
-    struct arena *bound;  /* the explicit arena that the thread allocates from; NULL: none */
-    bool is_uncached;     /* the thread wants nothing cached */
-    bool is_sampling;     /* takes samples for a profile, see sampling.h */
-    bool may_sample;      /* the thread wants to take part: thread.prof.active */
-    int32_t tick_bias;    /* see heap_set_until_tick */
-    size_t cached_most;   /* the largest block that it wants cached; 0: as the heap does */
-    struct heap *next;    /* const: all heaps ever made */
+    void *thread;        /* lock: heaps; whose it is, by os_thread_id(); NULL: it waits for one */
+    unsigned fork_depth; /* lock: heaps; forks between the program's start and that thread's */
+    uint32_t sent_home;  /* slots that went to slabs of others, beyond a share of all, see keep.h */
+    struct arena *bound; /* the explicit arena that the thread allocates from; NULL: none */
+    bool is_uncached;    /* the thread wants nothing cached */
+    bool is_sampling;    /* takes samples for a profile, see sampling.h */
+    bool may_sample;     /* the thread wants to take part: thread.prof.active */
+    uint8_t exit_rounds; /* how often the end of the thread was put off */
+    int32_t tick_bias;   /* see heap_set_until_tick */
+    size_t cached_most;  /* the largest block that it wants cached; 0: as the heap does */
+    struct heap *next;   /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: cells, anybody takes from them */
     int16_t

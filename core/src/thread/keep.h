@@ -11,9 +11,22 @@
 #include "../slots/harden.h"
 #include "heap_state.h"
 
-/* Slots of others are kept from so many heaps for each arena (one per CPU) on: with fewer the owner is awake, finds
- * what comes home, and has its next free on the hit path. */
+/* Slots of others are kept from so many heaps for each arena (one per CPU) on: there the owner sleeps. With fewer a
+ * slot that goes home has its next free on the hit path; but where threads go on exchanging blocks, one that is kept
+ * spares both the wait for each other's memory. So slots are kept too once SENT_MANY more than one in SENT_SHARE of
+ * those that the heap took and gave went home; a thread that frees what another one left to it does not come so far. */
 #define KEEPING_HEAPS 2u
+#define SENT_MANY MW_LIMIT(4096u, 64u)
+#define SENT_SHARE 8u
+
+/* A tick: so many slots and blocks were taken and given since the one before. Begins anew when the heap settles, as
+ * what is kept does not tell what would be sent. */
+ALWAYS_INLINE void heap_expect_sent(struct heap *heap, uint32_t moved)
+{
+    if (heap->sent_home < SENT_MANY) {
+        heap->sent_home -= (uint32_t)size_min(heap->sent_home, moved / SENT_SHARE);
+    }
+}
 
 /* What a thread takes of a class from common slabs before it gets a slab of its own. A block of them that it keeps
  * counts so much towards that: one that does this often has a slab of its own soon, and frees on the hit path.
@@ -55,7 +68,8 @@ ALWAYS_INLINE bool heap_has_room(struct heap *heap, unsigned class)
 /* Whether the heap keeps slots that it frees into slabs of other heaps. */
 ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
 {
-    return heap_has_room(heap, class) && atomic_get(&heaps.in_use) >= KEEPING_HEAPS * arena_count();
+    return heap_has_room(heap, class) &&
+           (heap->sent_home >= SENT_MANY || atomic_get(&heaps.in_use) >= KEEPING_HEAPS * arena_count());
 }
 
 /* Whether it keeps a slot that it frees into a slab whose owner was read as OWNER_COMMON. One that is free already is

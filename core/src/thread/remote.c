@@ -119,6 +119,7 @@ static NOINLINE void heap_flush_outbox(struct heap *heap, struct outbox *outbox)
     check(extent != NULL && outbox->count > 0 && outbox->count <= outbox->most);
     check_slow(outbox_is_valid(outbox));
     heap->counts[extent->class].sent += outbox->count;
+    heap->sent_home += outbox->count;
     outbox->slab = NULL;
     heap_send(heap, extent, outbox->head, outbox->tail, outbox->count);
 }

@@ -302,6 +302,7 @@ static NOINLINE void heap_tick(struct heap *heap)
         heap->awake_slots = 0;
     }
     heap->awake_slots += heap_is_steady(heap) ? 0 : heap->pace;
+    heap_expect_sent(heap, heap->pace);
     /* At the first tick too: a thread that lives for a short time may have no other. */
     if (elapsed_ms != 0 || before_ms == 0) {
         uint64_t age_ms = stack_age_ms();

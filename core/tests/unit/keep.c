@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small slots of other heaps' slabs that a heap keeps for its next requests: only where threads are many, so many
- * and no more, and none of them is lost.
+ * Small slots of other heaps' slabs that a heap keeps for its next requests: only where threads are many, or go on
+ * exchanging blocks, so many and no more, and none of them is lost.
  */
 #include "unit.h"
 
@@ -72,11 +72,11 @@ static bool is_of_other(const char *block)
     return owner != NULL && owner < OWNER_GUARDED && owner != heap_own;
 }
 
-/* Frees the blocks of such slabs, and returns how many there were. */
-static size_t free_those_of_others(void)
+/* Frees the blocks of such slabs, so many at most, and returns how many there were. */
+static size_t free_some_of_others(size_t most)
 {
     size_t count = 0;
-    for (size_t i = 0; i < KEPT_BLOCKS; i++) {
+    for (size_t i = 0; i < KEPT_BLOCKS && count < most; i++) {
         if (is_of_other(kept_blocks[i])) {
             mw_free(kept_blocks[i]);
             kept_blocks[i] = NULL;
@@ -84,6 +84,28 @@ static size_t free_those_of_others(void)
         }
     }
     return count;
+}
+
+static size_t free_those_of_others(void)
+{
+    return free_some_of_others(KEPT_BLOCKS);
+}
+
+static uint32_t in_use;
+
+/* One other thread, and the class is in use. On one CPU two heaps would be many. */
+static void begin_with_one(void)
+{
+    begin_threads(1);
+    in_use = atomic_get(&heaps.in_use);
+    atomic_set(&heaps.in_use, 1);
+    use_class();
+}
+
+static void end_with_one(void)
+{
+    atomic_set(&heaps.in_use, in_use);
+    end_threads(1);
 }
 
 static void free_rest(void)
@@ -155,19 +177,45 @@ TEST(keep_nothing_of_a_class_that_the_thread_does_not_allocate)
     free_rest();
 }
 
-TEST(keep_nothing_of_others_where_threads_are_few)
+TEST(keep_nothing_of_what_another_thread_left)
 {
     char *own = mw_malloc(KEPT_SIZE);
-    begin_threads(1);
-    use_class();
-    uint32_t in_use = atomic_get(&heaps.in_use);
-    atomic_set(&heaps.in_use, 1); /* on one CPU two would be many */
-    CHECK_GE(free_those_of_others(), 1);
+    begin_with_one();
+    CHECK_EQ(free_some_of_others(SENT_MANY - 1), SENT_MANY - 1);
     CHECK_EQ(heap_own->puts[class()], 0);
-    atomic_set(&heaps.in_use, in_use);
-    end_threads(1);
+    end_with_one();
     mw_free(own);
     free_rest();
+}
+
+TEST(keep_what_threads_go_on_exchanging)
+{
+    char *own = mw_malloc(KEPT_SIZE);
+    begin_with_one();
+    CHECK_GE(free_those_of_others(), 2 * SENT_MANY);
+    CHECK_GE(heap_own->puts[class()], 1);
+    CHECK(mw_heap_is_valid());
+
+    /* What is kept does not tell what would go home: that is looked at anew. */
+    heap_settle(heap_own, 0);
+    CHECK_EQ(heap_own->sent_home, 0);
+    CHECK(!heap_keeps_of_heaps(heap_own, class()));
+    end_with_one();
+    mw_free(own);
+    free_rest();
+}
+
+TEST(keep_nothing_where_few_of_all_frees_go_home)
+{
+    struct heap heap = {.until_tick = 1};
+    for (unsigned ticks = 0; ticks < 100; ticks++) {
+        heap.sent_home += SENT_MANY / 2;
+        heap_expect_sent(&heap, SENT_SHARE * SENT_MANY / 2);
+        CHECK_EQ(heap.sent_home, 0);
+    }
+    heap.sent_home = SENT_MANY;
+    heap_expect_sent(&heap, SENT_SHARE * SENT_MANY);
+    CHECK_EQ(heap.sent_home, SENT_MANY); /* who keeps sends nothing */
 }
 
 static void free_kept_twice(void)
