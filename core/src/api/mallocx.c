@@ -149,7 +149,7 @@ static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, siz
     }
     void *moved = alloc_aligned(alignment, size);
     if (moved != NULL) {
-        memcpy(moved, block, size_min(old_size, size));
+        bytes_copy(moved, block, size_min(old_size, size));
         mw_free(block);
     }
     return moved;
@@ -174,7 +174,7 @@ static NOINLINE void *rallocx_named(void *block, size_t size, int flags)
         if (moved == NULL) {
             return NULL;
         }
-        memcpy(moved, block, size_min(old_size, size));
+        bytes_copy(moved, block, size_min(old_size, size));
         mw_dallocx(block, flags);
     }
     if ((flags & FLAG_ZERO) != 0) {

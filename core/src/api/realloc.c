@@ -76,7 +76,7 @@ static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size)
         return size <= old_size ? block : NULL; /* making it smaller never fails */
     }
     check(moved != block && mw_malloc_usable_size(moved) >= size);
-    memcpy(moved, block, size_min(old_size, size));
+    bytes_copy(moved, block, size_min(old_size, size));
     mw_free(block);
     if (size > old_size) {
         realloc_note_built(moved);

@@ -571,7 +571,7 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
         tracked_resize_block(block, size, size); /* making it smaller never fails */
         return block;
     }
-    memcpy(moved, block, size_min(old_size, size));
+    bytes_copy(moved, block, size_min(old_size, size));
     uint64_t word = atomic_get(&track->word); /* its family was looked at above */
     size_t alignment = track_is_aligned_form(word) ? track_alignment(word) : 0;
     tracked_free_block(

@@ -535,7 +535,7 @@ static char *pages_move_out(struct extent *extent, size_t size)
     char *moved = os_move_pages((void *)extent->start, old_size);
     char *grown = moved != NULL ? os_remap(moved, old_size, size) : NULL;
     if (moved != NULL && grown == NULL) {
-        memcpy((void *)extent->start, moved, old_size);
+        bytes_copy((void *)extent->start, moved, old_size);
         if (!os_unmap(moved, old_size)) {
             os_purge(moved, old_size);
         }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Hides from the compiler where a value comes from, so that it does not regroup a sum. */
 #define opaque(x) __asm__("" : "+r"(x))
@@ -78,6 +79,13 @@
 
 #define array_count(array) (sizeof(array) / sizeof((array)[0]))
 #define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+
+/* memcpy of what may be large. Of glibc's two functions of that name a library that is linked without libc gets
+ * the one for old programs, which knows no register wider than SSE2's; memmove there is but one. */
+ALWAYS_INLINE void bytes_copy(void *to, const void *from, size_t size)
+{
+    memmove(to, from, size);
+}
 
 ALWAYS_INLINE size_t size_min(size_t a, size_t b)
 {
