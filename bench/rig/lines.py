@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""What `mallow compare --matrix CLIENTS=...` measured of a database, as a table and as a picture with a line
-for each allocator: an SVG without script that follows the reader's choice of light or dark."""
+"""Figures over the number of threads or clients, as a picture with a line for each allocator (an SVG without
+script that follows the reader's choice of light or dark); and what `mallow compare --matrix CLIENTS=...` measured
+of a database, as such a picture and as a table."""
 
+import math
 import os
 import re
+from xml.sax.saxutils import escape
 
 MIB = 1 << 20
-PANEL_WIDTH, PANEL_HEIGHT, GAP, LEFT, TOP, COLUMNS = 300, 170, 70, 50, 40, 2
-COLOURS = ["#6e7781", "#0a7d4f", "#b35900", "#0969da", "#8250df", "#cf222e", "#9a6700"]
+PANEL_WIDTH, PANEL_HEIGHT, GAP, LEFT, TOP, COLUMNS = 300, 170, 80, 60, 40, 2
+LEGEND_COLUMNS, LEGEND_WIDTH = 5, 130
+COLOURS = ["#8c959f", "#0a7d4f", "#b35900", "#0969da", "#8250df", "#cf222e", "#c9a100", "#56b4e9",
+           "#e377c2", "#8c564b", "#7fbf00"]
+MARKS_MOST = 6
 
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328 }
@@ -71,22 +77,40 @@ def table(result):
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def panel(title, by_allocator, names, left, top):
-    clients = sorted({count for values in by_allocator.values() for count in values})
-    highest = max(value for values in by_allocator.values() for value in values.values()) or 1.0
+def linear(values):
+    """The marks of an axis from 0 to the greatest value, and how high on it a value lies (0 to 1)."""
+    highest = max(values) or 1.0
+    return [0, highest / 2, highest], lambda value: value / highest
+
+
+def logarithmic(values):
+    """The same from the least value to the greatest, with marks at 1, 2 and 5 times powers of ten, or at these alone."""
+    low, high = math.log(min(values)), math.log(max(values) * 1.01)
+    decades = range(math.floor(low / math.log(10)), math.ceil(high / math.log(10)) + 1)
+    for steps in ((1, 2, 5), (1,)):
+        marks = [step * 10.0 ** decade for decade in decades for step in steps
+                 if low <= math.log(step * 10.0 ** decade) <= high]
+        if len(marks) <= MARKS_MOST:
+            break
+    return marks, lambda value: (math.log(value) - low) / (high - low)
+
+
+def panel(title, by_allocator, names, axis, left, top):
+    counts = sorted({count for values in by_allocator.values() for count in values})
+    marks, place = axis([value for values in by_allocator.values() for value in values.values()])
 
     def x(count):
-        return left + (clients.index(count) / max(len(clients) - 1, 1)) * PANEL_WIDTH
+        return left + (counts.index(count) / max(len(counts) - 1, 1)) * PANEL_WIDTH
 
     def y(value):
-        return top + PANEL_HEIGHT - value / highest * PANEL_HEIGHT
+        return top + PANEL_HEIGHT - place(value) * PANEL_HEIGHT
 
-    parts = [f'<text class="title" x="{left}" y="{top - 12}">{title}</text>']
-    for part in (0, 0.5, 1):
-        at = y(part * highest)
+    parts = [f'<text class="title" x="{left}" y="{top - 12}">{escape(title)}</text>']
+    for mark in marks:
+        at = y(mark)
         parts.append(f'<line class="grid" x1="{left}" x2="{left + PANEL_WIDTH}" y1="{at:.1f}" y2="{at:.1f}"/>'
-                     f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{number(part * highest)}</text>')
-    for count in clients:
+                     f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{number(mark)}</text>')
+    for count in counts:
         parts.append(f'<text x="{x(count):.1f}" y="{top + PANEL_HEIGHT + 18}" text-anchor="middle">{count}</text>')
     for name, values in by_allocator.items():
         points = " L".join(f"{x(count):.1f} {y(value):.1f}" for count, value in sorted(values.items()))
@@ -98,36 +122,47 @@ def colour(names, name):
     return COLOURS[names.index(name) % len(COLOURS)]
 
 
-def svg(result):
-    found = panels(result)
-    names = [entry["allocator"] for entry in result["conditions"][0]["entries"]]
+def picture(found, names, over, axis=linear):
+    """An SVG of panels (title -> allocator -> count -> value); `over` says what is counted."""
     rows = (len(found) + COLUMNS - 1) // COLUMNS
+    legend_rows = (len(names) + LEGEND_COLUMNS - 1) // LEGEND_COLUMNS
+    first = 10 + 20 * legend_rows
     width = LEFT + COLUMNS * (PANEL_WIDTH + GAP)
-    height = 30 + rows * (PANEL_HEIGHT + TOP + 34)
+    height = first + rows * (PANEL_HEIGHT + TOP + 34)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-             f'aria-label="{", ".join(found)} over the number of clients, by allocator"><style>{STYLE}</style>']
-    for number_, name in enumerate(names):
-        at = LEFT + number_ * 110
-        parts.append(f'<path stroke="{colour(names, name)}" d="M{at} 12h22"/><text x="{at + 28}" y="16">{name}</text>')
+             f'aria-label="{escape(", ".join(found))} over the number of {over}, by allocator"><style>{STYLE}</style>']
+    for place, name in enumerate(names):
+        left, top = LEFT + place % LEGEND_COLUMNS * LEGEND_WIDTH, 12 + place // LEGEND_COLUMNS * 20
+        parts.append(f'<path stroke="{colour(names, name)}" d="M{left} {top}h22"/>'
+                     f'<text x="{left + 28}" y="{top + 4}">{name}</text>')
     for place, (title, values) in enumerate(found.items()):
         left = LEFT + place % COLUMNS * (PANEL_WIDTH + GAP)
-        top = 30 + TOP + place // COLUMNS * (PANEL_HEIGHT + TOP + 34)
-        parts += panel(title, values, names, left, top)
+        top = first + TOP + place // COLUMNS * (PANEL_HEIGHT + TOP + 34)
+        parts += panel(title, values, names, axis, left, top)
     return "\n".join(parts) + "\n</svg>\n"
+
+
+def svg(result):
+    names = [entry["allocator"] for entry in result["conditions"][0]["entries"]]
+    return picture(panels(result), names, "clients")
+
+
+def put_between(path, mark, said):
+    """Puts `said` between the two marks of a page."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    marks = re.compile(f"(<!-- {mark} -->\n).*?(<!-- until here -->)", re.DOTALL)
+    text, count = marks.subn(lambda found: f"{found[1]}{said}\n{found[2]}", text)
+    assert count == 1, f"{path} has no marks for {mark}"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def publish(result, name, docs):
     """Writes the picture, and puts the table between the two marks of docs/database.md."""
     with open(os.path.join(docs, f"database-{name}.svg"), "w", encoding="utf-8") as file:
         file.write(svg(result))
-    path = os.path.join(docs, "database.md")
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
     machine = result["machine"]
     said = (f"{machine['cpu']}, {machine['usable_cpus']} CPUs, Linux {machine['kernel']}; medians of up to "
             f"{result['settings']['rounds_made']} runs.")
-    mark = re.compile(f"(<!-- {name} -->\n).*?(<!-- until here -->)", re.DOTALL)
-    text, count = mark.subn(lambda found: f"{found[1]}{said}\n\n{table(result)}\n{found[2]}", text)
-    assert count == 1, f"{path} has no marks for {name}"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    put_between(os.path.join(docs, "database.md"), name, f"{said}\n\n{table(result)}")

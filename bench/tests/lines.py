@@ -43,6 +43,14 @@ class Lines(unittest.TestCase):
         paths = [path for path in picture.iter("{http://www.w3.org/2000/svg}path") if len(path)]
         self.assertEqual(len(paths), 3 * 2)
 
+    def test_a_logarithmic_axis_has_marks_between_least_and_greatest(self):
+        marks, place = lines.logarithmic([10, 30, 90])
+        self.assertEqual([round(mark) for mark in marks], [10, 20, 50])
+        self.assertAlmostEqual(place(10), 0)
+        self.assertGreater(place(90), 0.99)
+        marks, _ = lines.logarithmic([10, 300000])
+        self.assertEqual([round(mark) for mark in marks], [10, 100, 1000, 10000, 100000])
+
     def test_a_page_is_changed_between_its_marks_only(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "database.md")

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * pattern: a use of memory that its arguments describe, for bench/search, which draws them by chance. Each thread
- * has `live` places for blocks, and `count` of calls to make. ns of CPU time for each.
+ * pattern: a use of memory that its arguments describe, for bench/search, which draws them by chance, and for
+ * bench/scaling, which makes them with more and more threads. Each thread
+ * has `live` places for blocks, and `count` of calls to make. ns of CPU time for each, and of the wall clock (wall),
+ * where all threads' calls are counted together.
  *
  *   random     the block of a random place is freed, and another one allocated
  *   stack      up to a random depth and down again
@@ -235,7 +237,7 @@ int main(int argc, char **argv) {
     if (threads < 1 || threads > THREADS_MAX || live < 1 || low < 1 || high < low || pause_ms > 999) return 2;
     draw(number_of(argv[3], size_words, LENGTH(size_words)));
     shared = must(calloc(threads * live, sizeof *shared));
-    double before = cpu_ns();
+    double before = cpu_ns(), wall_before = now_ns();
     double calls_made = (double)count * (double)threads;
     if (order == BRIEF) {
         size_t rounds = (size_t)count / (BRIEF_ROUNDS * live) + 1;
@@ -247,6 +249,7 @@ int main(int argc, char **argv) {
         run_threads(work, 0);
     }
     report("pattern", (cpu_ns() - before) / calls_made, "ns");
+    report("pattern/wall", (now_ns() - wall_before) / calls_made, "ns");
     bench_end("pattern");
     return 0;
 }

@@ -11,7 +11,8 @@
 #include "../base/atomic.h"
 #include "../os/os.h"
 
-/* Const after secrets_init, but for the count. Zeros until then: there are no blocks yet. */
+/* Const after secrets_init. Zeros until then: there are no blocks yet. In one line, which nobody writes: each call
+ * of the program reads it. */
 static struct {
     uint64_t link;     /* of the links in free slots, see slot_next */
     uint64_t link_odd; /* odd */
@@ -21,8 +22,16 @@ static struct {
     uint8_t
         step[16]; /* eight times 0, then the padding: eight bytes from the nth on have n of it at
                           their end */
-    _Atomic uint64_t drawn;
-} secrets;
+} __attribute__((aligned(CACHE_LINE))) secrets;
+
+/* A thread takes so many numbers of the count at a time: who writes to a line that all write to waits. */
+#define NUMBERS_TAKEN 256u
+
+static struct {
+    _Atomic uint64_t taken; /* so many times */
+} __attribute__((aligned(CACHE_LINE))) random_numbers;
+
+static_assert(sizeof secrets == CACHE_LINE, "nothing that is written lies in the line of the keys");
 
 static void secrets_init(void);
 
@@ -33,12 +42,22 @@ ALWAYS_INLINE uint64_t secret_mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* 64 random bits. */
+/* 64 random bits, by the next of the caller's own numbers; 0 at first, and after a fork those of the parent. */
+ALWAYS_INLINE uint64_t random_next(uint64_t *own)
+{
+    if (unlikely(*own % NUMBERS_TAKEN == 0)) {
+        *own = (atomic_add(&random_numbers.taken, 1) + 1) * NUMBERS_TAKEN;
+    }
+    uint64_t number = (*own)++;
+    return secret_mix(number * 0x9e3779b97f4a7c15u ^ secrets.numbers,
+                      secrets.link_odd ^ (number << 32));
+}
+
+/* The same for who needs one, now and then. */
 ALWAYS_INLINE uint64_t random_bits(void)
 {
-    uint64_t drawn = atomic_add(&secrets.drawn, 1) + 1;
-    return secret_mix(drawn * 0x9e3779b97f4a7c15u ^ secrets.numbers,
-                      secrets.link_odd ^ (drawn << 32));
+    uint64_t own = 0;
+    return random_next(&own);
 }
 
 /* The low 32 of some random bits, as a number below `bound`. */

@@ -56,12 +56,13 @@ static void os_ask_for_no_more_huge_pages(void *start, size_t size);
 
 /* --- Memory ---------------------------------------------------------------------------------- */
 
-/* Calls that the kernel has carried out, since the start of the process. */
+/* Calls that the kernel has carried out, since the start of the process. In a line of their own: what lies beside
+ * them all threads read. */
 static struct {
     _Atomic uint64_t maps;
     _Atomic uint64_t unmaps;
     _Atomic uint64_t remaps;
-} os_counts;
+} __attribute__((aligned(CACHE_LINE))) os_counts;
 
 /* New zero pages, readable and writable, at `hint` if that is free. */
 static void *os_map(void *hint, size_t size);

@@ -6,8 +6,9 @@
 /* Any order is as likely as any other (Fisher and Yates). */
 static void order_shuffle(uint16_t order[], uint32_t count)
 {
+    uint64_t own = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = random_below(random_bits(), i + 1);
+        uint32_t at = random_below(random_next(&own), i + 1);
         order[i] = order[at];
         order[at] = (uint16_t)i;
     }
@@ -35,14 +36,15 @@ static void order_choose(uint16_t order[], uint32_t count, uint32_t runs)
     }
     struct run left[ORDER_RUNS_MAX];
     uint32_t lefts = 0;
+    uint64_t own = 0;
     for (uint32_t i = 0; i < runs; i++) {
         uint32_t start = count * i / runs;
         uint32_t end = count * (i + 1) / runs;
-        left[lefts] = (struct run){start, start, end, random_bits()};
+        left[lefts] = (struct run){start, start, end, random_next(&own)};
         lefts += start < end;
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct run *run = &left[random_below(random_bits(), lefts)];
+        struct run *run = &left[random_below(random_next(&own), lefts)];
         order[i] = (uint16_t)run_take(run);
         if (run->next == run->end) {
             *run = left[--lefts];

@@ -170,7 +170,7 @@ struct slab_pool {
     _Atomic uint32_t batch_bytes;                /* lock, to write: in all of them */
     _Atomic uint64_t
         batches[MEDIUM_CLASSES][BATCHES_MOST]; /* lock, to write; the last one came last */
-};
+} __attribute__((aligned(CACHE_LINE)));        /* each thread writes to that of its arena */
 
 /* The pool of an arena, and of the arena that a slab is of. */
 static struct slab_pool *slab_pool_at(struct arena *arena);

@@ -34,11 +34,11 @@ static struct slot *delay_at(struct heap *heap, unsigned index)
 static_assert(1u << CHOICE_BITS == DELAY_RANDOM, "a choice is a place");
 
 /* One of the places of the random stage; each draw of random bits is good for ten. */
-ALWAYS_INLINE uint32_t delay_choose(uint64_t *left)
+ALWAYS_INLINE uint32_t delay_choose(struct delay *delay, uint64_t *left)
 {
     uint64_t choices = *left;
     if (unlikely(choices <= 1)) {
-        choices = (random_bits() & (CHOICES_END - 1)) | CHOICES_END;
+        choices = (random_next(&delay->numbers) & (CHOICES_END - 1)) | CHOICES_END;
     }
     *left = choices >> CHOICE_BITS;
     return choices % DELAY_RANDOM;
@@ -102,7 +102,7 @@ static uint64_t delay_take_next(struct delay *delay)
     if (delay->first != delay->end) {
         return delay_take(delay, &delay->fifo[delay->first++ % DELAY_FIFO]);
     }
-    uint32_t at = delay_choose(&delay->choices);
+    uint32_t at = delay_choose(delay, &delay->choices);
     for (uint32_t end = at + DELAY_RANDOM; at != end; at++) {
         if (delay->random[at % DELAY_RANDOM] != 0) {
             return delay_take(delay, &delay->random[at % DELAY_RANDOM]);
@@ -153,7 +153,7 @@ ALWAYS_INLINE uint32_t delay_move_on(struct delay *delay, uint64_t leaving[])
         uint64_t entry = delay->fresh[i];
         delay->fresh[i] = 0;
         order_stores();
-        uint64_t *place = &delay->random[delay_choose(&choices)];
+        uint64_t *place = &delay->random[delay_choose(delay, &choices)];
         uint64_t moved = *place;
         *place = entry;
         order_stores();

@@ -109,6 +109,7 @@ struct delay {
     uint32_t first, end;           /* of fifo: numbers of its oldest and of the next to come */
     size_t bytes;                  /* of all of them */
     uint64_t choices;              /* random numbers to come, six bits each, and a 1 above them */
+    uint64_t numbers;              /* see random_next */
     uint64_t fresh[DELAY_FRESH];   /* those freed last, in their order; 0: nothing is there */
     uint64_t random[DELAY_RANDOM]; /* 0: nothing is there */
     uint64_t fifo[DELAY_FIFO];     /* a ring; 0: nothing is there */
