@@ -237,7 +237,6 @@ static struct extent *arena_alloc_dirty(struct arena *arena, size_t pages, size_
     if (!MW_FENCES && extent == NULL && pages << os_page_shift >= LEFT_BY_REALLOC_MIN) {
         extent = arena_take_locked(arena, &arena->huge, pages, alignment);
     }
-    atomic_set(&arena->has_dirty, arena->dirty.count + arena->huge.count != 0);
     check_slow(arena_is_valid(arena));
     lock_release(&arena->lock);
     check(extent_serves(extent, pages, alignment));
@@ -303,7 +302,7 @@ static bool arena_remap(struct arena *arena, struct extent *extent, size_t pages
 static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t *grown)
 {
     lock_take(&arena->lock);
-    uint64_t filled = arena->huge.filled;
+    uint64_t filled = atomic_get(&arena->huge.filled);
     struct extent *extent = filled != 0 ? arena->huge.bins[floor_log2(filled)] : NULL;
     bool serves = extent != NULL && extent_pages(extent) >= pages / 2 &&
                   extent_pages(extent) < pages && extent_has_fence(extent) == MW_FENCES;
@@ -386,7 +385,8 @@ static struct extent *arenas_alloc_dirty(struct arena *first, size_t pages, size
     unsigned count = arena_count();
     for (unsigned i = 0; i < count && extent == NULL; i++) {
         struct arena *arena = arena_at((first->index + i) % count);
-        if (i == 0 || atomic_get(&arena->has_dirty)) {
+        if (i == 0 || extent_set_may_fit(&arena->dirty, pages) ||
+            extent_set_may_fit(&arena->huge, pages)) {
             extent = arena_alloc_dirty(arena, pages, alignment);
         }
     }

@@ -424,6 +424,5 @@ static void explicit_drop_all(struct arena *arena)
             kept = region; /* the kernel has no room for one more mapping: nor for the next */
         }
     }
-    atomic_set(&arena->has_dirty, false);
     lock_release(&arena->lock);
 }

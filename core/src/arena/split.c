@@ -281,9 +281,6 @@ static void arena_insert_locked(struct arena *arena, struct extent *extent, enum
         extent = low;
     }
     extent_set_insert(arena_set_of(arena, extent), extent);
-    if (state == EXTENT_DIRTY) {
-        atomic_set(&arena->has_dirty, true);
-    }
     check(arena_counts_match(arena));
 }
 
@@ -458,8 +455,6 @@ static bool arena_huge_counts_match(struct arena *arena)
 
 static bool arena_is_valid(struct arena *arena)
 {
-    bool has_dirty = arena->dirty.count + arena->huge.count != 0;
-    check(!has_dirty || atomic_get(&arena->has_dirty)); /* else other arenas' heaps miss it */
     return arena_counts_match(arena) && arena_huge_counts_match(arena) &&
            extent_set_is_valid(&arena->dirty, EXTENT_DIRTY) &&
            extent_set_is_valid(&arena->huge, EXTENT_DIRTY) &&

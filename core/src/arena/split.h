@@ -80,7 +80,6 @@ struct arena {
     uint64_t pages_refaulted; /* lock: pages that were given back and then needed again */
     struct extent first_extents[FIRST_EXTENTS]; /* lock: what these are at first */
 
-    _Atomic bool has_dirty;      /* lock: something dirty may be free; atomic for who only looks */
     size_t grown_pages;          /* lock: growth for which nothing has been given back yet */
     size_t outgrown_pages;       /* lock: given back because the arena grew, since outgrown_ms */
     uint64_t outgrown_ms;        /* lock: when that count began */

@@ -46,7 +46,7 @@ static void extent_set_insert(struct extent_set *set, struct extent *extent)
 {
     unsigned bin = extent_bin(extent_pages(extent));
     struct extent *next = set->bins[bin];
-    check((next != NULL) == (set->filled >> bin & 1) && next != extent);
+    check((next != NULL) == (atomic_get(&set->filled) >> bin & 1) && next != extent);
     check(next == NULL || next->bin_prev == NULL);
     extent->bin_next = next;
     extent->bin_prev = NULL;
@@ -54,7 +54,7 @@ static void extent_set_insert(struct extent_set *set, struct extent *extent)
         next->bin_prev = extent;
     }
     set->bins[bin] = extent;
-    set->filled |= (uint64_t)1 << bin;
+    atomic_set(&set->filled, atomic_get(&set->filled) | (uint64_t)1 << bin);
     list_push_back(&set->lru, &extent->link);
     set->pages += extent_pages(extent);
     set->count++;
@@ -78,13 +78,14 @@ static void extent_set_remove(struct extent_set *set, struct extent *extent)
         require(set->bins[bin] == extent);
         set->bins[bin] = next;
         if (next == NULL) {
-            set->filled &= ~((uint64_t)1 << bin);
+            atomic_set(&set->filled, atomic_get(&set->filled) & ~((uint64_t)1 << bin));
         }
     }
     list_remove(&extent->link);
     set->pages -= extent_pages(extent);
     set->count--;
-    check((set->count == 0) == (set->pages == 0) && (set->count == 0) == (set->filled == 0));
+    check((set->count == 0) == (set->pages == 0) &&
+          (set->count == 0) == (atomic_get(&set->filled) == 0));
     check(list_is_empty(&set->lru) == (set->count == 0));
     check_slow(extent_bins_are_valid(set));
 }
@@ -109,7 +110,7 @@ static struct extent *extent_set_fit(struct extent_set *set, size_t pages)
 {
     unsigned bin = extent_bin(pages);
     struct extent *best = extent_bin_fit(set->bins[bin], pages);
-    uint64_t larger = bin + 1 < EXTENT_BINS ? set->filled >> (bin + 1) : 0;
+    uint64_t larger = bin + 1 < EXTENT_BINS ? atomic_get(&set->filled) >> (bin + 1) : 0;
     if (best != NULL || larger == 0) {
         return best;
     }
@@ -151,7 +152,7 @@ static bool extent_bins_are_valid(struct extent_set *set)
     size_t count = 0;
     for (unsigned bin = 0; bin < EXTENT_BINS; bin++) {
         struct extent *prev = NULL;
-        require((set->bins[bin] != NULL) == (set->filled >> bin & 1));
+        require((set->bins[bin] != NULL) == (atomic_get(&set->filled) >> bin & 1));
         for (struct extent *at = set->bins[bin]; at != NULL; at = at->bin_next) {
             require(extent_bin(extent_pages(at)) == bin && at->bin_prev == prev);
             require(++count <= set->count);

@@ -265,7 +265,7 @@ static void extent_unmap_ends(struct extent *extent);
 #define EXTENT_BINS 64u
 
 struct extent_set {
-    uint64_t filled;                  /* lock: arena */
+    _Atomic uint64_t filled;          /* lock: arena; atomic for who only looks */
     struct extent *bins[EXTENT_BINS]; /* lock: arena */
     struct link lru;                  /* lock: arena; the oldest is first */
     size_t pages;                     /* lock: arena */
@@ -286,6 +286,12 @@ static void extent_set_remove(struct extent_set *set, struct extent *extent);
  * less than a quarter larger than `pages` may be missed. */
 static struct extent *extent_set_fit(struct extent_set *set, size_t pages);
 static struct extent *extent_set_oldest(struct extent_set *set);
+
+/* Whether there may be one of at least so many pages. Any thread; others may change the set meanwhile. */
+ALWAYS_INLINE bool extent_set_may_fit(struct extent_set *set, size_t pages)
+{
+    return atomic_get(&set->filled) >> extent_bin(pages) != 0;
+}
 
 /* What holds for every extent that is described; who holds it, or its arena's lock. */
 static bool extent_is_valid(struct extent *extent);

@@ -8,7 +8,7 @@
  * in KiB. */
 static struct {
     _Atomic uint64_t accounts[RATE_ACCOUNTS];
-} __attribute__((aligned(CACHE_LINE))) rate;
+} __attribute__((aligned(CACHE_LINE))) rate_spent;
 
 static uint64_t spent_by(uint64_t account, uint32_t now_ms)
 {
@@ -27,7 +27,7 @@ static bool can_spend(uint64_t spent, uint64_t price)
 static bool rate_allows(enum rate_account account, size_t price)
 {
     return strength.rate_account == NO_LIMIT ||
-           can_spend(spent_by(atomic_get(&rate.accounts[account]), (uint32_t)clock_ms()),
+           can_spend(spent_by(atomic_get(&rate_spent.accounts[account]), (uint32_t)clock_ms()),
                      price / KiB);
 }
 
@@ -37,7 +37,7 @@ static bool rate_pay(enum rate_account account, size_t price)
         return true;
     }
     uint32_t now_ms = (uint32_t)clock_ms();
-    uint64_t old = atomic_get(&rate.accounts[account]);
+    uint64_t old = atomic_get(&rate_spent.accounts[account]);
     uint64_t new;
     do {
         uint64_t spent = spent_by(old, now_ms);
@@ -46,6 +46,6 @@ static bool rate_pay(enum rate_account account, size_t price)
         }
         spent = size_min(spent + price / KiB, strength.rate_account / KiB);
         new = (uint64_t)now_ms << 32 | spent;
-    } while (!atomic_replace(&rate.accounts[account], &old, new));
+    } while (!atomic_replace(&rate_spent.accounts[account], &old, new));
     return true;
 }

@@ -69,7 +69,8 @@ ALWAYS_INLINE bool heap_has_room(struct heap *heap, unsigned class)
 ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
 {
     return heap_has_room(heap, class) &&
-           (heap->sent_home >= SENT_MANY || atomic_get(&heaps.in_use) >= KEEPING_HEAPS * arena_count());
+           (heap->sent_home >= SENT_MANY ||
+            atomic_get(&heaps.in_use) >= KEEPING_HEAPS * arena_count());
 }
 
 /* Whether it keeps a slot that it frees into a slab whose owner was read as OWNER_COMMON. One that is free already is

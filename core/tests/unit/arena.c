@@ -65,7 +65,7 @@ TEST(arena_expands_into_free_neighbours_only)
     CHECK(arena_is_valid(arena));
 }
 
-/* Threads of other arenas look at has_dirty before they take the lock. */
+/* Threads of other arenas look at the set before they take the lock. */
 TEST(arena_tells_others_of_what_a_smaller_block_leaves)
 {
     struct arena *arena = fresh_arena();
@@ -73,10 +73,11 @@ TEST(arena_tells_others_of_what_a_smaller_block_leaves)
     CHECK(block != NULL);
     arena_purge(arena, 0);
     CHECK(arena_alloc_dirty(arena, 1, os_page_size) == NULL);
-    CHECK(!atomic_get(&arena->has_dirty));
+    CHECK(!extent_set_may_fit(&arena->dirty, 1));
     arena_shrink(arena, block, 4);
     CHECK_EQ(arena->dirty.pages, 6);
-    CHECK(atomic_get(&arena->has_dirty));
+    CHECK(extent_set_may_fit(&arena->dirty, 6));
+    CHECK(!extent_set_may_fit(&arena->dirty, 7));
     arena_free(arena, block);
 }
 

@@ -42,7 +42,7 @@ static bool is_good_fit(const struct extent_set *set, struct extent *found, stru
     if (found == NULL) {
         return pages > 8 && bin == extent_bin(pages);
     }
-    bool is_in_set = (set->filled >> extent_bin(extent_pages(found)) & 1) != 0;
+    bool is_in_set = (atomic_get(&set->filled) >> extent_bin(extent_pages(found)) & 1) != 0;
     bool is_best_bin = extent_bin(extent_pages(found)) == bin;
     return is_in_set && extent_pages(found) >= pages &&
            (is_best_bin || (pages > 8 && bin == extent_bin(pages)));
@@ -61,6 +61,7 @@ TEST(extent_set_finds_a_good_fit)
         struct extent *found = extent_set_fit(&set, pages);
         struct extent *best = best_fit(is_in, pages);
         CHECK(is_good_fit(&set, found, best, pages));
+        CHECK(best == NULL || extent_set_may_fit(&set, pages));
         missed += found == NULL && best != NULL;
         size_t i = test_random(&random) % EXTENTS;
         if (is_in[i]) {
