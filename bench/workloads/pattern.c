@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * pattern: a use of memory that its arguments describe, for bench/search, which draws them by chance, and for
- * bench/scaling, which makes them with more and more threads. Each thread
- * has `live` places for blocks, and `count` of calls to make. ns of CPU time for each, and of the wall clock (wall),
- * where all threads' calls are counted together.
+ * bench/scaling, which makes them with more and more threads. Each thread has `live` places for blocks, and `count` of
+ * calls to make. ns of CPU time for each, and of the wall clock (wall), where all threads' calls are counted together.
  *
  *   random     the block of a random place is freed, and another one allocated
  *   stack      up to a random depth and down again
