@@ -8,6 +8,7 @@
 #include "realloc.h"
 
 static NOINLINE void *realloc_slow(void *block, struct extent *extent, size_t size);
+static NOINLINE void *realloc_slot(void *block, size_t usable, size_t size);
 static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size);
 
 /* Whether a slot is kept for a new size: it fits and wastes less than half. */
@@ -26,41 +27,95 @@ HIT_PATH void *mw_realloc(void *block, size_t size)
         return realloc_slow(block, extent, size);
     }
     size_t usable = extent->slab.slot_size;
-    return slot_still_fits(usable, size) ? block : realloc_copy(block, usable, size);
+    return slot_still_fits(usable, size) ? block : realloc_slot(block, usable, size);
 }
 
 /* --- Slow path -------------------------------------------------------------------------------- */
 
+/* Where blocks end with padding that is looked at, they are as large as was asked for. */
+#define REALLOC_LEARNS (!MW_CANARY && !MW_TRACK)
+
+/* A program that makes its blocks smaller and then larger again pays for a copy each time, as the pages at their
+ * ends go to others meanwhile, who cut all that is free into pieces. So when a block grows that had been made
+ * smaller, of the next SHRINKS_TO_KEEP that are to become smaller none is cut: they stay as they are or move, if
+ * little of them would be used. Where nothing grows again (a vector that is cut to its size) every page goes
+ * back. */
+#define SHRINKS_TO_KEEP 128u
+
+/* Smaller slots are cheap to copy. */
+#define SHRINK_KEEP_MIN (1 * KiB)
+
+/* Up to this size a block is kept for more than an eighth of it, larger ones for more than half. */
+#define SHRINK_EIGHTH_MAX (1 * MiB)
+
+/* Larger blocks are cut all the same: what they would keep is too much, and so is what would be copied. */
+#define SHRINK_KEEP_MAX (64 * MiB)
+
+static bool shrink_is_worth_keeping(size_t usable, size_t size)
+{
+    return size > usable / (usable <= SHRINK_EIGHTH_MAX ? 8 : 2);
+}
+
+/* Whether the block that is to become smaller is one of those that are kept. */
+static bool shrink_is_kept(void)
+{
+    struct heap *heap = thread_enter();
+    bool is_kept = heap->shrinks_to_keep > 0;
+    heap->shrinks_to_keep -= is_kept;
+    thread_leave(heap);
+    return is_kept;
+}
+
+static void shrinks_begin_to_be_kept(void)
+{
+    struct heap *heap = thread_enter();
+    heap->shrinks_to_keep = SHRINKS_TO_KEEP;
+    thread_leave(heap);
+}
+
+static bool realloc_keeps_slot(size_t usable, size_t size)
+{
+    return REALLOC_LEARNS && size < usable && usable >= SHRINK_KEEP_MIN && shrink_is_kept() &&
+           shrink_is_worth_keeping(usable, size);
+}
+
+/* Of a slot that does not fit. */
+static NOINLINE void *realloc_slot(void *block, size_t usable, size_t size)
+{
+    return realloc_keeps_slot(usable, size) ? block : realloc_copy(block, usable, size);
+}
+
 /* A block of these sizes that realloc copies in order to make it larger, and did so before, is being built in small
  * steps: it gets room for this share of its size, so that not every step is a copy (as in tcmalloc, where every
- * block gets it). Smaller ones are many, and cheap to copy. Where blocks end with padding that is looked at, they are
- * as large as was asked for. */
+ * block gets it). Smaller ones are many, and cheap to copy. */
 #define BUILD_MIN (1 * KiB)
 #define BUILD_MAX (1 * MiB)
 #define BUILD_SHARE 4u
-#define BUILDS (!MW_CANARY && !MW_TRACK)
 
-static uint32_t built_mark(const void *block)
+static uint32_t realloc_mark(const void *block)
 {
     return (uint32_t)((uintptr_t)block / BLOCK_ALIGNMENT);
 }
 
 static size_t realloc_room(const void *block, size_t old_size, size_t size)
 {
-    if (!BUILDS || size <= old_size || old_size < BUILD_MIN || old_size > BUILD_MAX) {
+    if (!REALLOC_LEARNS || size <= old_size || old_size < BUILD_MIN || old_size > BUILD_MAX) {
         return size;
     }
     struct heap *heap = thread_enter();
-    bool is_built = heap->built == built_mark(block);
+    bool is_built = heap->built == realloc_mark(block);
+    if (heap->shrunk == realloc_mark(block)) { /* it grows again */
+        heap->shrinks_to_keep = SHRINKS_TO_KEEP;
+    }
     thread_leave(heap);
     return is_built ? size_max(size, old_size + old_size / BUILD_SHARE) : size;
 }
 
-static void realloc_note_built(const void *block)
+static void realloc_note_copy(const void *block, bool is_larger)
 {
-    if (BUILDS) {
+    if (REALLOC_LEARNS) {
         struct heap *heap = thread_enter();
-        heap->built = built_mark(block);
+        *(is_larger ? &heap->built : &heap->shrunk) = realloc_mark(block);
         thread_leave(heap);
     }
 }
@@ -78,9 +133,7 @@ static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size)
     check(moved != block && mw_malloc_usable_size(moved) >= size);
     bytes_copy(moved, block, size_min(old_size, size));
     mw_free(block);
-    if (size > old_size) {
-        realloc_note_built(moved);
-    }
+    realloc_note_copy(moved, size > old_size);
     return moved;
 }
 
@@ -144,23 +197,11 @@ static bool realloc_pages(struct extent *extent, size_t size)
     return true;
 }
 
-/* A program that makes its blocks smaller and then larger again pays for a copy each time, as the pages at their
- * ends go to others meanwhile, who cut all that is free into pieces. So when a block grows that had been made
- * smaller, of the next SHRINKS_TO_KEEP that are to become smaller none is cut: they stay as they are, as slots do,
- * or move, if at most half would be used. Where nothing grows again (a vector that is cut to its size) every page
- * goes back. */
-#define SHRINKS_TO_KEEP 64u
-
-/* Larger blocks are cut all the same: what they would keep is too much, and so is what would be copied. */
-#define SHRINK_KEEP_MAX (64 * MiB)
-
 static void realloc_note_growth(struct extent *extent, size_t size)
 {
     if (extent->is_shrunk && size > extent_size(extent)) {
         extent->is_shrunk = false;
-        struct heap *heap = thread_enter();
-        heap->shrinks_to_keep = SHRINKS_TO_KEEP;
-        thread_leave(heap);
+        shrinks_begin_to_be_kept();
     }
 }
 
@@ -176,11 +217,7 @@ static bool realloc_keeps_pages(struct extent *extent, size_t size)
         extent_has_fence(extent) || extent_is_sampled(extent)) {
         return false;
     }
-    struct heap *heap = thread_enter();
-    bool is_kept = heap->shrinks_to_keep > 0;
-    heap->shrinks_to_keep -= is_kept;
-    thread_leave(heap);
-    return is_kept;
+    return shrink_is_kept();
 }
 
 static void *block_try_resize(void *block, struct extent *extent, size_t size)
@@ -191,7 +228,8 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
     }
     if (extent_is_slab(extent)) {
         size_t slot_size = slot_block_size(extent, block);
-        if (!slot_still_fits(slot_size - CANARY_BYTES, size)) {
+        if (!slot_still_fits(slot_size - CANARY_BYTES, size) &&
+            !realloc_keeps_slot(slot_size, size)) {
             return NULL;
         }
         canary_place(extent, block, slot_size, size);
@@ -202,7 +240,7 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
     }
     realloc_note_growth(extent, size);
     bool fits = realloc_keeps_pages(extent, size)
-                    ? slot_still_fits(extent_size(extent), size)
+                    ? shrink_is_worth_keeping(extent_size(extent), size)
                     : size > SLOT_REQUEST_MAX && realloc_pages(extent, size);
     if (!fits) {
         return NULL;

@@ -208,7 +208,8 @@ struct heap {
     uint8_t given_up_doublings; /* of GIVEN_UP, see heap_gives_up_slots */
     int64_t slots_came;         /* back, at looks in a row at which half of all did so */
     uint8_t stack_doublings;    /* of the least that the stacks may hold, see stack_least */
-    uint8_t shrinks_to_keep;    /* blocks of pages that realloc leaves as they are, see realloc.c */
+    uint8_t shrinks_to_keep;    /* blocks that realloc leaves as they are, see realloc.c */
+    uint32_t shrunk;            /* the block that it copied last, to make it smaller */
     size_t stack_left;    /* pages that left the stacks for want of room since the heap settled, */
     size_t stack_fetched; /* and those that came back; each counts in one of both */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What realloc learns of a program: blocks that grow again, and blocks that are built in small steps.
+ * What realloc learns of a program: blocks that are made smaller and grow again, and blocks that are built in small steps.
  */
 #include "unit.h"
 
@@ -21,14 +21,14 @@ TEST(realloc_cuts_no_blocks_that_grow_again)
         CHECK(mw_realloc(block, LARGER) == block);
     }
     char *larger = mw_malloc(LARGER);
-    memset(larger, 0x5a, LARGER / 2);
-    char *half = mw_realloc(larger, LARGER / 2);
-    CHECK(half != larger); /* and nothing was cut */
-    CHECK_EQ(mw_malloc_usable_size(half), LARGER / 2);
-    CHECK_EQ(half[LARGER / 2 - 1], 0x5a);
+    memset(larger, 0x5a, LARGER / 8);
+    char *eighth = mw_realloc(larger, LARGER / 8);
+    CHECK(eighth != larger); /* and nothing was cut */
+    CHECK_EQ(mw_malloc_usable_size(eighth), LARGER / 8);
+    CHECK_EQ(eighth[LARGER / 8 - 1], 0x5a);
     CHECK(mw_malloc(LARGER) == larger);
     mw_free(larger);
-    mw_free(half);
+    mw_free(eighth);
     CHECK(mw_realloc(block, SMALLER) == block); /* the last one */
     CHECK_EQ(mw_malloc_usable_size(block), LARGER);
     CHECK(mw_realloc(block, SMALLER) == block);
@@ -42,6 +42,84 @@ TEST(realloc_cuts_no_blocks_that_grow_again)
     CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
     CHECK_EQ(heap_own->shrinks_to_keep, 0);
     mw_free(block);
+    CHECK(mw_heap_is_valid());
+}
+
+/* Above SHRINK_EIGHTH_MAX one that would be used to a half moves. */
+TEST(realloc_keeps_large_blocks_for_more_than_half)
+{
+    if (MW_FENCES) {
+        return;
+    }
+    char *block = mw_malloc(2 * SHRINK_EIGHTH_MAX);
+    heap_own->shrinks_to_keep = 2;
+    CHECK(mw_realloc(block, SHRINK_EIGHTH_MAX + 1) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), 2 * SHRINK_EIGHTH_MAX);
+    char *half = mw_realloc(block, SHRINK_EIGHTH_MAX);
+    CHECK(half != block);
+    CHECK_EQ(mw_malloc_usable_size(half), SHRINK_EIGHTH_MAX);
+    mw_free(half);
+    CHECK(mw_heap_is_valid());
+}
+
+/* A slot that was copied to make it smaller, and then to make it larger, says the same of slots. */
+TEST(realloc_copies_no_slots_that_grow_again)
+{
+    enum { LARGER = 8 * KiB, SMALLER = 2 * KiB };
+    if (!REALLOC_LEARNS) {
+        return;
+    }
+    char *block = mw_malloc(LARGER);
+    memset(block, 0x5a, SMALLER);
+    block = mw_realloc(block, SMALLER);
+    CHECK_EQ(mw_malloc_usable_size(block), SMALLER);
+    CHECK_EQ(heap_own->shrinks_to_keep, 0);
+    block = mw_realloc(block, LARGER);
+    CHECK_EQ(heap_own->shrinks_to_keep, SHRINKS_TO_KEEP);
+    for (unsigned i = 0; i < SHRINKS_TO_KEEP - 1; i++) {
+        CHECK(mw_realloc(block, SMALLER) == block);
+        CHECK(mw_realloc(block, LARGER) == block);
+    }
+    CHECK_EQ(block[SMALLER - 1], 0x5a);
+    CHECK(mw_realloc(block, LARGER / 2 + 1) == block); /* as always */
+    CHECK_EQ(heap_own->shrinks_to_keep, 1);
+    char *eighth = mw_realloc(block, LARGER / 8);
+    CHECK_EQ(mw_malloc_usable_size(eighth), LARGER / 8);
+    CHECK_EQ(heap_own->shrinks_to_keep, 0);
+    /* Small ones are copied, and say nothing. */
+    heap_own->shrinks_to_keep = 1;
+    char *small = mw_realloc(mw_malloc(SHRINK_KEEP_MIN / 2), SHRINK_KEEP_MIN / 4);
+    CHECK_EQ(mw_malloc_usable_size(small), SHRINK_KEEP_MIN / 4);
+    CHECK_EQ(heap_own->shrinks_to_keep, 1);
+    mw_free(small);
+    mw_free(eighth);
+    CHECK(mw_heap_is_valid());
+}
+
+static void *slot_of_another_thread(void *size)
+{
+    return mw_malloc((size_t)size);
+}
+
+/* So are slots of others kept, which are realloc's slow way. */
+TEST(realloc_copies_no_slots_of_others_that_grow_again)
+{
+    enum { LARGER = 8 * KiB, SMALLER = 2 * KiB };
+    if (!REALLOC_LEARNS) {
+        return;
+    }
+    mw_free(mw_malloc(SMALLER)); /* this thread has a heap of its own */
+    pthread_t thread;
+    void *block;
+    CHECK_EQ(pthread_create(&thread, NULL, slot_of_another_thread, (void *)LARGER), 0);
+    CHECK_EQ(pthread_join(thread, &block), 0);
+    CHECK(atomic_differs(&pagemap_find(block)->owner, heap_self));
+    heap_own->shrinks_to_keep = 1;
+    CHECK(mw_realloc(block, SMALLER) == block);
+    CHECK_EQ(heap_own->shrinks_to_keep, 0);
+    char *smaller = mw_realloc(block, SMALLER);
+    CHECK_EQ(mw_malloc_usable_size(smaller), SMALLER);
+    mw_free(smaller);
     CHECK(mw_heap_is_valid());
 }
 
@@ -64,7 +142,7 @@ static unsigned build(size_t from, size_t to, size_t step, char **block)
 
 TEST(realloc_leaves_room_for_a_block_that_is_built)
 {
-    if (!BUILDS) {
+    if (!REALLOC_LEARNS) {
         return; /* blocks are as large as was asked for */
     }
     char *block;
