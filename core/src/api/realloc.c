@@ -46,7 +46,7 @@ HIT_PATH void *mw_realloc(void *block, size_t size)
 #define SHRINK_KEEP_MIN (1 * KiB)
 
 /* Up to this size a block is kept for more than an eighth of it, larger ones for more than half. */
-#define SHRINK_EIGHTH_MAX (1 * MiB)
+#define SHRINK_EIGHTH_MAX LARGE_MAX
 
 /* Larger blocks are cut all the same: what they would keep is too much, and so is what would be copied. */
 #define SHRINK_KEEP_MAX (64 * MiB)
