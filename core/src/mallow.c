@@ -71,6 +71,7 @@
 /* layer 5: arena */
 #include "arena/hooks.c"
 #include "arena/split.c"
+#include "arena/place.c"
 #include "arena/purge.c"
 #include "arena/limit.c"
 #include "arena/arena.c"

@@ -56,17 +56,6 @@ static size_t arena_slack_pages(struct arena *arena)
 
 /* --- Growth ---------------------------------------------------------------------------------- */
 
-static struct region *region_new_locked(struct arena *arena)
-{
-    check(lock_is_mine(&arena->lock));
-    struct region *region = arena->unused_regions;
-    if (region == NULL) {
-        return meta_alloc(sizeof *region);
-    }
-    arena->unused_regions = region->next;
-    return region;
-}
-
 /* The size of the next region, as far as nobody needs a larger one. */
 static size_t arena_region_size(struct arena *arena)
 {
@@ -75,14 +64,6 @@ static size_t arena_region_size(struct arena *arena)
     return most == 0 ? arena->region_next_size
                      : size_min(arena->region_next_size,
                                 size_max(most & ~(os_page_size - 1), os_page_size));
-}
-
-/* Anywhere below this: the lower half of what a process has. */
-#define PLACE_BITS 46
-
-static uintptr_t region_random_place(void)
-{
-    return random_bits() & (((uintptr_t)1 << PLACE_BITS) - REGION_ALIGNMENT);
 }
 
 /* Places that lie equally far apart in the regions. Returns how many there are; none where little is in use. */
@@ -127,7 +108,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
 {
     lock_take(&arena->lock);
     size_t wanted = size_max(arena_region_size(arena), align_up(size, REGION_ALIGNMENT));
-    uintptr_t hint = MW_RANDOM ? region_random_place() : arena->region_hint;
+    uintptr_t hint = place_of_next_locked(arena);
     lock_release(&arena->lock);
 
     /* With a limit on address space less may be had: half, a quarter, and in the end just what is
@@ -135,7 +116,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
     char *start = os_map_aligned((void *)hint, wanted, REGION_ALIGNMENT);
     while (start == NULL && wanted / 2 >= size && wanted / 2 >= REGION_ALIGNMENT) {
         wanted = align_up(wanted / 2, REGION_ALIGNMENT);
-        start = os_map_aligned(NULL, wanted, REGION_ALIGNMENT);
+        start = os_map_aligned(MW_RANDOM ? (void *)hint : NULL, wanted, REGION_ALIGNMENT);
     }
     if (start == NULL) {
         wanted = size;
@@ -150,7 +131,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
                             os_ask_for_huge_pages(start, wanted);
     bool covered = pagemap_cover((uintptr_t)start, wanted);
     lock_take(&arena->lock);
-    struct region *region = covered ? region_new_locked(arena) : NULL;
+    struct region *region = covered ? place_new_region_locked(arena, (uintptr_t)start) : NULL;
     struct extent *extent = region != NULL ? descriptor_new_locked(arena) : NULL;
     if (extent == NULL) {
         if (region != NULL) {
@@ -167,7 +148,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
     arena->regions_made++;
     arena->huge_page_bytes += wants_huge_pages ? wanted : 0;
     arena->region_next_size = size_min(2 * size_max(arena->region_next_size, wanted), REGION_MAX);
-    arena->region_hint = (uintptr_t)start - arena->region_next_size;
+    place_note_mapped_locked(arena, (uintptr_t)start);
     struct extent fresh = {.is_zero = true, .region = region, .slab.stamp = clock_stamp()};
     descriptor_set(extent, region->start, wanted >> os_page_shift, EXTENT_RETAINED, &fresh);
     arena_insert_locked(arena, extent, EXTENT_RETAINED);

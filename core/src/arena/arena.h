@@ -15,15 +15,11 @@
 #define MALLOW_ARENA_H
 
 #include "../settings/options.h"
-#include "split.h"
-
-#define REGION_ALIGNMENT (2 * MiB)
-#define REGION_MAX (64 * MiB)
+#include "place.h"
 
 /* Blocks above this size are huge: mappings of their own. */
 #define HUGE_ABOVE (8 * MiB)
 
-static_assert(REGION_MAX % REGION_ALIGNMENT == 0, "a region consists of whole huge pages");
 static_assert(HUGE_ABOVE < REGION_MAX, "the largest block of a region fits into a new one");
 
 /* Makes arena `index` usable. Called in the order of the indices, under LOCK_HEAPS. */

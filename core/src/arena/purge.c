@@ -2,6 +2,7 @@
 #include "purge.h"
 
 #include "../settings/options.h"
+#include "place.h"
 
 /* Extents given back to the kernel between two looks at the lock. */
 #define PURGE_BATCH 16u
@@ -321,8 +322,7 @@ static void arena_unmap_free_regions(struct arena *arena)
         descriptor_free_locked(arena, extent);
         arena->region_bytes -= region->size;
         arena->regions_dropped++;
-        region->next = arena->unused_regions;
-        arena->unused_regions = region;
+        place_note_unmapped_locked(arena, region);
         check(arena_counts_match(arena));
     }
     check_slow(arena_regions_are_valid(arena));

@@ -67,7 +67,7 @@ static bool slot_is_damaged(struct extent *extent, uint32_t index)
 _Noreturn static COLD void slot_damaged(struct extent *extent, uintptr_t slot)
 {
     if (slot_is_unsettled((void *)slot)) {
-        slot_bad_content((void *)slot, slot_block_size(extent, (void *)slot));
+        slot_bad_content("sweep", (void *)slot, slot_block_size(extent, (void *)slot));
     }
     canary_bad("mw_heap_is_valid", extent, (void *)slot);
 }
@@ -163,7 +163,7 @@ static size_t list_look_at(struct slot *slot, unsigned class, size_t most)
         list_slot_check(slot, class);
         size_t size = slot_block_size(pagemap_find(slot), slot);
         if (!slot_link_is_plausible(slot) || !slot_fill_is_whole(slot, size, strength.look_whole)) {
-            harden_bad_content(slot, size);
+            harden_bad_content("sweep", slot, size);
         }
         slot = slot_next(slot);
     }

@@ -3,6 +3,8 @@
 
 #include "../os/fault.h"
 
+#include <string.h>
+
 /* With guards up to the end of the page, where the next one traps. At the very end of the pages there is
  * no room for all of the padding. */
 static size_t padding_bytes(struct extent *extent, size_t size)
@@ -95,26 +97,51 @@ static COLD bool slot_was_taken(struct extent *extent, const void *block)
     return slot_is_unsettled(block);
 }
 
+/* The lowest bytes of a whole canary, which say nothing of the block. */
+#define CANARY_FIXED_BYTES (CANARY_FAMILY_SHIFT / 8)
+
+/* What was written behind a block of `size` bytes, seen from its start. Of what runs on beyond the fixed bytes of the
+ * canary nobody can say where it ends: it has no length. */
+static COLD struct written written_behind(const void *block, size_t size, size_t padding,
+                                          uint64_t canary)
+{
+    unsigned char bytes[sizeof canary];
+    memcpy(bytes, &canary, sizeof canary);
+    struct written found = fill_find_written(bytes, 0, CANARY_FIXED_BYTES, 0);
+    if (found.length == 0) {
+        return fill_find_written(block, size, size + padding, (unsigned char)secrets.padding);
+    }
+    bool runs_on = found.at + found.length == CANARY_FIXED_BYTES;
+    return (struct written){size + found.at, runs_on ? 0 : found.length};
+}
+
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)
 {
     if (extent_is_slab(extent) && slot_was_taken(extent, block)) {
         harden_bad_block(call, extent, block);
     }
     size_t size = canary_large_size(extent);
+    uint64_t canary = 0;
+    size_t padding = 0;
     const char *most = "";
-    if (extent_is_slab(extent)) {
+    if (!extent_is_slab(extent)) {
+        padding = padding_bytes(extent, size);
+    } else {
         size_t capacity = slot_block_size(extent, block) - CANARY_BYTES;
         uintptr_t at = (uintptr_t)block + capacity;
-        uint64_t canary = load_unaligned((const char *)at) ^ canary_key(extent, at);
+        canary = load_unaligned((const char *)at) ^ canary_key(extent, at);
         size_t slack = canary >> CANARY_SLACK_SHIFT;
         bool is_known = (canary & CANARY_FIXED) == 0 && slack <= capacity;
         size = is_known ? capacity - slack : capacity;
+        padding = is_known ? size_min(slack, PADDING_BYTES) : 0;
         most = is_known ? "" : "at most ";
     }
     struct fault fault = fault_of_live(call, block, size);
     fault.kind = FAULT_OVERFLOW;
     fault.has_offset = true;
-    fault.offset = (long)size;
+    struct written found = written_behind(block, size, padding, canary);
+    fault.offset = (long)found.at;
+    fault.length = found.length;
     fault_report(&fault,
                  "overflow of %p (%s%zu bytes), found by %s: the bytes behind it were overwritten",
                  block, most, size, call);

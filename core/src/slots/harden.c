@@ -56,7 +56,7 @@ static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, siz
 static COLD void settle_failed(struct extent *extent, struct slot *slot, size_t block_size)
 {
     if (slot_is_held(extent, slot) && canary_read(extent, slot, block_size) == CANARY_DAMAGED) {
-        slot_bad_content(slot, block_size);
+        slot_bad_content("free", slot, block_size);
     }
     harden_bad_block("free", extent, slot);
 }
@@ -80,7 +80,7 @@ static void harden_slab_empty(struct extent *extent)
         struct slot *slot = (struct slot *)(extent->start + distance);
         if (unlikely(!slot_link_is_plausible(slot) ||
                      !slot_fill_is_whole(slot, size, strength.look_whole))) {
-            harden_bad_content(slot, size);
+            harden_bad_content("free", slot, size);
         }
     }
 }

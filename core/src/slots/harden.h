@@ -16,9 +16,10 @@
 
 #include "canary.h"
 
-/* Ends the program: a free slot is about to be used again, but its byte `at` is not what free left
- * there. What lies below in the layers knows whose it was. */
-static NO_RETURN void (*const harden_written)(const struct slot *slot, size_t size, size_t at);
+/* Ends the program: a free slot is about to be used again, but was written to. What lies below in the layers knows
+ * whose it was. `call` as in struct fault. */
+static NO_RETURN void (*const harden_written)(const char *call, const struct slot *slot,
+                                              size_t size, struct written written);
 
 /* Ends the program unless a list of free slots of a class may go on with `slot`: before anybody
  * reads what is there. */
@@ -60,13 +61,14 @@ ALWAYS_INLINE struct extent *harden_slot_leaves(struct slot *slot, unsigned clas
     return extent;
 }
 
-/* The same in any build; finds the byte. */
-_Noreturn static COLD void harden_bad_content(const struct slot *slot, size_t size)
+/* The same in any build; finds the bytes. */
+_Noreturn static COLD void harden_bad_content(const char *call, const struct slot *slot,
+                                              size_t size)
 {
     if (MW_TRACK) {
-        harden_written(slot, size, slot_find_written(slot, size));
+        harden_written(call, slot, size, slot_find_written(slot, size));
     }
-    slot_bad_content(slot, size);
+    slot_bad_content(call, slot, size);
 }
 
 /* Whether a link may be one that we wrote: what the program wrote there hardly ever decodes to an
@@ -158,13 +160,13 @@ ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot, s
     }
     size_t block_size = slot_block_size(extent, slot);
     if (MW_CODED_LINKS && unlikely(!slot_link_is_plausible(slot))) {
-        harden_bad_content(slot, block_size);
+        harden_bad_content("malloc", slot, block_size);
     }
     if (MW_FILL) {
         bool is_whole = MW_TRACK ? slot_is_all_fill(slot, block_size)
                                  : slot_fill_is_whole(slot, block_size, strength.look_whole);
         if (unlikely(!is_whole)) {
-            harden_bad_content(slot, block_size);
+            harden_bad_content("malloc", slot, block_size);
         }
         slot->link = 0; /* nobody learns what an encoded link looks like */
     }
@@ -189,7 +191,7 @@ ALWAYS_INLINE void harden_first_taken(struct extent *extent, struct slot **list,
     uint64_t differs = slot_near_differs(slot, is_near ? slot_size : FILL_NEAR);
     if (unlikely((((uintptr_t)next & SLOT_LINK_NEVER) | differs) != 0) ||
         (!is_near && unlikely(!slot_rest_is_fill(slot, slot_size, strength.look_whole)))) {
-        harden_bad_content(slot, slot_size);
+        harden_bad_content("malloc", slot, slot_size);
     }
     slot->link = 0; /* nobody learns what an encoded link looks like */
     canary_place_new(extent, slot, slot_size, size, family);

@@ -69,9 +69,9 @@ static void quarantine_check_locked(void)
         if (extent_is_slab(extent)) {
             uintptr_t start = track_slot_start(track);
             size_t size = slot_block_size(extent, (void *)start);
-            size_t at = fill_differs((const unsigned char *)start, size, FILL_FREE);
-            if (unlikely(at != size)) {
-                harden_written((const struct slot *)start, size, at);
+            if (unlikely(fill_differs((const unsigned char *)start, size, FILL_FREE) != size)) {
+                const struct slot *slot = (const struct slot *)start;
+                harden_written("sweep", slot, size, slot_find_written(slot, size));
             }
         }
     }

@@ -21,7 +21,32 @@ _Noreturn static COLD void harden_interior(const char *call, const void *pointer
                  pointer, (uintptr_t)pointer - block, size, (void *)block);
 }
 
-static size_t slot_find_written(const struct slot *slot, size_t size)
+static struct written fill_find_written(const unsigned char *bytes, size_t from, size_t end,
+                                        unsigned char fill)
+{
+    while (from < end && bytes[from] == fill) {
+        from++;
+    }
+    while (end > from && bytes[end - 1] == fill) {
+        end--;
+    }
+    return (struct written){from, from < end ? end - from : 0};
+}
+
+/* The first word is the fill as long as the slot waits in the quarantine, and a link behind that, of whose eight bytes
+ * hardly ever four happen to be the fill. */
+static struct written link_find_written(const unsigned char *bytes)
+{
+    size_t whole = 0;
+    for (size_t at = 0; at < sizeof(struct slot); at++) {
+        whole += bytes[at] == FILL_FREE;
+    }
+    struct written all = {0, sizeof(struct slot)};
+    return whole >= sizeof(struct slot) / 2 ? fill_find_written(bytes, 0, all.length, FILL_FREE)
+                                            : all;
+}
+
+static struct written slot_find_written(const struct slot *slot, size_t size)
 {
     const unsigned char *bytes = (const unsigned char *)slot;
     size_t first_end = size_min(size, FILL_EDGE);
@@ -30,33 +55,33 @@ static size_t slot_find_written(const struct slot *slot, size_t size)
     const size_t parts[][2] = {
         {sizeof *slot, first_end}, {last_start, size}, {first_end, last_start}};
     for (size_t i = 0; i < 3; i++) {
-        for (size_t at = parts[i][0]; at < parts[i][1]; at++) {
-            if (bytes[at] != FILL_FREE) {
-                return at;
-            }
+        struct written found = fill_find_written(bytes, parts[i][0], parts[i][1], FILL_FREE);
+        if (found.length != 0) {
+            return found;
         }
     }
-    return 0;
+    return link_find_written(bytes);
 }
 
-_Noreturn static COLD void slot_bad_content(const struct slot *slot, size_t size)
+_Noreturn static COLD void slot_bad_content(const char *call, const struct slot *slot, size_t size)
 {
-    size_t at = slot_find_written(slot, size);
+    struct written found = slot_find_written(slot, size);
     struct fault fault = {
         .kind = FAULT_WRITE_AFTER_FREE,
-        .call = "malloc",
+        .call = call,
         .block = (uintptr_t)slot,
         .size = size,
         .state = "freed",
         .has_offset = true,
-        .offset = (long)at,
+        .offset = (long)found.at,
+        .length = found.length,
     };
-    if (at == 0) {
+    if (found.at == 0 && found.length == sizeof *slot) {
         fault_report(&fault, "write after free: the first word of %p (%zu bytes) was overwritten",
                      (const void *)slot, size);
     }
-    fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
-                 (const void *)slot, size, ((const unsigned char *)slot)[at]);
+    fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", found.at,
+                 (const void *)slot, size, ((const unsigned char *)slot)[found.at]);
 }
 
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,

@@ -257,11 +257,22 @@ ALWAYS_INLINE struct slot *slab_next_slot_of_more(struct extent *extent, struct 
 _Noreturn static COLD void harden_interior(const char *call, const void *pointer, uintptr_t block,
                                            size_t size);
 
-/* The first byte of a free slot that is not what free left there; 0 if that is one of the link's. */
-static size_t slot_find_written(const struct slot *slot, size_t size);
+/* What was written over other content: from the first to the last byte of it. */
+struct written {
+    size_t at;
+    size_t length; /* 0: nothing */
+};
 
-/* Ends the program: a free slot, which begins a block of `size` bytes, was written to. */
-_Noreturn static COLD void slot_bad_content(const struct slot *slot, size_t size);
+/* The bytes from `from` to `end` that are not the fill. */
+static struct written fill_find_written(const unsigned char *bytes, size_t from, size_t end,
+                                        unsigned char fill);
+
+/* Of a free slot: all of the link, where nobody can say which of its bytes were written. */
+static struct written slot_find_written(const struct slot *slot, size_t size);
+
+/* Ends the program: a free slot, which begins a block of `size` bytes, was written to. `call` as in struct
+ * fault. */
+_Noreturn static COLD void slot_bad_content(const char *call, const struct slot *slot, size_t size);
 
 /* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is
  * not one that the program holds. */

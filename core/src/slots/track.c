@@ -247,18 +247,19 @@ static void track_check_zones(struct track *track, const struct zones *zones, co
 
 /* --- Faults ----------------------------------------------------------------------------------- */
 
-/* A free slot of `size` bytes is about to be used, but its byte `at` is not what free left there. */
-static COLD NO_RETURN void track_written(const struct slot *slot, size_t size, size_t at)
+static COLD NO_RETURN void track_written(const char *call, const struct slot *slot, size_t size,
+                                         struct written written)
 {
-    const unsigned char *byte = (const unsigned char *)slot + at;
-    struct fault fault = {.kind = FAULT_WRITE_AFTER_FREE, .call = "malloc", .pointer = byte};
+    const unsigned char *byte = (const unsigned char *)slot + written.at;
+    struct fault fault = {.kind = FAULT_WRITE_AFTER_FREE, .call = call, .pointer = byte};
     struct track *track = track_find_around(pagemap_find(slot), byte);
     fault.has_offset = true;
+    fault.length = written.length;
     if (track == NULL) {
         fault.block = (uintptr_t)slot;
         fault.size = size;
-        fault.offset = (long)at;
-        fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", at,
+        fault.offset = (long)written.at;
+        fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", written.at,
                      (const void *)slot, size, *byte);
     }
     char who[BLAME_WHO];
@@ -269,7 +270,8 @@ static COLD NO_RETURN void track_written(const struct slot *slot, size_t size, s
                  (void *)fault.block, fault.size, who, *byte);
 }
 
-static NO_RETURN void (*const harden_written)(const struct slot *, size_t, size_t) = track_written;
+static NO_RETURN void (*const harden_written)(const char *, const struct slot *, size_t,
+                                              struct written) = track_written;
 
 static COLD void track_bad_pointer(const char *call, const void *pointer, struct extent *around,
                                    uintptr_t caller)

@@ -50,7 +50,7 @@ static void delay_look_at(const struct slot *slot, size_t size)
     bool is_whole =
         slot->link == FILL_FREE_WORD && slot_fill_is_whole(slot, size, strength.fill_whole);
     if (unlikely(!is_whole)) {
-        harden_bad_content(slot, size);
+        harden_bad_content("sweep", slot, size);
     }
 }
 
@@ -79,7 +79,7 @@ ALWAYS_INLINE void delay_release(struct heap *heap, uint64_t entry)
     check(size == slot_block_size(pagemap_find(slot), slot));
     uint64_t differs = slot_near_differs(slot, size_min(size, FILL_NEAR));
     if (unlikely(((slot->link ^ FILL_FREE_WORD) | differs) != 0)) {
-        harden_bad_content(slot, size);
+        harden_bad_content("free", slot, size);
     }
     delay_hand_back(heap, slot);
 }

@@ -478,7 +478,7 @@ and mem_fragmentation_ratio of INFO memory.",
     Entry {
         id: "MLW4118",
         title: "the heap was misused",
-        text: "See the sentence and the stack: the call was not one that the interface allows.",
+        text: "See the sentence and the stack: the call was not one that the interface allows. Where glibc's own checks do not tell what it was, mallow guard --mode debug -- COMMAND does.",
     },
 ];
 

@@ -219,9 +219,7 @@ impl ModuleFile {
     fn symbol(&self, address: u64) -> Option<String> {
         let of_table = self.debug.as_ref().and_then(|debug| debug.find_symbol(address));
         let name = of_table.or_else(|| containing(&self.dynamic, address))?;
-        // Such as `malloc@@GLIBC_2.2.5`.
-        let name = name.split('@').next().unwrap_or(name);
-        Some(addr2line::demangle_auto(name.into(), None).into_owned())
+        Some(readable(name))
     }
 
     /// Innermost first; empty without debug information for the address.
@@ -273,6 +271,16 @@ fn debuginfod_folders() -> impl Iterator<Item = PathBuf> {
         of("HOME", ".debuginfod_client_cache"),
     ];
     places.into_iter().flatten()
+}
+
+/// As the source has it. What is not mangled is left alone: a demangler takes the C function `i` for the type int.
+fn readable(symbol: &str) -> String {
+    // Such as `malloc@@GLIBC_2.2.5`.
+    let name = symbol.split('@').next().unwrap_or(symbol);
+    match name.starts_with("_Z") || name.starts_with("_R") {
+        true => addr2line::demangle_auto(name.into(), None).into_owned(),
+        false => name.to_owned(),
+    }
 }
 
 fn containing(symbols: &BTreeMap<u64, (u64, String)>, address: u64) -> Option<&str> {
@@ -350,6 +358,15 @@ mod tests {
         assert_eq!(containing(&map, 0x1008), None);
         assert_eq!(containing(&map, 0x200f), Some("second"));
         assert_eq!(containing(&map, 0xfff), None);
+    }
+
+    #[test]
+    fn mangled_names_become_readable_and_others_stay() {
+        assert_eq!(readable("_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(readable("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+        assert_eq!(readable("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
+        assert_eq!(readable("i"), "i");
+        assert_eq!(readable("malloc@@GLIBC_2.2.5"), "malloc");
     }
 
     #[test]

@@ -108,12 +108,30 @@ fn a_report_that_nobody_reads_changes_no_exit_code() {
 #[test]
 fn an_overflow_is_told_to_the_byte() {
     let program = Program::new(&[]).unwrap();
-    let finding = program.found(&[], "overflow");
-    assert_eq!(finding["kind"], "overflow", "{finding:#}");
-    assert_eq!(finding["damage"]["offset"], 40, "{finding:#}");
-    assert_eq!(finding["damage"]["length"], 2, "{finding:#}");
-    let ran = program.guard(&[], "overflow");
-    assert!(ran.stderr.contains("[58 59]"), "{}", ran.stderr);
+    for mode in ["debug", "secure"] {
+        let finding = program.found(&["--mode", mode], "overflow");
+        assert_eq!(finding["kind"], "overflow", "{mode}: {finding:#}");
+        assert_eq!(finding["damage"]["offset"], 40, "{mode}: {finding:#}");
+        assert_eq!(finding["damage"]["length"], 2, "{mode}: {finding:#}");
+        let ran = program.guard(&["--mode", mode], "overflow");
+        assert!(ran.stderr.contains("[58 59]"), "{mode}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_write_after_free_is_told_to_the_byte() {
+    let program = Program::new(&[]).unwrap();
+    for mode in ["debug", "secure"] {
+        let finding = program.found(&["--mode", mode], "after");
+        assert_eq!(finding["damage"]["offset"], 3, "{mode}: {finding:#}");
+        assert_eq!(finding["damage"]["length"], 1, "{mode}: {finding:#}");
+        // Whoever uses the block again, or the access itself where the block has a page of its own.
+        let call = finding["call"].as_str().unwrap();
+        assert!(["malloc", "free", "access"].contains(&call), "{mode}: {finding:#}");
+    }
+    // At the end of the program nobody calls.
+    let finding = program.found(&["--mode", "secure"], "after-once");
+    assert_eq!(finding["call"], "sweep", "{finding:#}");
 }
 
 #[test]
@@ -176,6 +194,9 @@ fn messages_of_the_c_library_are_explained() {
     assert_eq!(ran.code, Some(3), "{report:#}");
     let finding = &report["findings"][0];
     assert!(!finding["meaning"].as_str().unwrap().is_empty(), "{report:#}");
+    // "free(): invalid pointer" as well, of a block that is none but for its end.
+    let report = json(&program.guard(&["--mode", "glibc", "--json"], "overflow"));
+    assert_eq!(report["findings"][0]["kind"], "misuse", "{report:#}");
 }
 
 #[test]
@@ -195,6 +216,14 @@ fn leaks_are_told_by_their_stack_unless_suppressed() {
     let words = ["--leaks", "--suppressions", file.to_str().unwrap(), "--json"];
     let ran = program.guard(&words, "leak");
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    let report = json(&program.guard(&words, "leaks"));
+    let finding = &report["findings"][0];
+    assert!(
+        finding["sentence"].as_str().unwrap().ends_with("; 3040 bytes in 4 blocks suppressed"),
+        "{finding:#}"
+    );
+    assert_eq!(finding["leaks"].as_array().unwrap().len(), 1, "{finding:#}");
+    assert_eq!(finding["leaks"][0]["calls"][0]["function"], "i", "{finding:#}");
     std::fs::write(&file, "make_block\n").unwrap();
     let ran = program.guard(&words, "leak");
     assert_eq!(ran.code, Some(2));

@@ -11,7 +11,7 @@ pub struct Message {
 }
 
 /// What lines may begin with, and what is behind them; the longest comes first where one begins with another.
-const MESSAGES: [(&str, Kind, &str); 26] = [
+const MESSAGES: [(&str, Kind, &str); 27] = [
     ("free(): double free detected", Kind::DoubleFree, "a block was freed that was free already"),
     (
         "double free or corruption",
@@ -19,10 +19,11 @@ const MESSAGES: [(&str, Kind, &str); 26] = [
         "a block was freed twice, or the size in front of a block was overwritten",
     ),
     ("block freed twice", Kind::DoubleFree, "a block was freed that was free already"),
+    // With glibc.malloc.check the same words for all of these.
     (
         "free(): invalid pointer",
-        Kind::InvalidFree,
-        "free was given a pointer that is no start of a block",
+        Kind::Misuse,
+        "free was given a pointer that is no start of a block, or a block that was free already, or one with bytes behind it that were overwritten: glibc's check does not tell which",
     ),
     ("free(): invalid size", Kind::Underflow, "the size in front of a block was overwritten"),
     ("free(): invalid next size", Kind::Overflow, "bytes behind the block were overwritten"),
@@ -43,8 +44,8 @@ const MESSAGES: [(&str, Kind, &str); 26] = [
     ),
     (
         "realloc(): invalid pointer",
-        Kind::InvalidFree,
-        "realloc was given a pointer that is no start of a block",
+        Kind::Misuse,
+        "realloc was given a pointer that is no start of a block, or a block that was free already, or one with bytes behind it that were overwritten: glibc's check does not tell which",
     ),
     (
         "realloc(): invalid old size",
@@ -64,6 +65,11 @@ const MESSAGES: [(&str, Kind, &str); 26] = [
     ),
     (
         "malloc(): corrupted top size",
+        Kind::Overflow,
+        "bytes behind the last block were overwritten",
+    ),
+    (
+        "malloc: top chunk is corrupt",
         Kind::Overflow,
         "bytes behind the last block were overwritten",
     ),
@@ -136,7 +142,7 @@ mod tests {
         assert_eq!(kind("free(): double free detected in tcache 2"), Some(Kind::DoubleFree));
         assert_eq!(kind("malloc(): corrupted top size"), Some(Kind::Overflow));
         assert_eq!(kind("malloc(): unaligned tcache chunk detected"), Some(Kind::DamagedList));
-        assert_eq!(kind("app: free(): invalid pointer"), Some(Kind::InvalidFree));
+        assert_eq!(kind("app: free(): invalid pointer"), Some(Kind::Misuse));
         assert_eq!(kind("I called free(): invalid pointer"), None);
         assert_eq!(kind("all is well"), None);
     }

@@ -14,6 +14,14 @@ __attribute__((noinline)) static char *make_block(size_t size)
     return block;
 }
 
+/* A name that is a type to who takes it for one of C++. */
+__attribute__((noinline)) static char *i(void)
+{
+    char *block = malloc(100);
+    __asm__ volatile("");
+    return block;
+}
+
 __attribute__((noinline)) static void give_back(char *block)
 {
     free(block);
@@ -39,6 +47,9 @@ int main(int count, char **words)
     char *volatile block = kept;
     puts("begun");
     fflush(stdout);
+    if (!strcmp(fault, "leaks")) {
+        i();
+    }
     if (!strcmp(fault, "double")) {
         give_back(block);
         give_back(block);
@@ -59,6 +70,9 @@ int main(int count, char **words)
             char *volatile other = malloc(40);
             free(other);
         }
+    } else if (!strcmp(fault, "after-once")) {
+        give_back(block);
+        block[3] = 'X';
     } else if (!strcmp(fault, "look")) {
         give_back(block);
         return look_into((int *)block);
@@ -68,7 +82,7 @@ int main(int count, char **words)
             give_back(block);
         }
         sleep(1);
-    } else if (!strcmp(fault, "leak")) {
+    } else if (!strncmp(fault, "leak", 4)) {
         kept = NULL;
         block = NULL;
         for (int i = 0; i < 3; i++) {

@@ -82,7 +82,9 @@ pub struct Block {
 pub struct Damage {
     /// From the start of the block; behind it from its size on.
     pub offset: i64,
-    pub length: u64,
+    /// From the first byte to the last that is damaged, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
 }
 
 /// What a stack is about, and its calls, innermost first.
@@ -200,9 +202,13 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
         is_direct: leak.is_direct,
         calls: resolver.calls(&leak.frames, None),
     });
-    let leaks = merged(leaks.filter(|leak| !suppressions.cover(&leak.calls)));
+    let (covered, leaks): (Vec<Leak>, Vec<Leak>) =
+        leaks.partition(|leak| suppressions.cover(&leak.calls));
     Finding {
-        sentence: fault.sentence.clone(),
+        sentence: match covered.as_slice() {
+            [] => fault.sentence.clone(),
+            covered => format!("{}; {} suppressed", fault.sentence, amount(covered)),
+        },
         pid: fault.pid,
         thread: fault.thread,
         program: fault.program.clone(),
@@ -221,16 +227,24 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
             .iter()
             .map(|piece| Line { address: piece.address, bytes: piece.bytes.clone() })
             .collect(),
-        leaks,
+        leaks: merged(leaks.into_iter()),
         ..entry(fault.kind)
     }
 }
 
-/// The bytes that were written; where only the first one is known, that.
+/// In the words of the allocator's sentence.
+fn amount(leaks: &[Leak]) -> String {
+    let bytes = leaks.iter().map(|leak| leak.bytes).fold(0, u64::saturating_add);
+    let blocks = leaks.iter().map(|leak| leak.blocks).fold(0, u64::saturating_add);
+    format!("{bytes} bytes in {blocks} blocks")
+}
+
+/// The bytes that were written; of an access that trapped, its first.
 fn damage(fault: &Fault) -> Option<Damage> {
     let was_written = matches!(fault.kind, Kind::Overflow | Kind::Underflow | Kind::WriteAfterFree);
-    let length = fault.length.or(was_written.then_some(1))?;
-    fault.offset.map(|offset| Damage { offset, length })
+    let offset = fault.offset.filter(|_| was_written || fault.length.is_some())?;
+    let trapped = (fault.call.as_deref() == Some("access")).then_some(1);
+    Some(Damage { offset, length: fault.length.or(trapped) })
 }
 
 /// Call stacks that differ in addresses only, as of a loop that was unrolled, are one; the largest first.
@@ -256,7 +270,7 @@ impl Finding {
     pub fn is_damaged(&self, address: u64) -> bool {
         let (Some(block), Some(damage)) = (&self.block, self.damage) else { return false };
         let start = block.address.wrapping_add_signed(damage.offset);
-        address.wrapping_sub(start) < damage.length
+        address.wrapping_sub(start) < damage.length.unwrap_or(1)
     }
 }
 

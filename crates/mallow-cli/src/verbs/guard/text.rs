@@ -72,11 +72,11 @@ pub fn facts(finding: &Finding) -> Vec<String> {
             offset if offset > size => format!("{} behind its end", offset - size),
             offset => format!("{offset} behind its start"),
         };
-        let bytes = match damage.length {
-            1 => "a byte,".to_owned(),
-            length => format!("{length} bytes, the first of them"),
-        };
-        facts.push(format!("The damage: {bytes} {place}."));
+        facts.push(match damage.length {
+            None => format!("The damage begins {place}."),
+            Some(1) => format!("The damage: a byte, {place}."),
+            Some(length) => format!("The damage: {length} bytes, the first of them {place}."),
+        });
     }
     let place = match (&finding.program, finding.pid) {
         (Some(program), Some(pid)) => format!(" in process {pid} ({program})"),
