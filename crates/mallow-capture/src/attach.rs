@@ -23,6 +23,7 @@ use super::stacks::{ScriptFrames, Stacks};
 use super::{Error, Recorded, Result, StackKind, cannot_write, create, cut_off, header};
 use super::{site, unwind};
 use mallow_process::binding::{Failure, Inspector, Report};
+use mallow_process::descendants;
 use mallow_process::elf::ElfInfo;
 use mallow_process::elf::identify;
 
@@ -255,6 +256,7 @@ struct Target {
 
 struct Session {
     pid: u32,
+    started_before: usize,
     start_ns: u64,
     writer: Writer<BufWriter<File>>,
     probes: Probes,
@@ -278,8 +280,11 @@ impl Session {
         meanings: Vec<Meaning>,
         has_stacks: bool,
     ) -> Session {
+        let mut family = Vec::new(); // with the process itself
+        descendants(pid, &mut family);
         let mut session = Session {
             pid,
+            started_before: family.len() - 1,
             start_ns: system_ns(),
             writer,
             probes,
@@ -523,6 +528,7 @@ impl Session {
             damaged_rings: 0,
             still_running: self.targets.keys().filter(|pid| **pid != self.pid).count(),
             outsiders: Vec::new(),
+            started_before: self.started_before,
         })
     }
 }

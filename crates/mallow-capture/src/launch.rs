@@ -272,6 +272,7 @@ fn finish(
         damaged_rings: collector.damaged_rings,
         still_running: 0,
         outsiders: collector.outsiders(),
+        started_before: 0,
     };
     let code = code(collected.ended);
     if let Some(error) = collected.failure {

@@ -58,6 +58,8 @@ pub struct Recorded {
     pub still_running: usize,
     /// Names of its processes that were started without the recorder, as far as they were seen.
     pub outsiders: Vec<String>,
+    /// Processes that it had started before the recording of a live one began, and that are not recorded.
+    pub started_before: usize,
 }
 
 /// What any trace says of its machine, its clock and its stacks.

@@ -222,6 +222,7 @@ fn running_process_is_recorded_by_probes() {
     assert_eq!((of(Op::Calloc).size, of(Op::Realloc).size), (7011, 7012));
     assert_eq!(of(Op::Realloc).old, of(Op::Calloc).address);
     assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+    assert!(trace.stderr.contains("1 process that it had started before"), "{}", trace.stderr);
 
     // A child, and what it becomes.
     let starts: Vec<_> = trace.processes().iter().map(|process| process.start).collect();

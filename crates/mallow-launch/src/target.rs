@@ -19,6 +19,19 @@ use mallow_process::elf::{ElfInfo, Libc, own_machine};
 /// Longer chains of scripts are refused by the kernel too.
 const MAX_SCRIPTS: usize = 5;
 
+/// Who starts a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Starter {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Starter {
+    pub fn own() -> Starter {
+        Starter { uid: getuid().as_raw(), gid: getgid().as_raw() }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Target {
     /// As the user wrote it.
@@ -77,13 +90,18 @@ impl Target {
 
     /// Whether `allocator` can be preloaded: an error with the remedy, or notes.
     pub fn check(&self, allocator: &Allocator) -> Result<Vec<String>> {
+        self.check_for(allocator, Starter::own())
+    }
+
+    /// The same where somebody else starts the program.
+    pub fn check_for(&self, allocator: &Allocator, starter: Starter) -> Result<Vec<String>> {
         if allocator.path.is_none() {
             return Ok(Vec::new());
         }
         let refusal = self
             .refuse_machine()
             .or_else(|| self.refuse_static())
-            .or_else(|| self.refuse_privileged())
+            .or_else(|| self.refuse_privileged(starter))
             .or_else(|| self.refuse_other_libc(allocator))
             .or_else(|| self.refuse_own_malloc());
         match refusal {
@@ -139,15 +157,15 @@ impl Target {
     }
 
     /// The loader ignores LD_PRELOAD when the program gains rights by being started.
-    fn refuse_privileged(&self) -> Option<String> {
+    fn refuse_privileged(&self, starter: Starter) -> Option<String> {
         let metadata = std::fs::metadata(&self.program).ok()?;
         let honoured = statvfs(&self.program)
             .map(|fs| !fs.flags().contains(FsFlags::ST_NOSUID))
             .unwrap_or(true);
         let mode = metadata.mode();
-        let other_user = mode & 0o4000 != 0 && metadata.uid() != getuid().as_raw();
-        let other_group = mode & 0o2010 == 0o2010 && metadata.gid() != getgid().as_raw();
-        let capable = !getuid().is_root() && mallow_os::has_file_capabilities(&self.program);
+        let other_user = mode & 0o4000 != 0 && metadata.uid() != starter.uid;
+        let other_group = mode & 0o2010 == 0o2010 && metadata.gid() != starter.gid;
+        let capable = starter.uid != 0 && mallow_os::has_file_capabilities(&self.program);
         let how = match (other_user, other_group, capable) {
             (true, _, _) => "is setuid",
             (_, true, _) => "is setgid",

@@ -1,9 +1,10 @@
-//! Takes jemalloc's JSON out of what a program writes, and passes the rest on as it comes.
+//! Takes the JSON of jemalloc, and of Mallow in its schema, out of what a program writes, and passes the rest on as it
+//! comes.
 
 use crate::Stats;
 
-/// How a dump begins: 5.3 writes one line, 5.2 many.
-const BEGINNINGS: [&str; 2] = ["{\"jemalloc\"", "{\n\t\"jemalloc\""];
+/// How a dump begins: jemalloc 5.3 writes one line, 5.2 and Mallow many.
+const BEGINNINGS: [&str; 3] = ["{\"jemalloc\"", "{\n\t\"jemalloc\"", "{\n\"jemalloc\""];
 /// Stands once in a dump.
 const NAME: &[u8] = b"\"jemalloc\"";
 /// What has not become a whole dump by then is none.
@@ -25,11 +26,11 @@ pub struct Filter {
 }
 
 /// Pieces of several dumps, one among the other.
+#[derive(Default)]
 struct Mixture {
-    /// A dump of 5.2, many lines and then a brace, instead of one line.
-    is_old: bool,
     begun: u64,
-    ended: u64,
+    /// Braces that are open: a dump has as many that close, and none in its texts.
+    open: u64,
 }
 
 /// Finds the end of an object, a piece at a time.
@@ -78,8 +79,7 @@ impl Filter {
             };
             let end = scan.end(&self.held);
             if begins_again(&self.held[..end.unwrap_or(self.held.len())]) {
-                let is_old = self.held.starts_with(BEGINNINGS[1].as_bytes());
-                self.mixture = Some(Mixture { is_old, begun: 0, ended: 0 });
+                self.mixture = Some(Mixture::default());
                 continue;
             }
             let Some(end) = end else {
@@ -101,13 +101,19 @@ impl Filter {
         }
     }
 
-    /// Drops lines until as many dumps have ended as have begun; false where more has to come.
+    /// Drops lines until all dumps that have begun are at their end; false where more has to come.
     fn skip_mixture(&mut self) -> bool {
         while let (Some(mixture), Some(end)) = (&mut self.mixture, find(&self.held, b"\n")) {
             let line: Vec<u8> = self.held.drain(..=end).collect();
             mixture.begun += line.windows(NAME.len()).filter(|part| *part == NAME).count() as u64;
-            mixture.ended += u64::from(!mixture.is_old || line == b"}\n");
-            if mixture.ended >= mixture.begun && mixture.begun > 0 {
+            for byte in line {
+                match byte {
+                    b'{' => mixture.open += 1,
+                    b'}' => mixture.open = mixture.open.saturating_sub(1),
+                    _ => {}
+                }
+            }
+            if mixture.open == 0 && mixture.begun > 0 {
                 self.mixed += mixture.begun;
                 self.mixture = None;
             }
@@ -167,11 +173,13 @@ mod tests {
 
     const DUMP: &str = include_str!("../tests/dumps/jemalloc-5.3.1-bins.json");
     const OLD: &str = include_str!("../tests/dumps/jemalloc-5.2.1-arenas.json");
+    const MALLOW: &str = include_str!("../tests/dumps/mallow-0.1.0.json");
 
     #[test]
     fn dumps_are_taken_out_wherever_the_pieces_end() {
         let text =
             format!("first {{\n{}\nsecond {{\"a\": 1}}\n{}\nlast {{", DUMP.trim(), OLD.trim());
+        let text = text + &format!("\n{}\n", MALLOW.trim());
         for piece in [1 << 20, 4096, 1000, 7] {
             let mut filter = Filter::default();
             let mut passed = Vec::new();
@@ -179,15 +187,15 @@ mod tests {
                 passed.extend(filter.take(part));
             }
             passed.extend(filter.end());
-            assert_eq!(filter.dumps.len(), 2, "pieces of {piece}");
+            assert_eq!(filter.dumps.len(), 3, "pieces of {piece}");
             let passed = String::from_utf8(passed).unwrap();
-            assert_eq!(passed, "first {\nsecond {\"a\": 1}\nlast {");
+            assert_eq!(passed, "first {\nsecond {\"a\": 1}\nlast {\n");
         }
     }
 
     #[test]
     fn dumps_that_were_written_at_once_are_left_out() {
-        for dump in [DUMP, OLD] {
+        for dump in [DUMP, OLD, MALLOW] {
             let dump = dump.trim().to_owned() + "\n";
             let (first, last) = dump.split_at(dump.len() / 2);
             let mixtures = [

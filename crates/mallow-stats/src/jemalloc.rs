@@ -10,6 +10,10 @@ use crate::vocabulary::{Arena, Class, Large, Lock, Purges, Stats, Totals};
 pub fn read(dump: &Value) -> Option<Stats> {
     let dump = dump.get("jemalloc").filter(|dump| dump.is_object())?;
     let stats = dump.get("stats").unwrap_or(&Value::Null);
+    // One that was built without statistics says so in its configuration.
+    if number(stats, "allocated").is_none() && !dump.get("config").is_some_and(Value::is_object) {
+        return None;
+    }
     let named = named_arenas(dump, stats);
     let merged: Vec<&Value> = match named.iter().find(|(name, _)| *name == "merged") {
         Some((_, merged)) => vec![*merged],

@@ -64,7 +64,8 @@ fn of_class(class: &mallow::Class) -> Class {
     }
 }
 
-/// What a walk over all pages finds, which is how things lie at this moment.
+/// What a walk over all pages finds, which is how things lie at this moment. What an allocator calls dirty may be address
+/// space that was never written to: here it is what of it is resident.
 pub fn of_spans(heap: &spans::Heap, resident: u64) -> Stats {
     let arena = |arena: &spans::Arena| Arena {
         name: arena.index.to_string(),
@@ -73,7 +74,7 @@ pub fn of_spans(heap: &spans::Heap, resident: u64) -> Stats {
             allocated: Some(arena.small.saturating_add(arena.large)),
             active: Some(arena.active),
             retained: Some(arena.retained),
-            dirty: Some(arena.dirty),
+            dirty: Some(arena.dirty.min(arena.free_resident)),
             muzzy: Some(arena.muzzy),
             ..Totals::default()
         },
@@ -89,7 +90,7 @@ pub fn of_spans(heap: &spans::Heap, resident: u64) -> Stats {
             metadata: Some(heap.metadata),
             resident: Some(resident),
             retained: Some(heap.sum(|arena| arena.retained)),
-            dirty: Some(heap.sum(|arena| arena.dirty)),
+            dirty: Some(heap.sum(|arena| arena.dirty.min(arena.free_resident))),
             muzzy: Some(heap.sum(|arena| arena.muzzy)),
             ..Totals::default()
         },

@@ -8,7 +8,7 @@ use crate::vocabulary::{Class, Purges, Stats, Totals};
 pub fn read(dump: &Value) -> Option<Stats> {
     let dump = dump.as_object().map(|_| dump)?;
     let current = |name| number(dump.get(name)?, "current");
-    let process = dump.get("process").unwrap_or(&Value::Null);
+    let process = dump.get("process").filter(|process| process.is_object())?;
     let mut stats = Stats {
         allocator: "mimalloc".into(),
         version: number(dump, "mimalloc_version").map(version),

@@ -166,6 +166,10 @@ fn damaged_and_foreign_texts_are_errors() {
             );
         }
     }
-    assert_eq!(read(b"{\"jemalloc\": 3}"), Err(Error::Damaged("jemalloc")));
+    for hollow in ["3", "{}", "{\"stats\": 7}", "{\"version\": \"5.3.0\"}"] {
+        let text = format!("{{\"jemalloc\": {hollow}}}");
+        assert_eq!(read(text.as_bytes()), Err(Error::Damaged("jemalloc")), "{text}");
+    }
+    assert_eq!(read(b"{\"mimalloc_version\": 30600}"), Err(Error::Damaged("mimalloc")));
     assert_eq!(read(b"<malloc version=\"1\"></malloc>"), Err(Error::Damaged("malloc_info")));
 }

@@ -4,6 +4,7 @@
 # needs: cargo
 # serves: cargo small
 # own: rustc
+# modes: fast secure debug
 . "$CASES/lib.sh"
 
 # The program itself: rustup's stand-in would start it without telling which.

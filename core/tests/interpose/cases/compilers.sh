@@ -2,6 +2,7 @@
 # gcc and g++ on large generated files: the object files must be the same to the last byte.
 # needs: gcc g++ perl
 # serves: cc1 cc1plus
+# modes: fast secure debug
 . "$CASES/lib.sh"
 perl "$CASES/programs/generate_source.pl" c > big.c
 perl "$CASES/programs/generate_source.pl" c++ > big.cc

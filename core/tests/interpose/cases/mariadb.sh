@@ -4,6 +4,7 @@
 # needs: mariadbd mariadb-install-db mariadb
 # serves: mariadbd
 # timeout: 180
+# modes: fast secure debug
 . "$CASES/lib.sh"
 
 # As root it runs as a user of its own.

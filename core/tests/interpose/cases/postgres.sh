@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PostgreSQL: initdb, a server on a Unix socket, pgbench, and what pgbench leaves must add up.
 # serves: initdb postgres pgbench
-# modes: fast secure
+# modes: fast secure debug
 . "$CASES/lib.sh"
 
 for folder in /usr/lib/postgresql/*/bin /usr/libexec/postgresql* /usr/bin; do

@@ -44,6 +44,11 @@ pointer 0x1010\nblock 0x1000 13\nstate live\nmade new[]\noffset -2\nlength 3\nst
 stack allocated 8 0x30\nstack freed 9 0x40\nbytes 0xff0 00ff10\nleak 64 2 indirect stack 0x50\n\
 map 1000-2000 a0 2c58 /bin/a b\nend\nfree(): invalid pointer\n";
 
+const PROFILE: &str = "\
+heap_v2/1024\n  t*: 3: 1536 [4: 2048]\n  t3: 3: 1536 [4: 2048] main\n@ 0x10 0x20\n  t*: 2: 1024 [3: 1536]\n\
+  t3: 2: 1024 [3: 1536]\n@ 0x30\n  t*: 18446744073709551615: 1 [0: 0]\n\nMAPPED_LIBRARIES:\n\
+400000-401000 r-xp 00000000 fe:01 42 /bin/program\n";
+
 fn main() -> std::io::Result<()> {
     let Some(folder) = std::env::args().nth(1) else {
         eprintln!("usage: seeds DIR");
@@ -77,6 +82,7 @@ fn main() -> std::io::Result<()> {
         write("stats", name, dump.as_bytes())?;
     }
     write("faults", "report", FAULT.as_bytes())?;
+    write("profile", "heap", PROFILE.as_bytes())?;
     // Chunks of a heap: sizes with the flag of the one before, and the top.
     let chunks: Vec<u8> = (1..200u64)
         .flat_map(|n| [0, (n % 40 + 2) * 16 + 1, 0x5500_0000_0010 + n * 16, 0])

@@ -120,6 +120,11 @@ int main(int argc, char **argv)
     } else if (strcmp(how, "wait") == 0) {
         /* Until a line comes, then a known number of calls. */
         char line[16];
+        pid_t before = fork(); /* is there when the recording begins */
+        if (before == 0) {
+            alarm(60);
+            pause();
+        }
         puts("ready");
         fflush(stdout);
         if (fgets(line, sizeof(line), stdin) != NULL) {
@@ -139,6 +144,8 @@ int main(int argc, char **argv)
         puts("done");
         fflush(stdout);
         if (fgets(line, sizeof(line), stdin) != NULL) {
+            kill(before, SIGKILL);
+            waitpid(before, NULL, 0);
             return 3;
         }
     } else if (strcmp(how, "close") == 0) {

@@ -74,16 +74,19 @@ fn worth<'a>(case: &'a Case) -> Option<&'a Seen<'a>> {
 /// What malloc has, and what of it is free.
 fn part(seen: &Seen) -> String {
     let rss = seen.picture.process.rss();
-    let free = seen.picture.heap.used_and_free().map_or(0, |(_, free)| free.min(seen.heap_rss));
     format!(
         "malloc has {} of {} resident ({:.0} %), {} of it free; {} threads, {} arenas of glibc",
         size(seen.heap_rss),
         size(rss),
         percent(seen.heap_rss, rss),
-        size(free),
+        size(free(seen)),
         seen.picture.process.thread_count(),
         arenas(seen)
     )
+}
+
+fn free(seen: &Seen) -> u64 {
+    seen.picture.heap.used_and_free().map_or(0, |(_, free)| free.min(seen.heap_rss))
 }
 
 fn arenas(seen: &Seen) -> usize {
@@ -95,6 +98,10 @@ fn arenas(seen: &Seen) -> usize {
 
 fn java(case: &Case) -> Verdict {
     let Some(seen) = worth(case).filter(|seen| arenas(seen) >= 4) else { return Verdict::Fine };
+    // Fewer arenas share what is free; what is in use they need as well.
+    if free(seen) < seen.heap_rss / 8 {
+        return Verdict::Fine;
+    }
     Verdict::Found(Advice {
         evidence: part(seen),
         set: "MALLOC_ARENA_MAX=2, or another allocator by preload".into(),
@@ -106,8 +113,7 @@ fn java(case: &Case) -> Verdict {
 fn python(case: &Case) -> Verdict {
     let Some(seen) = worth(case) else { return Verdict::Fine };
     let threads = seen.picture.process.thread_count();
-    let free = seen.picture.heap.used_and_free().map_or(0, |(_, free)| free);
-    if threads < 4 && free < seen.heap_rss / 4 {
+    if threads < 4 && free(seen) < seen.heap_rss / 4 {
         return Verdict::Fine;
     }
     let own: u64 = seen

@@ -18,6 +18,7 @@ use crate::output::{self, Notes};
 pub use args::EnableArgs;
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::preload::Changes;
+use mallow_launch::target::Starter;
 use mallow_launch::{Target, preflight, words};
 
 /// What is to be written, and what its user should know.
@@ -105,9 +106,19 @@ fn one(args: &EnableArgs, system: &System) -> Result<Installed> {
 
 /// Fails unless the loader of the running system would serve `program` by the allocator.
 fn check(allocator: &Installed, program: &OsStr, system: &System, notes: Notes) -> Result<()> {
+    check_for(allocator, program, Starter::own(), system, notes)
+}
+
+fn check_for(
+    allocator: &Installed,
+    program: &OsStr,
+    starter: Starter,
+    system: &System,
+    notes: Notes,
+) -> Result<()> {
     let target = Target::resolve(program)?;
     let found = allocator.allocator(&system.root);
-    target.check(&found)?.iter().for_each(|sentence| notes.note(sentence));
+    target.check_for(&found, starter)?.iter().for_each(|sentence| notes.note(sentence));
     if system.is_running() {
         let word = OsString::from(&allocator.word);
         let changes: Changes = vec![("LD_PRELOAD".into(), Some(word))];

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Plan, check};
+use super::{Plan, check_for};
 use crate::enabling::{Place, System, Wanted};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_launch::installed::Installed;
+use mallow_launch::target::Starter;
 use mallow_launch::words;
 use mallow_process::allocators::by_file;
 
@@ -26,6 +27,9 @@ const USER_FOLDERS: [&str; 4] = [
     "/usr/local/lib/systemd/user",
     "/usr/lib/systemd/user",
 ];
+
+/// Of whom the system's file of users knows nothing.
+const NOBODY: Starter = Starter { uid: 65534, gid: 65534 };
 
 pub fn plan(
     allocator: &Installed,
@@ -110,6 +114,8 @@ fn folders(user: bool, system: &System) -> Result<(PathBuf, Vec<PathBuf>)> {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Service {
     program: Option<String>,
+    /// `User=`; DynamicUser= has one of its own, which is nobody else's.
+    user: Option<String>,
     preloads: Vec<String>,
     /// What an EnvironmentFile= sets holds over all Environment=.
     environment_files: Vec<String>,
@@ -153,6 +159,20 @@ impl Service {
         self.environment_files.iter().flat_map(found).find(sets)
     }
 
+    /// Who runs it: without a `User=` whoever asks, root for units of the system.
+    fn starter(&self, system: &System) -> Starter {
+        let Some(user) = &self.user else { return Starter::own() };
+        let text = std::fs::read_to_string(system.at(Path::new("/etc/passwd"))).unwrap_or_default();
+        let of_line = |line: &str| {
+            let words: Vec<&str> = line.split(':').collect();
+            let is_it =
+                words.first() == Some(&user.as_str()) || words.get(2) == Some(&user.as_str());
+            let number = |at: usize| words.get(at)?.parse().ok();
+            if is_it { Some(Starter { uid: number(2)?, gid: number(3)? }) } else { None }
+        };
+        text.lines().find_map(of_line).unwrap_or(NOBODY)
+    }
+
     /// What a later file says holds.
     fn add(&mut self, text: &str) {
         let text = text.replace("\\\n", " ");
@@ -165,6 +185,7 @@ impl Service {
                     let word = words::split(word).ok().and_then(|words| words.into_iter().next());
                     self.program = word.map(|word| word.to_string_lossy().into_owned());
                 }
+                "User" => self.user = Some(value.to_owned()).filter(|user| !user.is_empty()),
                 "Environment" if value.is_empty() => self.preloads.clear(),
                 "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
                 "EnvironmentFile" => {
@@ -245,9 +266,9 @@ fn check_program(
     // The interpreter of a script would be looked for in this system, not in that one.
     let is_elf = || std::fs::read(&path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
     if system.is_running() {
-        check(allocator, program.as_ref(), system, notes)
+        check_for(allocator, program.as_ref(), service.starter(system), system, notes)
     } else if is_elf() {
-        check(allocator, path.as_os_str(), system, notes)
+        check_for(allocator, path.as_os_str(), service.starter(system), system, notes)
     } else {
         unknown();
         Ok(())
@@ -263,8 +284,19 @@ mod tests {
         let mut service = Service::default();
         service.add(
             "[Service]\nExecStart=-@/usr/sbin/x y \\\n  -z\n\
-             Environment=A=1 \"LD_PRELOAD=liba.so:/b%%/libb.so\"\n",
+             Environment=A=1 \"LD_PRELOAD=liba.so:/b%%/libb.so\"\nUser=daemon\n",
         );
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("etc")).unwrap();
+        let users = "root:x:0:0::/:/bin/sh\ndaemon:x:7:8::/:/bin/sh\n";
+        std::fs::write(root.path().join("etc/passwd"), users).unwrap();
+        let system = System::new(Some(root.path())).unwrap();
+        let starter = service.starter(&system);
+        assert_eq!((starter.uid, starter.gid), (7, 8));
+        service.add("User=0\n");
+        assert_eq!(service.starter(&system).uid, 0);
+        service.add("User=who\n");
+        assert_eq!(service.starter(&system).uid, NOBODY.uid);
         assert_eq!(service.program.as_deref(), Some("/usr/sbin/x"));
         assert_eq!(service.preloads, ["liba.so", "/b%/libb.so"]);
         service.add("[Service]\nExecStart=\nExecStart=/usr/bin/other\nEnvironment=\n");

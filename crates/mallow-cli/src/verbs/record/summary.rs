@@ -54,6 +54,7 @@ fn table(recorded: &Recorded) -> Table {
         ("processes", recorded.processes as u64),
         ("processes that still run", recorded.still_running as u64),
         ("processes seen that were not recorded", recorded.outsiders.len() as u64),
+        ("processes started before, not recorded", recorded.started_before as u64),
     ] {
         table.rows.push(vec![name.into(), number.to_string()]);
     }
@@ -87,6 +88,12 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
     }
     if !recorded.outsiders.is_empty() {
         text.push_str(&outsiders(&recorded.outsiders));
+    }
+    if recorded.started_before > 0 {
+        let before = counted(recorded.started_before as u64, "process");
+        text.push_str(&format!(
+            "; {before} that it had started before not recorded, each of which another mallow record -p can"
+        ));
     }
     if recorded.damaged_rings > 0 {
         text.push_str("; the command overwrote some of it");
