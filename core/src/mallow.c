@@ -98,6 +98,7 @@
 #include "slots/depot.c"
 #include "slots/large.c"
 #include "slots/retired.c"
+#include "slots/trapped.c"
 #include "slots/direct.c"
 
 /* layer 7: thread */

@@ -159,6 +159,7 @@ static void guarded_trap(const struct trap *trap)
 {
     struct guarded_pool *pool = guarded_places();
     if (pool == NULL || trap->address < pool->start || trap->address >= pool->end) {
+        trap_elsewhere(trap);
         return;
     }
     struct guarded_place *place = place_around(trap->address);

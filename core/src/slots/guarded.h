@@ -33,6 +33,9 @@
 /* About one block in so many where the option does not say it; 0: none. */
 #define GUARD_EVERY (MW_MODE == MW_SECURE ? 5000 : 0)
 
+/* An access trapped that is at none of these blocks. What lies below in the layers knows more. */
+static void (*const trap_elsewhere)(const struct trap *trap);
+
 static struct lock guarded_lock; /* the queue of places, and the figures */
 
 /* Makes the places if the option says so. Once, before the first block. */

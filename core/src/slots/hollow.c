@@ -108,11 +108,16 @@ static uint32_t hollow_number(const void *block)
     return distance % HOLLOW_STRIDE == 0 ? (uint32_t)(distance / HOLLOW_STRIDE) : 0;
 }
 
-static NOINLINE bool hollow_is_held(const char *call, const void *block)
+static bool hollow_holds(const void *block)
 {
     uint32_t number = hollow_number(block);
     uint64_t word = atomic_get(&hollow->live[number / 64]);
-    if (unlikely(number == 0 || (word >> (number % 64) & 1) == 0)) {
+    return number != 0 && (word >> (number % 64) & 1) != 0;
+}
+
+static NOINLINE bool hollow_is_held(const char *call, const void *block)
+{
+    if (unlikely(!hollow_holds(block))) {
         hollow_bad(call, block);
     }
     return true;

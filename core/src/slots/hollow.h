@@ -21,6 +21,9 @@ static NOINLINE void *hollow_take(void);
 /* The program gives one back. Ends it if it does not hold it. */
 static NOINLINE void hollow_free(const void *block);
 
+/* Whether a block begins there that the program holds. The address is in the range. */
+static bool hollow_holds(const void *block);
+
 /* True; ends the program if it does not hold the block. */
 static NOINLINE bool hollow_is_held(const char *call, const void *block);
 

@@ -21,6 +21,9 @@ static struct quarantine {
     size_t bytes;   /* lock: track; the sum of the weights */
 } quarantine = {.lock = LOCK_INITIALIZER(MW_FENCES ? LOCK_RETIRED : LOCK_TRACK)};
 
+/* The block of an entry of the ring. */
+static uintptr_t entry_block(uint64_t entry);
+
 /* Puts a block in. False if there is no memory for the ring. */
 static bool quarantine_put_locked(uintptr_t block, size_t bytes);
 

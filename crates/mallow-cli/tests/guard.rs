@@ -167,9 +167,12 @@ fn programs_without_a_fault_are_left_alone() {
         }
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(7), "begun\n", ""));
     }
-    let ran = program.guard(&[], "crash");
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(139), "begun\n"));
-    assert!(ran.stderr.contains("No misuse of memory was found. It was ended by SIGSEGV."));
+    for (mode, hints) in [("debug", false), ("secure", true)] {
+        let ran = program.guard(&["--mode", mode], "crash");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(139), "begun\n"));
+        assert!(ran.stderr.contains("No misuse of memory was found. It was ended by SIGSEGV."));
+        assert_eq!(ran.stderr.contains("--mode debug tells"), hints, "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// expect: secure=trap fast=any debug=abort "overflow of"
+// expect: secure=abort "overflow of " fast=any debug=abort "overflow of"
 /* SPDX-License-Identifier: MIT
  * A write into a block of no bytes. */
 #include <stdlib.h>

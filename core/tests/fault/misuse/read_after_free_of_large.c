@@ -1,4 +1,4 @@
-// expect: fast=any secure=any debug=abort "read after free: byte 5 of "
+// expect: fast=any secure=abort "read after free: byte 5 of " debug=abort "read after free: byte 5 of "
 /* SPDX-License-Identifier: MIT
  * A large block has pages of its own, which nobody may read once it is free. */
 #include <stdlib.h>

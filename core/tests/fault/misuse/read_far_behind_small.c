@@ -1,4 +1,4 @@
-// expect: secure=trap fast=any debug=any
+// expect: secure=abort "read of " fast=any debug=any
 /* SPDX-License-Identifier: MIT
  * A read of 64 KiB behind a small block, as when a length is believed. */
 #include <stdlib.h>

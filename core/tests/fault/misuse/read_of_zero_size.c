@@ -1,4 +1,4 @@
-// expect: secure=trap fast=any debug=any
+// expect: secure=abort "overflow of " fast=any debug=any
 /* SPDX-License-Identifier: MIT
  * A read of a block of no bytes, which other blocks of no bytes surround. */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// expect: fast=any secure=any debug=abort "underflow of "
+// expect: fast=any secure=abort "underflow of " debug=abort "underflow of "
 /* SPDX-License-Identifier: MIT
  * The byte in front of a large block. */
 #include <stdlib.h>

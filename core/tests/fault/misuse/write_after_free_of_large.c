@@ -1,4 +1,4 @@
-// expect: fast=any secure=any debug=abort "write after free: byte 250000 of "
+// expect: fast=any secure=abort "write after free: byte 250000 of " debug=abort "write after free: byte 250000 of "
 /* SPDX-License-Identifier: MIT
  * Found at once. */
 #include <stdlib.h>

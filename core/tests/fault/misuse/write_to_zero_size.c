@@ -1,4 +1,4 @@
-// expect: fast=any secure=trap debug=abort "overflow of "
+// expect: fast=any secure=abort "overflow of " debug=abort "overflow of "
 /* SPDX-License-Identifier: MIT
  * A block of no bytes has no first byte. */
 #include <stdlib.h>

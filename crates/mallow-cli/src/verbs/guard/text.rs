@@ -42,7 +42,11 @@ pub fn text(report: &Report, _screen: Screen) -> String {
 
 /// What is said where nothing was found.
 pub fn clean_end(report: &Report) -> String {
-    format!("No misuse of memory was found. {}", report.ending)
+    // They have no sentence where the program handles the signal, or there is a memory_limit.
+    let may_be_a_guard = report.mode == "secure" && report.signal.as_deref() == Some("SIGSEGV");
+    let hint = " A guard of the secure build may have done so: --mode debug tells.";
+    let hint = if may_be_a_guard { hint } else { "" };
+    format!("No misuse of memory was found. {}{hint}", report.ending)
 }
 
 /// The last line, which also is the reason for the exit code.
