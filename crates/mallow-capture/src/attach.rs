@@ -515,6 +515,11 @@ impl Session {
         for pid in self.targets.keys().copied().filter(gone).collect::<Vec<_>>() {
             self.end_process(pid, Ending::Unknown, time)?;
         }
+        // Nothing else may have happened since long: the recording went on until now.
+        for memory in self.samples.last() {
+            let event = Event::Memory(memory);
+            self.writer.write(&Record { time, thread: COLLECTOR, event })?;
+        }
         let calls = self.writer.totals().calls;
         let header = mallow_trace::Header::default();
         let writer = std::mem::replace(&mut self.writer, Writer::new(sink()?, &header)?);

@@ -153,13 +153,11 @@ impl Images {
 
     /// A line of the map of a process.
     pub fn add_line(&mut self, index: usize, line: &[u8]) {
-        let line = String::from_utf8_lossy(line);
-        let is_code =
-            line.split(' ').nth(1).is_some_and(|rights| rights.as_bytes().get(2) == Some(&b'x'));
-        if !is_code {
+        let rights = line.split(|&byte| byte == b' ').nth(1);
+        if !rights.is_some_and(|rights| rights.get(2) == Some(&b'x')) {
             return;
         }
-        for mapping in maps::parse(&line) {
+        for mapping in maps::parse(line) {
             self.add_code(index, &mapping);
         }
     }

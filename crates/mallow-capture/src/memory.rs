@@ -67,6 +67,13 @@ impl Samples {
     }
 }
 
+impl Samples {
+    /// What was found last in each process.
+    pub fn last(&self) -> impl Iterator<Item = Memory> {
+        self.processes.values().map(|watched| watched.last)
+    }
+}
+
 impl Watched {
     fn sample(&mut self, pid: u32, rings: u64) -> Option<Memory> {
         let mut text = [0u8; 128];

@@ -42,12 +42,13 @@ impl Schedule {
 /// The mappings with anonymous resident memory, by address; none where the process has gone or may
 /// not be looked at.
 pub fn read(pid: u32) -> Option<Vec<Region>> {
-    parse(&std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?)
+    parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/smaps")).ok()?))
 }
 
 /// Whether the process has switched transparent huge pages off for itself.
 pub fn huge_pages_are_off(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     status.lines().any(|line| line == "THP_enabled:\t0")
 }
 

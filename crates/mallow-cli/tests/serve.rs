@@ -166,7 +166,7 @@ fn a_token_is_asked_for() {
         let answer = server.get("/metrics", &format!("Authorization: Bearer {wrong}\r\n"));
         assert!(answer.starts_with("HTTP/1.1 401 "), "{wrong}: {answer}");
     }
-    let answer = server.get("/metrics", &format!("Authorization: Bearer {token}\r\n"));
+    let answer = server.get("/metrics", &format!("Authorization: bearer {token}\r\n"));
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     std::fs::write(&file, "short\n").unwrap();
     refuses(&["serve", "--token-file", file.to_str().unwrap()], 2, &["at least 16 characters"]);

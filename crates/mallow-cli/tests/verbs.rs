@@ -1,6 +1,8 @@
 //! Each verb does what its help says, on real programs.
 
+use std::ffi::OsStr;
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -100,6 +102,26 @@ fn verify_a_running_process() {
     let sleeper = report["processes"][1]["pid"].as_i64().unwrap();
     kill(Pid::from_raw(i32::try_from(sleeper).unwrap()), Signal::SIGKILL).unwrap();
     child.wait().unwrap();
+}
+
+/// The kernel gives out names as they are, and writes a line feed in one as `\\012`.
+#[test]
+fn programs_in_folders_of_any_name_are_examined() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join(OsStr::from_bytes(b"d\xe9\nx"));
+    std::fs::create_dir(&odd).unwrap();
+    std::fs::copy("/bin/sleep", odd.join("sleep")).unwrap();
+    let mut child = Command::new(odd.join("sleep")).arg("60").spawn().unwrap();
+    let pid = child.id().to_string();
+    std::thread::sleep(Duration::from_millis(300));
+    let (verified, explained) = (run(&["verify", &pid]), run(&["explain", &pid]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(verified.code, Some(0), "{}", verified.stderr);
+    let is_served = |text: &str| text.contains("glibc") || text.contains("musl");
+    assert!(is_served(&verified.stdout), "{}", verified.stdout);
+    assert!(is_served(&explained.stdout), "{}", explained.stdout);
+    assert!(!explained.stdout.contains("no malloc"), "{}", explained.stdout);
 }
 
 #[test]

@@ -91,7 +91,9 @@ impl Failure {
 
 /// Whether it runs as the user who asks.
 fn is_own(pid: u32) -> bool {
-    let status = std::fs::read_to_string(folder(pid).join("status")).unwrap_or_default();
+    let status =
+        String::from_utf8_lossy(&std::fs::read(folder(pid).join("status")).unwrap_or_default())
+            .into_owned();
     let fields = smaps::parse_fields(&status);
     let users = fields.get("Uid").map(String::as_str).unwrap_or_default();
     let effective = users.split_whitespace().nth(1).and_then(|user| user.parse().ok());
@@ -120,7 +122,7 @@ pub struct Inspector {
 impl Inspector {
     pub fn inspect(&mut self, pid: u32) -> Result<Report, Failure> {
         let proc = folder(pid);
-        let maps = maps::parse(&std::fs::read_to_string(proc.join("maps"))?);
+        let maps = maps::parse(&std::fs::read(proc.join("maps"))?);
         if maps.is_empty() {
             // A zombie or a thread of the kernel.
             return Err(Failure::Vanished);
@@ -146,7 +148,7 @@ impl Inspector {
     /// The address of a variable that an object of the process defines, if `elf` looks for it.
     pub fn symbol(&mut self, pid: u32, name: &str) -> Option<u64> {
         let proc = folder(pid);
-        let maps = maps::parse(&std::fs::read_to_string(proc.join("maps")).ok()?);
+        let maps = maps::parse(&std::fs::read(proc.join("maps")).ok()?);
         let objects = self.objects(&proc, &maps);
         objects.iter().find_map(|object| {
             let offset = object.info.data_symbols.get(name)?;

@@ -340,6 +340,12 @@ fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
     if vma.is_executable() && name.starts_with("/memfd:") {
         return (Kind::Jit, format!("generated code ({name})"));
     }
+    if name.starts_with("/memfd:java_heap") {
+        return (
+            Kind::RuntimeHeap,
+            "Java: heap of objects, which ZGC maps at up to three places".into(),
+        );
+    }
     if shared_names.iter().any(|start| name.starts_with(start)) {
         return (Kind::Shared, format!("shared memory ({name})"));
     }

@@ -30,8 +30,41 @@ pub struct Line<'a> {
     pub name: &'a str,
 }
 
-pub fn parse(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(split).map(Mapping::from).collect()
+/// Names of files may be any bytes. A line feed in one is written as `\\012`.
+pub fn parse(text: &[u8]) -> Vec<Mapping> {
+    text.split(|&byte| byte == b'\n').filter_map(mapping).collect()
+}
+
+/// One line.
+pub fn mapping(bytes: &[u8]) -> Option<Mapping> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = split(&text)?;
+    // What stands before it are plain letters and digits, so that it begins at the same place.
+    let name = bytes.get(text.len() - line.name.len()..)?;
+    let path = name.strip_suffix(DELETED.as_bytes());
+    let deleted = path.is_some();
+    let path = PathBuf::from(OsStr::from_bytes(&with_line_feeds(path.unwrap_or(name))));
+    let Line { start, end, offset, inode, .. } = line;
+    Some(Mapping { start, end, offset, inode, path, deleted })
+}
+
+fn with_line_feeds(name: &[u8]) -> Vec<u8> {
+    const WRITTEN: &[u8] = b"\\012";
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(&first) = rest.first() {
+        match rest.strip_prefix(WRITTEN) {
+            Some(tail) => {
+                bytes.push(b'\n');
+                rest = tail;
+            }
+            None => {
+                bytes.push(first);
+                rest = &rest[1..];
+            }
+        }
+    }
+    bytes
 }
 
 /// `start-end perms offset dev inode   path`
@@ -67,15 +100,6 @@ pub fn without_deleted(path: PathBuf) -> PathBuf {
     }
 }
 
-impl From<Line<'_>> for Mapping {
-    fn from(line: Line) -> Mapping {
-        let Line { start, end, offset, inode, name, .. } = line;
-        let path = name.strip_suffix(DELETED);
-        let deleted = path.is_some();
-        Mapping { start, end, offset, inode, path: PathBuf::from(path.unwrap_or(name)), deleted }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,12 +110,20 @@ mod tests {
                     7ffc000-7ffd000 rw-p 00000000 00:00 0            [stack]\n\
                     5000-6000 rw-p 00000000 00:00 0 \n\
                     not a line\n";
-        let maps = parse(text);
+        let maps = parse(text.as_bytes());
         assert_eq!(maps.len(), 3);
         assert_eq!((maps[0].start, maps[0].end, maps[0].offset), (0x7f00, 0x7f10, 0x1000));
         assert_eq!(maps[0].path, PathBuf::from("/opt/a b/lib.so"));
         assert!(maps[0].deleted && maps[0].inode == 42);
         assert_eq!(maps[1].path, PathBuf::from("[stack]"));
         assert_eq!(maps[2].path, PathBuf::new());
+    }
+
+    #[test]
+    fn names_are_any_bytes() {
+        let maps =
+            parse(b"1000-2000 r-xp 0 fe:01 42   /d\xe9\xff/a\\012b\n2000-3000 r--p 0 0:0 1 /x");
+        assert_eq!(maps[0].path.as_os_str().as_bytes(), b"/d\xe9\xff/a\nb");
+        assert_eq!(maps[1].path, PathBuf::from("/x"));
     }
 }

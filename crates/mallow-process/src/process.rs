@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::binding::Failure;
@@ -84,9 +84,11 @@ impl Mappings {
         let vmas = match keep {
             Keep::Figures => smaps::read(BufReader::with_capacity(1 << 16, file))?,
             Keep::Files => {
-                let bytes = std::io::read_to_string(file)?;
-                let vmas = smaps::parse(&bytes);
-                text = Some(bytes);
+                let mut bytes = Vec::new();
+                BufReader::new(file).read_to_end(&mut bytes)?;
+                let lossy = String::from_utf8_lossy(&bytes).into_owned();
+                let vmas = smaps::parse(&lossy);
+                text = Some(lossy);
                 vmas
             }
         };
@@ -98,14 +100,19 @@ fn unreadable() -> Failure {
     Failure::Damaged("its smaps cannot be read".into())
 }
 
+/// Names in it may be any bytes.
+fn lossy(path: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+}
+
 /// Resident bytes as the kernel counts them by and by, which costs nothing.
 fn counted(proc: &Path) -> Option<u64> {
-    field(&std::fs::read_to_string(proc.join("status")).ok()?, "VmRSS")
+    field(&lossy(&proc.join("status"))?, "VmRSS")
 }
 
 /// Resident bytes as the kernel finds them when it looks at every page.
 fn rolled_up(proc: &Path) -> Option<u64> {
-    field(&std::fs::read_to_string(proc.join("smaps_rollup")).ok()?, "Rss")
+    field(&lossy(&proc.join("smaps_rollup"))?, "Rss")
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {
@@ -268,7 +275,7 @@ fn threads(proc: &Path) -> Vec<Thread> {
     let mut threads = Vec::new();
     for task in tasks.flatten() {
         let Ok(id) = task.file_name().to_string_lossy().parse() else { continue };
-        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let read = |name: &str| lossy(&task.path().join(name)).unwrap_or_default();
         threads.push(Thread {
             id,
             name: read("comm").trim().to_owned(),

@@ -24,9 +24,9 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
             active: Some(arena.active),
             mapped: Some(arena.mapped),
             retained: Some(arena.retained),
-            dirty: Some(arena.dirty),
+            dirty: Some(arena.dirty.saturating_add(arena.cached)),
             muzzy: Some(arena.muzzy),
-            cached: Some(arena.cached),
+            cached: Some(arena.listed),
             ..Totals::default()
         },
     };
@@ -42,9 +42,9 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
             resident: None,
             mapped: Some(heap.sum(|arena| arena.mapped)),
             retained: Some(heap.sum(|arena| arena.retained)),
-            dirty: Some(heap.sum(|arena| arena.dirty)),
+            dirty: Some(heap.sum(|arena| arena.dirty.saturating_add(arena.cached))),
             muzzy: Some(heap.sum(|arena| arena.muzzy)),
-            cached: Some(heap.sum(|arena| arena.cached).saturating_add(heap.listed)),
+            cached: Some(heap.listed),
         },
         arenas: heap.arenas.iter().enumerate().map(arena).collect(),
         classes: heap.classes.iter().map(of_class).collect(),
@@ -142,6 +142,8 @@ mod tests {
             // Huge blocks are active too, and counted in it.
             active: 9000,
             huge: 4000,
+            dirty: 300,
+            cached: 200,
             ..mallow::Arena::default()
         };
         let arenas = vec![arena(1000, 100), arena(500, 20)];
@@ -152,6 +154,9 @@ mod tests {
         };
         assert_eq!(stats.totals.allocated, Some(9380));
         assert_eq!(sum(|totals| totals.allocated), 9380);
+        // As the process's own table has them: pages in stacks are dirty, slots in lists cached.
+        assert_eq!((stats.totals.dirty, sum(|totals| totals.dirty)), (Some(1000), 1000));
+        assert_eq!((stats.totals.cached, sum(|totals| totals.cached)), (Some(120), 120));
         assert_eq!((stats.totals.active, sum(|totals| totals.active)), (Some(18000), 18000));
     }
 }

@@ -3,7 +3,8 @@
 
 use mallow_process::maps;
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
-    let lines = text.lines().filter(|line| maps::split(line).is_some()).count();
-    assert_eq!(maps::parse(text).len(), lines);
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.split('\n').filter(|line| maps::split(line).is_some()).count();
+    assert_eq!(maps::parse(bytes).len(), lines);
 });

@@ -15,6 +15,11 @@ pub fn line(text: &str) -> Cow<'_, str> {
     visible(text, |_| false)
 }
 
+/// Of one line, in Markdown, where `vector<int>` would be an element of HTML.
+pub fn markdown(text: &str) -> String {
+    line(text).replace('|', "\\|").replace('<', "\\<")
+}
+
 /// Writes out what a terminal would obey, such as `\x1b`.
 fn visible(text: &str, may_stay: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_bad = |character: char| acts(character) && !may_stay(character);
@@ -42,6 +47,11 @@ fn acts(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn markdown_shows_what_html_would_obey() {
+        assert_eq!(markdown("<b>|\u{1b}"), "\\<b>\\|\\u{1b}");
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_shown() {

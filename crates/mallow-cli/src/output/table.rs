@@ -185,7 +185,7 @@ impl Table {
                 .collect(),
         );
         for row in &self.rows {
-            text += &line(row.iter().map(|cell| clean::line(cell).replace('|', "\\|")).collect());
+            text += &line(row.iter().map(|cell| clean::markdown(cell)).collect());
         }
         text
     }

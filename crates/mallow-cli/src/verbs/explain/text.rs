@@ -27,9 +27,11 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
         Format::Md => format!("\n## {title}\n\n"),
         _ => format!("\n{title}\n"),
     };
-    let command = command(report);
-    let _ =
-        writeln!(text, "Process {}: {}\n\n{}", report.pid, clean::line(&command), report.answer);
+    let command = match format {
+        Format::Md => clean::markdown(&command(report)),
+        _ => clean::line(&command(report)).into_owned(),
+    };
+    let _ = writeln!(text, "Process {}: {command}\n\n{}", report.pid, report.answer);
     for note in &report.notes {
         let _ = writeln!(text, "Note: {note}");
     }

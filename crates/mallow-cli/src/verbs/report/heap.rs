@@ -124,8 +124,9 @@ struct Places {
 impl Places {
     fn new(text: &str, folders: &[PathBuf]) -> Places {
         let is_code = |line: &maps::Line| line.perms.contains('x') && line.name.starts_with('/');
-        let lines = text.lines().filter_map(maps::split).filter(is_code);
-        let maps: Vec<Mapping> = lines.map(Mapping::from).collect();
+        let lines =
+            text.lines().filter(|line| maps::split(line).is_some_and(|line| is_code(&line)));
+        let maps = lines.filter_map(|line| maps::mapping(line.as_bytes())).collect();
         let mut places = Places {
             maps,
             modules: Vec::new(),

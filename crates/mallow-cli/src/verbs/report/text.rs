@@ -9,7 +9,7 @@ use super::words::{
     amount, change, count, file_name, innermost, nanoseconds, place, share, shortened,
 };
 use crate::output::Format;
-use crate::output::{self, Screen, Table};
+use crate::output::{self, Screen, Table, clean};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
@@ -33,7 +33,7 @@ const TIMELINE_ROWS: usize = 16;
 
 pub fn report(report: &Report, profile: &Profile, style: Style) -> String {
     let summary = report.summary;
-    let mut text = heading(summary);
+    let mut text = heading(summary, style.format);
     text += &section("Calls by function", &functions(summary, style), style);
     text += &section("Processes and threads", &tasks(summary, style), style);
     text += &section("Sizes of new blocks", &sizes(summary, style), style);
@@ -57,9 +57,11 @@ fn section(title: &str, body: &str, style: Style) -> String {
     }
 }
 
-fn heading(summary: &Summary) -> String {
+fn heading(summary: &Summary, format: Format) -> String {
     let (recording, totals) = (&summary.recording, &summary.totals);
-    let mut text = format!("{}\n", recording.command.join(" "));
+    let command = recording.command.join(" ");
+    let command = if format == Format::Md { clean::markdown(&command) } else { command };
+    let mut text = format!("{command}\n");
     let allocator = file_name(&recording.allocator);
     let on = if allocator.is_empty() { String::new() } else { format!(" on {allocator}") };
     // glibc's own malloc on glibc is said once.

@@ -223,7 +223,11 @@ impl Server {
     fn is_allowed(&self, headers: &HeaderMap) -> bool {
         let Some(token) = self.token.as_deref().map(str::as_bytes) else { return true };
         let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-        let given = given.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+        // The word for the scheme may be written in any case (RFC 9110, section 11.1).
+        let given = given
+            .and_then(|value| value.split_at_checked(b"Bearer ".len()))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "))
+            .map_or(&[][..], |(_, token)| token);
         let differ = given.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
         given.len() == token.len() && std::hint::black_box(differ) == 0
     }
