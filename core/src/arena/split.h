@@ -69,13 +69,12 @@ struct arena {
     _Atomic long dirty_ms; /* atomic: decay times of this arena; DECAY_AS_OPTION: as the */
     _Atomic long muzzy_ms; /* option says */
 
-    struct region *regions; /* lock */
-    struct region
-        *unused_regions;        /* lock: their memory, for reuse, and their places, see place.h */
-    struct region first_region; /* lock: memory for the first one, which all programs need */
-    size_t region_next_size;    /* lock: of the next region */
-    uintptr_t region_hint;      /* lock: where it would continue the last one */
-    struct link descriptors;    /* lock: unused descriptors */
+    struct region *regions;        /* lock */
+    struct region *unused_regions; /* lock: for reuse, with their places, see place.h */
+    struct region first_region;    /* lock: memory for the first one, which all programs need */
+    size_t region_next_size;       /* lock: of the next region */
+    uintptr_t region_hint;         /* lock: where it would continue the last one */
+    struct link descriptors;       /* lock: unused descriptors */
     struct link reserved; /* lock: unused descriptors that are kept for splits that must not fail */
     uint64_t huge_page_bytes; /* lock: of regions for which huge pages were asked */
     uint64_t pages_refaulted; /* lock: pages that were given back and then needed again */

@@ -154,7 +154,7 @@ impl Images {
     /// A line of the map of a process.
     pub fn add_line(&mut self, index: usize, line: &[u8]) {
         let rights = line.split(|&byte| byte == b' ').nth(1);
-        if !rights.is_some_and(|rights| rights.get(2) == Some(&b'x')) {
+        if rights.is_none_or(|rights| rights.get(2) != Some(&b'x')) {
             return;
         }
         for mapping in maps::parse(line) {
