@@ -122,6 +122,26 @@ fn refusals() {
     }
 }
 
+/// The last thing that happens in a process that sleeps is long ago.
+#[test]
+fn a_recording_of_a_quiet_process_lasts_until_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.trace");
+    let mut target = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = target.id().to_string();
+    let recorded =
+        run(&["record", "-o", file.to_str().unwrap(), "--duration", "1s", "-p", pid.as_str()]);
+    target.kill().unwrap();
+    target.wait().unwrap();
+    if recorded.code != Some(0) {
+        // Without root, or in a container where even root lacks the right.
+        println!("skipped: {}", recorded.stderr);
+        return;
+    }
+    let last = Trace::read(&file).iter().map(|record| record.time).max();
+    assert!(last.is_some_and(|ns| ns >= 900_000_000), "{last:?}: {}", recorded.stderr);
+}
+
 #[test]
 fn ten_threads_of_python_come_out() {
     let python = "/usr/bin/python3";

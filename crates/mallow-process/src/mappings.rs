@@ -519,6 +519,19 @@ mod tests {
     }
 
     #[test]
+    fn files_in_memory_are_told_apart() {
+        let text = "10000-20000 rw-s 0 00:01 7 /memfd:java_heap (deleted)\nRss: 4 kB\n\
+                    30000-40000 rw-s 0 00:01 8 /memfd:other (deleted)\nRss: 4 kB\n\
+                    50000-60000 r-xs 0 00:01 9 /memfd:code (deleted)\nRss: 4 kB\n";
+        let kinds: Vec<Kind> = crate::smaps::parse(text)
+            .unwrap()
+            .iter()
+            .map(|vma| named_file(&Process::default(), vma).0)
+            .collect();
+        assert_eq!(kinds, [Kind::RuntimeHeap, Kind::Shared, Kind::Jit]);
+    }
+
+    #[test]
     fn joined_mappings_are_told_apart() {
         let text = "10000-11000 rw-p 0 08:01 7 /lib/libone.so\nRss: 4 kB\n\
                     11000-51000 rw-p 0 00:00 0 \nRss: 128 kB\nPss: 64 kB\n";
