@@ -1,9 +1,12 @@
 //! Takes what the recorder's threads write and turns it into a trace.
 
+use std::collections::BTreeSet;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-use mallow_recorder::{Channel, Timeline};
+use mallow_process::maps;
+use mallow_recorder::{CHANNEL_NAME, Channel, Timeline};
 use mallow_trace::{
     COLLECTOR, Call, Ending, Event, ProcessEnd, Record, Result, Thread, Totals, Writer,
 };
@@ -102,11 +105,26 @@ impl<W: Write> Collector<W> {
         self.writer.totals()
     }
 
-    /// Recorded processes that still run, but for the command itself.
+    /// Recorded processes that still run, but for the command itself: also those that have not allocated yet, as
+    /// a daemon whose parent has just left it, which have the channel mapped all the same.
     pub fn living_others(&self) -> usize {
-        let lives =
-            |&(pid, _): &(u32, u32)| pid != self.root_pid && thread_name(pid, pid).is_some();
-        self.images.alive().filter(lives).count()
+        let known: BTreeSet<u32> = self.images.alive().map(|(pid, _)| pid).collect();
+        let known_live =
+            known.iter().filter(|&&pid| pid != self.root_pid && thread_name(pid, pid).is_some());
+        let inode = self.channel.inode();
+        let has_channel = |pid: u32| {
+            let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+            let name = [b"/memfd:", CHANNEL_NAME.to_bytes()].concat();
+            maps::parse(&maps).iter().any(|mapping| {
+                Some(mapping.inode) == inode && mapping.path.as_os_str().as_bytes() == name
+            })
+        };
+        let others = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let others = others
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|&pid| pid != self.root_pid && pid != std::process::id())
+            .filter(|pid| !known.contains(pid) && has_channel(*pid));
+        known_live.count() + others.count()
     }
 
     /// The names of processes of the command that were seen to have no recorder.

@@ -113,6 +113,19 @@ fn short_lived_threads_reuse_their_memory() {
     assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
 }
 
+/// A daemon goes on when the command has ended, and has allocated nothing by then.
+#[test]
+fn what_goes_on_behind_the_command_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.trace");
+    let file = file.to_str().unwrap();
+    for _ in 0..3 {
+        let ran = run(&["record", "-o", file, "--", "sh", "-c", "sleep 2 & exit 0"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains("1 process of the command still runs"), "{}", ran.stderr);
+    }
+}
+
 #[test]
 fn forked_children_are_processes_of_their_own() {
     let folder = tempfile::tempdir().unwrap();

@@ -157,6 +157,12 @@ impl Channel {
         (self.control().shared.0.slots_used.load(Ordering::Acquire) as usize).min(SLOT_COUNT)
     }
 
+    /// What the maps of processes that have it say of its file.
+    pub fn inode(&self) -> Option<u64> {
+        let file = std::fs::File::from(self.file.try_clone().ok()?);
+        Some(std::os::unix::fs::MetadataExt::ino(&file.metadata().ok()?))
+    }
+
     /// Whether any program has loaded the recorder.
     pub fn was_found(&self) -> bool {
         self.control().shared.0.programs.load(Ordering::Relaxed) > 0

@@ -100,7 +100,9 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
     }
     if recorded.still_running > 0 {
         let left = counted(recorded.still_running as u64, "process");
-        text.push_str(&format!("; {left} of the command still run, and are not recorded further"));
+        let run =
+            if recorded.still_running == 1 { "still runs, and is" } else { "still run, and are" };
+        text.push_str(&format!("; {left} of the command {run} not recorded further"));
     }
     text.push('.');
     text
