@@ -340,6 +340,9 @@ fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
     if vma.is_executable() && name.starts_with("/memfd:") {
         return (Kind::Jit, format!("generated code ({name})"));
     }
+    if name.starts_with("/anon_hugepage") {
+        return (Kind::Anonymous, "huge pages of hugetlbfs, in no RSS".into());
+    }
     if name.starts_with("/memfd:java_heap") {
         return (
             Kind::RuntimeHeap,
@@ -522,13 +525,14 @@ mod tests {
     fn files_in_memory_are_told_apart() {
         let text = "10000-20000 rw-s 0 00:01 7 /memfd:java_heap (deleted)\nRss: 4 kB\n\
                     30000-40000 rw-s 0 00:01 8 /memfd:other (deleted)\nRss: 4 kB\n\
-                    50000-60000 r-xs 0 00:01 9 /memfd:code (deleted)\nRss: 4 kB\n";
+                    50000-60000 r-xs 0 00:01 9 /memfd:code (deleted)\nRss: 4 kB\n\
+                    70000-80000 rw-p 0 00:01 10 /anon_hugepage (deleted)\nRss: 0 kB\n";
         let kinds: Vec<Kind> = crate::smaps::parse(text)
             .unwrap()
             .iter()
             .map(|vma| named_file(&Process::default(), vma).0)
             .collect();
-        assert_eq!(kinds, [Kind::RuntimeHeap, Kind::Shared, Kind::Jit]);
+        assert_eq!(kinds, [Kind::RuntimeHeap, Kind::Shared, Kind::Jit, Kind::Anonymous]);
     }
 
     #[test]

@@ -30,8 +30,18 @@ pub fn report(picture: Picture) -> (Process, Report) {
     report.runtime_version = runtime_version;
     report.is_without_memory = gaps.contains(&Gap::NoMemory);
     report.notes = gaps.into_iter().map(sentence).collect();
+    report.notes.extend(beside_rss(&process));
     conclude(&mut report);
     (process, report)
+}
+
+/// Memory that the kernel counts in no RSS.
+fn beside_rss(process: &Process) -> Option<String> {
+    let bytes = Some(process.bytes("HugetlbPages")).filter(|bytes| *bytes > 0)?;
+    Some(format!(
+        "{} more lie in huge pages of hugetlbfs (MAP_HUGETLB, vm.nr_hugepages), which the kernel counts in no RSS.",
+        figures::bytes(bytes as f64)
+    ))
 }
 
 fn sentence(gap: Gap) -> String {
@@ -110,5 +120,18 @@ pub fn assemble(process: &Process, mappings: Vec<Mapping>, allocator: String) ->
         },
         mappings,
         ..Report::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_of_hugetlbfs_are_told_of() {
+        let mut process = Process::default();
+        assert_eq!(beside_rss(&process), None);
+        process.status.insert("HugetlbPages".into(), (40 << 20).to_string());
+        assert!(beside_rss(&process).unwrap().starts_with("40.0 MiB more lie in huge pages"));
     }
 }
