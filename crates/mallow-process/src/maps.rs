@@ -39,8 +39,9 @@ pub fn parse(text: &[u8]) -> Vec<Mapping> {
 pub fn mapping(bytes: &[u8]) -> Option<Mapping> {
     let text = String::from_utf8_lossy(bytes);
     let line = split(&text)?;
-    // What stands before it are plain letters and digits, so that it begins at the same place.
-    let name = bytes.get(text.len() - line.name.len()..)?;
+    // What the kernel writes before it are plain letters and digits, so that it begins at the same place.
+    let (before, name) = text.split_at(text.len() - line.name.len());
+    let name = if before.is_ascii() { &bytes[before.len()..] } else { name.as_bytes() };
     let path = name.strip_suffix(DELETED.as_bytes());
     let deleted = path.is_some();
     let path = PathBuf::from(OsStr::from_bytes(&with_line_feeds(path.unwrap_or(name))));
@@ -125,5 +126,6 @@ mod tests {
             parse(b"1000-2000 r-xp 0 fe:01 42   /d\xe9\xff/a\\012b\n2000-3000 r--p 0 0:0 1 /x");
         assert_eq!(maps[0].path.as_os_str().as_bytes(), b"/d\xe9\xff/a\nb");
         assert_eq!(maps[1].path, PathBuf::from("/x"));
+        assert_eq!(parse(b"1000-2000 r-xp 0 \xff 42 /y")[0].path, PathBuf::from("/y"));
     }
 }
