@@ -13,7 +13,8 @@ static bool block_spans(struct extent *extent, uintptr_t address)
     return address >= start && address < end;
 }
 
-/* The page map knows the first and the last granule of a block, and none of its guards. */
+/* The page map knows the first and the last granule of a block, and none of its guards. Those in front of an aligned
+ * block may be more than are looked through: farther away nobody is named. */
 static struct extent *block_with_guard_at(uintptr_t address)
 {
     const uintptr_t most = (uintptr_t)FENCE_FRONT_MOST << os_page_shift;

@@ -114,8 +114,9 @@ fn folders(user: bool, system: &System) -> Result<(PathBuf, Vec<PathBuf>)> {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Service {
     program: Option<String>,
-    /// `User=`; DynamicUser= has one of its own, which is nobody else's.
     user: Option<String>,
+    /// With a user that systemd makes, of the name in `User=` or another.
+    has_dynamic_user: bool,
     preloads: Vec<String>,
     /// What an EnvironmentFile= sets holds over all Environment=.
     environment_files: Vec<String>,
@@ -161,7 +162,9 @@ impl Service {
 
     /// Who runs it: without a `User=` whoever asks, root for units of the system.
     fn starter(&self, system: &System) -> Starter {
-        let Some(user) = &self.user else { return Starter::own() };
+        let Some(user) = &self.user else {
+            return if self.has_dynamic_user { NOBODY } else { Starter::own() };
+        };
         let text = std::fs::read_to_string(system.at(Path::new("/etc/passwd"))).unwrap_or_default();
         let of_line = |line: &str| {
             let words: Vec<&str> = line.split(':').collect();
@@ -186,6 +189,9 @@ impl Service {
                     self.program = word.map(|word| word.to_string_lossy().into_owned());
                 }
                 "User" => self.user = Some(value.to_owned()).filter(|user| !user.is_empty()),
+                "DynamicUser" => {
+                    self.has_dynamic_user = ["1", "yes", "true", "on"].contains(&value);
+                }
                 "Environment" if value.is_empty() => self.preloads.clear(),
                 "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
                 "EnvironmentFile" => {
@@ -295,6 +301,8 @@ mod tests {
         assert_eq!((starter.uid, starter.gid), (7, 8));
         service.add("User=0\n");
         assert_eq!(service.starter(&system).uid, 0);
+        service.add("User=\nDynamicUser=yes\n");
+        assert_eq!(service.starter(&system).uid, NOBODY.uid);
         service.add("User=who\n");
         assert_eq!(service.starter(&system).uid, NOBODY.uid);
         assert_eq!(service.program.as_deref(), Some("/usr/sbin/x"));
