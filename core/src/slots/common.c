@@ -54,14 +54,17 @@ static bool slot_is_inside(uint32_t byte)
 
 /* --- Slots in the table ----------------------------------------------------------------------- */
 
-/* A free slot has its fill again, where there is one: its link goes. */
+/* A free slot has its fill again, where there is one: its link goes, and of a block of several slots what free has
+ * spared, as the ends of the next one may lie there. */
 static void common_slot_becomes_free(struct extent *extent, uint32_t index, uint32_t span)
 {
     check(span > 0 && span <= COMMON_SPAN_MAX && index + span <= extent->slab.capacity);
     memset(&extent->common->slots[index], SLOT_FREE, span);
     if (MW_FILL) {
         char *slot = (char *)extent->start + (size_t)index * extent->slab.slot_size;
-        memset(slot, FILL_FREE, sizeof(struct slot));
+        size_t size = (size_t)span * extent->slab.slot_size;
+        bool is_spared = span > 1 && strength_spares_middle(size, strength.fill_whole);
+        memset(slot, FILL_FREE, is_spared ? size : sizeof(struct slot));
     }
 }
 
