@@ -41,7 +41,8 @@ static size_t purge_all(size_t keep_pages, bool may_call_hooks)
     return purged;
 }
 
-void mw_collect(bool force)
+/* Takes back what waits, and what the heaps hold that is free. The calling thread's heap, entered. */
+static struct heap *enter_and_collect(void)
 {
     if (MW_TRACK) {
         tracked_release_all();
@@ -50,6 +51,12 @@ void mw_collect(bool force)
     heaps_empty_shared();
     struct heap *heap = thread_enter();
     heap_collect(heap);
+    return heap;
+}
+
+void mw_collect(bool force)
+{
+    struct heap *heap = enter_and_collect();
     if (force) {
         purge_all(0, heap->thread != NULL);
     } else {
@@ -60,13 +67,7 @@ void mw_collect(bool force)
 
 int mw_malloc_trim(size_t pad)
 {
-    if (MW_TRACK) {
-        tracked_release_all();
-    }
-    retired_release_all();
-    heaps_empty_shared();
-    struct heap *heap = thread_enter();
-    heap_collect(heap);
+    struct heap *heap = enter_and_collect();
     size_t purged = purge_all(pad >> os_page_shift, heap->thread != NULL);
     thread_leave(heap);
     return purged != 0;

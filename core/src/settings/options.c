@@ -29,24 +29,14 @@ static const struct option_info option_infos[OPTION_COUNT] = {
 #undef CHOICE
 };
 
-static _Atomic long option_values[OPTION_COUNT] = {
-#define BOOL(name, value, help) value,
-#define NUMBER(name, value, minimum, maximum, unit, help) value,
-#define SIZE(name, value, help) value,
-#define CHOICE(name, value, words, help) value,
-#include "options.def"
-#undef BOOL
-#undef NUMBER
-#undef SIZE
-#undef CHOICE
-};
-
-/* The same as the settings left them: what the program changes later is not here. */
-static long option_starts[OPTION_COUNT] = {
-#define BOOL(name, value, help) value,
-#define NUMBER(name, value, minimum, maximum, unit, help) value,
-#define SIZE(name, value, help) value,
-#define CHOICE(name, value, words, help) value,
+static struct {
+    _Atomic long now;
+    long at_start; /* as the settings left it: what the program changes later is not here */
+} option_values[OPTION_COUNT] = {
+#define BOOL(name, value, help) {value, value},
+#define NUMBER(name, value, minimum, maximum, unit, help) {value, value},
+#define SIZE(name, value, help) {value, value},
+#define CHOICE(name, value, words, help) {value, value},
 #include "options.def"
 #undef BOOL
 #undef NUMBER
@@ -59,24 +49,24 @@ static const char *option_origins[OPTION_COUNT] IN_SECTION(options);
 
 static long option(enum option_id id)
 {
-    return atomic_get(&option_values[id]);
+    return atomic_get(&option_values[id].now);
 }
 
 static void option_set(enum option_id id, long value)
 {
-    atomic_set(&option_values[id], value);
+    atomic_set(&option_values[id].now, value);
 }
 
 static void option_set_from(enum option_id id, long value, const char *origin)
 {
     option_set(id, value);
-    option_starts[id] = value;
+    option_values[id].at_start = value;
     option_origins[id] = origin;
 }
 
 static long option_at_start(enum option_id id)
 {
-    return option_starts[id];
+    return option_values[id].at_start;
 }
 
 static long option_maximum(enum option_id id)
