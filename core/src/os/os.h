@@ -227,7 +227,20 @@ static void libc_unlock_streams(void);
 static void libc_reset_streams_in_child(void);
 
 /* Whether the process has only ever had the calling thread, as far as the libc knows; false where it
- * does not tell. glibc 2.32 and later do, and say so until just before the second thread is made. */
+ * does not tell. glibc 2.32 and later and the musl around us do, and say so until just before the second
+ * thread is made. */
+#if MW_IN_LIBC
+extern const volatile char __libc[] __attribute__((visibility("hidden")));
+#define LIBC_THREADED 1 /* of `threaded` in there; the libc's side holds it to this */
+ALWAYS_INLINE bool libc_has_one_thread(void)
+{
+    return __libc[LIBC_THREADED] == 0;
+}
+
+ALWAYS_INLINE void libc_learn_threads(void)
+{
+}
+#else
 __attribute__((weak)) extern char __libc_single_threaded;
 static const char libc_threads_unknown;
 static const char *libc_one_thread = &libc_threads_unknown; /* const after start */
@@ -243,6 +256,7 @@ ALWAYS_INLINE void libc_learn_threads(void)
         libc_one_thread = &__libc_single_threaded;
     }
 }
+#endif
 
 /* Starts a detached thread that takes no signals. */
 static bool libc_start_thread(void *(*run)(void *));

@@ -77,6 +77,7 @@ static void options_load_of_libc(void)
 {
     option_set(OPTION_zero_realloc, ZERO_REALLOC_ALLOC);
     option_set(OPTION_thp, THP_NEVER);
+    option_set(OPTION_security, 1);
     const char *text = libc_getenv("MALLOW_CONF", options_text, sizeof options_text);
     if (text != NULL && !parse_settings(text, "MALLOW_CONF") && option(OPTION_abort_conf)) {
         log_fatal("a setting was not understood, and abort_conf is on");

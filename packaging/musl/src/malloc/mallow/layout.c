@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Mallow is compiled without musl's own headers, and knows by a number where its two words lie in the
- * structure of a thread. This holds that number to the structure.
+ * structure of a thread, and the flag for threads in that of the process. This holds the numbers to the structures.
  */
+#include "libc.h"
 #include "pthread_impl.h"
 
 #include <stddef.h>
@@ -15,3 +16,6 @@ _Static_assert(offsetof(struct pthread, malloc_words) + 32 == sizeof(struct pthr
 #else
 #error "Mallow is for x86-64 and aarch64"
 #endif
+
+_Static_assert(offsetof(struct __libc, threaded) == 1 && sizeof ((struct __libc *)0)->threaded == 1,
+               "LIBC_THREADED in core/src/os/os.h");

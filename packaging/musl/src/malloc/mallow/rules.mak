@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 #
 # How musl compiles Mallow: in its own dialect, with the headers that a program sees, and with those of
-# the compiler behind them (musl has no stdatomic.h). MALLOW_MODE 0 is the fast build with guarded
-# metadata, 1 the secure build.
+# the compiler behind them (musl has no stdatomic.h). MALLOW_MODE 1 is the secure build, which finds what
+# musl's own malloc finds and more; 0 the fast build with guarded metadata.
 
-MALLOW_MODE = 0
+MALLOW_MODE = 1
 MALLOW_DIR = $(srcdir)/src/malloc/mallow
 MALLOW_OBJS = obj/src/malloc/mallow/mallow.o obj/src/malloc/mallow/mallow.lo
 MALLOW_SOURCES = $(wildcard $(MALLOW_DIR)/core/include/* $(MALLOW_DIR)/core/src/*.c $(MALLOW_DIR)/core/src/*/*)
