@@ -1,12 +1,14 @@
 //! The processes of a recording, and which file the code at an address of theirs comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mallow_trace::{Event, Frame, Module, ModuleKind, Process, Start, Symbol};
 use rustc_hash::FxHashMap;
 
 use super::modules::Files;
+use super::perf_map;
 use super::script::Script;
 use super::unwind::Tables;
 use mallow_process::maps::{self, Mapping};
@@ -328,20 +330,9 @@ impl Images {
         let image = &mut self.list[index];
         let (Some(module), false) = (image.jit, image.jit_addresses.is_empty()) else { return };
         let wanted = std::mem::take(&mut image.jit_addresses);
-        let Ok(file) = std::fs::File::open(format!("/tmp/perf-{}.map", image.pid)) else { return };
-        let lines = std::io::BufRead::split(std::io::BufReader::new(file), b'\n');
-        for line in lines.map_while(std::io::Result::ok) {
-            let line = String::from_utf8_lossy(&line);
-            let mut fields = line.splitn(3, ' ');
-            let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
-            let (Some(start), Some(size)) = (number(), number()) else { continue };
-            let Some(name) = fields.next() else { continue };
-            let is_met = wanted.range(start + 1..=start.saturating_add(size)).next().is_some();
-            if is_met {
-                let name = name.to_owned();
-                self.definitions.push(Event::Symbol(Symbol { module, start, size, name }));
-            }
-        }
+        let place = perf_map::place(Path::new(perf_map::FOLDER), image.pid);
+        let Some(text) = perf_map::read(&place) else { return };
+        self.definitions.extend(met(&text, &wanted, module).map(Event::Symbol));
     }
 
     /// At the end of the recording, for processes that go on.
@@ -350,6 +341,20 @@ impl Images {
             self.name_jit_code(index);
         }
     }
+}
+
+/// The symbols of a perf map that one of these return addresses lies in.
+fn met<'a>(
+    map: &'a str,
+    addresses: &'a BTreeSet<u64>,
+    module: u32,
+) -> impl Iterator<Item = Symbol> + 'a {
+    perf_map::parse(map).filter(|(_, size, _)| *size > 0).filter_map(move |(start, size, name)| {
+        // A return address lies behind the call.
+        let behind = start.saturating_add(1)..=start.saturating_add(size);
+        addresses.range(behind).next()?;
+        Some(Symbol { module, start, size, name: name.to_owned() })
+    })
 }
 
 fn kind_of(mapping: &Mapping) -> ModuleKind {
@@ -408,6 +413,18 @@ mod tests {
             (4, 1, Start::Exec, 2),
         ];
         assert_eq!(processes, expected);
+    }
+
+    #[test]
+    fn symbols_of_return_addresses() {
+        let map = "1000 10 met\n0x2000 10 beside\n3000 0 empty\nffffffffffffffff 8 last\n";
+        let of = |addresses: &[u64]| -> Vec<String> {
+            met(map, &addresses.iter().copied().collect(), 1).map(|symbol| symbol.name).collect()
+        };
+        assert_eq!(of(&[0x1001, 0x1fff, 0x2011, 0x3000]), ["met"]);
+        assert_eq!(of(&[0x1000, 0x1010, 0x2010]), ["met", "beside"]);
+        assert_eq!(of(&[0x1000]), Vec::<String>::new());
+        assert_eq!(of(&[u64::MAX]), ["last"]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod modules;
 mod outsiders;
 mod pace;
 mod parse;
+pub mod perf_map;
 mod regions;
 mod script;
 mod site;

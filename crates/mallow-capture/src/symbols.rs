@@ -13,11 +13,10 @@ use mallow_trace::{Module, ModuleKind};
 use object::{Object, ObjectSymbol, SymbolKind};
 
 use super::modules::open_plain;
+use super::perf_map;
 
 /// Where distributions put debug information.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
-/// Where run-time compilers write their maps.
-const PERF_MAPS: &str = "/tmp";
 
 /// Where names are looked for beside the recorded files themselves.
 #[derive(Clone, Copy, Debug)]
@@ -159,17 +158,16 @@ impl<'a> Symbols<'a> {
 
     fn perf_map(&self, process: u32) -> PerfMap {
         let Some(pid) = self.pids.get(&process) else { return PerfMap::new() };
-        let name = format!("perf-{pid}.map");
-        let standard = PathBuf::from(PERF_MAPS);
-        let mut places =
-            self.sources.folders.iter().chain([&standard]).map(|folder| folder.join(&name));
+        let standard = PathBuf::from(perf_map::FOLDER);
+        let folders = self.sources.folders.iter().chain([&standard]);
+        let mut places = folders.map(|folder| perf_map::place(folder, *pid));
         // A file from before the recording is of another process that had the number.
         let fresh = |path: &PathBuf| {
             let written = path.metadata().and_then(|metadata| metadata.modified());
             written.is_ok_and(|written| written >= self.started)
         };
-        let text = places.find(fresh).and_then(|path| std::fs::read(path).ok());
-        text.map(|text| parse_perf_map(&String::from_utf8_lossy(&text))).unwrap_or_default()
+        let text = places.find(fresh).and_then(|path| perf_map::read(&path)).unwrap_or_default();
+        by_start(&text)
     }
 }
 
@@ -335,16 +333,8 @@ fn dynamic_symbols(path: &Path) -> Option<BTreeMap<u64, (u64, String)>> {
     Some(functions.collect())
 }
 
-/// Lines of `START SIZE NAME`, both numbers in hexadecimal. A later line replaces an earlier one
-/// with the same start: run-time compilers give the place of old code to new.
-fn parse_perf_map(text: &str) -> PerfMap {
-    let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let lines = text.lines().filter_map(|line| {
-        let mut words = line.splitn(3, ' ');
-        let (start, size) = (number(words.next()?)?, number(words.next()?)?);
-        Some((start, (size, words.next()?.to_owned())))
-    });
-    lines.collect()
+fn by_start(map: &str) -> PerfMap {
+    perf_map::parse(map).map(|(start, size, name)| (start, (size, name.to_owned()))).collect()
 }
 
 #[cfg(test)]
@@ -353,7 +343,7 @@ mod tests {
 
     #[test]
     fn perf_maps_are_looked_up_by_range() {
-        let map = parse_perf_map("1000 20 py::f:/a.py\n0x2000 10 second\nnonsense\n1000 8 new\n");
+        let map = by_start("1000 20 py::f:/a.py\n0x2000 10 second\nnonsense\n1000 8 new\n");
         assert_eq!(containing(&map, 0x1007), Some("new"));
         assert_eq!(containing(&map, 0x1008), None);
         assert_eq!(containing(&map, 0x200f), Some("second"));
@@ -378,7 +368,7 @@ mod tests {
             ModuleFile { path: module.path.clone(), debug: load(&path), dynamic: BTreeMap::new() };
         let elf = std::fs::read(&path).unwrap();
         let elf = object::File::parse(elf.as_slice()).unwrap();
-        let wanted = "parse_perf_map";
+        let wanted = "this_test_finds_itself";
         // Closures in it have its name in theirs; the linker decides which of them comes first.
         let is_wanted = |name: &str| name.contains(wanted) && !name.contains("closure");
         let symbol = elf.symbols().find(|s| s.name().is_ok_and(is_wanted)).unwrap();

@@ -68,7 +68,7 @@ fn ids(report: &Value) -> Vec<&str> {
 
 /// The peak that `compare` shows for a value of the variable.
 fn peak(compared: &Value, value: usize) -> f64 {
-    compared["conditions"][value]["entries"][0]["peak_rss"]["median"].as_f64().unwrap()
+    compared["conditions"][0]["entries"][value]["peak_rss"]["median"].as_f64().unwrap()
 }
 
 /// The program in a group of one CPU, as it is and as it is advised; `rule` is the one for its runtime.

@@ -195,6 +195,9 @@ fn messages_of_the_c_library_are_explained() {
     }
     let report = json(&ran);
     assert_eq!(ran.code, Some(3), "{report:#}");
+    // An option is a tunable; the last of two holds, and 0 is without checks that end the program.
+    let ran = program.guard(&["--mode", "glibc", "--opt", "check:0", "--json"], "overflow");
+    assert_eq!(json(&ran)["findings"].as_array().unwrap().len(), 0, "{}", ran.stdout);
     let finding = &report["findings"][0];
     assert!(!finding["meaning"].as_str().unwrap().is_empty(), "{report:#}");
     // "free(): invalid pointer" as well, of a block that is none but for its end.

@@ -218,12 +218,16 @@ fn compare_measures_conditions_and_a_seed_repeats_the_order() {
             "compare", "-a", "glibc", "-r", "12", "--matrix", "SLOW=0,1", "--seed", seed, "--json",
             "--", "sh", "-c", script,
         ]));
-        let conditions = report["conditions"].as_array().unwrap().clone();
-        assert_eq!(conditions[1]["name"], "SLOW=1");
+        let [fast, slow] = [0, 1].map(|at| report["conditions"][0]["entries"][at].clone());
+        assert_eq!(slow["condition"], "SLOW=1");
         // However busy the machine is, a sleep is never shorter than it says.
-        let least = conditions[1]["entries"][0]["wall_s"]["min"].as_f64().unwrap();
-        assert!(least >= 0.05, "{least}");
-        let runs = conditions[0]["entries"][0]["runs"].as_array().unwrap().clone();
+        assert!(slow["wall_s"]["min"].as_f64().unwrap() >= 0.05, "{slow}");
+        // One allocator: what the conditions make of it is what is compared.
+        assert_eq!((&fast["is_baseline"], &slow["is_baseline"]), (&true.into(), &false.into()));
+        assert_eq!(slow["time"]["verdict"], "more", "{slow}");
+        let verdict = report["verdict"].as_str().unwrap();
+        assert!(verdict.contains("nothing is faster than glibc with SLOW=0"), "{verdict}");
+        let runs = fast["runs"].as_array().unwrap().clone();
         runs.iter().map(|run| run["place"].as_i64().unwrap()).collect::<Vec<_>>()
     };
     let first = order("5");
@@ -438,8 +442,9 @@ fn memory_limit_ends_a_run() {
     let ran = two_runs(&options, script);
     assert_eq!(ran.code, Some(137), "{}", ran.stderr);
     let report = json(&ran);
-    assert_eq!(report["conditions"][0]["entries"][0]["runs_finished"], 2);
-    let failures = &report["conditions"][1]["entries"][0]["failures"];
+    let entries = &report["conditions"][0]["entries"];
+    assert_eq!(entries[0]["runs_finished"], 2);
+    let failures = &entries[1]["failures"];
     assert_eq!(failures[0]["outcome"]["kind"], "over_memory", "{report}");
 }
 

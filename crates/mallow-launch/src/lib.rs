@@ -16,7 +16,7 @@ pub mod embedded;
 mod error;
 pub mod input;
 pub mod installed;
-mod ldcache;
+pub mod ldcache;
 pub mod options;
 mod packages;
 pub mod preflight;

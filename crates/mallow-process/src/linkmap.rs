@@ -27,20 +27,20 @@ pub fn read(proc: &Path, memory: &File) -> Option<Vec<Entry>> {
     let headers = auxiliary(&auxv, AT_PHDR)?;
     let count = auxiliary(&auxv, AT_PHNUM)?.min(1000);
     let (mut self_vaddr, mut dynamic_vaddr) = (None, None);
-    for at in (0..count).map(|index| headers + index * PROGRAM_HEADER_SIZE) {
+    for at in (0..count).map(|index| headers.wrapping_add(index * PROGRAM_HEADER_SIZE)) {
         match word(memory, at)? as u32 {
-            PT_PHDR => self_vaddr = Some(word(memory, at + 16)?),
-            PT_DYNAMIC => dynamic_vaddr = Some(word(memory, at + 16)?),
+            PT_PHDR => self_vaddr = Some(word(memory, at.wrapping_add(16))?),
+            PT_DYNAMIC => dynamic_vaddr = Some(word(memory, at.wrapping_add(16))?),
             _ => {}
         }
     }
     let bias = headers.wrapping_sub(self_vaddr?);
     let debug = debug_pointer(memory, bias.wrapping_add(dynamic_vaddr?))?;
-    let mut next = word(memory, debug + 8)?;
+    let mut next = word(memory, debug.wrapping_add(8))?;
     let mut entries = Vec::new();
     while next != 0 && entries.len() < MAX_OBJECTS {
         entries.push(Entry { bias: word(memory, next)? });
-        next = word(memory, next + 24)?;
+        next = word(memory, next.wrapping_add(24))?;
     }
     if entries.is_empty() {
         return None;
@@ -50,10 +50,10 @@ pub fn read(proc: &Path, memory: &File) -> Option<Vec<Entry>> {
 }
 
 fn debug_pointer(memory: &File, dynamic: u64) -> Option<u64> {
-    for at in (0..1000).map(|index| dynamic + index * 16) {
+    for at in (0..1000).map(|index| dynamic.wrapping_add(index * 16)) {
         match word(memory, at)? {
             DT_NULL => return None,
-            DT_DEBUG => return word(memory, at + 8).filter(|pointer| *pointer != 0),
+            DT_DEBUG => return word(memory, at.wrapping_add(8)).filter(|pointer| *pointer != 0),
             _ => {}
         }
     }

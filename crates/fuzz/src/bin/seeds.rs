@@ -49,6 +49,25 @@ heap_v2/1024\n  t*: 3: 1536 [4: 2048]\n  t3: 3: 1536 [4: 2048] main\n@ 0x10 0x20
   t3: 2: 1024 [3: 1536]\n@ 0x30\n  t*: 18446744073709551615: 1 [0: 0]\n\nMAPPED_LIBRARIES:\n\
 400000-401000 r-xp 00000000 fe:01 42 /bin/program\n";
 
+const TEXTS: [(&str, &str); 2] = [
+    ("code", "7f0010 20 LazyCompile:~parse /a.js:1\n0x7f0030 0 empty\n7f0040 ffffffffffffffff py::f:/a.py\n"),
+    (
+        "java",
+        "Native Memory Tracking:\n\nTotal: reserved=15461, committed=14352\n       malloc: 5000 #30\n\
+-                 Java Heap (reserved=6710, committed=6710)\n                            (mmap: reserved=6710)\n\
+-                     Class (reserved=10, committed=5)\n                            (malloc=4 #2)\n",
+    ),
+];
+
+/// One library.
+fn loader_cache() -> Vec<u8> {
+    let mut cache = b"glibc-ld.so.cache1.1\x01\0\0\0".to_vec();
+    cache.resize(48, 0);
+    cache.extend([1u32, 72, 82, 0, 0, 0].map(u32::to_ne_bytes).concat());
+    cache.extend(b"liba.so.1\0/lib/liba.so.1\0");
+    cache
+}
+
 fn main() -> std::io::Result<()> {
     let Some(folder) = std::env::args().nth(1) else {
         eprintln!("usage: seeds DIR");
@@ -81,6 +100,10 @@ fn main() -> std::io::Result<()> {
     for (name, dump) in DUMPS {
         write("stats", name, dump.as_bytes())?;
     }
+    for (name, text) in TEXTS {
+        write("texts", name, text.as_bytes())?;
+    }
+    write("texts", "libraries", &loader_cache())?;
     write("faults", "report", FAULT.as_bytes())?;
     write("profile", "heap", PROFILE.as_bytes())?;
     // Chunks of a heap: sizes with the flag of the one before, and the top.

@@ -2,7 +2,7 @@
 
 use super::Wish;
 use super::cells::{Cell, Measured, finished, judge, pairs_of};
-use super::plan::Plan;
+use super::plan::{Condition, Plan};
 use super::report::{
     ConditionReport, Entry, Failure, Level, Report, RunReport, Settings, Timeline, Value,
 };
@@ -16,9 +16,8 @@ use mallow_measure::verdict::{Judge, Metric, Versus};
 
 pub fn analyse(plan: &Plan, wish: &Wish, measured: &Measured) -> Report {
     let judge = judge(plan, wish);
-    let conditions: Vec<ConditionReport> = (0..plan.conditions.len())
-        .map(|condition| analyse_condition(plan, wish, measured, condition, judge))
-        .collect();
+    let conditions: Vec<ConditionReport> =
+        (0..plan.tables()).map(|table| analyse_table(plan, wish, measured, table, judge)).collect();
     Report {
         schema: "mallow.compare/1",
         version: env!("CARGO_PKG_VERSION"),
@@ -50,19 +49,20 @@ fn versus(
     other: &Cell,
     metric: impl Fn(&Sample) -> f64,
 ) -> Option<Versus> {
-    (other.contender != 0).then(|| judge.versus(&pairs_of(baseline, other, metric)))?
+    (other.place.row != 0).then(|| judge.versus(&pairs_of(baseline, other, metric)))?
 }
 
-fn analyse_condition(
+fn analyse_table(
     plan: &Plan,
     wish: &Wish,
     measured: &Measured,
-    condition: usize,
+    table: usize,
     judge: Judge,
 ) -> ConditionReport {
-    let settings = &plan.conditions[condition];
+    let all = Condition::default();
+    let settings = if plan.compares_conditions() { &all } else { &plan.conditions[table] };
     let cells: Vec<&Cell> =
-        measured.cells.iter().filter(|cell| cell.condition == condition).collect();
+        measured.cells.iter().filter(|cell| cell.place.table == table).collect();
     let entries = cells.iter().map(|cell| {
         let mut entry = entry(plan, cells[0], cell, judge);
         entry.values = values(wish, cell);
@@ -81,11 +81,13 @@ fn analyse_condition(
 
 fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
     let allocator = &plan.contenders[cell.contender].allocator;
+    let condition =
+        plan.compares_conditions().then(|| plan.conditions[cell.condition].name.clone());
     let versus = |metric: fn(&Sample) -> f64| versus(judge, baseline, cell, metric);
     let metric = |value: fn(&Sample) -> Option<f64>| metric(cell, value);
     let runs = cell.runs.iter();
     Entry {
-        who: Contestant::new(allocator, cell.contender == 0),
+        who: Contestant { condition, ..Contestant::new(allocator, cell.place.row == 0) },
         runs_finished: finished(cell).count(),
         failures: failures(cell),
         wall_s: metric(|sample| Some(sample.wall_s)),
@@ -163,7 +165,7 @@ fn sentence(condition: &ConditionReport, margin: f64, needed: u32) -> String {
 
 fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     let Some((baseline, others)) = entries.split_first() else { return "Nothing ran.".into() };
-    let base = &baseline.who.allocator;
+    let base = &baseline.who.name();
     if entries.iter().all(|entry| entry.runs.is_empty()) {
         return "Not run, so there is no verdict.".into();
     }
@@ -204,7 +206,7 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     if let Some(best) = thrifty.iter().find(not_slower) {
         return format!(
             "{} uses less CPU than {base}: {}; peak memory {}. Nothing was shown to be faster.{failed}",
-            best.who.allocator,
+            best.who.name(),
             wording::difference(&best.cpu),
             best.memory.map_or("not compared".into(), |memory| wording::verdict(&memory, "memory"))
         );
@@ -216,7 +218,7 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     if let Some(best) = frugal {
         return format!(
             "{} needs less memory than {base} ({}) in the same time; nothing is faster.{failed}",
-            best.who.allocator,
+            best.who.name(),
             wording::difference(&best.memory)
         );
     }
@@ -228,8 +230,8 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
 
 /// Under which allocators the command did not finish, or was not run at all.
 fn gaps(entries: &[Entry]) -> String {
-    let names = |is_wanted: fn(&&Entry) -> bool| -> Vec<&str> {
-        entries.iter().filter(is_wanted).map(|entry| entry.who.allocator.as_str()).collect()
+    let names = |is_wanted: fn(&&Entry) -> bool| -> Vec<String> {
+        entries.iter().filter(is_wanted).map(|entry| entry.who.name()).collect()
     };
     let failed = names(|entry| entry.runs_finished == 0 && !entry.runs.is_empty());
     let missed = names(|entry| entry.runs.is_empty());
@@ -248,7 +250,7 @@ fn no_change_sentence(unclear: usize, compared: usize, base: &str, margin: f64) 
         format!("No change needed: nothing is faster than {base} by {margin} % or more.")
     } else if unclear == compared {
         format!(
-            "Inconclusive: the runs vary too much to tell the allocators from {base} by {margin} %. \
+            "Inconclusive: the runs vary too much to tell the others from {base} by {margin} %. \
              Make more runs (--runs, --budget), or quiet the machine."
         )
     } else {
@@ -264,7 +266,7 @@ fn faster_sentence(faster: &[&Entry], base: &str) -> String {
         |entry: &Entry| entry.memory.as_ref().is_some_and(|v| v.verdict == Verdict::More);
     let best = faster[0];
     let time = wording::difference(&best.time);
-    let mut text = format!("{} is faster than {base}: {time}", best.who.allocator);
+    let mut text = format!("{} is faster than {base}: {time}", best.who.name());
     match &best.memory {
         Some(memory) => text += &format!("; peak memory {}.", wording::verdict(memory, "memory")),
         None => text.push('.'),
@@ -274,7 +276,7 @@ fn faster_sentence(faster: &[&Entry], base: &str) -> String {
     {
         text += &format!(
             " {} is faster too ({}) and needs no more memory.",
-            frugal.who.allocator,
+            frugal.who.name(),
             wording::difference(&frugal.time)
         );
     }

@@ -6,7 +6,7 @@ use mallow_measure::run::{Outcome, Sample};
 use mallow_measure::verdict::{self, Judge};
 
 use super::Wish;
-use super::plan::Plan;
+use super::plan::{Place, Plan};
 
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -21,6 +21,7 @@ pub struct Run {
 pub struct Cell {
     pub condition: usize,
     pub contender: usize,
+    pub place: Place,
     pub runs: Vec<Run>,
 }
 
@@ -39,22 +40,22 @@ const LEVELS_JUDGED: usize = 3;
 
 /// All comparisons of the report share the error probability.
 pub fn judge(plan: &Plan, wish: &Wish) -> Judge {
-    let others = plan.contenders.len().saturating_sub(1);
+    let others = plan.rows().saturating_sub(1);
     let judged = METRICS_JUDGED + if wish.timeline { LEVELS_JUDGED } else { 0 };
-    Judge::new(others * plan.conditions.len() * judged, wish.margin)
+    Judge::new(others * plan.tables() * judged, wish.margin)
 }
 
 /// Whether every comparison of time is as exact as the margin asks for.
 pub fn is_narrow(cells: &[Cell], judge: Judge) -> bool {
-    cells.iter().filter(|cell| cell.contender != 0).all(|cell| {
-        let Some(baseline) = baseline_of(cells, cell.condition) else { return true };
+    cells.iter().filter(|cell| cell.place.row != 0).all(|cell| {
+        let Some(baseline) = baseline_of(cells, cell.place.table) else { return true };
         let comparison = judge.compare(&pairs_of(baseline, cell, |sample| sample.wall_s));
         comparison.is_none_or(|comparison| judge.is_narrow(&comparison))
     })
 }
 
-fn baseline_of(cells: &[Cell], condition: usize) -> Option<&Cell> {
-    cells.iter().find(|cell| cell.condition == condition && cell.contender == 0)
+fn baseline_of(cells: &[Cell], table: usize) -> Option<&Cell> {
+    cells.iter().find(|cell| cell.place == Place { table, row: 0 })
 }
 
 pub fn finished(cell: &Cell) -> impl Iterator<Item = &Run> {

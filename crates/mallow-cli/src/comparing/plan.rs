@@ -24,6 +24,13 @@ pub struct Condition {
     pub environment: Vec<(String, String)>,
 }
 
+/// Of a cell in the result; what stands in the first row of a table is its baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub table: usize,
+    pub row: usize,
+}
+
 #[derive(Debug)]
 pub struct Plan {
     pub target: Target,
@@ -64,6 +71,29 @@ impl Plan {
             show_output: wish.show_output,
             target,
         })
+    }
+
+    /// Whether one allocator is compared with itself under other conditions.
+    pub fn compares_conditions(&self) -> bool {
+        self.contenders.len() == 1 && self.conditions.len() > 1
+    }
+
+    /// Where a contender under a condition stands in the result.
+    pub fn place(&self, condition: usize, contender: usize) -> Place {
+        if self.compares_conditions() {
+            Place { table: contender, row: condition }
+        } else {
+            Place { table: condition, row: contender }
+        }
+    }
+
+    pub fn tables(&self) -> usize {
+        if self.compares_conditions() { 1 } else { self.conditions.len() }
+    }
+
+    /// Of each table.
+    pub fn rows(&self) -> usize {
+        if self.compares_conditions() { self.conditions.len() } else { self.contenders.len() }
     }
 
     pub fn command(&self, condition: &Condition, contender: &Contender) -> Command {

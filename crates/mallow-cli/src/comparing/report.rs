@@ -42,7 +42,7 @@ pub struct ConditionReport {
     pub name: String,
     pub cpus: Option<usize>,
     pub environment: BTreeMap<String, String>,
-    /// The baseline first.
+    /// The baseline first. With one allocator the conditions themselves are compared, as entries of one report.
     pub entries: Vec<Entry>,
 }
 
@@ -142,7 +142,7 @@ impl Report {
                     let who = &entry.who;
                     lines.push(format!(
                         "{}: {} of {} runs {}{}\n",
-                        who.allocator,
+                        who.name(),
                         failure.count,
                         entry.runs.len(),
                         failure.outcome.describe_runs(failure.count),

@@ -64,7 +64,8 @@ fn empty(plan: &Plan) -> Vec<Cell> {
     let mut cells = Vec::new();
     for condition in 0..plan.conditions.len() {
         for contender in 0..plan.contenders.len() {
-            cells.push(Cell { condition, contender, runs: Vec::new() });
+            let place = plan.place(condition, contender);
+            cells.push(Cell { condition, contender, place, runs: Vec::new() });
         }
     }
     cells
@@ -297,7 +298,7 @@ impl<'a> Session<'a> {
         let needed = self.judge.fewest_rounds();
         if let Some(runs) = self.wish.runs
             && runs < needed
-            && self.plan.contenders.len() > 1
+            && self.plan.rows() > 1
         {
             self.notes.note(&format!(
                 "There will be no verdict: it needs at least {needed} runs of each, and --runs says \

@@ -13,6 +13,9 @@ use crate::output::colour::Tone;
 #[derive(Clone, Debug, Serialize)]
 pub struct Contestant {
     pub allocator: String,
+    /// Where one allocator is compared under several conditions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
     pub version: Option<String>,
     pub path: Option<String>,
     pub is_baseline: bool,
@@ -22,9 +25,18 @@ impl Contestant {
     pub fn new(allocator: &Allocator, is_baseline: bool) -> Contestant {
         Contestant {
             allocator: allocator.name.clone(),
+            condition: None,
             version: allocator.version.clone(),
             path: allocator.path.as_ref().map(|path| path.display().to_string()),
             is_baseline,
+        }
+    }
+
+    /// What to call it in a table and in a sentence.
+    pub fn name(&self) -> String {
+        match &self.condition {
+            Some(condition) => format!("{} with {condition}", self.allocator),
+            None => self.allocator.clone(),
         }
     }
 }

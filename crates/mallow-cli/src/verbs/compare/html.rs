@@ -94,7 +94,7 @@ fn table_row(entry: &Entry) -> Markup {
     html! {
         tr {
             th scope="row" {
-                (clean::line(&entry.who.allocator)) " "
+                (clean::line(&entry.who.name())) " "
                 small { (clean::line(entry.who.version.as_deref().unwrap_or_default())) }
             }
             td { (show(&entry.wall_s, output::seconds)) }
@@ -140,10 +140,9 @@ fn over_time(entries: &[Entry]) -> Markup {
     if known.is_empty() {
         return html! {};
     }
-    let lines = known.iter().map(|(entry, line)| chart::Line {
-        name: entry.who.allocator.clone(),
-        points: line.points.clone(),
-    });
+    let lines = known
+        .iter()
+        .map(|(entry, line)| chart::Line { name: entry.who.name(), points: line.points.clone() });
     let lines: Vec<chart::Line> = lines.collect();
     html! {
         (chart::svg("RSS over time, of a typical run of each", &lines))
@@ -162,7 +161,7 @@ fn over_time(entries: &[Entry]) -> Markup {
                 tbody {
                     @for (entry, line) in &known {
                         tr {
-                            th scope="row" { (clean::line(&entry.who.allocator)) }
+                            th scope="row" { (clean::line(&entry.who.name())) }
                             @for level in line.levels() {
                                 td { (output::bytes(level.metric.median)) }
                                 (versus_cell(entry, &level.versus, "memory"))
@@ -225,7 +224,8 @@ fn plot_row(
     sorted.sort_by(f64::total_cmp);
     let [low, median, high] = QUARTILES.map(|part| quantile(&sorted, part));
     let [x_low, x_median, x_high] = [low, median, high].map(|value| on_axis(scale, value));
-    let name = clean::line(&entry.who.allocator);
+    let label = entry.who.name();
+    let name = clean::line(&label);
     // Spread by the run's number, so that equal values do not hide each other.
     let spread = |index: usize| 1.6 * (((index * 5) % 9) as f64 - 4.0);
     html! {

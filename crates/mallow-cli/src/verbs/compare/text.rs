@@ -125,7 +125,7 @@ impl Entry {
             _ => "-".into(),
         };
         let mut row = vec![
-            self.who.allocator.clone(),
+            self.who.name(),
             with_interval(&self.wall_s, output::seconds),
             wording::median(&self.user_s, output::seconds),
             wording::median(&self.system_s, output::seconds),
@@ -157,7 +157,7 @@ impl Entry {
         let failed: usize = self.failures.iter().map(|failure| failure.count).sum();
         let mut row = vec![
             condition.to_owned(),
-            self.who.allocator.clone(),
+            self.who.name(),
             self.runs_finished.to_string(),
             failed.to_string(),
             wording::plain_median(&self.wall_s),

@@ -32,7 +32,7 @@ pub fn text(entries: &[Entry], format: Format, screen: Screen) -> String {
     let end = points().map(|point| point.0).fold(1e-9, f64::max);
     let top = points().map(|point| point.1).fold(1.0, f64::max);
     for (entry, line) in &known {
-        let mut row = vec![entry.who.allocator.clone()];
+        let mut row = vec![entry.who.name()];
         for level in line.levels() {
             row.extend([output::bytes(level.metric.median), level.in_words(entry)]);
         }
@@ -68,9 +68,9 @@ pub fn sentence(known: &[(&Entry, &Timeline)]) -> String {
     };
     format!(
         "Over time {} uses {:.1} % less memory on average than {}; peak: {}, end: {}.\n",
-        entry.who.allocator,
+        entry.who.name(),
         100.0 * (1.0 - ratio),
-        base.who.allocator,
+        base.who.name(),
         line.peak.in_words(entry),
         line.end.in_words(entry)
     )

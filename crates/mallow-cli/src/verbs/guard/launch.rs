@@ -84,7 +84,7 @@ fn prepare(args: &GuardArgs, notes: Notes) -> Result<Prepared> {
         Mode::Debug => ("mallow-debug", args.options.clone()),
         Mode::Secure => ("mallow-secure", args.options.clone()),
         Mode::Sample => ("mallow", sampled(&args.options)),
-        Mode::Glibc => ("glibc", Vec::new()),
+        Mode::Glibc => ("glibc", args.options.clone()),
     };
     if args.leaks {
         options.push(("leak_check".into(), "true".into()));

@@ -1,0 +1,16 @@
+//! Lists that others keep: the loader's of libraries, a runtime's of its code, Java's of its memory.
+#![no_main]
+
+use mallow_capture::perf_map;
+use mallow_launch::ldcache;
+use mallow_process::runtimes::native;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    assert!(ldcache::parse(bytes).len() <= bytes.len() / 2);
+    let text = String::from_utf8_lossy(bytes);
+    assert!(perf_map::parse(&text).all(|(_, _, name)| name.len() <= text.len()));
+    if let Some(spaces) = native::parse(&text) {
+        let parts = spaces.get(1..).expect("the total first");
+        assert!(parts.is_sorted_by(|one, next| one.committed >= next.committed));
+    }
+});
