@@ -506,11 +506,11 @@ size_t mw_malloc_usable_size(const void *block)
 size_t mw_malloc_good_size(size_t size)
 {
     process_init();
-    if (MW_TRACK || (!MW_CANARY && guards_are_on())) {
+    if (MW_TRACK || MW_CANARY || guards_are_on()) {
         return size; /* a block has what was asked for */
     }
     if (size <= SLOT_REQUEST_MAX) {
-        return class_size(class_of(size + CANARY_BYTES)) - CANARY_BYTES;
+        return class_size(class_of(size));
     }
     return size <= PTRDIFF_MAX ? large_rounded_pages(size) << os_page_shift : size;
 }

@@ -37,10 +37,12 @@ HIT_PATH void *mw_realloc(void *block, size_t size)
 
 /* A program that makes its blocks smaller and then larger again pays for a copy each time, as the pages at their
  * ends go to others meanwhile, who cut all that is free into pieces. So when a block grows that had been made
- * smaller, of the next SHRINKS_TO_KEEP that are to become smaller none is cut: they stay as they are or move, if
- * little of them would be used. Where nothing grows again (a vector that is cut to its size) every page goes
- * back. */
+ * smaller, the next that are to become smaller are not cut: they stay as they are or move, if little of them would
+ * be used. That holds for SHRINKS_TO_KEEP slots, and for blocks of pages until what they keep is SHRINKS_WORTH times
+ * what had grown; a block that was kept costs no more the next time. Where nothing grows again (a vector that is cut
+ * to its size) every page goes back. */
 #define SHRINKS_TO_KEEP 128u
+#define SHRINKS_WORTH 4u
 
 /* Smaller slots are cheap to copy. */
 #define SHRINK_KEEP_MIN (1 * KiB)
@@ -56,8 +58,8 @@ static bool shrink_is_worth_keeping(size_t usable, size_t size)
     return size > usable / (usable <= SHRINK_EIGHTH_MAX ? 8 : 2);
 }
 
-/* Whether the block that is to become smaller is one of those that are kept. */
-static bool shrink_is_kept(void)
+/* Whether the slot that is to become smaller is one of those that are kept. */
+static bool shrink_of_slot_is_kept(void)
 {
     struct heap *heap = thread_enter();
     bool is_kept = heap->shrinks_to_keep > 0;
@@ -66,17 +68,30 @@ static bool shrink_is_kept(void)
     return is_kept;
 }
 
-static void shrinks_begin_to_be_kept(void)
+/* The same for a block of pages, of which so many more are kept than it needs. */
+static bool shrink_of_pages_is_kept(size_t pages)
 {
     struct heap *heap = thread_enter();
+    bool is_kept = pages <= heap->shrink_pages_to_keep;
+    heap->shrink_pages_to_keep -= is_kept ? (uint32_t)pages : 0;
+    thread_leave(heap);
+    return is_kept;
+}
+
+/* A block that had become smaller grows by so many pages. */
+static void shrinks_begin_to_be_kept(size_t pages)
+{
+    struct heap *heap = thread_enter();
+    size_t worth = size_min(pages * SHRINKS_WORTH, UINT32_MAX);
     heap->shrinks_to_keep = SHRINKS_TO_KEEP;
+    heap->shrink_pages_to_keep = (uint32_t)size_max(heap->shrink_pages_to_keep, worth);
     thread_leave(heap);
 }
 
 static bool realloc_keeps_slot(size_t usable, size_t size)
 {
-    return REALLOC_LEARNS && size < usable && usable >= SHRINK_KEEP_MIN && shrink_is_kept() &&
-           shrink_is_worth_keeping(usable, size);
+    return REALLOC_LEARNS && size < usable && usable >= SHRINK_KEEP_MIN &&
+           shrink_of_slot_is_kept() && shrink_is_worth_keeping(usable, size);
 }
 
 /* Of a slot that does not fit. */
@@ -170,6 +185,16 @@ static void realloc_sample(struct extent *extent, size_t size)
 }
 
 /* A block that is counted in another class from now on counts as freed and allocated anew. */
+static void realloc_note_class(struct extent *extent, unsigned before)
+{
+    unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
+    if (class != before && !extent_is_direct(extent)) { /* whose pool counts for itself */
+        struct heap *heap = thread_enter();
+        heap->large_counts[class]++;
+        thread_leave(heap);
+    }
+}
+
 static bool realloc_pages(struct extent *extent, size_t size)
 {
     size_t old_size = large_block_size(extent);
@@ -188,20 +213,15 @@ static bool realloc_pages(struct extent *extent, size_t size)
         realloc_sample(extent, size);
     }
     thread_count_resize(old_size, large_block_size(extent));
-    unsigned class = large_class_of(extent_pages(extent), extent->is_huge);
-    if (class != before && !is_direct) { /* its pool counts for itself */
-        struct heap *heap = thread_enter();
-        heap->large_counts[class]++;
-        thread_leave(heap);
-    }
+    realloc_note_class(extent, before);
     return true;
 }
 
 static void realloc_note_growth(struct extent *extent, size_t size)
 {
-    if (extent->is_shrunk && size > extent_size(extent)) {
-        extent->is_shrunk = false;
-        shrinks_begin_to_be_kept();
+    if (extent->shrunk != SHRUNK_NEVER && size > extent_size(extent)) {
+        extent->shrunk = SHRUNK_NEVER;
+        shrinks_begin_to_be_kept(large_rounded_pages(size) - extent_pages(extent));
     }
 }
 
@@ -209,15 +229,20 @@ static void realloc_note_growth(struct extent *extent, size_t size)
  * sampled block counts with its size. */
 static bool realloc_keeps_pages(struct extent *extent, size_t size)
 {
-    if (large_rounded_pages(size) >= extent_pages(extent)) {
-        return false;
+    size_t wanted = large_rounded_pages(size);
+    if (wanted >= extent_pages(extent) || extent->shrunk == SHRUNK_KEPT) {
+        return wanted < extent_pages(extent);
     }
-    extent->is_shrunk = true;
+    extent->shrunk = SHRUNK_CUT;
     if (extent_size(extent) > SHRINK_KEEP_MAX || extent_is_direct(extent) ||
         extent_has_fence(extent) || extent_is_sampled(extent)) {
         return false;
     }
-    return shrink_is_kept();
+    if (!shrink_of_pages_is_kept(extent_pages(extent) - wanted)) {
+        return false;
+    }
+    extent->shrunk = SHRUNK_KEPT;
+    return true;
 }
 
 static void *block_try_resize(void *block, struct extent *extent, size_t size)
@@ -251,10 +276,12 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
 
 static bool block_try_resize_in_place(struct extent *extent, size_t size)
 {
+    unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
     bool done = extent_is_direct(extent) ? direct_try_resize(extent, size, true)
                                          : large_try_resize_in_place(extent, size);
     if (done) {
         canary_place_large(extent, size);
+        realloc_note_class(extent, before);
     }
     return done;
 }

@@ -102,7 +102,7 @@ static void descriptor_set(struct extent *extent, uintptr_t start, size_t pages,
     atomic_set(&extent->pages, (uint32_t)pages);
     extent->is_huge = like->is_huge;
     extent->is_zero = like->is_zero;
-    extent->is_shrunk = false;
+    extent->shrunk = SHRUNK_NEVER;
     extent->is_decommitted = like->is_decommitted;
     extent->region = like->region;
     extent->slab.stamp = like->slab.stamp;

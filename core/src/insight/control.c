@@ -80,8 +80,10 @@ int mw_mallopt(int param, int value)
     case M_TRIM_THRESHOLD:
         /* How much free memory may stay at the top of the heap: here time decides. -1 means never,
          * in glibc and here. */
-        if (value == -1) {
-            option_set(OPTION_dirty_decay_ms, -1);
+        if (value == -1 || option(OPTION_dirty_decay_ms) < 0) {
+            option_set(OPTION_dirty_decay_ms,
+                       value == -1 ? -1 : option_at_start(OPTION_dirty_decay_ms));
+            purge_thread_settings_changed();
         }
         return 1;
     case M_PERTURB:

@@ -391,6 +391,7 @@ static int arena_set(unsigned id, struct arena *arena, uint64_t value)
     }
     atomic_set(is_dirty ? &arena->dirty_ms : &arena->muzzy_ms, ms);
     arena_give_back(arena, false);
+    purge_thread_settings_changed();
     return 0;
 }
 
@@ -461,6 +462,7 @@ static int arenas_write(unsigned id, uint64_t value)
         arena_tick(arena_at(i), clock_look());
     }
     directs_tick(clock_look());
+    purge_thread_settings_changed();
     return 0;
 }
 

@@ -143,6 +143,21 @@ static size_t find_before(const void *array, size_t count, size_t size, uintptr_
     return low != 0 ? low - 1 : count;
 }
 
+/* Makes one of ranges of which one lies in the other: blocks on pages of their own lie in regions. */
+static void own_join(struct leak_heap *heap)
+{
+    size_t kept = 0;
+    for (size_t i = 1; i < heap->own_count; i++) {
+        struct leak_range *last = &heap->own[kept];
+        if (heap->own[i].start <= last->end) {
+            last->end = size_max(last->end, heap->own[i].end);
+        } else {
+            heap->own[++kept] = heap->own[i];
+        }
+    }
+    heap->own_count = size_min(heap->own_count, kept + 1);
+}
+
 static bool leak_heap_open(struct leak_heap *heap)
 {
     size_t known = 0, regions = 0;
@@ -174,6 +189,7 @@ static bool leak_heap_open(struct leak_heap *heap)
     own_add(heap, (uintptr_t)heap->pending, (uintptr_t)(heap->pending + heap->most));
     sort_by_first_word(heap->blocks, heap->count, sizeof *heap->blocks);
     sort_by_first_word(heap->own, heap->own_count, sizeof *heap->own);
+    own_join(heap);
     return true;
 }
 
@@ -343,7 +359,7 @@ static NOINLINE void leak_check_above(void)
         log_warn("leak_check: no memory for the check");
         return;
     }
-    os_read_lines("/proc/self/maps", root_line, &heap);
+    os_read_lines(OS_MAPS, root_line, &heap);
     mark_pending(&heap);
     heap.mark = LEAK_INDIRECT;
     for (size_t i = 0; i < heap.count; i++) {

@@ -122,7 +122,7 @@ static void print_stacks(struct sink *sink)
 static void print_mappings(struct sink *sink)
 {
     sink_print(sink, "\nMAPPED_LIBRARIES:\n");
-    int fd = os_open_to_read("/proc/self/maps");
+    int fd = os_open_to_read(OS_MAPS);
     if (fd < 0) {
         return;
     }

@@ -33,6 +33,13 @@ enum extent_state {
     EXTENT_MOVING,
 };
 
+/* What realloc did when it made a block of pages smaller, see api/realloc.c. */
+enum shrunk {
+    SHRUNK_NEVER, /* nothing, or the block has grown since */
+    SHRUNK_CUT,   /* its end was given back */
+    SHRUNK_KEPT,  /* it kept all its pages */
+};
+
 /* Whose list a slab is in, and who may touch its fields. The transitions, and who may make them,
  * stand in docs/architecture.md. */
 enum slab_place {
@@ -169,7 +176,7 @@ struct extent {
                                       slab the blocks that are out */
     uint8_t class;                 /* const while a slab: slab.class once more */
     bool is_zero;                  /* lock: arena: the pages read as zero */
-    bool is_shrunk;      /* realloc made the block smaller; who holds it; of a free one left over */
+    uint8_t shrunk;                /* enum shrunk; who holds the block; of a free one left over */
     bool is_decommitted; /* lock: arena: a hook took the memory, and another has to give it
                                       back before use, see arena/hooks.h */
     union {

@@ -272,7 +272,7 @@ static void fault_put_places(struct sink *sink, const struct fault_stack *stack)
 {
     for (uint32_t i = 0; i < stack->count && i < PLACES_SHOWN; i++) {
         struct place place = {stack->frames[i] - 1, 0, ""};
-        os_read_lines("/proc/self/maps", place_line, &place);
+        os_read_lines(OS_MAPS, place_line, &place);
         sink_print(sink, "        %p %s+0x%lx\n", (void *)stack->frames[i], place.file,
                    place.offset);
     }
@@ -338,7 +338,7 @@ static bool fault_open(const struct fault *fault, const char *sentence, struct s
 static void fault_close(struct sink *sink)
 {
     struct map_reader reader = {.sink = sink};
-    os_read_lines("/proc/self/maps", map_line, &reader);
+    os_read_lines(OS_MAPS, map_line, &reader);
     sink_print(sink, "end\n");
     os_close(fault_state.fd);
 }

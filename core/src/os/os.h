@@ -258,6 +258,9 @@ ALWAYS_INLINE void libc_learn_threads(void)
 }
 #endif
 
+/* The mappings of the process. /proc/self has none once the first thread has ended, though others go on. */
+#define OS_MAPS "/proc/thread-self/maps"
+
 /* Starts a detached thread that takes no signals. */
 static bool libc_start_thread(void *(*run)(void *));
 

@@ -112,9 +112,6 @@ static void options_load_of_library(void)
     if (!all_good && option(OPTION_abort_conf)) {
         log_fatal("a setting was not understood, and abort_conf is on");
     }
-    if (option(OPTION_confirm_conf)) {
-        print_settings();
-    }
 }
 
 static void options_load(void)
@@ -123,6 +120,9 @@ static void options_load(void)
         options_load_of_libc();
     } else {
         options_load_of_library();
+    }
+    if (option(OPTION_confirm_conf)) {
+        print_settings();
     }
     os_refuses_huge_pages = option(OPTION_thp) == THP_NEVER;
     os_wants_huge_pages = option(OPTION_thp) == THP_ALWAYS;

@@ -70,9 +70,15 @@ static bool large_is_better_copied(struct arena *arena, struct extent *extent, s
     if (MW_FENCES) {
         return !extent->is_huge && !large_is_sparse(extent);
     }
-    bool is_of_size = !extent->is_huge || (pages << os_page_shift <= GROWTH_COPY_MAX &&
-                                           pages - old_pages >= old_pages / GROWTH_STEP_SHARE);
-    return is_of_size && arena_has_huge_room(arena, pages) && !large_is_sparse(extent);
+    size_t room = pages;
+    if (extent->is_huge) {
+        if (pages << os_page_shift > GROWTH_COPY_MAX) {
+            return false;
+        }
+        /* One that grows in small steps is copied where it has room for many of them. */
+        room = pages - old_pages >= old_pages / GROWTH_STEP_SHARE ? pages : 2 * pages;
+    }
+    return arena_has_huge_room(arena, room) && !large_is_sparse(extent);
 }
 
 static bool large_try_grow(struct arena *arena, struct extent *extent, size_t size)

@@ -200,16 +200,17 @@ struct heap {
     uint64_t interval_bytes;        /* what the program was given when interval_note looked last */
     size_t stack_pages_before;      /* stack_pages at the last tick, less what overflowed since */
     uint64_t blocks_given;          /* large blocks given to the program by then; 0: not counted */
-    uint32_t giving_up_ticks;   /* ticks in a row in which blocks came back and none was given */
-    uint32_t since_look;        /* taken and given since slots_back was counted */
-    int64_t slots_back;         /* medium slots: returned - handed + in magazines, by then */
-    bool clears_up;             /* by the last tick, see heap_clears_up */
-    bool gave_up;               /* medium slots, at some look; not so many were taken since */
-    uint8_t given_up_doublings; /* of GIVEN_UP, see heap_gives_up_slots */
-    int64_t slots_came;         /* back, at looks in a row at which half of all did so */
-    uint8_t stack_doublings;    /* of the least that the stacks may hold, see stack_least */
-    uint8_t shrinks_to_keep;    /* blocks that realloc leaves as they are, see realloc.c */
-    uint32_t shrunk;            /* the block that it copied last, to make it smaller */
+    uint32_t giving_up_ticks;      /* ticks in a row in which blocks came back and none was given */
+    uint32_t since_look;           /* taken and given since slots_back was counted */
+    int64_t slots_back;            /* medium slots: returned - handed + in magazines, by then */
+    bool clears_up;                /* by the last tick, see heap_clears_up */
+    bool gave_up;                  /* medium slots, at some look; not so many were taken since */
+    uint8_t given_up_doublings;    /* of GIVEN_UP, see heap_gives_up_slots */
+    int64_t slots_came;            /* back, at looks in a row at which half of all did so */
+    uint8_t stack_doublings;       /* of the least that the stacks may hold, see stack_least */
+    uint8_t shrinks_to_keep;       /* slots that realloc leaves as they are, see realloc.c */
+    uint32_t shrink_pages_to_keep; /* pages that it leaves to blocks which become smaller */
+    uint32_t shrunk;               /* the block that it copied last, to make it smaller */
     size_t stack_left;    /* pages that left the stacks for want of room since the heap settled, */
     size_t stack_fetched; /* and those that came back; each counts in one of both */
 };

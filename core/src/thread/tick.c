@@ -349,9 +349,21 @@ static bool house_is_empty(void)
     return true;
 }
 
+/* The shortest of any arena; below 0 if no free memory goes back. */
+static long shortest_decay_ms(void)
+{
+    long shortest = option(OPTION_dirty_decay_ms);
+    for (unsigned i = 0; i < arena_count(); i++) {
+        long of_arena = arena_dirty_decay_ms(arena_at(i));
+        bool is_shorter = of_arena >= 0 && (shortest < 0 || of_arena < shortest);
+        shortest = is_shorter ? of_arena : shortest;
+    }
+    return shortest;
+}
+
 static uint32_t purge_thread_pause_ms(void)
 {
-    long decay_ms = option(OPTION_dirty_decay_ms);
+    long decay_ms = shortest_decay_ms();
     if (decay_ms < 0) {
         return 1000;
     }
@@ -362,10 +374,10 @@ static uint32_t purge_thread_pause_ms(void)
 static void *purge_thread_run(void *argument)
 {
     (void)argument;
-    static uint32_t never_changes;
     uint64_t last_ms = clock_look();
     while (option(OPTION_purge_thread)) {
-        os_wait(&never_changes, 0, purge_thread_pause_ms());
+        uint32_t settings = atomic_get_acquire(&purge_thread.settings); /* pairs with the change */
+        os_wait(&purge_thread.settings, settings, purge_thread_pause_ms());
         uint64_t now_ms = clock_look();
         keep_house(now_ms, true);
         atomic_add(&purge_thread.runs, 1);
@@ -381,6 +393,12 @@ static uint64_t purge_thread_interval_ns(void)
 {
     uint64_t runs = atomic_get(&purge_thread.runs);
     return runs != 0 ? atomic_get(&purge_thread.ms) * 1000000 / runs : 0;
+}
+
+static void purge_thread_settings_changed(void)
+{
+    atomic_fetch_add_explicit(&purge_thread.settings, 1, memory_order_release);
+    os_wake_one(&purge_thread.settings); /* pairs with purge_thread_run */
 }
 
 static void purge_thread_start(void)
