@@ -276,7 +276,8 @@ struct leak {
     size_t direct_bytes;
 };
 
-#define LEAKS_TOLD 20u
+#define LEAKS_TOLD 20u        /* in words */
+#define LEAKS_REPORTED 10000u /* in the report */
 
 /* Leaks by call stack, in the place of the table of ranges. */
 static size_t leaks_by_calls(struct leak_heap *heap, struct leak *leaks, size_t most)
@@ -330,7 +331,7 @@ static void leaks_tell(struct leak *leaks, size_t count)
     log_warn("%s", sentence);
     bool has_report = fault_open(&fault, sentence, &report);
     struct leak *leak;
-    for (size_t told = 0; told < LEAKS_TOLD * 50 && (leak = leak_next(leaks, count)) != NULL;
+    for (size_t told = 0; told < LEAKS_REPORTED && (leak = leak_next(leaks, count)) != NULL;
          told++) {
         struct fault_stack stack = calls_kept((uint32_t)leak->calls);
         if (told < LEAKS_TOLD) {

@@ -26,3 +26,11 @@ static void secrets_init(void)
     secrets.padding = (bits[4] % 255 + 1) * ONE_IN_EACH_BYTE;
     memcpy(secrets.step + 8, &secrets.padding, sizeof secrets.padding);
 }
+
+static void random_diverge(void)
+{
+    if (MW_SECRETS) {
+        uint64_t seed = os_now_ns() ^ (uint64_t)os_thread_id() << 32;
+        atomic_add(&random_numbers.taken, secret_mix(seed, secrets.link_odd) >> 16);
+    }
+}

@@ -2,7 +2,7 @@
  *
  * What an attacker must not know, in secure and debug builds: the keys of links and canaries, and
  * random numbers. They come from the kernel once, when the process starts, and a child of fork has
- * those of its parent, because it has its blocks. The numbers are mixed from a count and two keys:
+ * those of its parent, because it has its blocks, but goes on at another place of the numbers. These are mixed from a count and two keys:
  * to tell the next one takes more than to have seen a few, but they are no cipher.
  */
 #ifndef MALLOW_SECRET_H
@@ -35,6 +35,9 @@ static_assert(sizeof secrets == CACHE_LINE, "nothing that is written lies in the
 
 static void secrets_init(void);
 
+/* In the child of a fork, before it draws any: its numbers are others than those of its parent and of its siblings. */
+static void random_diverge(void);
+
 /* Both halves of the product of two numbers, folded into one. */
 ALWAYS_INLINE uint64_t secret_mix(uint64_t a, uint64_t b)
 {
@@ -42,7 +45,7 @@ ALWAYS_INLINE uint64_t secret_mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* 64 random bits, by the next of the caller's own numbers; 0 at first, and after a fork those of the parent. */
+/* 64 random bits, by the next of the caller's own numbers; 0 at first. */
 ALWAYS_INLINE uint64_t random_next(uint64_t *own)
 {
     if (unlikely(*own % NUMBERS_TAKEN == 0)) {

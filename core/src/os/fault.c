@@ -308,6 +308,7 @@ static bool fault_open(const struct fault *fault, const char *sentence, struct s
     if (fault_state.fd < 0) {
         return false;
     }
+    os_lock_file(fault_state.fd); /* processes that were forked may report at the same moment */
     *sink = (struct sink){write_report, &fault_state.fd};
     sink_print(sink, "mallow-fault 1\nkind %s\n", fault_names[fault->kind]);
     if (fault->call != NULL) {

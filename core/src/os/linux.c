@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -444,6 +445,17 @@ static int os_open_to_append(const char *path)
     return is_error(fd) ? -1 : (int)fd;
 }
 
+static void os_lock_file(int fd)
+{
+    static uint32_t never_changes;
+    for (unsigned tries = 0; tries < 200; tries++) {
+        if (system_call(SYS_flock, fd, LOCK_EX | LOCK_NB, 0, 0, 0, 0) != -EWOULDBLOCK) {
+            return;
+        }
+        os_wait(&never_changes, 0, 5);
+    }
+}
+
 static int os_process_number(void)
 {
     return (int)system_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
@@ -460,7 +472,8 @@ static bool os_read_memory(const void *address, void *buffer, size_t size)
         void *start;
         size_t size;
     } ours = {buffer, size}, theirs = {(void *)(uintptr_t)address, size};
-    return system_call(SYS_process_vm_readv, os_process_number(), (long)&ours, 1, (long)&theirs, 1,
+    /* By this thread: the first one may have ended, and then the process has no memory by its number. */
+    return system_call(SYS_process_vm_readv, os_thread_number(), (long)&ours, 1, (long)&theirs, 1,
                        0) == (long)size;
 }
 

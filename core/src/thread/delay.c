@@ -44,6 +44,12 @@ ALWAYS_INLINE uint32_t delay_choose(struct delay *delay, uint64_t *left)
     return choices % DELAY_RANDOM;
 }
 
+static void delay_draw_anew(struct heap *heap)
+{
+    heap->delay.numbers = 0;
+    heap->delay.choices = 0;
+}
+
 /* Nobody wrote to the slot while it waited. */
 static void delay_look_at(const struct slot *slot, size_t size)
 {
@@ -272,6 +278,11 @@ static bool delay_is_empty(struct heap *heap)
 }
 
 #else
+
+static void delay_draw_anew(struct heap *heap)
+{
+    (void)heap;
+}
 
 static struct slot *delay_at(struct heap *heap, unsigned index)
 {

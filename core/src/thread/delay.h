@@ -58,6 +58,9 @@ ALWAYS_INLINE bool delay_put_unsettled(struct heap *heap, const struct slot *slo
 }
 #endif
 
+/* In the child of a fork: the next choices are none of those that the parent would make. */
+static void delay_draw_anew(struct heap *heap);
+
 /* All that was freed last moves on, and as much leaves as has to. */
 static void delay_turn(struct heap *heap);
 

@@ -552,6 +552,10 @@ static void fork_in_child(void)
     atomic_set(&interval.is_printing, false);
     atomic_add(&profile.round, 1); /* else it would choose its samples as the parent does */
     track_forget_thread();
+    random_diverge();
+    if (heap_own > HEAP_FREES(FREES_WITHOUT_HEAP)) {
+        delay_draw_anew(heap_own);
+    }
     if (fork_took_locks()) {
         if (process.fork_has_streams) {
             libc_reset_streams_in_child();

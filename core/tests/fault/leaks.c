@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Blocks that something points to, from everywhere that the leak check looks at, and blocks that
- * nothing points to: leaks.py reads what the debug build says at the end.
+ * nothing points to: leaks.py reads what the debug build says at the end. With a word on the command line the first
+ * thread ends before.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,6 +29,17 @@ static __attribute__((noinline)) void lose(void)
     memset(malloc(300000), 0, 300000);
 }
 
+/* Two blocks that point to one another, again and again: only the first ones of a call stack lie on pages of their
+ * own, and the others in a slab, which is no root. */
+static __attribute__((noinline)) void lose_rings(void)
+{
+    for (int i = 0; i < 300; i++) {
+        struct node *one = malloc(56), *other = malloc(56);
+        one->next = other;
+        other->next = one;
+    }
+}
+
 static __attribute__((noinline)) void clear_stack(void)
 {
     volatile char bytes[8192];
@@ -47,8 +59,18 @@ static void *wait_for_ever(void *argument)
     return on_stack != argument ? of_thread : NULL;
 }
 
-int main(void)
+static void *lose_all(void *argument)
 {
+    (void)argument;
+    lose();
+    lose_rings();
+    clear_stack();
+    exit(0);
+}
+
+int main(int count, char **words)
+{
+    (void)words;
     global = malloc(103);
     *(void **)global = (char *)malloc(104) + 50; /* an interior pointer keeps a block too */
     of_thread = malloc(105);
@@ -59,7 +81,9 @@ int main(void)
     while (!is_ready) {
         usleep(1000);
     }
-    lose();
-    clear_stack();
-    return 0;
+    if (count > 1) {
+        pthread_create(&thread, NULL, lose_all, NULL);
+        pthread_exit(NULL);
+    }
+    lose_all(NULL);
 }
