@@ -65,7 +65,7 @@ MALLOW_HERE ?= $(MALLOW)
 build: libraries command
 
 libraries:
-	@tools/setup build
+	@tools/setup libraries
 	@cmake -S . -B $(BUILD) $(PREFIXED) >/dev/null
 	@cmake --build $(BUILD) --target libraries -j $(JOBS) -- --no-print-directory
 
@@ -186,6 +186,8 @@ install-libraries: libraries
 install-command: command
 	install -d '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(MALLOW) '$(DESTDIR)$(PREFIX)/bin/mallow'
+	install -d '$(DESTDIR)$(PREFIX)/share/doc/mallow'
+	tools/third-party >'$(DESTDIR)$(PREFIX)/share/doc/mallow/third-party.txt'
 	$(MALLOW_HERE) man --all '$(DESTDIR)$(PREFIX)/share/man/man1'
 	install -d '$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
 	$(MALLOW_HERE) completions bash -o '$(DESTDIR)$(BASH_COMPLETIONS)/mallow'

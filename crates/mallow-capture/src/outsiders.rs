@@ -71,6 +71,17 @@ impl Outsiders {
     }
 }
 
+/// Whether its /proc is ours: there the recorder opens the shared memory.
+fn sees_us(pid: u32) -> bool {
+    let ours = std::fs::read_link("/proc/self/exe");
+    let seen = std::fs::read_link(format!("/proc/{pid}/root/proc/{}/exe", std::process::id()));
+    // Who may not be looked at that closely is not doubted.
+    match seen {
+        Ok(seen) => ours.is_ok_and(|ours| ours == seen),
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
+}
+
 /// Whether it has the shared memory, or the recorder, which opens that with the first call; as another user
 /// it cannot. Also true of one that is just ending.
 fn is_recorded(pid: u32) -> bool {
@@ -85,5 +96,5 @@ fn is_recorded(pid: u32) -> bool {
     };
     maps.is_empty()
         || has(&[b"/memfd:", CHANNEL_NAME.to_bytes()].concat())
-        || (has(embedded::RECORDER.file.as_bytes()) && is_ours())
+        || (has(embedded::RECORDER.file.as_bytes()) && is_ours() && sees_us(pid))
 }

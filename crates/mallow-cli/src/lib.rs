@@ -37,7 +37,7 @@ pub fn main() -> u8 {
     let words: Vec<OsString> = std::env::args_os().collect();
     let definition = cli::definition().color(output::colour::of_words(&words));
     // Once without the configuration, so that nothing in it can hide the help or a mistake here.
-    let cli = match Cli::parse(definition.clone(), &words) {
+    let cli = match Cli::parse(config::with_negations(definition.clone()), &words) {
         Ok((cli, _)) => cli,
         Err(answer) => return say(&answer),
     };

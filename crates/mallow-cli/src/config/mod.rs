@@ -142,8 +142,7 @@ impl Config {
 
     /// The definition with what holds as its defaults.
     pub fn apply(&self, definition: Command) -> Command {
-        let with_negations = self.keys.iter().fold(definition, keys::add_negation);
-        self.keys.iter().fold(with_negations, |command, key| match self.set.get(&key.name()) {
+        self.keys.iter().fold(with_negations(definition), |command, key| match self.set.get(&key.name()) {
             Some(value) => key.set_default(command, value.values.clone()),
             None => command,
         })
@@ -157,6 +156,11 @@ impl Config {
             (key, self.set.get(&key.name()).cloned().or_else(built_in))
         })
     }
+}
+
+/// The definition with a `--no-NAME` for each flag.
+pub fn with_negations(definition: Command) -> Command {
+    keys::all(&definition).iter().fold(definition, keys::add_negation)
 }
 
 fn is_absent(error: &std::io::Error) -> bool {

@@ -14,6 +14,7 @@ extern char **environ __attribute__((weak));
 struct image {
     _Atomic uint64_t id; /* 0: this process has not said who it is */
     struct thread threads[SLOT_COUNT];
+    _Atomic uint32_t naming; /* enum naming */
 };
 
 static struct image *image;
@@ -131,8 +132,57 @@ static size_t append(char *buffer, size_t used, size_t size, const char *text)
     return used + length + 1;
 }
 
+/* --- Numbers ---------------------------------------------------------------------------------- */
+
+/* In a PID namespace of its own a process has other numbers for itself than /proc has, which may still be that of
+ * the collector. */
+enum naming { NAMING_UNKNOWN, NAMING_PLAIN, NAMING_OF_PROC };
+
+struct numbers {
+    uint32_t pid, tid;
+};
+
+static uint32_t parse_number(const char **text)
+{
+    uint32_t value = 0;
+    for (; **text >= '0' && **text <= '9'; (*text)++) {
+        value = value * 10 + (uint32_t)(**text - '0');
+    }
+    return value;
+}
+
+/* From `PID/task/TID`; zeros where /proc does not say. */
+static struct numbers numbers_of_proc(void)
+{
+    char text[64];
+    long length = system_call(SYS_readlinkat, AT_FDCWD, (long)"/proc/thread-self", (long)text,
+                              sizeof(text) - 1, 0, 0);
+    text[is_error(length) ? 0 : length] = '\0';
+    const char *at = text;
+    struct numbers numbers = {.pid = parse_number(&at)};
+    if (strncmp(at, "/task/", 6) == 0) {
+        at += 6;
+        numbers.tid = parse_number(&at);
+    }
+    return numbers;
+}
+
+/* Of this thread, as the collector can look them up. One system call more for the first thread of a process. */
+static struct numbers thread_numbers(void)
+{
+    struct numbers own = {system_pid(), system_tid()};
+    uint32_t naming = atomic_load(&image->naming);
+    if (naming == NAMING_PLAIN) {
+        return own;
+    }
+    struct numbers of_proc = numbers_of_proc();
+    bool differs = of_proc.tid != 0 && (of_proc.pid != own.pid || of_proc.tid != own.tid);
+    atomic_store(&image->naming, differs ? NAMING_OF_PROC : NAMING_PLAIN);
+    return differs ? of_proc : own;
+}
+
 /* Who this process is; the collector may come too late to see it in /proc. */
-static void image_introduce(struct thread *thread, uint64_t id)
+static void image_introduce(struct thread *thread, uint64_t id, uint32_t pid)
 {
     char text[8 << 10];
     size_t used = append(text, 0, sizeof(text), allocator_path);
@@ -142,7 +192,7 @@ static void image_introduce(struct thread *thread, uint64_t id)
     text[used++] = '\0';
     used += system_read_file("/proc/self/cmdline", text + used, sizeof(text) - used);
     uint64_t parent = (uint64_t)system_call(SYS_getppid, 0, 0, 0, 0, 0, 0);
-    uint64_t words[] = {used, id, image_before, (uint64_t)system_pid() << 32 | parent};
+    uint64_t words[] = {used, id, image_before, (uint64_t)pid << 32 | parent};
     thread_send(thread, MESSAGE_PROCESS, words, array_count(words), text, used);
 }
 
@@ -354,16 +404,16 @@ static COLD struct thread *thread_start(void)
     }
     atomic_store_explicit(&control->states[slot], SLOT_READY,
                           memory_order_release); /* pairs with the collector's look at it */
-    uint32_t pid = system_pid();
+    struct numbers numbers = thread_numbers();
     uint64_t none = 0;
-    uint64_t fresh = now() << 16 ^ pid;
+    uint64_t fresh = now() << 16 ^ numbers.pid;
     bool is_first = atomic_compare_exchange_strong(&image->id, &none, fresh);
     uint64_t id = is_first ? fresh : none;
     if (is_first) {
-        image_introduce(thread, id);
+        image_introduce(thread, id, numbers.pid);
         image_before = id;
     }
-    uint64_t words[4] = {(uint64_t)pid << 32 | system_tid(), id, 0, 0};
+    uint64_t words[4] = {(uint64_t)numbers.pid << 32 | numbers.tid, id, 0, 0};
     system_call(SYS_prctl, PRCTL_GET_NAME, (long)&words[2], 0, 0, 0, 0);
     thread_send(thread, MESSAGE_THREAD, words, array_count(words), "", 0);
     if (control->stacks != STACKS_NONE) {

@@ -1,7 +1,9 @@
 //! Runs the command, and collects what its allocator says of it.
 
 use std::ffi::OsString;
+use std::fs::{File, Permissions, set_permissions};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -43,13 +45,21 @@ pub struct Outcome {
 }
 
 pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
-    let report = tempfile::Builder::new()
+    // In a folder that goes with it, so that nobody can make the file anew: children may outlive the command.
+    let no_place = "There is no place for the report; set TMPDIR to a folder with room";
+    let folder = tempfile::Builder::new()
         .prefix("mallow-guard-")
-        .tempfile()
-        .map_err(Error::io("There is no place for the report; set TMPDIR to a folder with room"))?;
+        .tempdir()
+        .map_err(Error::io(no_place))?;
+    let report = folder.path().join("report");
+    File::create(&report).map_err(Error::io(no_place))?;
+    // A process of the command may become another user before its fault: anybody who knows the name may add to it.
+    for (path, mode) in [(folder.path(), 0o711), (&report, 0o622)] {
+        set_permissions(path, Permissions::from_mode(mode)).map_err(Error::io(no_place))?;
+    }
     let prepared = prepare(args, notes)?;
     let mut command = prepared.command();
-    command.env(REPORT_VARIABLE, report.path());
+    command.env(REPORT_VARIABLE, &report);
     if args.mode == Mode::Glibc {
         debug_library(&mut command, &prepared)?;
     }
@@ -73,7 +83,7 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     Ok(Outcome {
         code: exit_code(status),
         signal: status.signal(),
-        faults: read(report.path())?,
+        faults: read(&report)?,
         messages,
     })
 }

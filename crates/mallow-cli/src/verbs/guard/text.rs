@@ -44,8 +44,13 @@ pub fn text(report: &Report, _screen: Screen) -> String {
 pub fn clean_end(report: &Report) -> String {
     // They have no sentence where the program handles the signal, or there is a memory_limit.
     let may_be_a_guard = report.mode == "secure" && report.signal.as_deref() == Some("SIGSEGV");
-    let hint = " A guard of the secure build may have done so: --mode debug tells.";
-    let hint = if may_be_a_guard { hint } else { "" };
+    let may_be_untold = report.signal.as_deref() == Some("SIGABRT");
+    let hint = match (may_be_a_guard, may_be_untold) {
+        (true, _) => " A guard of the secure build may have done so: --mode debug tells.",
+        // It has no file descriptor left, or another root.
+        (_, true) => " If a sentence of mallow stands above, the process could not write its report.",
+        _ => "",
+    };
     format!("No misuse of memory was found. {}{hint}", report.ending)
 }
 

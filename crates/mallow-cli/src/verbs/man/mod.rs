@@ -47,10 +47,18 @@ fn beginning(command: &Command, page: &mut Vec<u8>) -> std::io::Result<Man> {
         .manual("Mallow");
     man.render_title(page)?;
     man.render_name_section(page)?;
-    man.render_synopsis_section(page)?;
+    write!(page, ".SH SYNOPSIS\n{}", synopsis(command))?;
     man.render_description_section(page)?;
     man.render_options_section(page)?;
     Ok(man)
+}
+
+/// As the help has it: the page's own writer leaves out the `--` before a command, and that it has words.
+fn synopsis(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let lines = usage.trim_start_matches("Usage:").lines().map(str::trim);
+    let lines: Vec<String> = lines.map(|line| line.replace('-', "\\-")).collect();
+    lines.join("\n.br\n") + "\n"
 }
 
 fn whole_page(command: &Command) -> Result<String> {
