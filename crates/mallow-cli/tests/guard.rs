@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::common::{Ran, compile, json, run};
+use crate::common::{Ran, compile, is_root, json, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -183,6 +183,28 @@ fn faults_of_children_are_found() {
     // The command itself ended well.
     assert_eq!((ran.code, report["exit_code"].as_u64()), (Some(3), Some(0)), "{report:#}");
     assert_eq!(report["findings"][0]["kind"], "double-free", "{report:#}");
+}
+
+#[test]
+fn reports_of_the_same_moment_do_not_mix() {
+    let program = Program::new(&[]).unwrap();
+    let report = json(&program.guard(&["--json"], "children"));
+    let findings = report["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 8, "{report:#}");
+    for finding in findings {
+        assert_eq!(finding["stacks"].as_array().unwrap().len(), 3, "{finding:#}");
+    }
+    assert_eq!(report["notes"], serde_json::json!([]), "{report:#}");
+}
+
+#[test]
+fn who_becomes_another_user_reports_too() {
+    if !is_root() {
+        eprintln!("skipped: only root becomes another user");
+        return;
+    }
+    let program = Program::new(&[]).unwrap();
+    assert_eq!(program.found(&[], "user")["kind"], "double-free");
 }
 
 #[test]

@@ -60,6 +60,8 @@ fn pages_of_the_manual_render_without_warnings() {
         std::fs::read_to_string(pages.join("mallow-run.1")).unwrap(),
         run(&["man", "run"]).stdout
     );
+    let synopsis = "mallow run [OPTIONS] \\-\\- <COMMAND>...";
+    assert!(run(&["man", "run"]).stdout.lines().any(|line| line == synopsis));
     if !is_there("man") {
         return;
     }
@@ -337,6 +339,18 @@ fn config_says_what_holds_and_where_it_comes_from() {
         report["files"].as_array().unwrap().iter().map(|f| f["is_read"] == true).collect();
     assert_eq!(files[files.len() - 2..], [true, true]);
 
+    // What a file turned on a word turns off.
+    let settings = Settings::new("[compare]\ntimeline = true\n", "");
+    let compare = |word: &[&str]| {
+        let words =
+            [&["compare", "-r", "2", "-w", "0", "-a", "glibc"], word, &["--", "sleep", "0.1"]];
+        let compared = ran(settings.mallow(&words.concat()).output().unwrap());
+        assert_eq!(compared.code, Some(0), "{}", compared.stderr);
+        compared.stdout.contains("RSS over time")
+    };
+    assert!(compare(&[]) && !compare(&["--no-timeline"]));
+
+    let settings = Settings::new(here, user);
     let table = ran(settings.mallow(&["config", "compare"]).output().unwrap()).stdout;
     assert!(table.contains("mallow.toml, line 3"), "{table}");
     assert!(!table.contains("watch."), "{table}");

@@ -176,6 +176,32 @@ fn exec_begins_a_new_process() {
     assert_eq!((trace.count(7000), trace.count(7001)), (20, 8000));
 }
 
+/// Where a process has other numbers for itself, those of /proc hold.
+#[test]
+fn a_pid_namespace_of_its_own() {
+    let unshared = ["unshare", "--pid", "--fork"];
+    if !Command::new("unshare")
+        .args(["--pid", "--fork", "true"])
+        .status()
+        .is_ok_and(|s| s.success())
+    {
+        eprintln!("skipped: there can be no PID namespace here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = lives(folder.path());
+    let trace = record(&[], &[&unshared[..], &[program.to_str().unwrap(), "threads"]].concat());
+    assert_eq!(trace.code, Some(0));
+    assert_eq!((trace.count(7000), trace.count(7001)), (10, 8000));
+    let processes = trace.processes();
+    assert!(processes.iter().all(|process| process.pid > 1), "{processes:?}");
+    assert_eq!(processes.last().unwrap().command.last().unwrap(), "threads");
+    // Of another /proc nothing can be read, and nothing is recorded: that is said.
+    let script = "sleep 2 & wait";
+    let trace = record(&[], &[&unshared[..], &["--mount-proc", "bash", "-c", script]].concat());
+    assert!(trace.stderr.contains("not recorded (bash"), "{}", trace.stderr);
+}
+
 /// An argument of the program, its exit code, and how many allocations it makes of which sizes.
 type Life = (&'static str, i32, &'static [(u64, usize)]);
 

@@ -82,6 +82,19 @@ int main(int count, char **words)
             give_back(block);
         }
         sleep(1);
+    } else if (!strcmp(fault, "children")) {
+        for (int i = 0; i < 8; i++) {
+            if (fork() == 0) {
+                give_back(block);
+                give_back(block);
+            }
+        }
+        sleep(1);
+    } else if (!strcmp(fault, "user")) {
+        if (setgid(65534) == 0 && setuid(65534) == 0) {
+            give_back(block);
+            give_back(block);
+        }
     } else if (!strncmp(fault, "leak", 4)) {
         kept = NULL;
         block = NULL;

@@ -13,8 +13,8 @@ extern char **environ __attribute__((weak));
 /* What a fork must not copy: wiped in the child. */
 struct image {
     _Atomic uint64_t id; /* 0: this process has not said who it is */
-    struct thread threads[SLOT_COUNT];
     _Atomic uint32_t naming; /* enum naming */
+    struct thread threads[SLOT_COUNT];
 };
 
 static struct image *image;
