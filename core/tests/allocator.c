@@ -188,6 +188,11 @@ void t_malloc_stats(void)
 
 const char *mw_version(void);
 
+bool t_has_canaries(void)
+{
+    return strstr(mw_version(), "secure") != NULL;
+}
+
 bool t_has_red_zones(void)
 {
     return strstr(mw_version(), "debug") != NULL;

@@ -40,6 +40,9 @@ void t_malloc_stats(void);
  * not those of the sizes that were asked for. */
 bool t_has_red_zones(void);
 
+/* True in the secure build: a slot holds eight bytes more than what was asked for. */
+bool t_has_canaries(void);
+
 /* True where the libc names are the allocator under test: C++ operators and libc itself use it. */
 extern const bool t_names_are_libc;
 

@@ -39,8 +39,8 @@ HIT_PATH void *mw_realloc(void *block, size_t size)
  * ends go to others meanwhile, who cut all that is free into pieces. So when a block grows that had been made
  * smaller, the next that are to become smaller are not cut: they stay as they are or move, if little of them would
  * be used. That holds for SHRINKS_TO_KEEP slots, and for blocks of pages until what they keep is SHRINKS_WORTH times
- * what had grown; a block that was kept costs no more the next time. Where nothing grows again (a vector that is cut
- * to its size) every page goes back. */
+ * what had grown; one whose pages were kept before, for it or for whoever had them, costs no more. Where nothing
+ * grows again (a vector that is cut to its size) every page goes back. */
 #define SHRINKS_TO_KEEP 128u
 #define SHRINKS_WORTH 4u
 

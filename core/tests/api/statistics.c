@@ -34,23 +34,20 @@ static uint64_t figure_of_class(const char *kind, size_t bound, const char *name
  * two. */
 static uint64_t figure_of_size(size_t size, const char *name)
 {
-    size_t rounded = t_malloc_good_size(size);
-    size_t power = 1;
-    uint64_t value;
-    if (rounded <= 32768) {
-        value = figure_of_class("class", rounded, name);
-        if (value == UINT64_MAX) {
-            value = figure_of_class("class", rounded + 8, name); /* the canary */
-        }
-        CHECK(value != UINT64_MAX);
-        return value;
+    bool is_slot = size <= 32768;
+    /* In the secure build a slot holds a canary behind what was asked for. */
+    size_t least = is_slot && t_has_canaries() ? size + 8 : size;
+    size_t step = is_slot ? 16 : 4096, power = 65536;
+    uint64_t value = UINT64_MAX;
+    for (size_t bound = (least + step - 1) / step * step; value == UINT64_MAX; bound += step) {
+        CHECK(bound <= 2 * least + step);
+        value = figure_of_class(is_slot ? "class" : "large", bound, name);
+        least = value != UINT64_MAX ? bound : least;
     }
-    while (power < rounded) {
+    while (power < least) {
         power *= 2;
     }
-    value = figure_of_class("large", power, name);
-    CHECK(value != UINT64_MAX);
-    uint64_t others = power != rounded ? figure_of_class("large", rounded, name) : 0;
+    uint64_t others = is_slot || power == least ? 0 : figure_of_class("large", power, name);
     return value + (others != UINT64_MAX ? others : 0);
 }
 

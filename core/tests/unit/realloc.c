@@ -4,7 +4,8 @@
  */
 #include "unit.h"
 
-/* What is only made smaller gives its end back; where a block then grows again, others keep theirs for a while. */
+/* What is only made smaller gives its end back; where a block then grows again, others keep theirs, as much as the
+ * growth is worth. */
 TEST(realloc_cuts_no_blocks_that_grow_again)
 {
     enum { LARGER = 512 * KiB, SMALLER = 320 * KiB }; /* of pages of up to 64 KiB */
@@ -15,50 +16,57 @@ TEST(realloc_cuts_no_blocks_that_grow_again)
     CHECK(mw_realloc(block, SMALLER) == block);
     CHECK_EQ(mw_malloc_usable_size(block), SMALLER);
     block = mw_realloc(block, LARGER);
-    for (unsigned i = 0; i < SHRINKS_TO_KEEP - 2; i++) {
+    uint32_t kept = (LARGER - SMALLER) >> os_page_shift;
+    CHECK_EQ(heap_own->shrink_pages_to_keep, SHRINKS_WORTH * kept);
+    for (unsigned i = 0; i < 100; i++) { /* the same block again and again costs nothing more */
         CHECK(mw_realloc(block, SMALLER) == block);
         CHECK_EQ(mw_malloc_usable_size(block), LARGER);
         CHECK(mw_realloc(block, LARGER) == block);
     }
-    char *larger = mw_malloc(LARGER);
-    memset(larger, 0x5a, LARGER / 8);
-    char *eighth = mw_realloc(larger, LARGER / 8);
-    CHECK(eighth != larger); /* and nothing was cut */
+    CHECK_EQ(heap_own->shrink_pages_to_keep, (SHRINKS_WORTH - 1) * kept);
+    char *others[SHRINKS_WORTH];
+    for (unsigned i = 0; i < SHRINKS_WORTH; i++) {
+        others[i] = mw_malloc(LARGER);
+        CHECK(mw_realloc(others[i], SMALLER) == others[i]);
+        CHECK_EQ(mw_malloc_usable_size(others[i]), i < SHRINKS_WORTH - 1 ? LARGER : SMALLER);
+    }
+    CHECK_EQ(heap_own->shrink_pages_to_keep, 0);
+    memset(block, 0x5a, LARGER / 8);
+    char *eighth = mw_realloc(block, LARGER / 8);
+    CHECK(eighth != block); /* and nothing was cut */
     CHECK_EQ(mw_malloc_usable_size(eighth), LARGER / 8);
     CHECK_EQ(eighth[LARGER / 8 - 1], 0x5a);
-    CHECK(mw_malloc(LARGER) == larger);
-    mw_free(larger);
-    mw_free(eighth);
-    CHECK(mw_realloc(block, SMALLER) == block); /* the last one */
+    CHECK(mw_malloc(LARGER) == block);
+    CHECK(mw_realloc(block, SMALLER) == block); /* so were its pages for another block */
     CHECK_EQ(mw_malloc_usable_size(block), LARGER);
-    CHECK(mw_realloc(block, SMALLER) == block);
-    CHECK_EQ(mw_malloc_usable_size(block), SMALLER);
+    mw_free(eighth);
     mw_free(block);
-    block = mw_malloc(SHRINK_KEEP_MAX + MiB);
-    heap_own->shrinks_to_keep = 1;
-    CHECK(mw_realloc(block, SHRINK_KEEP_MAX) == block);
-    CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
-    CHECK(mw_realloc(block, SHRINK_KEEP_MAX - MiB) == block);
-    CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
-    CHECK_EQ(heap_own->shrinks_to_keep, 0);
-    mw_free(block);
+    for (unsigned i = 0; i < SHRINKS_WORTH; i++) {
+        mw_free(others[i]);
+    }
     CHECK(mw_heap_is_valid());
 }
 
-/* Above SHRINK_EIGHTH_MAX one that would be used to a half moves. */
+/* Above SHRINK_EIGHTH_MAX a block that would be used to a half moves, and above SHRINK_KEEP_MAX it is cut. */
 TEST(realloc_keeps_large_blocks_for_more_than_half)
 {
     if (MW_FENCES) {
         return;
     }
     char *block = mw_malloc(2 * SHRINK_EIGHTH_MAX);
-    heap_own->shrinks_to_keep = 2;
+    heap_own->shrink_pages_to_keep = UINT32_MAX;
     CHECK(mw_realloc(block, SHRINK_EIGHTH_MAX + 1) == block);
     CHECK_EQ(mw_malloc_usable_size(block), 2 * SHRINK_EIGHTH_MAX);
     char *half = mw_realloc(block, SHRINK_EIGHTH_MAX);
     CHECK(half != block);
     CHECK_EQ(mw_malloc_usable_size(half), SHRINK_EIGHTH_MAX);
     mw_free(half);
+    block = mw_malloc(SHRINK_KEEP_MAX + MiB);
+    CHECK(mw_realloc(block, SHRINK_KEEP_MAX) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
+    CHECK(mw_realloc(block, SHRINK_KEEP_MAX - MiB) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), SHRINK_KEEP_MAX);
+    mw_free(block);
     CHECK(mw_heap_is_valid());
 }
 
