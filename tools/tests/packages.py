@@ -70,8 +70,8 @@ class Table(Scratch):
         """The files that the Makefile says, and one page of the manual."""
         shown = subprocess.run(["make", "-n", "install-command", "PREFIX=/usr", "DESTDIR=/root"],
                                cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        files = re.findall(r"(?:-o|install -m 755 \S+) '/root/(\S+)'", shown)
-        self.assertEqual(len(files), 4, shown)
+        files = re.findall(r"(?:-o|>|install -m 755 \S+) ?'/root/(\S+)'", shown)
+        self.assertEqual(len(files), 5, shown)
         return [*files, "usr/share/man/man1/mallow.1"]
 
     @unittest.skipUnless(shutil.which("cmake") and shutil.which("make"), "no cmake or no make")
@@ -148,6 +148,8 @@ class Npm(Scratch):
         for name in ["bin/mallow", *(f"lib/x86_64-linux-gnu/{name}" for name in npm.LIBRARIES)]:
             (root / "usr" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(shutil.which("true"), root / "usr" / name)
+        (root / build.THIRD_PARTY).parent.mkdir(parents=True)
+        (root / build.THIRD_PARTY).write_text("ring 1: ISC\n")
         return root
 
     @unittest.skipUnless(shutil.which("readelf"), "no readelf")
@@ -159,7 +161,8 @@ class Npm(Scratch):
             manifest = json.load(archive.extractfile("package/package.json"))
         self.assertEqual(first, npm.write(root, "x86_64", self.scratch).read_bytes())
         self.assertEqual(modes["bin/mallow"], 0o755)
-        self.assertLessEqual({manifest["main"], manifest["types"], "lib/libmallow-secure.so"}, set(modes))
+        wanted = {manifest["main"], manifest["types"], "lib/libmallow-secure.so", "LICENSE", "THIRD-PARTY"}
+        self.assertLessEqual(wanted, set(modes))
         self.assertEqual((manifest["cpu"], manifest["bin"]), (["x64"], {"mallow": "bin/mallow"}))
 
     def test_without_a_build_it_says_what_is_to_be_done(self):
