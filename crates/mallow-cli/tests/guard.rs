@@ -233,6 +233,8 @@ fn leaks_are_told_by_their_stack_unless_suppressed() {
     let ran = program.guard(&["--leaks", "--json"], "leak");
     let report = json(&ran);
     assert_eq!(ran.code, Some(3), "{report:#}");
+    let crashed = program.guard(&["--leaks"], "crash").stderr;
+    assert!(crashed.contains("SIGSEGV, before leaks were looked for."), "{crashed}");
     let finding = &report["findings"][0];
     assert_eq!(finding["id"], "MLW4117");
     let leaks = finding["leaks"].as_array().unwrap();

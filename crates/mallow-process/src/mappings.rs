@@ -451,14 +451,14 @@ pub fn runtime(process: &Process) -> Runtime {
     let program = file_name(&process.exe).to_owned();
     if process.has_library("libjvm.so") {
         Runtime::Java
+    } else if process.is_go || process.vmas.iter().any(|vma| vma.name.starts_with("[anon: Go:")) {
+        Runtime::Go // also node_exporter
     } else if program.starts_with("node") || process.has_library("libnode.so") {
         Runtime::Node
     } else if program.starts_with("python") || process.has_library("libpython") {
         Runtime::Python
     } else if program.starts_with("ruby") || process.has_library("libruby") {
         Runtime::Ruby
-    } else if process.is_go || process.vmas.iter().any(|vma| vma.name.starts_with("[anon: Go:")) {
-        Runtime::Go
     } else {
         Runtime::None
     }

@@ -281,7 +281,7 @@ fn kernel(report: &Report, found: &mut Findings) {
         found.add(
             "MLW2304",
             format!("{} of {limit} mappings", totals.mappings),
-            "sysctl vm.max_map_count=262144",
+            &format!("sysctl vm.max_map_count={}", limit * 4),
             "mmap and malloc go on working".into(),
         );
     }

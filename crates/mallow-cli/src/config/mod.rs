@@ -142,9 +142,11 @@ impl Config {
 
     /// The definition with what holds as its defaults.
     pub fn apply(&self, definition: Command) -> Command {
-        self.keys.iter().fold(with_negations(definition), |command, key| match self.set.get(&key.name()) {
-            Some(value) => key.set_default(command, value.values.clone()),
-            None => command,
+        self.keys.iter().fold(with_negations(definition), |command, key| {
+            match self.set.get(&key.name()) {
+                Some(value) => key.set_default(command, value.values.clone()),
+                None => command,
+            }
         })
     }
 

@@ -12,7 +12,7 @@ extern char **environ __attribute__((weak));
 
 /* What a fork must not copy: wiped in the child. */
 struct image {
-    _Atomic uint64_t id; /* 0: this process has not said who it is */
+    _Atomic uint64_t id;     /* 0: this process has not said who it is */
     _Atomic uint32_t naming; /* enum naming */
     struct thread threads[SLOT_COUNT];
 };

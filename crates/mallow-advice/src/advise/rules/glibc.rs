@@ -163,13 +163,16 @@ fn quota(case: &Case) -> Verdict {
     let (arenas, process) = (heaps.arenas.len() as u64, &seen.picture.process);
     // Without a quota glibc counts right.
     let Some(quota) = process.cpu_quota else { return Verdict::Fine };
-    if arenas as f64 <= 4.0 * quota.max(1.0) || process.cpus as f64 <= quota {
+    let free = heaps.sum(|arena| arena.chunks.free_resident + arena.chunks.top_resident);
+    if arenas as f64 <= 4.0 * quota.max(1.0) || process.cpus as f64 <= quota || free < NOTABLE {
         return Verdict::Fine;
     }
     let value = arenas_for(quota).to_string();
     Verdict::Found(Advice {
         evidence: format!(
-            "{arenas} arenas for {quota:.1} CPUs of the control group; the machine has {}",
+            "{arenas} arenas, with {} free but resident, for {quota:.1} CPUs of the control group; the \
+             machine has {}",
+            size(free),
             process.cpus
         ),
         set: format!("MALLOC_ARENA_MAX={value}"),

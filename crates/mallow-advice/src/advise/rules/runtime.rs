@@ -112,8 +112,9 @@ fn java(case: &Case) -> Verdict {
 
 fn python(case: &Case) -> Verdict {
     let Some(seen) = worth(case) else { return Verdict::Fine };
-    let threads = seen.picture.process.thread_count();
-    if threads < 4 && free(seen) < seen.heap_rss / 4 {
+    // With threads that each have free memory of their own it is worth it earlier.
+    let is_threaded = seen.picture.process.thread_count() >= 4;
+    if free(seen) < seen.heap_rss / if is_threaded { 8 } else { 4 } {
         return Verdict::Fine;
     }
     let own: u64 = seen

@@ -47,12 +47,25 @@ fn huge_pages(case: &Case) -> Verdict {
             size(*heap_rss),
             size(free)
         ),
-        set: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled".into(),
-        effect: "up to the free part goes back; more TLB misses, so look at time as well. It is a \
-                 setting of the whole machine"
-            .into(),
+        set: huge_pages_off(case).into(),
+        effect: "up to the free part goes back; more TLB misses, so look at time as well".into(),
         check: case.compare(""),
     })
+}
+
+/// Where the kernel gives them to who asks alone, it is the allocator, or the program, that asks.
+fn huge_pages_off(case: &Case) -> &'static str {
+    let asks =
+        case.process.as_ref().is_some_and(|seen| seen.picture.process.huge_pages != "always");
+    match case.stats.allocator.as_str() {
+        _ if !asks => {
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, which is a setting of the \
+             whole machine"
+        }
+        name if name.starts_with("mallow") => "MALLOW_CONF=thp:false",
+        "jemalloc" => "MALLOC_CONF=thp:never",
+        _ => "what makes the allocator or the program ask for huge pages (madvise) off",
+    }
 }
 
 fn mappings(case: &Case) -> Verdict {
@@ -63,7 +76,7 @@ fn mappings(case: &Case) -> Verdict {
         Some(limit) if mappings.saturating_mul(10) >= limit.saturating_mul(8) => {
             Verdict::Found(Advice {
                 evidence: format!("{} of {} mappings", count(mappings), count(limit)),
-                set: "sysctl vm.max_map_count=262144".into(),
+                set: format!("sysctl vm.max_map_count={}", limit.saturating_mul(4)),
                 effect: "mmap and malloc go on working".into(),
                 check: format!("mallow explain {}", process.pid),
             })

@@ -60,12 +60,15 @@ fn ids(picture: &Picture) -> Vec<&'static str> {
 
 #[test]
 fn arenas_are_held_against_the_quota_of_the_group() {
-    let mut process = picture("app", glibc(12, 1, 4 * MIB, 0), Kind::GlibcHeap, 48 * MIB);
+    let mut process = picture("app", glibc(12, 1, 16 * MIB, 2 * MIB), Kind::GlibcHeap, 216 * MIB);
     assert!(ids(&process).is_empty(), "without a quota glibc counts right");
     process.process.cpu_quota = Some(2.0);
     assert_eq!(ids(&process), ["MLW2105"]);
     process.process.cpu_quota = Some(8.0);
     assert!(ids(&process).is_empty());
+    let mut full = picture("app", glibc(12, 1, 4 * MIB, 0), Kind::GlibcHeap, 48 * MIB);
+    full.process.cpu_quota = Some(2.0);
+    assert!(ids(&full).is_empty(), "nothing is free that could come together");
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod launch;
 mod text;
 
 use mallow_advice::advise::{self, Case, Report};
+use mallow_launch::words;
+use mallow_process::process::Process;
 
 use crate::error::{Error, Result};
 use crate::output::{self, Format, Notes, Page};
@@ -58,14 +60,17 @@ fn of_target(target: &Target) -> Result<Report> {
     }
     let Target::Process(pid) = *target else { return Err(Error::Internal("no target".into())) };
     let (picture, stats) = statistics::of_process(pid)?;
-    let command = typed(&picture.process.command);
+    let command = typed(&picture.process);
     advise::of_picture(&picture, stats, target.name(), command)
         .ok_or_else(|| statistics::unreadable(&picture))
 }
 
-/// The command of a process, if it is short enough to be shown.
-fn typed(command: &str) -> Option<String> {
+/// The command of a process as a shell takes it, if it is short enough to be shown. Its words are the process's own, who
+/// may have written anything there.
+fn typed(process: &Process) -> Option<String> {
     const LONGEST: usize = 60;
+    let text = process.files.get("cmdline")?;
+    let command = words::line(text.strip_suffix('\0').unwrap_or(text).split('\0'));
     let is_plain = !command.is_empty() && !command.contains(char::is_control);
-    (is_plain && command.chars().count() <= LONGEST).then(|| command.to_owned())
+    (is_plain && command.chars().count() <= LONGEST).then_some(command)
 }

@@ -269,8 +269,8 @@ fn method(report: &Report) -> Markup {
                 " rounds after " (settings.warmup) " warm-up, " (output::seconds(settings.took_s))
                 " in all; in each round every allocator ran once, in random order (seed "
                 (settings.seed) "). Shown are medians. An allocator counts as different from the \
-                 baseline when a paired rank test over the rounds says so and the difference is at \
-                 least " (settings.margin_percent) " %; \u{201c}no difference\u{201d} means that a \
+                 baseline when a paired rank test over the rounds says so and the best estimate of \
+                 the difference is at least " (settings.margin_percent) " %; \u{201c}no difference\u{201d} means that a \
                  smaller difference than that was shown, \u{201c}inconclusive\u{201d} that neither \
                  was. Each interval holds with " (format!("{:.2}", settings.confidence * 100.0))
                 " %, so that all of them together hold with 95 %. Before the first timing it was \

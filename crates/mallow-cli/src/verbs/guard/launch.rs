@@ -47,10 +47,8 @@ pub struct Outcome {
 pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     // In a folder that goes with it, so that nobody can make the file anew: children may outlive the command.
     let no_place = "There is no place for the report; set TMPDIR to a folder with room";
-    let folder = tempfile::Builder::new()
-        .prefix("mallow-guard-")
-        .tempdir()
-        .map_err(Error::io(no_place))?;
+    let folder =
+        tempfile::Builder::new().prefix("mallow-guard-").tempdir().map_err(Error::io(no_place))?;
     let report = folder.path().join("report");
     File::create(&report).map_err(Error::io(no_place))?;
     // A process of the command may become another user before its fault: anybody who knows the name may add to it.

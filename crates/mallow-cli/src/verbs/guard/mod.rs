@@ -73,9 +73,12 @@ fn signal_name(signal: i32) -> String {
 }
 
 /// What became of the command, in words.
-fn ending(outcome: &Outcome) -> String {
+fn ending(args: &GuardArgs, outcome: &Outcome) -> String {
     match outcome.signal {
-        Some(signal) => format!("It was ended by {}.", signal_name(signal)),
+        Some(signal) => {
+            let leaks = if args.leaks { ", before leaks were looked for" } else { "" };
+            format!("It was ended by {}{leaks}.", signal_name(signal))
+        }
         None => format!("It ended with exit code {}.", outcome.code),
     }
 }

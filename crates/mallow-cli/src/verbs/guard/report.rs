@@ -147,7 +147,7 @@ pub fn build(
         signal: outcome.signal.map(super::signal_name),
         findings: found,
         notes: notes.into_iter().collect(),
-        ending: super::ending(outcome),
+        ending: super::ending(args, outcome),
     }
 }
 

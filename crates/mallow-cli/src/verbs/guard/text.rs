@@ -48,7 +48,9 @@ pub fn clean_end(report: &Report) -> String {
     let hint = match (may_be_a_guard, may_be_untold) {
         (true, _) => " A guard of the secure build may have done so: --mode debug tells.",
         // It has no file descriptor left, or another root.
-        (_, true) => " If a sentence of mallow stands above, the process could not write its report.",
+        (_, true) => {
+            " If a sentence of mallow stands above, the process could not write its report."
+        }
         _ => "",
     };
     format!("No misuse of memory was found. {}{hint}", report.ending)

@@ -45,10 +45,11 @@ pub fn follow(args: &StatsArgs, pid: u32) -> Result<Report> {
         report.stats = stats;
         report.samples.push(sample);
         if has_lines(args) {
-            if report.samples.len() == 1 {
-                output::print(&text::line_heading())?;
+            let heading =
+                if report.samples.len() == 1 { text::line_heading() } else { String::new() };
+            if !output::write_on(&(heading + &text::line(&sample)))? {
+                break;
             }
-            output::print(&text::line(&sample))?;
         }
         let is_enough = args.count.is_some_and(|count| report.samples.len() as u64 >= count);
         next = (next + interval).max(Instant::now());
