@@ -318,11 +318,14 @@ fn interruptions_are_130() {
     let trace = setting.path("other");
     let pid = setting.program.pid();
     let baseline = setting.path("baseline");
-    let lines: [(&[&str], i32); 6] = [
+    let lines: [(&[&str], i32); 9] = [
         (&["check", "-q", "--update", "-b", &baseline, "--", "sh", "-c", &script], 130),
         (&["run", "--", "sh", "-c", &script], 130),
         (&["tune", "-q", "-a", "glibc", "--", "sh", "-c", &script], 130),
         (&["compare", "-q", "-a", "glibc", "-r", "3", "--", "sh", "-c", &script], 130),
+        (&["compare", "-q", "-a", "glibc", "--setup", &script, "--", "true"], 130),
+        (&["compare", "-q", "-a", "glibc", "--prepare", &script, "--", "true"], 130),
+        (&["tune", "-q", "-a", "glibc", "--prepare", &script, "--", "true"], 130),
         (&["record", "-q", "-o", &trace, "--", "sh", "-c", &script], 130),
         (&["verify", "--after", "50s", "--", "sh", "-c", &script], 130),
     ];
@@ -336,6 +339,23 @@ fn interruptions_are_130() {
     let words = ["watch", "-q", "-i", "20ms", "--json", "-o", &saved, &pid];
     assert_eq!(interrupted(&words, &handles_interrupts), 0);
     assert!(std::fs::read_to_string(saved).unwrap().contains("interrupted"));
+}
+
+/// Ctrl-C reaches the command that prepares a run, too: what is finished is reported.
+#[test]
+fn an_interrupted_preparation_loses_no_runs() {
+    let setting = Setting::new();
+    let [count, waits, result] = ["count", "waits", "result"].map(|name| setting.path(name));
+    // Before the sixth run: after the probe, the warm-up's place, and some rounds.
+    let script = format!(
+        "echo x >> {count}; [ $(wc -l < {count}) = 6 ] && {{ : > {waits}; exec sleep 100; }}; true"
+    );
+    let words = ["compare", "-q", "-a", "glibc", "-r", "500", "--export-json", &result];
+    let words = [&words[..], &["--prepare", &script, "--", "true"]].concat();
+    assert_eq!(interrupted(&words, &|_| Path::new(&waits).exists()), 130);
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(result).unwrap()).unwrap();
+    assert_eq!(report["conditions"][0]["entries"][0]["runs_finished"], 4, "{report}");
 }
 
 /// From here on the tool decides itself what SIGINT does: it handles SIGTERM next.

@@ -28,6 +28,18 @@ impl Program {
         program
     }
 
+    /// As if it had been measured that rarely, with a peak that was seen or not.
+    fn measured_rarely(mut self, peak_rss: u64) -> Program {
+        let mut kept = 0;
+        self.records.retain_mut(|record| {
+            let Event::Memory(memory) = &mut record.event else { return true };
+            memory.peak_rss = peak_rss;
+            kept += 1;
+            kept <= 3
+        });
+        self
+    }
+
     fn push(&mut self, thread: u32, event: Event) {
         self.time += 2_000;
         self.records.push(Record { time: self.time, thread, event });
@@ -166,6 +178,29 @@ fn poor_fidelity_is_not_ranked() {
     let (code, _, stderr) = replay(&file(&folder, &lossy.bytes()), &[]);
     assert_eq!(code, 6);
     assert!(stderr.contains("14.3 % of the calls are missing"), "{stderr}");
+}
+
+/// Its few measurements fell at random into its growth; its peak is known.
+#[test]
+fn short_recordings_are_held_against_their_peak() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = |peak| Program::new().grow(|heap| 3 * heap).measured_rarely(peak);
+    let peak = 20_000 * 1008 + (7 << 20);
+    let path = file(&folder, &short(peak).bytes());
+    let (code, stdout, stderr) = replay(&path, &["--mode", "lockstep"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("which was too short to compare at more moments"), "{stdout}");
+    assert!(stdout.contains("baseline") && !stdout.contains("not ranked"), "{stdout}");
+
+    let (code, _, stderr) = replay(&file(&folder, &short(3 * peak).bytes()), &["-q"]);
+    assert_eq!(code, 6, "{stderr}");
+    assert!(stderr.contains("% off the recorded one"), "{stderr}");
+
+    let path = file(&folder, &short(0).bytes());
+    let (code, stdout, stderr) = replay(&path, &[]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("Fidelity: memory not compared;"), "{stdout}");
+    assert!(stderr.contains("was not measured often enough"), "{stderr}");
 }
 
 #[test]

@@ -21,8 +21,14 @@ use crate::values::{Pattern, Reading};
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     Finished,
-    Failed { code: i32 },
-    Killed { signal: i32 },
+    Failed {
+        code: i32,
+    },
+    Killed {
+        signal: i32,
+    },
+    /// A server that ended with exit code 0 before it was asked to.
+    Gone,
     TimedOut,
     OverMemory,
     Interrupted,
@@ -42,6 +48,7 @@ impl Outcome {
             Outcome::Killed { signal } => {
                 format!("{was} killed by {}", mallow_os::signal_name(signal))
             }
+            Outcome::Gone => "ended before the load did".into(),
             Outcome::TimedOut => "did not end in time".into(),
             Outcome::OverMemory => "passed the memory limit".into(),
             Outcome::Interrupted => format!("{was} interrupted"),
@@ -54,6 +61,7 @@ impl Outcome {
             Outcome::Finished => 0,
             Outcome::Failed { code } => u8::try_from(code).unwrap_or(255),
             Outcome::Killed { signal } => 128u8.saturating_add(u8::try_from(signal).unwrap_or(127)),
+            Outcome::Gone => 1,
             // Both are ended by SIGKILL.
             Outcome::TimedOut | Outcome::OverMemory => 137,
             Outcome::Interrupted => 130,
@@ -83,7 +91,7 @@ pub struct Sample {
 
 impl Sample {
     /// Of what was ended before there was anything to measure.
-    pub(crate) fn cut(outcome: Outcome) -> Sample {
+    pub fn cut(outcome: Outcome) -> Sample {
         sample(outcome, Duration::ZERO, Usage::default(), None)
     }
 }

@@ -129,12 +129,9 @@ impl Service {
         };
         let stopped = stop(pid);
         let mut sample = served?;
-        let (ending, usage) = stopped.map_err(Error::not_started(&name))?;
-        // We end it by SIGTERM; any other signal means that it crashed under load.
-        if let (Outcome::Finished, Ending::Signal(signal)) = (sample.outcome, ending)
-            && signal != Signal::SIGTERM as i32
-        {
-            sample.outcome = Outcome::Killed { signal };
+        let Stopped { ending, usage, was_gone } = stopped.map_err(Error::not_started(&name))?;
+        if sample.outcome == Outcome::Finished {
+            sample.outcome = judged(ending, was_gone);
         }
         sample.user_s = usage.user.as_secs_f64();
         sample.system_s = usage.system.as_secs_f64();
@@ -206,9 +203,32 @@ fn wait_until_ready(
     }
 }
 
-fn stop(pid: u32) -> std::io::Result<(Ending, mallow_os::Usage)> {
+/// How a server ended.
+struct Stopped {
+    ending: Ending,
+    usage: mallow_os::Usage,
+    /// Before it was asked to.
+    was_gone: bool,
+}
+
+/// Of a server whose load has finished. One that ended under the load did not serve all of it, whatever
+/// its exit code says. One that is asked to end may do so by SIGTERM or by any exit code, but does not
+/// crash.
+fn judged(ending: Ending, was_gone: bool) -> Outcome {
+    match ending {
+        Ending::Code(0) if was_gone => Outcome::Gone,
+        Ending::Code(code) if was_gone => Outcome::Failed { code },
+        Ending::Signal(signal) if was_gone || signal != Signal::SIGTERM as i32 => {
+            Outcome::Killed { signal }
+        }
+        Ending::Code(_) | Ending::Signal(_) => Outcome::Finished,
+    }
+}
+
+fn stop(pid: u32) -> std::io::Result<Stopped> {
     let group = Pid::from_raw(pid.cast_signed());
     let pidfd = mallow_os::pidfd_open(pid)?;
+    let was_gone = mallow_os::wait_readable(&pidfd, Duration::ZERO)?;
     let _ = killpg(group, Signal::SIGTERM);
     let start = Instant::now();
     if !mallow_os::wait_readable(&pidfd, STOPS_WITHIN.saturating_sub(start.elapsed()))? {
@@ -216,5 +236,38 @@ fn stop(pid: u32) -> std::io::Result<(Ending, mallow_os::Usage)> {
     }
     let ended = mallow_os::wait4(pid);
     let _ = killpg(group, Signal::SIGKILL);
-    ended
+    let (ending, usage) = ended?;
+    Ok(Stopped { ending, usage, was_gone })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(server: &str) -> Outcome {
+        let load = ["/bin/sleep", "0.3"].map(OsString::from).to_vec();
+        let service = Service::new("^up$", load).expect("a pattern and a load");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", server]);
+        let interrupted = AtomicBool::new(false);
+        let sample = service.run(command, &[], Limits::default(), &[], &interrupted);
+        sample.expect("sh starts").outcome
+    }
+
+    #[test]
+    fn a_server_has_to_last_as_long_as_its_load() {
+        assert_eq!(outcome("echo up; exec sleep 100"), Outcome::Finished);
+        assert_eq!(outcome("echo up; sleep 0.1; exit 3"), Outcome::Failed { code: 3 });
+        assert_eq!(outcome("echo up; sleep 0.1; kill $$; wait"), Outcome::Killed { signal: 15 });
+        let gone = outcome("echo up; sleep 0.1; exit 0");
+        assert_eq!((gone, gone.code()), (Outcome::Gone, 1));
+        assert_eq!(gone.describe(), "ended before the load did");
+    }
+
+    /// Servers have an exit code of their own for it.
+    #[test]
+    fn a_server_that_is_asked_to_end_may_end_with_any_code() {
+        let server = "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done";
+        assert_eq!(outcome(server), Outcome::Finished);
+    }
 }

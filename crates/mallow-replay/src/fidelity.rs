@@ -9,6 +9,8 @@ use crate::result::Run;
 /// Beyond these a replay says nothing about the program.
 pub const LARGEST_ERROR: f64 = 0.15;
 pub const MOST_MISSING: f64 = 0.01;
+/// With fewer measurements the moments are compared as they fell, on slopes too.
+const FEWEST_SAMPLES: usize = 8;
 /// Differences this small are the programs' own, not their heaps'.
 const UNAVOIDABLE: f64 = 512.0 * 1024.0;
 
@@ -22,12 +24,15 @@ pub struct Fidelity {
     pub other_memory: Option<f64>,
     /// Measurements of the recorded run that were compared.
     pub samples: usize,
+    /// They were too few, so the peaks of the whole runs were compared.
+    pub is_of_peaks: bool,
     pub missing: f64,
     pub coverage: Coverage,
 }
 
 impl Fidelity {
-    /// Compares the recorded measurements with the player's samples at the same moments.
+    /// Compares the recorded measurements with the player's samples at the same moments; where those are
+    /// few, the peaks of both runs.
     ///
     /// Where the trace says which mappings the memory lay in, those that held blocks are the heap.
     /// Else the process's other memory is taken to be what it had more than the replay at the
@@ -44,21 +49,27 @@ impl Fidelity {
             .iter()
             .filter_map(|(recorded, replayed)| Some((recorded.heap? as f64, *replayed)))
             .collect();
-        let (pairs, other_memory) = if heaps.is_empty() {
+        let count = if heaps.is_empty() { measured(&moments).len() } else { heaps.len() };
+        let is_of_peaks = count < FEWEST_SAMPLES;
+        let (rss_error, other_memory) = if is_of_peaks {
+            (replay.and_then(|run| error_of_peaks(&moments, run)), None)
+        } else if heaps.is_empty() {
             let pairs = measured(&moments);
             let least = pairs.iter().min_by(|a, b| a.1.total_cmp(&b.1));
             let other = least.map(|(recorded, replayed)| recorded - replayed);
             let shifted =
                 |(recorded, replayed): (f64, f64)| (recorded, replayed + other.unwrap_or(0.0));
-            (pairs.into_iter().map(shifted).collect(), other)
+            let pairs: Vec<(f64, f64)> = pairs.into_iter().map(shifted).collect();
+            (peak_error(&pairs), other)
         } else {
-            (heaps, other_than_heap(&moments))
+            (peak_error(&heaps), other_than_heap(&moments))
         };
         Fidelity {
             allocator: allocator.to_owned(),
-            rss_error: peak_error(&pairs),
+            rss_error,
             other_memory,
-            samples: pairs.len(),
+            samples: count,
+            is_of_peaks,
             missing: summary.coverage.missing(),
             coverage: summary.coverage,
         }
@@ -107,8 +118,8 @@ impl std::fmt::Display for Objection {
                 coverage.lost_frees
             ),
             Objection::NotMeasured => f.write_str(
-                "the trace holds no measurement of the program's memory to compare with (the run was \
-                 too short)",
+                "the program's memory was not measured often enough to compare with (the run was too \
+                 short)",
             ),
             Objection::Differs { allocator, error } => write!(
                 f,
@@ -142,6 +153,41 @@ impl Objection {
             }
         }
     }
+}
+
+/// How far the replay's peak is from the recorded one, by anonymous memory. The recorded peak is known
+/// from few looks, so the true one may be higher; and the look at the mappings may say that the program
+/// has memory beside its heap. What either may explain is not known to be an error.
+fn error_of_peaks(moments: &[(&RecordedSample, f64)], run: &Run) -> Option<f64> {
+    let most = |value: fn(&RecordedSample) -> u64| {
+        moments.iter().map(|(recorded, _)| value(recorded)).max().unwrap_or(0)
+    };
+    let peak_rss = most(|recorded| recorded.peak_rss);
+    if peak_rss == 0 {
+        return None;
+    }
+    let anonymous = most(|recorded| recorded.anonymous);
+    let of_files = most(|recorded| match recorded.anonymous {
+        0 => 0,
+        anonymous => recorded.rss.saturating_sub(anonymous),
+    });
+    let recorded = anonymous.max(peak_rss.saturating_sub(of_files)) as f64;
+    let of_files = run.samples.iter().map(|sample| sample.1.saturating_sub(sample.2)).max();
+    let replayed = run.peak_rss.saturating_sub(of_files.unwrap_or(0)) as f64;
+    let error = peak_error(&[(recorded, replayed)])?;
+    let is_explained = if replayed > recorded {
+        measured(moments).len() < FEWEST_SAMPLES
+    } else {
+        moments.iter().any(|(recorded, _)| has_much_beside(recorded))
+    };
+    (error <= LARGEST_ERROR || !is_explained).then_some(error)
+}
+
+/// Whether much of the memory lay in mappings without blocks.
+fn has_much_beside(recorded: &RecordedSample) -> bool {
+    let all = recorded.anonymous as f64;
+    let beside = |heap: u64| all - heap as f64 - UNAVOIDABLE;
+    recorded.heap.is_some_and(|heap| beside(heap) > LARGEST_ERROR * all)
 }
 
 /// What was measured, beside what the replay had then.
@@ -208,13 +254,20 @@ mod tests {
     }
 
     fn replay(mib: &[u64]) -> Run {
-        Run { samples: mib.iter().map(|mib| (0, 0, mib << 20)).collect(), ..Run::default() }
+        Run { samples: mib.iter().map(|mib| (0, mib << 20, mib << 20)).collect(), ..Run::default() }
+    }
+
+    /// More of the last one, so that there are enough of them.
+    fn long(mib: &[u64]) -> Vec<u64> {
+        let last = mib.last().copied().unwrap_or(0);
+        mib.iter().copied().chain(std::iter::repeat(last)).take(FEWEST_SAMPLES).collect()
     }
 
     #[test]
     fn constant_difference_is_other_memory() {
-        let run = replay(&[2, 52, 92, 12]);
-        let fidelity = Fidelity::of(&summary(&[10, 60, 100, 20]), "glibc", Some(&run));
+        let run = replay(&long(&[2, 52, 92, 12]));
+        let summary = summary(&long(&[10, 60, 100, 20]));
+        let fidelity = Fidelity::of(&summary, "glibc", Some(&run));
         assert_eq!(fidelity.rss_error, Some(0.0));
         assert_eq!(fidelity.other_memory, Some(f64::from(8 << 20)));
         assert_eq!(fidelity.objection(), None);
@@ -222,8 +275,8 @@ mod tests {
 
     #[test]
     fn growth_that_the_replay_lacks_is_error() {
-        let run = replay(&[2, 22, 42]);
-        let fidelity = Fidelity::of(&summary(&[10, 60, 100]), "glibc", Some(&run));
+        let run = replay(&long(&[2, 22, 42]));
+        let fidelity = Fidelity::of(&summary(&long(&[10, 60, 100])), "glibc", Some(&run));
         let error = fidelity.rss_error.unwrap();
         assert!((error - 0.495).abs() < 1e-9, "{error}");
         let sentence = fidelity.objection().unwrap().to_string();
@@ -233,14 +286,57 @@ mod tests {
     /// A garbage collector's memory grows, and is known not to be the heap.
     #[test]
     fn other_memory_is_told_by_its_mappings() {
-        let mut summary = summary(&[10, 60, 100]);
-        for (recorded, heap) in summary.recorded.iter_mut().zip([1, 20, 30]) {
+        let mut summary = summary(&long(&[10, 60, 100]));
+        for (recorded, heap) in summary.recorded.iter_mut().zip(long(&[1, 20, 30])) {
             recorded.heap = Some(heap << 20);
         }
-        let fidelity = Fidelity::of(&summary, "glibc", Some(&replay(&[2, 20, 33])));
+        let fidelity = Fidelity::of(&summary, "glibc", Some(&replay(&long(&[2, 20, 33]))));
         let error = fidelity.rss_error.unwrap();
         assert!((error - 2.5 / 30.0).abs() < 1e-9, "{error}");
         assert_eq!(fidelity.other_memory, Some(f64::from(70 << 20)));
+    }
+
+    /// Measured on slopes, of a run whose peak was 50 MiB of its own and 5 of files.
+    fn short(recorded: &[u64], heap: Option<u64>) -> Summary {
+        let mut summary = summary(recorded);
+        for recorded in &mut summary.recorded {
+            (recorded.peak_rss, recorded.heap) = (55 << 20, heap.map(|heap| heap << 20));
+        }
+        summary
+    }
+
+    fn peaked(mib: &[u64], peak: u64) -> Run {
+        Run { peak_rss: peak << 20, ..replay(mib) }
+    }
+
+    #[test]
+    fn few_measurements_fall_on_slopes_so_the_peaks_are_compared() {
+        for heap in [None, Some(20)] {
+            let run = peaked(&[3, 48], 49);
+            let fidelity = Fidelity::of(&short(&[20, 5], heap), "glibc", Some(&run));
+            let error = fidelity.rss_error.unwrap();
+            assert!((error - 0.5 / 50.0).abs() < 1e-9, "{error}");
+            assert!(fidelity.is_of_peaks && fidelity.objection().is_none());
+        }
+        // The replay lacks memory that the program had.
+        let lacking = peaked(&[3, 20], 20);
+        let fidelity = Fidelity::of(&short(&[20, 5], None), "glibc", Some(&lacking));
+        let error = fidelity.rss_error.unwrap();
+        assert!((error - 29.5 / 50.0).abs() < 1e-9, "{error}");
+    }
+
+    #[test]
+    fn what_few_measurements_cannot_tell_is_not_measured() {
+        let is_unknown = |summary: &Summary, run: &Run| {
+            let fidelity = Fidelity::of(summary, "glibc", Some(run));
+            fidelity.objection() == Some(Objection::NotMeasured)
+        };
+        // No peak was recorded.
+        assert!(is_unknown(&summary(&[20, 5]), &peaked(&[3, 48], 49)));
+        // The recorded peak may have been missed.
+        assert!(is_unknown(&short(&[20, 5], None), &peaked(&[3, 48], 90)));
+        // A part of the program's memory is not its heap's.
+        assert!(is_unknown(&short(&[20, 5], Some(2)), &peaked(&[3, 4], 4)));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What is run: the command, the allocators, the conditions.
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::Wish;
 use crate::error::{Error, Result};
@@ -15,6 +17,10 @@ use mallow_launch::words;
 use mallow_measure::run::{self, Limits, Sample};
 use mallow_measure::service::Service;
 use mallow_measure::values::Pattern;
+use nix::sys::signal::Signal;
+
+/// Between a signal to a shell command and the same one to this process.
+const SIGNAL_WITHIN: Duration = Duration::from_millis(100);
 
 /// One setting of CPUs and variables under which all allocators are compared.
 #[derive(Clone, Debug, Default)]
@@ -125,9 +131,16 @@ impl Plan {
         })
     }
 
-    /// Runs a command of --setup, --prepare or --cleanup.
-    pub fn run_shell(&self, what: &str, script: Option<&str>) -> Result<()> {
-        let Some(script) = script else { return Ok(()) };
+    /// Runs a command of --setup, --prepare or --cleanup. False: it was interrupted, so that nothing may
+    /// follow from it.
+    pub fn run_shell(
+        &self,
+        what: &str,
+        script: Option<&str>,
+        interrupted: &AtomicBool,
+    ) -> Result<bool> {
+        let Some(script) = script else { return Ok(true) };
+        let was_interrupted = interrupted.load(Ordering::Relaxed);
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).stdin(Stdio::null());
         if !self.show_output {
@@ -137,14 +150,32 @@ impl Plan {
             command: "/bin/sh".into(),
             reason: error.to_string(),
         })?;
+        if is_cut(status, was_interrupted, interrupted) {
+            return Ok(false);
+        }
         if status.success() {
-            return Ok(());
+            return Ok(true);
         }
         Err(Error::Child {
             message: format!("The {what} command failed ({status}): {script}"),
             code: status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(125),
         })
     }
+}
+
+/// Whether Ctrl-C ended a shell command, which gets it too, or came while the command ran. After an
+/// interruption the cleanup may still fail by itself.
+fn is_cut(status: ExitStatus, was_interrupted: bool, interrupted: &AtomicBool) -> bool {
+    let ends = [Signal::SIGINT as i32, Signal::SIGTERM as i32];
+    let by_signal = |code: i32| ends.iter().any(|signal| code == 128 + signal);
+    let is_ended = status.signal().is_some_and(|signal| ends.contains(&signal))
+        || status.code().is_some_and(by_signal);
+    let start = Instant::now();
+    // The shell may end before this process has got its own signal.
+    while is_ended && !interrupted.load(Ordering::Relaxed) && start.elapsed() < SIGNAL_WITHIN {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    interrupted.load(Ordering::Relaxed) && (is_ended || !was_interrupted)
 }
 
 impl Wish {
@@ -221,6 +252,26 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_cuts_a_shell_command_only_if_it_came_to_us_too() {
+        let killed = ExitStatus::from_raw(Signal::SIGINT as i32);
+        let failed = ExitStatus::from_raw(1 << 8);
+        let (unset, set) = (AtomicBool::new(false), AtomicBool::new(true));
+        assert!(!is_cut(killed, false, &unset));
+        assert!(is_cut(killed, false, &set) && is_cut(killed, true, &set));
+        assert!(is_cut(ExitStatus::from_raw(130 << 8), true, &set));
+        assert!(is_cut(failed, false, &set));
+        assert!(!is_cut(failed, true, &set), "a cleanup that fails by itself");
+        let late = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(10));
+                late.store(true, Ordering::Relaxed);
+            });
+            assert!(is_cut(killed, false, &late));
+        });
+    }
 
     #[test]
     fn conditions_multiply() {

@@ -107,6 +107,11 @@ impl<'a> Session<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
+    /// What comes before each run. False: it was interrupted.
+    fn prepare(&self) -> Result<bool> {
+        self.plan.run_shell("prepare", self.wish.prepare.as_deref(), self.interrupted)
+    }
+
     /// Runs the command once under each allocator and looks at who serves malloc in it.
     fn probe(&mut self) -> Result<Vec<Outcome>> {
         let count = self.plan.contenders.len();
@@ -118,7 +123,9 @@ impl<'a> Session<'a> {
             }
             let name = self.plan.contenders[index].allocator.name.clone();
             self.bar.set_message(format!("checking {name}"));
-            self.plan.run_shell("prepare", self.wish.prepare.as_deref())?;
+            if !self.prepare()? {
+                return Ok(endings);
+            }
             endings.push(self.probe_one(index)?);
             self.bar.inc(1);
         }
@@ -270,7 +277,9 @@ impl<'a> Session<'a> {
         let condition = &self.plan.conditions[cell.condition];
         let contender = &self.plan.contenders[cell.contender];
         self.bar.set_message(format!("{} {}", contender.allocator.name, condition.name));
-        self.plan.run_shell("prepare", self.wish.prepare.as_deref())?;
+        if !self.prepare()? {
+            return Ok(Sample::cut(Outcome::Interrupted));
+        }
         let limits = run::Limits { cpu_count: condition.cpu_count, ..self.limits };
         let values = &self.wish.values;
         let mut sample = self.plan.run(condition, contender, limits, values, self.interrupted)?;

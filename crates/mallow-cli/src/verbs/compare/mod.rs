@@ -21,9 +21,10 @@ pub fn main(args: &CompareArgs, notes: Notes) -> Result<u8> {
     let wish = args.wish();
     let plan = Plan::new(&wish, notes)?;
     let interrupted = signals::watch()?;
-    plan.run_shell("setup", args.setup.as_deref())?;
+    // Nothing is measured after an interruption, but what was set up is cleaned up.
+    plan.run_shell("setup", args.setup.as_deref(), &interrupted)?;
     let measured = rounds::measure(&plan, &wish, notes, &interrupted);
-    let cleaned = plan.run_shell("cleanup", args.cleanup.as_deref());
+    let cleaned = plan.run_shell("cleanup", args.cleanup.as_deref(), &interrupted);
     let report = analysis::analyse(&plan, &wish, &measured?);
     publish(args, &report)?;
     cleaned?;

@@ -1,7 +1,7 @@
 //! What the runs mean, and whether they may be believed.
 
 use mallow_replay::Run;
-use mallow_replay::fidelity::Fidelity;
+use mallow_replay::fidelity::{Fidelity, Objection};
 
 use super::args::{ReplayArgs, ReplayMode};
 use super::report::{Entry, Latencies, Report, Settings, metric};
@@ -39,6 +39,7 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
     let entries: Vec<Entry> =
         measured.cells.iter().map(|cell| entry(judges, &measured.cells[0], cell)).collect();
     let verdict = is_ranked_by_time.then(|| sentence(&entries, needed));
+    let is_unmeasured = objection == Some(Objection::NotMeasured);
     let objection = objection.map(|reason| {
         let what = match is_ranked_by_time {
             true => "By memory the allocators are not ranked",
@@ -68,6 +69,7 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
         fidelity,
         damage: input.damage.clone(),
         objection,
+        is_unmeasured,
         verdict,
         entries,
     }

@@ -35,6 +35,11 @@ pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
     )?;
     match (input.damage, report.objection) {
         (Some(damage), _) => Err(Error::Damaged(damage)),
+        // Nothing speaks against the replay.
+        (None, Some(objection)) if report.is_unmeasured => {
+            notes.note(&objection);
+            Ok(0)
+        }
         (None, Some(objection)) => Err(Error::Inconclusive(objection)),
         (None, None) => Ok(0),
     }

@@ -26,6 +26,9 @@ pub struct Report {
     pub damage: Option<String>,
     /// Why there is no ranking.
     pub objection: Option<String>,
+    /// That is only because the recorded run was too short.
+    #[serde(skip)]
+    pub is_unmeasured: bool,
     pub verdict: Option<String>,
     /// The baseline first.
     pub entries: Vec<Entry>,

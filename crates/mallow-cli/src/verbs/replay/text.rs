@@ -211,7 +211,13 @@ fn fidelity_line(fidelity: &Fidelity) -> String {
             fidelity.samples,
             output::bytes(other.max(0.0))
         ),
-        _ => "the recorded run's memory was not measured".into(),
+        (Some(error), None) => format!(
+            "peak {:.1} % off that of the recorded run on {}, which was too short to compare at more \
+             moments",
+            error * 100.0,
+            fidelity.allocator,
+        ),
+        (None, _) => "memory not compared".into(),
     };
     format!(
         "{memory}; {:.2} % of {} calls missing ({} dropped, {} frees of unknown blocks, {} frees \

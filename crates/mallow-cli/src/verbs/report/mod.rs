@@ -1,13 +1,15 @@
 //! `mallow report`: what a recorded trace says.
 //!
 //! `mallow-report` analyses what the trace holds, `recording` finds the names of stacks,
-//! and the rest prints the summary: `text` (tables), `csv`, `html`. A profile of the heap has a report of
+//! and the rest prints the summary: `text` (tables; `tasks` is that of the
+//! processes), `csv`, `html`. A profile of the heap has a report of
 //! its own, `heap`.
 
 mod args;
 mod csv;
 mod heap;
 mod html;
+mod tasks;
 mod text;
 mod words;
 

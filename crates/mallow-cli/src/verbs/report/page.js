@@ -186,6 +186,8 @@ function taskCells(name, threads, sizes) {
 }
 
 const MOST_THREADS = 200;
+// Deeper processes are not indented further.
+const DEEPEST = 12;
 function drawTasks() {
   const rows = [];
   const indented = (depth, ...children) => {
@@ -199,10 +201,10 @@ function drawTasks() {
     return element("button", { class: "plain", type: "button", onclick: () => chooseSizes(thread.id) },
       `${count(top.size)} (${(100 * top.share).toFixed(1)} %)`);
   };
-  const visit = (process, depth) => {
+  const show = (process, depth, begun) => {
     const command = process.command.length ? process.command.join(" ") : process.executable;
     const quiet = [null, "exit 0", "exec", "unknown"].includes(process.ending);
-    const start = process.start === "first" ? "" : `${process.start} `;
+    const start = begun === "first" ? "" : `${begun} `;
     const name = element("span", { title: command }, start, element("b", {}, String(process.pid)),
       ` ${command}${quiet ? "" : ` (${process.ending})`}`);
     rows.push(taskCells(indented(depth, name), process.threads,
@@ -214,11 +216,24 @@ function drawTasks() {
       const rest = process.threads.slice(MOST_THREADS);
       if (rest.length) rows.push(taskCells(indented(depth + 1, `${count(rest.length)} more threads`), rest, ""));
     }
-    data.processes.filter((child) => child.parent === process.id)
-      .forEach((child) => visit(child, child.start === "exec" ? depth : depth + 1));
   };
-  const known = new Set(data.processes.map((process) => process.id));
-  data.processes.filter((process) => !known.has(process.parent)).forEach((process) => visit(process, 0));
+  // Each process before those that it started. A chain may be very long, so there is no recursion.
+  const known = new Map();
+  const roots = [];
+  for (const process of data.processes) {
+    const parent = known.get(process.parent);
+    // By vfork or posix_spawn: it is another process, and after an exec the same one.
+    const begun = process.start === "exec" && parent && parent.process.pid !== process.pid ? "spawn" : process.start;
+    const node = { process, begun, deeper: begun === "exec" ? 0 : 1, children: [] };
+    (parent ? parent.children : roots).push(node);
+    if (!known.has(process.id)) known.set(process.id, node);
+  }
+  const open = roots.reverse().map((node) => ({ node, depth: 0 }));
+  while (open.length) {
+    const { node, depth } = open.pop();
+    show(node.process, Math.min(depth, DEEPEST), node.begun);
+    for (const child of node.children.reverse()) open.push({ node: child, depth: depth + child.deeper });
+  }
   section("tasks", "Processes and threads", table([["process, thread", "text name"], ["allocations", ""], ["reallocs", ""],
     ["frees", ""], ["bytes", ""], ["at the peak", ""], ["never freed", ""], ["most frequent size", ""]], rows));
 }

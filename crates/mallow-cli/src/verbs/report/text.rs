@@ -2,12 +2,10 @@
 
 use std::fmt::Write as _;
 
-use mallow_report::{Bucket, HeapProfile, Metric, Profile, Sample, Sizes, Summary, Thread};
+use mallow_report::{Bucket, HeapProfile, Metric, Profile, Sample, Sizes, Summary};
 
-use super::Report;
-use super::words::{
-    amount, change, count, file_name, innermost, nanoseconds, place, share, shortened,
-};
+use super::words::{amount, change, count, file_name, innermost, nanoseconds, place, share};
+use super::{Report, tasks};
 use crate::output::Format;
 use crate::output::{self, Screen, Table, clean};
 
@@ -22,12 +20,6 @@ pub struct Style {
     pub by: Metric,
 }
 
-/// Sizes that a thread's line shows.
-const SIZES_IN_LINE: usize = 3;
-/// Threads of a process that are shown one by one; more are summed up.
-const MOST_THREADS: usize = 64;
-/// Endings that are nothing to speak of.
-const QUIET_ENDINGS: [&str; 3] = ["exit 0", "exec", "unknown"];
 const BAR_WIDTH: usize = 40;
 const TIMELINE_ROWS: usize = 16;
 
@@ -35,7 +27,11 @@ pub fn report(report: &Report, profile: &Profile, style: Style) -> String {
     let summary = report.summary;
     let mut text = heading(summary, style.format);
     text += &section("Calls by function", &functions(summary, style), style);
-    text += &section("Processes and threads", &tasks(summary, style), style);
+    text += &section(
+        "Processes and threads",
+        &tasks::table(summary).render(style.format, style.screen),
+        style,
+    );
     text += &section("Sizes of new blocks", &sizes(summary, style), style);
     text += &section("Sizes asked of realloc", &frequent_sizes(&summary.resized, style), style);
     text += &section("Lifetimes of freed blocks", &lifetimes(summary, style), style);
@@ -111,129 +107,6 @@ fn functions(summary: &Summary, style: Style) -> String {
         ]);
     }
     table.render(style.format, style.screen)
-}
-
-fn tasks(summary: &Summary, style: Style) -> String {
-    let mut table = Table::new(&[
-        ("process, thread", false),
-        ("allocations", true),
-        ("reallocs", true),
-        ("frees", true),
-        ("bytes", true),
-        ("at the peak", true),
-        ("never freed", true),
-        ("frequent sizes", false),
-    ]);
-    let known = |id: u32| summary.processes.iter().any(|process| process.id == id);
-    for (index, process) in summary.processes.iter().enumerate() {
-        if process.parent.is_none_or(|parent| !known(parent)) {
-            process_rows(summary, index, 0, &mut table);
-        }
-    }
-    table.render(style.format, style.screen)
-}
-
-fn process_rows(summary: &Summary, index: usize, depth: usize, table: &mut Table) {
-    let process = &summary.processes[index];
-    let indent = "  ".repeat(depth);
-    let command = if process.command.is_empty() {
-        process.executable.clone()
-    } else {
-        process.command.join(" ")
-    };
-    let start = match process.start {
-        "first" => String::new(),
-        start => format!("{start} "),
-    };
-    let ending = process.ending.as_deref().filter(|ending| !QUIET_ENDINGS.contains(ending));
-    let ending = ending.map(|ending| format!(" ({ending})")).unwrap_or_default();
-    let name = format!("{indent}{start}{} {}{ending}", process.pid, shortened(&command));
-    let all = thread_sum(&process.threads);
-    table.rows.push(task_row(name, &all, all_sizes(&process.threads)));
-    if process.threads.len() > 1 {
-        let indent = "  ".repeat(depth + 1);
-        for thread in process.threads.iter().take(MOST_THREADS) {
-            let name = format!("{indent}{} {}", thread.tid, thread.name);
-            table.rows.push(task_row(name, &TaskSum::of(thread), size_line(&thread.sizes)));
-        }
-        let more = process.threads.len().saturating_sub(MOST_THREADS);
-        if more > 0 {
-            let rest = thread_sum(&process.threads[MOST_THREADS..]);
-            let name = format!("{indent}{} more threads", count(more as u64));
-            table.rows.push(task_row(name, &rest, String::new()));
-        }
-    }
-    // A process comes before those that it starts, so this ends.
-    let children = summary.processes.iter().enumerate().skip(index + 1);
-    for (child, state) in children.filter(|(_, child)| child.parent == Some(process.id)) {
-        // After an exec it is the same process.
-        let deeper = if state.start == "exec" { 0 } else { 1 };
-        process_rows(summary, child, depth + deeper, table);
-    }
-}
-
-#[derive(Default)]
-struct TaskSum {
-    allocations: u64,
-    reallocs: u64,
-    frees: u64,
-    bytes: u64,
-    peak: u64,
-    leaked: u64,
-}
-
-impl TaskSum {
-    fn of(thread: &Thread) -> TaskSum {
-        TaskSum {
-            allocations: thread.allocations(),
-            reallocs: thread.reallocs(),
-            frees: thread.frees(),
-            bytes: thread.allocated.bytes,
-            peak: thread.peak.bytes,
-            leaked: thread.leaked.bytes,
-        }
-    }
-}
-
-fn thread_sum(threads: &[Thread]) -> TaskSum {
-    threads.iter().map(TaskSum::of).fold(TaskSum::default(), |sum, thread| TaskSum {
-        allocations: sum.allocations + thread.allocations,
-        reallocs: sum.reallocs + thread.reallocs,
-        frees: sum.frees + thread.frees,
-        bytes: sum.bytes + thread.bytes,
-        peak: sum.peak + thread.peak,
-        leaked: sum.leaked + thread.leaked,
-    })
-}
-
-fn task_row(name: String, sum: &TaskSum, sizes: String) -> Vec<String> {
-    let bytes = |bytes: u64| output::bytes(bytes as f64);
-    vec![
-        name,
-        count(sum.allocations),
-        count(sum.reallocs),
-        count(sum.frees),
-        bytes(sum.bytes),
-        bytes(sum.peak),
-        bytes(sum.leaked),
-        sizes,
-    ]
-}
-
-/// A process with one thread shows that thread's sizes; one with several shows them at each.
-fn all_sizes(threads: &[Thread]) -> String {
-    match threads {
-        [only] => size_line(&only.sizes),
-        _ => String::new(),
-    }
-}
-
-/// `8225 (45 %), 4133 (2 %)`
-fn size_line(sizes: &Sizes) -> String {
-    let shown = sizes.frequent.iter().take(SIZES_IN_LINE);
-    let shown: Vec<String> =
-        shown.map(|size| format!("{} ({:.0} %)", size.size, size.share * 100.0)).collect();
-    shown.join(", ")
 }
 
 fn sizes(summary: &Summary, style: Style) -> String {

@@ -63,7 +63,9 @@ impl Bench for OnCommand<'_> {
     type Error = Error;
 
     fn run(&mut self, _: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>> {
-        self.plan.run_shell("prepare", self.prepare)?;
+        if !self.plan.run_shell("prepare", self.prepare, self.interrupted)? {
+            return Ok(None);
+        }
         let contender = self.base.contender(candidate)?;
         let limits = Limits { timeout: self.timeout, ..Limits::default() };
         let condition = &self.plan.conditions[0];
