@@ -24,6 +24,21 @@ fn mib(value: &Value) -> f64 {
 }
 
 #[test]
+fn a_child_that_will_not_end_is_ended_with_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let script = format!(
+        "sh -c 'trap \"\" TERM; echo $$ > {}; while :; do sleep 0.1; done' & wait",
+        file.display()
+    );
+    let ran = run(&["watch", "-d", "500ms", "-i", "100ms", "--", "sh", "-c", &script]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let pid = std::fs::read_to_string(file).unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+}
+
+#[test]
 fn steps_are_seen() {
     let folder = tempfile::tempdir().unwrap();
     let program = steps(folder.path());

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use mallow_os::wait_readable;
 use mallow_process::binding::Failure;
 use mallow_process::descendants;
+use mallow_process::stat::{Start, Stat};
 use mallow_process::vitals;
 
 use super::live::Live;
@@ -25,6 +26,7 @@ const ENDED: &str = "ended";
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// For a command that is asked to end, before it is made to.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
+const END_EVERY: Duration = Duration::from_millis(10);
 
 pub struct Session<'a> {
     args: &'a WatchArgs,
@@ -121,15 +123,23 @@ impl<'a> Session<'a> {
         }
         let mut processes = Vec::new();
         descendants(self.pid, &mut processes);
+        // By what tells a process from a later one of the same number.
+        let start =
+            |pid: u32| Stat::read(pid).ok().filter(|stat| !stat.is_zombie()).map(|stat| stat.start);
+        let processes: Vec<_> =
+            processes.into_iter().filter_map(|pid| Some((pid, start(pid)?))).collect();
+        let is_there = |(pid, begun): &(u32, Start)| start(*pid).as_ref() == Some(begun);
         let send = |signal: Signal| {
-            for pid in &processes {
-                let _ = kill(Pid::from_raw(pid.cast_signed()), signal);
+            for process in processes.iter().filter(|process| is_there(process)) {
+                let _ = kill(Pid::from_raw(process.0.cast_signed()), signal);
             }
         };
         send(Signal::SIGTERM);
-        if !wait_readable(&self.process, ENDS_WITHIN).unwrap_or(false) {
-            send(Signal::SIGKILL);
+        let end = Instant::now() + ENDS_WITHIN;
+        while processes.iter().any(is_there) && Instant::now() < end {
+            std::thread::sleep(END_EVERY); // a child may outlive the command
         }
+        send(Signal::SIGKILL);
     }
 
     fn without_samples(&self) -> Error {
