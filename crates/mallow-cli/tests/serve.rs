@@ -147,6 +147,36 @@ fn who_says_nothing_makes_room() {
     assert_eq!(silent[0].read(&mut [0]).unwrap(), 0);
 }
 
+/// They wait for a place; nobody is sent away whose request is on its way.
+#[test]
+fn a_crowd_is_answered() {
+    let server = Server::start(&["--pid", &std::process::id().to_string()]);
+    std::thread::scope(|scope| {
+        let ask = |_| scope.spawn(|| server.get("/healthz", ""));
+        for asked in (0..150).map(ask).collect::<Vec<_>>() {
+            let answer = asked.join().unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer:?}");
+        }
+    });
+}
+
+/// They fill all places with questions, and take no answer.
+#[test]
+fn who_does_not_read_makes_room() {
+    let server = Server::start(&["--pid", &std::process::id().to_string()]);
+    let questions = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2000);
+    let _deaf: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let _ = stream.write(&questions);
+            stream
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(server.get("/healthz", "").starts_with("HTTP/1.1 200 OK"));
+}
+
 #[test]
 fn a_token_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio_io_timeout::TimeoutStream;
 
 use super::collect::Snapshot;
 use super::convert::{self, Converter, Kind};
@@ -26,9 +27,12 @@ use super::tls::Identity;
 use crate::error::{Error, Result};
 
 const MOST_CONNECTIONS: usize = 64;
-/// For a request to come in, and for the whole of a connection.
+/// For a request to come in, for a part of the answer to go out, and for the whole of a connection.
 const HEADER_TIME: Duration = Duration::from_secs(10);
+const WRITE_TIME: Duration = Duration::from_secs(5);
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
+/// So long nobody has to make room, whose request may be on its way.
+const SILENT_TIME: Duration = Duration::from_millis(250);
 /// Before what failed is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Connections that are open at the end may finish their answer.
@@ -101,6 +105,7 @@ async fn accept(listener: &Listener, server: Arc<Server>) -> std::io::Result<()>
 
 /// A connection.
 struct Guest {
+    came: Instant,
     has_asked: AtomicBool,
     leaves: Notify,
     _place: OwnedSemaphorePermit,
@@ -113,7 +118,7 @@ struct Guests {
 }
 
 impl Guests {
-    /// When all places are taken, who came first and has asked for nothing yet makes room. If all have
+    /// When all places are taken, who came first and has asked for nothing for a while makes room. If all have
     /// asked, who comes waits, and further ones in the kernel's queue.
     async fn admit(&mut self) -> Option<Arc<Guest>> {
         let place = loop {
@@ -121,7 +126,10 @@ impl Guests {
                 break place;
             }
             let mut all = self.all.iter().filter_map(Weak::upgrade);
-            if let Some(silent) = all.find(|guest| !guest.has_asked.load(Ordering::Relaxed)) {
+            let is_silent = |guest: &Arc<Guest>| {
+                !guest.has_asked.load(Ordering::Relaxed) && guest.came.elapsed() >= SILENT_TIME
+            };
+            if let Some(silent) = all.find(is_silent) {
                 silent.leaves.notify_one();
             }
             let wait = tokio::time::timeout(PAUSE, self.places.clone().acquire_owned());
@@ -129,8 +137,8 @@ impl Guests {
                 break outcome.ok()?;
             }
         };
-        let guest =
-            Guest { has_asked: AtomicBool::new(false), leaves: Notify::new(), _place: place };
+        let (came, has_asked) = (Instant::now(), AtomicBool::new(false));
+        let guest = Guest { came, has_asked, leaves: Notify::new(), _place: place };
         let guest = Arc::new(guest);
         self.all.retain(|guest| guest.strong_count() > 0);
         self.all.push(Arc::downgrade(&guest));
@@ -173,11 +181,14 @@ where
         guest.has_asked.store(true, Ordering::Relaxed);
         async move { Ok::<_, Infallible>(server.answer(request).await) }
     });
+    // Who does not read what he has asked for gives his place away.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIME));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(16 << 10)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     // What goes wrong with one connection is of no interest to others.
     let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
 }
