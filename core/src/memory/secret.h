@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * What an attacker must not know, in secure and debug builds: the keys of links and canaries, and
- * random numbers. They come from the kernel once, when the process starts, and a child of fork has
- * those of its parent, because it has its blocks, but goes on at another place of the numbers. These are mixed from a count and two keys:
- * to tell the next one takes more than to have seen a few, but they are no cipher.
+ * random numbers. They come from the kernel once, when the process starts. A child of fork has the
+ * keys of its parent, because it has its blocks, but goes on at another place of the numbers. These
+ * are mixed from a count and two keys: to tell the next one takes more than to have seen a few, but
+ * they are no cipher.
  */
 #ifndef MALLOW_SECRET_H
 #define MALLOW_SECRET_H
