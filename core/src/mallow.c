@@ -74,6 +74,7 @@
 #include "arena/place.c"
 #include "arena/purge.c"
 #include "arena/limit.c"
+#include "arena/dense.c"
 #include "arena/arena.c"
 #include "arena/fenced.c"
 #include "arena/explicit.c"

@@ -2,6 +2,7 @@
 #include "arena.h"
 
 #include "../memory/meta.h"
+#include "dense.h"
 #include "limit.h"
 #include "purge.h"
 
@@ -12,13 +13,6 @@
 
 /* Requests from this size on may be cut out of the free mapping of a huge block. */
 #define LEFT_BY_REALLOC_MIN (512 * KiB)
-
-/* An arena with so much in use asks for huge pages in a new region if of some places of the others, each of so
- * many pages, at least so many sixteenths are resident; a page without access behind a slab is not. */
-#define DENSE_MIN MW_LIMIT(24 * MiB, 4 * MiB)
-#define DENSE_PLACES 8u
-#define DENSE_PAGES 32u
-#define DENSE_SIXTEENTHS (MW_FENCES ? 14u : 15u)
 
 /* While the process grows, free and resident memory of this share of what is in use may stay, and as much
  * more with each step of patience, see decay.h. */
@@ -66,42 +60,6 @@ static size_t arena_region_size(struct arena *arena)
                                 size_max(most & ~(os_page_size - 1), os_page_size));
 }
 
-/* Places that lie equally far apart in the regions. Returns how many there are; none where little is in use. */
-static unsigned arena_dense_places(struct arena *arena, uintptr_t places[DENSE_PLACES])
-{
-    unsigned count = 0;
-    lock_take(&arena->lock);
-    size_t in_use = atomic_get(&arena->active_pages) << os_page_shift;
-    size_t step = align_up(arena->region_bytes / DENSE_PLACES, os_page_size);
-    size_t at = align_up(step / 2, os_page_size); /* in the regions, one behind the other */
-    struct region *region = in_use >= DENSE_MIN ? arena->regions : NULL;
-    for (; region != NULL; region = region->next) {
-        for (; at + (DENSE_PAGES << os_page_shift) <= region->size && count < DENSE_PLACES;
-             at += step) {
-            places[count++] = region->start + at;
-        }
-        at = at > region->size ? at - region->size : 0;
-    }
-    lock_release(&arena->lock);
-    return count;
-}
-
-/* Whether the arena is large and nearly all resident: so the program will write to nearly all of a new region too,
- * and huge pages cost no memory. Not asked where mincore may end the program, see stack_knows_resident. */
-static bool arena_is_dense(struct arena *arena)
-{
-    uintptr_t places[DENSE_PLACES];
-    if (!option(OPTION_ask_resident)) {
-        return false;
-    }
-    unsigned count = arena_dense_places(arena, places);
-    size_t resident = 0;
-    for (unsigned i = 0; i < count; i++) {
-        resident += os_resident_pages((void *)places[i], DENSE_PAGES);
-    }
-    return count != 0 && 16 * resident >= (size_t)DENSE_SIXTEENTHS * DENSE_PAGES * count;
-}
-
 /* Maps a region for at least `size` bytes; its extent joins the retained ones. Called without the
  * lock, so that the kernel does not work under it. */
 static bool arena_add_region(struct arena *arena, size_t size)
@@ -127,8 +85,7 @@ static bool arena_add_region(struct arena *arena, size_t size)
     }
 
     check(wanted >= size && ((uintptr_t)start & (os_page_size - 1)) == 0);
-    bool wants_huge_pages = wanted >= 2 * REGION_ALIGNMENT && arena_is_dense(arena) &&
-                            os_ask_for_huge_pages(start, wanted);
+    size_t huge_page_bytes = dense_ask_for_huge_pages(arena, start, wanted);
     bool covered = pagemap_cover((uintptr_t)start, wanted);
     lock_take(&arena->lock);
     struct region *region = covered ? place_new_region_locked(arena, (uintptr_t)start) : NULL;
@@ -142,11 +99,11 @@ static bool arena_add_region(struct arena *arena, size_t size)
         os_unmap(start, wanted);
         return false;
     }
-    *region = (struct region){arena->regions, (uintptr_t)start, wanted, wants_huge_pages};
+    *region = (struct region){arena->regions, (uintptr_t)start, wanted, huge_page_bytes != 0};
     arena->regions = region;
     arena->region_bytes += wanted;
     arena->regions_made++;
-    arena->huge_page_bytes += wants_huge_pages ? wanted : 0;
+    arena->huge_page_bytes += huge_page_bytes;
     arena->region_next_size = size_min(2 * size_max(arena->region_next_size, wanted), REGION_MAX);
     place_note_mapped_locked(arena, (uintptr_t)start);
     struct extent fresh = {.is_zero = true, .region = region, .slab.stamp = clock_stamp()};

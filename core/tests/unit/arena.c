@@ -236,20 +236,20 @@ TEST(arena_moves_blocks_out_of_regions)
     CHECK(arena_is_valid(arena));
 }
 
-/* Allocates 40 blocks of 1 MiB and writes `share` of each; returns how many regions were asked huge pages
- * for. */
-static unsigned huge_regions(struct arena *arena, struct extent **extents, size_t share)
+/* Allocates `count` blocks of 1 MiB and writes `share` of each; returns for how many regions huge pages were asked. */
+static unsigned huge_regions(struct arena *arena, struct extent **extents, size_t count,
+                             size_t share)
 {
-    for (size_t i = 0; i < 40; i++) {
+    for (size_t i = 0; i < count; i++) {
         extents[i] = arena_alloc(arena, MiB >> os_page_shift, os_page_size);
         CHECK(extents[i] != NULL);
         memset((void *)extents[i]->start, 1, MiB / share);
     }
-    unsigned count = 0;
+    unsigned huge = 0;
     for (struct region *region = arena->regions; region != NULL; region = region->next) {
-        count += region->wants_huge_pages;
+        huge += region->wants_huge_pages;
     }
-    return count;
+    return huge;
 }
 
 static bool kernel_has_huge_pages(void)
@@ -266,7 +266,7 @@ TEST(arena_asks_for_huge_pages_where_it_is_dense)
     if (!kernel_has_huge_pages()) {
         return;
     }
-    CHECK_GE(huge_regions(arena, extents, 1), 1);
+    CHECK_GE(huge_regions(arena, extents, 40, 1), 1);
     struct extent *last = extents[39];
     CHECK(last->region->wants_huge_pages);
     for (size_t i = 0; i < 40; i += 2) {
@@ -280,7 +280,21 @@ TEST(arena_asks_for_huge_pages_where_it_is_dense)
 TEST(arena_does_not_ask_for_huge_pages_where_it_is_sparse)
 {
     struct extent *extents[40];
-    CHECK_EQ(huge_regions(fresh_arena(), extents, 256), 0);
+    CHECK_EQ(huge_regions(fresh_arena(), extents, 40, 256), 0);
+}
+
+/* In a huge page all is resident, written to or not; so that what is sparse in it looks dense for ever must not be. */
+TEST(arena_asks_for_no_more_huge_pages_when_it_becomes_sparse)
+{
+    struct extent *dense[100], *sparse[200];
+    struct arena *arena = fresh_arena();
+    if (!kernel_has_huge_pages()) {
+        return;
+    }
+    unsigned before = huge_regions(arena, dense, 100, 1);
+    CHECK_GE(before, 2);
+    unsigned after = huge_regions(arena, sparse, 200, 256);
+    CHECK_MSG(after <= before + 1, "%u regions with huge pages, then %u", before, after);
 }
 
 TEST(arena_does_not_ask_for_huge_pages_unasked)
@@ -288,10 +302,10 @@ TEST(arena_does_not_ask_for_huge_pages_unasked)
     struct extent *extents[40];
     struct arena *arena = fresh_arena();
     option_set(OPTION_ask_resident, false);
-    CHECK_EQ(huge_regions(arena, extents, 1), 0);
+    CHECK_EQ(huge_regions(arena, extents, 40, 1), 0);
     option_set(OPTION_ask_resident, true);
     os_refuses_huge_pages = true;
-    CHECK_EQ(huge_regions(arena, extents, 1), 0);
+    CHECK_EQ(huge_regions(arena, extents, 40, 1), 0);
 }
 
 /* What goes back and is used again is counted, once, whichever extents it was cut from or joined with. */

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+#include "dense.h"
+
+#include "../os/os.h"
+
+/* An arena with so much in use asks for huge pages in a new region if of some places of the others, each of so
+ * many pages, at least so many sixteenths are resident; a page without access behind a slab is not. */
+#define DENSE_MIN MW_LIMIT(24 * MiB, 4 * MiB)
+#define DENSE_PLACES 8u
+#define DENSE_PAGES 32u
+#define DENSE_SIXTEENTHS (MW_FENCES ? 14u : 15u)
+
+/* Nor does it if of the last 2 MiB of the newest region, the telling part, fewer sixteenths are resident. No huge
+ * pages are asked for there, so that it tells; but behind so many regions, whose ends would be too many mappings. */
+#define TELLING_PLACES 4u
+#define TELLING_SIXTEENTHS 10u
+#define TELLING_REGIONS 1024u
+
+/* Places that lie equally far apart in the regions. Returns how many there are; none where little is in use. */
+static unsigned dense_places(struct arena *arena, uintptr_t places[DENSE_PLACES])
+{
+    unsigned count = 0;
+    lock_take(&arena->lock);
+    size_t in_use = atomic_get(&arena->active_pages) << os_page_shift;
+    size_t step = align_up(arena->region_bytes / DENSE_PLACES, os_page_size);
+    size_t at = align_up(step / 2, os_page_size); /* in the regions, one behind the other */
+    struct region *region = in_use >= DENSE_MIN ? arena->regions : NULL;
+    for (; region != NULL; region = region->next) {
+        for (; at + (DENSE_PAGES << os_page_shift) <= region->size && count < DENSE_PLACES;
+             at += step) {
+            places[count++] = region->start + at;
+        }
+        at = at > region->size ? at - region->size : 0;
+    }
+    lock_release(&arena->lock);
+    return count;
+}
+
+static bool places_are_dense(const uintptr_t *places, unsigned count, size_t pages,
+                             size_t sixteenths)
+{
+    size_t resident = 0;
+    for (unsigned i = 0; i < count; i++) {
+        resident += os_resident_pages((void *)places[i], pages);
+    }
+    return 16 * resident >= sixteenths * pages * count;
+}
+
+/* Where the last 2 MiB of the newest region begin and end, less what was never taken from it. */
+static bool newest_telling_part(struct arena *arena, uintptr_t *start, uintptr_t *end)
+{
+    lock_take(&arena->lock);
+    struct region *newest = arena->regions;
+    bool is_large = newest != NULL && newest->size >= REGION_ALIGNMENT;
+    if (is_large) {
+        *end = newest->start + newest->size;
+        *start = *end - REGION_ALIGNMENT;
+        struct extent *last = pagemap_find((void *)(*end - GRANULE));
+        *end = extent_state(last) == EXTENT_RETAINED ? size_max(last->start, *start) : *end;
+    }
+    lock_release(&arena->lock);
+    return is_large && *end - *start >= REGION_ALIGNMENT / TELLING_PLACES;
+}
+
+/* Whether the program writes to most of what it now takes from the arena. */
+static bool newest_is_dense(struct arena *arena)
+{
+    uintptr_t places[TELLING_PLACES], start, end;
+    if (!newest_telling_part(arena, &start, &end)) {
+        return false;
+    }
+    size_t step = (end - start) / TELLING_PLACES & ~(os_page_size - 1);
+    for (unsigned i = 0; i < TELLING_PLACES; i++) {
+        places[i] = start + i * step;
+    }
+    size_t pages = size_min(step >> os_page_shift, DENSE_PAGES);
+    return places_are_dense(places, TELLING_PLACES, pages, TELLING_SIXTEENTHS);
+}
+
+/* Not asked where mincore may end the program, see stack_knows_resident. */
+static bool arena_is_dense(struct arena *arena)
+{
+    uintptr_t places[DENSE_PLACES];
+    if (!option(OPTION_ask_resident)) {
+        return false;
+    }
+    unsigned count = dense_places(arena, places);
+    return count != 0 && places_are_dense(places, count, DENSE_PAGES, DENSE_SIXTEENTHS) &&
+           newest_is_dense(arena);
+}
+
+static size_t dense_ask_for_huge_pages(struct arena *arena, char *start, size_t size)
+{
+    if (size < 2 * REGION_ALIGNMENT || !arena_is_dense(arena)) {
+        return 0;
+    }
+    lock_take(&arena->lock);
+    size_t telling = arena->regions_made < TELLING_REGIONS ? REGION_ALIGNMENT : 0;
+    lock_release(&arena->lock);
+    return os_ask_for_huge_pages(start, size - telling) ? size - telling : 0;
+}
