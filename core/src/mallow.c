@@ -106,6 +106,7 @@
 #include "thread/heap_state.h"
 #include "thread/wishes.c"
 #include "thread/tray.c"
+#include "thread/held.c"
 #include "thread/stack_limit.h"
 #include "thread/stack.c"
 #include "thread/remote.c"

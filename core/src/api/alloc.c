@@ -312,8 +312,8 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
  * with such a one is on top. */
 static struct extent *alloc_pages(struct heap *heap, size_t size, size_t alignment)
 {
-    if (MW_FENCES &&
-        (size > LARGE_MAX || (size >= FENCE_MIN && rate_pay(RATE_OF_BLOCKS, fence_price(size))))) {
+    if (MW_FENCES && (size > LARGE_MAX || (size >= strength.fence_min &&
+                                           rate_pay(RATE_OF_BLOCKS, fence_price(size))))) {
         return arena_alloc_fenced(heap->arena, large_pages(size),
                                   size_max(alignment, os_page_size));
     }

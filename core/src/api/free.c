@@ -12,6 +12,7 @@
 #include "free.h"
 
 #include "../thread/delay.h"
+#include "../thread/held.h"
 #include "../thread/keep.h"
 #include "../slots/retired.h"
 #include "../thread/heap.h"
@@ -220,7 +221,10 @@ static void free_large(struct heap *heap, struct extent *extent)
         if (heap->list_max > LIST_MAX_WAITING) {
             heap_expect_rest(heap);
         }
-    } else if (!stack_hand_on(heap, extent)) {
+        return;
+    }
+    extent = held_exchange(heap, extent);
+    if (extent != NULL && !stack_hand_on(heap, extent)) {
         heap_put_pages(heap, extent);
         heap_note_release(heap);
     }

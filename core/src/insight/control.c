@@ -5,6 +5,7 @@
 #include "report.h"
 
 #include "../arena/purge.h"
+#include "../thread/held.h"
 #include "../thread/heaps.h"
 #include "../thread/stack.h"
 #include "../thread/tray.h"
@@ -48,6 +49,7 @@ static struct heap *enter_and_collect(void)
         tracked_release_all();
     }
     retired_release_all();
+    held_release_all();
     heaps_empty_shared();
     struct heap *heap = thread_enter();
     heap_collect(heap);

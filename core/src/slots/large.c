@@ -42,7 +42,7 @@ static bool large_pays_for_growth(struct extent *extent, size_t size)
 static bool large_try_resize_fence(struct arena *arena, struct extent *extent, size_t size)
 {
     size_t pages = large_pages(size);
-    if (size < FENCE_MIN || pages > UINT32_MAX / 2) {
+    if (size < strength.fence_min || pages > UINT32_MAX / 2) {
         return false;
     }
     if (pages > extent_pages(extent) && !fence_has_room(extent, pages)) {

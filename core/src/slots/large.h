@@ -22,12 +22,9 @@
 /* The largest block that is cut from a region. */
 #define LARGE_MAX HUGE_ABOVE
 
-/* From here on a block may be a mapping of its own with guards, in builds that have them: as large as was
- * asked for, in pages. Those up to LARGE_MAX are so at a rate (rate.h): else, and below this size, they
- * come from the stacks, where a call of the kernel for each would cost more than all the rest. */
-#define FENCE_MIN (MW_FENCES ? 128 * KiB : SIZE_MAX)
-
-/* What such a block pays: for the calls of the kernel, and for its pages, of which only so much is
+/* In builds that have guards a block of strength.fence_min bytes or more may be a mapping of its own with guards: as
+ * large as was asked for, in pages. Those up to LARGE_MAX are so at a rate (rate.h): else, and below this size,
+ * they come from the stacks. What such a block pays: for the calls of the kernel, and for its pages, of which only so much is
  * counted: the rest is paid when they are freed. */
 #define FENCE_PRICE_OF_CALLS (64 * KiB)
 #define FENCE_PRICE_OF_PAGES_MOST (2 * MiB)
@@ -40,7 +37,8 @@ ALWAYS_INLINE size_t fence_price(size_t size)
 /* Whether a block of so many bytes is to have guards now. */
 ALWAYS_INLINE bool fence_is_due(size_t size)
 {
-    return MW_FENCES && size >= FENCE_MIN && rate_allows(RATE_OF_BLOCKS, fence_price(size));
+    return MW_FENCES && size >= strength.fence_min &&
+           rate_allows(RATE_OF_BLOCKS, fence_price(size));
 }
 
 /* The largest block that may lie in a list of the hit paths. */

@@ -3,14 +3,17 @@
 
 #include "order.h"
 
+/* Below this size a call of the kernel for each block costs more than all the rest of its life. */
+#define FENCE_MIN (128 * KiB)
+
 static const struct strength strengths[] = {
-    {1 * KiB, 64, 0, 0, 0, 4, false},
-    {5 * KiB, 5 * KiB, 128 * KiB, 16 * MiB, 64 * KiB, 4, false},
-    {8 * KiB, 8 * KiB, 256 * KiB, 64 * MiB, 256 * KiB, 1, true},
-    {SLOT_MAX, SLOT_MAX, 1 * MiB, NO_LIMIT, 0, 1, true},
+    {1 * KiB, 64, 0, 0, 0, 4, false, false, 0, FENCE_MIN},
+    {5 * KiB, 5 * KiB, 128 * KiB, 16 * MiB, 64 * KiB, 4, false, false, 8, FENCE_MIN},
+    {8 * KiB, 8 * KiB, 256 * KiB, 64 * MiB, 256 * KiB, 1, true, true, 16, FENCE_MIN},
+    {SLOT_MAX, SLOT_MAX, 1 * MiB, NO_LIMIT, 0, 1, true, true, 16, SLOT_MAX + 1},
 };
 
-static const struct strength of_debug = {SLOT_MAX, SLOT_MAX, 0, 0, 0, 1, false};
+static const struct strength of_debug = {SLOT_MAX, SLOT_MAX, 0, 0, 0, 1, false, false, 0, NO_LIMIT};
 
 static void strength_load(void)
 {

@@ -31,6 +31,11 @@ struct strength {
     /* Pages of fresh slots of which any comes next, see order.h; of 1 the slots come in any order. */
     uint32_t order_runs;
     bool checks_mixes; /* where the option check_mixes says nothing */
+
+    /* Of blocks of pages that have no guards. */
+    bool fills_large;     /* whether zeros are written over them when the program frees them */
+    uint32_t held_blocks; /* so many of an arena wait, see held.h; 0: none does */
+    size_t fence_min;     /* a block of so many bytes or more has guards, if it can pay for them */
 };
 
 static struct strength strength; /* const after start; there are no blocks before */

@@ -2,9 +2,7 @@
 #include "heap.h"
 
 #include "../arena/purge.h"
-#include "../slots/direct.h"
 #include "../slots/harden.h"
-#include "../slots/retired.h"
 #include "heap_common.h"
 #include "heap_valid.h"
 #include "keep.h"
@@ -533,20 +531,6 @@ static void heap_collect(struct heap *heap)
     heap_settle_classes(heap);
     stack_flush(heap);
     trays_empty();
-}
-
-static void heap_reclaim(struct heap *heap)
-{
-    heap_collect(heap);
-    retired_release_all();
-    directs_give_back();
-    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        stack_rob(at);
-    }
-    for (unsigned i = 0; i < arena_count(); i++) {
-        arena_purge(arena_at(i), 0);
-        arena_unmap_free_regions(arena_at(i));
-    }
 }
 
 static void bin_abandon(struct heap *heap, struct bin *bin)

@@ -61,9 +61,6 @@ ALWAYS_INLINE void heap_note_release(struct heap *heap)
     }
 }
 
-/* Takes everything out of the way when the kernel gives no more memory. */
-static void heap_reclaim(struct heap *heap);
-
 /* The owner's part of housekeeping, what only it can hand on: lists, magazines, outboxes, empty
  * slabs, and all but a few ready ones. What has been in the stacks since before `stamp` goes to the
  * arenas. */

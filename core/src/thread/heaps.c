@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "heaps.h"
 
+#include "../arena/purge.h"
+#include "../slots/direct.h"
+#include "../slots/retired.h"
 #include "delay.h"
+#include "heap.h"
+#include "held.h"
+#include "stack.h"
 
 static struct heap *heap_after(struct heap *heap)
 {
@@ -15,6 +21,21 @@ static struct heap *heap_first(void)
 {
     struct heap *heap = atomic_get_acquire(&heaps.all); /* pairs with heap_obtain */
     return heap != NULL ? heap : &heap_shared;
+}
+
+static void heap_reclaim(struct heap *heap)
+{
+    heap_collect(heap);
+    retired_release_all();
+    held_release_all();
+    directs_give_back();
+    for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
+        stack_rob(at);
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
+        arena_purge(arena_at(i), 0);
+        arena_unmap_free_regions(arena_at(i));
+    }
 }
 
 static void heaps_empty_shared(void)

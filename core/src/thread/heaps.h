@@ -11,6 +11,9 @@
 static struct heap *heap_first(void);
 static struct heap *heap_after(struct heap *heap);
 
+/* Takes everything out of the way when the kernel gives no more memory. The calling thread's heap. */
+static void heap_reclaim(struct heap *heap);
+
 /* Gives back what waits in the quarantine of the shared one, that of threads that ended with it. */
 static void heaps_empty_shared(void);
 

@@ -5,6 +5,7 @@
 #include "../arena/purge.h"
 #include "../settings/conf.h"
 #include "sampling.h"
+#include "held.h"
 #include "stack.h"
 #include "tray.h"
 
@@ -73,6 +74,9 @@ static void keep_house(uint64_t now_ms, bool may_call_hooks)
     }
     rob_heaps_at_rest(now_ms);
     trays_empty();
+    if (option(OPTION_dirty_decay_ms) > 0) {
+        held_release_since((uint32_t)(now_ms - (uint64_t)option(OPTION_dirty_decay_ms)));
+    }
     limit_tick(now_ms);
     size_t dirty = 0;
     for (unsigned i = 0; i < arena_count(); i++) {

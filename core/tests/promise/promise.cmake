@@ -41,7 +41,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
-        cut_guard trimmed no_guards reused_holes regrowth children_differ)
+        cut_guard trimmed no_guards reused_holes regrowth children_differ held)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -76,6 +76,7 @@ endforeach()
 mallow_promise(sleeping_owner fast "arenas:2")
 mallow_promise(cut_guard secure "")
 mallow_promise(children_differ secure "")
+mallow_promise(held secure "dirty_decay_ms:200,purge_thread:true")
 foreach(level RANGE 1 4)
   mallow_promise(reused_holes secure "security:${level}")
 endforeach()

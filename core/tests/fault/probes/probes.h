@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SMALL = 48, PAGE_SIZED = 4096, LARGE = 300 << 10 };
+enum { SMALL = 48, PAGE_SIZED = 4096, PAGES_SIZED = 64 << 10, LARGE = 300 << 10 };
 
 struct probe {
     const char *name;

@@ -51,6 +51,12 @@ static void same_large(void)
     take_over(freed_object(LARGE), LARGE, LARGE, 2);
 }
 
+/* Too small for pages of its own that could lose their access, too large for a slot. */
+static void same_pages_sprayed(void)
+{
+    take_over(freed_object(PAGES_SIZED), PAGES_SIZED, PAGES_SIZED, SPRAY);
+}
+
 /* Whole slabs of one class are freed, and the pages go to another. */
 static void other_class(void)
 {
@@ -71,14 +77,24 @@ static void other_class(void)
     }
 }
 
-/* A large block's pages become slabs of small ones. */
-static void large_to_small(void)
+/* A block's pages become slabs of small ones. */
+static void to_small(size_t size)
 {
-    char *object = freed_object(LARGE);
+    char *object = freed_object(size);
     for (int i = 0; i < 40000; i++) {
         fill_with_win(take(SMALL), SMALL);
     }
-    call(object, LARGE);
+    call(object, size);
+}
+
+static void large_to_small(void)
+{
+    to_small(LARGE);
+}
+
+static void pages_to_small(void)
+{
+    to_small(PAGES_SIZED);
 }
 
 static void *spray(void *unused)
@@ -205,9 +221,11 @@ const struct probe reuse_probes[] = {
     {"reuse-same-class-sprayed", same_class_sprayed},
     {"reuse-page", same_page},
     {"reuse-page-sprayed", same_page_sprayed},
+    {"reuse-pages-sprayed", same_pages_sprayed},
     {"reuse-large", same_large},
     {"reuse-other-class", other_class},
     {"reuse-large-as-small", large_to_small},
+    {"reuse-pages-as-small", pages_to_small},
     {"reuse-by-other-thread", by_other_thread},
     {"reuse-freed-by-thread", freed_by_other_thread},
     {"reuse-of-dead-thread", of_dead_thread},

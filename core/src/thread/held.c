@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#include "held.h"
+
+#include "tray.h"
+
+#if MW_FENCES
+
+#define HELD_MOST 16u
+
+/* atomic: anybody puts and takes */
+static _Atomic(struct extent *) held_blocks[ARENAS_MAX][HELD_MOST] IN_SECTION(pools);
+
+static bool held_waits(const struct extent *extent)
+{
+    return strength.held_blocks != 0 && extent_size((struct extent *)extent) < strength.fence_min &&
+           option(OPTION_dirty_decay_ms) != 0;
+}
+
+static struct extent *held_exchange(struct heap *heap, struct extent *extent)
+{
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent) && !extent->is_huge);
+    if (strength.fills_large) {
+        memset((void *)extent->start, 0, extent_size(extent));
+    }
+    if (!held_waits(extent)) {
+        return extent;
+    }
+    check(strength.held_blocks <= HELD_MOST && extent_arena(extent) < ARENAS_MAX);
+    uint32_t at = random_below(random_next(&heap->delay.numbers), strength.held_blocks);
+    extent->slab.stamp = clock_stamp();
+    atomic_set(&extent->state, EXTENT_CACHED);
+    /* pairs with itself and held_release_since */
+    struct extent *leaving = atomic_swap(&held_blocks[extent_arena(extent)][at], extent);
+    if (leaving != NULL) {
+        check(extent_state(leaving) == EXTENT_CACHED);
+        atomic_set(&leaving->state, EXTENT_ACTIVE);
+    }
+    return leaving;
+}
+
+/* Gives what is in one place to its arena, if it is that old. */
+static void held_release(_Atomic(struct extent *) *place, bool all, uint32_t stamp)
+{
+    struct extent *extent = atomic_get_acquire(place);
+    if (extent == NULL || (!all && (int32_t)(extent->slab.stamp - stamp) >= 0)) {
+        return;
+    }
+    lock_take(&rob_lock);              /* see tray.h */
+    extent = atomic_swap(place, NULL); /* pairs with held_exchange; may be a younger one by now */
+    if (extent != NULL) {
+        extent->slab.below = NULL;
+        arena_free_chain(extent);
+    }
+    lock_release(&rob_lock);
+}
+
+static void held_release_any(bool all, uint32_t stamp)
+{
+    for (unsigned arena = 0; arena < arena_count(); arena++) {
+        for (unsigned i = 0; i < strength.held_blocks; i++) {
+            held_release(&held_blocks[arena][i], all, stamp);
+        }
+    }
+}
+
+static void held_release_since(uint32_t stamp)
+{
+    held_release_any(false, stamp);
+}
+
+static void held_release_all(void)
+{
+    held_release_any(true, 0);
+}
+
+#else
+
+static struct extent *held_exchange(struct heap *heap, struct extent *extent)
+{
+    (void)heap;
+    return extent;
+}
+
+static void held_release_since(uint32_t stamp)
+{
+    (void)stamp;
+}
+
+static void held_release_all(void)
+{
+}
+
+#endif
