@@ -163,13 +163,23 @@ static void name_block_granule(struct extent *extent, uintptr_t block, bool is_n
 
 /* What realloc copies is found by a stale pointer, and ends with a page again. Blocks of pages are copied
  * when their size passes a power of two, for a block that grows step by step would be copied at each of
- * them; between, and from RESIZE_MOST on, they keep their pages, or the kernel moves these. */
+ * them; between, and from RESIZE_MOST on, they keep their pages, or the kernel moves these. Below RESIZE_MIN the first
+ * ones of a call stack, those that may have far guards, are copied each time. */
 #define RESIZE_MIN (128 * KiB)
 #define RESIZE_MOST (16 * MiB)
 
-static bool resize_keeps_pages(size_t old_size, size_t size)
+static bool resize_keeps_pages(size_t old_size, size_t size, uint32_t stack_number)
 {
     size_t least = size_min(old_size, size);
-    return least >= RESIZE_MOST ||
-           (least >= RESIZE_MIN && floor_log2(old_size) == floor_log2(size));
+    if (least <= SLOT_MAX) {
+        return false;
+    }
+    if (least < RESIZE_MIN && option(OPTION_memory_limit) == 0) {
+        struct call_stack *stack = store_get(stack_number);
+        if (stack == NULL ||
+            atomic_get(&stack->figures[FAR_SEEN]) < (uint64_t)option(OPTION_guard_first)) {
+            return false;
+        }
+    }
+    return least >= RESIZE_MOST || floor_log2(old_size) == floor_log2(size);
 }

@@ -252,8 +252,7 @@ static void *block_begins(const struct track_request *request, const struct trac
                     (uint64_t)request->is_aligned_form << 10;
     bool is_slot = extent_is_slab(extent);
     atomic_set(&track->inverted, ~(uintptr_t)block);
-    atomic_set(&track->allocated_stack, stack);
-    atomic_set(&track->allocated_thread, track_thread_number());
+    track_set_allocated(track, stack);
     atomic_set(&track->word, word & ~(uint64_t)TRACK_LIVE);
     if (!is_slot) {
         lock_take(&quarantine.lock);
@@ -473,12 +472,6 @@ static bool block_is_tracked(const void *block)
     return track_find(block) != NULL;
 }
 
-static void track_set_size(struct track *track, size_t size)
-{
-    uint64_t word = atomic_get(&track->word);
-    atomic_set_release(&track->word, (word & 0xffff) | (uint64_t)size << 16);
-}
-
 static size_t tracked_resize_block(void *block, size_t least, size_t most)
 {
     struct track *track = track_find(block);
@@ -513,11 +506,17 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
     uint64_t word = atomic_get(&track->word);
     size_t front = track_block(track) - extent->start;
     size_t old_size = track_size(word);
+    uint32_t stack = calls_keep(caller);
     if (extent_is_slab(extent) || extent_is_direct(extent) ||
-        track_alignment(word) > BLOCK_ALIGNMENT || !resize_keeps_pages(old_size, size)) {
+        track_alignment(word) > BLOCK_ALIGNMENT || !resize_keeps_pages(old_size, size, stack)) {
         return NULL;
     }
     void *old = (void *)track_block(track);
+    if (align_up((uintptr_t)old + size, os_page_size) == guard_start(track)) {
+        tracked_resize_block(old, size, size);
+        track_set_allocated(track, stack);
+        return old;
+    }
     memcheck_enter();
     lock_take(&quarantine.lock);
     name_block_granule(extent, track_block(track), false);
@@ -526,8 +525,7 @@ static void *resize_pages(struct extent *extent, struct track *track, size_t siz
     if (done) {
         block_drop_sample(track, word);
         atomic_set(&track->inverted, ~(uintptr_t)block);
-        atomic_set(&track->allocated_stack, calls_keep(caller));
-        atomic_set(&track->allocated_thread, track_thread_number());
+        track_set_allocated(track, stack);
         track_set_size(track, size);
     }
     guard_pages(extent, track);

@@ -302,3 +302,15 @@ static void track_forget_thread(void)
 {
     track_thread = 0;
 }
+
+static void track_set_allocated(struct track *track, uint32_t stack)
+{
+    atomic_set(&track->allocated_stack, stack);
+    atomic_set(&track->allocated_thread, track_thread_number());
+}
+
+static void track_set_size(struct track *track, size_t size)
+{
+    uint64_t word = atomic_get(&track->word);
+    atomic_set_release(&track->word, (word & 0xffff) | (uint64_t)size << 16);
+}

@@ -158,6 +158,10 @@ static COLD void track_bad_pointer(const char *call, const void *pointer, struct
 
 /* The number of the calling thread, as the kernel gives it. */
 static uint32_t track_thread_number(void);
+
+/* Notes that the calling thread allocated the block, or made it longer or shorter, with these calls. */
+static void track_set_allocated(struct track *track, uint32_t stack);
+static void track_set_size(struct track *track, size_t size);
 static void track_forget_thread(void);
 
 #endif
