@@ -214,6 +214,9 @@ static void free_large(struct heap *heap, struct extent *extent)
     check(!heap_is_anothers(heap));
     large_leaves(extent);
     if (extent->is_huge) {
+        if (!MW_FENCES) {
+            large_leave_scattered(extent);
+        }
         if (!MW_FENCES || !retired_put(extent)) {
             arena_free(arena_of(extent), extent);
         }

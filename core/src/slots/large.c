@@ -153,19 +153,61 @@ static bool large_try_resize_in_place(struct extent *extent, size_t size)
     return true;
 }
 
-static bool large_is_sparse(struct extent *extent)
+/* How many pages are resident of those that are looked at. */
+static size_t large_probe(struct extent *extent)
 {
-    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     size_t pages = extent_pages(extent);
-    if (!option(OPTION_ask_resident) || extent_size(extent) < SPARSE_MIN ||
-        pages < SPARSE_PROBES * SPARSE_PROBE_PAGES) {
-        return false;
-    }
     size_t resident = 0;
     for (size_t i = 0; i < SPARSE_PROBES; i++) {
         size_t first = i * ((pages - SPARSE_PROBE_PAGES) / (SPARSE_PROBES - 1));
         resident +=
             os_resident_pages((char *)extent->start + (first << os_page_shift), SPARSE_PROBE_PAGES);
     }
-    return resident < SPARSE_PROBES * SPARSE_PROBE_PAGES / 4;
+    return resident;
+}
+
+/* Whether a large block can be looked at, and is large enough for that. */
+static bool large_may_be_probed(struct extent *extent)
+{
+    return option(OPTION_ask_resident) && extent_size(extent) >= SPARSE_MIN &&
+           extent_pages(extent) >= SPARSE_PROBES * SPARSE_PROBE_PAGES;
+}
+
+static bool large_is_sparse(struct extent *extent)
+{
+    check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    return large_may_be_probed(extent) &&
+           large_probe(extent) < SPARSE_PROBES * SPARSE_PROBE_PAGES / 4;
+}
+
+/* Behind a block that was not scattered so many are not looked at, twice as many each time. */
+#define SCATTERED_PAUSE 8u
+#define SCATTERED_PAUSE_MOST 1024u
+
+/* Of what is looked at: with fewer pages resident too little would come back, with more than half too much would
+ * have to be faulted in again. */
+#define SCATTERED_LEAST 3u
+
+static void large_leave_scattered(struct extent *extent)
+{
+    static _Atomic uint32_t left,
+        pause = SCATTERED_PAUSE; /* of threads that come together one counts */
+    check(extent_state(extent) == EXTENT_ACTIVE && extent->is_huge);
+    uint32_t before = atomic_get(&left);
+    if (likely(before != 0)) {
+        atomic_set(&left, before - 1);
+        return;
+    }
+    size_t looked = SPARSE_PROBES * SPARSE_PROBE_PAGES;
+    size_t resident = large_may_be_probed(extent) ? large_probe(extent) : 0;
+    if (resident < SCATTERED_LEAST || resident > looked / 2) {
+        atomic_set(&left, atomic_get(&pause));
+        atomic_set(&pause, (uint32_t)size_min(2 * atomic_get(&pause), SCATTERED_PAUSE_MOST));
+        return;
+    }
+    atomic_set(&pause, SCATTERED_PAUSE);
+    if (rate_pay(RATE_OF_SCATTERED, extent_size(extent) / looked * resident) &&
+        os_purge((void *)extent->start, extent_size(extent))) {
+        extent->is_zero = true;
+    }
 }

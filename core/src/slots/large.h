@@ -173,6 +173,10 @@ static bool large_try_resize(struct extent *extent, size_t size);
 /* The same where the block is. */
 static bool large_try_resize_in_place(struct extent *extent, size_t size);
 
+/* The program frees a huge block: gives its pages back if a smaller part of them is resident, for the next owner would
+ * write to others, and have both. Looks at one block in so many, until it finds such a one. */
+static void large_leave_scattered(struct extent *extent);
+
 /* Whether so little of a block that was used before is resident that the kernel can make it zero
  * at less cost than memset. */
 static bool large_is_sparse(struct extent *extent);

@@ -6,13 +6,22 @@
  * guard is paid and to which time adds. The level of security says how much (strength.h). Guards behind
  * slabs have an account of their own, and so has what a block of several MiB pays when it is freed, each as
  * large as the other.
+ *
+ * In the other builds there is one account, of what huge blocks that were written to here and there give back
+ * (large_leave_scattered).
  */
 #ifndef MALLOW_RATE_H
 #define MALLOW_RATE_H
 
 #include "strength.h"
 
-enum rate_account { RATE_OF_BLOCKS, RATE_OF_FREES, RATE_OF_SLABS, RATE_ACCOUNTS };
+enum rate_account {
+    RATE_OF_BLOCKS,
+    RATE_OF_FREES,
+    RATE_OF_SLABS,
+    RATE_OF_SCATTERED,
+    RATE_ACCOUNTS
+};
 
 /* Whether an account has so many bytes. Who has spent nothing gets what he wants once. */
 static bool rate_allows(enum rate_account account, size_t price);

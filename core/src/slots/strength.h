@@ -4,8 +4,8 @@
  * table of it. Each level has all of those below it. What costs next to nothing has no level: the bit
  * per slot, canaries, encoded links, guards around metadata.
  *
- * In the debug build the widths are those of whole slots and nothing else counts; in the fast build
- * nothing does.
+ * In the debug build the widths are those of whole slots; of all else only the account counts there, and in the fast
+ * build.
  */
 #ifndef MALLOW_STRENGTH_H
 #define MALLOW_STRENGTH_H

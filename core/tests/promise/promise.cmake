@@ -41,7 +41,8 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
-        cut_guard trimmed no_guards reused_holes regrowth children_differ held)
+        cut_guard trimmed no_guards reused_holes regrowth children_differ held
+        scattered)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -70,7 +71,8 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_promise(idle ${mode} "dirty_decay_ms:500")
   mallow_promise(idle ${mode} "dirty_decay_ms:500,purge_thread:true")
 endforeach()
-foreach(program fresh mappings fork dying_threads sleeping_owner fork_purge holes many_threads regrowth)
+foreach(program fresh mappings fork dying_threads sleeping_owner fork_purge holes many_threads regrowth
+        scattered)
   mallow_promise(${program} fast "")
 endforeach()
 mallow_promise(sleeping_owner fast "arenas:2")
