@@ -42,6 +42,7 @@ struct leak_heap {
     size_t own_count;
     size_t own_most;
     uint8_t mark;    /* what is found gets it */
+    int page_states; /* /proc/thread-self/pagemap; below 0: it cannot be read */
     uintptr_t stack; /* from here upwards the calling thread's stack is the program's */
 };
 
@@ -209,7 +210,7 @@ static void mark_word(struct leak_heap *heap, uintptr_t word)
     }
 }
 
-static void mark_range(struct leak_heap *heap, uintptr_t start, uintptr_t end)
+static void mark_words(struct leak_heap *heap, uintptr_t start, uintptr_t end)
 {
     static uintptr_t words[2048]; /* one leak check at a time */
     start = align_up(start, sizeof *words);
@@ -228,6 +229,47 @@ static void mark_range(struct leak_heap *heap, uintptr_t start, uintptr_t end)
         }
         start += align_up(size, sizeof *words);
     }
+}
+
+/* The kernel's words on pages, a bit each: in memory, and swapped out. */
+#define PAGE_WAS_WRITTEN ((uint64_t)3 << 62)
+#define PAGE_STATES 512u
+
+/* What is larger is looked at by pages first: a reservation of many GiB would be read for minutes. */
+#define SPARSE_RANGE (1 * MiB)
+
+/* Up to PAGE_STATES pages: those that were never written hold no pointers. */
+static void mark_pages(struct leak_heap *heap, uintptr_t start, uintptr_t end)
+{
+    static uint64_t states[PAGE_STATES];
+    size_t count = (end - start) >> os_page_shift;
+    bool known = os_read_at(heap->page_states, (start >> os_page_shift) * sizeof *states, states,
+                            count * sizeof *states);
+    size_t first = 0; /* of those that are to be read */
+    for (size_t i = 0; i < count; i++) {
+        if (known && (states[i] & PAGE_WAS_WRITTEN) == 0) {
+            mark_words(heap, start + (first << os_page_shift), start + (i << os_page_shift));
+            first = i + 1;
+        }
+    }
+    mark_words(heap, start + (first << os_page_shift), end);
+}
+
+static void mark_range(struct leak_heap *heap, uintptr_t start, uintptr_t end)
+{
+    uintptr_t last = end & ~(os_page_size - 1);
+    uintptr_t at = size_min(align_up(start, os_page_size), end);
+    if (heap->page_states < 0 || end - start < SPARSE_RANGE) {
+        mark_words(heap, start, end);
+        return;
+    }
+    mark_words(heap, start, at);
+    while (at < last) {
+        uintptr_t stop = size_min(at + (PAGE_STATES << os_page_shift), last);
+        mark_pages(heap, at, stop);
+        at = stop;
+    }
+    mark_words(heap, at, end);
 }
 
 static void mark_pending(struct leak_heap *heap)
@@ -360,6 +402,7 @@ static NOINLINE void leak_check_above(void)
         log_warn("leak_check: no memory for the check");
         return;
     }
+    heap.page_states = os_open_to_read(OS_PAGE_STATES);
     os_read_lines(OS_MAPS, root_line, &heap);
     mark_pending(&heap);
     heap.mark = LEAK_INDIRECT;
@@ -371,6 +414,9 @@ static NOINLINE void leak_check_above(void)
             mark_pending(&heap);
             block->mark = LEAK_UNSEEN;
         }
+    }
+    if (heap.page_states >= 0) {
+        os_close(heap.page_states);
     }
     struct leak *leaks = leak_map(heap.count, sizeof *leaks);
     size_t count = leaks != NULL ? leaks_by_calls(&heap, leaks, heap.count) : 0;

@@ -264,6 +264,7 @@ ALWAYS_INLINE void libc_learn_threads(void)
 
 /* The mappings of the process. /proc/self has none once the first thread has ended, though others go on. */
 #define OS_MAPS "/proc/thread-self/maps"
+#define OS_PAGE_STATES "/proc/thread-self/pagemap"
 
 /* Starts a detached thread that takes no signals. */
 static bool libc_start_thread(void *(*run)(void *));

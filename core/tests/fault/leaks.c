@@ -68,14 +68,26 @@ static void *lose_all(void *argument)
     exit(0);
 }
 
+/* Of one page, and of so many that to read them all would take minutes. */
+static void point_from_mappings(void)
+{
+    size_t sizes[] = {4096, (size_t)256 << 30};
+    for (int i = 0; i < 2; i++) {
+        char *mapping = mmap(NULL, sizes[i], PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (mapping != MAP_FAILED) { /* no overcommitment at all is a setting of Linux */
+            *(void **)(mapping + sizes[i] / 2) = malloc(200000);
+        }
+    }
+}
+
 int main(int count, char **words)
 {
     (void)words;
     global = malloc(103);
     *(void **)global = (char *)malloc(104) + 50; /* an interior pointer keeps a block too */
     of_thread = malloc(105);
-    void **mapping = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    *mapping = malloc(200000);
+    point_from_mappings();
     pthread_t thread;
     pthread_create(&thread, NULL, wait_for_ever, NULL);
     while (!is_ready) {
