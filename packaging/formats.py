@@ -45,6 +45,8 @@ class Package:
     instead_of: list[str] = field(default_factory=list)
     provides: str | None = None
     cache: str | None = None
+    # What a shell is to do before the package is removed, but not when another version takes its place.
+    before_removal: str | None = None
 
     def paths(self):
         """Folders and files of the tree, sorted, relative to the root."""
@@ -155,6 +157,11 @@ def write_deb(package, folder):
         script = f'#!/bin/sh\nset -e\n\nif [ "$1" = purge ]; then\n    rm -rf {package.cache}\nfi\n'
         (control / "postrm").write_text(script)
         (control / "postrm").chmod(0o755)
+    if package.before_removal:
+        # DPKG_ROOT: the root belongs to a system that does not run.
+        begin = '#!/bin/sh\nset -e\n\n[ "$1" = remove ] && [ -z "${DPKG_ROOT:-}" ] || exit 0\n\n'
+        (control / "prerm").write_text(begin + package.before_removal)
+        (control / "prerm").chmod(0o755)
     set_times(package)
     machine = MACHINES["deb"][package.machine]
     result = folder / f"{package.name}_{package.version}_{machine}.deb"
@@ -172,6 +179,7 @@ def rpm_spec(package):
         "Release": ["1"],
         "Summary": [package.summary[0].upper() + package.summary[1:]],
         "License": [package.licence],
+        "Packager": [package.maintainer],
         "Requires": [f"{name} {'=' if package.machine else '>='} {package.version}"
                      for name in package.needs],
         "Suggests": package.suggests,
@@ -186,8 +194,12 @@ def rpm_spec(package):
     # What no package owns would stay, empty, when the package goes.
     listed += [f"%dir %attr(0755, root, root) /{path}" for path in package.own_folders()]
     text = "\n\n".join(textwrap.fill(text, 78) for text in package.text)
+    script = []
+    if package.before_removal:
+        # $1 counts the versions that stay.
+        script = ["%preun", '[ "$1" = 0 ] || exit 0', package.before_removal.replace("%", "%%")]
     return "\n".join([*lines, "", "%description", text, "", "%install",
-                      f"cp -a '{package.tree}/.' %{{buildroot}}", "", "%files", *listed, ""])
+                      f"cp -a '{package.tree}/.' %{{buildroot}}", "", *script, "%files", *listed, ""])
 
 
 RPM_SETTINGS = {
@@ -264,7 +276,6 @@ def apk_control(package, data):
         ("pkgname", package.name),
         ("pkgver", f"{package.version}-r0"),
         ("pkgdesc", package.summary),
-        ("url", ""),
         ("builddate", package.epoch),
         ("packager", package.maintainer),
         ("size", size),
@@ -276,13 +287,22 @@ def apk_control(package, data):
         *(("provides", name) for name in provides),
         ("datahash", hashlib.sha256(data).hexdigest()),
     ]
-    text = "".join(f"{name} = {value}\n" for name, value in fields if value != "").encode()
-    member = tarfile.TarInfo(".PKGINFO")
-    member.size, member.mtime = len(text), package.epoch
-    member.uname = member.gname = "root"
+    text = "".join(f"{name} = {value}\n" for name, value in fields)
+    members = [control_member(package, ".PKGINFO", text, 0o644)]
+    if package.before_removal:
+        # An upgrade runs other scripts.
+        script = "#!/bin/sh\n" + package.before_removal
+        members.append(control_member(package, ".pre-deinstall", script, 0o755))
     # The parts of an apk are one archive when they are read in a row: this one has no end mark.
-    blocks = member.tobuf(format=tarfile.USTAR_FORMAT) + text
-    return gzip_bytes(blocks + b"\0" * (-len(blocks) % tarfile.BLOCKSIZE))
+    return gzip_bytes(b"".join(members))
+
+
+def control_member(package, name, text, mode):
+    member, content = tarfile.TarInfo(name), text.encode()
+    member.size, member.mtime, member.mode = len(content), package.epoch, mode
+    member.uname = member.gname = "root"
+    blocks = member.tobuf(format=tarfile.USTAR_FORMAT) + content
+    return blocks + b"\0" * (-len(blocks) % tarfile.BLOCKSIZE)
 
 
 def write_apk(package, folder):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Compiles the allocator, one translation unit, into a static library.
 
 use std::env;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The declarations of `mallow.h`, which says what each function promises.
 
 #![allow(non_camel_case_types)]

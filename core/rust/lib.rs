@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Raw bindings to the Mallow allocator.
 //!
 //! This crate compiles Mallow's one C file and declares its functions; the crate `mallow` has a

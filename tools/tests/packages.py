@@ -99,7 +99,7 @@ class Writers(Scratch):
             name="libtried", version="1.2", machine="x86_64", summary="tried", text=["A text."],
             section="libs", maintainer="Nobody <nobody@mallow.example>", licence="MIT", tree=tree,
             epoch=1_700_000_000, needs=["other"], instead_of=["third"], provides="shared",
-            cache="/var/cache/tried")
+            cache="/var/cache/tried", before_removal="echo '%{name} goes'\n")
 
     def assert_same_twice(self, system):
         written = []
@@ -111,16 +111,30 @@ class Writers(Scratch):
         self.assertEqual(written[0].read_bytes(), written[1].read_bytes())
         return written[0]
 
+    def run_script(self, script, arguments, **environment):
+        file = self.scratch / "script"
+        file.write_bytes(script)
+        return subprocess.run(["sh", file, *arguments], text=True, check=True, capture_output=True,
+                              env={**os.environ, **environment}).stdout
+
+    def assert_runs_at(self, script, removal, others):
+        self.assertEqual(self.run_script(script, removal), "%{name} goes\n")
+        for arguments in others:
+            self.assertEqual(self.run_script(script, arguments), "", arguments)
+
     @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
     def test_deb(self):
         deb = self.assert_same_twice("deb")
         shown = subprocess.run(["dpkg-deb", "-I", deb, "control", "conffiles", "triggers",
-                                "postrm"],
+                                "postrm", "prerm"],
                                text=True, check=True, capture_output=True).stdout
         for line in ("Architecture: amd64", "Depends: other (= 1.2)", "Conflicts: shared, third",
                      "Provides: shared", "/etc/profile.d/tried.sh", "activate-noawait ldconfig",
                      "    rm -rf /var/cache/tried"):
             self.assertIn(f"{line}\n", shown)
+        script = subprocess.run(["dpkg-deb", "-I", deb, "prerm"], check=True, capture_output=True).stdout
+        self.assert_runs_at(script, removal=["remove"], others=[["upgrade", "1.3"], ["deconfigure", "in-favour"]])
+        self.assertEqual(self.run_script(script, ["remove"], DPKG_ROOT="/mnt"), "")
 
     @unittest.skipUnless(shutil.which("rpmbuild"), "no rpmbuild")
     def test_rpm(self):
@@ -129,13 +143,21 @@ class Writers(Scratch):
         shown = subprocess.run(["rpm", "-qlp", rpm], text=True, check=True, capture_output=True).stdout.split()
         self.assertIn("/usr/share/licenses/libtried", shown)
         self.assertNotIn("/usr/share", shown)
+        asked = "%{PACKAGER}\n%{PREUNPROG}\n%{PREUN}"
+        told = subprocess.run(["rpm", "-qp", "--qf", asked, rpm], text=True, check=True, capture_output=True).stdout
+        packager, program, script = told.split("\n", 2)
+        self.assertEqual((packager, program), ("Nobody <nobody@mallow.example>", "/bin/sh"))
+        self.assert_runs_at(script.encode(), removal=["0"], others=[["1"]])
 
     def test_apk(self):
         apk = self.assert_same_twice("apk")
         with tarfile.open(apk) as archive:
             names = archive.getnames()
             info = archive.extractfile(".PKGINFO").read().decode()
-        self.assertEqual(names[0], ".PKGINFO")
+            script = archive.extractfile(".pre-deinstall").read()
+            self.assertEqual(archive.getmember(".pre-deinstall").mode, 0o755)
+        self.assertEqual(names[:2], [".PKGINFO", ".pre-deinstall"])
+        self.assert_runs_at(script, removal=["1.2-r0"], others=[])
         self.assertIn("usr/lib/libtried.so", names)
         for line in ("depend = other=1.2-r0", "depend = !third", "provides = so:libtried.so=0"):
             self.assertIn(f"{line}\n", info)
@@ -200,6 +222,74 @@ class Workflows(unittest.TestCase):
                 self.assertLessEqual(set(line.split()), targets, workflow.name)
             for file in re.findall(r"^\s+((?:packaging|tools|\.ci)/[a-z-]+)", text, re.M):
                 self.assertTrue(os.access(ROOT / file, os.X_OK), f"{workflow.name}: {file}")
+
+
+class Removal(Scratch):
+    """The script that undoes what `mallow enable` did, with a command that writes down what it is asked."""
+
+    # As `mallow enable` writes it.
+    RECORD = {"schema": "mallow.enabled/1", "folders": ["/var/lib/mallow"], "entries": [
+        {"kind": kind, **more, "allocator": "a", "word": "w", "library": library, "file": "/etc/f", "since": 1,
+         "before": {"content": '      "kind": "unit",\n', "mode": 420}, "written": ['"library": "/lib/x",'], "folders": []}
+        for kind, more, library in (
+            ("global", {}, "/usr/lib/m/libmallow.so"),
+            ("unit", {"unit": "a\\x2db.service"}, "/lib/m/libmallow-secure.so"),
+            ("wrapper", {"folder": "/opt/my tools"}, "/usr/lib/m/libmallow.so"),
+            ("unit", {"unit": "c.service"}, "/lib/m/libmallow.so"),
+            ("wrapper", {"folder": "/opt/my tools"}, "/lib/m/libjemalloc.so.2"),
+            ("ld-so-preload", {}, "/opt/lib/libmallow.so"))]}
+    ALL = ["--global", "--unit a\\x2db.service", "--wrappers /opt/my tools", "--unit c.service", "--ld-so-preload"]
+
+    def undone(self, what, refused="nothing", command="mallow"):
+        """What the script of a package says, and what it asks `mallow disable` for."""
+        tree, asked, programs = self.scratch / "tree", self.scratch / "asked", self.scratch / "bin"
+        for name in ("libmallow.so", "libmallow-secure.so"):
+            build.put(tree, f"usr/lib/m/{name}", b"")
+        build.put(programs, command, f'#!/bin/sh\nread line && exit 1\nprintf "%s\\n" "$*" >>{asked}\n'
+                  f'[ -z "$HOME$XDG_STATE_HOME$LD_PRELOAD" ] || exit 1\n'
+                  f'case $* in *{refused}*) exit 3; esac\n'
+                  f'case {refused}$* in nothing*--ld-so*) rm {self.scratch}/var/lib/mallow/enabled.json; esac\n', 0o755)
+        script = build.before_removal(tree, "tried", what)
+        script = script.replace("/var/lib", f"{self.scratch}/var/lib")
+        asked.write_text("")
+        said = subprocess.run(["sh", "-euc", script], check=True, capture_output=True, text=True, input="",
+                              env={"PATH": f"{programs}:/usr/bin:/bin", "HOME": "/root", "XDG_STATE_HOME": "/s"})
+        return said.stdout + said.stderr, [line.removeprefix("disable ") for line in asked.read_text().splitlines()]
+
+    def write_record(self, record):
+        build.put(self.scratch, "var/lib/mallow/enabled.json", json.dumps(record, indent=2) + "\n")
+
+    def test_where_nothing_is_enabled_nothing_is_done(self):
+        self.assertEqual(self.undone("all"), ("", []))
+        self.write_record({**self.RECORD, "entries": []})
+        self.assertEqual(self.undone("libmallow.so"), ("", []))
+
+    def test_the_command_takes_all_along(self):
+        self.write_record(self.RECORD)
+        self.assertEqual(self.undone("all"), ("", self.ALL))
+
+    def test_a_library_takes_along_what_names_it(self):
+        self.write_record(self.RECORD)
+        self.assertEqual(self.undone("libmallow.so"), ("", ["--global", "--unit c.service"]))
+        self.assertEqual(self.undone("libmallow-secure.so"), ("", ["--unit a\\x2db.service"]))
+
+    def test_what_is_refused_keeps_nothing_else(self):
+        self.write_record(self.RECORD)
+        said, asked = self.undone("all", refused="global")
+        self.assertEqual(asked, self.ALL)
+        self.assertRegex(said, "^tried: not all .*; .*/enabled.json names what is left.\n$")
+
+    def test_without_the_command_it_says_what_is_left(self):
+        self.write_record(self.RECORD)
+        said, asked = self.undone("libmallow.so", command="other")
+        self.assertEqual(asked, [])
+        self.assertIn("names what is left", said)
+
+    def test_another_form_of_the_record_is_left_alone(self):
+        build.put(self.scratch, "var/lib/mallow/enabled.json", json.dumps(self.RECORD))
+        said, asked = self.undone("all")
+        self.assertEqual(asked, [])
+        self.assertIn("names what is left", said)
 
 
 class GlobalScript(Scratch):
