@@ -22,9 +22,9 @@ static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap
 static NOINLINE void free_of_other(void *block, struct extent *extent, struct heap *heap);
 
 /* The first stage of the quarantine is full, or all of it. */
-static NOINLINE void free_turn(struct heap *heap)
+static NOINLINE void free_turn(struct heap *heap, size_t size)
 {
-    delay_turn(heap);
+    delay_turn(heap, size);
     heap_tick_if_due(heap);
 }
 
@@ -33,7 +33,7 @@ static NOINLINE void free_own_larger(struct heap *heap, struct extent *extent, s
 {
     slot_fill(slot, extent->slab.slot_size);
     if (delay_put(heap, slot, extent->slab.slot_size)) {
-        free_turn(heap);
+        free_turn(heap, extent->slab.slot_size);
     }
 }
 
@@ -58,7 +58,7 @@ ALWAYS_INLINE void free_own(struct heap *heap, struct extent *extent, void *bloc
         } else {
             slot_fill_small(slot, slab->slot_size);
             if (delay_put(heap, slot, slab->slot_size)) {
-                free_turn(heap);
+                free_turn(heap, slab->slot_size);
             }
         }
         return;
@@ -168,7 +168,7 @@ ALWAYS_INLINE void free_any_slot(struct heap *heap, struct extent *extent, struc
     }
     slot_fill(slot, size);
     if (settles ? delay_put(heap, slot, size) : delay_put_unsettled(heap, slot, size)) {
-        delay_turn(heap);
+        delay_turn(heap, size);
     }
 }
 

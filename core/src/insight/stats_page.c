@@ -138,7 +138,8 @@ static const struct stats_field stats_fields[] = {
     FIELD(heap, robbed_pages),
     FIELD(heap, magazine_bytes),
 #if MW_DELAY_FREE
-    FIELD_NAMED("heap.delayed_bytes", heap, delay.bytes),
+    FIELD_NAMED("heap.delayed_bytes", heap, delay.small.bytes),
+    FIELD_NAMED("heap.delayed_larger", heap, delay.larger.bytes),
 #endif
     ARRAY(heap, counts),
     ARRAY(heap, puts),

@@ -9,8 +9,8 @@
 static const struct strength strengths[] = {
     {1 * KiB, 64, 0, 0, 0, 4, false, false, 0, FENCE_MIN},
     {5 * KiB, 5 * KiB, 128 * KiB, 16 * MiB, 64 * KiB, 4, false, false, 8, FENCE_MIN},
-    {8 * KiB, 8 * KiB, 256 * KiB, 64 * MiB, 256 * KiB, 1, true, true, 16, FENCE_MIN},
-    {SLOT_MAX, SLOT_MAX, 1 * MiB, NO_LIMIT, 0, 1, true, true, 16, SLOT_MAX + 1},
+    {8 * KiB, 8 * KiB, 256 * KiB, 64 * MiB, 256 * KiB, 1, true, true, 8, FENCE_MIN},
+    {SLOT_MAX, SLOT_MAX, 1 * MiB, NO_LIMIT, 0, 1, true, true, 8, SLOT_MAX + 1},
 };
 
 /* The account is of RATE_OF_SCATTERED alone: to fault in what comes back takes a tenth to a quarter of the

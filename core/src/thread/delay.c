@@ -14,19 +14,21 @@ ALWAYS_INLINE size_t entry_size(uint64_t entry)
 }
 
 /* The places of all stages, the fresh ones first. */
-static uint64_t *delay_place(struct delay *delay, unsigned index)
+static uint64_t *line_place(struct delay_line *line, unsigned index)
 {
-    check(index < DELAY_PLACES);
+    check(index < DELAY_LINE_PLACES);
     if (index < DELAY_FRESH) {
-        return &delay->fresh[index];
+        return &line->fresh[index];
     }
     index -= DELAY_FRESH;
-    return index < DELAY_RANDOM ? &delay->random[index] : &delay->fifo[index - DELAY_RANDOM];
+    return index < DELAY_RANDOM ? &line->random[index] : &line->fifo[index - DELAY_RANDOM];
 }
 
 static struct slot *delay_at(struct heap *heap, unsigned index)
 {
-    return entry_slot(atomic_peek(delay_place(&heap->delay, index)));
+    struct delay *delay = &heap->delay;
+    struct delay_line *line = index < DELAY_LINE_PLACES ? &delay->small : &delay->larger;
+    return entry_slot(atomic_peek(line_place(line, index % DELAY_LINE_PLACES)));
 }
 
 #define CHOICE_BITS 6u
@@ -91,27 +93,27 @@ ALWAYS_INLINE void delay_release(struct heap *heap, uint64_t entry)
 }
 
 /* Takes what is in a place; 0 if nothing is. The child of a fork has it in one place at most. */
-ALWAYS_INLINE uint64_t delay_take(struct delay *delay, uint64_t *place)
+ALWAYS_INLINE uint64_t line_take(struct delay_line *line, uint64_t *place)
 {
     uint64_t entry = *place;
     *place = 0;
     order_stores();
-    check(delay->bytes >= entry_size(entry));
-    delay->bytes -= entry_size(entry);
+    check(line->bytes >= entry_size(entry));
+    line->bytes -= entry_size(entry);
     return entry;
 }
 
 /* The oldest of the ring, or any of the random stage if the ring is empty. 0 if nothing is there: the count is
  * wrong where a signal handler that frees came in the middle of a turn. */
-static uint64_t delay_take_next(struct delay *delay)
+static uint64_t line_take_next(struct delay *delay, struct delay_line *line)
 {
-    if (delay->first != delay->end) {
-        return delay_take(delay, &delay->fifo[delay->first++ % DELAY_FIFO]);
+    if (line->first != line->end) {
+        return line_take(line, &line->fifo[line->first++ % DELAY_FIFO]);
     }
     uint32_t at = delay_choose(delay, &delay->choices);
     for (uint32_t end = at + DELAY_RANDOM; at != end; at++) {
-        if (delay->random[at % DELAY_RANDOM] != 0) {
-            return delay_take(delay, &delay->random[at % DELAY_RANDOM]);
+        if (line->random[at % DELAY_RANDOM] != 0) {
+            return line_take(line, &line->random[at % DELAY_RANDOM]);
         }
     }
     return 0;
@@ -119,10 +121,10 @@ static uint64_t delay_take_next(struct delay *delay)
 
 /* Settles those of the fresh ones that are not. The child of a fork may lose one of another thread's, but
  * finds none that is settled and does not say so. */
-static NOINLINE void delay_settle(struct heap *heap)
+static NOINLINE void line_settle(struct delay_line *line)
 {
-    uint64_t *fresh = heap->delay.fresh;
-    heap->delay.has_unsettled = false;
+    uint64_t *fresh = line->fresh;
+    line->has_unsettled = false;
     for (uint32_t i = 0; i < DELAY_FRESH; i++) {
         uint64_t entry = fresh[i];
         if ((entry & DELAY_UNSETTLED) != 0) {
@@ -134,10 +136,16 @@ static NOINLINE void delay_settle(struct heap *heap)
     }
 }
 
-static bool delay_has_unsettled(struct heap *heap, const void *slot)
+static void delay_settle(struct heap *heap)
+{
+    line_settle(&heap->delay.small);
+    line_settle(&heap->delay.larger);
+}
+
+static bool line_has_unsettled(struct delay_line *line, const void *slot)
 {
     for (uint32_t i = 0; i < DELAY_FRESH; i++) {
-        uint64_t entry = atomic_peek(&heap->delay.fresh[i]);
+        uint64_t entry = atomic_peek(&line->fresh[i]);
         if ((entry & DELAY_UNSETTLED) != 0 && entry_slot(entry) == slot) {
             return true;
         }
@@ -145,26 +153,33 @@ static bool delay_has_unsettled(struct heap *heap, const void *slot)
     return false;
 }
 
+static bool delay_has_unsettled(struct heap *heap, const void *slot)
+{
+    return line_has_unsettled(&heap->delay.small, slot) ||
+           line_has_unsettled(&heap->delay.larger, slot);
+}
+
 /* Each of the fresh ones takes a place of the random stage, what was there one of the ring, and if that is
  * full the oldest leaves. Returns how many leave. */
-ALWAYS_INLINE uint32_t delay_move_on(struct delay *delay, uint64_t leaving[])
+ALWAYS_INLINE uint32_t line_move_on(struct delay *delay, struct delay_line *line,
+                                    uint64_t leaving[])
 {
     uint32_t leave = 0;
-    uint32_t end = delay->end;
-    uint32_t count = delay->fresh_count;
+    uint32_t end = line->end;
+    uint32_t count = line->fresh_count;
     uint64_t choices = delay->choices;
     uint64_t units = 0;
     check(count <= DELAY_FRESH);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t entry = delay->fresh[i];
-        delay->fresh[i] = 0;
+        uint64_t entry = line->fresh[i];
+        line->fresh[i] = 0;
         order_stores();
-        uint64_t *place = &delay->random[delay_choose(delay, &choices)];
+        uint64_t *place = &line->random[delay_choose(delay, &choices)];
         uint64_t moved = *place;
         *place = entry;
         order_stores();
         if (likely(moved != 0)) {
-            uint64_t *at = &delay->fifo[end++ % DELAY_FIFO];
+            uint64_t *at = &line->fifo[end++ % DELAY_FIFO];
             uint64_t oldest = *at; /* 0 if the ring is not full */
             *at = moved;
             __builtin_prefetch(entry_slot(oldest));
@@ -173,92 +188,104 @@ ALWAYS_INLINE uint32_t delay_move_on(struct delay *delay, uint64_t leaving[])
             units += oldest >> DELAY_SIZE_SHIFT;
         }
     }
-    delay->fresh_count = 0;
+    line->fresh_count = 0;
     delay->choices = choices;
-    delay->end = end;
-    delay->first += leave;
-    check(delay->end - delay->first <= DELAY_FIFO && delay->bytes >= units << DELAY_UNIT_LOG2);
-    delay->bytes -= units << DELAY_UNIT_LOG2;
+    line->end = end;
+    line->first += leave;
+    check(line->end - line->first <= DELAY_FIFO && line->bytes >= units << DELAY_UNIT_LOG2);
+    line->bytes -= units << DELAY_UNIT_LOG2;
     return leave;
 }
 
 /* Whether there was one. */
-static bool delay_release_next(struct heap *heap)
+static bool line_release_next(struct heap *heap, struct delay_line *line)
 {
-    uint64_t entry = delay_take_next(&heap->delay);
+    uint64_t entry = line_take_next(&heap->delay, line);
     if (likely(entry != 0)) {
         delay_release(heap, entry);
     }
     return entry != 0;
 }
 
-static NOINLINE void delay_turn(struct heap *heap)
+static NOINLINE void delay_turn(struct heap *heap, size_t size)
 {
-    struct delay *delay = &heap->delay;
-    if (delay->has_unsettled) {
-        delay_settle(heap);
+    struct delay_line *line = delay_line_of(heap, size);
+    if (line->has_unsettled) {
+        line_settle(line);
     }
     if (unlikely(strength.delay_bytes == 0)) {
-        delay->fresh_count = 0; /* nothing waits */
-        delay_hand_back(heap, entry_slot(delay_take(delay, &delay->fresh[0])));
+        line->fresh_count = 0; /* nothing waits */
+        delay_hand_back(heap, entry_slot(line_take(line, &line->fresh[0])));
         return;
     }
     uint64_t leaving[DELAY_FRESH];
-    uint32_t leave = delay_move_on(delay, leaving);
+    uint32_t leave = line_move_on(&heap->delay, line, leaving);
     for (uint32_t i = 0; i < leave; i++) {
         delay_release(heap, leaving[i]);
     }
-    if (unlikely(delay->bytes > strength.delay_bytes)) {
+    if (unlikely(line->bytes > strength.delay_bytes)) {
         /* Some more than have to, so that the next frees of large slots need no turn each. */
         size_t most = strength.delay_bytes - strength.delay_bytes / DELAY_SPARE;
-        while (delay->bytes > most) {
-            if (unlikely(!delay_release_next(heap))) {
-                delay->bytes = 0;
+        while (line->bytes > most) {
+            if (unlikely(!line_release_next(heap, line))) {
+                line->bytes = 0;
             }
         }
     }
 }
 
-static void delay_empty(struct heap *heap)
+static void line_empty(struct heap *heap, struct delay_line *line)
 {
-    struct delay *delay = &heap->delay;
-    if (delay->bytes == 0) {
+    if (line->bytes == 0) {
         return;
     }
-    delay_settle(heap);
-    delay->fresh_count = 0;
-    for (unsigned i = 0; i < DELAY_PLACES; i++) {
-        uint64_t entry = delay_take(delay, delay_place(delay, i));
+    line_settle(line);
+    line->fresh_count = 0;
+    for (unsigned i = 0; i < DELAY_LINE_PLACES; i++) {
+        uint64_t entry = line_take(line, line_place(line, i));
         if (entry != 0) {
             delay_release(heap, entry);
         }
     }
-    delay->first = delay->end;
+    line->first = line->end;
+}
+
+static void delay_empty(struct heap *heap)
+{
+    line_empty(heap, &heap->delay.small);
+    line_empty(heap, &heap->delay.larger);
     check(delay_is_empty(heap));
 }
 
 static void delay_shorten(struct heap *heap)
 {
-    struct delay *delay = &heap->delay;
-    if (delay->has_unsettled) {
-        delay_settle(heap);
+    struct delay_line *lines[] = {&heap->delay.small, &heap->delay.larger};
+    for (unsigned i = 0; i < array_count(lines); i++) {
+        if (lines[i]->has_unsettled) {
+            line_settle(lines[i]);
+        }
+        while (lines[i]->first != lines[i]->end && line_release_next(heap, lines[i])) {
+        }
     }
-    while (delay->first != delay->end && delay_release_next(heap)) {
+}
+
+static void line_pass_on(struct delay_line *line, struct heap *to)
+{
+    line_settle(line);
+    line->fresh_count = 0;
+    for (unsigned i = DELAY_LINE_PLACES; i-- > 0;) {
+        uint64_t entry = line_take(line, line_place(line, i));
+        if (entry != 0 && delay_put(to, entry_slot(entry), entry_size(entry))) {
+            delay_turn(to, entry_size(entry));
+        }
     }
+    line->first = line->end;
 }
 
 static void delay_pass_on(struct heap *from, struct heap *to)
 {
-    struct delay *delay = &from->delay;
-    delay_settle(from);
-    delay->fresh_count = 0;
-    for (unsigned i = DELAY_PLACES; i-- > 0;) {
-        uint64_t entry = delay_take(delay, delay_place(delay, i));
-        if (entry != 0 && delay_put(to, entry_slot(entry), entry_size(entry))) {
-            delay_turn(to);
-        }
-    }
-    delay->first = delay->end;
+    line_pass_on(&from->delay.small, to);
+    line_pass_on(&from->delay.larger, to);
     check(delay_is_empty(from));
 }
 
@@ -274,7 +301,7 @@ static void delay_check(struct heap *heap)
 
 static bool delay_is_empty(struct heap *heap)
 {
-    return heap->delay.bytes == 0;
+    return heap->delay.small.bytes == 0 && heap->delay.larger.bytes == 0;
 }
 
 #else
@@ -303,9 +330,10 @@ static void delay_settle(struct heap *heap)
     (void)heap;
 }
 
-static void delay_turn(struct heap *heap)
+static void delay_turn(struct heap *heap, size_t size)
 {
     (void)heap;
+    (void)size;
 }
 
 static void delay_check(struct heap *heap)

@@ -2,7 +2,7 @@
  *
  * Quarantine, in the secure build: a slot that the program frees waits before it can be handed out
  * again, so that a pointer to it that is used by mistake does not lead to another block, and nobody
- * can tell when its turn comes. Each heap has three stages.
+ * can tell when its turn comes. Each heap has three stages, once for slots up to DELAY_SMALL_MAX and once for larger ones.
  *
  *   free -> fresh[next] -> random[any] -> fifo[oldest] -> its slab or magazine
  *
@@ -27,23 +27,28 @@ static_assert(ADDRESS_LIMIT <= (uintptr_t)1 << DELAY_SIZE_SHIFT, "above the addr
 static_assert(SLOT_MAX >> DELAY_UNIT_LOG2 <= INT16_MAX, "which hold any size and a bit");
 
 #if MW_DELAY_FREE
+ALWAYS_INLINE struct delay_line *delay_line_of(struct heap *heap, size_t size)
+{
+    return size <= DELAY_SMALL_MAX ? &heap->delay.small : &heap->delay.larger;
+}
+
 /* Puts a slot of `size` bytes in, which has the fill. Whether delay_turn has to be called. */
 ALWAYS_INLINE bool delay_put(struct heap *heap, const struct slot *slot, size_t size)
 {
-    struct delay *delay = &heap->delay;
-    uint32_t count = delay->fresh_count;
-    size_t bytes = delay->bytes + size;
+    struct delay_line *line = delay_line_of(heap, size);
+    uint32_t count = line->fresh_count;
+    size_t bytes = line->bytes + size;
     check(count < DELAY_FRESH && size % (1u << DELAY_UNIT_LOG2) == 0 && size <= SLOT_MAX);
-    delay->fresh[count] = (uintptr_t)slot | (uint64_t)size << (DELAY_SIZE_SHIFT - DELAY_UNIT_LOG2);
-    delay->fresh_count = count + 1;
-    delay->bytes = bytes;
+    line->fresh[count] = (uintptr_t)slot | (uint64_t)size << (DELAY_SIZE_SHIFT - DELAY_UNIT_LOG2);
+    line->fresh_count = count + 1;
+    line->bytes = bytes;
     return unlikely(count + 1 == DELAY_FRESH) || unlikely(bytes > strength.delay_bytes);
 }
 
 /* The same of an unsettled one. */
 ALWAYS_INLINE bool delay_put_unsettled(struct heap *heap, const struct slot *slot, size_t size)
 {
-    heap->delay.has_unsettled = true;
+    delay_line_of(heap, size)->has_unsettled = true;
     return delay_put(heap, (const struct slot *)((uintptr_t)slot | DELAY_UNSETTLED), size);
 }
 #else
@@ -61,8 +66,8 @@ ALWAYS_INLINE bool delay_put_unsettled(struct heap *heap, const struct slot *slo
 /* In the child of a fork: the next choices are none of those that the parent would make. */
 static void delay_draw_anew(struct heap *heap);
 
-/* All that was freed last moves on, and as much leaves as has to. */
-static void delay_turn(struct heap *heap);
+/* All that was freed last of about the size of the slot that was put in moves on, and as much leaves as has to. */
+static void delay_turn(struct heap *heap, size_t size);
 
 /* Settles all that is unsettled. Owner, or who empties orphans. */
 static void delay_settle(struct heap *heap);

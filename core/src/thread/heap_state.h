@@ -101,18 +101,25 @@ static_assert(LIST_MAX_BUSY % LIST_MAX_WAITING == 0, "lists are doubled up to th
 #define DELAY_FRESH 32u
 #define DELAY_RANDOM 64u /* a number of six bits */
 #define DELAY_FIFO 128u
-#define DELAY_PLACES (DELAY_FRESH + DELAY_RANDOM + DELAY_FIFO)
+#define DELAY_LINE_PLACES (DELAY_FRESH + DELAY_RANDOM + DELAY_FIFO)
+#define DELAY_PLACES (2 * DELAY_LINE_PLACES)
+#define DELAY_SMALL_MAX ((size_t)512)
 
-struct delay {
+struct delay_line {
     uint32_t fresh_count;          /* of `fresh`; less than DELAY_FRESH when free returns */
     bool has_unsettled;            /* one of `fresh` may be unsettled */
     uint32_t first, end;           /* of fifo: numbers of its oldest and of the next to come */
     size_t bytes;                  /* of all of them */
-    uint64_t choices;              /* random numbers to come, six bits each, and a 1 above them */
-    uint64_t numbers;              /* see random_next */
     uint64_t fresh[DELAY_FRESH];   /* those freed last, in their order; 0: nothing is there */
     uint64_t random[DELAY_RANDOM]; /* 0: nothing is there */
     uint64_t fifo[DELAY_FIFO];     /* a ring; 0: nothing is there */
+};
+
+struct delay {
+    struct delay_line small;  /* of slots up to DELAY_SMALL_MAX */
+    struct delay_line larger; /* of others, so that a few of these do not push all small ones out */
+    uint64_t choices;         /* random numbers to come, six bits each, and a 1 above them */
+    uint64_t numbers;         /* see random_next */
 };
 
 /* What every call of the slow path looks at comes first, so that a thread with small blocks touches

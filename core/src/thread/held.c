@@ -5,10 +5,13 @@
 
 #if MW_FENCES
 
-#define HELD_MOST 16u
+#define HELD_MOST 8u
+
+/* A row for each arena; further arenas share them. */
+#define HELD_ROWS 16u
 
 /* atomic: anybody puts and takes */
-static _Atomic(struct extent *) held_blocks[ARENAS_MAX][HELD_MOST] IN_SECTION(pools);
+static _Atomic(struct extent *) held_blocks[HELD_ROWS][HELD_MOST] IN_SECTION(pools);
 
 static bool held_waits(const struct extent *extent)
 {
@@ -25,12 +28,13 @@ static struct extent *held_exchange(struct heap *heap, struct extent *extent)
     if (!held_waits(extent)) {
         return extent;
     }
-    check(strength.held_blocks <= HELD_MOST && extent_arena(extent) < ARENAS_MAX);
+    check(strength.held_blocks <= HELD_MOST);
     uint32_t at = random_below(random_next(&heap->delay.numbers), strength.held_blocks);
     extent->slab.stamp = clock_stamp();
     atomic_set(&extent->state, EXTENT_CACHED);
     /* pairs with itself and held_release_since */
-    struct extent *leaving = atomic_swap(&held_blocks[extent_arena(extent)][at], extent);
+    struct extent *leaving =
+        atomic_swap(&held_blocks[extent_arena(extent) % HELD_ROWS][at], extent);
     if (leaving != NULL) {
         check(extent_state(leaving) == EXTENT_CACHED);
         atomic_set(&leaving->state, EXTENT_ACTIVE);
@@ -56,9 +60,9 @@ static void held_release(_Atomic(struct extent *) *place, bool all, uint32_t sta
 
 static void held_release_any(bool all, uint32_t stamp)
 {
-    for (unsigned arena = 0; arena < arena_count(); arena++) {
+    for (unsigned row = 0; row < HELD_ROWS; row++) {
         for (unsigned i = 0; i < strength.held_blocks; i++) {
-            held_release(&held_blocks[arena][i], all, stamp);
+            held_release(&held_blocks[row][i], all, stamp);
         }
     }
 }

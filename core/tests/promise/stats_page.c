@@ -189,6 +189,7 @@ static void subtract_lists(struct figures *figures, uint64_t heap)
     }
     if (promise_is_mode("secure")) {
         figures->slots -= get(heap, "heap.delayed_bytes");
+        figures->slots -= get(heap, "heap.delayed_larger");
     }
 }
 

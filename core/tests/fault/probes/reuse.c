@@ -36,6 +36,23 @@ static void same_class_sprayed(void)
     take_over(freed_object(SMALL), SMALL, SMALL, SPRAY);
 }
 
+/* What waits is bounded by bytes: many larger blocks are freed first. */
+static void same_class_flushed(void)
+{
+    enum { BLOCKS = 64, ROUNDS = 4, SIZE = 31000 };
+    char *object = freed_object(SMALL);
+    for (int round = 0; round < ROUNDS; round++) {
+        char *blocks[BLOCKS];
+        for (int i = 0; i < BLOCKS; i++) {
+            blocks[i] = take(SIZE);
+        }
+        for (int i = 0; i < BLOCKS; i++) {
+            give(blocks[i]);
+        }
+    }
+    take_over(object, SMALL, SMALL, 2 * SPRAY);
+}
+
 static void same_page(void)
 {
     take_over(freed_object(PAGE_SIZED), PAGE_SIZED, PAGE_SIZED, 1);
@@ -219,6 +236,7 @@ static void read_new(void)
 const struct probe reuse_probes[] = {
     {"reuse-same-class", same_class},
     {"reuse-same-class-sprayed", same_class_sprayed},
+    {"reuse-same-class-flushed", same_class_flushed},
     {"reuse-page", same_page},
     {"reuse-page-sprayed", same_page_sprayed},
     {"reuse-pages-sprayed", same_pages_sprayed},
