@@ -86,7 +86,7 @@ static bool arena_is_dense(struct arena *arena)
     }
     unsigned count = dense_places(arena, places);
     return count != 0 && places_are_dense(places, count, DENSE_PAGES, DENSE_SIXTEENTHS) &&
-           newest_is_dense(arena);
+           newest_is_dense(arena) && os_tells_resident();
 }
 
 static size_t dense_ask_for_huge_pages(struct arena *arena, char *start, size_t size)

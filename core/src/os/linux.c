@@ -275,6 +275,11 @@ static void *os_move_pages(void *start, size_t size)
 /* By a seccomp filter, perhaps. */
 static _Atomic bool is_confined;
 
+static bool os_tells_resident(void)
+{
+    return !atomic_get(&is_confined);
+}
+
 static size_t os_resident_pages(void *start, size_t pages)
 {
     if (atomic_get(&is_confined)) {
@@ -283,8 +288,12 @@ static size_t os_resident_pages(void *start, size_t pages)
     check(pages <= OS_RESIDENT_MAX && is_of_pages(start, pages << os_page_shift));
     /* An emulator of larger pages answers for each of the host's 4 KiB. */
     unsigned char is_resident[OS_RESIDENT_MAX * (64 * KiB / (4 * KiB))];
-    if (is_error(memory_call(SYS_mincore, (long)start, (long)(pages << os_page_shift),
-                             (long)is_resident, 0, 0, 0))) {
+    long answer = memory_call(SYS_mincore, (long)start, (long)(pages << os_page_shift),
+                              (long)is_resident, 0, 0, 0);
+    if (is_error(answer)) {
+        if (answer == -EPERM || answer == -ENOSYS) {
+            os_note_confined();
+        }
         return pages;
     }
     size_t count = 0;

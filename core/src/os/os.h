@@ -111,6 +111,9 @@ static void *os_move_pages(void *start, size_t size);
 #define OS_RESIDENT_MAX 64u
 static size_t os_resident_pages(void *start, size_t pages);
 
+/* Whether the kernel is asked, and said so when it was asked last. */
+static bool os_tells_resident(void);
+
 /* Whether the 8 bytes at an address, a multiple of 8, can be read: a question to the kernel. */
 static bool os_is_readable(uintptr_t address);
 
@@ -178,7 +181,7 @@ static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
 
 /* The program may forbid itself system calls from now on: none is made that the libc's malloc does not make.
  * From any thread or signal handler. */
-UNUSED static void os_note_confined(void);
+static void os_note_confined(void);
 
 /* Whether the calling thread is in the strict mode of seccomp, where the kernel ends it for any call but read,
  * write and exit. No call about memory is made then: they fail. What lies above in the layers knows; it is asked once

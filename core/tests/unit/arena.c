@@ -304,6 +304,9 @@ TEST(arena_does_not_ask_for_huge_pages_unasked)
     option_set(OPTION_ask_resident, false);
     CHECK_EQ(huge_regions(arena, extents, 40, 1), 0);
     option_set(OPTION_ask_resident, true);
+    os_note_confined();
+    CHECK_EQ(huge_regions(arena, extents, 40, 1), 0);
+    atomic_set(&is_confined, false);
     os_refuses_huge_pages = true;
     CHECK_EQ(huge_regions(arena, extents, 40, 1), 0);
 }
