@@ -58,6 +58,7 @@
 #include "profile/expression.c"
 #include "profile/function_index.c"
 #include "profile/frame_row.c"
+#include "profile/code.h"
 #include "profile/capture.h"
 #include "profile/unwind.c"
 #endif

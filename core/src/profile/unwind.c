@@ -5,6 +5,7 @@
 #include "../base/check.h"
 #include "../os/os.h"
 #include "capture.h"
+#include "code.h"
 #include "expression.h"
 #include "frame_row.h"
 
@@ -102,45 +103,6 @@ static uintptr_t plain_pc(uintptr_t pc)
 }
 
 /* --- Frames of signal handlers' returns ------------------------------------------------------- */
-
-#if defined(__x86_64__)
-
-/* Whether the rules for such a frame are left aside: those of the kernel's own say less than it has. */
-#define SIGNALS_BY_CODE false
-
-/* mov $15, %rax (or %eax); syscall */
-static const uint8_t return_code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
-static const uint8_t return_code_short[] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
-
-/* The registers in the order of the kernel's struct sigcontext, which begins 40 bytes above the
- * stack pointer. */
-static const uint8_t context_registers[] = {8, 9, 10, 11, 12, 13, 14, 15, 5,
-                                            4, 6, 3,  1,  0,  2,  7,  16};
-#define CONTEXT_AT 40u
-
-static bool is_signal_return(const uint8_t *code)
-{
-    return memcmp(code, return_code, sizeof return_code) == 0 ||
-           memcmp(code, return_code_short, sizeof return_code_short) == 0;
-}
-
-#else
-
-#define SIGNALS_BY_CODE true
-
-/* mov x8, #139; svc #0 */
-static const uint8_t return_code[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4};
-
-/* struct rt_sigframe: 128 bytes of siginfo, then the ucontext, whose registers begin at 168 + 8: behind
- * the address of the fault x0 to x30, sp, pc. */
-#define CONTEXT_AT (128u + 176u + 8u)
-
-static bool is_signal_return(const uint8_t *code)
-{
-    return memcmp(code, return_code, sizeof return_code) == 0;
-}
-
-#endif
 
 /* Whether the code at `pc` can be read, with what stands behind it. */
 static bool code_is_readable(struct cursor *cursor, uintptr_t pc)
@@ -256,6 +218,18 @@ static bool step_by_rules(struct cursor *cursor, const struct cfi_function *func
     return true;
 }
 
+/* Whether the pc can be a return address: code without rules may use the register of the frame pointer for anything. 0
+ * is the end of a stack. */
+static bool cursor_is_behind_call(struct cursor *cursor)
+{
+    uintptr_t pc = plain_pc(cursor->registers[CFI_PC]);
+    if (pc == 0 || libc_find_frames(pc - 1) != NULL) {
+        return true;
+    }
+    return pc > CALL_MOST && code_is_readable(cursor, pc - CALL_MOST) &&
+           code_ends_with_call((const uint8_t *)pc);
+}
+
 /* By the two words that a frame pointer points to: the caller's frame pointer and the return address. */
 static bool step_by_frame_pointer(struct cursor *cursor)
 {
@@ -267,7 +241,7 @@ static bool step_by_frame_pointer(struct cursor *cursor)
     }
     cursor->registers[CFI_SP] = fp + 16;
     cursor->is_interrupted = false;
-    return true;
+    return cursor_is_behind_call(cursor);
 }
 
 static bool step_fully(struct cursor *cursor, uintptr_t pc, uintptr_t *start)

@@ -166,6 +166,10 @@ static struct track *track_find_around(struct extent *extent, const void *addres
 static void track_forget(struct extent *extent, const void *address)
 {
     struct track *track = track_find_around(extent, address);
+    struct track_table *table = track_table(extent);
+    if (!extent_is_slab(extent) && table != NULL) {
+        track = &table->tracks[0]; /* of another block, which the extent may reach when it grows */
+    }
     if (track != NULL) {
         atomic_set(&track->word, TRACK_NONE);
         atomic_set(&track->inverted, 0);

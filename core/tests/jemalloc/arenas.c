@@ -206,6 +206,28 @@ TEST(xallocx_in_an_explicit_arena)
     CHECK_EQ(act(a, "destroy"), 0);
 }
 
+/* What a descriptor said of another block before does not matter when this one reaches there. */
+TEST(xallocx_in_an_arena_reaches_where_others_were)
+{
+    enum { BLOCKS = 64, TURNS = 40000 };
+    void *blocks[BLOCKS] = {NULL};
+    uint64_t random = 1;
+    for (int turn = 0; turn < TURNS; turn++) {
+        unsigned at = test_random(&random) % BLOCKS;
+        bool is_plain = test_random(&random) % 2 != 0;
+        size_t size = 20000 + test_random(&random) % 60000;
+        free(blocks[at]);
+        blocks[at] = is_plain ? malloc(size) : mallocx(size, MALLOCX_ARENA(0));
+        CHECK(blocks[at] != NULL);
+        if (!is_plain) {
+            xallocx(blocks[at], size + 4096, test_random(&random) % 100000, 0);
+        }
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
+}
+
 TEST(reset_takes_all_blocks_back)
 {
     unsigned a = create(NULL);
