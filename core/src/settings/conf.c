@@ -7,14 +7,19 @@
 #define KEPT CONF_KEPT
 
 static const struct conf_option conf_options[] = {
-#define CONF_BOOL(name, value, target) {#name, "false|true", CONF_TYPE_BOOL, target, value, 0, 1},
+#define CONF_BOOL(name, value, target) \
+    {#name, "false|true", CONF_TYPE_BOOL, target, false, value, 0, 1},
 #define CONF_NUMBER(name, type, value, minimum, maximum, target) \
-    {#name, "", CONF_TYPE_##type, target, value, minimum, maximum},
-#define CONF_WORD(name, value, words, target) {#name, words, CONF_TYPE_WORD, target, value, 0, 9},
-#define CONF_TEXT(name, target) {#name, "", CONF_TYPE_TEXT, target, 0, 0, 0},
+    {#name, "", CONF_TYPE_##type, target, false, value, minimum, maximum},
+#define CONF_CLIPPED(name, type, value, minimum, maximum, target) \
+    {#name, "", CONF_TYPE_##type, target, true, value, minimum, maximum},
+#define CONF_WORD(name, value, words, target) \
+    {#name, words, CONF_TYPE_WORD, target, false, value, 0, 9},
+#define CONF_TEXT(name, target) {#name, "", CONF_TYPE_TEXT, target, false, 0, 0, 0},
 #include "conf.def"
 #undef CONF_BOOL
 #undef CONF_NUMBER
+#undef CONF_CLIPPED
 #undef CONF_WORD
 #undef CONF_TEXT
 #undef NOTHING
@@ -28,6 +33,9 @@ static struct {
     long value;
     bool is_set;
 } conf_kept[CONF_COUNT] IN_SECTION(options);
+
+/* What narenas_ratio has behind its point, in parts of CONF_ONE. */
+static uint32_t ratio_fraction IN_SECTION(options);
 
 /* Apart from them, so that most programs touch none of their pages. */
 static bool any_is_kept;
@@ -49,6 +57,11 @@ static const struct conf_option *conf_at(unsigned index)
 {
     check(index < conf_count());
     return &conf_options[index];
+}
+
+static uint64_t conf_arenas_ratio(void)
+{
+    return (uint64_t)conf_value(conf_at(CONF_narenas_ratio)) * CONF_ONE + ratio_fraction;
 }
 
 static bool conf_has_option(const struct conf_option *conf)
@@ -138,8 +151,8 @@ static unsigned digit_of(char c)
                                                     : 99;
 }
 
-/* A whole number as strtol reads it: with 0x in base 16, with 0 in base 8. One that is too large is
- * LONG_MAX. */
+/* A whole number as strtoul reads it: with 0x in base 16, with 0 in base 8. One of more than 64 bits is none, one above
+ * LONG_MAX is LONG_MAX. */
 static bool conf_parse_number(struct word word, long *value)
 {
     bool is_negative = word.length > 0 && word.start[0] == '-';
@@ -153,18 +166,39 @@ static bool conf_parse_number(struct word word, long *value)
     if (at == word.length) {
         return false;
     }
-    long number = 0;
+    uint64_t number = 0;
     for (; at < word.length; at++) {
         unsigned digit = digit_of(word.start[at]);
-        if (digit >= base) {
+        if (digit >= base || __builtin_mul_overflow(number, (uint64_t)base, &number) ||
+            __builtin_add_overflow(number, (uint64_t)digit, &number)) {
             return false;
         }
-        if (__builtin_mul_overflow(number, (long)base, &number) ||
-            __builtin_add_overflow(number, (long)digit, &number)) {
-            number = LONG_MAX;
-        }
     }
-    *value = is_negative ? -number : number;
+    long most = number < LONG_MAX ? (long)number : LONG_MAX;
+    *value = is_negative ? -most : most;
+    return true;
+}
+
+/* A number with or without digits behind a point: *value is what stands before it. */
+static bool conf_parse_ratio(struct word word, long *value)
+{
+    size_t whole = 0;
+    while (whole < word.length && word.start[whole] != '.') {
+        whole++;
+    }
+    uint32_t fraction = 0;
+    for (size_t at = word.length; at > whole + 1; at--) {
+        unsigned digit = digit_of(word.start[at - 1]);
+        if (digit > 9) {
+            return false;
+        }
+        fraction = (fraction + digit * CONF_ONE) / 10;
+    }
+    *value = 0;
+    if (whole > 0 ? !conf_parse_number((struct word){word.start, whole}, value) : word.length < 2) {
+        return false;
+    }
+    ratio_fraction = fraction;
     return true;
 }
 
@@ -231,8 +265,14 @@ static const char *conf_parse_value(const struct conf_option *conf, struct word 
             *value = 0;
             return NULL;
         }
-        if (!conf_parse_number(word, value)) {
+        bool is_number = conf == &conf_options[CONF_narenas_ratio] ? conf_parse_ratio(word, value)
+                                                                   : conf_parse_number(word, value);
+        if (!is_number) {
             return "Invalid conf value";
+        }
+        if (conf->is_clipped) {
+            *value = *value < conf->minimum ? conf->minimum : *value;
+            *value = *value > conf->maximum ? conf->maximum : *value;
         }
         return *value < conf->minimum || *value > conf->maximum ? "Out-of-range conf value" : NULL;
     }

@@ -29,7 +29,8 @@ struct conf_option {
     char words[28]; /* of a WORD */
     uint8_t type;   /* an enum conf_type */
     int8_t target;  /* an enum option_id, CONF_NOTHING or CONF_KEPT */
-    long value;     /* what holds if there is no option, and nothing was set */
+    bool is_clipped;
+    long value; /* what holds if there is no option, and nothing was set */
     long minimum;
     long maximum;
 };
@@ -43,9 +44,11 @@ enum conf_id {
 #define CONF_NUMBER(name, type, value, minimum, maximum, target) CONF_##name,
 #define CONF_WORD(name, value, words, target) CONF_##name,
 #define CONF_TEXT(name, target) CONF_##name,
+#define CONF_CLIPPED CONF_NUMBER
 #include "conf.def"
 #undef CONF_BOOL
 #undef CONF_NUMBER
+#undef CONF_CLIPPED
 #undef CONF_WORD
 #undef CONF_TEXT
     CONF_COUNT
@@ -57,6 +60,10 @@ static const struct conf_option *conf_at(unsigned index);
 
 /* The value that held when the program began: a number, a truth value or the index of a word. */
 static long conf_value(const struct conf_option *conf);
+
+/* narenas_ratio, in parts of CONF_ONE. */
+#define CONF_ONE 65536u
+static uint64_t conf_arenas_ratio(void);
 
 /* The same of a TEXT. */
 static const char *conf_text(const struct conf_option *conf);

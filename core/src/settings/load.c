@@ -41,6 +41,21 @@ static void drop_cut_setting(char *text, size_t length, size_t size, const char 
              length);
 }
 
+/* Ends of lines become commas, one for all that stand together. */
+static void lines_to_settings(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != 0; from++) {
+        bool ends_line = *from == '\n' || *from == '\r';
+        bool is_more = ends_line && (to == text || to[-1] == ',');
+        if (!is_more) {
+            *to++ = ends_line ? ',' : *from;
+        }
+    }
+    bool has_end = to > text && to[-1] == ',';
+    to[has_end ? -1 : 0] = 0;
+}
+
 /* What /etc/malloc.conf says. In a file each line may have settings. */
 static const char *system_conf(void)
 {
@@ -50,13 +65,7 @@ static const char *system_conf(void)
         return NULL;
     }
     drop_cut_setting(options_link, (size_t)length, sizeof options_link, path);
-    char *end = options_link + strlen(options_link);
-    while (end > options_link && end[-1] == '\n') {
-        *--end = 0;
-    }
-    for (char *line = strchr(options_link, '\n'); line != NULL; line = strchr(line, '\n')) {
-        *line = ',';
-    }
+    lines_to_settings(options_link);
     return options_link;
 }
 

@@ -28,6 +28,7 @@ static size_t thread_cached_most(void)
 
 static unsigned arenas_for_cpus(unsigned cpus)
 {
-    long count = cpus * (conf_keeps_any() ? conf_value(conf_at(CONF_narenas_ratio)) : 1);
-    return count < ARENAS_MAX ? (unsigned)count : ARENAS_MAX;
+    uint64_t ratio = conf_keeps_any() ? conf_arenas_ratio() : CONF_ONE;
+    uint64_t count = (cpus * ratio + CONF_ONE / 2) / CONF_ONE;
+    return (unsigned)size_min(size_max(count, 1), ARENAS_MAX);
 }

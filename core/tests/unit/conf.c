@@ -86,7 +86,7 @@ TEST(conf_takes_values)
 
 TEST(conf_goes_to_the_nearest_value_that_there_is)
 {
-    CHECK(load("narenas:1000,dirty_decay_ms:999999999999999999999999"));
+    CHECK(load("narenas:1000,dirty_decay_ms:9999999999999999999"));
     CHECK_EQ(option(OPTION_arenas), 64);
     CHECK_EQ(option(OPTION_dirty_decay_ms), 3600000);
 }
@@ -138,10 +138,54 @@ TEST(conf_keeps_what_was_set)
     CHECK_EQ(conf_value(conf_at(CONF_stats_interval)), 1000);
     CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2);
     CHECK_EQ(conf_value(conf_at(CONF_oversize_threshold)), 1 << 20);
-    CHECK(!load("tcache:maybe,stats_interval:-2,narenas_ratio:0"));
+    CHECK(!load("tcache:maybe,stats_interval:-2,narenas_ratio:1.x"));
     CHECK_EQ(conf_value(conf_at(CONF_tcache)), false);
     CHECK_EQ(conf_value(conf_at(CONF_stats_interval)), 1000);
     CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2);
+}
+
+TEST(conf_reads_a_ratio)
+{
+    static const struct {
+        const char *text;
+        uint64_t ratio;
+    } ratios[] = {{"1.5", 98304}, {"0.25", 16384}, {"2.0", 131072}, {"2.", 131072},
+                  {".5", 32768},  {"0", 0},        {"3", 196608},   {"1.00002", 65537}};
+    for (size_t i = 0; i < array_count(ratios); i++) {
+        char text[64];
+        snprintf(text, sizeof text, "narenas_ratio:%s", ratios[i].text);
+        CHECK_MSG(load(text), "%s", text);
+        CHECK_EQ(conf_arenas_ratio(), ratios[i].ratio);
+    }
+    CHECK(!load("narenas_ratio:."));
+    CHECK(!load("narenas_ratio:1.2.3"));
+    CHECK(!load("narenas_ratio:-1"));
+    CHECK_EQ(conf_arenas_ratio(), 65537);
+}
+
+/* Of some options jemalloc takes the nearest of what it can do. */
+TEST(conf_clips_what_jemalloc_clips)
+{
+    CHECK(
+        load("max_background_threads:0,tcache_nslots_small_min:0,process_madvise_max_batch:99999"));
+    CHECK_EQ(conf_value(conf_at(CONF_max_background_threads)), 1);
+    CHECK_EQ(conf_value(conf_at(CONF_tcache_nslots_small_min)), 1);
+    CHECK(load("max_background_threads:9999,lg_tcache_max:99"));
+    CHECK_EQ(conf_value(conf_at(CONF_max_background_threads)), 4096);
+    CHECK_EQ(conf_value(conf_at(CONF_lg_tcache_max)), 63);
+    CHECK(load("lg_tcache_max:-1"));
+    CHECK(!load("dirty_decay_ms:99999999999999999999"));
+    CHECK(!load("lg_extent_max_active_fit:65"));
+}
+
+TEST(lines_of_a_file_are_settings)
+{
+    char text[] = "\n\nnarenas:6\r\n\r\n\ndirty_decay_ms:666,\nthp:never\n\n";
+    lines_to_settings(text);
+    CHECK_MSG(strcmp(text, "narenas:6,dirty_decay_ms:666,thp:never") == 0, "%s", text);
+    char nothing[] = "\n\n";
+    lines_to_settings(nothing);
+    CHECK_EQ(nothing[0], 0);
 }
 
 TEST(conf_knows_two_names_of_one_size)

@@ -196,6 +196,9 @@ def sources(library, client, static_client, linked_client):
     yield ("narenas_ratio multiplies the CPUs",
            run(client, "opt.narenas", LD_PRELOAD=library, MALLOC_CONF="narenas_ratio:3")[0],
            str(min(3 * plain, 64)))
+    yield ("narenas_ratio may be a fraction",
+           run(client, "opt.narenas", LD_PRELOAD=library, MALLOC_CONF="narenas_ratio:1.5")[0],
+           str(min(int(1.5 * plain + 0.5), 64)))
     yield ("narenas wins over narenas_ratio",
            run(client, "opt.narenas", LD_PRELOAD=library, MALLOC_CONF="narenas:2,narenas_ratio:3")[0],
            "2")
