@@ -198,7 +198,9 @@ static bool conf_parse_ratio(struct word word, long *value)
     if (whole > 0 ? !conf_parse_number((struct word){word.start, whole}, value) : word.length < 2) {
         return false;
     }
-    ratio_fraction = fraction;
+    if (*value >= 0 && *value <= conf_options[CONF_narenas_ratio].maximum) {
+        ratio_fraction = fraction;
+    }
     return true;
 }
 
