@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Builds what the command carries inside: the three Mallow libraries, the recorder, and the table
 //! of Mallow's options, which comes from the same file as the allocator's own parser.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Makes Rust of the table of allocators (allocators.toml), so that a mistake in it is an error of the
 //! build. The keys are those that the head of the table names.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Builds the player, which the crate carries inside.
 
 use std::hash::Hasher as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Takes the allocator's own table of figures, which lies in the crate of its sources.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What several targets need.
 
 #[path = "../../mallow-process/tests/words/mod.rs"]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Amounts of memory, as all rules see and write them.
 
 use mallow_stats::figures;

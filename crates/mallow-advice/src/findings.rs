@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The catalogue of findings: `mallow help MLW2101` explains one. Ids are never used for something
 //! else once they are released. 2xxx are those of `explain`, some of which
 //! `advise` looks for too; 3xxx are those of `advise` alone, 4xxx those of `guard`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What follows from the figures of a process and of its allocator.
 //!
 //! [`explain`] says where the memory of a process is and why there is so much of it; [`advise`]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A running process is recorded by probes of the kernel on the functions of whichever library
 //! serves its malloc. The process is neither stopped nor changed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Calls from what probes see: the arguments when a function is entered, the result when it
 //! returns.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Why nothing was recorded, or not all, as sentences with the remedy.
 
 use mallow_process::binding::Failure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The processes of a recording, and which file the code at an address of theirs comes from.
 
 use std::collections::{BTreeMap, BTreeSet};

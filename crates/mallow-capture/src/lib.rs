@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Recordings of programs: every call of malloc's family, with its stack, written as a trace.
 //!
 //! [`record`] starts a command with the recorder in front of its allocator (`launch`), and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Processes that the command started and that are not recorded: what `env -i`, sudo or a static program
 //! becomes has no recorder, and what another user starts anew cannot open the recording. Those that live
 //! for a second are seen.

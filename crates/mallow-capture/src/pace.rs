@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! How many stacks are unwound: as many as cost little beside the program.
 
 use std::time::{Duration, Instant};

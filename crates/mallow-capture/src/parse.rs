@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a thread wrote into its ring, message by message.
 
 use mallow_recorder::layout::{SIZE_FOLLOWS, message};

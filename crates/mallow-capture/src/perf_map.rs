@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Files in which runtimes name the code that they made: `/tmp/perf-PID.map`. Anybody may put anything
 //! there, for any process.
 

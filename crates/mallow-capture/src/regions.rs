@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Where the anonymous memory of a process lies: a look at /proc/PID/smaps now and then, so that
 //! `replay` can tell the heap of the recorded program from its other memory.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Frames of Python and Ruby: which line of which function, and where among the frames of C they
 //! belong.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Where to put a probe on a function.
 //!
 //! The kernel carries out the instruction under a probe either by itself (a push, a jump, a nop:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Stacks of return addresses, as numbers that the trace defines once.
 
 use mallow_trace::{Event, Frame, Stack};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Names of code: symbol tables and debug information of ELF files, and perf map files.
 //!
 //! A file counts only if its build id is that of the recorded module: after an update of a package

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Stacks by unwind tables, from the copy of a stack.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The command line: the one definition that help, manual, completions and configuration come from.
 
 use std::ffi::OsString;

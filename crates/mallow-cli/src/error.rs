@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Everything that can go wrong, as sentences for the user with the remedy, and the exit codes.
 
 use mallow_process::binding::Failure;

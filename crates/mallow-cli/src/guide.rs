@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! How the help of each verb ends: two examples, and the verb that one needs next.
 
 use clap::Command;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Files that the user names, opened so that none of them makes the command wait in silence.
 
 use std::fs::{File, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The `mallow` command, a library so that its parts can be tested.
 //!
 //! `cli` says which verbs there are; each is a folder of `verbs` with its arguments, its flow and

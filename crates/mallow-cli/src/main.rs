@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The `mallow` command. `cli` is the table of contents.
 
 #![forbid(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Values of options: times, sizes, percentages, stacks, and the text of files that they name.
 
 use std::fs::File;

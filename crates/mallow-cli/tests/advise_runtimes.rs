@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow advise` on Ruby and Java in a control group with a quota of CPUs, as containers have: what it advises
 //! takes most of the memory away that the runtime's threads left in glibc's arenas.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow check` with what runs the tests of other languages as its command: more allocations in one of the tests
 //! are found, and nothing else is.
 

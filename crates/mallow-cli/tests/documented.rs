@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the documentation tells people to type exists: each command of its code blocks, with its options.
 
 use std::path::{Path, PathBuf};

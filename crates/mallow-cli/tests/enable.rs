@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow enable`, `disable` and `status`, in systems that are folders: what is written is what
 //! shells, systemd and programs take, and what is undone was never there.
 

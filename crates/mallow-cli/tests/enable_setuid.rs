@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What setuid programs say of an allocator that is enabled for login shells.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow explain` on a program that brings an allocator along under names of its own.
 
 use std::path::{Path, PathBuf};

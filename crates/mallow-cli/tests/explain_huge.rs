@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow explain` on processes that are large, that have reserved much, or that change meanwhile:
 //! in bounded memory, and with figures that agree with each other.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow explain` on the runtimes of languages: what they keep beside malloc's heap, against what
 //! they say themselves.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow guard`: one planted fault each, found and explained; and programs without one left alone.
 
 use std::path::PathBuf;

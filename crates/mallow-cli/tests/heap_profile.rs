@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Profiles of the heap that Mallow writes, in `mallow report`, in pprof and in jeprof: the stacks that a
 //! full recording of the same program names, with their bytes within the error of sampling.
 

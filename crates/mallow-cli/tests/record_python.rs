@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Stacks of Python: functions and lines of an interpreter that was not prepared for it.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow record` on real programs and running processes, and where something ends badly.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow replay` on traces made here: its figures, its refusals, its exit codes.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow report` on traces that are written here, so that every number is known.
 
 use std::path::{Path, PathBuf};

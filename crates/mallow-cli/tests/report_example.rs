@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The example that everybody starts with, recorded and reported: ten Python threads that read a
 //! large file. Its task tree, its totals, and its dominant size come out.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Names in `mallow report`: of C++ and Rust functions, inlined ones too, with lines, from files of
 //! the recorded build and no other, and of run-time compiled code.
 

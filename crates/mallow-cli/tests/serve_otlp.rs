@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow serve --otlp`: what a collector is sent, and that none of them can do the server harm.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow serve` with the Prometheus of the system: it scrapes, and answers what docs/serve.md and the
 //! dashboard ask; promtool finds nothing wrong with the metrics, and the alerts hold what they say.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow serve --pyroscope`: which profiles are pushed, and in which form.
 
 use std::collections::BTreeMap;

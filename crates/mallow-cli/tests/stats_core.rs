@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow stats` on core files: what it says of a process that has ended is what it said while it lived.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Each verb does what its help says, on real programs.
 
 use std::ffi::OsStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow watch` on programs whose memory over time is known.
 
 use std::io::{BufRead, BufReader};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The messages with which the C library ends a program, or that its debugging library prints.
 
 use crate::Kind;

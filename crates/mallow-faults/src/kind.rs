@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What can be wrong.
 
 use serde::Serialize;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What allocators say of a program that misuses memory, in one vocabulary.
 //!
 //! `report` reads the fault reports of Mallow (docs/fault-report.md), `glibc` the messages with which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Fault reports of Mallow: lines of words, see docs/fault-report.md.
 
 use crate::Kind;

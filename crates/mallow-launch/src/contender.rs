@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The allocators of a comparison: those that the user names, or all that can serve the program.
 
 use std::cell::RefCell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The Mallow libraries inside the command, and their way to a place that children can read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Why a program cannot be started under an allocator, as sentences with the remedy.
 
 use std::path::PathBuf;

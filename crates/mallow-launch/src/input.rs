@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a command that is run several times reads on its standard input.
 
 use std::fs::File;

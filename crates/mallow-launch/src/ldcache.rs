@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Reads `/etc/ld.so.cache`, the loader's own list of libraries.
 
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The allocators of this machine, and how a program is started under one of them.
 //!
 //! `allocator` finds what is installed (`ldcache`, `packages`) and what the command carries inside

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Mallow's options, from the table that the allocator itself is built with.
 
 use crate::error::{Error, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Asks the target's own loader, without running the target, what it would load and in which order.
 
 use std::collections::BTreeSet;

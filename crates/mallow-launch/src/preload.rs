@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The environment that puts an allocator in front of a program.
 
 use std::ffi::{OsStr, OsString};

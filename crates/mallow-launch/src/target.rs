@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a command really is: the file, the interpreter behind a `#!` line, the ELF program. And
 //! whether a preloaded allocator can serve it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Words of a command line, as a shell reads and writes them, and of lists in variables.
 
 use std::ffi::{OsStr, OsString};

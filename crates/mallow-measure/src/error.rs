@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Why a program could not be measured, as sentences with the remedy.
 
 use thiserror::Error;

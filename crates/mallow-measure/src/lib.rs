@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Measured runs of programs, and what they prove.
 //!
 //! `run` measures one run of a command, `service` one of a server under load; `observe` looks at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The facts about the machine that belong beside a measurement.
 
 use serde::Serialize;

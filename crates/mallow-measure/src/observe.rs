@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Starts a command and looks at each of its processes just before it ends, or at a deadline: the
 //! moment when everything that it would load is loaded. Uses ptrace; where that is not allowed it
 //! looks again and again instead.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Rounds: in each of them everything that is compared runs once, in an order drawn anew. Runs of
 //! one round see the machine in the same mood, so that they can be compared in pairs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! One timed run of a command.
 
 use std::collections::BTreeMap;

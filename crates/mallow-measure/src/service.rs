@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A service under measurement: started, waited for, put under load, stopped.
 
 use std::ffi::OsString;

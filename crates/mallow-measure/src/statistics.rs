@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The statistics of `compare`: medians with exact intervals, and paired comparisons by the
 //! Wilcoxon signed-rank test with the interval that belongs to it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Values over time: their average, peak and end, and a picture of them in bounded memory.
 
 use serde::{Deserialize, Serialize};

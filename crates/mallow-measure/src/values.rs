@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Numbers that a program prints itself, such as a load's throughput, read from its output.
 
 use std::io::{PipeReader, Read};

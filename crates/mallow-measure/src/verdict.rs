@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the runs of a measurement prove: figures with their spread, and verdicts against a
 //! baseline.
 

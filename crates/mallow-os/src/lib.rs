@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! System calls that the `mallow` command needs and that have no safe form elsewhere: starting a
 //! child that is traced, pinned or dies with its parent, and waiting for it with its resource
 //! usage. All unsafe code of the tool is here.

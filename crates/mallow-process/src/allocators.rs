@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The table of allocators: their names, the files and symbols that betray them, and the packages
 //! that bring them. Everything that the command says of an allocator starts here. The entries are
 //! those of `allocators.toml`, which the benchmarks read too.

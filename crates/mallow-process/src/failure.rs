@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Why a process cannot be looked at.
 
 use std::io::ErrorKind;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The size of the kernel's pages.
 
 use std::sync::OnceLock;

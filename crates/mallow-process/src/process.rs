@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Facts about a process that `explain` starts from, from `/proc/PID` or from a folder in which
 //! they were saved.
 

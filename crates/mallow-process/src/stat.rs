@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `/proc/PID/stat`: one short line that anybody may read, so cheap that it can be asked of every
 //! process every second.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A process and those that it started.
 
 /// Adds the process and all that descend from it, parents first.

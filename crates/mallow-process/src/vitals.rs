@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What `/proc` says of a process at once, without a look at its mappings or pages: cheap enough to
 //! ask of a thousand processes every few seconds.
 

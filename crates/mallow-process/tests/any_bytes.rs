@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a process and its files say is not to be trusted: any bytes in the place of maps, smaps,
 //! status, ELF files or heaps give a result or a refusal, never a panic.
 #![allow(clippy::unwrap_used)]

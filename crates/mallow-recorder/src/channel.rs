@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The collector's side of the memory that it shares with the recorded programs.
 
 use std::ffi::CStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The clock of the recorder: the processor's counter where all processors agree on it, which costs
 //! a third of the system's clock.
 

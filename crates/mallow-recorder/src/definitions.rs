@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Definitions of probes in the kernel's list (tracefs). The list is needed, not the shorter way of
 //! an event that carries its own definition: new threads cannot inherit such an event, and the
 //! kernel then refuses to start them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `c/layout.h` in Rust. A test compares the two.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The recorder, and the memory that it shares with the collector.
 //!
 //! `c/` is what is preloaded into programs; the command builds and embeds it. This crate is the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Probes of the kernel (uprobes) on functions of a running process, and the rings that their hits
 //! come in, one for each processor.
 

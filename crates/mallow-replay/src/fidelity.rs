@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! How far a replay can be trusted: the recorded run's memory against that of its replay on the
 //! same allocator, and how much of the run the trace holds.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What `mallow replay` knows: how a trace becomes a plan for each thread ([`Compiler`]), what the
 //! player says about a run ([`Run`]), how far a replay can be trusted ([`fidelity`]).
 //!

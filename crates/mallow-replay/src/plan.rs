@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The plan: the operations of each lane, in the layout of `player/plan.h`.
 
 use std::io::{self, Seek, SeekFrom, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the player prints about a run.
 
 use serde::{Deserialize, Serialize};

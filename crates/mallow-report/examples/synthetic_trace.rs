@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Writes a synthetic trace of any length, to measure how fast and in how much memory it is
 //! reported: `cargo run --release -p mallow-report --example synthetic_trace -- FILE EVENTS [THREADS [SLOTS]]`
 //! About half of each thread's slots hold a live block in the end.

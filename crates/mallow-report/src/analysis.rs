@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The one pass over the records.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Counting over many orders of magnitude: four buckets for each doubling.
 
 use serde::Serialize;

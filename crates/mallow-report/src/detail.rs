@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Which frames of a stack are shown: as a rule, those that the reader can do something about.
 
 use crate::profile::{Frame, Profile};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The tree behind flame graphs, and behind the difference of two of them.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The most frequent values of a long sequence, exactly where there are not too many different
 //! ones, else with a bound on the error (Misra and Gries' method, in batches).
 

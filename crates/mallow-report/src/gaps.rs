@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What stacks do not show, and what would.
 
 use std::collections::BTreeMap;

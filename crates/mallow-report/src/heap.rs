@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The live blocks of one process.
 
 use rustc_hash::FxHashMap;

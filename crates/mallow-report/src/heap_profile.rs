@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A profile of the heap as Mallow and jemalloc write it, the text that is called `heap_v2`: samples of
 //! the blocks by their call stacks, and the map of the process. Sums are scaled to the whole heap.
 

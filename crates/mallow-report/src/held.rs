@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What somebody holds now, and what he held at the moment of the overall peak.
 //!
 //! The peak moves on with nearly every call of a growing program, so nothing may be copied when it

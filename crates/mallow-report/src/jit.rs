@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Names that run-time compilers give their code in perf map files.
 
 use crate::profile::Frame;

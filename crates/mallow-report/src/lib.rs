@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a trace of `mallow record` says, computed in one pass and in memory that does not grow
 //! with the length of the trace: it grows with the blocks live at a time, the threads, and the
 //! different stacks.

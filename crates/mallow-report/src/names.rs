@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! From the stacks of a trace to stacks with names.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The profile in the format of pprof (profile.proto), uncompressed.
 //!
 //! The messages are written out here rather than generated, so that the build needs no protoc; the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Stacks with names: what the table of top stacks, flame graphs, pprof and folded stacks come from.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Costs by stack.
 
 use mallow_trace::{Frame, Stack};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a report says, as plain data: the text, the page, CSV and JSON are printed from it.
 
 use std::collections::BTreeMap;

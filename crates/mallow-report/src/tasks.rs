@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Processes and threads while the trace is read.
 
 use mallow_trace::{Ending, Op, Process, Start};

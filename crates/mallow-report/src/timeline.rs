@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What happened over time, in a bounded number of steps: when the steps run out, each two become
 //! one of twice the width.
 

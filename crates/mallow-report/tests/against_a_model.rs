@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Random traces: what the analysis finds in one pass is what a simple model, that keeps
 //! everything, computes from the whole list of calls.
 #![allow(clippy::unwrap_used)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the allocator's own table of figures says of each: the one source of explanations.
 
 const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/stats.def"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Finds the dumps in a text: other output may stand before, behind and between them.
 
 use serde_json::Value;

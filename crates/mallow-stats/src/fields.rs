@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Fields of JSON that may be missing, or something else than was expected.
 
 use serde_json::Value;

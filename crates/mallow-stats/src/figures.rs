@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Quantities as people read them, with three digits.
 
 use std::time::Duration;

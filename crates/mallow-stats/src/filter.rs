@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Takes the JSON of jemalloc, and of Mallow in its schema, out of what a program writes, and passes the rest on as it
 //! comes.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The XML that glibc's `malloc_info` writes.
 
 use roxmltree::{Document, Node};

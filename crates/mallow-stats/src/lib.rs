@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What an allocator counts, in one vocabulary whichever allocator it is.
 //!
 //! `jemalloc`, `mimalloc` and `glibc` read the dumps of these three, `live` takes a heap that was read

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! mimalloc's JSON (`mi_stats_get_json`) of 2.2 and later, and 3.
 
 use serde_json::Value;

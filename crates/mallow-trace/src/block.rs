@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Blocks: what a trace is written in. Each has a header with a checksum of its own, so that its
 //! length can be trusted even where its content cannot.
 

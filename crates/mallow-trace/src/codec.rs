@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Records as bytes. Within a block the time and the address of a record are written as the
 //! difference to the record before; each block begins anew, so that it can be read alone.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What can be wrong with a trace, as sentences for the user.
 
 use thiserror::Error;

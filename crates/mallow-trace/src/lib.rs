@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The trace format of `mallow record`: what a trace says ([`Record`], [`Header`]), a [`Writer`],
 //! and a streaming [`Reader`]. `docs/trace-format.md` describes the bytes.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a trace says.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Writes a trace.
 
 use std::io::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The Mallow allocator for Rust programs.
 //!
 //! ```

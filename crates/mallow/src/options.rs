@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Options that a program brings with it.
 
 use core::ffi::{CStr, c_char};

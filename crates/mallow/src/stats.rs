@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the heap holds, in the words of Mallow's statistics.
 
 use core::ffi::{CStr, c_void};

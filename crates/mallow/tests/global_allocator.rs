@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A program whose global allocator is Mallow works, in several threads and with odd alignments.
 
 use std::alloc::{GlobalAlloc, Layout, alloc_zeroed, dealloc, realloc};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the program sets when it is compiled holds, and the figures follow what it does.
 
 use std::hint::black_box;

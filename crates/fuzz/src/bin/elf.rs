@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Programs, libraries and core files.
 #![no_main]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Fault reports, and the messages of the C library.
 #![no_main]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The memory of a process: heaps of glibc and of Mallow. Words of the input lie where a heap would
 //! be; the libraries' data hold an arena that looks right, with words of the input in it.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The files that are known of a process, as `mallow explain --save` keeps them: the first byte
 //! says which of them is not to be trusted.
 #![no_main]

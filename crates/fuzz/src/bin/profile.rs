@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Profiles of the heap as jemalloc and Mallow write them, which `mallow report` reads.
 #![no_main]
 

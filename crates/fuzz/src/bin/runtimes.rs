@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What runtimes of languages keep: Go's tables and Java's counters. The input says which words of
 //! them are others.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Inputs to begin with: `seeds DIR` writes DIR/TARGET/NAME.
 
 use std::path::Path;

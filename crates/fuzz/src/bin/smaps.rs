@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! /proc/PID/smaps, and the fields of its like: smaps_rollup, status, meminfo.
 #![no_main]
 

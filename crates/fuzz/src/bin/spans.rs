@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Heaps of other allocators: jemalloc, mimalloc and musl. The input says which words of heaps that
 //! look right are others.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Dumps of allocators' statistics, and what follows from their figures.
 #![no_main]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Lists that others keep: the loader's of libraries, a runtime's of its code, Java's of its memory.
 #![no_main]
 

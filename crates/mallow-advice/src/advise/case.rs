@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the rules look at: the counters, and the process where there is one.
 
 use std::ffi::OsStr;

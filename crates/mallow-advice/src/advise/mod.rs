@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What to change about an allocator's settings, and why; often nothing.
 //!
 //! `case` is what is looked at, `rules` look at it, `report` is what they found.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What `advise` found out, as data.
 
 use serde::Serialize;

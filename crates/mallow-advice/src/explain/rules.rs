@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The rules behind the findings of `explain`, and the sentence that answers "why so much".
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the runs mean: medians, comparisons with the baseline, one verdict in words.
 
 use super::Wish;

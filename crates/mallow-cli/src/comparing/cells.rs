@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The runs of a comparison, and how exact they are so far.
 
 use std::time::Duration;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The measurement that `compare` and `enable --if-better` share: a command under several allocators,
 //! in rounds of random order. `plan` says what is run, `rounds` runs it, `analysis` says what it
 //! means, `report` is the result, `worth` whether one allocator proved better.

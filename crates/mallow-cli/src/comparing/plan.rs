@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What is run: the command, the allocators, the conditions.
 
 use std::ffi::OsString;

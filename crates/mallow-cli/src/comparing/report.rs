@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result of `compare` as data.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Runs the plan: a probe that checks every preload, warm-up, then rounds in random order.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Whether an allocator proved better than the baseline, from its row of the report.
 
 use mallow_measure::statistics::Verdict;

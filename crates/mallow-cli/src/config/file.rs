@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! One configuration file: its keys with their values, and what is wrong with it.
 
 use std::collections::BTreeMap;

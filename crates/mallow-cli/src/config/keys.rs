@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The settings that there are, as the definition of the command line has them.
 
 use clap::builder::PossibleValue;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The options that `enable` and `disable` share: the places that both know, and how to go about it.
 
 use std::path::PathBuf;

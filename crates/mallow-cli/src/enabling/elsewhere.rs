@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What preloads an allocator without `mallow enable`: a package's script, or somebody's own line.
 
 use std::path::{Path, PathBuf};

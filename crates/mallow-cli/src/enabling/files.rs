@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Files that are put into a system whole, or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

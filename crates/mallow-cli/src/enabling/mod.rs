@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What `enable`, `disable` and `status` share: the system that is changed, and the record of what
 //! was changed in it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The record of what was enabled: which files, by whom they are used, what they were before.
 
 use std::fs::File;

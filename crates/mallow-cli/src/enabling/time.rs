@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Moments, as records keep them and people read them.
 
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Where a result goes, and in which form: the options that all verbs share.
 
 use std::path::PathBuf;

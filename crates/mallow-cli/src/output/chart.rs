@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A line chart of values over time as SVG, for pages that need nothing else.
 
 use maud::{Markup, html};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Text from elsewhere: names of processes, files and functions may hold anything, also what tells
 //! a terminal to change its colours, its title, or the line above.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Colours on a terminal: whether they are wanted, and how a text carries them.
 //!
 //! A result is cleaned of control bytes as the last thing before it is written, so a tone is a mark

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The shell of every page: one file that needs nothing else, with one stylesheet and one escape.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};

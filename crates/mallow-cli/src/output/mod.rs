@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Everything that is shown: results to stdout or a file, notes and progress to stderr.
 //!
 //! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart` and `scale`), or

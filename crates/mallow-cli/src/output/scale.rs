@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The axis of a picture: what it spans, and where its marks stand.
 
 use super::{bytes, seconds};

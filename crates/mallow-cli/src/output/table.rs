@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A table of text: drawn for a terminal, or written as CSV or Markdown.
 
 use std::borrow::Cow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Measurements in words, as the verbs that measure share them.
 
 use mallow_launch::Allocator;

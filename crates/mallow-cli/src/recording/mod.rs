@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Reads a recorded trace, with progress, as far as it can be read, and names its stacks.
 
 use std::io::{BufReader, ErrorKind};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! From the trace file to the plan of one process.
 
 use std::fs::File;

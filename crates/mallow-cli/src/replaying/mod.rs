@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What `replay` and `tune` share: a trace becomes the plan of one process (`input`), which the player
 //! carries out on an allocator (`player`).
 

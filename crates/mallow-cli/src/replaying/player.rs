@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The program that carries a plan out, started on one allocator after the other.
 
 use std::os::fd::AsRawFd as _;

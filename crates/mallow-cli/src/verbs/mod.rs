@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The verbs. None of them imports another; `tools/crates` checks that.
 
 pub mod advise;

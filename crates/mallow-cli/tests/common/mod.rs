@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the tests of the command share: running it, and building programs to run it on.
 
 pub mod program;

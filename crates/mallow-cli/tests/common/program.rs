@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Programs that run while they are looked at.
 
 use std::io::{BufRead, BufReader};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A server that pushes, all that it says, and what it pushes to.
 
 use std::io::{BufRead, BufReader, Read, Write};

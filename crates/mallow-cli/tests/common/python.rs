@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The Python interpreters of this machine.
 
 use std::path::{Path, PathBuf};

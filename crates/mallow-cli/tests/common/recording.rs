@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the tests of `mallow record` share: a recording of a program, and the program with many lives.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A system in a folder, for `mallow enable --root`.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Successive halving over two figures, time and memory: all candidates run a few rounds, the better
 //! half goes on with twice as many. How many candidates there are, the budget decides.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Limits that have to hold, such as `rss<400M`.
 
 use super::trial::Trial;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A search for the settings that suit a program: the first run, the steps, the best joined, the
 //! confirmation. `halving` chooses, `trial` is one run, `state` all that were made, `limit` what has to
 //! hold. What is in the state is not run again: all that is decided follows from the runs and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What was measured so far, as it is kept: a search that was cut short goes on from there.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! One run under one group of settings.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Memory that can be read for a limited time, so that no process keeps its reader busy for ever:
 //! one whose structures lead in circles, or claim to be endless.
 

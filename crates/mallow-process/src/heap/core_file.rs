@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Mallow's heap in the core file of a process that has ended: what the kernel wrote of its memory, and, for
 //! what it left out, the files that were mapped there.
 

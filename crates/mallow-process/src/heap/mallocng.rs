@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! musl's heap (mallocng, since musl 1.2.1, on 64 bits), read from outside: every group of slots, by
 //! the pages that describe them.
 //!

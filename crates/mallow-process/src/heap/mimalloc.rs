@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! mimalloc's heap, read from outside: every segment, by its header (versions 2.0 and 2.2 or later,
 //! 64 bits).
 //!

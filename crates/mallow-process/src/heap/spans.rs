@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What heaps of other allocators have in common, as far as their own structures tell it from
 //! outside: runs of pages that are cut into blocks of one size, large blocks, and free pages.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Mallow's statistics page: where the allocator of another process keeps its counters and
 //! descriptors, by name. The layout is never known here; `core/src/insight/stats_page.h` says what
 //! the names mean.

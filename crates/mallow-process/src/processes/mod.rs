@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! All processes of the machine, from one refresh to the next. A refresh reads one short line of each, which is the
 //! same work for small and large ones; everything else comes from the `reader`, some processes at a
 //! time, and has an age.

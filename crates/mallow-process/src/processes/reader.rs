@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The thread that looks at processes closely: who serves their malloc, and what their heaps hold. It
 //! takes a small part of a CPU, however many processes there are and however large; whoever shows
 //! the list is never kept waiting.

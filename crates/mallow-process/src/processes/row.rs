@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What is known of one process at a refresh.
 
 use serde::{Serialize, Serializer};

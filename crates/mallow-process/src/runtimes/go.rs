@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Go's heap: arenas of 64 MiB at multiples of that, which no other program maps so. Stacks of
 //! goroutines lie in it, so a thread's stack pointer says nothing there.
 //!

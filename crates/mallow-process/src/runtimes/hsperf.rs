@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Counters of the Java machine HotSpot, which it keeps in a file that it has mapped
 //! (`/tmp/hsperfdata_USER/PID`), so that they can be read in its memory, whatever it sees as `/tmp`.
 //!

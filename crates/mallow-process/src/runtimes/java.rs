@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Spaces of the Java machine HotSpot, by the table that it exports for debuggers
 //! (`gHotSpotVMStructs`), and what of them is used, by its counters (`hsperf`):
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the Java machine HotSpot says of its own memory where it was started with
 //! `-XX:NativeMemoryTracking`: the text that `jcmd PID VM.native_memory summary scale=B` prints.
 //!

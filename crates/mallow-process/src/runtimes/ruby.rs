@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Ruby's heap pages: 64 KiB at a multiple of that, 16 KiB before Ruby 3.2. Each begins with the
 //! address of its description (`struct heap_page` of gc.c), which tells where its first slot is:
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! V8's heap pages: 256 KiB at a multiple of that, or more for one large object. Each begins with a
 //! header (`MemoryChunk`):
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A process's memory made of any words, for tests and for the fuzz targets.
 
 use std::cell::Cell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Synthetic traces, and their way through the writer, the reader, the compiler and the player.
 
 #![allow(dead_code, clippy::unwrap_used)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The environment of a command. Programs copy it, so that a variable more is an allocation more, or
 //! a larger one, in which nobody changed the program.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a stack is called, so that a rebuild of the same source gives the same names: by function
 //! and file, without addresses, lines and inlined functions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The verdicts. What differs between the runs of now, or differed between those of the baseline, or
 //! with an environment that is not the baseline's, is left out where it is counted by stack, unless too little would be left: then the sums are judged, as peak and
 //! RSS are, where they are far apart.

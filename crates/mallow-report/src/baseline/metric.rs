@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What is held against the baseline, and how much more of it may be.
 
 use std::str::FromStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a command allocated once, as a text that is kept with its source, and what it allocates now
 //! held against that.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What several runs of a command came to, by stack.
 
 use std::collections::{BTreeMap, BTreeSet};

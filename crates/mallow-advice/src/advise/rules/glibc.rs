@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Rules for glibc's heaps, as they are walked from outside.
 
 use mallow_process::heap::Heap;

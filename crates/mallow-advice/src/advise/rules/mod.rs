@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The rules: each looks at a case and says what it found. `jemalloc` judges dumps, `glibc` and
 //! `mallow` heaps that were read from outside, `system` what surrounds them, `runtime` what the
 //! program is.

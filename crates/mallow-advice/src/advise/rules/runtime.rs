@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Rules for what the program is. They speak only where malloc's heap is worth it.
 
 use mallow_process::heap::Heap;

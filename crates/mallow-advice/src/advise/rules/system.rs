@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Rules for what surrounds a heap: the kernel, and the C library.
 
 use super::super::case::{Case, NOTABLE, Seen, count, size};

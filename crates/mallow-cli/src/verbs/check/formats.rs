@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result in the forms that continuous integration reads.
 
 use std::fmt::Write as _;

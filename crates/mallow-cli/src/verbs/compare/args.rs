@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The command line of `mallow compare`.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result of `compare` as one HTML file that needs nothing else: no script, no network.
 
 use maud::{Markup, html};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result of `compare` as tables.
 
 use mallow_measure::statistics::{Interval, Verdict};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Memory over time (`compare --timeline`): how much at the average, the peak and the end, and how
 //! it went in a typical run.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow config`: which settings hold, and where each comes from.
 
 mod args;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow disable`: makes every file what it was before `mallow enable`.
 
 mod args;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The script for login shells, and the list that the loader reads for every program.
 
 use std::ffi::OsStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow enable`: an allocator for login shells, for a service, as wrappers, or as the lines to
 //! paste into somebody else's files.
 

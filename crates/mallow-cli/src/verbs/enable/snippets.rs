@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The lines that belong into files which others own: images, deployments, process managers.
 
 use crate::enabling::System;

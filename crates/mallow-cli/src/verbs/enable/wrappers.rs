@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Scripts that run a command under an allocator: `jemalloc.sh COMMAND`.
 
 use std::ffi::OsStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What a runtime says of itself when it is asked, which the process notices.
 
 use std::process::{Command, Output, Stdio};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The report as one page that needs nothing else: no script, no network. Its picture is a map of
 //! the address space: every mapping in the order of addresses, as wide as the root of its size, the
 //! resident part filled.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A picture of a process kept in a folder: the files of `/proc` as they were, and the report,
 //! whose heap cannot be read again later.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Runs the command, and collects what its allocator says of it.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow guard`: a command under an allocator that finds misuse of memory, and what it found.
 //!
 //! `launch` runs the command, `resolve` gives addresses their names, `report` is what was found.

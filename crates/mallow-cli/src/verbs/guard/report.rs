@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What `mallow guard` found, as data.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! From return addresses to calls with names, after the program has ended: by the mappings and build ids
 //! that it reported.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Leaks that are known and left out, in LeakSanitizer's syntax: lines of `leak:PATTERN`, where the
 //! pattern is found anywhere in the name of a function, a source file or a module; `*` stands for any
 //! text, `^` and `$` for the ends. Lines that begin with # are comments.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The report as text, and as a table.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow help`: of the command, of a verb, or of a finding by its id.
 
 mod args;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow list`: the allocators that can be used here, and how to install the others.
 
 mod args;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow man`: the manual, a page for the command and one for each verb.
 
 mod args;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The line that says what was recorded.
 
 use std::path::Path;

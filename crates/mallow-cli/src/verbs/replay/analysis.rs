@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the runs mean, and whether they may be believed.
 
 use mallow_replay::Run;

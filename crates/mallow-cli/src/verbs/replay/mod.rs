@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow replay`: a recorded run on every allocator. `replaying` turns the trace
 //! into a plan, `rounds` carries it out, `analysis` says what that means and whether it may be believed,
 //! `report` shows it.

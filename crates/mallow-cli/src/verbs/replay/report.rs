@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result of `replay` as data.
 
 use mallow_replay::fidelity::Fidelity;

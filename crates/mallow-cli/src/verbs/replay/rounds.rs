@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Carries the plan out: every allocator once a round, in random order.
 
 use std::time::{Duration, Instant};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result of `replay` as tables.
 
 use mallow_launch::words;

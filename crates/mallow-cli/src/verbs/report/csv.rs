@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The tables of a report in full, for programs: plain numbers, bytes and nanoseconds.
 
 use mallow_report::{Profile, Summary};

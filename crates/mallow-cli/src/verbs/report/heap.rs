@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A profile of the heap (`heap_v2`) instead of a trace: which stacks hold the memory.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The report as one HTML file that needs nothing else: its script draws from the data in it.
 
 use mallow_report::Profile;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow report`: what a recorded trace says.
 //!
 //! `mallow-report` analyses what the trace holds, `recording` finds the names of stacks,

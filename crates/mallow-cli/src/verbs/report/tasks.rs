@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The processes of a recording, and their threads, as a table.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The report as text for a terminal, or as Markdown.
 
 use std::fmt::Write as _;

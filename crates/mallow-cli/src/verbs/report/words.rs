@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! How a report writes names and numbers.
 
 use std::fmt::Write as _;

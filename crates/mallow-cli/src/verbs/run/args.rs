@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The command line of `mallow run`.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow run`: become the command, with an allocator in front of it.
 
 mod args;

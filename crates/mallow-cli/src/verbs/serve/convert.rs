@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A heap profile in pprof's format, with names, as collectors fetch it.
 //!
 //! Whoever wrote the profile chose the paths in its map, and may have written the files there: so they

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The page at `/`: what is served, and where.
 
 use maud::html;

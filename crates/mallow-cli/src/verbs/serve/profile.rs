@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The heap profile that a process wrote last. Samples are in the process alone, so without attaching
 //! to it there is only what it writes itself: `prefix.PID.NUMBER.REASON.heap`, in jeprof's text.
 //!

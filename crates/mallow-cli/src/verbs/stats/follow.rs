@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The readings of one process, until it ends, or the user ends it, or there are enough.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The report as one page that needs nothing else.
 
 use maud::html;

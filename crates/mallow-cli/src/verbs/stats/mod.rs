@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow stats`: the counters of an allocator in one vocabulary, from a living process or from a
 //! dump. `text` and `html` show a `report`; `follow` reads a process again and again.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The list on a terminal: keys, refreshes, and what is started for a process of it.
 
 use std::time::{Duration, Instant};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What is started for one process of the list: this same command, to explain it or to record it. It
 //! runs beside the screen, and what it says comes as text.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The columns of the list: which fit a screen, and what stands in their cells.
 
 use mallow_process::processes::Row;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow top`: the processes of the machine by their heaps, on a terminal or as a table.
 //!
 //! The process crate reads all processes at each refresh, and makes a row of each; `sort` compares

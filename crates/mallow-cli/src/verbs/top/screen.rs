@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The list drawn on a terminal of any size. Colours only add to what words, signs and places say.
 
 use mallow_process::processes::Row;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! How the rows of two processes compare.
 
 use std::cmp::Ordering;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The list for whoever has no screen: a table, or JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};

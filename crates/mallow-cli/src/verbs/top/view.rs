@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Which rows are shown, and in which order: sorted, filtered, as a list or as a tree.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! From the runs of a search to its report.
 
 use super::bench::Base;

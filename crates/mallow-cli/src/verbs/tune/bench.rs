@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Where settings are tried: the real command, or the replay of a recording.
 
 use std::collections::BTreeMap;

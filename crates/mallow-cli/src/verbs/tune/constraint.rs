@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Limits as they are written, such as `rss<400M`.
 
 use mallow_measure::search::limit::{Constraint, Figure};

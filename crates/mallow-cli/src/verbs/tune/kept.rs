@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The state of a search in its file. It is written whole after each round, so that it is never half a
 //! file.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The replay instead of the command: of a trace that is given, or of a recording that is made first.
 
 use std::path::Path;

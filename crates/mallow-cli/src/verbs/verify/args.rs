@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The command line of `mallow verify`.
 
 use std::ffi::OsString;

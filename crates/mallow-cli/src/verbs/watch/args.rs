@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The command line of `mallow watch`.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The difference between two watched runs, in percent.
 
 use serde::Serialize;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Watched runs as one page: charts and figures.
 
 use maud::{Markup, html};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What is shown while a run is watched: a chart on a terminal, a line for each sample elsewhere.
 
 use std::io::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow watch`: memory and faults of a process and its children over time, and the difference
 //! between two such runs. `session` is the watch itself: `sampler` takes samples, `run` is what
 //! they add up to, `live` shows them as they come; `html` and `compare` are for afterwards.

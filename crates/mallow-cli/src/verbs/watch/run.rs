@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A watched run as data: what is saved, read back, shown and compared.
 
 use std::path::Path;

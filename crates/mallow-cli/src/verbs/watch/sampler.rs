@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Takes samples of a process and its children. The heap is read by a thread of its own, for a
 //! large one takes longer than the time between two samples.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The watch of one process, from its start to whatever ends it first: the process, the user, the
 //! time.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Whether memory grows or shrinks, how fast, and since when: the longest stretch up to now that a
 //! straight line describes well.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What versions of jemalloc keep where: entries of the tree, extents, and size classes.
 
 pub(super) const PAGE: u64 = 4096;

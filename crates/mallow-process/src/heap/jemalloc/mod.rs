@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! jemalloc's heap, read from outside: every extent that it knows of, free ones included, by the
 //! radix tree in which it looks addresses up (5.2 to 5.3.1, 64 bits, pages of 4 KiB).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The tree in which jemalloc looks addresses up: where its root is, and the extents that it leads to.
 
 use super::layout::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The caches of threads, and the slabs that they are filled from.
 
 use mallow_stats::{Class, Stats};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Locks that threads wait for.
 
 use mallow_stats::{Class, Lock, Stats};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Rules for jemalloc's counters: `locks` that threads wait for, `caches` of threads and what fills
 //! them, `memory` that is free and stays or goes.
 

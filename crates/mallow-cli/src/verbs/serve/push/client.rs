@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Sends a message: one request, on a connection of its own, in bounded time.
 
 use std::fmt::Display;

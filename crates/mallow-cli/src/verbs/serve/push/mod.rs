@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Pushes to where fleets keep such things: metrics to an OpenTelemetry collector, by OTLP over
 //! HTTP, and heap profiles to Pyroscope or Grafana Alloy.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A reading as OTLP's messages: one resource for each process, by OpenTelemetry's conventions, and
 //! one for the server itself. The metrics are those of `/metrics`, from the same table.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Heap profiles to Pyroscope, or to what takes them for it (Grafana Alloy): each that a process has
 //! written since the last push, in pprof's format, with names.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What stands on screens of several sizes.
 
 use mallow_process::processes::{Bound, BoundOf, Why};
