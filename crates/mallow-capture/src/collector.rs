@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Takes what the recorder's threads write and turns it into a trace.
 
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use mallow_process::maps;
 use mallow_recorder::{CHANNEL_NAME, Channel, Timeline};
 use mallow_trace::{
-    COLLECTOR, Call, Ending, Event, ProcessEnd, Record, Result, Thread, Totals, Writer,
+    COLLECTOR, Call, Ending, Event, Memory, ProcessEnd, Record, Result, Thread, Totals, Writer,
 };
 
 use super::images::{Images, Introduction};
@@ -56,6 +57,8 @@ pub struct Collector<W: Write> {
     stacks: Stacks,
     pace: Pace,
     samples: Samples,
+    /// When the memory was looked at.
+    last_sample: u64,
     outsiders: Outsiders,
     thread_count: u32,
     words: Vec<u64>,
@@ -84,6 +87,7 @@ impl<W: Write> Collector<W> {
             pace: Pace::new(unwound.unwrap_or(0)),
             stacks: Stacks::default(),
             samples: Samples::default(),
+            last_sample: 0,
             outsiders: Outsiders::default(),
             thread_count: 0,
             words: Vec::new(),
@@ -456,6 +460,9 @@ impl<W: Write> Collector<W> {
 
     fn write_memory(&mut self, samples: Vec<Found>) -> Result<()> {
         let time = self.timeline.now();
+        if !samples.is_empty() {
+            self.last_sample = time;
+        }
         for (memory, regions) in samples {
             let regions = regions.map(Event::Regions);
             for event in [Event::Memory(memory)].into_iter().chain(regions) {
@@ -463,6 +470,24 @@ impl<W: Write> Collector<W> {
             }
         }
         Ok(())
+    }
+
+    /// What the kernel says of the command when it has ended: the most memory that it had, or that any
+    /// process had that it waited for. So it is known of a command that is one process, and may be more than
+    /// any look at it has met.
+    pub fn note_peak(&mut self, peak_rss: u64) -> Result<()> {
+        let Some(last) = self.samples.last().next().filter(|_| self.images.len() == 1) else {
+            return Ok(());
+        };
+        let is_open = |slot: &usize| self.lanes[*slot].is_some();
+        let open = (0..self.lanes.len()).filter(is_open);
+        let rings = open.map(|slot| self.channel.resident(slot)).sum();
+        let memory = Memory { peak_rss: peak_rss.saturating_sub(rings), ..last };
+        if memory.peak_rss <= last.peak_rss {
+            return Ok(());
+        }
+        let (time, event) = (self.last_sample, Event::Memory(memory));
+        self.writer.write(&Record { time, thread: COLLECTOR, event })
     }
 
     /// Takes everything that is left. `ending`: of the command, unless it goes on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Starts the command with the recorder in front of its allocator, and collects until it ends.
 
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::collector::Collector;
+use super::memory;
 use super::{Error, Recorded, Result, StackKind, cannot_write, cut_off, header};
 use mallow_os::wait_readable;
 use mallow_process::allocators::{self, Family};
@@ -125,9 +127,16 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
         command: target.command.clone(),
         reason: error.to_string(),
     })?;
+    // Until the command took its place, the child was this program, and the kernel remembers how large.
+    let own_peak = memory::own_peak();
     let unwound = (request.stacks == StackKind::Full).then_some(request.stack_distance);
     let mut collector = Collector::new(channel, timeline, writer, child.id(), unwound);
-    let collected = collect(&mut collector, child.id(), request.duration, &signals)?;
+    let mut collected = collect(&mut collector, child.id(), request.duration, &signals)?;
+    if let Some(peak_rss) = collected.peak_rss.filter(|&peak| peak > own_peak)
+        && collected.failure.is_none()
+    {
+        collected.failure = collector.note_peak(peak_rss).err();
+    }
     finish(request, target, collector, child.id(), collected)
 }
 
@@ -216,6 +225,8 @@ fn settings(request: &Request, clock: Clock) -> Settings {
 struct Collected {
     /// `None`: it goes on, beyond the --duration.
     ended: Option<Ended>,
+    /// The most memory that the command had, or a process that it waited for.
+    peak_rss: Option<u64>,
     /// Writing failed, and nothing was recorded from then on.
     failure: Option<mallow_trace::Error>,
 }
@@ -228,7 +239,7 @@ fn collect(
 ) -> Result<Collected> {
     let pidfd = pidfd_open(pid).map_err(Error::io("The command cannot be waited for"))?;
     let start = Instant::now();
-    let mut collected = Collected { ended: None, failure: None };
+    let mut collected = Collected { ended: None, peak_rss: None, failure: None };
     loop {
         signals.pass_on(pid);
         let has_ended = wait_readable(&pidfd, Duration::ZERO).map_err(Error::io("Waiting"))?;
@@ -241,8 +252,8 @@ fn collect(
             }),
         };
         if has_ended {
-            let (ended, _) = wait4(pid).map_err(Error::io("Waiting for the command"))?;
-            collected.ended = Some(ended);
+            let (ended, usage) = wait4(pid).map_err(Error::io("Waiting for the command"))?;
+            (collected.ended, collected.peak_rss) = (Some(ended), Some(usage.peak_rss_bytes));
             return Ok(collected);
         }
         if duration.is_some_and(|duration| start.elapsed() >= duration) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The memory of the recorded processes over time, from /proc.
 
 use std::collections::BTreeMap;
@@ -11,14 +12,17 @@ use super::regions;
 use mallow_process::page_size;
 
 const EVERY: Duration = Duration::from_millis(10);
-/// Peak, swap and faults cost more to read.
+/// Peak, swap and faults cost more to read; of a process that has just begun they are read each time, for
+/// it may not live long.
 const DETAILS_EVERY: Duration = Duration::from_millis(100);
+const DETAILS_AT_FIRST: u32 = 10;
 
 struct Watched {
     number: u32,
     statm: File,
     last: Memory,
     details: Option<Instant>,
+    details_read: u32,
     regions: regions::Schedule,
 }
 
@@ -53,6 +57,7 @@ impl Samples {
                     statm,
                     last: Memory::default(),
                     details: None,
+                    details_read: 0,
                     regions: regions::Schedule::default(),
                 }),
             };
@@ -74,6 +79,13 @@ impl Samples {
     }
 }
 
+/// The most memory that this process had until now, in bytes.
+pub fn own_peak() -> u64 {
+    let mut own = Memory::default();
+    add_details(&mut own, std::process::id(), 0);
+    own.peak_rss
+}
+
 impl Watched {
     fn sample(&mut self, pid: u32, rings: u64) -> Option<Memory> {
         let mut text = [0u8; 128];
@@ -91,8 +103,10 @@ impl Watched {
             anonymous: resident.saturating_sub(shared),
             ..self.last
         };
-        if self.details.is_none_or(|read| read.elapsed() >= DETAILS_EVERY) {
+        let is_young = self.details_read < DETAILS_AT_FIRST;
+        if is_young || self.details.is_none_or(|read| read.elapsed() >= DETAILS_EVERY) {
             self.details = Some(Instant::now());
+            self.details_read += u32::from(is_young);
             add_details(&mut memory, pid, rings);
         }
         memory.peak_rss = memory.peak_rss.max(memory.rss);

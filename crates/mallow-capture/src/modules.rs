@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! ELF files that code is mapped from: their identity, and where their segments belong.
 
 use std::collections::BTreeMap;
@@ -141,6 +142,7 @@ mod tests {
             inode: 1,
             path: PathBuf::new(),
             deleted: false,
+            is_executable: false,
         };
         let base = 1 << 40;
         assert_eq!(facts.bias(&mapping(0, base)), Some(base));

@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: MIT
 //! Ctrl-C and SIGTERM, and what the kernel sends instead of an error.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use crate::error::{Error, Result};
+
+/// The one that came last.
+static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// Set by the first one, which ends a measurement, not the report of what is finished.
 pub fn watch() -> Result<Arc<AtomicBool>> {
@@ -11,11 +15,18 @@ pub fn watch() -> Result<Arc<AtomicBool>> {
     for signal in [nix::libc::SIGINT, nix::libc::SIGTERM] {
         // A second one ends the command as usual.
         let flag = Arc::clone(&interrupted);
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register_usize(signal, LAST.clone(), signal as usize))
             .and_then(|_| signal_hook::flag::register(signal, flag))
             .map_err(Error::io("The signal handler cannot be installed"))?;
     }
     Ok(interrupted)
+}
+
+/// Of a command that one of these cut short.
+pub fn exit_code() -> u8 {
+    let last = u8::try_from(LAST.load(Ordering::Relaxed)).unwrap_or(0);
+    128 + if last == 0 { nix::libc::SIGINT as u8 } else { last }
 }
 
 /// A limit on the size of files (`ulimit -f`) lets a write fail, as a full disk does, and does not end this process: so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Statistics of what the user names: a process, the file of a dump, or standard input.
 
 use std::fs::File;
@@ -5,6 +6,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
+use mallow_advice::explain;
 use mallow_process::heap::{Heap, core_file};
 use mallow_process::picture::{self, Gap, Picture};
 use mallow_process::process::Keep;
@@ -162,7 +164,15 @@ pub fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
              container: --cap-add SYS_PTRACE)."
         )));
     }
+    if picture.gaps.contains(&Gap::Replaced) {
+        return Err(Error::Inconclusive(explain::REPLACED.into()));
+    }
     let mut stats = live::stats(&picture.heap, Some(picture.heap_rss()));
+    if let Some(stats) = &mut stats
+        && picture.gaps.contains(&Gap::Unused)
+    {
+        stats.missing.push("The program has not allocated anything by malloc yet.".into());
+    }
     if let Some(stats) = &mut stats
         && picture.heap.incomplete() > 0
     {

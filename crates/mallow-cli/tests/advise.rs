@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow advise` on real jemallocs, glibc and Mallow: what it finds, what it leaves alone, and that
 //! the advice changes the figure that it was given for.
 
@@ -245,6 +246,26 @@ const HOLES: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h
     int main(void) { for (int i = 0; i < COUNT; i++) { blocks[i] = malloc(32000); \
     memset(blocks[i], 1, 32000); } for (int i = 0; i < COUNT; i++) if (i % 4) free(blocks[i]); \
     puts(\"{}\"); fflush(stdout); pause(); return 0; }\n";
+
+/// The options of the process decide what is advised, and who followed the advice does not hear it again.
+#[test]
+fn free_pages_of_mallow_are_judged_by_its_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = HOLES.replace("32000", "200000").replace("COUNT = 4000", "COUNT = 600");
+    let program =
+        crate::common::compile("cc", folder.path(), &large, &["-O1", "-fno-builtin"]).unwrap();
+    let of = |settings: &str| {
+        let words = ["run", "--opt", "purge_thread:true", "--", program.to_str().unwrap()];
+        let process = Program::at_rest(mallow(&words).env("MALLOC_CONF", settings));
+        json(&run(&["advise", "--json", &process.pid()]))
+    };
+    let never = of("dirty_decay_ms:-1");
+    let advice = finding(&never, "MLW2201");
+    assert_eq!(advice["set"], "MALLOW_CONF=dirty_decay_ms:10000", "{advice}");
+    assert!(advice["effect"].as_str().unwrap().contains("as purge_thread is on"), "{advice}");
+    let followed = of("");
+    assert!(!findings(&followed).contains(&"MLW2201"), "{followed}");
+}
 
 #[test]
 fn what_malloc_trim_would_give_back_is_counted() {

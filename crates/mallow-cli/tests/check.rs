@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow check` on programs whose allocations are known.
 
 use std::path::{Path, PathBuf};
@@ -302,7 +303,11 @@ fn what_is_wrong_is_said_in_a_sentence() {
     sentence(&checked.check(&killed), 137, "SIGKILL");
     ended(&checked.check(&["-t", "speed=5%", "--", "true"]), 2);
 
-    ended(&checked.check(&["--update", "-r", "1", "--", "true"]), 0);
+    let first = checked.check(&["--update", "-r", "1", "--", "true"]);
+    ended(&first, 0);
+    assert!(first.stdout.starts_with("mallow.baseline.json is written; there"), "{}", first.stdout);
+    let second = checked.check(&["--update", "-r", "1", "--", "true"]);
+    assert!(!second.stdout.contains("is written;"), "{}", second.stdout);
     sentence(&checked.check(&["--depth", "9", "--", "true"]), 2, "8 frames");
     sentence(&checked.check(&["--stacks", "fp", "--", "true"]), 2, "--stacks full");
     let good = checked.baseline();
@@ -312,7 +317,10 @@ fn what_is_wrong_is_said_in_a_sentence() {
     assert!(other.stderr.contains("the libc was musl and is glibc"), "{}", other.stderr);
     let half = &good[..good.len() / 2];
     let newer = good.replace("mallow.baseline/1", "mallow.baseline/2");
-    for damaged in [half, "", "{}", "{\"schema\": \"other/1\"}", &newer] {
+    let mut turned: Value = serde_json::from_str(&good).unwrap();
+    turned["metrics"]["bytes"] = serde_json::json!({"low": 9, "high": 8});
+    let turned = turned.to_string();
+    for damaged in [half, "", "{}", "{\"schema\": \"other/1\"}", &newer, &turned] {
         write(damaged);
         for words in [&["--", "true"][..], &["--update", "--", "true"]] {
             sentence(&checked.check(words), 7, "no baseline of mallow check");

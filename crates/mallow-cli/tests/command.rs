@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The tests of the command, in one program: each file of its own would be linked with all of the tool.
 //! `cargo test -p mallow-cli explain` runs those of one file.
 #![allow(clippy::unwrap_used)]
@@ -15,12 +16,14 @@ mod enable_setuid;
 mod exit_codes;
 mod explain;
 mod explain_beside;
+mod explain_early;
 mod explain_glibc;
 mod explain_huge;
 mod explain_runtimes;
 mod guard;
 mod habits;
 mod heap_profile;
+mod loaded_files;
 mod record;
 mod record_python;
 mod record_real;
@@ -31,7 +34,9 @@ mod report;
 mod report_example;
 mod report_names;
 mod serve;
+mod serve_clients;
 mod serve_otlp;
+mod serve_processes;
 mod serve_prometheus;
 mod serve_pyroscope;
 mod stats_core;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow enable` in systems that somebody has shaped before: links, foreign lines, narrow rights.
 
 use std::fs;
@@ -6,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use crate::common::system::{DROP_IN, SCRIPT, System};
-use crate::common::{is_root, mallow, ran};
+use crate::common::{compile, is_root, mallow, ran};
 
 const LIST: &str = "etc/ld.so.preload";
 
@@ -144,6 +145,66 @@ fn a_file_of_the_environment_that_would_win_is_a_reason_to_write_none() {
     system.is(&before);
     system.succeeds(&[&words[..], &["--force"]].concat());
     assert!(system.path(DROP_IN).exists());
+}
+
+#[test]
+fn a_drop_in_that_systemd_would_not_use_is_not_written() {
+    let folder = "etc/systemd/system/web.service.d";
+    let shared = "usr/lib/systemd/system/service.d";
+    for (name, text, part) in [
+        ("etc/systemd/system/web.service", "UnsetEnvironment=A LD_PRELOAD\n", "UnsetEnvironment="),
+        (&format!("{folder}/10.conf"), "UnsetEnvironment=LD_PRELOAD\n", "UnsetEnvironment="),
+        (&format!("{folder}/zzz.conf"), "Environment=LD_PRELOAD=liba.so\n", "after the drop-in"),
+        (&format!("{folder}/zzz.conf"), "Environment=\n", "after the drop-in"),
+        (&format!("{shared}/zzz.conf"), "Environment=LD_PRELOAD=liba.so\n", "after the drop-in"),
+        ("etc/systemd/system/web.service", "", "masks web.service"),
+    ] {
+        let system = System::new();
+        let text = if text.is_empty() {
+            String::new()
+        } else {
+            format!("[Service]\nExecStart=/usr/bin/web 100\n{text}")
+        };
+        system.write(name, &text);
+        let before = system.everything();
+        let words = ["enable", "--unit", "web"];
+        system.refuses(&words, 3, &[&system.path(name).display().to_string(), part, "--force"]);
+        system.is(&before);
+        system.succeeds(&[&words[..], &["--force"]].concat());
+    }
+    // What another drop-in of its name hides, what is no setting of the variable, and what comes before are no reason.
+    let system = System::new();
+    system.write(&format!("{folder}/zzz.conf"), "[Service]\nEnvironment=B=1\n");
+    system.write(&format!("{shared}/zzz.conf"), "[Service]\nEnvironment=LD_PRELOAD=liba.so\n");
+    system.write(&format!("{folder}/a.conf"), "[Service]\nEnvironment=LD_PRELOAD=liba.so\n");
+    system.succeeds(&["enable", "--unit", "web"]);
+    assert!(fs::read_to_string(system.path(DROP_IN)).unwrap().contains(":liba.so"));
+}
+
+/// A system that does not run has no /dev/null, and the package's own unit behind the mask.
+#[test]
+fn a_masked_unit_is_no_service() {
+    let system = System::new();
+    let unit = "etc/systemd/system/web.service";
+    system.write("usr/lib/systemd/system/web.service", "[Service]\nExecStart=/usr/bin/web 100\n");
+    fs::remove_file(system.path(unit)).unwrap();
+    symlink("/dev/null", system.path(unit)).unwrap();
+    system.refuses(&["enable", "--unit", "web"], 3, &[unit, "masks web.service"]);
+}
+
+#[test]
+fn all_programs_of_a_unit_are_checked() {
+    let system = System::new();
+    let source = "int main(void) { return 0; }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(fixed) = compile("cc", folder.path(), source, &["-static"]) else { return };
+    fs::copy(fixed, system.path("usr/bin/fixed")).unwrap();
+    for order in [["web 100", "fixed"], ["fixed", "web 100"]] {
+        let lines = order.map(|words| format!("ExecStart=/usr/bin/{words}\n")).concat();
+        let unit = format!("[Service]\nType=oneshot\n{lines}");
+        system.write("etc/systemd/system/web.service", &unit);
+        system.refuses(&["enable", "--unit", "web"], 4, &["statically linked"]);
+    }
 }
 
 #[test]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Every verb against the table of exit codes: what goes wrong decides the code, not the verb.
 
 use std::fs::File;
@@ -341,6 +342,29 @@ fn interruptions_are_130() {
     assert!(std::fs::read_to_string(saved).unwrap().contains("interrupted"));
 }
 
+/// Sent to the tool alone, and not to what it started, whose end it does not wait for.
+#[test]
+fn a_signal_that_the_command_does_not_get_ends_a_measurement_at_once() {
+    let setting = Setting::new();
+    let started_file = PathBuf::from(setting.path("begun"));
+    let script = format!("touch {}; sleep 50; :", started_file.display());
+    let baseline = setting.path("baseline");
+    for verb in [
+        &["check", "-q", "--update", "-b", &baseline][..],
+        &["compare", "-q", "-a", "glibc", "-r", "3"],
+        &["tune", "-q", "-a", "glibc"],
+    ] {
+        for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+            let _ = std::fs::remove_file(&started_file);
+            let words = [verb, &["--", "sh", "-c", &script]].concat();
+            let start = Instant::now();
+            let found = ended_by(signal, false, &words, &|_| started_file.exists());
+            assert_eq!(found, code, "{signal}: mallow {}", words.join(" "));
+            assert!(start.elapsed() < Duration::from_secs(40), "mallow {}", words.join(" "));
+        }
+    }
+}
+
 /// Ctrl-C reaches the command that prepares a run, too: what is finished is reported.
 #[test]
 fn an_interrupted_preparation_loses_no_runs() {
@@ -372,6 +396,15 @@ fn signals(status: &str, name: &str) -> u64 {
 
 /// The code as a shell shows it, after SIGINT to the tool and all that it started in its group.
 fn interrupted(words: &[&str], has_begun: &dyn Fn(u32) -> bool) -> i32 {
+    ended_by(Signal::SIGINT, true, words, has_begun)
+}
+
+fn ended_by(
+    signal: Signal,
+    is_for_group: bool,
+    words: &[&str],
+    has_begun: &dyn Fn(u32) -> bool,
+) -> i32 {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     let mut child =
         mallow(words).process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -381,7 +414,8 @@ fn interrupted(words: &[&str], has_begun: &dyn Fn(u32) -> bool) -> i32 {
         assert!(child.try_wait().unwrap().is_none(), "mallow {} ended", words.join(" "));
         std::thread::sleep(Duration::from_millis(10));
     }
-    kill(Pid::from_raw(-child.id().cast_signed()), Signal::SIGINT).unwrap();
+    let pid = child.id().cast_signed();
+    kill(Pid::from_raw(if is_for_group { -pid } else { pid }), signal).unwrap();
     let status = child.wait().unwrap();
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow explain` on programs whose heap is known: its sums against the program's own count and
 //! against what the allocator says about itself.
 
@@ -40,7 +41,11 @@ fn mallow_used(report: &Value) -> f64 {
 }
 
 fn check_glibc(program: &Path, case: &str) -> Value {
-    let program = Program::at_rest(Command::new(program).arg(case));
+    check_glibc_of(&mut Command::new(program), case)
+}
+
+fn check_glibc_of(command: &mut Command, case: &str) -> Value {
+    let program = Program::at_rest(command.arg(case));
     let report = program.explain();
     assert_eq!(report["heap"]["kind"], "glibc", "{case}");
     assert_eq!(report["allocator"], "glibc", "{case}");
@@ -127,6 +132,22 @@ fn a_program_whose_file_was_replaced_is_read() {
     near("in use", glibc_used(&report), program.own("bytes"));
     let ran = run(&["verify", &program.pid(), "--expect", "glibc"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+}
+
+/// Heaps of arenas are 8 MiB then, in place of 64, and the main arena does not use the break. glibc takes
+/// usual pages where the system has no huge ones.
+#[test]
+fn heaps_of_huge_pages_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = known_heap(folder.path());
+    for kind in [1, 2] {
+        for case in ["leaks", "arenas"] {
+            let mut command = Command::new(&program);
+            command.env("GLIBC_TUNABLES", format!("glibc.malloc.hugetlb={kind}"));
+            let report = check_glibc_of(&mut command, case);
+            check_sums(&report);
+        }
+    }
 }
 
 #[test]

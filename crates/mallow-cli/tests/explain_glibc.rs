@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow explain` on glibc's large blocks, wherever the kernel's mappings begin and end.
 
 use std::process::Command;
@@ -49,4 +50,69 @@ fn free_memory_that_cannot_be_trimmed_is_called_pinned() {
     let found = findings.iter().find(|finding| finding["id"] == "MLW2108").expect("it is pinned");
     assert!(found["evidence"].as_str().unwrap().contains("(86 % of the heap is free)"), "{found}");
     assert!(findings.iter().all(|finding| finding["id"] != "MLW2102"), "nothing to trim");
+}
+
+/// A program of `main_arena.c`, and what explain says of it; its blocks have to be found.
+#[track_caller]
+fn main_arena(case: &str) -> (Program, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = include_str!("programs/main_arena.c");
+    let program =
+        crate::common::compile("cc", folder.path(), source, &["-O1", "-fno-builtin"]).unwrap();
+    let program = Program::at_rest(Command::new(program).arg(case));
+    let report = program.explain();
+    let arenas = report["heap"]["arenas"].as_array().unwrap();
+    let sum = |field: &str| arenas.iter().map(|arena| arena[field].as_f64().unwrap()).sum::<f64>();
+    let mapped = &report["heap"]["mapped"];
+    let bytes = sum("used_bytes") - sum("fast") - sum("cached") + mapped["bytes"].as_f64().unwrap();
+    let blocks = sum("used_count") - sum("listed_count") + mapped["chunks"].as_f64().unwrap();
+    for (found, own) in [(bytes, program.own("bytes")), (blocks, program.own("blocks"))] {
+        assert!((found - own).abs() < 0.01 * own, "{case}: {found} against {own}");
+    }
+    assert_eq!((sum("unread"), sum("unaccounted")), (0.0, 0.0), "{case}");
+    (program, report)
+}
+
+#[test]
+fn a_main_arena_that_cannot_grow_by_the_break_is_found() {
+    let (_, report) = main_arena("wall");
+    let system = report["heap"]["arenas"][0]["system"].as_f64().unwrap();
+    assert!(group(&report, "glibc_heap") >= system, "{}", report["groups"]);
+    assert!(group(&report, "anonymous") < 1e6, "{}", report["groups"]);
+}
+
+#[test]
+fn a_main_arena_whose_break_grows_again_is_found() {
+    let (_, report) = main_arena("again");
+    assert!(report["heap"]["arenas"][0]["heaps"].as_f64().unwrap() > 2.0);
+}
+
+#[test]
+fn pieces_of_the_main_arena_are_told_from_what_lies_between_them() {
+    let (program, report) = main_arena("apart");
+    let system = report["heap"]["arenas"][0]["system"].as_f64().unwrap();
+    let more = group(&report, "glibc_heap") - system;
+    assert!((0.0..256e3).contains(&more), "{more}");
+    let others = group(&report, "anonymous") + group(&report, "guard");
+    let more = others - program.own("other");
+    assert!((0.0..256e3).contains(&more), "{more}");
+}
+
+#[test]
+fn others_may_move_the_break_too() {
+    let (program, report) = main_arena("foreign");
+    let foreign = report["heap"]["arenas"][0]["foreign"].as_f64().unwrap();
+    assert!((foreign - program.own("other")).abs() < 64e3, "{foreign}");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("120 MiB between the pieces of glibc's main arena"), "{notes}");
+}
+
+#[test]
+fn a_second_copy_of_the_c_library_is_counted() {
+    let (_, report) = main_arena("copy");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("2 copies of the C library"), "{notes}");
+    let copies = report["heap"]["arenas"].as_array().unwrap();
+    let is_large = |arena: &&Value| arena["used_bytes"].as_f64().unwrap() > 20e6;
+    assert_eq!(copies.iter().filter(is_large).count(), 2, "each has its own");
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What `mallow record` writes is exactly what the program did.
 
 use std::collections::BTreeMap;
@@ -481,4 +482,39 @@ fn processes_without_the_recorder_are_told_of() {
     }
     let trace = record(&[], &["bash", "-c", "sleep 1.2 & sleep 1.2; wait"]);
     assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+}
+
+/// Has much for a moment, and ends in the next one: between two looks at its memory.
+const SHORT: &str = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    int main(void) { free(malloc(100)); usleep(40000);\n\
+    char *block = malloc(100 << 20); memset(block, 1, 100 << 20); _exit(0); }\n";
+
+#[test]
+fn the_peak_of_a_short_recording_is_the_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("cc", folder.path(), SHORT, &["-O1", "-fno-builtin"]).unwrap();
+    let trace = record(&["--stacks", "none"], &[program.to_str().unwrap()]);
+    assert_eq!(trace.code, Some(0), "{}", trace.stderr);
+    let memory = |record: &Record| match &record.event {
+        Event::Memory(memory) => Some(*memory),
+        _ => None,
+    };
+    let peak = trace.records.iter().filter_map(memory).map(|memory| memory.peak_rss).max();
+    assert!(peak.is_some_and(|peak| peak >= 100 << 20), "{peak:?}");
+}
+
+#[test]
+fn a_filter_that_kills_for_a_call_of_the_recorder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = include_str!("programs/confined.c");
+    let program = compile("cc", folder.path(), source, &["-O1", "-pthread"]).unwrap();
+    let alone = Command::new(&program).status().unwrap().code();
+    if alone == Some(77) {
+        eprintln!("skipped: no filters here");
+        return;
+    }
+    assert_eq!(alone, Some(0));
+    let trace = record(&[], &[program.to_str().unwrap()]);
+    assert_eq!(trace.code, Some(128 + 31));
+    assert!(trace.stderr.contains("killed by SIGSYS: its seccomp filter"), "{}", trace.stderr);
 }

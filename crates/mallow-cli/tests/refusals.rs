@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Every bad input is refused early, in one sentence with the remedy and with the right exit code.
 
 use std::os::unix::fs::PermissionsExt;
@@ -52,6 +53,10 @@ fn missing_known_allocator_names_the_package() {
 fn wrong_options() {
     refuses(&["run", "--opt", "dirty_decay:0", "--", "true"], 2, &["dirty_decay_ms?"]);
     refuses(&["run", "--opt", "foreign:explode", "--", "true"], 2, &["abort, ignore, next"]);
+    let all = crate::common::json(&run(&["list", "--json"]));
+    if all["allocators"].as_array().unwrap().iter().any(|a| a["name"] == "glibc") {
+        refuses(&["run", "-a", "glibc", "--opt", "bogus:1", "--", "true"], 2, &["arena_max, "]);
+    }
     refuses(&["compare", "-a", "mallow", "--opt", "arenas:x", "--", "true"], 2, &["arenas"]);
     refuses(&["compare", "--cpus", "100000", "--", "true"], 2, &["100000 CPUs"]);
     refuses(&["compare", "--matrix", "LD_PRELOAD=a,b", "--", "true"], 2, &["LD_PRELOAD"]);
@@ -262,4 +267,14 @@ fn result_file_that_cannot_be_written_is_refused_first() {
         ran(mallow(&["compare", "-o", "/nonexistent/x", "--", "sleep", "60"]).output().unwrap());
     assert!(ran.stderr.contains("/nonexistent/x"), "{}", ran.stderr);
     assert_ne!(ran.code, Some(0));
+}
+
+/// It would end before its first line, and then there would be nothing to look at.
+#[test]
+fn verify_refuses_what_run_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["-fsanitize=address"];
+    let Some(program) = compile("gcc", folder.path(), HELLO, &options) else { return };
+    let words = ["verify", "-a", "mallow", "--", program.to_str().unwrap()];
+    refuses(&words, 4, &["AddressSanitizer"]);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow serve`: what it says, to whom, and that no process takes it down.
 
 use std::io::{Read, Write};
@@ -12,14 +13,14 @@ use crate::common::{certificate, compile, mallow, refuses, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-struct Server {
+pub struct Server {
     child: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Server {
     /// On a port that is free.
-    fn start(words: &[&str]) -> Server {
+    pub fn start(words: &[&str]) -> Server {
         let mut child = mallow(&["serve", "--listen", "127.0.0.1:0"])
             .args(words)
             .stderr(Stdio::piped())
@@ -29,15 +30,15 @@ impl Server {
         Server { child, address }
     }
 
-    fn get(&self, path: &str, headers: &str) -> String {
+    pub fn get(&self, path: &str, headers: &str) -> String {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"))
     }
 
-    fn ask(&self, request: &str) -> String {
+    pub fn ask(&self, request: &str) -> String {
         exchange(TcpStream::connect(&self.address).unwrap(), request)
     }
 
-    fn metrics(&self) -> String {
+    pub fn metrics(&self) -> String {
         let answer = self.get("/metrics", "");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
@@ -73,7 +74,7 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> String {
 }
 
 /// The value of the first sample with this name and this process.
-fn value(metrics: &str, name: &str, pid: &str) -> Option<f64> {
+pub fn value(metrics: &str, name: &str, pid: &str) -> Option<f64> {
     let beginning = format!("{name}{{pid=\"{pid}\",");
     let line = metrics.lines().find(|line| line.starts_with(&beginning))?;
     line.rsplit(' ').next()?.parse().ok()

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow top` on processes whose heaps are known, with and without a terminal.
 
 use std::io::{BufRead, BufReader};
@@ -261,6 +262,48 @@ fn it_ends_when_its_terminal_is_gone() {
         sys.exit('still there')\n";
     let tool = mallow(&[]).get_program().to_owned();
     let mut command = Command::new("python3");
+    command.args(["-c", script]).arg(tool).args(["top", "--pid", &holder.program.pid()]);
+    let Ok(output) = command.output() else {
+        println!("skipped: python3 is not installed");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What was written last about the screen and the cursor, while it is stopped and after each signal.
+#[test]
+fn a_stop_and_signals_leave_the_screen_and_a_cursor() {
+    let holder = holder("mallow");
+    let script = "import fcntl, os, pty, select, signal, struct, sys, termios\n\
+        signal.alarm(60)\n\
+        def start():\n    \
+        pid, terminal = pty.fork()\n    \
+        if pid == 0:\n        os.environ['TERM'] = 'xterm'\n        os.environ.pop('CI', None)\n        \
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))\n        \
+        os.execv(sys.argv[1], sys.argv[1:])\n    \
+        return pid, terminal\n\
+        def shows(terminal):\n    \
+        seen = b''\n    \
+        while b'q quit' not in seen:\n        seen += os.read(terminal, 4096)\n    \
+        return seen\n\
+        def is_given_back(pid, terminal, seen, number):\n    \
+        os.kill(pid, number)\n    \
+        status = os.waitpid(pid, os.WUNTRACED)[1]\n    \
+        while select.select([terminal], [], [], 0.2)[0]:\n        \
+        try: seen += os.read(terminal, 4096)\n        \
+        except OSError: break\n    \
+        for on, off in (b'?1049l', b'?1049h'), (b'?25h', b'?25l'):\n        \
+        if seen.rfind(on) <= seen.rfind(off): sys.exit(f'{number}: {on} is not the last: {seen[-99:]}')\n    \
+        return status\n\
+        for number in signal.SIGHUP, signal.SIGTERM:\n    \
+        pid, terminal = start()\n    \
+        status = is_given_back(pid, terminal, shows(terminal), signal.SIGTSTP)\n    \
+        if not os.WIFSTOPPED(status): sys.exit('not stopped')\n    \
+        os.kill(pid, signal.SIGCONT)\n    \
+        status = is_given_back(pid, terminal, shows(terminal), number)\n    \
+        if status: sys.exit(f'ended with {status}')\n";
+    let mut command = Command::new("python3");
+    let tool = mallow(&[]).get_program().to_owned();
     command.args(["-c", script]).arg(tool).args(["top", "--pid", &holder.program.pid()]);
     let Ok(output) = command.output() else {
         println!("skipped: python3 is not installed");

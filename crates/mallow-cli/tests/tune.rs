@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow tune` on a program whose memory depends on one setting: which one is chosen is judged by
 //! memory alone, under a limit that the defaults do not keep, so that no time decides a test.
 
@@ -201,6 +202,8 @@ fn what_cannot_be_tuned_is_refused() {
     refuses(&words, 2, &["mallow record"]);
     assert_eq!(run(&["tune", "--search", "command", "trace"]).code, Some(2));
     refuses(&["tune", "-q", "--budget", "1s", "--", "sleep", "0.4"], 6, &["--budget"]);
+    let words = ["tune", "-q", "--budget", "1s", "--prepare", "sleep 0.4", "--", "true"];
+    refuses(&words, 6, &["One run takes 4", "ms, --prepare included, and"]);
     refuses(&["tune", "-q", "-a", "musl", "--", "true"], 4, &["musl"]);
     for limit in ["heap<4M", "rss", "rss<many"] {
         let ran = run(&["tune", "--constraint", limit, "--", "true"]);

@@ -1,13 +1,15 @@
+// SPDX-License-Identifier: MIT
 //! The allocators that the command knows, and finding the installed ones.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::embedded;
 use crate::error::{Error, Result};
 use crate::ldcache;
-use crate::packages;
+use crate::packages::{self, Owner};
 use mallow_process::allocators::{
     Family, KNOWN, Known, Origin, family_of, is_system_name, name_from_file, stem,
 };
@@ -145,15 +147,34 @@ fn library_folders() -> Vec<(PathBuf, Option<Libc>)> {
         (format!("/usr/lib/{arch}-linux-musl").into(), Some(Libc::Musl)),
         (format!("/usr/local/lib/{arch}-linux-musl").into(), Some(Libc::Musl)),
     ];
-    for clang in list_folder(Path::new("/usr/lib")).filter(|path| starts_with(path, "llvm-")) {
-        for version in list_folder(&clang.join("lib/clang")) {
-            folders.push((version.join("lib/linux"), glibc));
+    folders.extend(clang_folders(Path::new("/")).into_iter().map(|folder| (folder, None)));
+    folders
+}
+
+/// Where the compilers of the system `root` keep their libraries, as it sees them itself: that of the newest
+/// version first.
+pub(crate) fn clang_folders(root: &Path) -> Vec<PathBuf> {
+    let names = |folder: &Path| -> Vec<OsString> {
+        let inside = folder.strip_prefix("/").unwrap_or(folder);
+        let entries = std::fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).collect()
+    };
+    let lib = Path::new("/usr/lib");
+    let llvm = names(lib).into_iter().filter(|name| name.as_bytes().starts_with(b"llvm-"));
+    let roots = llvm.map(|name| lib.join(name).join("lib/clang")).chain([lib.join("clang")]);
+    let mut folders: Vec<(Vec<u64>, PathBuf)> = Vec::new();
+    for clang in roots {
+        for name in names(&clang) {
+            folders.push((numbers(&name.to_string_lossy()), clang.join(name).join("lib/linux")));
         }
     }
-    for version in list_folder(Path::new("/usr/lib/clang")) {
-        folders.push((version.join("lib/linux"), None));
-    }
-    folders
+    folders.sort_by(|left, right| right.cmp(left));
+    folders.into_iter().map(|(_, folder)| folder).collect()
+}
+
+/// The numbers of a version, so that 9 comes before 19.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split('.').map_while(|part| part.parse().ok()).collect()
 }
 
 fn list_folder(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
@@ -165,10 +186,6 @@ fn list_folder(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     // Newer versions of a library first.
     paths.sort_by(|a, b| b.cmp(a));
     paths.into_iter()
-}
-
-fn starts_with(path: &Path, prefix: &str) -> bool {
-    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(prefix))
 }
 
 /// Every library file that may be an allocator, by the part of its name before `.so`.
@@ -237,12 +254,20 @@ fn installed(
     found
 }
 
-/// From the package that is known to own the file, else from the file's own name or text.
+/// From the package that the file is of, else from the file's own name.
 fn version(known: &Known, path: &Path, versions: &BTreeMap<String, String>) -> Option<String> {
     let real = std::fs::canonicalize(path).ok()?;
     if !real.starts_with("/usr/local") {
-        let package = [known.debian, known.alpine].into_iter().flatten();
-        if let Some(version) = package.filter_map(|name| versions.get(name)).next() {
+        let usual: Vec<&str> = [known.debian, known.alpine].into_iter().flatten().collect();
+        let owner = match packages::owner(Path::new("/"), &real, &usual) {
+            Owner::Is(name) => Some(name),
+            // There are no lists of files: then it is the package that brings it.
+            Owner::Unknown => {
+                usual.iter().find(|name| versions.contains_key(**name)).map(|n| (*n).into())
+            }
+            Owner::Nobody => None,
+        };
+        if let Some(version) = owner.and_then(|name| versions.get(&name)) {
             return Some(packages::upstream(version).to_owned());
         }
     }
@@ -382,6 +407,18 @@ mod tests {
         let found = |name, libc| find(name, Some(libc)).expect("its own").name;
         assert_eq!((found("musl", Libc::Musl), found("libc", Libc::Musl)).0, "musl");
         assert_eq!((found("glibc", Libc::Glibc), found("system", Libc::Musl)).1, "musl");
+    }
+
+    #[test]
+    fn newest_compiler_comes_first() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        for folder in ["llvm-9/lib/clang/9.0.1", "llvm-19/lib/clang/19", "clang/14.0.6", "llvm-x"] {
+            std::fs::create_dir_all(root.path().join("usr/lib").join(folder)).expect("writable");
+        }
+        let found = clang_folders(root.path());
+        let folder = |path: &str| PathBuf::from(format!("/usr/lib/{path}/lib/linux"));
+        let wanted = ["llvm-19/lib/clang/19", "clang/14.0.6", "llvm-9/lib/clang/9.0.1"];
+        assert_eq!(found, wanted.map(folder));
     }
 
     #[test]

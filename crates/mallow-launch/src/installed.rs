@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! An allocator as a system has it installed: the word by which the loader of that system finds it
 //! later, when neither this command nor its user's environment is there. The system is the one
 //! that runs, or a folder that is to become one.
@@ -204,6 +205,7 @@ fn candidates(root: &Path, known: &Known, libc: Option<Libc>) -> Vec<PathBuf> {
     let mut folders = trusted_folders(root, libc);
     folders.push("/usr/local/lib".into());
     folders.push(format!("/usr/local/lib/{}-linux-gnu", std::env::consts::ARCH).into());
+    folders.extend(allocator::clang_folders(root));
     for folder in folders {
         let entries = std::fs::read_dir(within(root, &folder)).into_iter().flatten().flatten();
         let names: BTreeSet<_> = entries.map(|entry| entry.file_name()).collect();
@@ -248,6 +250,22 @@ mod tests {
         assert_eq!(found.word, "/usr/local/lib/libmallow.so");
         let found = find(root.path(), "m=/usr/local/lib/libmallow.so").expect("it is there");
         assert_eq!((found.name.as_str(), found.is_bare()), ("m", false));
+    }
+
+    #[test]
+    fn scudo_is_found_where_compilers_have_it() {
+        let folder = |version| format!("usr/lib/llvm-{version}/lib/clang/{version}/lib/linux");
+        let file = format!("libclang_rt.scudo_standalone-{}.so", std::env::consts::ARCH);
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let library = crate::embedded::by_name("mallow").expect("it is inside");
+        for version in [9, 19] {
+            let folder = root.path().join(folder(version));
+            std::fs::create_dir_all(&folder).expect("writable");
+            std::fs::write(folder.join(&file), library.bytes).expect("fits");
+        }
+        let found = find(root.path(), "scudo").expect("it is there");
+        let newest = Path::new("/").join(folder(19)).join(&file);
+        assert_eq!((found.path.as_path(), found.is_bare()), (newest.as_path(), false));
     }
 
     #[test]

@@ -1,6 +1,9 @@
-//! Versions of installed packages, read from the package managers' own databases.
+// SPDX-License-Identifier: MIT
+//! Versions of installed packages and whose files are whose, read from the package managers' own
+//! databases.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Package name to version, from dpkg or apk; empty where there is neither.
 pub fn installed_versions() -> BTreeMap<String, String> {
@@ -34,6 +37,43 @@ fn parse_apk(database: &str) -> BTreeMap<String, String> {
     versions
 }
 
+/// The package that brought a file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Owner {
+    Is(String),
+    Nobody,
+    /// The system keeps no lists of files that are known here.
+    Unknown,
+}
+
+/// Asks dpkg's lists of the system `root`. The packages that usually have the file are asked first: there are
+/// many others.
+pub fn owner(root: &Path, file: &Path, usual: &[&str]) -> Owner {
+    let entries = std::fs::read_dir(root.join("var/lib/dpkg/info")).into_iter().flatten().flatten();
+    let lists =
+        entries.map(|entry| entry.path()).filter_map(|path| Some((package_of(&path)?, path)));
+    let (first, rest): (Vec<_>, Vec<_>) =
+        lists.partition(|(package, _)| usual.contains(&package.as_str()));
+    if first.is_empty() && rest.is_empty() {
+        return Owner::Unknown;
+    }
+    // Packages may still name /lib, which leads to /usr/lib.
+    let merged = file.strip_prefix("/usr").map(|file| Path::new("/").join(file));
+    let names: Vec<PathBuf> = merged.into_iter().chain([file.to_owned()]).collect();
+    let has = |list: &Path| {
+        let text = std::fs::read_to_string(list).unwrap_or_default();
+        text.lines().any(|line| names.iter().any(|name| Path::new(line) == name))
+    };
+    let mut owners = first.into_iter().chain(rest).filter(|(_, list)| has(list));
+    owners.next().map_or(Owner::Nobody, |(package, _)| Owner::Is(package))
+}
+
+/// `libclang-rt-14-dev:amd64.list` is of libclang-rt-14-dev.
+fn package_of(list: &Path) -> Option<String> {
+    let name = list.file_name()?.to_str()?.strip_suffix(".list")?;
+    Some(name.split(':').next().unwrap_or(name).to_owned())
+}
+
 /// The version without a package's epoch and revision: `1:2.0.9+ds-2` → `2.0.9`.
 pub fn upstream(version: &str) -> &str {
     let version = version.split_once(':').map_or(version, |(_, rest)| rest);
@@ -44,6 +84,25 @@ pub fn upstream(version: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_is_of_the_package_that_lists_it() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let owner = |file: &str| owner(root.path(), Path::new(file), &["rt-14-dev"]);
+        assert_eq!(owner("/usr/lib/x.so"), Owner::Unknown);
+        let info = root.path().join("var/lib/dpkg/info");
+        std::fs::create_dir_all(&info).expect("writable");
+        std::fs::write(info.join("rt-14-dev:amd64.list"), "/.\n/usr/lib/llvm-14/rt.so\n")
+            .expect("fits");
+        std::fs::write(info.join("rt-19-dev:amd64.list"), "/.\n/usr/lib/llvm-19/rt.so\n")
+            .expect("fits");
+        std::fs::write(info.join("old.list"), "/.\n/lib/old.so.1\n").expect("fits");
+        std::fs::write(info.join("old.md5sums"), "/usr/lib/x.so\n").expect("fits");
+        assert_eq!(owner("/usr/lib/llvm-14/rt.so"), Owner::Is("rt-14-dev".into()));
+        assert_eq!(owner("/usr/lib/llvm-19/rt.so"), Owner::Is("rt-19-dev".into()));
+        assert_eq!(owner("/usr/lib/old.so.1"), Owner::Is("old".into()));
+        assert_eq!(owner("/usr/lib/x.so"), Owner::Nobody);
+    }
 
     #[test]
     fn both_databases_are_read() {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! From a command and an allocator's name to a program that can be started under it.
 
 use std::ffi::OsString;
@@ -8,6 +9,7 @@ use crate::allocator::{self, Allocator};
 use crate::error::{Error, Result};
 use crate::preflight;
 use crate::preload::{self, Changes};
+use crate::settings;
 use crate::target::Target;
 
 /// A command, and what puts the allocator in front of it.
@@ -47,6 +49,7 @@ pub fn environment(
     note: &dyn Fn(&str),
 ) -> Result<Changes> {
     let changes = preload::changes(allocator, options)?;
+    settings::check(allocator, target, options, note)?;
     target.check(allocator)?.iter().for_each(|sentence| note(sentence));
     Ok(changes)
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The settings of each allocator that are worth trying, each with its reason: what `mallow tune`
 //! searches. The table is small by knowledge; a value that can only waste, such as one that never
 //! gives memory back, is not in it.
@@ -5,6 +6,7 @@
 //! Versions of a library differ in what they know, and ignore the rest in silence. So a setting
 //! counts only where its name stands in the library's file.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::allocator::Allocator;
@@ -127,17 +129,78 @@ pub fn candidates(allocator: &Allocator, target: &Target, cpus: usize) -> Result
             allocator.name
         )));
     }
-    let file = match &allocator.path {
-        Some(path) => Some(path.as_path()),
-        // The loader reads glibc's settings.
-        None => target.elf.interpreter.as_deref().map(Path::new),
-    };
-    let bytes = match file {
+    let bytes = match file_of(allocator, target) {
         Some(path) => std::fs::read(path)
             .map_err(Error::io(format!("The library {} cannot be read", path.display())))?,
         None => Vec::new(),
     };
     Ok(known(allocator.family, cpus, &|name| knows(allocator.family, &bytes, name)))
+}
+
+/// The file that has the names of an allocator's settings. The loader reads those of glibc.
+fn file_of<'a>(allocator: &'a Allocator, target: &'a Target) -> Option<&'a Path> {
+    match &allocator.path {
+        Some(path) => Some(path.as_path()),
+        None => target.elf.interpreter.as_deref().map(Path::new),
+    }
+}
+
+/// Names that the allocator would ignore in silence: an error where all that it knows can be told, else a
+/// sentence in `note`. Other allocators complain themselves.
+pub fn check(
+    allocator: &Allocator,
+    target: &Target,
+    options: &[(String, String)],
+    note: &dyn Fn(&str),
+) -> Result<()> {
+    let is_silent = matches!(allocator.family, System | Mimalloc | Tcmalloc);
+    if options.is_empty() || !is_silent {
+        return Ok(());
+    }
+    if allocator.family == System && allocator.name == "musl" {
+        return Err(Error::Usage("musl's malloc has no options. Leave out --opt.".into()));
+    }
+    let Some(file) = file_of(allocator, target) else { return Ok(()) };
+    let Ok(bytes) = std::fs::read(file) else { return Ok(()) };
+    if allocator.family == System {
+        return check_tunables(&tunables(&bytes), options);
+    }
+    for (key, _) in options {
+        if !knows(allocator.family, &bytes, &key.to_ascii_lowercase()) {
+            note(&format!(
+                "{} ({}) does not seem to have the option {key}, and would ignore it in silence.",
+                allocator.name,
+                file.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_tunables(all: &BTreeSet<String>, options: &[(String, String)]) -> Result<()> {
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let unknown = options.iter().find(|(key, _)| !all.contains(&key.as_str()));
+    // A glibc of before the tunables would have none.
+    let Some((key, _)) = unknown.filter(|_| !all.is_empty()) else { return Ok(()) };
+    let remedy = match options::nearest(key, &all) {
+        Some(name) => format!("Did you mean {name}?"),
+        None => format!("It has: {}.", all.join(", ")),
+    };
+    Err(Error::Usage(format!(
+        "glibc's malloc has no tunable {key}, and would ignore it in silence. {remedy}"
+    )))
+}
+
+/// The tunables of malloc that a loader has, as `ld.so --list-tunables` prints them, without their prefix.
+fn tunables(loader: &[u8]) -> BTreeSet<String> {
+    const PREFIX: &[u8] = b"glibc.malloc.";
+    let is_part = |byte: &&u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || **byte == b'_';
+    let places = loader.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
+    let names = places.map(|(at, _)| {
+        let name = loader[at + PREFIX.len()..].iter().take_while(is_part);
+        name.map(|&byte| char::from(byte)).collect()
+    });
+    names.filter(|name: &String| !name.is_empty()).collect()
 }
 
 fn known(family: Family, cpus: usize, knows: &dyn Fn(&str) -> bool) -> Vec<Candidate> {
@@ -193,6 +256,21 @@ mod tests {
         assert_eq!(both, ["purge_delay:0", "purge_delay:1000"]);
         assert_eq!(names(Tcmalloc, b"TCMALLOC_RELEASE_RATE").len(), 2);
         assert_eq!(names(Mallow, b"").len(), 6);
+    }
+
+    #[test]
+    fn tunables_that_glibc_would_ignore_are_refused() {
+        let all = tunables(
+            b"\0glibc.malloc.arena_max\0glibc.rtld.nns\0glibc.malloc.top_pad\0glibc.malloc.",
+        );
+        assert_eq!(all.iter().collect::<Vec<_>>(), ["arena_max", "top_pad"]);
+        let of = |key: &str| check_tunables(&all, &[(key.to_owned(), "1".to_owned())]);
+        assert!(of("arena_max").is_ok());
+        let sentence = |key| of(key).expect_err("not known").to_string();
+        assert!(sentence("arena_mx").ends_with("Did you mean arena_max?"));
+        assert!(sentence("bogus").ends_with("It has: arena_max, top_pad."));
+        assert!(sentence("arena").contains("no tunable arena,"));
+        assert!(check_tunables(&BTreeSet::new(), &[("bogus".into(), "1".into())]).is_ok());
     }
 
     #[test]

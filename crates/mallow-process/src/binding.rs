@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Who serves the allocation functions in a running process.
 //!
 //! The answer that counts is the address that the loader has stored in each object for `malloc`,
@@ -6,7 +7,7 @@
 //! defines the name. The process is not stopped.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use crate::allocators;
 use crate::elf::identify;
 use crate::elf::{ElfInfo, Slot};
 pub use crate::failure::Failure;
+use crate::image;
 use crate::linkmap;
 use crate::maps::{self, Mapping};
 use crate::page_size;
@@ -53,11 +55,13 @@ pub enum Report {
     Dynamic {
         main: ObjectReport,
         libraries: Vec<ObjectReport>,
+        /// Loaded from files that are no longer there, where memory may not be read either: what they
+        /// define is not known.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        unread: Vec<PathBuf>,
     },
     /// No loader, so no preload; the allocator inside if it can be told.
-    Static {
-        allocator: Option<String>,
-    },
+    Static { allocator: Option<String> },
     /// Go without cgo.
     Go,
 }
@@ -111,12 +115,36 @@ struct Loaded {
     /// Add a symbol's or slot's offset to this.
     bias: u64,
     info: Rc<ElfInfo>,
+    /// That this is where it was loaded.
+    belief: Belief,
 }
 
 /// Looks at processes; remembers files, because processes share them.
 #[derive(Default)]
 pub struct Inspector {
-    files: HashMap<(u64, PathBuf), Option<Rc<ElfInfo>>>,
+    files: HashMap<FileKey, Option<Rc<ElfInfo>>>,
+}
+
+/// A file as it is now: one that was written again may keep its number and its name.
+#[derive(PartialEq, Eq, Hash)]
+struct FileKey {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl FileKey {
+    fn of(path: &Path, file: &Metadata) -> FileKey {
+        FileKey {
+            path: path.to_owned(),
+            device: file.dev(),
+            inode: file.ino(),
+            size: file.size(),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
 }
 
 impl Inspector {
@@ -135,45 +163,60 @@ impl Inspector {
         if exe.is_static() {
             return Ok(report_static(&exe));
         }
-        let mut objects = self.objects(&proc, &maps);
-        let memory = File::open(proc.join("mem")).ok();
-        let chain = memory.as_ref().and_then(|memory| linkmap::read(&proc, memory));
-        match chain {
-            Some(chain) => sort_by_chain(&mut objects, &chain, &exe_path),
+        let loader = Loader::of(&proc);
+        let mut objects = self.objects(&proc, &maps, &loader);
+        match &loader.chain {
+            Some(chain) => sort_by_chain(&mut objects, chain, &exe_path),
             None => objects = search_order(objects, &exe_path, &preloads(&proc)),
         }
-        Ok(report_dynamic(&objects, &maps, memory.as_ref(), &exe_path))
+        let mut report = report_dynamic(&objects, &maps, loader.memory.as_ref(), &exe_path);
+        if let Report::Dynamic { unread, .. } = &mut report {
+            *unread = unread_files(&objects, &maps);
+        }
+        Ok(report)
     }
 
     /// The address of a variable that an object of the process defines, if `elf` looks for it.
     pub fn symbol(&mut self, pid: u32, name: &str) -> Option<u64> {
         let proc = folder(pid);
         let maps = maps::parse(&std::fs::read(proc.join("maps")).ok()?);
-        let objects = self.objects(&proc, &maps);
+        let objects = self.objects(&proc, &maps, &Loader::of(&proc));
         objects.iter().find_map(|object| {
             let offset = object.info.data_symbols.get(name)?;
             Some(object.bias.wrapping_add(*offset))
         })
     }
 
-    /// The ELF files that are mapped, by address.
-    fn objects(&mut self, proc: &Path, maps: &[Mapping]) -> Vec<Loaded> {
+    /// The ELF files that are loaded, by address.
+    fn objects(&mut self, proc: &Path, maps: &[Mapping], loader: &Loader) -> Vec<Loaded> {
         let mut objects: Vec<Loaded> = Vec::new();
-        let mut seen = BTreeSet::new();
-        for mapping in maps.iter().filter(|mapping| mapping.inode != 0 && mapping.offset == 0) {
-            if !seen.insert(&mapping.path) {
-                continue;
-            }
-            if let Some(info) = self.file(proc, mapping) {
-                let bias = mapping.start.wrapping_sub(info.first_vaddr & !(page_size() - 1));
-                objects.push(Loaded { path: mapping.path.clone(), bias, info });
+        let begins = maps.iter().enumerate();
+        let begins = begins.filter(|(_, mapping)| mapping.inode != 0 && mapping.offset == 0);
+        let (code, data): (Vec<_>, Vec<_>) = begins.partition(|&(index, _)| has_code(maps, index));
+        let is_code = code.iter().map(|_| true).chain(data.iter().map(|_| false));
+        for (is_code, mapping) in is_code.zip(code.iter().chain(&data).map(|(_, mapping)| mapping))
+        {
+            let memory = loader.memory.as_ref().filter(|_| is_code);
+            let Some(info) = self.file(proc, mapping, memory) else { continue };
+            let bias = mapping.start.wrapping_sub(info.first_vaddr & !(page_size() - 1));
+            let belief = match () {
+                () if loader.has_listed(bias) => Belief::Listed,
+                () if is_code => Belief::HasCode,
+                () => Belief::Data,
+            };
+            let object = Loaded { path: mapping.path.clone(), bias, info, belief };
+            match objects.iter_mut().find(|other| other.path == object.path) {
+                Some(other) if other.belief < object.belief => *other = object,
+                Some(_) => {}
+                None => objects.push(object),
             }
         }
+        objects.sort_by_key(|object| object.bias);
         objects
     }
 
     fn program(&mut self, exe: &Path, path: &Path) -> std::io::Result<Option<Rc<ElfInfo>>> {
-        let key = (exe.metadata()?.ino(), path.to_owned());
+        let key = FileKey::of(path, &exe.metadata()?);
         if let Some(known) = self.files.get(&key) {
             return Ok(known.clone());
         }
@@ -182,25 +225,62 @@ impl Inspector {
         Ok(info)
     }
 
-    fn file(&mut self, proc: &Path, mapping: &Mapping) -> Option<Rc<ElfInfo>> {
-        let key = (mapping.inode, mapping.path.clone());
-        if let Some(known) = self.files.get(&key) {
-            return known.clone();
-        }
+    fn file(
+        &mut self,
+        proc: &Path,
+        mapping: &Mapping,
+        memory: Option<&File>,
+    ) -> Option<Rc<ElfInfo>> {
         // Through the process's own root (a container), or, where that may not be followed, ours.
         let inside =
             proc.join("root").join(mapping.path.strip_prefix("/").unwrap_or(&mapping.path));
         let range = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
-        let same = |path: &PathBuf| path.metadata().is_ok_and(|m| m.ino() == mapping.inode);
-        let places = [inside, mapping.path.clone(), proc.join(range)];
-        let info = places
-            .into_iter()
-            .filter(same)
-            .find_map(|path| ElfInfo::read(&path).ok().flatten())
-            .map(Rc::new);
-        self.files.insert(key, info.clone());
-        info
+        for place in [inside, mapping.path.clone(), proc.join(range)] {
+            let file = place.metadata().ok().filter(|file| file.ino() == mapping.inode);
+            let Some(key) = file.map(|file| FileKey::of(&mapping.path, &file)) else { continue };
+            let read = || ElfInfo::read(&place).ok().flatten().map(Rc::new);
+            let info = self.files.entry(key).or_insert_with(read);
+            if info.is_some() {
+                return info.clone();
+            }
+        }
+        // Its file was replaced, and only root may follow the kernel's link to the old one.
+        image::read(memory?, mapping.start).map(Rc::new)
     }
+}
+
+/// Whether code follows what is mapped of a file from its first byte on.
+fn has_code(maps: &[Mapping], index: usize) -> bool {
+    let same = |mapping: &&Mapping| mapping.path == maps[index].path;
+    let mut rest = maps[index + 1..].iter().filter(same).take_while(|mapping| mapping.offset != 0);
+    maps[index].is_executable || rest.any(|mapping| mapping.is_executable)
+}
+
+/// What a process's memory says of the objects that its loader brought.
+struct Loader {
+    memory: Option<File>,
+    chain: Option<Vec<linkmap::Entry>>,
+}
+
+impl Loader {
+    fn of(proc: &Path) -> Loader {
+        let memory = File::open(proc.join("mem")).ok();
+        let chain = memory.as_ref().and_then(|memory| linkmap::read(proc, memory));
+        Loader { memory, chain }
+    }
+
+    fn has_listed(&self, bias: u64) -> bool {
+        self.chain.iter().flatten().any(|entry| entry.bias == bias)
+    }
+}
+
+/// That a file is loaded where it is mapped. It may also be mapped as data, by a debugger or by the
+/// program itself, and be loaded more than once: the loader's own list is believed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Belief {
+    Data,
+    HasCode,
+    Listed,
 }
 
 fn report_static(exe: &ElfInfo) -> Report {
@@ -304,7 +384,18 @@ fn report_dynamic(
             libraries.push(ObjectReport { path: object.path.clone(), bindings });
         }
     }
-    Report::Dynamic { main, libraries }
+    Report::Dynamic { main, libraries, unread: Vec::new() }
+}
+
+fn unread_files(objects: &[Loaded], maps: &[Mapping]) -> Vec<PathBuf> {
+    let is_known = |path: &Path| objects.iter().any(|object| object.path == path);
+    let is_gone =
+        |mapping: &Mapping| mapping.is_executable && mapping.deleted && mapping.inode != 0;
+    let gone = maps.iter().filter(|mapping| is_gone(mapping) && !is_known(&mapping.path));
+    let paths: BTreeSet<&PathBuf> = gone.map(|mapping| &mapping.path).collect();
+    // Compilers of runtimes keep code in such files too.
+    let is_library = |path: &&&PathBuf| path.to_string_lossy().contains(".so");
+    paths.iter().filter(is_library).map(|&path| path.clone()).collect()
 }
 
 /// The loader uses a little allocator of its own until the C library is there.
@@ -369,10 +460,25 @@ impl Report {
         }
     }
 
+    /// What is not known of libraries, in a sentence.
+    pub fn unread_note(&self) -> Option<String> {
+        let Report::Dynamic { unread, .. } = self else { return None };
+        let first = unread.first()?;
+        let file = first.file_name().unwrap_or(first.as_os_str()).to_string_lossy();
+        let more = match unread.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!(
+            "{file}{more} was replaced or removed after it was loaded, and cannot be read in the \
+             memory that it lies in either, so whether it serves malloc is not known. Run mallow as root."
+        ))
+    }
+
     /// Every binding that does not satisfy `accept`, as "OBJECT: FUNCTION by ALLOCATOR". Operators
     /// that come from a C++ library end in malloc and are left out.
     pub fn others(&self, accept: &dyn Fn(&Binding) -> bool) -> Vec<String> {
-        let Report::Dynamic { main, libraries } = self else { return vec![self.summary()] };
+        let Report::Dynamic { main, libraries, .. } = self else { return vec![self.summary()] };
         let mut others = Vec::new();
         for object in std::iter::once(main).chain(libraries) {
             for (function, binding) in &object.bindings {
@@ -408,7 +514,32 @@ mod tests {
             defined: defined.iter().copied().collect(),
             ..ElfInfo::default()
         };
-        Loaded { path: path.into(), bias: 0, info: Rc::new(info) }
+        Loaded { path: path.into(), bias: 0, info: Rc::new(info), belief: Belief::Listed }
+    }
+
+    #[test]
+    fn a_file_that_is_written_again_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        let mut inspector = Inspector::default();
+        std::fs::copy("/proc/self/exe", &program).unwrap();
+        assert!(inspector.program(&program, &program).unwrap().is_some());
+        std::fs::write(&program, "no program").unwrap(); // the file keeps its number and its name
+        assert!(inspector.program(&program, &program).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_program_with_an_allocator_inside_is_named_after_it() {
+        let name = |defined: &[&'static str]| {
+            let info = ElfInfo {
+                defined: defined.iter().copied().collect(),
+                inner_markers: ["mw_version"].into(),
+                ..ElfInfo::default()
+            };
+            identify(Path::new("/opt/server"), &info)
+        };
+        assert_eq!(name(&["malloc", "free"]), "mallow");
+        assert_eq!(name(&[]), "server"); // it asks somebody else
     }
 
     #[test]
@@ -435,7 +566,7 @@ mod tests {
     #[test]
     fn this_process_is_served_by_the_system() {
         let report = Inspector::default().inspect(std::process::id()).expect("ours");
-        let Report::Dynamic { main, libraries } = report else {
+        let Report::Dynamic { main, libraries, .. } = report else {
             eprintln!("skipped: the tests are linked statically");
             return;
         };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What an ELF file says about memory allocation: its interpreter, what it needs, which of the
 //! allocation functions it defines, imports and relocates. Reads only the parts it needs.
 
@@ -22,7 +23,8 @@ pub const SERVED: [&str; 6] =
     ["malloc", "free", "calloc", "realloc", "operator new", "operator delete"];
 
 /// Variables that tell another process about the heap of malloc or of a runtime.
-const DATA_SYMBOLS: [&str; 3] = ["mw_stats_page", "TCMalloc_SystemTaken", "gHotSpotVMStructs"];
+pub(crate) const DATA_SYMBOLS: [&str; 3] =
+    ["mw_stats_page", "TCMalloc_SystemTaken", "gHotSpotVMStructs"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libc {
@@ -130,7 +132,7 @@ impl ElfInfo {
 }
 
 /// `operator new` and `operator delete` stand for their mangled forms.
-fn served_name(symbol: &str) -> Option<&'static str> {
+pub(crate) fn served_name(symbol: &str) -> Option<&'static str> {
     match symbol {
         "_Znwm" | "_Znam" | "_Znwj" | "_Znaj" => Some("operator new"),
         "_ZdlPv" | "_ZdaPv" | "_ZdlPvm" | "_ZdaPvm" => Some("operator delete"),
@@ -139,7 +141,7 @@ fn served_name(symbol: &str) -> Option<&'static str> {
 }
 
 /// The symbol, if it is one of the table of allocators.
-fn marker_name(symbol: &str) -> Option<&'static str> {
+pub(crate) fn marker_name(symbol: &str) -> Option<&'static str> {
     let known = allocators::by_symbol(symbol)?;
     known.symbols.iter().find(|&&marker| marker == symbol).copied()
 }
@@ -157,7 +159,12 @@ pub fn identify(path: &Path, info: &ElfInfo) -> String {
     {
         return "musl".into();
     }
-    match allocators::by_file(path).or_else(|| allocators::by_symbols(&info.defined_markers)) {
+    // A program that an allocator was linked into may tell others no more of it than malloc.
+    let inside = || info.defined.contains("malloc").then_some(&info.inner_markers);
+    match allocators::by_file(path)
+        .or_else(|| allocators::by_symbols(&info.defined_markers))
+        .or_else(|| allocators::by_symbols(inside()?))
+    {
         Some(known) => known.name.to_owned(),
         None if file.is_empty() => "unknown".into(),
         None => file.to_owned(),
@@ -326,7 +333,7 @@ where
 }
 
 /// The relocation types by which a whole address of a symbol is stored, lazily or at start.
-fn stores_symbol_address(machine: u16, relocation: u32) -> bool {
+pub(crate) fn stores_symbol_address(machine: u16, relocation: u32) -> bool {
     match elf::Machine(machine) {
         elf::EM_X86_64 => matches!(relocation, 1 | 6 | 7),
         elf::EM_AARCH64 => matches!(relocation, 257 | 1025 | 1026),

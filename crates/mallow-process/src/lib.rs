@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: MIT
 //! One process, live or saved: what its program is, what it has mapped, who serves its malloc, and
 //! what its heaps hold. Nothing of the process is changed, and it is not stopped.
 //!
-//! `allocators` is the one table of allocators. `elf`, `maps`, `smaps`, `linkmap` and `memory` read
+//! `allocators` is the one table of allocators. `elf`, `image`, `maps`, `smaps`, `linkmap` and `memory` read
 //! one source each; `process` and `binding` put them together; `heap` walks heaps, `runtimes` looks
 //! for what languages keep beside them; `stat` is what costs next to nothing, `vitals` little more;
 //! `mappings` says what each mapping is; `picture` takes all of it at one moment. `processes` follows
@@ -15,6 +16,7 @@ pub mod binding;
 pub mod elf;
 mod failure;
 pub mod heap;
+mod image;
 mod linkmap;
 pub mod mappings;
 pub mod maps;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The loader's list of loaded objects, read from a process's memory: what debuggers use.
 
 use std::fs::File;
@@ -20,8 +21,8 @@ pub struct Entry {
     pub bias: u64,
 }
 
-/// The objects in the loader's order, without the main program, which is first there. `None` where
-/// there is no list yet or it cannot be read.
+/// The objects in the loader's order, the main program first. `None` where there is no list yet or it
+/// cannot be read.
 pub fn read(proc: &Path, memory: &File) -> Option<Vec<Entry>> {
     let auxv = std::fs::read(proc.join("auxv")).ok()?;
     let headers = auxiliary(&auxv, AT_PHDR)?;
@@ -42,11 +43,7 @@ pub fn read(proc: &Path, memory: &File) -> Option<Vec<Entry>> {
         entries.push(Entry { bias: word(memory, next)? });
         next = word(memory, next.wrapping_add(24))?;
     }
-    if entries.is_empty() {
-        return None;
-    }
-    entries.remove(0);
-    Some(entries)
+    (!entries.is_empty()).then_some(entries)
 }
 
 fn debug_pointer(memory: &File, dynamic: u64) -> Option<u64> {

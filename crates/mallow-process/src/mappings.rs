@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Names every mapping of a process: what the heaps told, where threads have their stacks, and what
 //! files and permissions say. What is a guess is called one.
 
@@ -5,7 +6,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::heap::glibc::HEAP_MAX;
 use crate::heap::stats_page::Page;
 use crate::heap::{Heap, mallow, spans};
 use crate::memory::Memory;
@@ -47,7 +47,7 @@ pub enum Kind {
 impl Kind {
     pub fn title(self) -> &'static str {
         match self {
-            Kind::GlibcHeap => "glibc heap (brk)",
+            Kind::GlibcHeap => "glibc main arena",
             Kind::GlibcArena => "glibc arenas of threads",
             Kind::GlibcReserve => "glibc arenas, reserved",
             Kind::GlibcBlock => "glibc large blocks (mmap)",
@@ -325,6 +325,9 @@ fn by_file(context: &Context, index: usize) -> Option<(Kind, String)> {
     if name == "[stack]" {
         return Some((Kind::Stack, "stack of the main thread".into()));
     }
+    if vma.is_hugetlb() {
+        return None;
+    }
     if vma.inode != 0 || name.starts_with('/') {
         return Some(named_file(process, vma));
     }
@@ -339,9 +342,6 @@ fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
     let shared_names = ["/memfd:", "/dev/shm/", "/SYSV", "/dev/zero"];
     if vma.is_executable() && name.starts_with("/memfd:") {
         return (Kind::Jit, format!("generated code ({name})"));
-    }
-    if name.starts_with("/anon_hugepage") {
-        return (Kind::Anonymous, "huge pages of hugetlbfs, in no RSS".into());
     }
     if name.starts_with("/memfd:java_heap") {
         return (
@@ -364,10 +364,12 @@ fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
 fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
     match context.heap {
         Heap::Glibc(heaps) => {
-            // The rest of the 64 MiB that a heap of an arena reserves.
+            // The rest of what a heap of an arena reserves.
             let ranges = || heaps.arenas.iter().filter(|a| !a.is_main).flat_map(|a| &a.ranges);
             let is_reserve = ranges().any(|&(start, _)| {
-                vma.start > start && vma.end <= start + HEAP_MAX && vma.is_without_access()
+                vma.start > start
+                    && vma.end <= start.saturating_add(heaps.heap_max)
+                    && vma.is_without_access()
             });
             is_reserve.then(|| (Kind::GlibcReserve, "reserved for an arena".into()))
         }
@@ -469,6 +471,9 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
     if vma.name == "[heap]" {
         return (Kind::Allocator, "heap by brk".into());
     }
+    if vma.is_hugetlb() {
+        return (Kind::Anonymous, "huge pages of hugetlbfs, in no RSS".into());
+    }
     if let Some(name) = vma.name.strip_prefix("[anon:") {
         let name = name.trim_end_matches(']').trim();
         let kind = if name.starts_with("Go:") { Kind::RuntimeHeap } else { Kind::Anonymous };
@@ -497,6 +502,7 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::glibc;
 
     /// Every second page is resident.
     struct Half;
@@ -521,18 +527,40 @@ mod tests {
         }
     }
 
+    fn kinds(text: &str, heap: &Heap) -> Vec<Kind> {
+        let vmas = crate::smaps::parse(text).unwrap();
+        let process = Process { vmas, ..Process::default() };
+        let context = Context {
+            process: &process,
+            heap,
+            allocator: "",
+            memory: None,
+            page: None,
+            spaces: &[],
+        };
+        name(&context).iter().map(|mapping| mapping.kind).collect()
+    }
+
     #[test]
     fn files_in_memory_are_told_apart() {
         let text = "10000-20000 rw-s 0 00:01 7 /memfd:java_heap (deleted)\nRss: 4 kB\n\
                     30000-40000 rw-s 0 00:01 8 /memfd:other (deleted)\nRss: 4 kB\n\
                     50000-60000 r-xs 0 00:01 9 /memfd:code (deleted)\nRss: 4 kB\n\
                     70000-80000 rw-p 0 00:01 10 /anon_hugepage (deleted)\nRss: 0 kB\n";
-        let kinds: Vec<Kind> = crate::smaps::parse(text)
-            .unwrap()
-            .iter()
-            .map(|vma| named_file(&Process::default(), vma).0)
-            .collect();
-        assert_eq!(kinds, [Kind::RuntimeHeap, Kind::Shared, Kind::Jit, Kind::Anonymous]);
+        let expected = [Kind::RuntimeHeap, Kind::Shared, Kind::Jit, Kind::Anonymous];
+        assert_eq!(kinds(text, &Heap::Unknown), expected);
+    }
+
+    #[test]
+    fn heaps_of_huge_pages_are_the_heaps() {
+        let text = "10000000-10200000 rw-p 0 00:01 7 /anon_hugepage (deleted)\nRss: 0 kB\n\
+                    10200000-10800000 ---p 0 00:01 7 /anon_hugepage (deleted)\nRss: 0 kB\n\
+                    10800000-10a00000 rw-p 0 00:01 8 /anon_hugepage (deleted)\nRss: 0 kB\n";
+        let ranges = vec![(0x1000_0000, 0x1020_0000)];
+        let arenas = vec![glibc::Arena { ranges, ..glibc::Arena::default() }];
+        let heaps = glibc::Heaps { arenas, heap_max: 8 << 20, ..glibc::Heaps::default() };
+        let expected = [Kind::GlibcArena, Kind::GlibcReserve, Kind::Anonymous];
+        assert_eq!(kinds(text, &Heap::Glibc(heaps)), expected);
     }
 
     #[test]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Reads the lines of `/proc/PID/maps`.
 
 use std::ffi::OsStr;
@@ -16,6 +17,7 @@ pub struct Mapping {
     pub path: PathBuf,
     /// The file has been removed or replaced since.
     pub deleted: bool,
+    pub is_executable: bool,
 }
 
 /// A line as it stands there.
@@ -45,8 +47,9 @@ pub fn mapping(bytes: &[u8]) -> Option<Mapping> {
     let path = name.strip_suffix(DELETED.as_bytes());
     let deleted = path.is_some();
     let path = PathBuf::from(OsStr::from_bytes(&with_line_feeds(path.unwrap_or(name))));
-    let Line { start, end, offset, inode, .. } = line;
-    Some(Mapping { start, end, offset, inode, path, deleted })
+    let Line { start, end, perms, offset, inode, .. } = line;
+    let is_executable = perms.as_bytes().get(2) == Some(&b'x');
+    Some(Mapping { start, end, offset, inode, path, deleted, is_executable })
 }
 
 fn with_line_feeds(name: &[u8]) -> Vec<u8> {
@@ -115,7 +118,7 @@ mod tests {
         assert_eq!(maps.len(), 3);
         assert_eq!((maps[0].start, maps[0].end, maps[0].offset), (0x7f00, 0x7f10, 0x1000));
         assert_eq!(maps[0].path, PathBuf::from("/opt/a b/lib.so"));
-        assert!(maps[0].deleted && maps[0].inode == 42);
+        assert!(maps[0].deleted && maps[0].is_executable && maps[0].inode == 42);
         assert_eq!(maps[1].path, PathBuf::from("[stack]"));
         assert_eq!(maps[2].path, PathBuf::new());
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The memory of another process, read while it runs. The process is not stopped, and nothing of it
 //! changes: pages that are swapped out stay there (their content counts as unreadable), and pages
 //! that were never touched are not touched (they count as zeros).
@@ -193,7 +194,8 @@ impl ProcessMemory {
 
     /// The mappings are others now.
     pub fn remap(&mut self, vmas: &[Vma]) {
-        let anonymous = vmas.iter().filter(|vma| vma.is_anonymous() && vma.is_private());
+        let is_anonymous = |vma: &&Vma| vma.is_anonymous() || vma.is_hugetlb();
+        let anonymous = vmas.iter().filter(is_anonymous).filter(|vma| vma.is_private());
         self.anonymous = anonymous.map(|vma| (vma.start, vma.end)).collect();
         self.refresh();
     }

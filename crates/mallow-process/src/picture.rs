@@ -1,16 +1,21 @@
+// SPDX-License-Identifier: MIT
 //! A living process at one moment: its mappings, each with a name, and its heap.
 
 use crate::binding::{Failure, Inspector};
+use crate::heap::glibc::Heaps;
 use crate::heap::{self, Heap, spans};
 use crate::mappings::{self, Context, Kind, Mapping, Space};
 use crate::memory::Memory;
 use crate::process::{Keep, Process};
 use crate::runtimes::{self, Kept};
+use crate::stat::Stat;
 
 /// Reads the heap again if the process changed so much meanwhile that heap and mappings do not fit
 /// together.
 const TRIES: u32 = 3;
 const LARGEST_CHANGE: f64 = 0.02;
+/// The same if it started another program meanwhile.
+const PROGRAMS: u32 = 10;
 
 #[derive(Debug)]
 pub struct Picture {
@@ -44,6 +49,16 @@ pub enum Gap {
     Sampled { part: u64, whole: u64 },
     /// What is resident was estimated in places.
     Estimated,
+    /// So many copies of the C library have heaps of their own.
+    Copies(u32),
+    /// Bytes between glibc's pieces that others took from the break.
+    Foreign(u64),
+    /// Bytes that glibc counts as its own and that were not found.
+    Unaccounted(u64),
+    /// Nothing was allocated by malloc yet.
+    Unused,
+    /// The process started another program each time while it was looked at.
+    Replaced,
 }
 
 impl Picture {
@@ -55,29 +70,12 @@ impl Picture {
 }
 
 pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
-    let mut process = Process::live(pid, Keep::Figures)?;
     let mut inspector = Inspector::default();
     let mut gaps = Vec::new();
-    let mut attempt = 1;
-    let mut found = loop {
-        let mut found = heap::find(&process, &mut inspector);
-        let before = process.rss() as f64;
-        process = Process::live(pid, keep)?;
-        let after = process.rss() as f64;
-        if let Some(memory) = &mut found.memory {
-            memory.remap(&process.vmas);
-        }
-        if before.max(after) - before.min(after) <= LARGEST_CHANGE * before.max(after) {
-            break found;
-        }
-        if attempt == TRIES {
-            gaps.push(Gap::Moved { before, after });
-            break found;
-        }
-        attempt += 1;
-    };
+    let (process, mut found) = of_one_program(pid, keep, &mut inspector, &mut gaps)?;
     let memory = found.memory.as_ref();
     match memory {
+        None if gaps.contains(&Gap::Replaced) => {}
         None => gaps.push(Gap::NoMemory),
         Some(memory) if memory.met_swap() => gaps.push(Gap::Swapped),
         Some(_) => {}
@@ -87,6 +85,9 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
     }
     if let Some((part, whole)) = found.heap.looked_at() {
         gaps.push(Gap::Sampled { part, whole });
+    }
+    if let Heap::Glibc(heaps) = &found.heap {
+        gaps.extend(of_glibc(heaps));
     }
     let runtime = memory.map(|memory| runtimes::find(&process, memory, &mut inspector));
     let runtimes::Found { spaces, kept, version: runtime_version } = runtime.unwrap_or_default();
@@ -110,6 +111,69 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
     }
     let heap::Found { allocator, heap, others, .. } = found;
     Ok(Picture { process, allocator, heap, others, mappings, kept, runtime_version, gaps })
+}
+
+/// Mappings and heap of the program that the process runs, which may start another one meanwhile
+/// (exec): then what was read is of neither.
+fn of_one_program(
+    pid: u32,
+    keep: Keep,
+    inspector: &mut Inspector,
+    gaps: &mut Vec<Gap>,
+) -> Result<(Process, heap::Found), Failure> {
+    for attempt in 1.. {
+        let before = Stat::read(pid)?;
+        let taken = of_one_moment(pid, keep, inspector, gaps);
+        let is_last = attempt == PROGRAMS;
+        let Ok(now) = Stat::read(pid) else { return taken };
+        let is_same = now.start == before.start;
+        match taken {
+            // While an exec goes on, a process has no mappings.
+            Err(_) if !is_last && !is_same => {}
+            Ok(_) if !is_last && !is_same => gaps.clear(),
+            taken => {
+                gaps.extend((!is_same).then_some(Gap::Replaced));
+                return taken;
+            }
+        }
+    }
+    Err(Failure::Vanished)
+}
+
+fn of_one_moment(
+    pid: u32,
+    keep: Keep,
+    inspector: &mut Inspector,
+    gaps: &mut Vec<Gap>,
+) -> Result<(Process, heap::Found), Failure> {
+    let mut process = Process::live(pid, Keep::Figures)?;
+    for attempt in 1.. {
+        let mut found = heap::find(&process, inspector);
+        let before = process.rss() as f64;
+        process = Process::live(pid, keep)?;
+        let after = process.rss() as f64;
+        if let Some(memory) = &mut found.memory {
+            memory.remap(&process.vmas);
+        }
+        let change = before.max(after) - before.min(after);
+        if change <= LARGEST_CHANGE * before.max(after) {
+            return Ok((process, found));
+        }
+        if attempt == TRIES {
+            gaps.push(Gap::Moved { before, after });
+            return Ok((process, found));
+        }
+    }
+    Err(Failure::Vanished)
+}
+
+/// What is to be known of glibc's heaps beside their figures.
+fn of_glibc(heaps: &Heaps) -> impl Iterator<Item = Gap> {
+    let copies = (heaps.copies > 1).then_some(Gap::Copies(heaps.copies));
+    let foreign = Some(heaps.foreign()).filter(|&bytes| bytes > 0).map(Gap::Foreign);
+    let unaccounted = Some(heaps.unaccounted()).filter(|&bytes| bytes > 0).map(Gap::Unaccounted);
+    let unused = heaps.is_unused.then_some(Gap::Unused);
+    [copies, foreign, unaccounted, unused].into_iter().flatten()
 }
 
 /// The allocator's name and its heap alone.

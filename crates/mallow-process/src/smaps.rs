@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Reads `/proc/PID/smaps`, one entry for each mapping, and the `Name: value kB` lists of
 //! `/proc/PID/status` and `smaps_rollup`.
 
@@ -56,6 +57,11 @@ impl Vma {
     /// No file behind it; it may have a name in brackets.
     pub fn is_anonymous(&self) -> bool {
         self.inode == 0
+    }
+
+    /// Memory in huge pages of hugetlbfs: the kernel gives it a file's name, and counts it in no RSS.
+    pub fn is_hugetlb(&self) -> bool {
+        self.name.starts_with("/anon_hugepage")
     }
 }
 

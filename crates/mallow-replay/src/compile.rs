@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! From the records of a trace to the plans of its processes, in one pass and in memory that grows
 //! with the blocks that live at once, not with the trace.
 
@@ -123,7 +124,8 @@ where
             Event::Dropped(count) => {
                 let (id, _) = self.whose(record.thread);
                 if let Some(process) = self.process(id)? {
-                    process.summary.coverage.dropped += count;
+                    let dropped = &mut process.summary.coverage.dropped;
+                    *dropped = dropped.saturating_add(*count);
                 }
             }
             Event::ProcessEnd(end) => {

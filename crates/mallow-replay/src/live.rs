@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The blocks that are live in a process, by address.
 
 use std::collections::VecDeque;
@@ -24,20 +25,27 @@ pub struct Block {
 
 /// How finely blocks are placed in a mapping, and the widest gap in a heap, in these.
 const GRANULE: u64 = 64 << 10;
-const WIDEST_GAP: usize = 15;
+const WIDEST_GAP: u64 = 15;
+
+/// Of the granules that blocks begin in, the last one that a block from there on covers. Nothing is as
+/// large as the mapping, which may be address space alone.
+type Covered = FxHashMap<u64, u64>;
 
 /// The bytes of the granules that are covered, with the gaps between them.
-fn span(granules: &[bool]) -> u64 {
-    let mut count = 0;
-    let mut last = None;
-    for (place, _) in granules.iter().enumerate().filter(|(_, covered)| **covered) {
-        count += match last {
-            Some(last) if place - last <= WIDEST_GAP + 1 => place - last,
-            _ => 1,
+fn span(covered: Covered) -> u64 {
+    let mut covered: Vec<(u64, u64)> = covered.into_iter().collect();
+    covered.sort_unstable();
+    let mut count: u64 = 0;
+    let mut until: Option<u64> = None;
+    for (first, last) in covered {
+        let from = match until {
+            Some(until) if first <= until.saturating_add(WIDEST_GAP + 1) => until + 1,
+            _ => first,
         };
-        last = Some(place);
+        count += (last + 1).saturating_sub(from);
+        until = until.max(Some(last));
     }
-    count as u64 * GRANULE
+    count.saturating_mul(GRANULE)
 }
 
 /// A block whose address somebody else was given although nobody freed it: either a realloc that
@@ -95,7 +103,7 @@ impl Live {
     /// more than their blocks and the gaps between them cover, for the kernel joins a heap's mappings
     /// with others beside them. The regions are in the order of their addresses.
     pub fn resident_in(&self, regions: &[Region]) -> u64 {
-        let mut covered: Vec<Vec<bool>> = vec![Vec::new(); regions.len()];
+        let mut covered: Vec<Covered> = vec![Covered::default(); regions.len()];
         for (address, block) in &self.blocks {
             let behind = regions.partition_point(|region| region.start <= *address);
             let Some(index) = behind.checked_sub(1) else { continue };
@@ -104,13 +112,13 @@ impl Live {
             if first >= region.length {
                 continue;
             }
-            let granules = &mut covered[index];
-            granules.resize(region.length.div_ceil(GRANULE) as usize, false);
             let last = first.saturating_add(block.size.max(1)).min(region.length) - 1;
-            granules[(first / GRANULE) as usize..=(last / GRANULE) as usize].fill(true);
+            let until = covered[index].entry(first / GRANULE).or_default();
+            *until = (last / GRANULE).max(*until);
         }
         let heap = regions.iter().zip(covered);
-        heap.map(|(region, granules)| region.resident.min(span(&granules))).sum()
+        heap.map(|(region, granules)| region.resident.min(span(granules)))
+            .fold(0, u64::saturating_add)
     }
 
     pub fn len(&self) -> usize {
@@ -137,5 +145,25 @@ mod tests {
         let regions =
             [region(0x1000_0000, 64 << 20, 60 << 20), region(0x2000_0000, 1 << 20, 160 << 10)];
         assert_eq!(live.resident_in(&regions), (2 << 20) + GRANULE + (160 << 10));
+    }
+
+    #[test]
+    fn regions_of_any_length_cost_nothing() {
+        let mut live = Live::default();
+        let last = Moment { lane: 0, done: 0 };
+        for (address, size) in [(1 << 40, u64::MAX), (1 << 41, 100), (u64::MAX - 9, 100)] {
+            live.insert(0, address, Block { slot: 0, size, last, owner: 0 });
+        }
+        let region = Region { start: 1 << 20, length: u64::MAX, resident: 5 << 20 };
+        assert_eq!(live.resident_in(&[region, region]), 5 << 20);
+    }
+
+    #[test]
+    fn gaps_up_to_the_widest_belong_to_the_heap() {
+        let bytes = |covered: &[(u64, u64)]| span(covered.iter().copied().collect()) / GRANULE;
+        assert_eq!(bytes(&[]), 0);
+        assert_eq!(bytes(&[(3, 3), (0, 4), (1, 2)]), 5, "over each other");
+        assert_eq!(bytes(&[(20, 20), (4, 4)]), 17, "a gap of 15");
+        assert_eq!(bytes(&[(21, 22), (4, 4)]), 3, "a gap of 16");
     }
 }

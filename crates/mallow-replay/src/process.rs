@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! One process of a trace: its calls become operations, its threads lanes.
 //!
 //! Two orders are kept in one plan. *Lockstep* carries out all calls in the order of their times;
@@ -274,7 +275,7 @@ impl<W: Write + Seek> Process<W> {
     fn release(&mut self, lane: u32, block: Block) -> io::Result<()> {
         self.wait(lane, block.last)?;
         self.emit(lane, Op::new(Kind::Free, block.slot, 0))?;
-        self.summary.live_bytes -= block.size;
+        self.count_live(block.size, 0);
         if block.owner == lane {
             self.lanes[lane as usize].free_slots.push(block.slot);
             return Ok(());
@@ -340,7 +341,7 @@ impl<W: Write + Seek> Process<W> {
             Entry::Valloc => alignment = self.page_size,
             Entry::Pvalloc => {
                 alignment = self.page_size;
-                size = size.next_multiple_of(self.page_size);
+                size = size.checked_next_multiple_of(self.page_size).unwrap_or(size);
             }
             // Some allocators insist on what the standard once demanded.
             Entry::AlignedAlloc if !size.is_multiple_of(alignment.max(1)) => {
@@ -352,12 +353,14 @@ impl<W: Write + Seek> Process<W> {
         let aligned = matches!(kind, Kind::Memalign | Kind::PosixMemalign | Kind::AlignedAlloc);
         let alignment = if aligned { alignment.max(POINTER_SIZE) } else { 1 };
         // Allocators round an alignment up to a power of two.
-        let align_log2 = alignment.next_power_of_two().trailing_zeros() as u8;
+        let align_log2 =
+            alignment.checked_next_power_of_two().unwrap_or(1 << 63).trailing_zeros() as u8;
         Op { kind, align_log2, slot: 0, value: size }
     }
 
     fn count_live(&mut self, before: u64, after: u64) {
-        let live = self.summary.live_bytes - before + after;
+        // More than all of memory is in no real trace.
+        let live = self.summary.live_bytes.wrapping_sub(before).wrapping_add(after);
         self.summary.live_bytes = live;
         self.summary.peak_live_bytes = self.summary.peak_live_bytes.max(live);
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The player does what the trace says: the same calls, in the recorded order in lockstep, with the
 //! same bytes live at the peak, also where threads free what others allocated.
 
@@ -272,6 +273,30 @@ fn samples_belong_together() {
     assert!((32 << 20..33 << 20).contains(&(resident[1] - resident[0])), "{resident:?}");
     assert!(resident[2] < resident[0] + (1 << 20), "{resident:?}");
     assert!(run.peak_rss >= resident[1]);
+}
+
+/// A file may claim anything: no figure in it makes the compiler of plans take as much, or fail.
+#[test]
+fn figures_that_cannot_be_are_taken() {
+    let mut trace = Trace::new(1);
+    for (number, size) in [u64::MAX, 1 << 63, 1 << 63, 1].into_iter().enumerate() {
+        trace.malloc(1, size, 0x1000 + 0x1000 * number as u64);
+    }
+    let call =
+        |op, alignment, address| Call { op, size: u64::MAX, alignment, address, ..Call::default() };
+    trace.call(1, call(Op::Pvalloc, 0, 0x10_0000));
+    trace.call(1, call(Op::AlignedAlloc, (1 << 63) + 1, 0x20_0000));
+    trace.memory(1 << 20);
+    let region = |start, length| Region { start, length, resident: u64::MAX };
+    let regions = vec![region(0, u64::MAX), region(0x10_0000, 1 << 63)];
+    trace.push(0, Event::Regions(Regions { process: 1, no_huge_pages: false, regions }));
+    trace.push(1, Event::Dropped(u64::MAX));
+    trace.push(1, Event::Dropped(u64::MAX));
+    trace.free(1, 0x1000);
+    trace.free(1, 0x10_0000);
+    trace.end(1);
+    let (summary, _) = trace.compile(Selection::Largest).chosen.unwrap();
+    assert_eq!(summary.coverage.dropped, u64::MAX);
 }
 
 /// The calls into the kernel are counted without rights, in a run of its own.

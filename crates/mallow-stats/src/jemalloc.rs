@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! jemalloc's JSON, as 5.2.1, 5.3.0 and 5.3.1 write it, and Mallow, which says so in its version.
 
 use std::collections::BTreeMap;
@@ -119,9 +120,10 @@ impl<'a> Reader<'a> {
         let of_process = |name| number(stats, name);
         let pages = |name| self.pages(sum(merged.iter().map(|arena| number(arena, name))));
         let bytes = |name| sum(merged.iter().map(|arena| number(arena, name)));
-        let allocated = || sum(merged.iter().map(|arena| self.allocated(arena)));
+        let allocated = || sum(merged.iter().map(|arena| self.out(arena)));
+        let cached = bytes("tcache_bytes");
         Totals {
-            allocated: of_process("allocated").or_else(allocated),
+            allocated: self.allocated(of_process("allocated").or_else(allocated), cached),
             active: of_process("active").or_else(|| pages("pactive")),
             metadata: of_process("metadata").or_else(|| sum([bytes("base"), bytes("internal")])),
             resident: of_process("resident").or_else(|| bytes("resident")),
@@ -129,22 +131,30 @@ impl<'a> Reader<'a> {
             retained: of_process("retained").or_else(|| bytes("retained")),
             dirty: pages("pdirty"),
             muzzy: pages("pmuzzy"),
-            cached: bytes("tcache_bytes"),
+            cached,
         }
+    }
+
+    /// What waits in caches of threads is allocated in jemalloc's words. Of Mallow it is taken off, as where its
+    /// heap is read from outside.
+    fn allocated(&self, out: Option<u64>, cached: Option<u64>) -> Option<u64> {
+        let cached = cached.filter(|_| self.of_mallow.is_some()).unwrap_or(0);
+        out.map(|out| out.saturating_sub(cached))
     }
 
     fn pages(&self, count: Option<u64>) -> Option<u64> {
         count.map(|count| count.saturating_mul(self.page))
     }
 
-    fn allocated(&self, arena: &Value) -> Option<u64> {
+    /// With the program and in caches.
+    fn out(&self, arena: &Value) -> Option<u64> {
         let part = |name| number(arena.get(name)?, "allocated");
         sum([part("small"), part("large")])
     }
 
     fn arena(&self, name: &str, arena: &Value) -> Arena {
         let totals = Totals {
-            allocated: self.allocated(arena),
+            allocated: self.allocated(self.out(arena), number(arena, "tcache_bytes")),
             metadata: sum([number(arena, "base"), number(arena, "internal")]),
             ..self.totals(&Value::Null, &[arena])
         };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Statistics of a heap that was read from outside, without stopping the process.
 
 use mallow_process::heap::{Heap, glibc, mallow, spans};
@@ -15,20 +16,18 @@ pub fn stats(heap: &Heap, resident: Option<u64>) -> Option<Stats> {
     Some(stats)
 }
 
+/// As the allocator's own table has them. Pages in the stacks of threads are free: they count as dirty, not as
+/// active. The bookkeeping is mapped too, and is the first arena's, so that the arenas add up to the process.
 fn of_mallow(heap: &mallow::Heap) -> Stats {
     let arena = |(index, arena): (usize, &mallow::Arena)| Arena {
         name: index.to_string(),
         threads: None,
-        totals: Totals {
-            allocated: Some(arena.allocated()),
-            active: Some(arena.active),
-            mapped: Some(arena.mapped),
-            retained: Some(arena.retained),
-            dirty: Some(arena.dirty.saturating_add(arena.cached)),
-            muzzy: Some(arena.muzzy),
-            cached: Some(arena.listed),
-            ..Totals::default()
-        },
+        totals: of_mallow_arena(arena, if index == 0 { heap.metadata } else { 0 }),
+    };
+    let arenas: Vec<Arena> = heap.arenas.iter().enumerate().map(arena).collect();
+    let sum = |of: fn(&Totals) -> Option<u64>| {
+        let figures = arenas.iter().filter_map(|arena| of(&arena.totals));
+        Some(figures.fold(0, u64::saturating_add))
     };
     Stats {
         allocator: "mallow".into(),
@@ -36,19 +35,34 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
         threads: None,
         arenas_for_threads: Some(heap.arenas.len() as u64),
         totals: Totals {
+            // A list counts for the arena of its first slot, so one arena may seem to have less than none.
             allocated: Some(heap.allocated()),
-            active: Some(heap.sum(|arena| arena.active)),
+            active: sum(|totals| totals.active),
             metadata: Some(heap.metadata),
             resident: None,
-            mapped: Some(heap.sum(|arena| arena.mapped)),
-            retained: Some(heap.sum(|arena| arena.retained)),
-            dirty: Some(heap.sum(|arena| arena.dirty.saturating_add(arena.cached))),
-            muzzy: Some(heap.sum(|arena| arena.muzzy)),
+            mapped: sum(|totals| totals.mapped),
+            retained: sum(|totals| totals.retained),
+            dirty: sum(|totals| totals.dirty),
+            muzzy: sum(|totals| totals.muzzy),
             cached: Some(heap.listed),
         },
-        arenas: heap.arenas.iter().enumerate().map(arena).collect(),
+        arenas,
         classes: heap.classes.iter().map(of_class).collect(),
         ..Stats::default()
+    }
+}
+
+fn of_mallow_arena(arena: &mallow::Arena, metadata: u64) -> Totals {
+    Totals {
+        allocated: Some(arena.allocated()),
+        active: Some(arena.active.saturating_sub(arena.cached)),
+        metadata: Some(metadata),
+        mapped: Some(arena.mapped.saturating_sub(arena.retained).saturating_add(metadata)),
+        retained: Some(arena.retained),
+        dirty: Some(arena.dirty.saturating_add(arena.cached)),
+        muzzy: Some(arena.muzzy),
+        cached: Some(arena.listed),
+        ..Totals::default()
     }
 }
 
@@ -102,7 +116,7 @@ pub fn of_spans(heap: &spans::Heap, resident: u64) -> Stats {
 
 fn of_glibc(heaps: &glibc::Heaps) -> Stats {
     let arena = |(index, arena): (usize, &glibc::Arena)| Arena {
-        name: if arena.is_main { "main".into() } else { index.to_string() },
+        name: arena.name(index),
         threads: arena.threads,
         totals: Totals {
             allocated: Some(arena.used()),
@@ -139,24 +153,29 @@ mod tests {
         let arena = |slots_used, listed| mallow::Arena {
             slots_used,
             listed,
-            // Huge blocks are active too, and counted in it.
+            // Huge blocks are active too, and counted in it; so are pages in the stacks of threads.
             active: 9000,
             huge: 4000,
             dirty: 300,
             cached: 200,
+            mapped: 20_000,
+            retained: 5000,
             ..mallow::Arena::default()
         };
         let arenas = vec![arena(1000, 100), arena(500, 20)];
-        let heap = mallow::Heap { arenas, listed: 120, ..mallow::Heap::default() };
+        let heap = mallow::Heap { arenas, listed: 120, metadata: 70, ..mallow::Heap::default() };
         let stats = stats(&Heap::Mallow(heap), None).unwrap();
-        let sum = |of: fn(&Totals) -> Option<u64>| {
-            stats.arenas.iter().map(|arena| of(&arena.totals).unwrap()).sum::<u64>()
+        let both = |of: fn(&Totals) -> Option<u64>| {
+            let sum: u64 = stats.arenas.iter().map(|arena| of(&arena.totals).unwrap()).sum();
+            assert_eq!(of(&stats.totals), Some(sum));
+            sum
         };
-        assert_eq!(stats.totals.allocated, Some(9380));
-        assert_eq!(sum(|totals| totals.allocated), 9380);
+        assert_eq!(both(|totals| totals.allocated), 9380);
         // As the process's own table has them: pages in stacks are dirty, slots in lists cached.
-        assert_eq!((stats.totals.dirty, sum(|totals| totals.dirty)), (Some(1000), 1000));
-        assert_eq!((stats.totals.cached, sum(|totals| totals.cached)), (Some(120), 120));
-        assert_eq!((stats.totals.active, sum(|totals| totals.active)), (Some(18000), 18000));
+        assert_eq!(both(|totals| totals.dirty), 1000);
+        assert_eq!(both(|totals| totals.cached), 120);
+        assert_eq!(both(|totals| totals.active), 17_600, "no page is active and dirty");
+        assert_eq!(both(|totals| totals.metadata), 70);
+        assert_eq!(both(|totals| totals.mapped), 30_070, "without what is retained");
     }
 }

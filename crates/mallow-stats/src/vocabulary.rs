@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The one vocabulary. Sizes are in bytes; what an allocator does not tell is `None`.
 
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ pub struct Totals {
     pub metadata: Option<u64>,
     /// In physical memory.
     pub resident: Option<u64>,
-    /// Address space that can be used at once.
+    /// Address space in use: without what is retained.
     pub mapped: Option<u64>,
     /// Address space without memory behind it.
     pub retained: Option<u64>,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Dumps that real allocators wrote: what is read of them, and what of damaged ones.
 #![allow(clippy::unwrap_used)]
 
@@ -65,6 +66,22 @@ fn the_json_of_mallow_is_called_so() {
         assert_eq!((lock.waits, lock.spins), (Some(3), Some(2)));
         assert!(!stats.missing.iter().any(|what| what.contains("wrong names")));
     }
+}
+
+/// As of a process under Mallow that is read from outside: what waits in lists of threads is not with the program.
+#[test]
+fn what_mallow_has_in_lists_is_not_allocated() {
+    let allocated = |version: &str| {
+        let figures = r#""nthreads":1,"small":{"allocated":700},"large":{"allocated":300},"tcache_bytes":400"#;
+        let text = format!(
+            r#"{{"jemalloc":{{"version":"{version}","config":{{"stats":true}},"stats":{{"allocated":1000}},
+            "stats.arenas":{{"merged":{{{figures}}},"0":{{{figures}}}}}}}}}"#
+        );
+        let stats = stats(&text);
+        (stats.totals.allocated, stats.arenas[0].totals.allocated, stats.totals.cached)
+    };
+    assert_eq!(allocated("5.3.0-mallow-0.1.0"), (Some(600), Some(600), Some(400)));
+    assert_eq!(allocated("5.3.0-0-g54eaed1d"), (Some(1000), Some(1000), Some(400)));
 }
 
 /// By the text that the same jemalloc writes, num_wait of the JSON is a rate up to 5.3.0, and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! All threads of a trace in one time order.
 
 use std::cmp::Reverse;
@@ -18,7 +19,8 @@ pub struct Merged<R: Read> {
     order: BinaryHeap<Reverse<(u64, u32)>>,
     /// The thread whose records come next while none of another thread is earlier.
     current: Option<u32>,
-    definitions: VecDeque<Record>,
+    /// Of the block that was read last.
+    definitions: Option<Records>,
     /// Records before this time can be given out: the next block holds none that is earlier.
     horizon: u64,
     damage: VecDeque<Error>,
@@ -48,7 +50,7 @@ impl<R: Read> Merged<R> {
             lanes: BTreeMap::new(),
             order: BinaryHeap::new(),
             current: None,
-            definitions: VecDeque::new(),
+            definitions: None,
             horizon: 0,
             damage: VecDeque::new(),
             end: None,
@@ -66,13 +68,14 @@ impl<R: Read> Merged<R> {
         self.last_time
     }
 
-    /// Reads blocks up to the next watermark, or to the end.
+    /// Reads blocks up to the next watermark, to definitions, or to the end.
     fn read_group(&mut self) {
         loop {
             match self.reader.next_block() {
                 None => self.horizon = u64::MAX,
                 Some(Ok(block)) => match block.watermark() {
                     Some(time) => self.horizon = time,
+                    None if block.is_definitions() => self.definitions = Some(block.records()),
                     None => {
                         self.take_block(block);
                         continue;
@@ -92,15 +95,6 @@ impl<R: Read> Merged<R> {
     }
 
     fn take_block(&mut self, block: Block) {
-        if block.is_definitions() {
-            for record in block.records() {
-                match record {
-                    Ok(record) => self.definitions.push_back(record),
-                    Err(error) => self.damage.push_back(error),
-                }
-            }
-            return;
-        }
         let thread = block.info.thread;
         let lane = self.lanes.entry(thread).or_default();
         lane.packed.push_back(block);
@@ -186,8 +180,8 @@ impl<R: Read> Iterator for Merged<R> {
             if !self.damage.is_empty() {
                 return self.damage.pop_front().map(Err);
             }
-            if !self.definitions.is_empty() {
-                return self.definitions.pop_front().map(Ok);
+            if let Some(definition) = self.definitions.as_mut().and_then(Records::next) {
+                return Some(definition);
             }
             if let Some(thread) = self.earliest()
                 && let Some(record) = self.take_record(thread)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Reads a trace, block by block.
 
 use std::io::Read;
@@ -9,6 +10,11 @@ use crate::codec::{self, State};
 use crate::error::{Error, Result};
 use crate::model::*;
 
+/// Blocks of a recording hold up to 30 times the bytes that they are stored in, and ten on the average. What
+/// claims more would have its reader keep more than such a file is worth.
+const LARGEST_RATIO: u64 = 64;
+/// The same for the first blocks, which are few.
+const UNPACKED_AT_ONCE: u64 = 16 << 20;
 /// A header larger than this is damaged.
 const LARGEST_HEADER: u32 = 16 << 20;
 
@@ -49,6 +55,8 @@ pub struct Reader<R: Read> {
     input: R,
     header: Header,
     position: u64,
+    /// Bytes that the blocks until now hold.
+    unpacked: u64,
     totals: Option<Totals>,
     ended: bool,
 }
@@ -86,7 +94,7 @@ impl<R: Read> Reader<R> {
         }
         let header = serde_json::from_slice(&text).map_err(|_| lost("its header is not JSON"))?;
         let position = (start.len() + length) as u64;
-        Ok(Reader { input, header, position, totals: None, ended: false })
+        Ok(Reader { input, header, position, unpacked: 0, totals: None, ended: false })
     }
 
     pub fn header(&self) -> &Header {
@@ -130,6 +138,15 @@ impl<R: Read> Reader<R> {
             return Err(Error::CutOff { bytes: at });
         }
         let framing = Framing::from_bytes(&header).map_err(|what| Error::Lost { at, what })?;
+        let unpacked = self.unpacked.saturating_add(framing.raw_size as u64);
+        let most = (at + framing.stored_size as u64).saturating_mul(LARGEST_RATIO);
+        if unpacked > most.saturating_add(UNPACKED_AT_ONCE) {
+            return Err(Error::Lost {
+                at,
+                what: "its blocks claim to hold far more than they can",
+            });
+        }
+        self.unpacked = unpacked;
         let mut stored = Vec::new();
         let size = framing.stored_size as u64;
         let got = (&mut self.input).take(size).read_to_end(&mut stored)?;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What is written is read again, in the right order; and of a damaged trace, what is whole.
 #![allow(clippy::unwrap_used)]
 
@@ -262,6 +263,54 @@ fn no_more_is_held_than_lies_between_watermarks() {
     }
     assert!(watermarks >= 2, "{watermarks}");
     assert!(most < 3_000_000, "{most}");
+}
+
+/// What blocks hold, packed as well as can be: records of half a MiB that say nothing.
+#[test]
+fn a_small_file_cannot_claim_to_hold_much() {
+    for of_thread in [false, true] {
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        for number in 1..100 {
+            let frames = vec![Frame { module: 1, address: 1 }; 250_000];
+            let event = match of_thread {
+                false => Event::Stack(Stack { id: number, distance: 0, frames }),
+                true => Event::Marker("x".repeat(500_000)),
+            };
+            // What comes slowly is packed.
+            let time = u64::from(number) * 1_000_000_000;
+            writer.write(&malloc(time - 500_000_000, number, 64, 1)).unwrap();
+            writer.write(&Record { time, thread: number, event }).unwrap();
+        }
+        let bytes = writer.finish().unwrap();
+        assert!(bytes.len() < 1 << 20, "{}", bytes.len());
+        let reader = Reader::new(bytes.as_slice()).unwrap();
+        let (mut taken, mut error) = (0, None);
+        for record in reader.merged() {
+            match record {
+                Ok(Record { event: Event::Call(_), .. }) => {}
+                Ok(_) => taken += 500_000,
+                Err(other) => error = Some(other),
+            }
+        }
+        assert!(taken <= (16 << 20) + 64 * bytes.len(), "{taken} of {}", bytes.len());
+        let error = error.unwrap().to_string();
+        assert!(error.contains("hold far more than they can"), "{error}");
+    }
+}
+
+#[test]
+fn definitions_are_given_out_block_by_block() {
+    let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+    for id in 1..20_000 {
+        let frames = (0..10).map(|n| Frame { module: 1, address: n * 1_234_567 + u64::from(id) });
+        let stack = Stack { id, distance: 0, frames: frames.collect() };
+        writer.write(&Record { time: 0, thread: 0, event: Event::Stack(stack) }).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    let mut merged = Reader::new(bytes.as_slice()).unwrap().merged();
+    assert!(merged.next().unwrap().is_ok());
+    assert!(merged.reader().position() < bytes.len() as u64 / 3, "the others are not read yet");
+    assert_eq!(merged.filter(Result::is_ok).count(), 19_998);
 }
 
 #[test]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The report on a process, living or saved.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,6 +14,9 @@ use super::rules;
 
 pub const NO_MEMORY: &str = "The memory of the process may not be read, so its heap is known by \
 its mappings alone. Run mallow as root, or allow ptrace (in a container: --cap-add SYS_PTRACE).";
+pub const REPLACED: &str = "The process started another program each time that it was looked at \
+(exec), so the figures are of several programs.";
+const UNUSED: &str = "The program has not allocated anything by malloc yet.";
 const SWAPPED: &str = "Parts of the heap are swapped out and were left there; what they hold is \
 not counted.";
 const TORN: &str = "The mappings changed all the time while they were read, so their figures are of \
@@ -29,6 +33,7 @@ pub fn report(picture: Picture) -> (Process, Report) {
     report.runtime_spaces = kept;
     report.runtime_version = runtime_version;
     report.is_without_memory = gaps.contains(&Gap::NoMemory);
+    report.is_of_several = gaps.contains(&Gap::Replaced);
     report.notes = gaps.into_iter().map(sentence).collect();
     report.notes.extend(beside_rss(&process));
     conclude(&mut report);
@@ -62,6 +67,22 @@ fn sentence(gap: Gap) -> String {
             figures::bytes(whole as f64)
         ),
         Gap::Estimated => ESTIMATED.into(),
+        Gap::Unused => UNUSED.into(),
+        Gap::Replaced => REPLACED.into(),
+        Gap::Copies(copies) => format!(
+            "{copies} copies of the C library are loaded (dlmopen), each with a heap of its own; all \
+             of them are counted together."
+        ),
+        Gap::Foreign(bytes) => format!(
+            "{} between the pieces of glibc's main arena are not glibc's: something else moves the \
+             break too (brk, sbrk), and what it holds there is not known.",
+            figures::bytes(bytes as f64)
+        ),
+        Gap::Unaccounted(bytes) => format!(
+            "glibc counts {} more in its main arena than was found: what they lie in is named as \
+             something else.",
+            figures::bytes(bytes as f64)
+        ),
     }
 }
 

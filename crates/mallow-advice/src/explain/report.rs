@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What `explain` found out, as data: the source of the text, the page, the JSON, and of what is
 //! saved and read back.
 
@@ -49,6 +50,9 @@ pub struct Report {
     /// Its memory may not be read.
     #[serde(default)]
     pub is_without_memory: bool,
+    /// It started other programs while it was read.
+    #[serde(default)]
+    pub is_of_several: bool,
     pub mappings: Vec<Mapping>,
 }
 

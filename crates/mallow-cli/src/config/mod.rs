@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Settings: which there are, which hold, and where each comes from.
 //!
 //! Every option of a verb that is a preference is a setting of its name, `[VERB] option = value` in
@@ -8,16 +9,18 @@
 
 mod file;
 mod keys;
+mod read;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Command;
 
 use crate::error::{Error, Result};
 use crate::output::Notes;
 pub use keys::Key;
+use read::Found;
 
 const SYSTEM: &str = "/etc/mallow/config.toml";
 const HERE: &str = "mallow.toml";
@@ -75,27 +78,15 @@ impl Config {
     ) -> Result<Config> {
         let mut config = Config { keys: keys::all(definition), ..Config::default() };
         for path in std::iter::once(&places.system).chain(&places.user).chain([&places.here]) {
-            let text = match std::fs::read_to_string(path) {
-                Ok(_) if path == &places.here && !is_trusted(path) => {
-                    notes.note(&format!(
-                        "{} belongs to another user and is not read.",
-                        path.display()
-                    ));
-                    None
-                }
-                Ok(text) => Some(text),
-                Err(error) if is_absent(&error) => None,
-                // As with a home that is not this user's, which some ways to become another leave.
-                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                    notes.note(&format!("{} may not be read and is left out.", path.display()));
-                    None
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                    return Err(Error::Usage(format!("{} is not text.", path.display())));
-                }
-                Err(error) => {
-                    return Err(Error::io(format!("{} cannot be read", path.display()))(error));
-                }
+            let leave_out = |why: &str| {
+                notes.note(&format!("{} {why}.", path.display()));
+                None
+            };
+            let text = match read::read(path, path == &places.here)? {
+                Found::Text(text) => Some(text),
+                Found::Nothing => None,
+                Found::Foreign => leave_out("belongs to another user and is not read"),
+                Found::Forbidden => leave_out("may not be read and is left out"),
             };
             config.files.push((path.clone(), text.is_some()));
             if let Some(text) = text {
@@ -163,18 +154,6 @@ impl Config {
 /// The definition with a `--no-NAME` for each flag.
 pub fn with_negations(definition: Command) -> Command {
     keys::all(&definition).iter().fold(definition, keys::add_negation)
-}
-
-fn is_absent(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    matches!(error.kind(), NotFound | NotADirectory)
-}
-
-/// A file in a folder that others may write to must not decide what this user's commands do.
-fn is_trusted(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let own = nix::unistd::geteuid().as_raw();
-    std::fs::metadata(path).is_ok_and(|file| [0, own].contains(&file.uid()))
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The chunks of a glibc heap. Each begins with the size of the one before (if that is free) and
 //! its own size, whose low bits say: the one before is in use (1), it is a mapping of its own (2),
 //! it lies in another arena than the main one (4).
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::memory::Memory;
 use crate::page_size;
 
-const PREVIOUS_USED: u64 = 1;
+pub const PREVIOUS_USED: u64 = 1;
 pub const IS_MAPPED: u64 = 2;
 pub const FLAGS: u64 = 7;
 const SMALLEST: u64 = 32;
@@ -25,6 +26,8 @@ const LONGEST_LIST: u64 = 1 << 28;
 const FIRST_WITHIN: u64 = 1 << 20;
 /// How far to look for the next chunk where one made no sense.
 const RESUME_WITHIN: u64 = 4 << 20;
+/// The same behind the end of a piece: how much memory others may have taken from the break.
+const FOREIGN_WITHIN: u64 = 256 << 20;
 /// The same for the first chunk in a window, which a block may cover whole: larger ones are
 /// mappings of their own, unless the program asked for something else.
 const COVERED_WITHIN: u64 = 33 << 20;
@@ -44,6 +47,9 @@ pub struct Chunks {
     pub largest_free: u64,
     /// Skipped, for it changed while it was read.
     pub unread: u64,
+    /// Between the pieces of the heap, and not glibc's: others moved the break too.
+    #[serde(default)]
+    pub foreign: u64,
     /// Whole resident pages inside free chunks: what malloc_trim gives back.
     pub free_resident: u64,
     pub top_bytes: u64,
@@ -208,6 +214,7 @@ impl<'a> Walk<'a> {
             &mut chunks.free_count,
             &mut chunks.free_resident,
             &mut chunks.unread,
+            &mut chunks.foreign,
         ] {
             *figure = scaled(*figure);
         }
@@ -220,9 +227,15 @@ impl<'a> Walk<'a> {
             match self.step(at, end, top, window) {
                 Some(next) => at = next,
                 None => {
-                    let next = find_next(self.memory, at + 16, end, RESUME_WITHIN)?;
+                    let is_foreign = is_behind_fences(self.memory, at);
+                    let within = if is_foreign { FOREIGN_WITHIN } else { RESUME_WITHIN };
+                    let next = find_next(self.memory, at + 16, end, within)?;
                     let (start, stop) = window.cut(at, next);
-                    self.chunks.unread += stop - start;
+                    if is_foreign {
+                        self.chunks.foreign += stop - start;
+                    } else {
+                        self.chunks.unread += stop - start;
+                    }
                     at = next;
                 }
             }
@@ -355,7 +368,15 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn is_plausible(header: u64, room: u64) -> bool {
+/// A piece of the main arena that was given up for another ends with two chunks of 16 bytes, the
+/// second of which is behind one in use.
+pub fn is_behind_fences(memory: &dyn Memory, at: u64) -> bool {
+    let header = |before: u64| at.checked_sub(before).and_then(|at| memory.word(at));
+    header(8) == Some(16 | PREVIOUS_USED)
+        && header(24).is_some_and(|header| header & !PREVIOUS_USED == 16)
+}
+
+pub fn is_plausible(header: u64, room: u64) -> bool {
     let size = header & !FLAGS;
     size >= 16 && size.is_multiple_of(16) && size <= room && header & IS_MAPPED == 0
 }

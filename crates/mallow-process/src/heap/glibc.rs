@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! glibc's heaps, read from outside: the arenas are found in the C library's data, and every chunk
 //! of their heaps is visited (`chunks.rs`).
 //!
@@ -10,16 +11,21 @@
 //!
 //! An empty bin points to itself, so a run of such pairs of words betrays the main arena.
 
+use std::cell::OnceCell;
+
 use serde::{Deserialize, Serialize};
 
 use super::chunks::{self, Chunks, Lists};
-use super::large::{self, Mapped};
+use super::large::{self, Counted, Mapped};
+use super::pieces;
 use crate::memory::Memory;
 use crate::page_size;
 use crate::smaps::Vma;
 
-/// A heap of an arena other than the main one begins at a multiple of this.
-pub const HEAP_MAX: u64 = 64 << 20;
+/// A heap of an arena other than the main one begins at a multiple of this, unless huge pages are
+/// asked for (`glibc.malloc.hugetlb=2`): then it has four of them.
+const HEAP_MAX: u64 = 64 << 20;
+const HUGE_PAGES_OF_HEAP: u64 = 4;
 
 const BIN_WORDS: usize = 254;
 /// From the bins to what follows them, in words.
@@ -31,6 +37,8 @@ const TOP_BEFORE_BINS: u64 = 16;
 /// From the start of the state to the bins: since 2.27, and before.
 const BINS_AT: [u64; 2] = [112, 104];
 
+/// Data in which it is looked for whether nothing was allocated yet.
+const LARGEST_UNUSED: u64 = 1 << 20;
 const MOST_ARENAS: usize = 20_000;
 const TRIES: u32 = 6;
 /// Between two tries, for a thread that is in the middle of something.
@@ -46,6 +54,15 @@ pub struct Heaps {
     /// Arenas of which not everything could be read.
     pub incomplete: u32,
     pub tries: u32,
+    /// Copies of the C library that have a heap: more than one after `dlmopen`.
+    #[serde(default)]
+    pub copies: u32,
+    /// Nothing was allocated yet.
+    #[serde(default)]
+    pub is_unused: bool,
+    /// The most that a heap of an arena takes; 0 in what older versions saved.
+    #[serde(default)]
+    pub heap_max: u64,
 }
 
 /// Sizes in bytes, of whole chunks with their headers.
@@ -53,6 +70,9 @@ pub struct Heaps {
 pub struct Arena {
     pub address: u64,
     pub is_main: bool,
+    /// Of which copy of the C library; 0 is the program's own.
+    #[serde(default)]
+    pub copy: u32,
     /// Threads that allocate from it; `None` before glibc 2.23.
     pub threads: Option<u64>,
     /// What glibc itself counts as taken from the system.
@@ -67,10 +87,22 @@ pub struct Arena {
     /// Free, in the arena's fast bins and in threads' caches; the program does not have them.
     pub fast: u64,
     pub cached: u64,
+    /// Of `system`: in pieces that were not found.
+    #[serde(default)]
+    pub unaccounted: u64,
     pub is_complete: bool,
 }
 
 impl Arena {
+    /// Among others, of which it is the one with this index.
+    pub fn name(&self, index: usize) -> String {
+        match (self.is_main, self.copy) {
+            (true, 0) => "main".to_owned(),
+            (true, copy) => format!("main of copy {}", copy + 1),
+            (false, _) => index.to_string(),
+        }
+    }
+
     /// With the program.
     pub fn used(&self) -> u64 {
         self.chunks.used_bytes.saturating_sub(self.fast + self.cached)
@@ -99,6 +131,16 @@ impl Heaps {
         self.arenas.iter().map(of).sum()
     }
 
+    /// Taken from the system by glibc's count, and not found.
+    pub fn unaccounted(&self) -> u64 {
+        self.sum(|arena| arena.unaccounted)
+    }
+
+    /// Memory in the midst of the main arena that is not glibc's.
+    pub fn foreign(&self) -> u64 {
+        self.sum(|arena| arena.chunks.foreign)
+    }
+
     /// In a large heap: how much of the arenas was visited, and of how much.
     pub fn looked_at(&self) -> Option<(u64, u64)> {
         let parts = self.arenas.iter().filter_map(|arena| {
@@ -117,6 +159,7 @@ impl Heaps {
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     bins_at: u64,
+    heap_max: u64,
 }
 
 impl Layout {
@@ -130,6 +173,11 @@ impl Layout {
 
     fn fastbins(self, arena: u64) -> u64 {
         arena + self.bins_at - 96
+    }
+
+    /// Behind the mutex.
+    fn flags(self, arena: u64) -> u64 {
+        arena + 4
     }
 
     fn size(self) -> u64 {
@@ -155,42 +203,75 @@ pub fn data_ranges(vmas: &[Vma], is_libc: impl Fn(&str) -> bool) -> Vec<(u64, u6
     ranges
 }
 
+/// A copy of the C library: its arenas, the main one first, then the others in the order of their list.
+struct Copy {
+    layout: Layout,
+    arenas: Vec<u64>,
+    counted: Option<Counted>,
+}
+
+/// What is the same for all arenas.
+struct Place<'a> {
+    memory: &'a dyn Memory,
+    sampling: chunks::Sampling,
+    brk: Option<(u64, u64)>,
+    vmas: &'a [Vma],
+}
+
+impl Place<'_> {
+    /// The break may have grown since the mappings were read, up to what is mapped behind it.
+    fn brk_with(&self, system: u64) -> Option<(u64, u64)> {
+        let (start, end) = self.brk?;
+        let next = self.vmas.iter().map(|vma| vma.start).find(|&next| next >= end)?;
+        Some((start, end.max(start.saturating_add(system)).min(next)))
+    }
+}
+
 /// The heaps of a process, or `None` if its C library has none (nothing was allocated from it), or if
 /// they cannot be read at this moment.
 pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<Heaps> {
-    let (layout, addresses) = find_arenas(memory, data)?;
-    let mut heaps = Heaps::default();
-    let mut sizes = chunks::Sizes::default();
-    let system = addresses.iter().filter_map(|&at| memory.word(layout.word(at, SYSTEM))).sum();
-    let sampling = chunks::Sampling::of(system);
-    let brk = vmas.iter().find(|vma| vma.name == "[heap]").map(|vma| (vma.start, vma.end));
-    for &address in &addresses {
-        let mut arena = None;
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                memory.refresh();
-                std::thread::sleep(PAUSE);
-            }
-            heaps.tries = heaps.tries.max(attempt + 1);
-            let is_main = address == addresses[0];
-            let found = read_arena(memory, layout, sampling, (address, is_main), brk, vmas);
-            let complete = found.as_ref().is_some_and(|(arena, _)| arena.is_complete);
-            if arena.is_none() || complete {
-                arena = found;
-            }
-            if complete {
-                break;
-            }
-        }
-        let Some((arena, found_sizes)) = arena else {
-            heaps.incomplete += 1;
-            continue;
-        };
-        heaps.incomplete += u32::from(!arena.is_complete);
-        sizes.add(&found_sizes);
-        heaps.arenas.push(arena);
+    // One mapping, or several, where a part of it is advised to have huge pages, or protected.
+    let by_brk = vmas.iter().filter(|vma| vma.name == "[heap]");
+    let brk = by_brk.map(|vma| (vma.start, vma.end)).reduce(|first, last| (first.0, last.1));
+    let is_heap = |at: u64| {
+        let is_brk = brk.is_none_or(|(start, end)| (start..=end).contains(&at));
+        is_brk || vmas.iter().any(|vma| vma.contains(at) && large::may_hold_blocks(vma))
+    };
+    let copies = find_copies(memory, data, brk, &is_heap);
+    if copies.is_empty() {
+        // That of the library itself; a program's own may be anything.
+        let is_small = |&&(start, end): &&(u64, u64)| end - start <= LARGEST_UNUSED;
+        let small: Vec<(u64, u64)> = data.iter().filter(is_small).copied().collect();
+        let settings = large::settings_in(memory, &small, &is_heap)?;
+        return settings.is_unused.then(|| Heaps { is_unused: true, ..Heaps::default() });
     }
-    let counted = large::counted(memory, data, brk);
+    let system = copies.iter().flat_map(|copy| {
+        copy.arenas.iter().filter_map(|&at| memory.word(copy.layout.word(at, SYSTEM)))
+    });
+    let sampling = chunks::Sampling::of(system.fold(0, u64::saturating_add));
+    let place = Place { memory, sampling, brk, vmas };
+    let heap_max = copies.first()?.layout.heap_max;
+    let mut heaps = Heaps { heap_max, copies: copies.len() as u32, ..Heaps::default() };
+    let mut sizes = chunks::Sizes::default();
+    for (number, copy) in (0..).zip(&copies) {
+        // Copies never take the break.
+        let place = Place { brk: brk.filter(|_| number == 0), ..place };
+        for &address in &copy.arenas {
+            let Some((mut arena, found)) = read_often(&place, &mut heaps, copy, address) else {
+                heaps.incomplete += 1;
+                continue;
+            };
+            heaps.incomplete += u32::from(!arena.is_complete);
+            sizes.add(&found);
+            arena.copy = number;
+            heaps.arenas.push(arena);
+        }
+    }
+    let counted = copies.iter().filter_map(|copy| copy.counted);
+    let counted = counted.reduce(|one, other| Counted {
+        chunks: one.chunks.saturating_add(other.chunks),
+        bytes: one.bytes.saturating_add(other.bytes),
+    });
     let ranges: Vec<(u64, u64)> =
         heaps.arenas.iter().flat_map(|arena| arena.ranges.iter().copied()).collect();
     heaps.mapped = large::find(memory, vmas, &ranges, counted, &mut sizes);
@@ -198,33 +279,107 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
     Some(heaps)
 }
 
-/// The main arena first, then the others in the order of their list.
-fn find_arenas(memory: &dyn Memory, data: &[(u64, u64)]) -> Option<(Layout, Vec<u64>)> {
+/// Again, while a thread is in the middle of something.
+fn read_often(
+    place: &Place,
+    heaps: &mut Heaps,
+    copy: &Copy,
+    address: u64,
+) -> Option<(Arena, chunks::Sizes)> {
+    let mut best = None;
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            place.memory.refresh();
+            std::thread::sleep(PAUSE);
+        }
+        heaps.tries = heaps.tries.max(attempt + 1);
+        let is_main = address == copy.arenas[0];
+        let found = read_arena(place, copy.layout, (address, is_main));
+        let complete = found.as_ref().is_some_and(|(arena, _)| arena.is_complete);
+        if best.is_none() || complete {
+            best = found;
+        }
+        if complete {
+            break;
+        }
+    }
+    best
+}
+
+/// Each copy of the C library has its data in a range of its own. The program's own comes first:
+/// the loader brought it before others, so it lies above them.
+fn find_copies(
+    memory: &dyn Memory,
+    data: &[(u64, u64)],
+    brk: Option<(u64, u64)>,
+    is_heap: &dyn Fn(u64) -> bool,
+) -> Vec<Copy> {
+    let settings_in = |data: &[(u64, u64)]| large::settings_in(memory, data, is_heap);
+    let mut copies: Vec<Copy> = Vec::new();
+    for range in joined(data).into_iter().rev() {
+        let settings = OnceCell::new();
+        let settings = || {
+            *settings.get_or_init(|| {
+                settings_in(&[range]).or_else(|| settings_in(data)).unwrap_or_default()
+            })
+        };
+        let heap_max = || match settings().huge_page.checked_mul(HUGE_PAGES_OF_HEAP) {
+            Some(bytes) if bytes > 0 => bytes,
+            _ => HEAP_MAX,
+        };
+        if let Some((layout, arenas)) = find_arenas(memory, range, &heap_max) {
+            copies.push(Copy { layout, arenas, counted: settings().counted });
+        }
+    }
+    let is_by_brk = |copy: &Copy| {
+        let top = copy.arenas.first().and_then(|&main| memory.word(copy.layout.top(main)));
+        brk.zip(top).is_some_and(|((start, end), top)| (start..end).contains(&top))
+    };
+    copies.sort_by_key(|copy| !is_by_brk(copy));
+    copies
+}
+
+fn joined(data: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for &(start, end) in data {
+        match joined.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+fn find_arenas(
+    memory: &dyn Memory,
+    (start, end): (u64, u64),
+    heap_max: &dyn Fn() -> u64,
+) -> Option<(Layout, Vec<u64>)> {
     // Pieces overlap by what an arena takes, so that one of them holds it whole.
     const PIECE: u64 = 1 << 20;
     const OVERLAP: u64 = 8 * (SYSTEM as u64 + 4);
-    for &(start, end) in data {
-        // Data of a C library is small; a program's own may be anything.
-        let end = end.min(start.saturating_add(64 << 20));
-        for piece in (start..end).step_by(PIECE as usize) {
-            let count = (end.min(piece.saturating_add(PIECE + OVERLAP)) - piece) / 8;
-            let Some(words) = memory.words_unless_zero(piece, count as usize) else { continue };
-            if let Some(found) = arenas_in(memory, piece, &words) {
-                return Some(found);
-            }
-        }
-    }
-    None
+    // Data of a C library is small; a program's own may be anything.
+    let end = end.min(start.saturating_add(64 << 20));
+    (start..end).step_by(PIECE as usize).find_map(|piece| {
+        let count = (end.min(piece.saturating_add(PIECE + OVERLAP)) - piece) / 8;
+        let words = memory.words_unless_zero(piece, count as usize)?;
+        arenas_in(memory, piece, &words, heap_max)
+    })
 }
 
-fn arenas_in(memory: &dyn Memory, start: u64, words: &[u64]) -> Option<(Layout, Vec<u64>)> {
+fn arenas_in(
+    memory: &dyn Memory,
+    start: u64,
+    words: &[u64],
+    heap_max: &dyn Fn() -> u64,
+) -> Option<(Layout, Vec<u64>)> {
     for index in 2..words.len().saturating_sub(SYSTEM + 2) {
         let bins = start + 8 * index as u64;
         if !looks_like_bins(memory, &words[index..], bins) {
             continue;
         }
         for bins_at in BINS_AT {
-            let layout = Layout { bins_at };
+            let layout = Layout { bins_at, heap_max: heap_max() };
             if let Some(addresses) = follow_list(memory, layout, bins - bins_at) {
                 return Some((layout, addresses));
             }
@@ -265,7 +420,8 @@ fn follow_list(memory: &dyn Memory, layout: Layout, main: u64) -> Option<Vec<u64
             return Some(addresses);
         }
         // The others lie in the first page of a heap.
-        let is_heap = next >= HEAP_MAX && next % HEAP_MAX <= 0x1000 && next % 16 == 0;
+        let max = layout.heap_max;
+        let is_heap = next >= max && next % max <= 0x1000 && next % 16 == 0;
         if !is_heap || addresses.len() > MOST_ARENAS {
             return None;
         }
@@ -274,21 +430,19 @@ fn follow_list(memory: &dyn Memory, layout: Layout, main: u64) -> Option<Vec<u64
 }
 
 fn read_arena(
-    memory: &dyn Memory,
+    place: &Place,
     layout: Layout,
-    sampling: chunks::Sampling,
     (address, is_main): (u64, bool),
-    brk: Option<(u64, u64)>,
-    vmas: &[Vma],
 ) -> Option<(Arena, chunks::Sizes)> {
+    let memory = place.memory;
     let top = memory.word(layout.top(address))?;
     let threads = memory.word(layout.word(address, ATTACHED))?;
     let system = memory.word(layout.word(address, SYSTEM))?;
     let mut arena = Arena { address, is_main, system, ..Arena::default() };
     arena.threads = (threads < 1 << 20).then_some(threads);
-    let mut walk = chunks::Walk::new(memory, sampling);
+    let mut walk = chunks::Walk::new(memory, place.sampling);
     let walked = if is_main {
-        walk_main(&mut walk, &mut arena, top, brk, vmas)
+        walk_main(place, &mut walk, &mut arena, layout, top)
     } else {
         walk_others(memory, &mut walk, &mut arena, layout, top)
     };
@@ -300,34 +454,62 @@ fn read_arena(
     arena.chunks.listed_count = count;
     // A part of a percent lost to a thread that worked meanwhile is within what is promised.
     let chunks = &arena.chunks;
-    let read = chunks.used_bytes + chunks.free_bytes;
-    arena.is_complete = walked.is_some() && chunks.unread * 100 <= read;
+    let read = u128::from(chunks.used_bytes) + u128::from(chunks.free_bytes);
+    let lost = u128::from(chunks.unread) + u128::from(arena.unaccounted);
+    arena.is_complete = walked.is_some() && lost * 100 <= read;
     Some((arena, sizes))
 }
 
-/// One piece from the first chunk to the top; in pieces where something else moved the break.
+/// By the break, from the first chunk to the top; something else may have moved the break too. Where
+/// the break could not grow, the rest lies in pieces anywhere.
 fn walk_main(
+    place: &Place,
     walk: &mut chunks::Walk,
     arena: &mut Arena,
+    layout: Layout,
     top: u64,
-    brk: Option<(u64, u64)>,
-    vmas: &[Vma],
 ) -> Option<()> {
+    const NOT_CONTIGUOUS: u64 = 2;
     if arena.system == 0 {
         return Some(()); // nothing was allocated from it yet
     }
-    // The heap may have grown since the mappings were read.
-    let now = brk.map(|(start, end)| (start, end.max(start.saturating_add(arena.system))));
-    let holds_top = |&(start, end): &(u64, u64)| (start..end).contains(&top);
-    let range = now.filter(holds_top).or_else(|| {
-        let vma = vmas.iter().find(|vma| vma.contains(top))?;
-        Some((vma.start, vma.end))
-    })?;
-    arena.heaps = 1;
-    arena.ranges.push(range);
-    let first = chunks::find_first(walk.memory, range.0, top)?;
-    walk.run(first, top, top)?;
-    walk.top(top, range.1)
+    let is_contiguous = place.memory.number(layout.flags(arena.address), 4)? & NOT_CONTIGUOUS == 0;
+    let brk = if is_contiguous { place.brk_with(arena.system) } else { place.brk };
+    let brk = brk.unwrap_or((0, 0));
+    let holds_top = (brk.0..brk.1).contains(&top);
+    let stop = if holds_top { top } else { brk.1 };
+    let mut rest = arena.system;
+    match chunks::find_first(place.memory, brk.0, stop) {
+        Some(first) => {
+            arena.heaps = 1;
+            arena.ranges.push(brk);
+            walk.run(first, stop, top)?;
+            rest = rest.saturating_sub(brk.1 - first);
+        }
+        None if holds_top => return None,
+        None => {}
+    }
+    if holds_top {
+        walk.top(top, brk.1)?;
+    }
+    if holds_top && is_contiguous {
+        return Some(());
+    }
+    let search = pieces::Search { memory: place.memory, vmas: place.vmas, top, brk };
+    let found = search.run(rest);
+    for &(start, end) in &found {
+        let is_last = (start..end).contains(&top);
+        walk.run(start, if is_last { top } else { end }, top)?;
+        if is_last {
+            walk.top(top, end)?;
+        }
+        rest = rest.saturating_sub(end - start);
+    }
+    arena.heaps += found.len() as u64;
+    arena.ranges.extend(joined(&found));
+    arena.unaccounted = if rest < pieces::SLACK { 0 } else { rest };
+    let has_top = holds_top || found.iter().any(|&(start, end)| (start..end).contains(&top));
+    has_top.then_some(())
 }
 
 /// From the heap that holds the top back to the first one.
@@ -338,15 +520,16 @@ fn walk_others(
     layout: Layout,
     top: u64,
 ) -> Option<()> {
-    let mut heap = top / HEAP_MAX * HEAP_MAX;
-    let header = arena.address % HEAP_MAX;
+    let max = layout.heap_max;
+    let mut heap = top / max * max;
+    let header = arena.address % max;
     loop {
         let info = memory.words(heap, 4)?;
         let [owner, previous, size, _] = info[..] else { return None };
-        if owner != arena.address || size > HEAP_MAX || !size.is_multiple_of(page_size()) {
+        if owner != arena.address || size > max || !size.is_multiple_of(page_size()) {
             return None;
         }
-        let is_first = heap == arena.address / HEAP_MAX * HEAP_MAX;
+        let is_first = heap == arena.address / max * max;
         let state = if is_first { layout.size() } else { 0 };
         let first = (heap + header + state).next_multiple_of(16);
         let end = heap + size;
@@ -362,7 +545,7 @@ fn walk_others(
         if is_first {
             return Some(());
         }
-        if previous % HEAP_MAX != 0 || previous == 0 || arena.heaps > 1 << 20 {
+        if previous % max != 0 || previous == 0 || arena.heaps > 1 << 20 {
             return None;
         }
         heap = previous;

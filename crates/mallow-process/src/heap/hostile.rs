@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A process may write anything into its statistics page and behind it. Its reader ends all the
 //! same, in the time that it has, and takes no memory that the page asks for.
 
@@ -44,7 +45,7 @@ const NUMBERS: [&str; 16] = [
     "state_muzzy",
     "state_retained",
 ];
-const FIELDS: [&str; 43] = [
+const FIELDS: [&str; 44] = [
     "sizeof.arena",
     "arena.lock_state",
     "arena.lock_turns",
@@ -76,6 +77,7 @@ const FIELDS: [&str; 43] = [
     "outbox.count",
     "heap.arena",
     "heap.delayed_bytes",
+    "heap.delayed_larger",
     "heap.counts",
     "heap.puts",
     "class_counts.handed",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! glibc's large blocks, each a mapping of its own when it was made.
 //!
 //! The kernel joins such a mapping with neighbours that are alike, and splits it where the program
@@ -119,20 +120,16 @@ fn runs(vmas: &[Vma], in_arena: impl Fn(&Vma) -> bool) -> Vec<Run<'_>> {
     groups.filter_map(|vmas| Some(Run { vmas, end: vmas.last()?.end })).collect()
 }
 
-fn may_hold_blocks(vma: &Vma) -> bool {
-    let of_glibc = vma.name.is_empty()
-        || vma.name.starts_with("[anon: glibc: malloc")
-        || vma.name.starts_with("/anon_hugepage");
+pub fn may_hold_blocks(vma: &Vma) -> bool {
+    let of_glibc =
+        vma.name.is_empty() || vma.name.starts_with("[anon: glibc: malloc") || vma.is_hugetlb();
     // The sums below are safe where programs may have memory at all.
     let is_low = vma.end < 1 << 57;
-    vma.is_private()
-        && is_low
-        && of_glibc
-        && (vma.is_anonymous() || vma.name.starts_with("/anon_hugepage"))
+    vma.is_private() && is_low && of_glibc && (vma.is_anonymous() || vma.is_hugetlb())
 }
 
 fn is_readable(vma: &Vma) -> bool {
-    vma.is_writable() && vma.rss + vma.swap > 0
+    vma.is_writable() && (vma.rss + vma.swap > 0 || vma.is_hugetlb())
 }
 
 struct Search<'a> {
@@ -222,7 +219,7 @@ impl Search<'_> {
     }
 }
 
-/// How many blocks glibc counts, and their bytes. They stand in its settings (`mp_`) in its data:
+/// What glibc's settings (`mp_`) say, which stand in its data:
 ///
 /// ```text
 ///     trim_threshold top_pad mmap_threshold arena_test arena_max [thp_pagesize hp_pagesize flags]
@@ -232,50 +229,73 @@ impl Search<'_> {
 ///
 /// What is in brackets is there since glibc 2.35. The flags, and the four numbers before the bar,
 /// are 32 bits wide.
-pub fn counted(
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// How many blocks there are, and their bytes.
+    pub counted: Option<Counted>,
+    /// The size of huge pages that heaps are made of; 0 if none are asked for.
+    pub huge_page: u64,
+    /// Nothing was allocated yet.
+    pub is_unused: bool,
+}
+
+/// `is_heap` tells whether the main arena may begin at an address.
+pub fn settings_in(
     memory: &dyn Memory,
     data: &[(u64, u64)],
-    brk: Option<(u64, u64)>,
-) -> Option<Counted> {
+    is_heap: &dyn Fn(u64) -> bool,
+) -> Option<Settings> {
     const PIECE: u64 = 1 << 20;
-    const OVERLAP: u64 = 8 * SETTINGS as u64;
+    const OVERLAP: u64 = 8 * WORDS as u64;
     let pieces = data.iter().flat_map(|&(start, end)| {
         let end = end.min(start.saturating_add(MOST_DATA));
-        (start..end).step_by(PIECE as usize).map(move |at| (at, end.min(at + PIECE + OVERLAP)))
+        (start..end)
+            .step_by(PIECE as usize)
+            .map(move |at| (at, end.min(at.saturating_add(PIECE + OVERLAP))))
     });
     pieces.into_iter().find_map(|(start, end)| {
-        let words = memory.words(start, ((end - start) / 8) as usize)?;
-        words.windows(SETTINGS).find_map(|words| settings(words, brk))
+        let words = memory.words_unless_zero(start, ((end - start) / 8) as usize)?;
+        words.windows(WORDS).find_map(|words| settings(words, is_heap))
     })
 }
 
 /// Data of a C library is small; a static program's own may be anything.
 const MOST_DATA: u64 = 64 << 20;
 /// Words of the settings, and where `mmapped_mem` is in them: since glibc 2.35, and before.
-const SETTINGS: usize = 15;
+const WORDS: usize = 15;
 const MAPPED_AT: [usize; 2] = [10, 7];
+const HUGE_PAGE_AT: usize = 6;
 
-fn settings(words: &[u64], brk: Option<(u64, u64)>) -> Option<Counted> {
-    let [new, old] = MAPPED_AT;
-    settings_at(words, new, brk).or_else(|| settings_at(words, old, brk))
+fn settings(words: &[u64], is_heap: &dyn Fn(u64) -> bool) -> Option<Settings> {
+    MAPPED_AT.into_iter().find_map(|at| {
+        let counted = settings_at(words, at, is_heap)?;
+        let huge_page = if at == MAPPED_AT[0] { words[HUGE_PAGE_AT] } else { 0 };
+        let is_one = huge_page.is_power_of_two() && (page_size()..1 << 40).contains(&huge_page);
+        let huge_page = if is_one { huge_page } else { 0 };
+        let is_unused = words[at + 2] == 0 && words[at + 1] == 0;
+        Some(Settings { counted: Some(counted), huge_page, is_unused })
+    })
 }
 
-fn settings_at(words: &[u64], at: usize, brk: Option<(u64, u64)>) -> Option<Counted> {
+fn settings_at(words: &[u64], at: usize, is_heap: &dyn Fn(u64) -> bool) -> Option<Counted> {
     let (arena_test, arena_max) = (words[3], words[4]);
     let (bytes, most_bytes, base) = (words[at], words[at + 1], words[at + 2]);
     let (lists, largest) = (words[at + 3], words[at + 4]);
+    // Most places are told by this alone.
+    if !(1..1 << 20).contains(&arena_test) || arena_max >= 1 << 20 {
+        return None;
+    }
     let half = |index: usize| (words[index / 2] >> (32 * (index % 2))) & 0xffff_ffff;
     // The four numbers end before a word, or before a hole of 32 bits.
     let first = if at == MAPPED_AT[0] { 2 * at - 5 } else { 2 * at - 4 };
     let [chunks, most, peak, is_fixed] = [0, 1, 2, 3].map(|index| half(first + index));
-    let is_arena = (1..1 << 20).contains(&arena_test) && arena_max < 1 << 20;
     let is_whole = [bytes, most_bytes].iter().all(|bytes| bytes.is_multiple_of(page_size()));
-    let is_base = base == 0 || brk.is_none_or(|(start, end)| (start..=end).contains(&base));
+    let is_base = || base == 0 || is_heap(base);
     let is_cache = (1..=MOST_CACHE_LISTS).contains(&lists) && largest / 16 + 2 > lists;
     let is_count = chunks <= peak && (1..1 << 31).contains(&most) && is_fixed <= 1;
     let both = (chunks == 0) == (bytes == 0) && (peak == 0) == (most_bytes == 0);
     let enough = bytes <= most_bytes && chunks * page_size() <= bytes;
-    (is_arena && is_whole && is_base && is_cache && is_count && both && enough)
+    (is_whole && is_cache && is_count && both && enough && is_base())
         .then_some(Counted { chunks, bytes })
 }
 
@@ -346,6 +366,15 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_huge_pages_are_found_although_no_rss_counts_them() {
+        let maps = "10000000-10400000 rw-p 0 00:0f 7 /anon_hugepage (deleted)\nRss: 0 kB\n";
+        let vmas = crate::smaps::parse(maps).unwrap();
+        let memory = memory(&[(0x1000_0000, 0, 0x40_0000)]);
+        let mapped = find(&memory, &vmas, &[], None, &mut Sizes::default());
+        assert_eq!((mapped.chunks, mapped.bytes), (1, 0x40_0000));
+    }
+
+    #[test]
     fn what_only_looks_like_a_block_is_none() {
         let stray = (0x2010_0000, 0, 0x10_0000);
         let all = |chunks, bytes| Some(Counted { chunks, bytes });
@@ -371,7 +400,7 @@ mod tests {
 
     #[test]
     fn counters_are_recognised() {
-        let brk = Some((0x3000_0000, 0x3010_0000));
+        let brk = |at: u64| (0x3000_0000..0x3010_0000).contains(&at);
         let new = [
             131_072,
             131_072,
@@ -406,17 +435,21 @@ mod tests {
             0,
             0,
         ];
-        let expected = Some(Counted { chunks: 3, bytes: 0x50_0000 });
-        assert_eq!(settings(&new, brk), expected);
-        assert_eq!(settings(&old, brk), expected);
-        assert_eq!(settings(&[0; SETTINGS], brk), None);
+        let counted = Some(Counted { chunks: 3, bytes: 0x50_0000 });
+        let settings_of = |huge_page, is_unused| Some(Settings { counted, huge_page, is_unused });
+        assert_eq!(settings(&new, &brk), settings_of(0, false));
+        assert_eq!(settings(&old, &brk), settings_of(0, false));
+        assert_eq!(settings(&[0; WORDS], &brk), None);
+        let mut huge = new;
+        huge[6] = 2 << 20;
+        assert_eq!(settings(&huge, &brk), settings_of(2 << 20, false));
         let mut elsewhere = new;
         elsewhere[12] = 0x4000_0000;
-        assert_eq!(settings(&elsewhere, brk), None, "the heap begins elsewhere");
+        assert_eq!(settings(&elsewhere, &brk), None, "the heap begins elsewhere");
         for index in [7, 8, 10, 11] {
             let mut torn = new;
             torn[index] = 1;
-            assert_eq!(settings(&torn, brk), None, "{index}");
+            assert_eq!(settings(&torn, &brk), None, "{index}");
         }
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Mallow's heap, read from outside through its statistics page: counters of the arenas, and every
 //! descriptor of an extent for what only the threads know exactly.
 
@@ -522,7 +523,10 @@ impl Reader<'_> {
             }
         }
         // Only the secure build has slots that wait after they were freed.
-        let delayed = self.get(address, "heap.delayed_bytes").unwrap_or(0);
+        let delayed = ["heap.delayed_bytes", "heap.delayed_larger"]
+            .map(|field| self.get(address, field).unwrap_or(0))
+            .iter()
+            .sum();
         heap.list(delayed, self.get(address, "heap.arena").and_then(|arena| self.index(arena)));
         let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
         for index in 0..self.page.number("outboxes")?.min(MOST_CLASSES) {

@@ -1,5 +1,7 @@
-//! Heaps, read from outside: `glibc` (with `chunks` and `large`), `mallow` (with `stats_page`), and
-//! what gives `spans`: `jemalloc`, `mimalloc` and `mallocng`, which is musl's. What others hold is known by their mappings alone.
+// SPDX-License-Identifier: MIT
+//! Heaps, read from outside: `glibc` (with `chunks`, `large` and `pieces`), `mallow` (with `stats_page`),
+//! and what gives `spans`: `jemalloc`, `mimalloc` and `mallocng`, which is musl's. What others hold is
+//! known by their mappings alone.
 
 pub mod bounded;
 mod chunks;
@@ -12,6 +14,7 @@ pub mod large;
 pub mod mallocng;
 pub mod mallow;
 pub mod mimalloc;
+mod pieces;
 pub mod spans;
 pub mod stats_page;
 
@@ -151,6 +154,9 @@ impl Place {
             Page::read(&memory, address)
         };
         let page = page();
+        // A program that Mallow was linked into serves itself.
+        let is_named = page.is_none() || allocator.starts_with("mallow");
+        let allocator = if is_named { allocator } else { "mallow".into() };
         Ok(Place { allocator, page })
     }
 

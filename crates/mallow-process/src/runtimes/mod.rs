@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! What the runtimes of languages keep where, beside malloc's heap, told by what lies in memory:
 //! nothing of the process is called, and no symbol is needed but Java's.
 
@@ -51,7 +52,8 @@ pub fn find(process: &Process, memory: &dyn Memory, inspector: &mut Inspector) -
     }
 }
 
-/// Memory that a runtime may have taken from the kernel.
+/// Memory that a runtime may have taken from the kernel. The smallest comes first: a block of
+/// gigabytes does not use up the looks that others need.
 fn own_mappings(process: &Process) -> impl Iterator<Item = &Vma> {
     let is_own = |vma: &&Vma| {
         let is_low = vma.end < 1 << 57;
@@ -61,7 +63,9 @@ fn own_mappings(process: &Process) -> impl Iterator<Item = &Vma> {
             && is_low
             && vma.rss + vma.swap > 0
     };
-    process.vmas.iter().filter(is_own)
+    let mut own: Vec<&Vma> = process.vmas.iter().filter(is_own).collect();
+    own.sort_by_key(|vma| vma.size());
+    own.into_iter()
 }
 
 /// The multiples of a size that a mapping holds whole, as long as places are left to be looked at.
@@ -114,6 +118,15 @@ mod tests {
         let ranges = [(0, 10), (10, 20), (25, 30), (50, 60)];
         assert_eq!(joined(&ranges, 0), [(0, 20), (25, 30), (50, 60)]);
         assert_eq!(joined(&ranges, 5), [(0, 30), (50, 60)]);
+    }
+
+    #[test]
+    fn the_smallest_mappings_come_first() {
+        let vma = |start, end| Vma { start, end, perms: "rw-p".into(), rss: 1, ..Vma::default() };
+        let vmas = vec![vma(0x1000, 0x9000), vma(0xa000, 0xb000), vma(0xc000, 0xe000)];
+        let process = Process { vmas, ..Process::default() };
+        let starts: Vec<u64> = own_mappings(&process).map(|vma| vma.start).collect();
+        assert_eq!(starts, [0xa000, 0xc000, 0x1000]);
     }
 
     #[test]

@@ -1,18 +1,23 @@
+// SPDX-License-Identifier: MIT
 //! Rules for Mallow's own heap.
 
 use mallow_process::heap::Heap;
 use mallow_process::heap::mallow;
+use mallow_stats::figures::seconds;
 
 use super::super::case::{Case, NOTABLE, size};
 use super::{Advice, Rule, Verdict};
 
 const OF: &str = "mallow";
+/// What is kept longer than this may as well be kept for ever.
+const LONG_DECAY_MS: i64 = 60_000;
 
 pub const RULES: &[Rule] = &[
     Rule {
         id: "MLW2201",
         of: OF,
-        reason: "Free pages go back while the program calls the allocator; one that rests keeps them.",
+        reason: "Free pages go back over dirty_decay_ms while the program calls the allocator; one that \
+                 rests keeps them.",
         applies: is_mallow,
         judge: dirty,
     },
@@ -42,11 +47,51 @@ fn dirty(case: &Case) -> Verdict {
     if dirty < 4 * NOTABLE || dirty < used / 4 {
         return Verdict::Fine;
     }
+    let evidence = format!("{} free and resident beside {} in use", size(dirty), size(used));
+    let (decay, thread) = (case.stats.number("dirty_decay_ms"), case.stats.option("purge_thread"));
+    match (decay, thread) {
+        (Some(decay), _) if !(0..=LONG_DECAY_MS).contains(&decay) => {
+            decays_late(case, evidence, decay, thread == Some("true"))
+        }
+        // What is free was freed just now, or is on its way.
+        (Some(_), Some("true")) => Verdict::Fine,
+        (Some(decay), _) => rests(case, evidence, &seconds(decay as f64 / 1000.0)),
+        (None, _) => rests(
+            case,
+            evidence,
+            "10 s, unless the program has set another time or has set -1, never",
+        ),
+    }
+}
+
+/// Free pages go back so late that a thread which gives them back does not help.
+fn decays_late(case: &Case, evidence: String, decay: i64, has_thread: bool) -> Verdict {
+    let kept = match decay {
+        ..0 => "for ever".to_owned(),
+        _ => format!("for up to {}", seconds(decay as f64 / 1000.0)),
+    };
+    let when = match has_thread {
+        true => "also while the program rests, as purge_thread is on",
+        false => {
+            "while the program calls the allocator; with purge_thread:true also while it rests"
+        }
+    };
+    let (before, after) = (format!("dirty_decay_ms:{decay}"), "dirty_decay_ms:10000");
     Verdict::Found(Advice {
-        evidence: format!("{} free and resident beside {} in use", size(dirty), size(used)),
+        evidence: format!("{evidence}; dirty_decay_ms is {decay}, so they are kept {kept}"),
+        set: format!("MALLOW_CONF={after}"),
+        effect: format!("free pages go back over 10 s {when}"),
+        check: case.compare_values(OF, "MALLOW_CONF", &before, after),
+    })
+}
+
+fn rests(case: &Case, evidence: String, time: &str) -> Verdict {
+    Verdict::Found(Advice {
+        evidence,
         set: "MALLOW_CONF=purge_thread:true".into(),
-        effect: "free pages go back within dirty_decay_ms (10 s) also while the program rests"
-            .into(),
+        effect: format!(
+            "free pages go back within dirty_decay_ms ({time}) also while the program rests"
+        ),
         check: case.compare_values(OF, "MALLOW_CONF", "", "purge_thread:true"),
     })
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The rules of processes, on pictures that are made for them.
 
 use mallow_process::heap::Heap;
@@ -128,6 +129,41 @@ fn musl_huge_pages_and_mappings_are_told() {
     assert_eq!(ids(&own), ["MLW2201"]);
     own.mappings[0].huge = 100 * MIB;
     assert_eq!(ids(&own), ["MLW2201", "MLW2302"]);
+}
+
+/// What MLW2201 says of 80 MiB that are free, under these options: what to set, and what it brings.
+fn of_free_pages(options: &[(&str, &str)]) -> Option<(String, String, String)> {
+    let arena = mallow::Arena { dirty: 80 * MIB, ..Default::default() };
+    let heap = Heap::Mallow(mallow::Heap { arenas: vec![arena], ..Default::default() });
+    let picture = picture("app", heap, Kind::MallowRegion, 80 * MIB);
+    let mut stats = live::stats(&picture.heap, None).unwrap();
+    let option = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+    stats.options = options.iter().map(option).collect();
+    let case = Case { stats: &stats, process: Some(Seen::new(&picture)), command: None };
+    let mut found = judge(&case).0;
+    found.retain(|finding| finding.id == "MLW2201");
+    found.pop().map(|finding| (finding.set, finding.evidence, finding.effect))
+}
+
+#[test]
+fn free_pages_of_mallow_are_judged_by_the_options_of_the_process() {
+    let of = |decay, thread| of_free_pages(&[("dirty_decay_ms", decay), ("purge_thread", thread)]);
+    assert_eq!(of("10000", "true"), None, "the advice was followed");
+    assert_eq!(of("60000", "true"), None);
+    let (set, _, effect) = of("5000", "false").unwrap();
+    assert_eq!(set, "MALLOW_CONF=purge_thread:true");
+    assert!(effect.contains("dirty_decay_ms (5.00 s)"), "{effect}");
+    for (decay, kept) in [("-1", "for ever"), ("600000", "for up to 600 s")] {
+        for thread in ["true", "false"] {
+            let (set, evidence, effect) = of(decay, thread).unwrap();
+            assert_eq!(set, "MALLOW_CONF=dirty_decay_ms:10000");
+            assert!(evidence.ends_with(&format!("is {decay}, so they are kept {kept}")));
+            assert_eq!(effect.contains("with purge_thread:true"), thread == "false", "{effect}");
+        }
+    }
+    let (set, _, effect) = of_free_pages(&[]).unwrap();
+    assert_eq!(set, "MALLOW_CONF=purge_thread:true");
+    assert!(effect.contains("unless the program has set another time"), "{effect}");
 }
 
 #[test]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 use mallow_process::mappings::Mapping;
 
 use super::*;

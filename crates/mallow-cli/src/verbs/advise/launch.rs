@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A command that is started and asked while it runs.
 //!
 //! jemalloc is asked by MALLOC_CONF: it writes its statistics to standard error, where they are taken
@@ -149,7 +150,7 @@ fn wait(
             );
         }
         if begin.elapsed() >= next && !is_asked_to_end {
-            look = statistics::of_process(largest(pid)).ok().or(look);
+            look = super::of_process(largest(pid)).ok().or(look);
             next = begin.elapsed().mul_f64(GROWTH);
         }
         std::thread::sleep(PAUSE);

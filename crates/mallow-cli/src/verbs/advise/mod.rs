@@ -1,15 +1,20 @@
+// SPDX-License-Identifier: MIT
 //! `mallow advise`: what to change about an allocator's settings, and why; often nothing.
 //!
-//! The rules are those of `mallow_advice`. `launch` starts a command and asks it while it runs.
+//! The rules are those of `mallow_advice`. `launch` starts a command and asks it while it runs;
+//! `options` are those of a process under Mallow.
 
 mod args;
 mod html;
 mod launch;
+mod options;
 mod text;
 
 use mallow_advice::advise::{self, Case, Report};
 use mallow_launch::words;
+use mallow_process::picture::Picture;
 use mallow_process::process::Process;
+use mallow_stats::Stats;
 
 use crate::error::{Error, Result};
 use crate::output::{self, Format, Notes, Page};
@@ -59,10 +64,19 @@ fn of_target(target: &Target) -> Result<Report> {
         ));
     }
     let Target::Process(pid) = *target else { return Err(Error::Internal("no target".into())) };
-    let (picture, stats) = statistics::of_process(pid)?;
+    let (picture, stats) = of_process(pid)?;
     let command = typed(&picture.process);
     advise::of_picture(&picture, stats, target.name(), command)
         .ok_or_else(|| statistics::unreadable(&picture))
+}
+
+/// A process, and the counters of its allocator with the options that rules ask for.
+fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
+    let (picture, mut stats) = statistics::of_process(pid)?;
+    if let Some(stats) = stats.as_mut().filter(|stats| stats.allocator == "mallow") {
+        stats.options = options::of_process(pid);
+    }
+    Ok((picture, stats))
 }
 
 /// The command of a process as a shell takes it, if it is short enough to be shown. Its words are the process's own, who

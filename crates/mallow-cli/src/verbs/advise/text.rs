@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT
 //! The report as text: what to do first, then what could not be told.
 
 use std::fmt::Write as _;
 
 use mallow_advice::advise::{Finding, Report, RuleList};
 
-use crate::output::{Format, Screen, Table};
+use crate::output::{Format, Screen, Table, clean};
 
 /// Where lines are broken off a terminal.
 const WIDTH: usize = 100;
@@ -12,6 +13,8 @@ const WIDTH: usize = 100;
 pub fn sentence(report: &Report) -> String {
     let version = report.allocator_version.as_deref().map_or(String::new(), |v| format!(" {v}"));
     let who = format!("{}{version}, {}", report.allocator, report.source);
+    // The process wrote its version itself, and may have written anything there.
+    let who = clean::line(&who);
     match report.findings.len() {
         0 if report.not_judged.is_empty() => format!("Nothing to do ({who})."),
         0 => format!("Nothing to do, as far as can be told ({who})."),
@@ -116,4 +119,25 @@ pub fn rule_table(list: &RuleList) -> Table {
         table.rows.push(vec![rule.id.into(), rule.of.into(), rule.title.into()]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_calls_itself_stays_on_one_line() {
+        let report = Report {
+            schema: "",
+            version: "",
+            source: "process 7".into(),
+            pid: Some(7),
+            allocator: "mallow".into(),
+            allocator_version: Some("0.1\nfast".into()),
+            findings: vec![],
+            not_judged: vec![],
+            notes: vec![],
+        };
+        assert_eq!(sentence(&report), "Nothing to do (mallow 0.1\\nfast, process 7).");
+    }
 }

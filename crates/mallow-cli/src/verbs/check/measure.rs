@@ -1,19 +1,27 @@
+// SPDX-License-Identifier: MIT
 //! Runs the command: recorded, for what it allocates, and alone, for how much memory it takes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use mallow_capture::{Recorded, Request, Stdin, Stdout};
 use mallow_measure::run::{self, Limits, Outcome};
 use mallow_report::baseline::Measured;
 use mallow_report::{Detail, Limits as Shown};
 use mallow_trace::{Event, Record};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::args::CheckArgs;
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::parse::Stacks;
 use crate::recording::{self, Recording, Sources};
+use crate::signals;
+
+/// How soon an interruption is seen.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// `padding`: variables for one run more, where the environment is not the baseline's.
 pub fn measure(
@@ -29,10 +37,12 @@ pub fn measure(
     let mut measured = Measured::default();
     let own = (1..=args.runs).map(|number| (number, None));
     for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 1, Some(padding)))) {
-        record(args, depth, number, padding, notes, &mut measured)?;
+        let recorded =
+            ended_by(interrupted, || record(args, depth, number, padding, notes, &mut measured));
         if interrupted.load(Ordering::Relaxed) {
-            return Err(cut_short(130));
+            return Err(cut_short());
         }
+        recorded?;
     }
     // The kernel counts a copy of this process as the child's memory.
     mallow_os::trim_heap();
@@ -141,7 +151,7 @@ fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u
     let sample = run::run(command, Limits::default(), &[], interrupted)?;
     match sample.outcome {
         Outcome::Finished => Ok(sample.peak_rss as u64),
-        Outcome::Interrupted => Err(cut_short(130)),
+        Outcome::Interrupted => Err(cut_short()),
         outcome => Err(failed(args, args.runs + number, outcome.code())),
     }
 }
@@ -160,9 +170,42 @@ fn failed(args: &CheckArgs, number: u32, code: u8) -> Error {
     }
 }
 
-fn cut_short(code: u8) -> Error {
+fn cut_short() -> Error {
     let message = "The check was interrupted, so nothing is held against the baseline.".into();
-    Error::Child { message, code }
+    Error::Child { message, code: signals::exit_code() }
+}
+
+/// The terminal sends its signals to the command too, and others send them to this process alone: then all
+/// that was started by the work ends at once.
+fn ended_by<T>(interrupted: &AtomicBool, work: impl FnOnce() -> T) -> T {
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if interrupted.load(Ordering::Relaxed) {
+                    end_children();
+                }
+                std::thread::sleep(PAUSE);
+            }
+        });
+        let _over = Over(&is_over);
+        work()
+    })
+}
+
+fn end_children() {
+    let own = std::process::id();
+    let mut pids = Vec::new();
+    mallow_process::descendants(own, &mut pids);
+    for pid in pids.into_iter().filter(|pid| *pid != own) {
+        let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+    }
 }
 
 /// Which processes count, by the file names of their programs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow check`: a command's allocations against a baseline that is kept with its source.
 //!
 //! `measure` runs the command several times, `baseline` is the file, `mallow_report` compares the
@@ -39,7 +40,8 @@ pub fn main(args: &CheckArgs, notes: Notes) -> Result<u8> {
     let padding = is_of_another.then(|| environment.padding());
     let measured = measure::measure(args, depth as usize, padding.as_deref(), notes, &interrupted)?;
     let new = baseline(args, depth, environment, &measured, old.as_ref());
-    let report = report(args, old.as_ref().unwrap_or(&new), &measured);
+    let mut report = report(args, old.as_ref().unwrap_or(&new), &measured);
+    report.created = old.is_none();
     if args.update {
         update(args, new, old.as_ref(), &report)?;
         if let Some(placeholder) = placeholder {
@@ -165,6 +167,7 @@ fn report(args: &CheckArgs, baseline: &Baseline, measured: &Measured) -> Report 
         command: command(args),
         baseline: args.baseline.display().to_string(),
         updated: args.update,
+        created: false,
         runs: args.runs,
         environment_differs: measured.elsewhere.is_some(),
         verdict: overall(&metrics),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result of `check` as data.
 
 use std::path::Path;
@@ -15,6 +16,8 @@ pub struct Report {
     pub baseline: String,
     /// Whether the baseline was written anew.
     pub updated: bool,
+    /// Whether there was none before.
+    pub created: bool,
     pub runs: u32,
     /// From that of the baseline, so that what changes with it is left out.
     pub environment_differs: bool,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result for people.
 
 use mallow_report::baseline::{Change, Judged, Metric, Range, Verdict};
@@ -33,6 +34,7 @@ pub fn sentence(report: &Report) -> String {
     };
     let baseline = &report.baseline;
     match report.verdict {
+        _ if report.created => format!("{baseline} is written; there was none to compare with."),
         Verdict::Ok => format!("Ok: as {baseline} says."),
         Verdict::Improved => format!("Improved against {baseline}: {}.", named(Verdict::Improved)),
         Verdict::Regressed => {

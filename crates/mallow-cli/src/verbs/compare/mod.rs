@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow compare`: a command under several allocators, measured fairly, with a verdict that may
 //! be "no change needed". `comparing` measures; `text`, `timeline` and `html` show the result.
 
@@ -47,7 +48,7 @@ fn exit_code(args: &CompareArgs, report: &Report, interrupted: bool) -> Result<u
     if interrupted {
         return Err(Error::Child {
             message: "The measurement was interrupted; the report covers the finished runs.".into(),
-            code: 130,
+            code: signals::exit_code(),
         });
     }
     if let (Some(failure), false) = (report.first_failure(), args.ignore_failure) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `--if-better`: the allocator has to prove itself on the user's own command before it is enabled.
 
 use std::sync::atomic::Ordering;
@@ -27,7 +28,7 @@ pub fn demand(allocator: &Installed, args: &EnableArgs, notes: Notes) -> Result<
     if interrupted.load(Ordering::Relaxed) {
         return Err(Error::Child {
             message: "The comparison was interrupted, so nothing was enabled.".into(),
-            code: 130,
+            code: signals::exit_code(),
         });
     }
     judge(&allocator.name, &analysis::analyse(&plan, &wish, &measured), notes)

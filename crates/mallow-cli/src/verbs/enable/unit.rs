@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A drop-in that gives a service of systemd its allocator.
 
 use std::path::{Path, PathBuf};
@@ -43,14 +44,10 @@ pub fn plan(
     let (own, folders) = folders(user, system)?;
     let drop_in = own.join(format!("{unit}.d")).join(DROP_IN);
     let service = Service::read(&unit, &folders, &drop_in, system)?;
-    if let Some(file) = service.last_words(&unit, system).filter(|_| !force) {
-        return Err(Error::Unmet(format!(
-            "{} sets LD_PRELOAD for {unit}, and systemd lets that hold over any drop-in. First take \
-             it out, or use --force to write the drop-in all the same.",
-            file.display()
-        )));
+    if !force {
+        service.refuse_what_is_in_vain(&unit, system)?;
     }
-    check_program(allocator, &service, &unit, system, notes)?;
+    check_programs(allocator, &service, &unit, system, notes)?;
     let others = service.preloads.iter().filter(|word| by_file(Path::new(word)).is_none());
     let words: Vec<&str> =
         std::iter::once(&allocator.word).chain(others).map(String::as_str).collect();
@@ -113,13 +110,18 @@ fn folders(user: bool, system: &System) -> Result<(PathBuf, Vec<PathBuf>)> {
 /// What a unit's files say, as far as it matters here.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Service {
-    program: Option<String>,
+    programs: Vec<String>,
     user: Option<String>,
     /// With a user that systemd makes, of the name in `User=` or another.
     has_dynamic_user: bool,
     preloads: Vec<String>,
     /// What an EnvironmentFile= sets holds over all Environment=.
     environment_files: Vec<String>,
+    /// Of the files that were read, by what they say: that there is no such unit, that the variable is taken away,
+    /// and after the drop-in that it is another.
+    mask: Option<PathBuf>,
+    unsetting: Option<PathBuf>,
+    later: Option<PathBuf>,
 }
 
 impl Service {
@@ -127,24 +129,53 @@ impl Service {
         // An instance of a template has the template's file.
         let template = unit.split_once('@').map(|(base, _)| format!("{base}@.service"));
         let names: Vec<String> = std::iter::once(unit.to_owned()).chain(template).collect();
-        let text = |path: PathBuf| std::fs::read_to_string(system.at(&path)).ok();
+        let text = |path: &Path| std::fs::read_to_string(system.at(path)).ok();
         let found = names
             .iter()
             .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-            .find_map(text);
-        let Some(found) = found else {
+            .find_map(|path| match is_mask(&path, system) {
+                true => Some((path, String::new())),
+                false => text(&path).map(|text| (path, text)),
+            });
+        let Some((file, found)) = found else {
             return Err(Error::Usage(format!(
                 "There is no service {unit}. List them with: systemctl list-units --type service."
             )));
         };
         let mut service = Service::default();
-        service.add(&found);
-        for path in drop_ins(&names, folders, system) {
-            if path != own {
-                text(path).iter().for_each(|text| service.add(text));
+        service.add(&file, &found);
+        service.mask = Some(file).filter(|_| found.is_empty());
+        for path in drop_ins(&names, folders, system).into_iter().filter(|path| path != own) {
+            let Some(text) = text(&path) else { continue };
+            let has_set = service.add(&path, &text);
+            if has_set && path.file_name() > own.file_name() {
+                service.later = Some(path);
             }
         }
         Ok(service)
+    }
+
+    /// Fails where the service would not have what the drop-in sets.
+    fn refuse_what_is_in_vain(&self, unit: &str, system: &System) -> Result<()> {
+        let hold = || self.last_words(unit, system);
+        let (file, why) = if let Some(file) = &self.mask {
+            (file.clone(), format!("masks {unit}, so systemd does not start it"))
+        } else if let Some(file) = &self.unsetting {
+            (file.clone(), format!("takes LD_PRELOAD from {unit} by UnsetEnvironment="))
+        } else if let Some(file) = &self.later {
+            let why =
+                format!("sets the environment of {unit} after the drop-in, which is {DROP_IN}");
+            (file.clone(), why)
+        } else if let Some(file) = hold() {
+            let why = "and systemd lets that hold over any drop-in";
+            (file, format!("sets LD_PRELOAD for {unit}, {why}"))
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unmet(format!(
+            "{} {why}. First take it out, or use --force to write the drop-in all the same.",
+            system.at(&file).display()
+        )))
     }
 
     /// A file of the environment that sets LD_PRELOAD.
@@ -176,23 +207,35 @@ impl Service {
         text.lines().find_map(of_line).unwrap_or(NOBODY)
     }
 
-    /// What a later file says holds.
-    fn add(&mut self, text: &str) {
+    /// What a later file says holds. Whether it changes LD_PRELOAD.
+    fn add(&mut self, file: &Path, text: &str) -> bool {
+        let mut has_set = false;
         let text = text.replace("\\\n", " ");
         for line in text.lines() {
             let Some((key, value)) = line.split_once('=') else { continue };
             let value = value.trim();
             match key.trim() {
+                "ExecStart" if value.is_empty() => self.programs.clear(),
                 "ExecStart" => {
                     let word = value.trim_start_matches(['@', '-', ':', '+', '!', '|']);
                     let word = words::split(word).ok().and_then(|words| words.into_iter().next());
-                    self.program = word.map(|word| word.to_string_lossy().into_owned());
+                    self.programs.extend(word.map(|word| word.to_string_lossy().into_owned()));
                 }
                 "User" => self.user = Some(value.to_owned()).filter(|user| !user.is_empty()),
                 "DynamicUser" => {
                     self.has_dynamic_user = ["1", "yes", "true", "on"].contains(&value);
                 }
-                "Environment" if value.is_empty() => self.preloads.clear(),
+                "Environment" if value.is_empty() => {
+                    self.preloads.clear();
+                    has_set = true;
+                }
+                "UnsetEnvironment" if value.is_empty() => self.unsetting = None,
+                "UnsetEnvironment" => {
+                    let words = words::split(value).unwrap_or_default();
+                    if words.iter().any(|word| word == "LD_PRELOAD") {
+                        self.unsetting = Some(file.to_owned());
+                    }
+                }
                 "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
                 "EnvironmentFile" => {
                     self.environment_files.push(value.trim_start_matches('-').to_owned());
@@ -203,13 +246,25 @@ impl Service {
                             let list = list.replace("%%", "%");
                             let words = list.split([':', ' ']).filter(|word| !word.is_empty());
                             self.preloads = words.map(str::to_owned).collect();
+                            has_set = true;
                         }
                     }
                 }
                 _ => {}
             }
         }
+        has_set
     }
+}
+
+/// An empty file, or a link to /dev/null, which a system that does not run need not have.
+fn is_mask(path: &Path, system: &System) -> bool {
+    let is_null =
+        |link: &Path| std::fs::read_link(link).is_ok_and(|target| target == Path::new("/dev/null"));
+    let folder = path.parent().map(|folder| system.at(folder));
+    let place = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
+    place.is_some_and(|place| is_null(&place))
+        || system.at(path).metadata().is_ok_and(|file| file.is_file() && file.len() == 0)
 }
 
 /// What systemd puts for the specifiers of a path that come from the unit's name; others stay.
@@ -235,10 +290,11 @@ fn specified(path: &str, unit: &str) -> String {
     text
 }
 
-/// In the order in which systemd reads them: by name.
+/// In the order in which systemd reads them: by name, and of several of one name the first found alone.
+/// Those of all services are the last that are looked for.
 fn drop_ins(names: &[String], folders: &[PathBuf], system: &System) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for name in names {
+    for name in names.iter().map(String::as_str).chain(["service"]) {
         for folder in folders {
             let folder = folder.join(format!("{name}.d"));
             let entries = std::fs::read_dir(system.at(&folder)).into_iter().flatten().flatten();
@@ -247,38 +303,54 @@ fn drop_ins(names: &[String], folders: &[PathBuf], system: &System) -> Vec<PathB
     }
     found.retain(|path| path.extension().is_some_and(|ending| ending == "conf"));
     found.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
+    found.dedup_by(|later, first| later.file_name() == first.file_name());
     found
 }
 
-fn check_program(
+/// All that it starts, one after the other.
+fn check_programs(
     allocator: &Installed,
     service: &Service,
     unit: &str,
     system: &System,
     notes: Notes,
 ) -> Result<()> {
-    let unknown = || {
+    let mut all_known = !service.programs.is_empty();
+    for program in &service.programs {
+        all_known &= check_program(allocator, service, program, system, notes)?;
+    }
+    if !all_known {
         notes.note(&format!(
             "What {unit} starts cannot be told before it does. When it runs, check it with: mallow \
              verify PID"
         ));
-    };
-    let program = service.program.as_deref().filter(|program| !program.contains('%'));
-    let Some(program) = program else {
-        unknown();
-        return Ok(());
-    };
+    }
+    Ok(())
+}
+
+/// Whether it can be told.
+fn check_program(
+    allocator: &Installed,
+    service: &Service,
+    program: &str,
+    system: &System,
+    notes: Notes,
+) -> Result<bool> {
+    if program.contains('%') {
+        return Ok(false);
+    }
     let path = system.at(Path::new(program));
     // The interpreter of a script would be looked for in this system, not in that one.
     let is_elf = || std::fs::read(&path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
     if system.is_running() {
-        check_for(allocator, program.as_ref(), service.starter(system), system, notes)
-    } else if is_elf() {
-        check_for(allocator, path.as_os_str(), service.starter(system), system, notes)
-    } else {
-        unknown();
-        Ok(())
+        check_for(allocator, program.as_ref(), service.starter(system), system, notes)?;
+        return Ok(true);
     }
+    let is_known = is_elf();
+    if is_known {
+        check_for(allocator, path.as_os_str(), service.starter(system), system, notes)?;
+    }
+    Ok(is_known)
 }
 
 #[cfg(test)]
@@ -287,8 +359,9 @@ mod tests {
 
     #[test]
     fn files_of_units_are_read() {
-        let mut service = Service::default();
+        let (mut service, file) = (Service::default(), Path::new("file"));
         service.add(
+            file,
             "[Service]\nExecStart=-@/usr/sbin/x y \\\n  -z\n\
              Environment=A=1 \"LD_PRELOAD=liba.so:/b%%/libb.so\"\nUser=daemon\n",
         );
@@ -299,17 +372,22 @@ mod tests {
         let system = System::new(Some(root.path())).unwrap();
         let starter = service.starter(&system);
         assert_eq!((starter.uid, starter.gid), (7, 8));
-        service.add("User=0\n");
+        service.add(file, "User=0\n");
         assert_eq!(service.starter(&system).uid, 0);
-        service.add("User=\nDynamicUser=yes\n");
+        service.add(file, "User=\nDynamicUser=yes\n");
         assert_eq!(service.starter(&system).uid, NOBODY.uid);
-        service.add("User=who\n");
+        service.add(file, "User=who\n");
         assert_eq!(service.starter(&system).uid, NOBODY.uid);
-        assert_eq!(service.program.as_deref(), Some("/usr/sbin/x"));
+        assert_eq!(service.programs, ["/usr/sbin/x"]);
         assert_eq!(service.preloads, ["liba.so", "/b%/libb.so"]);
-        service.add("[Service]\nExecStart=\nExecStart=/usr/bin/other\nEnvironment=\n");
-        assert_eq!(service.program.as_deref(), Some("/usr/bin/other"));
+        let other = "[Service]\nExecStart=\nExecStart=/usr/bin/other\nExecStart=/z\nEnvironment=\n";
+        assert!(service.add(file, other));
+        assert_eq!(service.programs, ["/usr/bin/other", "/z"]);
         assert!(service.preloads.is_empty());
+        assert!(!service.add(file, "UnsetEnvironment=A \"LD_PRELOAD\" B\n"));
+        assert_eq!(service.unsetting.as_deref(), Some(file));
+        service.add(file, "UnsetEnvironment=\nUnsetEnvironment=LD_PRELOADED\n");
+        assert_eq!(service.unsetting, None);
     }
 
     #[test]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow explain`: where the memory of a process is, without stopping it or changing anything.
 //!
 //! The picture comes from `mallow_process`, the report and its conclusions from `mallow_advice`;
@@ -16,6 +17,7 @@ use crate::output::Format;
 use crate::output::{self, Notes};
 pub use args::ExplainArgs;
 use mallow_advice::explain::{self, Report};
+use mallow_process::heap::Heap;
 use mallow_process::picture;
 use mallow_process::process::Keep;
 
@@ -59,7 +61,20 @@ fn outcome(report: &Report) -> Result<u8> {
     if report.is_without_memory {
         return Err(Error::Permission(explain::NO_MEMORY.into()));
     }
+    if report.is_of_several {
+        return Err(Error::Inconclusive(explain::REPLACED.into()));
+    }
     let incomplete = report.heap.incomplete();
+    if let Heap::Glibc(heaps) = &report.heap
+        && incomplete > 0
+        && heaps.unaccounted() > 0
+    {
+        return Err(Error::Inconclusive(
+            "A part of glibc's main arena was not found, as a note says, so the figures of the heap \
+             are a part only."
+                .into(),
+        ));
+    }
     if incomplete > 0 {
         return Err(Error::Inconclusive(format!(
             "{incomplete} of the heap's arenas changed all the time while they were read (or are \

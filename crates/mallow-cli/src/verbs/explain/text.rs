@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The report as text: the answer first, then what is behind it.
 
 use std::fmt::Write as _;
@@ -41,6 +42,7 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
     text += &heading("By kind");
     text += &group_table(report).render(format, screen);
     match &report.heap {
+        Heap::Glibc(heaps) if heaps.is_unused => {}
         Heap::Glibc(heaps) => text += &glibc(heaps, &heading, format, all, screen),
         Heap::Mallow(heap) => text += &mallow(heap, &heading, format, all, screen),
         Heap::Spans(heap) => text += &spans(heap, &heading, format, all, screen),
@@ -233,7 +235,7 @@ pub fn arena_table(heaps: &Heaps, all: bool) -> Table {
     arenas.sort_by_key(|(index, arena)| (*index != 0, std::cmp::Reverse(arena.system)));
     let most = if all { arenas.len() } else { MOST_ROWS };
     for (index, arena) in arenas.into_iter().take(most) {
-        let mut name = if arena.is_main { "main".to_owned() } else { index.to_string() };
+        let mut name = arena.name(index);
         if !arena.is_complete {
             name += " (in part)";
         }
@@ -262,7 +264,7 @@ fn mallow(
     all: bool,
     screen: Screen,
 ) -> String {
-    let mut text = heading(&format!("Heap of Mallow {}", heap.build));
+    let mut text = heading(&format!("Heap of Mallow {}", clean::line(&heap.build)));
     let _ = writeln!(
         text,
         "In use {}; free slots {} (of which threads have {} at hand); heaps of threads {}; \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow record`: every allocation of a command, written to a trace.
 //!
 //! `mallow_capture` does it, for a command and for a running process.
@@ -6,6 +7,7 @@ mod args;
 mod summary;
 
 use mallow_capture::{Request, StackKind, Stdin, Stdout, attach};
+use mallow_os::Ending;
 
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
@@ -14,6 +16,12 @@ use args::WhenFull;
 
 /// With `--stacks full` and nothing else said. Where that costs too much, there will be fewer.
 const FULL_DISTANCE: u64 = 64 << 10;
+
+/// Of a command that forbids itself system calls.
+const CONFINED: &str = "The command was killed by SIGSYS: its seccomp filter does not allow a system call that \
+it made. The recorder in it makes some of its own (openat, read, prctl, nanosleep and others; see the limits in \
+docs/record.md). Let the filter allow these, or record the running command with mallow record -p, which puts \
+nothing into it.";
 
 pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
     args.html.iter().try_for_each(|path| output::check_writable(path))?;
@@ -27,6 +35,9 @@ pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
     }
     let captured = mallow_capture::record(&request(args), &|sentence| notes.note(sentence))?;
     summary::publish(&captured.recorded, args, notes)?;
+    if captured.ended == Some(Ending::Signal(nix::libc::SIGSYS)) {
+        notes.note(CONFINED);
+    }
     if captured.ended.is_none() {
         notes.note(&format!("The command goes on as process {}.", captured.pid));
     }

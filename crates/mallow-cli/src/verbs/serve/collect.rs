@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Reads all targets, a time at each request: one thread owns what is known of them.
 //!
 //! What a process is (its allocator, where its page is) is found out once, and again after an exec.
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use mallow_process::binding::{Failure, Inspector};
 use mallow_process::heap::{Place, mallow};
 use mallow_process::memory::{Memory, ProcessMemory};
-use mallow_process::stat::folder;
+use mallow_process::stat::{Start, Stat, folder};
 use mallow_process::vitals::{self, Limit, Vitals};
 
 use super::targets::Choice;
@@ -21,7 +22,7 @@ use super::targets::Choice;
 const MOST_OF_ONE: Duration = Duration::from_millis(500);
 const MOST_OF_ALL: Duration = Duration::from_secs(7);
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How long a process is left alone whose heap took longer.
+/// How long a process is left alone whose heap took longer, or could not be read where it was.
 const PENALTY: Duration = Duration::from_secs(60);
 /// Requests within this time get the same answer.
 const FRESH: Duration = Duration::from_millis(500);
@@ -123,9 +124,14 @@ pub struct Counters {
 /// What is known of a process from one reading to the next.
 struct Known {
     started: u64,
+    /// Both change with an exec, but of the same file only the first does.
+    start: Option<Start>,
     exe: Option<PathBuf>,
     place: Result<Place, Failure>,
     looks: u32,
+    looked: Instant,
+    /// There is no heap any more where one was.
+    is_lost: bool,
     counters: Counters,
     last_read: Option<Instant>,
     penalty_until: Option<Instant>,
@@ -206,10 +212,9 @@ impl Collector {
 
     fn identify(&mut self, pid: u32, vitals: &Vitals) {
         let exe = std::fs::read_link(folder(pid).join("exe")).ok();
-        if let Some(known) = self.known.get_mut(&pid)
-            && known.exe == exe
-            && (known.has_page() || known.looks >= LOOK_AGAIN)
-        {
+        let start = Stat::read(pid).ok().map(|stat| stat.start);
+        let is_same = |known: &Known| known.exe == exe && known.start == start;
+        if self.known.get(&pid).is_some_and(|known| is_same(known) && known.is_settled()) {
             return;
         }
         self.identified += 1;
@@ -219,14 +224,17 @@ impl Collector {
         let inspector = &mut self.inspector;
         let place = catch_unwind(AssertUnwindSafe(|| Place::find(pid, inspector)));
         let place = place.unwrap_or_else(|_| Err(Failure::Damaged("its files lie".into())));
-        let before = self.known.remove(&pid).filter(|known| known.exe == exe);
-        let looks = before.map_or(0, |known| known.looks) + 1;
+        let before = self.known.remove(&pid).filter(is_same);
+        let (looks, counters) = before.map_or_else(Default::default, |b| (b.looks, b.counters));
         let known = Known {
             started: vitals.started,
+            start,
             exe,
             place,
-            looks,
-            counters: Counters::default(),
+            looks: looks + 1,
+            looked: Instant::now(),
+            is_lost: false,
+            counters,
             last_read: None,
             penalty_until: None,
         };
@@ -254,6 +262,14 @@ impl Known {
         self.place.as_ref().is_ok_and(|place| place.page.is_some())
     }
 
+    /// Nothing else would be found by looking now.
+    fn is_settled(&self) -> bool {
+        match self.has_page() {
+            true => !self.is_lost || self.looked.elapsed() < PENALTY,
+            false => self.looks >= LOOK_AGAIN,
+        }
+    }
+
     fn allocator(&self) -> String {
         match &self.place {
             Ok(place) => place.allocator.clone(),
@@ -279,6 +295,7 @@ impl Known {
         let taken = catch_unwind(AssertUnwindSafe(|| take(pid, place, time)));
         match taken {
             Ok(Ok(Some(mut reading))) => {
+                self.is_lost = false;
                 self.counters = self.counters.most(&reading.counters);
                 reading.counters = self.counters;
                 Outcome::Read(Box::new(reading))
@@ -286,6 +303,7 @@ impl Known {
             Ok(Err(Failure::NoPermission)) => Outcome::Denied,
             _ => {
                 self.penalty_until = (now.elapsed() >= time).then(|| now + PENALTY);
+                self.is_lost = self.penalty_until.is_none();
                 Outcome::Unreadable
             }
         }

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: MIT
 //! Answers over HTTP, by hyper. Nothing that somebody sends changes anything: there are GET and HEAD
 //! alone, bodies are not read, and connections are bounded in number and in time.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -14,27 +14,25 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio_io_timeout::TimeoutStream;
 
+use super::accept::Form;
 use super::collect::Snapshot;
 use super::convert::{self, Converter, Kind};
+use super::guests::{Guest, Guests, PAUSE, Watched};
 use super::listen::Listener;
-use super::metrics::{self, Form};
+use super::metrics;
 use super::page;
 use super::profile::{self, Dump};
 use super::tls::Identity;
+use super::token::Token;
 use crate::error::{Error, Result};
 
-const MOST_CONNECTIONS: usize = 64;
 /// For a request to come in, for a part of the answer to go out, and for the whole of a connection.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 const WRITE_TIME: Duration = Duration::from_secs(5);
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
-/// So long nobody has to make room, whose request may be on its way.
-const SILENT_TIME: Duration = Duration::from_millis(250);
-/// Before what failed is tried again.
-const PAUSE: Duration = Duration::from_millis(50);
 /// Connections that are open at the end may finish their answer.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -45,7 +43,7 @@ type Reply<T> = std::result::Result<T, (StatusCode, String)>;
 pub type Readings = mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>;
 
 pub struct Server {
-    pub token: Option<String>,
+    pub token: Option<Token>,
     pub tls: Option<Arc<Identity>>,
     pub readings: Readings,
     pub converter: Arc<Converter>,
@@ -80,7 +78,7 @@ pub fn serve(
 }
 
 async fn accept(listener: &Listener, server: Arc<Server>) -> std::io::Result<()> {
-    let mut guests = Guests { places: Arc::new(Semaphore::new(MOST_CONNECTIONS)), all: vec![] };
+    let mut guests = Guests::new();
     match listener {
         Listener::Tcp(listener) => {
             let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
@@ -100,49 +98,6 @@ async fn accept(listener: &Listener, server: Arc<Server>) -> std::io::Result<()>
                 }
             }
         }
-    }
-}
-
-/// A connection.
-struct Guest {
-    came: Instant,
-    has_asked: AtomicBool,
-    leaves: Notify,
-    _place: OwnedSemaphorePermit,
-}
-
-/// The connections that are open, the oldest first.
-struct Guests {
-    places: Arc<Semaphore>,
-    all: Vec<Weak<Guest>>,
-}
-
-impl Guests {
-    /// When all places are taken, who came first and has asked for nothing for a while makes room. If all have
-    /// asked, who comes waits, and further ones in the kernel's queue.
-    async fn admit(&mut self) -> Option<Arc<Guest>> {
-        let place = loop {
-            if let Ok(place) = self.places.clone().try_acquire_owned() {
-                break place;
-            }
-            let mut all = self.all.iter().filter_map(Weak::upgrade);
-            let is_silent = |guest: &Arc<Guest>| {
-                !guest.has_asked.load(Ordering::Relaxed) && guest.came.elapsed() >= SILENT_TIME
-            };
-            if let Some(silent) = all.find(is_silent) {
-                silent.leaves.notify_one();
-            }
-            let wait = tokio::time::timeout(PAUSE, self.places.clone().acquire_owned());
-            if let Ok(outcome) = wait.await {
-                break outcome.ok()?;
-            }
-        };
-        let (came, has_asked) = (Instant::now(), AtomicBool::new(false));
-        let guest = Guest { came, has_asked, leaves: Notify::new(), _place: place };
-        let guest = Arc::new(guest);
-        self.all.retain(|guest| guest.strong_count() > 0);
-        self.all.push(Arc::downgrade(&guest));
-        Some(guest)
     }
 }
 
@@ -176,13 +131,18 @@ async fn converse<S>(stream: S, server: Arc<Server>, guest: Arc<Guest>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let watched = Watched { stream, guest: guest.clone() };
     let service = service_fn(move |request| {
-        let server = server.clone();
-        guest.has_asked.store(true, Ordering::Relaxed);
-        async move { Ok::<_, Infallible>(server.answer(request).await) }
+        let (server, guest) = (server.clone(), guest.clone());
+        async move {
+            guest.waits(true);
+            let answer = server.answer(request, &guest).await;
+            guest.waits(false);
+            Ok::<_, Infallible>(answer)
+        }
     });
     // Who does not read what he has asked for gives his place away.
-    let mut stream = TimeoutStream::new(stream);
+    let mut stream = TimeoutStream::new(watched);
     stream.set_write_timeout(Some(WRITE_TIME));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -194,7 +154,11 @@ where
 }
 
 impl Server {
-    async fn answer(self: &Arc<Server>, request: Request<Incoming>) -> Answer {
+    async fn answer(self: &Arc<Server>, request: Request<Incoming>, guest: &Guest) -> Answer {
+        let is_allowed = self.token.as_ref().is_none_or(|token| token.is_in(request.headers()));
+        if is_allowed {
+            guest.is_allowed();
+        }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer =
                 sentence(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are served.");
@@ -205,7 +169,7 @@ impl Server {
         if path == "/healthz" {
             return text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n");
         }
-        if !self.is_allowed(request.headers()) {
+        if !is_allowed {
             let what =
                 "A bearer token is needed: the first line of the file given with --token-file.";
             let mut answer = sentence(StatusCode::UNAUTHORIZED, what);
@@ -230,19 +194,6 @@ impl Server {
         }
     }
 
-    /// The time that it takes does not tell how much of a token is right.
-    fn is_allowed(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = self.token.as_deref().map(str::as_bytes) else { return true };
-        let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-        // The word for the scheme may be written in any case (RFC 9110, section 11.1).
-        let given = given
-            .and_then(|value| value.split_at_checked(b"Bearer ".len()))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "))
-            .map_or(&[][..], |(_, token)| token);
-        let differ = given.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
-        given.len() == token.len() && std::hint::black_box(differ) == 0
-    }
-
     async fn snapshot(&self) -> Option<Arc<Snapshot>> {
         let (sender, receiver) = oneshot::channel();
         self.readings.send(sender).ok()?;
@@ -250,8 +201,8 @@ impl Server {
     }
 
     async fn metrics(&self, headers: &HeaderMap) -> Answer {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        let form = Form::of(accept.unwrap_or_default());
+        let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let form = Form::of(&accept.collect::<Vec<_>>().join(","));
         match self.snapshot().await {
             Some(snapshot) => {
                 text(StatusCode::OK, form.content_type(), metrics::render(&snapshot, form))
@@ -270,6 +221,10 @@ impl Server {
         let pid = match (number("pid"), snapshot.targets.as_slice()) {
             (Some(pid), _) => pid,
             (None, [only]) => only.pid,
+            (None, []) => {
+                let what = "No process is served: what was chosen has ended, or is not there yet.";
+                return sentence(StatusCode::NOT_FOUND, what);
+            }
             _ => {
                 let what = "Say which process: /debug/pprof/heap?pid=PID.";
                 return sentence(StatusCode::BAD_REQUEST, what);

@@ -1,4 +1,5 @@
-//! Where to listen, who may ask, and what is wrong with either.
+// SPDX-License-Identifier: MIT
+//! Where to listen, and what is wrong with that.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -83,20 +84,5 @@ fn unbound(place: &str, error: std::io::Error) -> Error {
             Error::Usage(format!("{place} cannot be a socket: its path is too long, or empty."))
         }
         _ => Error::Io { what: format!("It is not possible to listen on {place}"), source: error },
-    }
-}
-
-/// The token that who asks has to send.
-pub fn token(args: &ServeArgs) -> Result<Option<String>> {
-    let Some(file) = &args.token_file else { return Ok(None) };
-    let text = std::fs::read_to_string(file)
-        .map_err(Error::io(format!("The token cannot be read from {}", file.display())))?;
-    match text.lines().next().map(str::trim) {
-        Some(token) if token.len() >= 16 => Ok(Some(token.to_owned())),
-        _ => Err(Error::Usage(format!(
-            "{} holds no token: its first line needs at least 16 characters. Make one with: openssl \
-             rand -hex 32.",
-            file.display()
-        ))),
     }
 }

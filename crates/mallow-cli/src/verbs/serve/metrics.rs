@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The metrics as text, in Prometheus's format or as OpenMetrics. `FAMILIES` is the one table of
 //! them; explanations of what the allocator counts come from its own table of figures.
 
@@ -6,33 +7,11 @@ use std::fmt::Write;
 use mallow_process::heap::mallow::Arena;
 use mallow_stats::definitions;
 
+use super::accept::Form;
 use super::collect::{Counters, Outcome, Reading, Snapshot, Target};
 
 /// Arenas of a process that get a label of their own; those behind them are summed up as `other`.
 pub const MOST_ARENAS: usize = 16;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    Prometheus,
-    OpenMetrics,
-}
-
-impl Form {
-    /// By the header Accept: OpenMetrics for who names it.
-    pub fn of(accept: &str) -> Form {
-        match accept.contains("application/openmetrics-text") {
-            true => Form::OpenMetrics,
-            false => Form::Prometheus,
-        }
-    }
-
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Form::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {

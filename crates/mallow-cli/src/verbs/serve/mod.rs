@@ -1,12 +1,15 @@
+// SPDX-License-Identifier: MIT
 //! `mallow serve`: heaps of processes as metrics for Prometheus, with their profiles, over HTTP.
 //!
 //! `targets` says which processes, `collect` reads them, `metrics` and `page` show what was read,
 //! `profile` finds what a process wrote itself, `convert` has it in pprof's format; `listen`, `tls` and `http`
-//! answer, `push` sends to collectors, `textfile` writes a file.
+//! answer, to whom `token` and `guests` say, in the form that `accept` reads; `push` sends to collectors, `textfile` writes a file.
 
+mod accept;
 mod args;
 mod collect;
 mod convert;
+mod guests;
 mod http;
 mod listen;
 mod metrics;
@@ -16,6 +19,7 @@ mod push;
 mod targets;
 mod textfile;
 mod tls;
+mod token;
 
 use std::sync::{Arc, mpsc};
 
@@ -33,6 +37,7 @@ use http::Server;
 use listen::Listener;
 use push::Push;
 use targets::Choice;
+use token::Token;
 
 pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
     let choice = Choice::of(args)?;
@@ -44,7 +49,7 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
         let mut collector = Collector::new(choice, most).patient();
         return textfile::write(file, args.interval, &mut collector);
     }
-    let token = listen::token(args)?;
+    let token = Token::of(args, notes)?;
     let tls = tls::Identity::of(args, notes)?;
     let converter = Arc::new(Converter::new());
     let pushes = Push::of(args, &converter)?;

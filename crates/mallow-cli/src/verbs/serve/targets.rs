@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Which processes are served.
 
 use mallow_process::stat;
@@ -27,6 +28,13 @@ impl Choice {
             return Ok(Choice::Match(regex));
         }
         Ok(match &args.unit {
+            Some(name) if name.is_empty() => {
+                return Err(Error::Usage(
+                    "--unit needs the name of a unit. List them with: systemctl list-units --type \
+                     service."
+                        .into(),
+                ));
+            }
             Some(name) if name.contains('.') => Choice::Unit(name.clone()),
             Some(name) => Choice::Unit(format!("{name}.service")),
             None => Choice::All,

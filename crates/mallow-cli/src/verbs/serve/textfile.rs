@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Metrics for the node exporter's textfile collector: a file that is always whole.
 
 use std::io::Write;
@@ -6,8 +7,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::accept::Form;
 use super::collect::Collector;
-use super::metrics::{self, Form};
+use super::metrics;
 use crate::error::{Error, Result};
 use crate::signals;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! TLS by rustls: the server's side of it, and that of who pushes to a collector.
 
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +31,7 @@ struct Current {
 }
 
 /// Device, number, length, time of the last change, time of the last write; all zero for no file.
-type Stamp = [u64; 5];
+pub type Stamp = [u64; 5];
 
 impl Identity {
     /// None without a certificate.
@@ -70,7 +71,7 @@ impl Identity {
     }
 }
 
-fn stamp(file: &Path) -> Stamp {
+pub fn stamp(file: &Path) -> Stamp {
     let Ok(found) = file.metadata() else { return Stamp::default() };
     let time = |seconds: i64, rest: i64| {
         seconds.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(rest.cast_unsigned())

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The report as text: the totals first, then what was asked for.
 
 use std::fmt::Write as _;
@@ -6,7 +7,7 @@ use mallow_stats::{Lock, Stats, Totals};
 
 use super::args::StatsArgs;
 use super::report::{Report, Sample};
-use crate::output::{self, Format, Screen, Table};
+use crate::output::{self, Format, Screen, Table, clean};
 
 /// How a figure is written: for people, or for programs.
 type Show = fn(Option<u64>) -> String;
@@ -82,7 +83,8 @@ pub fn sentence(report: &Report) -> String {
     if let Some(time) = stats.uptime_s() {
         let _ = write!(sentence, ", {} after its start", output::seconds(time));
     }
-    format!("{sentence}: {}.", report.source)
+    // The process wrote its version itself, and may have written anything there.
+    clean::line(&format!("{sentence}: {}.", report.source)).into_owned()
 }
 
 fn counted(count: u64, what: &str) -> String {
@@ -293,4 +295,20 @@ fn samples_table(samples: &[Sample]) -> Table {
         table.rows.push(row);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_calls_itself_stays_on_one_line() {
+        let stats = Stats {
+            allocator: "mallow".into(),
+            version: Some("0.1\n\u{1b}[1mfast".into()),
+            ..Stats::default()
+        };
+        let report = Report::of_process(7, "a\nb", stats);
+        assert_eq!(sentence(&report), "mallow 0.1\\n\\u{1b}[1mfast: process 7 (a b).");
+    }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow status`: what is enabled, where, since when, and which processes have it.
 
 mod args;
@@ -19,7 +20,7 @@ use processes::{Found, Process};
 struct Report {
     schema: &'static str,
     enabled: Vec<Enabled>,
-    /// Those that have a library of the list in them.
+    /// Those that have a library of the list in them, whether or not it serves their malloc.
     processes: Vec<Process>,
     /// How many may not be looked at by this user.
     not_examined: usize,
@@ -116,11 +117,24 @@ fn sentence(report: &Report) -> String {
     if !report.is_running {
         return "No process was looked at: this is not the system that runs.".into();
     }
-    let mut sentence = match report.processes.len() {
+    let count = |has_it| report.processes.iter().filter(|process| process.has_it == has_it).count();
+    let mut sentence = match count(Some(true)) {
         0 => "No running process has it.".to_owned(),
         1 => "1 running process has it.".into(),
         count => format!("{count} running processes have it."),
     };
+    match count(Some(false)) {
+        0 => {}
+        more => {
+            sentence += &format!(
+                " In {more} more the library is loaded, but another allocator serves malloc."
+            );
+        }
+    }
+    match count(None) {
+        0 => {}
+        unknown => sentence += &format!(" Of {unknown} more it cannot be told."),
+    }
     if report.not_examined > 0 {
         sentence += &format!(
             " {} may not be looked at by this user; sudo mallow status shows them too.",
@@ -183,4 +197,42 @@ fn text(report: &Report, rows: &Table, format: Format, screen: Screen) -> String
         text += &table.render(format, screen);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_is_served_has_it() {
+        let enabled = Enabled {
+            place: String::new(),
+            allocator: "jemalloc".into(),
+            preload: String::new(),
+            library: PathBuf::new(),
+            file: PathBuf::new(),
+            since: None,
+            since_short: String::new(),
+            state: State::InPlace,
+        };
+        let process = |has_it| Process {
+            pid: 1,
+            program: PathBuf::new(),
+            served_by: Some("mallow".into()),
+            has_it,
+        };
+        let mut report = Report {
+            schema: "",
+            enabled: vec![enabled],
+            processes: vec![process(Some(false))],
+            not_examined: 0,
+            is_running: true,
+        };
+        assert_eq!(
+            sentence(&report),
+            "No running process has it. In 1 more the library is loaded, but another allocator serves malloc."
+        );
+        report.processes = vec![process(Some(true)), process(None)];
+        assert_eq!(sentence(&report), "1 running process has it. Of 1 more it cannot be told.");
+    }
 }

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT
 //! The running processes that have one of these libraries in them.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use mallow_process::binding::Inspector;
+use mallow_process::binding::{Inspector, Report};
 use mallow_process::stat::folder;
 use serde::Serialize;
 
@@ -14,6 +15,8 @@ pub struct Process {
     pub program: PathBuf,
     /// What its malloc is bound to, where that can be told.
     pub served_by: Option<String>,
+    /// Whether that is one of the libraries; else they are merely mapped.
+    pub has_it: Option<bool>,
 }
 
 #[derive(Default)]
@@ -36,8 +39,13 @@ pub fn find(libraries: &[PathBuf]) -> Found {
         match std::fs::read(folder(pid).join("maps")) {
             Ok(maps) if has_one(&String::from_utf8_lossy(&maps), &files) => {
                 let program = std::fs::read_link(folder(pid).join("exe")).unwrap_or_default();
-                let served_by = inspector.inspect(pid).ok().map(|report| report.summary());
-                found.processes.push(Process { pid, program, served_by });
+                let report = inspector.inspect(pid).ok();
+                found.processes.push(Process {
+                    pid,
+                    program,
+                    served_by: report.as_ref().map(Report::summary),
+                    has_it: report.as_ref().map(|report| is_served(report, &files)),
+                });
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => found.not_examined += 1,
             _ => {}
@@ -46,7 +54,37 @@ pub fn find(libraries: &[PathBuf]) -> Found {
     found
 }
 
+/// Whether the main program's malloc is that of one of these files.
+fn is_served(report: &Report, files: &BTreeSet<PathBuf>) -> bool {
+    let Report::Dynamic { main, .. } = report else { return false };
+    main.bindings.get("malloc").is_some_and(|binding| files.contains(&binding.path))
+}
+
 fn has_one(maps: &str, files: &BTreeSet<PathBuf>) -> bool {
     let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
     paths.into_iter().any(|path| files.contains(&PathBuf::from(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use mallow_process::binding::{Binding, Evidence, ObjectReport};
+
+    use super::*;
+
+    #[test]
+    fn library_that_serves_nobody_is_merely_mapped() {
+        let files = BTreeSet::from([PathBuf::from("/usr/lib/libjemalloc.so.2")]);
+        let report = |path: &str| {
+            let (allocator, path) = (String::new(), PathBuf::from(path));
+            let binding = Binding { allocator, path, evidence: Evidence::Bound };
+            let bindings = BTreeMap::from([("malloc", binding)]);
+            let main = ObjectReport { path: PathBuf::from("/usr/bin/redis-server"), bindings };
+            Report::Dynamic { main, libraries: vec![], unread: vec![] }
+        };
+        assert!(is_served(&report("/usr/lib/libjemalloc.so.2"), &files));
+        assert!(!is_served(&report("/usr/lib/libmallow.so"), &files));
+        assert!(!is_served(&Report::Go, &files));
+    }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The terminal while the list has it: it is given back at the end, at a panic, and while the list is
 //! stopped.
 
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mallow_process::processes;
-use nix::libc::{SIGCONT, SIGTSTP};
+use nix::libc::{SIGCONT, SIGHUP, SIGTSTP};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::flag::register;
@@ -33,6 +34,8 @@ impl Terminal {
             Ok(flag)
         };
         let (stopped, continued) = (flag(SIGTSTP)?, flag(SIGCONT)?);
+        // The window may stay, as where only the process is told.
+        register(SIGHUP, Arc::clone(&ended)).map_err(failed())?;
         Ok(Terminal { terminal: init()?, ended, stopped, continued })
     }
 
@@ -63,7 +66,7 @@ impl Terminal {
         }
         // Stopped by a signal that nobody sees: a shell may have changed the terminal meanwhile.
         if self.continued.swap(false, Ordering::Relaxed) {
-            ratatui::restore();
+            self.give_back();
             self.terminal = init()?;
             return Ok(true);
         }
@@ -72,18 +75,24 @@ impl Terminal {
 
     /// As Ctrl-Z does it.
     pub fn stop(&mut self) -> Result<()> {
-        ratatui::restore();
+        self.give_back();
         let stopped = emulate_default_handler(SIGTSTP);
         stopped.map_err(Error::io("The list cannot be stopped"))?;
         self.continued.store(false, Ordering::Relaxed);
         self.terminal = init()?;
         Ok(())
     }
+
+    /// Each frame hides the cursor, and ratatui leaves it so.
+    fn give_back(&mut self) {
+        ratatui::restore();
+        let _ = self.terminal.show_cursor();
+    }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        ratatui::restore();
+        self.give_back();
     }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! `mallow tune`: which settings of an allocator suit a program, or that its defaults do. What there is to
 //! try stands in the launch crate, how it is searched in the measuring crate; `bench` is on what: the command, or
 //! the replay of what `recorded` reads or records. `kept` is the file of what was run; `analysis` and `report`
@@ -30,7 +31,7 @@ use mallow_measure::search::{Aim, Begun, Bench, Search};
 
 use self::analysis::About;
 use self::bench::{Base, OnCommand, OnReplay};
-use self::progress::Bar;
+use self::progress::{Bar, included};
 use self::recorded::{Replayed, Traces};
 use self::report::{End, Ground, Report};
 use crate::comparing::{Plan, Wish, rounds};
@@ -72,12 +73,14 @@ fn refuse(how: String, code: u8) -> Error {
     mallow_measure::Error::DefaultsFail { how, code }.into()
 }
 
-fn too_short(fewest_runs: u32, run_s: f64, budget: Duration) -> Error {
+fn too_short(fewest_runs: u32, run_s: f64, args: &TuneArgs) -> Error {
+    let budget = args.budget;
     Error::Inconclusive(format!(
-        "One run takes {}, and to prove anything takes at least {fewest_runs} of them: longer than the \
+        "One run takes {}{}, and to prove anything takes at least {fewest_runs} of them: longer than the \
          budget of {}. Give --budget {:.0}s, or record the command once and tune the trace, whose \
          replay is shorter.",
         output::seconds(run_s),
+        included(args.prepare.is_some()),
         output::duration(budget),
         (f64::from(fewest_runs) * run_s * 1.2).ceil()
     ))
@@ -110,11 +113,11 @@ fn exit_code(args: &TuneArgs, report: &Report, interrupted: bool) -> Result<u8> 
             message: format!(
                 "The search was interrupted; what was not run has no verdict. {go_on}"
             ),
-            code: 130,
+            code: signals::exit_code(),
         });
     }
     match report.end {
-        End::Found | End::Trade | End::DefaultsAreAsGood => Ok(0),
+        End::Found | End::Trade | End::CostNotExcluded | End::DefaultsAreAsGood => Ok(0),
         End::LimitsNotKept => Err(Error::Unmet(report.verdict.clone())),
         End::NoVerdict => Err(Error::Inconclusive(format!("{} {go_on}", report.verdict))),
     }
@@ -244,7 +247,7 @@ impl Tuning<'_> {
             kept::write(&state, path)?;
         }
         let known = candidates.len();
-        let bar = Bar::new(self.notes);
+        let bar = Bar::new(self.notes, self.args.prepare.is_some());
         let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
         let mut search = Search {
             aim: Aim {
@@ -300,7 +303,7 @@ impl Tuning<'_> {
                 Begun::Searching(schedule) => Some(schedule),
                 Begun::Stopped => None,
                 Begun::TooShort { fewest_runs, run_s } => {
-                    return Err(too_short(fewest_runs, run_s, search.aim.budget));
+                    return Err(too_short(fewest_runs, run_s, self.args));
                 }
             };
             if let Some(schedule) = schedule.filter(|_| !search.stopped()) {

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: MIT
 //! A search as its user sees it while it runs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use mallow_launch::settings::Candidate;
@@ -13,11 +14,14 @@ use crate::output::{self, Notes};
 pub struct Bar {
     notes: Notes,
     bar: ProgressBar,
+    /// The first run follows.
+    since: Instant,
+    has_prepare: bool,
 }
 
 impl Bar {
-    pub fn new(notes: Notes) -> Bar {
-        Bar { notes, bar: notes.progress(0) }
+    pub fn new(notes: Notes, has_prepare: bool) -> Bar {
+        Bar { notes, bar: notes.progress(0), since: Instant::now(), has_prepare }
     }
 
     pub fn end(&self) {
@@ -31,12 +35,15 @@ impl Progress for Bar {
             0 => String::new(),
             count => format!(" ({count} more are left out for want of time; see --budget)"),
         };
+        // With what came before it; of a search that goes on the first run is not made again.
+        let run_s = self.since.elapsed().as_secs_f64().max(first.time_s);
         self.notes.note(&format!(
-            "{} settings to try{all}, {} runs at least of about {} each: {}.",
+            "{} settings to try{all}, {} runs at least of about {} each{}: {}.",
             schedule.candidates,
             schedule.runs(),
-            output::seconds(first.time_s),
-            output::seconds(schedule.runs() as f64 * first.time_s)
+            output::seconds(run_s),
+            included(self.has_prepare),
+            output::seconds(schedule.runs() as f64 * run_s)
         ));
         self.bar.set_length(schedule.runs() as u64);
     }
@@ -51,4 +58,9 @@ impl Progress for Bar {
     fn has_run(&self) {
         self.bar.inc(1);
     }
+}
+
+/// What the time of a run has in it.
+pub fn included(has_prepare: bool) -> &'static str {
+    if has_prepare { ", --prepare included" } else { "" }
 }

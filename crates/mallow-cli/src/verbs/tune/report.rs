@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT
 //! The result of `tune` as data, and what it says in words.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::output::wording;
+use crate::output::{self, wording};
 use mallow_measure::machine::Machine;
 use mallow_measure::search::limit::Constraint;
 use mallow_measure::statistics::Verdict;
@@ -42,6 +43,8 @@ pub enum End {
     Found,
     /// Something takes less of one thing and more of another.
     Trade,
+    /// Something takes less of one thing, and whether it takes more of another the runs do not tell.
+    CostNotExcluded,
     DefaultsAreAsGood,
     /// Nothing keeps the limits.
     LimitsNotKept,
@@ -155,6 +158,16 @@ impl Entry {
         costs
     }
 
+    /// What the runs leave open: it may take more by the margin or beyond.
+    pub fn unclear(&self, margin_percent: f64) -> Vec<&'static str> {
+        let figures = [&self.confirmed, &self.second].into_iter().flatten();
+        let open = figures.flat_map(|figures| figures.versus()).filter(|(_, versus)| {
+            versus.as_ref().is_none_or(|versus| may_be_more(versus, margin_percent))
+        });
+        let open: Vec<&str> = open.map(|(name, _)| name).collect();
+        ["time", "CPU", "memory"].into_iter().filter(|name| open.contains(name)).collect()
+    }
+
     /// On the second recording, if there is one.
     fn holds_again(&self, name: &str) -> bool {
         self.second.as_ref().is_none_or(|figures| figures.with(Verdict::Less).any(|n| n == name))
@@ -229,6 +242,12 @@ impl Entry {
     }
 }
 
+fn may_be_more(versus: &Versus, margin_percent: f64) -> bool {
+    let most = 1.0 + margin_percent / 100.0;
+    let reaches = versus.comparison.interval.is_none_or(|interval| interval.high > most);
+    versus.verdict == Verdict::Inconclusive && reaches
+}
+
 /// What the confirmation comes to: the entry that is recommended, how it ended, and in words.
 pub fn conclude(
     entries: &[Entry],
@@ -252,34 +271,61 @@ pub fn conclude(
     }
     let with_gain =
         confirmed.iter().copied().filter(keeps).filter(|index| !entries[*index].gains().is_empty());
-    let (dear, free): (Vec<usize>, Vec<usize>) =
-        with_gain.partition(|index| !entries[*index].costs().is_empty());
+    let with_gain: Vec<usize> = with_gain.collect();
+    if let Some(found) = with_a_gain(entries, &with_gain, settings) {
+        return found;
+    }
+    let poor: String = with_gain.iter().map(|index| entries[*index].in_short()).collect();
+    (None, End::DefaultsAreAsGood, as_good(entries, &confirmed, settings) + &poor)
+}
+
+/// The best of what is proven to take less: without a cost, else with one that is not excluded, else
+/// with one that is less than the gain.
+fn with_a_gain(
+    entries: &[Entry],
+    with_gain: &[usize],
+    settings: &Settings,
+) -> Option<(Option<usize>, End, String)> {
+    let margin = settings.margin_percent;
     let gain = |index: usize| entries[index].gain();
+    let (dear, cheap): (Vec<usize>, Vec<usize>) =
+        with_gain.iter().partition(|index| !entries[**index].costs().is_empty());
+    let (unclear, free): (Vec<usize>, Vec<usize>) =
+        cheap.into_iter().partition(|index| !entries[*index].unclear(margin).is_empty());
     if let Some(index) = best(entries, &free, gain) {
         let entry = &entries[index];
-        let others = free.iter().chain(&dear).filter(|other| **other != index);
+        let others = free.iter().chain(&unclear).chain(&dear).filter(|other| **other != index);
         let others: String = others.map(|other| entries[*other].in_short()).collect();
         let text = format!(
             "{} is better than the defaults: {}.{others}",
             entry.settings,
             entry.differences()
         );
-        return (Some(index), End::Found, text);
+        return Some((Some(index), End::Found, text));
     }
-    let (fair, poor): (Vec<usize>, Vec<usize>) =
-        dear.into_iter().partition(|index| entries[*index].is_fair());
-    if let Some(index) = best(entries, &fair, gain) {
+    let fair = |of: Vec<usize>| -> Vec<usize> {
+        of.into_iter().filter(|index| entries[*index].is_fair()).collect()
+    };
+    if let Some(index) = best(entries, &fair(unclear), gain) {
         let entry = &entries[index];
         let text = format!(
-            "Nothing found is better without a cost.{} {}: {}.",
-            entry.in_short(),
+            "{} takes less {}, but more {} is not excluded: {}. More runs (--runs, --budget) can tell.",
             entry.settings,
+            entry.gains().join(" and "),
+            entry.unclear(margin).join(" and "),
             entry.differences()
         );
-        return (Some(index), End::Trade, text);
+        return Some((Some(index), End::CostNotExcluded, text));
     }
-    let poor: String = poor.iter().map(|index| entries[*index].in_short()).collect();
-    (None, End::DefaultsAreAsGood, as_good(entries, &confirmed, settings) + &poor)
+    let index = best(entries, &fair(dear), gain)?;
+    let entry = &entries[index];
+    let text = format!(
+        "Nothing found is better without a cost.{} {}: {}.",
+        entry.in_short(),
+        entry.settings,
+        entry.differences()
+    );
+    Some((Some(index), End::Trade, text))
 }
 
 /// Whose figure is least; of those that cannot be told from it, the one with the fewest settings.
@@ -327,29 +373,20 @@ fn under_limits(
 }
 
 fn as_good(entries: &[Entry], confirmed: &[usize], settings: &Settings) -> String {
-    let is_unclear = |name: &str| {
-        confirmed.iter().any(|index| {
-            entries[*index].confirmed.as_ref().is_some_and(|figures| {
-                figures.with(Verdict::Inconclusive).any(|unclear| unclear == name)
-            })
-        })
-    };
+    let tried: Vec<&Entry> = confirmed.iter().map(|index| &entries[*index]).collect();
     let mut text = format!(
         "The defaults are as good as anything found: of {} settings tried, none was proven better by \
          {} % or more.",
         settings.settings_tried, settings.margin_percent
     );
-    let unclear: Vec<&str> =
-        ["time", "CPU", "memory"].into_iter().filter(|name| is_unclear(name)).collect();
-    if !unclear.is_empty() {
-        text += &format!(
-            " The runs vary too much to rule out a small difference in {}.",
-            unclear.join(" and ")
-        );
+    let open = ["time", "CPU", "memory"].into_iter().filter_map(|name| left_open(&tried, name));
+    let open: Vec<String> = open.collect();
+    if !open.is_empty() {
+        text +=
+            &format!(" The runs vary too much to exclude a difference in {}.", open.join(" and "));
     }
-    let over: Vec<&str> = confirmed
+    let over: Vec<&str> = tried
         .iter()
-        .map(|index| &entries[*index])
         .filter(|entry| entry.is_overfitted())
         .map(|entry| entry.settings.as_str())
         .collect();
@@ -357,6 +394,28 @@ fn as_good(entries: &[Entry], confirmed: &[usize], settings: &Settings) -> Strin
         text += &format!(" What {} gains does not hold on the second recording.", over.join(", "));
     }
     text
+}
+
+/// The figure with the widest range that its inconclusive intervals cover, such as
+/// "time (-17.0 % to +3.0 %)"; nothing if none is inconclusive.
+fn left_open(tried: &[&Entry], name: &str) -> Option<String> {
+    let figures = tried.iter().filter_map(|entry| entry.confirmed.as_ref());
+    let of_name = figures.flat_map(|figures| figures.versus()).filter(|(known, _)| *known == name);
+    let open: Vec<&Versus> = of_name
+        .filter_map(|(_, versus)| versus.as_ref())
+        .filter(|versus| versus.verdict == Verdict::Inconclusive)
+        .collect();
+    open.first()?;
+    let intervals = || open.iter().filter_map(|versus| versus.comparison.interval);
+    let low = intervals().map(|interval| interval.low).reduce(f64::min);
+    let high = intervals().map(|interval| interval.high).reduce(f64::max);
+    Some(match (low, high) {
+        (Some(low), Some(high)) => {
+            let [low, high] = [low, high].map(output::percent_change);
+            format!("{name} ({low} to {high})")
+        }
+        _ => name.to_owned(),
+    })
 }
 
 fn no_verdict(settings: &Settings) -> String {
@@ -457,6 +516,30 @@ pub mod tests {
     }
 
     #[test]
+    fn a_cost_that_the_runs_do_not_exclude_is_no_gain_for_nothing() {
+        let wide = |low: f64, high: f64| {
+            let mut open = versus(Inconclusive, 0.997);
+            open.as_mut().unwrap().comparison.interval = Some(Interval { low, high });
+            open
+        };
+        let mut entries =
+            [entry("defaults", None, None), entry("a:1", wide(0.72, 1.36), versus(Less, 0.6))];
+        let (chosen, end, text) = concluded(&entries);
+        assert_eq!((chosen, end), (Some(1), End::CostNotExcluded), "{text}");
+        assert!(
+            text.starts_with("a:1 takes less memory, but more time is not excluded: "),
+            "{text}"
+        );
+        assert!(text.contains("interval -28.0 % to +36.0 %"), "{text}");
+        // Below the margin a cost does not matter.
+        entries[1].confirmed.as_mut().unwrap().time = wide(0.95, 1.01);
+        assert_eq!(concluded(&entries).1, End::Found);
+        // What one recording excludes has to be excluded on the other too.
+        entries[1].second = Some(figures(wide(0.9, 1.2), versus(Less, 0.6)));
+        assert_eq!(concluded(&entries).1, End::CostNotExcluded);
+    }
+
+    #[test]
     fn of_equals_the_one_with_the_fewest_settings_is_chosen() {
         let entries = [
             entry("defaults", None, None),
@@ -477,7 +560,7 @@ pub mod tests {
         let (chosen, end, text) = concluded(&entries);
         assert_eq!((chosen, end), (None, End::DefaultsAreAsGood));
         assert!(text.starts_with("The defaults are as good as anything found: of 8"), "{text}");
-        assert!(text.contains("small difference in memory."), "{text}");
+        assert!(text.contains("exclude a difference in memory (-6.0 % to -4.0 %)."), "{text}");
         // What holds on one recording alone is no gain.
         entries[1] = entry("a:1", versus(Less, 0.8), versus(NoDifference, 1.0));
         assert_eq!(concluded(&entries).0, Some(1));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Searches on programs that are made up: what a setting does to them is known.
 
 use std::cell::Cell;
@@ -105,7 +106,7 @@ fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> M
 
 fn tune(bench: &mut Made, state: State, file: Option<&Path>) -> (Report, State) {
     let interrupted = bench.interrupted;
-    let bar = Bar::new(Notes { quiet: true });
+    let bar = Bar::new(Notes { quiet: true }, false);
     let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
     let mut search = Search {
         aim: Aim {

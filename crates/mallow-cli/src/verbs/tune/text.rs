@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The result of `tune` as tables.
 
 use mallow_measure::verdict::{Metric, Versus};
@@ -33,7 +34,10 @@ impl Report {
             text += &format!("{note}\n");
         }
         if let (Some(line), Some(try_it)) = (&self.line, &self.try_it) {
-            let worth = if self.end == End::Trade { "\nIf that is worth it:" } else { "" };
+            let worth = match self.end {
+                End::Trade | End::CostNotExcluded => "\nIf that is worth it:",
+                _ => "",
+            };
             text += &format!("{worth}\nSet:    {code}{line}{code}\nTry it: {code}{try_it}{code}\n");
         }
         text

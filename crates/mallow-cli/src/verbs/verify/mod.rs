@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: MIT
 //! `mallow verify`: who serves malloc, free and operator new in a process and its children.
 
 mod args;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
@@ -49,6 +51,9 @@ pub fn main(args: &VerifyArgs, notes: Notes) -> Result<u8> {
     if args.no_children {
         processes.retain(|process| process.is_main);
     }
+    let reports = processes.iter().filter_map(|process| process.outcome.as_ref().ok());
+    let unread: BTreeSet<String> = reports.filter_map(Report::unread_note).collect();
+    unread.iter().for_each(|sentence| notes.note(sentence));
     let unmet = args.expect.as_deref().map(|name| unmet(name, &processes));
     let rows = table(&processes);
     args.output.write(
@@ -92,7 +97,8 @@ fn look_at(pid: u32, children: bool) -> Result<Vec<Observation>> {
 
 fn start_and_look(args: &VerifyArgs, notes: Notes) -> Result<Vec<Observation>> {
     let note = |sentence: &str| notes.note(sentence);
-    let prepared = mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?;
+    let prepared =
+        mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.checked()?;
     prepared.modules_note().iter().for_each(|sentence| note(sentence));
     let mut command = prepared.command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -229,7 +235,7 @@ fn table(processes: &[Observation]) -> Table {
 fn process_rows(process: &Observation) -> Vec<Vec<String>> {
     let alone = |text: String| vec![vec!["main program".into(), text]];
     match &process.outcome {
-        Ok(Report::Dynamic { main, libraries }) => {
+        Ok(Report::Dynamic { main, libraries, .. }) => {
             let mut rows = vec![row("main program", main)];
             let served_by = main.bindings.get("malloc").map(|binding| &binding.allocator);
             let like_main = |library: &&ObjectReport| {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Memory that is free: what goes back too soon, too late, or not at all.
 
 use mallow_stats::Class;
@@ -38,18 +39,22 @@ pub fn decay_never(case: &Case) -> Verdict {
     let stats = case.stats;
     let Some(dirty) = stats.number("dirty_decay_ms") else { return unknown("the options are") };
     let muzzy = stats.number("muzzy_decay_ms").unwrap_or(0);
-    let (option, value) = match (dirty, muzzy) {
-        (-1, _) => ("dirty_decay_ms", "10000"),
+    let option = match (dirty, muzzy) {
+        (-1, _) => "dirty_decay_ms",
         // Muzzy pages stay with the kernel's leave to take them.
-        (_, -1) => ("muzzy_decay_ms", "10000"),
+        (_, -1) => "muzzy_decay_ms",
         _ => return Verdict::Fine,
     };
-    let free = stats.totals.dirty.unwrap_or(0) + stats.totals.muzzy.unwrap_or(0);
+    let Some(dirty) = stats.totals.dirty else { return unknown("the arenas are") };
+    let free = dirty.saturating_add(stats.totals.muzzy.unwrap_or(0));
+    if free < NOTABLE {
+        return Verdict::Fine;
+    }
     set(
         case,
         format!("{option} is -1; {} of free pages are kept", size(free)),
         option,
-        value,
+        "10000",
         "free pages go back; what is kept can no longer end in an out-of-memory kill",
     )
 }

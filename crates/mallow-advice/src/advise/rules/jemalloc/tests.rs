@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The rules on dumps that real jemallocs wrote, and on the same with figures changed.
 
 use mallow_stats::{Stats, read};
@@ -133,10 +134,24 @@ fn locks_of_extents_have_their_options_and_never_is_no_advice() {
     }
     // Without empty caches deeper ones would not help.
     assert!(ids(&with("extents_dirty", &[])).is_empty());
-    let never = changed(&[("/arenas/dirty_decay_ms", json!(-1))]);
-    let finding = found(&never, "MLW3110");
+}
+
+#[test]
+fn decay_that_never_comes_is_told_of_memory_that_counts() {
+    let with = |option: &str, dirty: u64, muzzy: u64| {
+        changed(&[
+            (&format!("/arenas/{option}"), json!(-1)),
+            ("/stats.arenas/merged/pdirty", json!(dirty)),
+            ("/stats.arenas/merged/pmuzzy", json!(muzzy)),
+        ])
+    };
+    let finding = found(&with("dirty_decay_ms", 4096, 0), "MLW3110");
     assert_eq!(finding.set, "MALLOC_CONF=dirty_decay_ms:10000");
     assert!(finding.effect.contains("out-of-memory"));
+    assert!(finding.evidence.contains("16.0 MiB of free pages"), "{}", finding.evidence);
+    let finding = found(&with("muzzy_decay_ms", 2048, 2048), "MLW3110");
+    assert_eq!(finding.set, "MALLOC_CONF=muzzy_decay_ms:10000");
+    assert!(ids(&with("dirty_decay_ms", 3, 4092)).is_empty(), "below 16 MiB");
 }
 
 #[test]
