@@ -36,4 +36,7 @@ static void stats_add_guarded(struct stats_arena *to)
     to->figures.slab_bytes += guarded.active;
     to->figures.region_bytes += guarded.mapped;
     to->figures.retained_bytes += guarded.mapped - guarded.active;
+    struct stats_extents *extents = &to->extents[extent_bin(guarded.mapped >> os_page_shift)];
+    extents->retained++;
+    extents->retained_bytes += guarded.mapped - guarded.active;
 }
