@@ -13,19 +13,19 @@
 /* atomic: anybody puts and takes */
 static _Atomic(struct extent *) held_blocks[HELD_ROWS][HELD_MOST] IN_SECTION(pools);
 
-static bool held_waits(const struct extent *extent)
+/* Larger ones without guards are those that could not pay for them, and may be mostly untouched. */
+static bool held_takes(struct extent *extent)
 {
-    return strength.held_blocks != 0 && extent_size((struct extent *)extent) < strength.fence_min &&
-           option(OPTION_dirty_decay_ms) != 0;
+    return extent_size(extent) < strength.fence_min;
 }
 
 static struct extent *held_exchange(struct heap *heap, struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent) && !extent->is_huge);
-    if (strength.fills_large) {
+    if (strength.fills_large && held_takes(extent)) {
         memset((void *)extent->start, 0, extent_size(extent));
     }
-    if (!held_waits(extent)) {
+    if (strength.held_blocks == 0 || !held_takes(extent) || option(OPTION_dirty_decay_ms) == 0) {
         return extent;
     }
     check(strength.held_blocks <= HELD_MOST);
