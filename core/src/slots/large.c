@@ -190,8 +190,8 @@ static bool large_is_sparse(struct extent *extent)
 
 static void large_leave_scattered(struct extent *extent)
 {
-    static _Atomic uint32_t left,
-        pause = SCATTERED_PAUSE; /* of threads that come together one counts */
+    static _Atomic uint32_t left; /* not looked at; of threads that come together one counts */
+    static _Atomic uint32_t pause = SCATTERED_PAUSE;
     check(extent_state(extent) == EXTENT_ACTIVE && extent->is_huge);
     uint32_t before = atomic_get(&left);
     if (likely(before != 0)) {
@@ -206,8 +206,7 @@ static void large_leave_scattered(struct extent *extent)
         return;
     }
     atomic_set(&pause, SCATTERED_PAUSE);
-    if (rate_pay(RATE_OF_SCATTERED, extent_size(extent) / looked * resident) &&
-        os_purge((void *)extent->start, extent_size(extent))) {
-        extent->is_zero = true;
+    if (rate_pay(RATE_OF_SCATTERED, extent_size(extent) / looked * resident)) {
+        os_purge((void *)extent->start, extent_size(extent));
     }
 }

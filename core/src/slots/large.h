@@ -23,9 +23,11 @@
 #define LARGE_MAX HUGE_ABOVE
 
 /* In builds that have guards a block of strength.fence_min bytes or more may be a mapping of its own with guards: as
- * large as was asked for, in pages. Those up to LARGE_MAX are so at a rate (rate.h): else, and below this size,
- * they come from the stacks. What such a block pays: for the calls of the kernel, and for its pages, of which only so much is
- * counted: the rest is paid when they are freed. */
+ * large as was asked for, in pages. Those up to LARGE_MAX are so at a rate (rate.h): else, and below that size, they
+ * come from the stacks.
+ *
+ * A block with guards pays for the calls of the kernel, and for its pages, of which only so much is counted: the rest
+ * is paid when they are freed. */
 #define FENCE_PRICE_OF_CALLS (64 * KiB)
 #define FENCE_PRICE_OF_PAGES_MOST (2 * MiB)
 
