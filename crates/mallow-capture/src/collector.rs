@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use mallow_process::maps;
-use mallow_recorder::{CHANNEL_NAME, Channel, Timeline};
+use mallow_recorder::{CHANNEL_NAME, CHANNEL_VARIABLE, Channel, Timeline};
 use mallow_trace::{
     COLLECTOR, Call, Ending, Event, Memory, ProcessEnd, Record, Result, Thread, Totals, Writer,
 };
@@ -109,8 +109,9 @@ impl<W: Write> Collector<W> {
         self.writer.totals()
     }
 
-    /// Recorded processes that still run, but for the command itself: also those that have not allocated yet, as
-    /// a daemon whose parent has just left it, which have the channel mapped all the same.
+    /// Processes of the command that still run, but for the command itself: also those that have not allocated
+    /// yet, as a daemon whose parent has just left it. These have the channel mapped, or, while the loader is at
+    /// work and where there is none, are told of it in their environment.
     pub fn living_others(&self) -> usize {
         let known: BTreeSet<u32> = self.images.alive().map(|(pid, _)| pid).collect();
         let known_live =
@@ -123,11 +124,17 @@ impl<W: Write> Collector<W> {
                 Some(mapping.inode) == inode && mapping.path.as_os_str().as_bytes() == name
             })
         };
+        let variable = format!("{CHANNEL_VARIABLE}={}", self.channel.path());
+        let is_told_of_it = |pid: u32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|entry| entry == variable.as_bytes())
+        };
         let others = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let others = others
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter(|&pid| pid != self.root_pid && pid != std::process::id())
-            .filter(|pid| !known.contains(pid) && has_channel(*pid));
+            .filter(|pid| !known.contains(pid))
+            .filter(|&pid| has_channel(pid) || is_told_of_it(pid));
         known_live.count() + others.count()
     }
 

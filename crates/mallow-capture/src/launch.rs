@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use mallow_launch::preload::Changes;
 use mallow_launch::{Allocator, Prepared, Target, embedded, preflight};
 use mallow_os::{Ending as Ended, pidfd_open, wait4};
-use mallow_recorder::{Channel, Clock, Settings, StackMode, Timeline};
+use mallow_recorder::{CHANNEL_VARIABLE, Channel, Clock, Settings, StackMode, Timeline};
 use mallow_trace::{Ending, Header, Source, Writer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -113,7 +113,7 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
 
     let mut command = prepared.command();
     command.envs(request.variables.iter().map(|(name, value)| (name, value)));
-    command.env("MALLOW_RECORD", channel.path());
+    command.env(CHANNEL_VARIABLE, channel.path());
     if request.stdin == Stdin::EachRun {
         command.stdin(mallow_launch::input::each_run());
     }

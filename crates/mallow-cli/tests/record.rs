@@ -125,6 +125,18 @@ fn what_goes_on_behind_the_command_is_told() {
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert!(ran.stderr.contains("1 process of the command still runs"), "{}", ran.stderr);
     }
+    // One has no recorder while its loader is at work, which is to be told from none, as here.
+    let source = "#include <spawn.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        extern char **environ;\nint main(int count, char **arguments) {\n\
+        char *none[] = {\"none\", NULL};\nif (count < 2) return sleep(2) != 0;\nfree(malloc(1));\n\
+        return posix_spawn(&count, arguments[1], NULL, NULL, none, environ); }\n";
+    let of_sleeper = tempfile::tempdir().unwrap();
+    let Some(sleeper) = compile("cc", of_sleeper.path(), source, &["-static"]) else { return };
+    let spawner = compile("cc", folder.path(), source, &[]).unwrap();
+    let (spawner, sleeper) = (spawner.to_str().unwrap(), sleeper.to_str().unwrap());
+    let ran = run(&["record", "-o", file, "--", spawner, sleeper]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 process of the command still runs"), "{}", ran.stderr);
 }
 
 #[test]

@@ -87,6 +87,8 @@ unsafe impl Send for Map {}
 
 /// What the mappings of a program that is recorded say.
 pub const NAME: &CStr = c"mallow-record";
+/// By this variable of the environment a program learns where the channel is.
+pub const VARIABLE: &str = "MALLOW_RECORD";
 
 pub struct Channel {
     file: OwnedFd,
@@ -143,8 +145,8 @@ impl Channel {
         Ok(Channel { file, control, slots, slot_size, first_slot, ring_words: ring_words as u64 })
     }
 
-    /// Where a program of the same user opens the memory, for the variable MALLOW_RECORD. It is as long
-    /// whatever the number of this process: a shell copies its variables, and `mallow check` counts bytes.
+    /// Where a program of the same user opens the memory, for [`VARIABLE`]. It is as long whatever the
+    /// number of this process: a shell copies its variables, and `mallow check` counts bytes.
     pub fn path(&self) -> String {
         format!("/proc/{:/>7}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }

@@ -15,7 +15,9 @@ mod probe;
 /// others. They need those of `mallow-sys` as well.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/c");
 
-pub use channel::{Channel, NAME as CHANNEL_NAME, Settings, StackMode};
+pub use channel::{
+    Channel, NAME as CHANNEL_NAME, Settings, StackMode, VARIABLE as CHANNEL_VARIABLE,
+};
 pub use clock::{Clock, Timeline, system_ns};
 pub use definitions::Point;
 pub use probe::{Hit, Probes, StackCopy};
