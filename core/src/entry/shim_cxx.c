@@ -4,6 +4,12 @@
  * throwing forms call the program's new-handler and throw std::bad_alloc through the C++ library
  * that the program itself brought.
  *
+ * A program may replace some of the forms and leave the others, which by the standard are done by those then:
+ *
+ *      new[] by new          delete[] by delete          nothrow, and with a size, by the one without
+ *
+ * and so with an alignment. So each form looks whether what it is to be done by is Mallow's, or the program's.
+ *
  * In the shared object that library may be there from the start, or come with dlopen, or never; it
  * is looked for when it is needed. In an archive this file is a member of its own, so that the
  * linker takes it, and with it the C++ library's functions, into programs that use operator new and
@@ -109,25 +115,49 @@ _Noreturn static COLD void new_misaligned(size_t size, size_t alignment, const v
     request_throw(&(struct request){size, alignment, caller});
 }
 
-/* --- new -------------------------------------------------------------------------------------- */
+/* --- Forms ------------------------------------------------------------------------------------ */
 
+/* What secure and debug keep of a block, see slots/made.h; who has the archive knows nothing of it. */
+#define KEEPS_FAMILIES (MW_SHARED_OBJECT && MW_FAMILIES)
+
+/* The fast build does the same in all forms of delete. */
+#define DELETES_ALIKE (MW_MODE == MW_FAST)
+
+/* The name is public, and what the program calls by it may be another's. In the archive it is weak, so that the
+ * program may define it beside ours. */
+#if MW_SHARED_OBJECT
 #define CXX_ALIAS(target) CXX_ALIAS_OF(target)
 #define CXX_ALIAS_OF(target) __attribute__((alias(#target), visibility("default")))
+#else
+#define CXX_ALIAS(target) __attribute__((alias(#target), visibility("default"), weak))
+#endif
 
-/* Public, and what the program calls by that name may be another's: its address tells. */
-#define CXX_PUBLIC __attribute__((visibility("default")))
+/* What the program calls by a name: its address, which the compiler must not know. */
+ALWAYS_INLINE void *form_called(const void *form)
+{
+    __asm__("" : "+r"(form));
+    return (void *)(uintptr_t)form;
+}
+
+#define FORM(name) ((__typeof__(&(name)))form_called((const void *)(name)))
+
+#define IS_OURS(name, own) (form_called((const void *)(name)) == (const void *)(own))
+
+/* --- new -------------------------------------------------------------------------------------- */
 
 /* new, new[] (n: size_t, a: array), nothrow (RKSt9nothrow_t), aligned (St11align_val_t) */
-#define NEW_FORM(name, made)                                                    \
-    CXX_PUBLIC void *name(size_t size)                                          \
+#define NEW_FUNCTION(name, made, instead)                                       \
+    static void *name(size_t size)                                              \
     {                                                                           \
+        instead;                                                                \
         void *block = alloc_new(made, 0, size, KEPT_CALLER);                    \
         return likely(block != NULL) ? block : new_slow(made, size, 0, CALLER); \
     }
 
-#define ALIGNED_NEW_FORM(name, made)                                                    \
-    CXX_PUBLIC void *name(size_t size, size_t alignment)                                \
+#define ALIGNED_NEW_FUNCTION(name, made, instead)                                       \
+    static void *name(size_t size, size_t alignment)                                    \
     {                                                                                   \
+        instead;                                                                        \
         if (unlikely(!is_power_of_two(alignment))) {                                    \
             new_misaligned(size, alignment, CALLER);                                    \
         }                                                                               \
@@ -135,217 +165,220 @@ _Noreturn static COLD void new_misaligned(size_t size, size_t alignment, const v
         return likely(block != NULL) ? block : new_slow(made, size, alignment, CALLER); \
     }
 
-NEW_FORM(_Znwm, MADE_BY_NEW)
-ALIGNED_NEW_FORM(_ZnwmSt11align_val_t, MADE_BY_NEW)
+NEW_FUNCTION(new_plain, MADE_BY_NEW, )
+ALIGNED_NEW_FUNCTION(new_aligned, MADE_BY_NEW, )
+void *_Znwm(size_t size) CXX_ALIAS(new_plain);
+void *_ZnwmSt11align_val_t(size_t size, size_t alignment) CXX_ALIAS(new_aligned);
 
-#if MW_FAMILIES
-NEW_FORM(_Znam, MADE_BY_NEW_ARRAY)
-ALIGNED_NEW_FORM(_ZnamSt11align_val_t, MADE_BY_NEW_ARRAY)
+#if KEEPS_FAMILIES
+#define NEW_IS_OURS IS_OURS(_Znwm, new_plain)
+#define ALIGNED_NEW_IS_OURS IS_OURS(_ZnwmSt11align_val_t, new_aligned)
+NEW_FUNCTION(new_array, MADE_BY_NEW_ARRAY, if (unlikely(!NEW_IS_OURS)) return FORM(_Znwm)(size))
+ALIGNED_NEW_FUNCTION(
+    new_aligned_array, MADE_BY_NEW_ARRAY,
+    if (unlikely(!ALIGNED_NEW_IS_OURS)) return FORM(_ZnwmSt11align_val_t)(size, alignment))
 #else
-void *_Znam(size_t size) CXX_ALIAS(_Znwm);
-void *_ZnamSt11align_val_t(size_t size, size_t alignment) CXX_ALIAS(_ZnwmSt11align_val_t);
-#endif
+static void *new_array(size_t size)
+{
+    return FORM(_Znwm)(size);
+}
 
-/* The nothrow forms answer NULL if the new-handler throws, and only C++ can catch what it throws:
- * with a handler the C++ library's own form takes over, which calls the throwing form above. In an
- * archive that one is all there is. */
+static void *new_aligned_array(size_t size, size_t alignment)
+{
+    return FORM(_ZnwmSt11align_val_t)(size, alignment);
+}
+#endif
+void *_Znam(size_t size) CXX_ALIAS(new_array);
+void *_ZnamSt11align_val_t(size_t size, size_t alignment) CXX_ALIAS(new_aligned_array);
+
+/* The nothrow forms answer NULL if the new-handler, or the program's new, throws, and only C++ can catch what they
+ * throw: then the C++ library's own form takes over, which calls the throwing form. In an archive that one is all
+ * there is. */
 #if MW_SHARED_OBJECT
 
 /* The definition behind ours, or the one that the caller's C++ library brought. */
-static COLD void *next_form(const char *name, const void *own, const struct request *request)
+static COLD void *next_form(const char *name, const void *own, const void *caller)
 {
     void *next = libc_next_symbol(name);
     if (next == NULL || next == own) {
-        next = libc_symbol_near(request->caller, name);
+        next = libc_symbol_near(caller, name);
     }
     return next != own ? next : NULL;
 }
 
-static COLD void *new_nothrow_slow(size_t size, const void *tag, const void *caller,
+static COLD void *new_nothrow_next(size_t size, const void *tag, const void *caller,
                                    const char *name, const void *own)
 {
-    const struct request *request = &(struct request){size, 0, caller};
-    if (request_handler(request) == NULL) {
-        return NULL;
-    }
-    void *(*plain)(size_t, const void *) =
-        (void *(*)(size_t, const void *))next_form(name, own, request);
-    return plain != NULL ? plain(size, tag) : NULL;
+    void *(*next)(size_t, const void *) =
+        (void *(*)(size_t, const void *))next_form(name, own, caller);
+    return next != NULL ? next(size, tag) : NULL;
 }
 
-static COLD void *new_aligned_nothrow_slow(size_t size, size_t alignment, const void *tag,
+static COLD void *new_aligned_nothrow_next(size_t size, size_t alignment, const void *tag,
                                            const void *caller, const char *name, const void *own)
 {
-    const struct request *request = &(struct request){size, alignment, caller};
-    if (!is_power_of_two(alignment) || request_handler(request) == NULL) {
-        return NULL;
-    }
-    void *(*aligned)(size_t, size_t, const void *) =
-        (void *(*)(size_t, size_t, const void *))next_form(name, own, request);
-    return aligned != NULL ? aligned(size, alignment, tag) : NULL;
+    void *(*next)(size_t, size_t, const void *) =
+        (void *(*)(size_t, size_t, const void *))next_form(name, own, caller);
+    return next != NULL ? next(size, alignment, tag) : NULL;
 }
 
-#define NOTHROW_FORM(name, made)                                                                   \
-    MW_PUBLIC void *name(size_t size, const void *tag)                                             \
-    {                                                                                              \
-        void *block = alloc_new(made, 0, size, KEPT_CALLER);                                       \
-        return likely(block != NULL) ? block                                                       \
-                                     : new_nothrow_slow(size, tag, CALLER, #name, (void *)(name)); \
+static COLD bool has_handler(const void *caller)
+{
+    return request_handler(&(struct request){0, 0, caller}) != NULL;
+}
+
+/* `stands_on_ours`: what the form is done by is Mallow's. */
+#define NOTHROW_FORM(name, made, stands_on_ours)                                       \
+    MW_PUBLIC void *name(size_t size, const void *tag);                                \
+    MW_PUBLIC void *name(size_t size, const void *tag)                                 \
+    {                                                                                  \
+        bool is_ours = likely(stands_on_ours);                                         \
+        void *block = is_ours ? alloc_new(made, 0, size, KEPT_CALLER) : NULL;          \
+        return likely(block != NULL) || (is_ours && !has_handler(CALLER))              \
+                   ? block                                                             \
+                   : new_nothrow_next(size, tag, CALLER, #name, (const void *)(name)); \
     }
 
-#define ALIGNED_NOTHROW_FORM(name, made)                                                       \
-    MW_PUBLIC void *name(size_t size, size_t alignment, const void *tag)                       \
-    {                                                                                          \
-        void *block =                                                                          \
-            is_power_of_two(alignment) ? alloc_new(made, alignment, size, KEPT_CALLER) : NULL; \
-        return likely(block != NULL) ? block                                                   \
-                                     : new_aligned_nothrow_slow(size, alignment, tag, CALLER,  \
-                                                                #name, (void *)(name));        \
+#define ALIGNED_NOTHROW_FORM(name, made, stands_on_ours)                              \
+    MW_PUBLIC void *name(size_t size, size_t alignment, const void *tag);             \
+    MW_PUBLIC void *name(size_t size, size_t alignment, const void *tag)              \
+    {                                                                                 \
+        bool is_ours = likely(stands_on_ours);                                        \
+        if (is_ours && unlikely(!is_power_of_two(alignment))) {                       \
+            return NULL;                                                              \
+        }                                                                             \
+        void *block = is_ours ? alloc_new(made, alignment, size, KEPT_CALLER) : NULL; \
+        return likely(block != NULL) || (is_ours && !has_handler(CALLER))             \
+                   ? block                                                            \
+                   : new_aligned_nothrow_next(size, alignment, tag, CALLER, #name,    \
+                                              (const void *)(name));                  \
     }
 
-MW_PUBLIC void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag);
-MW_PUBLIC void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag);
-NOTHROW_FORM(_ZnwmRKSt9nothrow_t, MADE_BY_NEW)
-ALIGNED_NOTHROW_FORM(_ZnwmSt11align_val_tRKSt9nothrow_t, MADE_BY_NEW)
+#define ARRAY_NEW_STANDS (IS_OURS(_Znam, new_array) && IS_OURS(_Znwm, new_plain))
+#define ALIGNED_ARRAY_NEW_STANDS \
+    (IS_OURS(_ZnamSt11align_val_t, new_aligned_array) && IS_OURS(_ZnwmSt11align_val_t, new_aligned))
 
-#if MW_FAMILIES
-MW_PUBLIC void *_ZnamRKSt9nothrow_t(size_t size, const void *tag);
-MW_PUBLIC void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag);
-NOTHROW_FORM(_ZnamRKSt9nothrow_t, MADE_BY_NEW_ARRAY)
-ALIGNED_NOTHROW_FORM(_ZnamSt11align_val_tRKSt9nothrow_t, MADE_BY_NEW_ARRAY)
-#else
-void *_ZnamRKSt9nothrow_t(size_t size, const void *tag) CXX_ALIAS(_ZnwmRKSt9nothrow_t);
-void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag)
-    CXX_ALIAS(_ZnwmSt11align_val_tRKSt9nothrow_t);
-#endif
+NOTHROW_FORM(_ZnwmRKSt9nothrow_t, MADE_BY_NEW, IS_OURS(_Znwm, new_plain))
+NOTHROW_FORM(_ZnamRKSt9nothrow_t, MADE_BY_NEW_ARRAY, ARRAY_NEW_STANDS)
+ALIGNED_NOTHROW_FORM(_ZnwmSt11align_val_tRKSt9nothrow_t, MADE_BY_NEW,
+                     IS_OURS(_ZnwmSt11align_val_t, new_aligned))
+ALIGNED_NOTHROW_FORM(_ZnamSt11align_val_tRKSt9nothrow_t, MADE_BY_NEW_ARRAY,
+                     ALIGNED_ARRAY_NEW_STANDS)
 
 #endif
 
 /* --- delete ----------------------------------------------------------------------------------- */
 
-/* Where the family is kept, each form is a function of its own that says what it is for. */
-#if MW_SHARED_OBJECT && MW_FAMILIES
-
+#if KEEPS_FAMILIES
 #define DELETE(call, size, alignment, made) \
     free_made(block, &(struct track_return){call, size, alignment, PROGRAM_PC, made})
-#define DELETE_FORMS(suffix, call, made)                                                        \
-    CXX_PUBLIC void _Zd##suffix##Pv(void *block)                                                \
-    {                                                                                           \
-        DELETE(call, SIZE_MAX, 0, made);                                                        \
-    }                                                                                           \
-    CXX_PUBLIC void _Zd##suffix##Pvm(void *block, size_t size)                                  \
-    {                                                                                           \
-        DELETE(call, size, 0, made);                                                            \
-    }                                                                                           \
-    CXX_PUBLIC void _Zd##suffix##PvRKSt9nothrow_t(void *block, const void *tag)                 \
-    {                                                                                           \
-        (void)tag;                                                                              \
-        DELETE(call, SIZE_MAX, 0, made);                                                        \
-    }                                                                                           \
-    CXX_PUBLIC void _Zd##suffix##PvSt11align_val_t(void *block, size_t alignment)               \
-    {                                                                                           \
-        DELETE(call, SIZE_MAX, alignment, made);                                                \
-    }                                                                                           \
-    CXX_PUBLIC void _Zd##suffix##PvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, \
-                                                                 const void *tag)               \
-    {                                                                                           \
-        (void)tag;                                                                              \
-        DELETE(call, SIZE_MAX, alignment, made);                                                \
-    }                                                                                           \
-    CXX_PUBLIC void _Zd##suffix##PvmSt11align_val_t(void *block, size_t size, size_t alignment) \
-    {                                                                                           \
-        DELETE(call, size, alignment, made);                                                    \
+#else
+#define DELETE(call, size, alignment, made) delete_any(block, size, alignment)
+
+/* size SIZE_MAX, alignment 0: none was given */
+UNUSED ALWAYS_INLINE void delete_any(void *block, size_t size, size_t alignment)
+{
+    if (DELETES_ALIKE || size == SIZE_MAX) {
+        mw_free(block);
+    } else if (alignment == 0) {
+        mw_free_sized(block, size);
+    } else {
+        mw_free_aligned_sized(block, alignment, size);
     }
-
-DELETE_FORMS(l, "operator delete", MADE_BY_NEW)
-DELETE_FORMS(a, "operator delete[]", MADE_BY_NEW_ARRAY)
-
-/* Compared where the linker has put what the program calls: the compiler must not know. */
-static bool is_form(const void *own, const void *called)
-{
-    __asm__("" : "+r"(own), "+r"(called));
-    return own == called;
-}
-
-#define OWN_FORM(name, ...)                         \
-    __extension__ extern __typeof__(name) own##name \
-        __attribute__((alias(#name), visibility("hidden")))
-OWN_FORM(_Znwm);
-OWN_FORM(_Znam);
-OWN_FORM(_ZdlPv);
-OWN_FORM(_ZdaPv);
-OWN_FORM(_ZdlPvm);
-OWN_FORM(_ZdaPvm);
-
-static bool cxx_is_ours(void)
-{
-    return is_form((void *)own_Znwm, (void *)_Znwm) && is_form((void *)own_Znam, (void *)_Znam) &&
-           is_form((void *)own_ZdlPv, (void *)_ZdlPv) &&
-           is_form((void *)own_ZdaPv, (void *)_ZdaPv) &&
-           is_form((void *)own_ZdlPvm, (void *)_ZdlPvm) &&
-           is_form((void *)own_ZdaPvm, (void *)_ZdaPvm);
-}
-
-static bool (*const operators_are_ours)(void) = cxx_is_ours;
-
-#else
-
-/* delete takes no more than the pointer; the forms with a size check it where free_sized does. An
- * alias needs its target in the same object. */
-#if MW_SHARED_OBJECT
-#define delete_plain mw_free
-#define delete_sized mw_free_sized
-#else
-static void delete_plain(void *block)
-{
-    mw_free(block);
-}
-
-static void delete_sized(void *block, size_t size)
-{
-    mw_free_sized(block, size);
 }
 #endif
 
-static void delete_nothrow(void *block, const void *tag)
+/* An alias needs its target in the same object. */
+#if MW_SHARED_OBJECT && DELETES_ALIKE
+#define delete_plain mw_free
+#else
+static void delete_plain(void *block)
 {
-    (void)tag;
-    mw_free(block);
+    DELETE("operator delete", SIZE_MAX, 0, MADE_BY_NEW);
 }
+#endif
 
 static void delete_aligned(void *block, size_t alignment)
 {
     (void)alignment;
-    mw_free(block);
-}
-
-static void delete_aligned_nothrow(void *block, size_t alignment, const void *tag)
-{
-    (void)alignment;
-    (void)tag;
-    mw_free(block);
-}
-
-static void delete_sized_aligned(void *block, size_t size, size_t alignment)
-{
-    mw_free_aligned_sized(block, alignment, size);
+    DELETE("operator delete", SIZE_MAX, alignment, MADE_BY_NEW);
 }
 
 void _ZdlPv(void *block) CXX_ALIAS(delete_plain);
-void _ZdaPv(void *block) CXX_ALIAS(delete_plain);
-void _ZdlPvm(void *block, size_t size) CXX_ALIAS(delete_sized);
-void _ZdaPvm(void *block, size_t size) CXX_ALIAS(delete_sized);
-void _ZdlPvRKSt9nothrow_t(void *block, const void *tag) CXX_ALIAS(delete_nothrow);
-void _ZdaPvRKSt9nothrow_t(void *block, const void *tag) CXX_ALIAS(delete_nothrow);
 void _ZdlPvSt11align_val_t(void *block, size_t alignment) CXX_ALIAS(delete_aligned);
-void _ZdaPvSt11align_val_t(void *block, size_t alignment) CXX_ALIAS(delete_aligned);
-void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *tag)
-    CXX_ALIAS(delete_aligned_nothrow);
-void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *tag)
-    CXX_ALIAS(delete_aligned_nothrow);
-void _ZdlPvmSt11align_val_t(void *block, size_t size, size_t alignment)
-    CXX_ALIAS(delete_sized_aligned);
-void _ZdaPvmSt11align_val_t(void *block, size_t size, size_t alignment)
-    CXX_ALIAS(delete_sized_aligned);
 
+/* The function is called unless what it is done by, another form, is Mallow's. */
+#define DELETE_INSTEAD(is_ours, form, ...)       \
+    if (DELETES_ALIKE || unlikely(!(is_ours))) { \
+        FORM(form)(__VA_ARGS__);                 \
+        return;                                  \
+    }
+
+#define DELETE_IS_OURS IS_OURS(_ZdlPv, delete_plain)
+#define ALIGNED_DELETE_IS_OURS IS_OURS(_ZdlPvSt11align_val_t, delete_aligned)
+
+static void delete_array(void *block)
+{
+    DELETE_INSTEAD(DELETE_IS_OURS, _ZdlPv, block)
+    DELETE("operator delete[]", SIZE_MAX, 0, MADE_BY_NEW_ARRAY);
+}
+
+static void delete_aligned_array(void *block, size_t alignment)
+{
+    DELETE_INSTEAD(ALIGNED_DELETE_IS_OURS, _ZdlPvSt11align_val_t, block, alignment)
+    DELETE("operator delete[]", SIZE_MAX, alignment, MADE_BY_NEW_ARRAY);
+}
+
+void _ZdaPv(void *block) CXX_ALIAS(delete_array);
+void _ZdaPvSt11align_val_t(void *block, size_t alignment) CXX_ALIAS(delete_aligned_array);
+
+#define ARRAY_DELETE_IS_OURS (DELETE_IS_OURS && IS_OURS(_ZdaPv, delete_array))
+#define ALIGNED_ARRAY_DELETE_IS_OURS \
+    (ALIGNED_DELETE_IS_OURS && IS_OURS(_ZdaPvSt11align_val_t, delete_aligned_array))
+
+/* Those of delete (l) or delete[] (a) with a size, and nothrow. */
+#define DELETE_FORMS(suffix, call, made, is_ours, aligned_is_ours)                              \
+    static void delete_sized_##suffix(void *block, size_t size)                                 \
+    {                                                                                           \
+        (void)size;                                                                             \
+        DELETE_INSTEAD(is_ours, _Zd##suffix##Pv, block)                                         \
+        DELETE(call, size, 0, made);                                                            \
+    }                                                                                           \
+    static void delete_sized_aligned_##suffix(void *block, size_t size, size_t alignment)       \
+    {                                                                                           \
+        (void)size;                                                                             \
+        DELETE_INSTEAD(aligned_is_ours, _Zd##suffix##PvSt11align_val_t, block, alignment)       \
+        DELETE(call, size, alignment, made);                                                    \
+    }                                                                                           \
+    static void delete_nothrow_##suffix(void *block, const void *tag)                           \
+    {                                                                                           \
+        (void)tag;                                                                              \
+        FORM(_Zd##suffix##Pv)(block);                                                           \
+    }                                                                                           \
+    static void delete_aligned_nothrow_##suffix(void *block, size_t alignment, const void *tag) \
+    {                                                                                           \
+        (void)tag;                                                                              \
+        FORM(_Zd##suffix##PvSt11align_val_t)(block, alignment);                                 \
+    }                                                                                           \
+    void _Zd##suffix##Pvm(void *block, size_t size) CXX_ALIAS(delete_sized_##suffix);           \
+    void _Zd##suffix##PvmSt11align_val_t(void *block, size_t size, size_t alignment)            \
+        CXX_ALIAS(delete_sized_aligned_##suffix);                                               \
+    void _Zd##suffix##PvRKSt9nothrow_t(void *block, const void *tag)                            \
+        CXX_ALIAS(delete_nothrow_##suffix);                                                     \
+    void _Zd##suffix##PvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment,            \
+                                                      const void *tag)                          \
+        CXX_ALIAS(delete_aligned_nothrow_##suffix);
+
+DELETE_FORMS(l, "operator delete", MADE_BY_NEW, DELETE_IS_OURS, ALIGNED_DELETE_IS_OURS)
+DELETE_FORMS(a, "operator delete[]", MADE_BY_NEW_ARRAY, ARRAY_DELETE_IS_OURS,
+             ALIGNED_ARRAY_DELETE_IS_OURS)
+
+#if KEEPS_FAMILIES
+static bool cxx_is_ours(void)
+{
+    return IS_OURS(_Znwm, new_plain) && IS_OURS(_Znam, new_array) && ARRAY_DELETE_IS_OURS &&
+           IS_OURS(_ZdlPvm, delete_sized_l) && IS_OURS(_ZdaPvm, delete_sized_a);
+}
+
+static bool (*const operators_are_ours)(void) = cxx_is_ours;
 #endif

@@ -16,6 +16,13 @@ for how in "-static" "-static-pie -fPIE" "-pie -fPIE"; do
         # A shared library's malloc would be another one.
         nm program | grep -q ' T mw_malloc$' || fail "no Mallow in the program"
     done
+    # It may have some forms of its own.
+    for forms in -DPLAIN "-DPLAIN -DARRAY" -DALIGNED; do
+        # shellcheck disable=SC2086
+        g++ -std=c++17 -O1 -fno-builtin $how $forms -o program "$CASES/programs/cxx_replaced.cc" \
+            "$LIBRARY_STATIC"
+        ./program >out || fail "cxx_replaced with $how $forms: $(cat out)"
+    done
 done
 check_self cc -O2 -pthread -static -o program "$CASES/programs/self_check.c" "$LIBRARY_STATIC"
 if nm program | grep -q _Znwm; then fail "operator new in a C program"; fi
