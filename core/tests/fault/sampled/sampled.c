@@ -456,9 +456,11 @@ static int is_guarded(const char *block)
         return 0;
     }
     at -= at % page;
-    const char *middle = (const char *)at + page / 2; /* what nobody may write to has a pattern */
-    return middle[0] != 0 && middle[0] != 'm' && middle[0] == middle[1] && !is_readable(at - 1) &&
-           !is_readable(at + page);
+    /* What nobody may write to has a pattern. A slab of one page between posts may have a byte of its own there,
+     * but no half of a page. */
+    const char *middle = (const char *)at + page / 4;
+    return middle[0] != 0 && middle[0] != 'm' && memcmp(middle, middle + 1, page / 2) == 0 &&
+           !is_readable(at - 1) && !is_readable(at + page);
 }
 
 /* With guard_sample:100. */
