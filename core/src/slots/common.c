@@ -152,41 +152,53 @@ static void common_unlist_locked(struct extent *extent)
 
 /* --- Frees ------------------------------------------------------------------------------------ */
 
-/* Brings the blocks that were freed into the table. */
-static void common_collect_locked(struct extent *extent)
+/* The slots of a block that the program has given back become free; others must be told, see below. */
+static void common_free_locked(struct extent *extent, struct slot *block)
 {
     struct slab *slab = &extent->slab;
-    uint32_t count;
-    check(lock_is_mine(&slab_pool_of(extent)->lock));
-    struct slot *block = slab_collect_remote(extent, &count);
-    if (block == NULL) {
-        return;
+    uint32_t index = slab_index(extent, block);
+    uint32_t span = extent->common->slots[index];
+    check(lock_is_mine(&slab_pool_of(extent)->lock) && slab->place == SLAB_COMMON);
+    if (unlikely(span == SLOT_FREE || slot_is_inside(span))) {
+        harden_bad_block("free", extent, block);
     }
-    check(slab->place == SLAB_COMMON && count <= atomic_get(&extent->used_at_last));
-    uint32_t collected = 0;
-    while (block != NULL) {
-        struct slot *next = slab_next_slot(extent, block);
-        uint32_t index = slab_index(extent, block);
-        uint32_t span = extent->common->slots[index];
-        if (unlikely(span == SLOT_FREE || slot_is_inside(span))) {
-            harden_bad_block("free", extent, block);
-        }
-        common_slot_becomes_free(extent, index, span);
-        check(slab->left >= span);
-        slab->left -= span;
-        collected++;
-        common_search_again(extent, index);
-        block = next;
-    }
-    check(collected == count);
-    (void)collected;
-    extent->common->run_max = slab->capacity;
+    common_slot_becomes_free(extent, index, span);
+    check(slab->left >= span);
+    slab->left -= span;
+    common_search_again(extent, index);
+}
+
+/* So many blocks have become free. */
+static void common_tell_freed_locked(struct extent *extent, uint32_t count)
+{
+    check(count <= atomic_get(&extent->used_at_last));
+    extent->common->run_max = extent->slab.capacity;
     common_list_locked(extent);
     /* Whoever brings the next blocks looks at this number after them; here it is the other way
      * round, so one of the two sees that none is out. */
     uint32_t out = atomic_get(&extent->used_at_last) - count;
     atomic_set_ordered(&extent->used_at_last, out); /* pairs with common_pushed */
     check_slow(common_is_valid(extent));
+}
+
+/* Brings the blocks that were freed into the table. */
+static void common_collect_locked(struct extent *extent)
+{
+    uint32_t count;
+    struct slot *block = slab_collect_remote(extent, &count);
+    if (block == NULL) {
+        return;
+    }
+    uint32_t collected = 0;
+    while (block != NULL) {
+        struct slot *next = slab_next_slot(extent, block);
+        common_free_locked(extent, block);
+        collected++;
+        block = next;
+    }
+    check(collected == count);
+    (void)collected;
+    common_tell_freed_locked(extent, count);
 }
 
 /* Takes an empty slab out of the pool; the caller retires it without the lock. */
@@ -201,26 +213,51 @@ static void common_retire_locked(struct slab_pool *pool, struct extent *extent)
     extent->common = NULL;
 }
 
+/* Collects what others brought meanwhile, if it may be the last; if no block is out any more, takes the slab out of
+ * the pool. */
+static bool common_end_locked(struct slab_pool *pool, struct extent *extent)
+{
+    while (atomic_get_ordered(&extent->remote) != 0 && /* pairs with slab_push_remote */
+           atomic_get(&extent->used_at_last) <= COLLECT_COUNT) {
+        common_collect_locked(extent);
+    }
+    bool is_empty = atomic_get(&extent->used_at_last) == 0;
+    if (is_empty) {
+        common_retire_locked(pool, extent);
+    }
+    return is_empty;
+}
+
 static bool common_collect(struct extent *extent)
 {
     struct slab_pool *pool = slab_pool_of(extent);
     lock_take(&pool->lock);
     bool is_empty = false;
     if (slab_is_common(extent)) {
-        do {
-            common_collect_locked(extent);
-        } while (atomic_get_ordered(&extent->remote) != 0 && /* pairs with slab_push_remote */
-                 atomic_get(&extent->used_at_last) <= COLLECT_COUNT);
-        is_empty = atomic_get(&extent->used_at_last) == 0;
-    }
-    if (is_empty) {
-        common_retire_locked(pool, extent);
+        common_collect_locked(extent);
+        is_empty = common_end_locked(pool, extent);
     }
     lock_release(&pool->lock);
     if (is_empty) {
         slab_retire(extent);
     }
     return is_empty;
+}
+
+static bool common_try_free(struct extent *extent, struct slot *block, bool *is_empty)
+{
+    struct slab_pool *pool = slab_pool_of(extent);
+    if (!slab_is_common(extent) || common_is_first(extent) || !lock_try_take(&pool->lock)) {
+        return false;
+    }
+    common_free_locked(extent, block);
+    common_tell_freed_locked(extent, 1);
+    *is_empty = common_end_locked(pool, extent);
+    lock_release(&pool->lock);
+    if (*is_empty) {
+        slab_retire(extent);
+    }
+    return true;
 }
 
 static bool common_pushed(struct extent *extent, uint32_t count, uint32_t total)

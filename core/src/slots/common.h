@@ -17,9 +17,10 @@
  *
  *      | 1 | 3 140 255 | 0 0 | 5 142 255 255 255 | 0 | 1 | ...
  *
- * A block that is freed travels like any that is freed by another thread: through an outbox to the
- * slab's remote list. Whoever brings enough of them collects them into the table. In a common slab
- * slab_used() counts the slots of blocks that are out, and used_at_last the blocks.
+ * A block in a hole is free in the table at once, if nobody has the pool's lock: its neighbours are of other
+ * times, so those that are freed together are of many slabs. First blocks, and all others, travel like what is
+ * freed by another thread: through an outbox to the slab's remote list. Whoever brings enough of them collects them
+ * into the table. In a common slab slab_used() counts the slots of blocks that are out, and used_at_last the blocks.
  */
 #ifndef MALLOW_COMMON_H
 #define MALLOW_COMMON_H
@@ -92,6 +93,10 @@ static bool common_pushed(struct extent *extent, uint32_t count, uint32_t total)
 /* Collects them now. The slab may have become another or none since the caller looked. True as
  * above. */
 static bool common_collect(struct extent *extent);
+
+/* Frees a block in a hole that the program has given back. False if it is no slab of holes, or somebody has the
+ * lock; then nothing has changed. *is_empty as what common_pushed returns. */
+static bool common_try_free(struct extent *extent, struct slot *block, bool *is_empty);
 
 /* Ends the program with a sentence about a call on something that is not a block of the slab. */
 _Noreturn static COLD void common_bad_block(const char *call, struct extent *extent,

@@ -509,7 +509,7 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
     if (owner != heap) {
         if (heap_keeps(heap, extent, owner, slot)) {
             heap_keep_of_any(heap, extent, owner, slot);
-        } else {
+        } else if (owner != OWNER_COMMON || !heap_try_free_to_common(heap, extent, slot)) {
             heap_free_remote(heap, extent, slot);
         }
         return;

@@ -89,6 +89,21 @@ static void heap_free_to_tray(struct heap *heap, struct extent *extent, struct s
     }
 }
 
+static bool heap_try_free_to_common(struct heap *heap, struct extent *extent, struct slot *slot)
+{
+    bool is_empty = false;
+    unsigned class = extent->class;
+    if (!common_try_free(extent, slot, &is_empty)) {
+        return false;
+    }
+    heap->counts[class].sent++;
+    heap->until_tick--;
+    if (is_empty) {
+        heap_put_slab_pages(heap, extent);
+    }
+    return true;
+}
+
 /* Hands a list of slots over to their slab. */
 static void heap_send(struct heap *heap, struct extent *extent, struct slot *head,
                       struct slot *tail, uint32_t count)

@@ -36,6 +36,9 @@ ALWAYS_INLINE void heap_free_remote(struct heap *heap, struct extent *extent, st
     heap->until_tick--;
 }
 
+/* Frees a block of a common slab at once, see common_try_free. */
+static bool heap_try_free_to_common(struct heap *heap, struct extent *extent, struct slot *slot);
+
 /* Gives slots of slabs that the heap does not own, a list of one class, back to them. */
 static void heap_return_others(struct heap *heap, struct slot *list, unsigned class);
 

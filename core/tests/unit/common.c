@@ -224,6 +224,35 @@ TEST(common_holes_are_found_again)
     CHECK_EQ(used_bytes(), before);
 }
 
+/* What is freed together lies in many slabs, so no block waits in an outbox for others; unless somebody else has the
+ * pool. */
+TEST(common_holes_are_free_at_once)
+{
+    uint64_t random = 7;
+    make_holes(&random);
+    size_t at = 0;
+    CHECK(fill_holes(1000) > 0);
+    while (!is_in_hole(large[at])) {
+        at++;
+    }
+    struct extent *extent = pagemap_find(large[at]);
+    uint32_t blocks = atomic_get(&extent->used_at_last);
+    CHECK(blocks > 1);
+    bool is_empty;
+    lock_take(&slab_pool_of(extent)->lock);
+    CHECK(!common_try_free(extent, (struct slot *)large[at], &is_empty));
+    lock_release(&slab_pool_of(extent)->lock);
+    CHECK_EQ(atomic_get(&extent->used_at_last), blocks);
+    mw_free(large[at]);
+    large[at] = NULL;
+    delay_empty(heap_own);
+    CHECK_EQ(atomic_get(&extent->used_at_last), blocks - 1);
+    CHECK(heap_outbox(heap_own, extent)->slab != extent);
+    large[at] = mw_malloc(LARGE);
+    memset(large[at], (int)(at % 241), LARGE);
+    free_all(1000);
+}
+
 static uint64_t class_figure(size_t size, const char *name)
 {
     char text[64];
