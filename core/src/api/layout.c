@@ -5,6 +5,7 @@
  * committed again and again at one place of the program, so the first blocks of each call stack are worth
  * the most.
  */
+#include "../os/trap.h"
 #include "alloc.h"
 #include "foreign.h"
 #include "tracking.h"
@@ -111,6 +112,7 @@ static uintptr_t guard_start(struct track *track)
 static void guard_pages(struct extent *extent, struct track *track)
 {
     struct track_table *table = track_table(extent);
+    trap_keep();
     uintptr_t start = guard_start(track);
     uintptr_t page = track_block(track) & ~(uintptr_t)(os_page_size - 1);
     if (start < extent_end(extent)) {

@@ -125,6 +125,7 @@ static void block_enters(struct extent *extent, struct track *track)
     lock_take(&quarantine.lock);
     if (!extent_is_slab(extent)) {
         struct track_table *table = track_table(extent);
+        trap_keep();
         table->guard |= (uint8_t)os_guard((void *)extent->start, size);
         size = table->is_chosen ? size_min(size, SLOT_MAX / 2) : size; /* the rest is no memory */
     }

@@ -48,6 +48,11 @@ static void fault_load(void)
     }
 }
 
+static bool fault_is_reported(void)
+{
+    return fault_path[0] != 0;
+}
+
 /* --- The parts of a report -------------------------------------------------------------------- */
 
 static void write_report(void *context, const char *text, size_t size)
@@ -239,13 +244,6 @@ static void map_line(void *context, char *line)
     }
 }
 
-/* The file of an address, found among the lines of /proc/self/maps. */
-struct place {
-    uintptr_t address;
-    uintptr_t offset; /* in the file */
-    char file[128];   /* the end of its path */
-};
-
 static void place_line(void *context, char *line)
 {
     struct place *place = context;
@@ -266,13 +264,19 @@ static void place_line(void *context, char *line)
     }
 }
 
+static struct place fault_place_of(uintptr_t address)
+{
+    struct place place = {address, 0, ""};
+    os_read_lines(OS_MAPS, place_line, &place);
+    return place;
+}
+
 #define PLACES_SHOWN 16u
 
 static void fault_put_places(struct sink *sink, const struct fault_stack *stack)
 {
     for (uint32_t i = 0; i < stack->count && i < PLACES_SHOWN; i++) {
-        struct place place = {stack->frames[i] - 1, 0, ""};
-        os_read_lines(OS_MAPS, place_line, &place);
+        struct place place = fault_place_of(stack->frames[i] - 1);
         sink_print(sink, "        %p %s+0x%lx\n", (void *)stack->frames[i], place.file,
                    place.offset);
     }
@@ -301,7 +305,7 @@ static void fault_put_block(struct sink *sink, const struct fault *fault)
 
 static bool fault_open(const struct fault *fault, const char *sentence, struct sink *sink)
 {
-    if (fault_path[0] == 0) {
+    if (!fault_is_reported()) {
         return false;
     }
     fault_state.fd = os_open_to_append(fault_path);
@@ -412,11 +416,11 @@ static COLD void fault_say(const struct fault *fault, bool goes_on, const char *
     uint64_t taken = os_set_signal_mask(~FAULT_SIGNALS);
     log_warn("%s", sentence);
     struct sink sink = log_sink();
-    if (fault->allocated.count != 0 && fault_path[0] == 0) {
+    if (fault->allocated.count != 0 && !fault_is_reported()) {
         sink_print(&sink, "    allocated by thread %u at\n", fault->allocated.thread);
         fault_put_places(&sink, &fault->allocated);
     }
-    if (fault->freed.count != 0 && fault_path[0] == 0) {
+    if (fault->freed.count != 0 && !fault_is_reported()) {
         sink_print(&sink, "    freed by thread %u at\n", fault->freed.thread);
         fault_put_places(&sink, &fault->freed);
     }

@@ -88,6 +88,18 @@ static mw_misuse_handler fault_set_handler(mw_misuse_handler handler);
  * never release. */
 static bool fault_is_told_here(void);
 
+/* The file of an address, found among the lines of /proc/self/maps. */
+struct place {
+    uintptr_t address;
+    uintptr_t offset; /* in the file */
+    char file[128];   /* the end of its path; "": none */
+};
+
+static struct place fault_place_of(uintptr_t address);
+
+/* Whether somebody waits for a report: MALLOW_FAULT_REPORT is set. */
+static bool fault_is_reported(void);
+
 /* The same as fault_report with nothing known but the kind, the call and the
  * pointer. */
 _Noreturn static COLD PRINTF_LIKE(4, 5) void fault_simple(enum fault_kind kind, const char *call,

@@ -275,9 +275,14 @@ static void *os_move_pages(void *start, size_t size)
 /* By a seccomp filter, perhaps. */
 static _Atomic bool is_confined;
 
+static bool os_is_confined(void)
+{
+    return atomic_get(&is_confined);
+}
+
 static bool os_tells_resident(void)
 {
-    return !atomic_get(&is_confined);
+    return !os_is_confined();
 }
 
 static size_t os_resident_pages(void *start, size_t pages)

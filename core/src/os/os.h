@@ -183,6 +183,8 @@ static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
  * From any thread or signal handler. */
 static void os_note_confined(void);
 
+static bool os_is_confined(void);
+
 /* Whether the calling thread is in the strict mode of seccomp, where the kernel ends it for any call but read,
  * write and exit. No call about memory is made then: they fail. What lies above in the layers knows; it is asked once
  * os_note_strict said that there are such threads. */

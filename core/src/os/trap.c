@@ -2,10 +2,12 @@
 #include "trap.h"
 
 #include "../base/atomic.h"
+#include "fault.h"
 #include "os.h"
 #include "syscall.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/ucontext.h>
 
@@ -20,8 +22,12 @@ static_assert(sizeof(struct kernel_action) == 4 * sizeof(uint64_t), "what the ke
 
 #define KERNEL_SA_RESTORER 0x04000000ul
 
-static struct kernel_action trap_previous; /* const once watched, but for SA_RESETHAND */
+/* Whom each of our two handlers follows: who was there at the start, and who was set later. Whoever was set
+ * later may hand on to the first of ours, so the second is another function. */
+enum { TRAP_FIRST, TRAP_AGAIN, TRAP_HANDLERS };
+static struct kernel_action trap_previous[TRAP_HANDLERS]; /* const once set, but for SA_RESETHAND */
 static void (*trap_look)(const struct trap *trap);
+static _Atomic bool trap_is_kept; /* nobody is to be followed any more */
 
 static long trap_set(const struct kernel_action *action, struct kernel_action *old)
 {
@@ -51,9 +57,9 @@ static struct trap trap_of(const siginfo_t *info, const void *context)
 }
 
 /* To whoever handled the signal before, as the kernel would have given it to him. */
-static void trap_pass_on(int number, siginfo_t *info, void *context)
+static void trap_pass_on(struct kernel_action *previous, int number, siginfo_t *info, void *context)
 {
-    struct kernel_action to = trap_previous;
+    struct kernel_action to = *previous;
     bool is_sent = info->si_code <= 0;
     uintptr_t handler = (uintptr_t)to.handler;
     if (handler == (uintptr_t)SIG_IGN && is_sent) {
@@ -68,32 +74,73 @@ static void trap_pass_on(int number, siginfo_t *info, void *context)
         return;
     }
     if ((to.flags & (unsigned long)SA_RESETHAND) != 0) {
-        trap_previous.handler = (void (*)(int, siginfo_t *, void *))(uintptr_t)SIG_DFL;
+        previous->handler = (void (*)(int, siginfo_t *, void *))(uintptr_t)SIG_DFL;
     }
     to.handler(number, info, context);
 }
 
-static void trap_handle(int number, siginfo_t *info, void *context)
+static void trap_come(int which, int number, siginfo_t *info, void *context)
 {
     struct trap trap = trap_of(info, context);
     if (info->si_code > 0) { /* of the CPU, not sent by somebody */
         trap_look(&trap);
     }
-    trap_pass_on(number, info, context);
+    trap_pass_on(&trap_previous[which], number, info, context);
 }
 
-static void trap_watch(void (*look)(const struct trap *trap))
+static void trap_handle(int number, siginfo_t *info, void *context)
 {
-    struct kernel_action action = {.handler = trap_handle, .flags = SA_SIGINFO | SA_ONSTACK};
+    trap_come(TRAP_FIRST, number, info, context);
+}
+
+static void trap_handle_again(int number, siginfo_t *info, void *context)
+{
+    trap_come(TRAP_AGAIN, number, info, context);
+}
+
+/* Follows who is set now. A stack for signals is taken only by his wish: a report needs more than the 8 KiB that
+ * those of Rust's threads have. */
+static void trap_follow(int which, const struct kernel_action *now)
+{
+    struct kernel_action action = {.handler = which == TRAP_FIRST ? trap_handle : trap_handle_again,
+                                   .flags = SA_SIGINFO};
 #if defined(__x86_64__)
     action.flags |= KERNEL_SA_RESTORER;
     action.restorer = mw_trap_return;
 #endif
-    trap_look = look;
-    trap_set(NULL, &trap_previous);
-    if ((uintptr_t)trap_previous.handler > (uintptr_t)SIG_IGN) {
-        action.mask = trap_previous.mask;
-        action.flags |= trap_previous.flags & (unsigned long)(SA_NODEFER | SA_RESTART);
+    trap_previous[which] = *now;
+    if ((uintptr_t)now->handler > (uintptr_t)SIG_IGN) {
+        action.mask = now->mask;
+        action.flags |= now->flags & (unsigned long)(SA_NODEFER | SA_RESTART | SA_ONSTACK);
     }
     trap_set(&action, NULL);
+}
+
+static void trap_watch(void (*look)(const struct trap *trap))
+{
+    struct kernel_action now;
+    trap_look = look;
+    if (trap_set(NULL, &now) == 0) {
+        trap_follow(TRAP_FIRST, &now);
+    }
+}
+
+/* Java's machine reads what may not be there and handles the trap, as part of its work. What it does not
+ * know it hands on to who was there before. */
+static bool trap_comes_back_from(const struct kernel_action *action)
+{
+    return strstr(fault_place_of((uintptr_t)action->handler).file, "/libjvm.so") != NULL;
+}
+
+static COLD void trap_keep(void)
+{
+    struct kernel_action now;
+    if (trap_look == NULL || !fault_is_reported() || atomic_get(&trap_is_kept) ||
+        os_is_confined() || trap_set(NULL, &now) != 0 || now.handler == trap_handle) {
+        return;
+    }
+    bool was_kept = false;
+    if (atomic_replace(&trap_is_kept, &was_kept, true) && !trap_comes_back_from(&now)) {
+        trap_follow(TRAP_AGAIN, &now);
+    }
 }

@@ -371,6 +371,7 @@ static NOINLINE size_t guarded_free(void *block)
         guarded_bad("free", block);
     }
     calls_note(&place->freed);
+    trap_keep();
     /* Where the kernel refuses, stale pointers go unnoticed. */
     place->ways |= (uint8_t)os_guard((void *)place_start(place), place_bytes(size));
     lock_take(&guarded_lock);

@@ -2,6 +2,7 @@
 #include "retired.h"
 
 #include "../os/fault.h"
+#include "../os/trap.h"
 
 /* Blocks that leave with one that comes: more than one, so that the bound is met soon. */
 #define LEAVING_MOST 4u
@@ -60,6 +61,9 @@ static bool retired_put(struct extent *extent)
     /* Until all is done: a child of fork has each block in one place. */
     lock_take(&quarantine.lock);
     bool can_pay = retired_pays(size);
+    if (!MW_IN_LIBC) {
+        trap_keep();
+    }
     bool is_held = !can_pay || arena_take_out_fenced(extent);
     if (can_pay && is_held) {
         retired_put_locked(extent);
