@@ -21,6 +21,7 @@ mod explain_glibc;
 mod explain_huge;
 mod explain_runtimes;
 mod guard;
+mod guard_runtimes;
 mod habits;
 mod heap_profile;
 mod loaded_files;
