@@ -189,7 +189,26 @@ fn a_masked_unit_is_no_service() {
     system.write("usr/lib/systemd/system/web.service", "[Service]\nExecStart=/usr/bin/web 100\n");
     fs::remove_file(system.path(unit)).unwrap();
     symlink("/dev/null", system.path(unit)).unwrap();
-    system.refuses(&["enable", "--unit", "web"], 3, &[unit, "masks web.service"]);
+    let words = ["enable", "--unit", "web"];
+    system.refuses(&words, 3, &[unit, "masks web.service", "--force"]);
+    // An empty file is a mask too, and of an instance its template's is.
+    fs::remove_file(system.path(unit)).unwrap();
+    system.write(unit, "");
+    system.refuses(&words, 3, &[unit, "masks web.service"]);
+    let template = "etc/systemd/system/web@.service";
+    symlink("/dev/null", system.path(template)).unwrap();
+    system.refuses(&["enable", "--unit", "web@8"], 3, &[template, "masks web@8.service"]);
+    system.succeeds(&[&words[..], &["--force"]].concat());
+    assert!(system.path(DROP_IN).exists());
+}
+
+/// systemd takes the first folder that has the unit, whatever stands in the others.
+#[test]
+fn a_mask_behind_the_unit_is_none() {
+    let system = System::new();
+    fs::create_dir_all(system.path("run/systemd/system")).unwrap();
+    symlink("/dev/null", system.path("run/systemd/system/web.service")).unwrap();
+    system.succeeds(&["enable", "--unit", "web"]);
 }
 
 #[test]

@@ -257,14 +257,13 @@ impl Service {
     }
 }
 
-/// An empty file, or a link to /dev/null, which a system that does not run need not have.
+/// A link to /dev/null, which a system that does not run need not have. An empty file masks as well.
 fn is_mask(path: &Path, system: &System) -> bool {
     let is_null =
         |link: &Path| std::fs::read_link(link).is_ok_and(|target| target == Path::new("/dev/null"));
     let folder = path.parent().map(|folder| system.at(folder));
     let place = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
     place.is_some_and(|place| is_null(&place))
-        || system.at(path).metadata().is_ok_and(|file| file.is_file() && file.len() == 0)
 }
 
 /// What systemd puts for the specifiers of a path that come from the unit's name; others stay.
