@@ -278,3 +278,21 @@ fn verify_refuses_what_run_refuses() {
     let words = ["verify", "-a", "mallow", "--", program.to_str().unwrap()];
     refuses(&words, 4, &["AddressSanitizer"]);
 }
+
+/// The loader would leave the library out, and the program would run with the C library's malloc.
+#[test]
+fn a_library_that_the_loader_leaves_out_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "void *malloc(unsigned long size) { (void)size; return 0; }\n\
+        void free(void *block) { (void)block; }\n";
+    let flags = ["-shared", "-fPIC", "-fno-builtin"];
+    let Some(library) = compile("cc", folder.path(), source, &flags) else { return };
+    let mut bytes = std::fs::read(&library).unwrap();
+    bytes[7] = 0x42; // the system that it is for
+    std::fs::write(&library, bytes).unwrap();
+    let allocator = format!("odd={}", library.display());
+    for verb in ["verify", "run", "record", "compare"] {
+        let words = [verb, "-a", &allocator, "--", "sleep", "5"];
+        refuses(&words, 4, &["odd cannot be preloaded into", "OS ABI"]);
+    }
+}
