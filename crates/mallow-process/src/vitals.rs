@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::binding::Failure;
 use crate::page_size;
 use crate::smaps;
-use crate::stat::{Stat, folder};
+use crate::stat::{Start, Stat, folder};
 
 /// The kernel keeps so many bytes of a thread's name.
 const COMM_MOST: usize = 15;
@@ -19,6 +19,8 @@ pub struct Vitals {
     pub comm: String,
     /// In ticks since the machine started. With the number of the process it names a process for ever.
     pub started: u64,
+    /// Of the program that it runs now.
+    pub start: Start,
     pub rss: u64,
     pub swap: u64,
     pub size: u64,
@@ -51,6 +53,7 @@ impl Vitals {
         Ok(Vitals {
             comm,
             started: start.time,
+            start,
             rss,
             swap: field("VmSwap").unwrap_or(0),
             size: field("VmSize").unwrap_or(0),

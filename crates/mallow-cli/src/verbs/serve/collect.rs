@@ -211,8 +211,9 @@ impl Collector {
     }
 
     fn identify(&mut self, pid: u32, vitals: &Vitals) {
-        let exe = std::fs::read_link(folder(pid).join("exe")).ok();
+        // In this order: a program that starts in between is noticed before the heap is read.
         let start = Stat::read(pid).ok().map(|stat| stat.start);
+        let exe = std::fs::read_link(folder(pid).join("exe")).ok();
         let is_same = |known: &Known| known.exe == exe && known.start == start;
         if self.known.get(&pid).is_some_and(|known| is_same(known) && known.is_settled()) {
             return;
@@ -241,7 +242,24 @@ impl Collector {
         self.known.insert(pid, known);
     }
 
+    /// Who has started a program since he was looked at is looked at again: name, file and heap are of one program.
+    fn caught_up(&mut self, pid: u32, vitals: Vitals) -> Vitals {
+        let Some(known) = self.known.get(&pid) else { return vitals };
+        let Ok(Stat { start, .. }) = Stat::read(pid) else { return vitals };
+        if vitals.start == start && known.start == Some(start) {
+            return vitals;
+        }
+        match Vitals::read(pid) {
+            Ok(fresh) if fresh.started == vitals.started => {
+                self.identify(pid, &fresh);
+                fresh
+            }
+            _ => vitals,
+        }
+    }
+
     fn read(&mut self, pid: u32, vitals: Vitals, begin: Instant) -> Target {
+        let vitals = self.caught_up(pid, vitals);
         let limit = vitals.limit();
         let Some(known) = self.known.get_mut(&pid) else {
             let (allocator, heap) = ("unknown".into(), Outcome::Unreadable);
@@ -347,6 +365,31 @@ impl Counters {
             mappings_made: self.mappings_made.max(other.mappings_made),
             mappings_dropped: self.mappings_dropped.max(other.mappings_dropped),
             mappings_moved: self.mappings_moved.max(other.mappings_moved),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its name was read of one program, and its file of the same or of the next one.
+    #[test]
+    fn who_starts_a_program_meanwhile_has_its_name_and_its_file() {
+        let pid = std::process::id();
+        let own = Vitals::read(pid).unwrap();
+        let exe = std::env::current_exe().unwrap();
+        let before = || Vitals { comm: "before".into(), start: Start::default(), ..own.clone() };
+        for is_file_of_before in [false, true] {
+            let mut collector = Collector::new(Choice::Pids(vec![pid]), 1);
+            collector.identify(pid, &before());
+            let known = collector.known.get_mut(&pid).unwrap();
+            if is_file_of_before {
+                (known.start, known.exe) = (Some(Start::default()), Some("/before".into()));
+            }
+            let target = collector.read(pid, before(), Instant::now());
+            assert_eq!(target.vitals.comm, own.comm);
+            assert_eq!(target.exe.as_deref(), Some(exe.as_path()));
         }
     }
 }
