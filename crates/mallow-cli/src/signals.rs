@@ -23,6 +23,14 @@ pub fn watch() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
+/// Whether whoever started this process has it ignore a signal.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
 /// Of a command that one of these cut short.
 pub fn exit_code() -> u8 {
     let last = u8::try_from(LAST.load(Ordering::Relaxed)).unwrap_or(0);

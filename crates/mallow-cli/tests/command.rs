@@ -37,6 +37,7 @@ mod report_names;
 mod serve;
 mod serve_clients;
 mod serve_otlp;
+mod serve_places;
 mod serve_processes;
 mod serve_prometheus;
 mod serve_pyroscope;

@@ -3,7 +3,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -66,7 +65,7 @@ fn address_of(child: &mut Child) -> String {
     begin.split_once('/').unwrap().0.to_owned()
 }
 
-fn exchange(mut stream: impl Read + Write, request: &str) -> String {
+pub fn exchange(mut stream: impl Read + Write, request: &str) -> String {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -313,36 +312,6 @@ fn places_that_cannot_be_listened_on_are_refused() {
 }
 
 #[test]
-fn a_socket_is_for_its_user_and_goes_with_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
-    let listen = format!("unix:{}", path.display());
-    let own = std::process::id().to_string();
-    for signal in [Signal::SIGINT, Signal::SIGKILL, Signal::SIGTERM] {
-        let words = ["serve", "--listen", &listen, "--pid", &own];
-        let mut child = mallow(&words).stderr(Stdio::null()).spawn().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let stream = loop {
-            match UnixStream::connect(&path) {
-                Ok(stream) => break stream,
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
-            }
-            assert!(Instant::now() < deadline, "no socket");
-        };
-        let answer =
-            exchange(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        assert!(answer.ends_with("ok\n"), "{answer}");
-        let mode = std::os::unix::fs::MetadataExt::mode(&path.metadata().unwrap());
-        assert_eq!(mode & 0o777, 0o600);
-        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
-        let code = child.wait().unwrap().code();
-        // What a killed server left is no obstacle to the next.
-        assert_eq!(code, (signal != Signal::SIGKILL).then_some(0));
-        assert_eq!(path.exists(), signal == Signal::SIGKILL);
-    }
-}
-
-#[test]
 fn processes_come_and_go() {
     let folder = tempfile::tempdir().unwrap();
     let name = format!("come{}", std::process::id());
@@ -563,29 +532,4 @@ fn profiles_that_lie_do_no_harm() {
     // None of them waited for the pipe's other end.
     assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
     assert_eq!(server.end(), Some(0));
-}
-
-#[test]
-fn files_for_the_node_exporter_are_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mallow.prom");
-    let path = file.to_str().unwrap();
-    let own = std::process::id().to_string();
-    let ran = run(&["serve", "--textfile", path, "--pid", &own]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
-    let is_whole = |text: &str| text.ends_with("} 1\n") && text.contains("mallow_serve_build_info");
-    assert!(is_whole(&std::fs::read_to_string(&file).unwrap()));
-    let words = ["serve", "--textfile", path, "--pid", &own, "--interval", "10ms"];
-    let mut child = mallow(&words).spawn().unwrap();
-    let before = file.metadata().unwrap().modified().unwrap();
-    for _ in 0..200 {
-        assert!(is_whole(&std::fs::read_to_string(&file).unwrap()));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(file.metadata().unwrap().modified().unwrap() > before);
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
-    assert_eq!(names.len(), 1, "{names:?}");
-    refuses(&["serve", "--textfile", "/nonexistent/x.prom", "--pid", &own], 2, &["/nonexistent/x"]);
 }

@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_io_timeout::TimeoutStream;
 
@@ -28,6 +28,7 @@ use super::profile::{self, Dump};
 use super::tls::Identity;
 use super::token::Token;
 use crate::error::{Error, Result};
+use crate::signals;
 
 /// For a request to come in, for a part of the answer to go out, and for the whole of a connection.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -49,7 +50,7 @@ pub struct Server {
     pub converter: Arc<Converter>,
 }
 
-/// Serves until SIGTERM or Ctrl-C, and does what else there is to do meanwhile.
+/// Serves until SIGTERM, SIGHUP or Ctrl-C, and does what else there is to do meanwhile.
 pub fn serve(
     listener: Listener,
     server: Server,
@@ -61,6 +62,9 @@ pub fn serve(
     let outcome = runtime.block_on(async {
         let mut end = signal(SignalKind::terminate()).map_err(failed())?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed())?;
+        // Under nohup it is ignored, and stays so.
+        let hangs_up = !signals::is_ignored(nix::libc::SIGHUP);
+        let mut hangup = if hangs_up { signal(SignalKind::hangup()).ok() } else { None };
         for task in beside {
             tokio::spawn(task);
         }
@@ -68,6 +72,7 @@ pub fn serve(
             outcome = accept(&listener, Arc::new(server)) => outcome.map_err(failed()),
             _ = end.recv() => Ok(()),
             _ = interrupt.recv() => Ok(()),
+            Some(_) = next(&mut hangup) => Ok(()),
         }
     });
     runtime.shutdown_timeout(GRACE);
@@ -75,6 +80,14 @@ pub fn serve(
         let _ = std::fs::remove_file(path);
     }
     outcome
+}
+
+/// Never ends for a signal that nobody waits for.
+async fn next(signal: &mut Option<Signal>) -> Option<()> {
+    match signal {
+        Some(signal) => signal.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn accept(listener: &Listener, server: Arc<Server>) -> std::io::Result<()> {

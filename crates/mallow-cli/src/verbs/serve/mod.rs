@@ -47,7 +47,7 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
     let most = args.most as usize;
     if let Some(file) = &args.textfile {
         let mut collector = Collector::new(choice, most).patient();
-        return textfile::write(file, args.interval, &mut collector);
+        return textfile::write(file, args.interval, &mut collector, notes);
     }
     let token = Token::of(args, notes)?;
     let tls = tls::Identity::of(args, notes)?;
