@@ -373,21 +373,21 @@ impl Counters {
 mod tests {
     use super::*;
 
-    /// Its name was read of one program, and its file of the same or of the next one.
+    /// Its name was read of one program, or its file, or both.
     #[test]
     fn who_starts_a_program_meanwhile_has_its_name_and_its_file() {
         let pid = std::process::id();
         let own = Vitals::read(pid).unwrap();
         let exe = std::env::current_exe().unwrap();
-        let before = || Vitals { comm: "before".into(), start: Start::default(), ..own.clone() };
-        for is_file_of_before in [false, true] {
+        let before = Vitals { comm: "before".into(), start: Start::default(), ..own.clone() };
+        for (vitals, is_file_of_before) in [(&before, false), (&before, true), (&own, true)] {
             let mut collector = Collector::new(Choice::Pids(vec![pid]), 1);
-            collector.identify(pid, &before());
+            collector.identify(pid, vitals);
             let known = collector.known.get_mut(&pid).unwrap();
             if is_file_of_before {
                 (known.start, known.exe) = (Some(Start::default()), Some("/before".into()));
             }
-            let target = collector.read(pid, before(), Instant::now());
+            let target = collector.read(pid, vitals.clone(), Instant::now());
             assert_eq!(target.vitals.comm, own.comm);
             assert_eq!(target.exe.as_deref(), Some(exe.as_path()));
         }
