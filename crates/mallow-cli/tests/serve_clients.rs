@@ -17,10 +17,14 @@ fn server(token: &std::path::Path) -> Server {
     Server::start(&["--token-file", token.to_str().unwrap(), "--pid", &own])
 }
 
+/// Before the server closes who says nothing.
+const SOON: Duration = Duration::from_secs(8);
+const LONG: Duration = Duration::from_secs(100);
+
 /// The answer to who has the token, if it comes in time.
-fn answer(server: &Server, token: &str) -> String {
+fn answer(server: &Server, token: &str, time: Duration) -> String {
     let mut stream = TcpStream::connect(&server.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(8))).unwrap();
+    stream.set_read_timeout(Some(time)).unwrap();
     let head = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
     write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -59,7 +63,7 @@ fn who_has_no_token_keeps_nobody_out() {
         let found = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..PLACES).map(|_| scope.spawn(ask)).collect();
             std::thread::sleep(Duration::from_secs(1));
-            let found = answer(&server, "0123456789abcdef");
+            let found = answer(&server, "0123456789abcdef", SOON);
             is_over.store(true, Ordering::Relaxed);
             let streams: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
             drop(streams);
@@ -75,7 +79,7 @@ fn a_renewed_token_is_used() {
     let token = folder.path().join("token");
     std::fs::write(&token, "0123456789abcdef\n").unwrap();
     let server = server(&token);
-    let code = |word: &str| answer(&server, word)[9..12].to_owned();
+    let code = |word: &str| answer(&server, word, LONG)[9..12].to_owned();
     assert_eq!(code("0123456789abcdef"), "200");
     std::fs::write(&token, "fedcba98765432100\n").unwrap();
     assert_eq!((code("0123456789abcdef"), code("fedcba98765432100")), ("401".into(), "200".into()));
