@@ -90,7 +90,7 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Recorded> {
     let outcome = session.run(duration, &stop).and_then(|()| session.finish());
     outcome.map_err(|error| {
         drop(session);
-        cut_off(trace, 0, error)
+        cut_off(trace, 0, cannot_write(error))
     })
 }
 

@@ -143,6 +143,11 @@ impl<W: Write> Collector<W> {
         std::mem::take(&mut self.outsiders).into_names()
     }
 
+    /// Writes the beginning of the trace, so that a disk that is full is known before anything is recorded.
+    pub fn begin(&mut self) -> Result<()> {
+        self.writer.flush()
+    }
+
     /// Looks at all rings once; returns how many words there were.
     pub fn round(&mut self) -> Result<usize> {
         self.timeline.correct();

@@ -33,6 +33,10 @@ const COPY_BYTES: u32 = 32 << 10;
 const SHARED_MEMORY: &str = "The shared memory of the recording cannot be made (it has 1.3 GB, hardly any of it used; \
      ulimit -f must allow that)";
 
+/// The rings are looked at more often in the first moments, so that the memory of short commands is seen.
+const FIRST: Duration = Duration::from_millis(20);
+const FIRST_IDLE: Duration = Duration::from_millis(1);
+
 type Output = BufWriter<File>;
 
 /// What to record, and how.
@@ -131,11 +135,11 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let own_peak = memory::own_peak();
     let unwound = (request.stacks == StackKind::Full).then_some(request.stack_distance);
     let mut collector = Collector::new(channel, timeline, writer, child.id(), unwound);
-    let mut collected = collect(&mut collector, child.id(), request.duration, &signals)?;
+    let mut collected = collect(&mut collector, child.id(), request.duration, &signals, note)?;
     if let Some(peak_rss) = collected.peak_rss.filter(|&peak| peak > own_peak)
         && collected.failure.is_none()
     {
-        collected.failure = collector.note_peak(peak_rss).err();
+        collected.failure = collector.note_peak(peak_rss).err().map(cannot_write);
     }
     finish(request, target, collector, child.id(), collected)
 }
@@ -228,7 +232,7 @@ struct Collected {
     /// The most memory that the command had, or a process that it waited for.
     peak_rss: Option<u64>,
     /// Writing failed, and nothing was recorded from then on.
-    failure: Option<mallow_trace::Error>,
+    failure: Option<Error>,
 }
 
 fn collect(
@@ -236,18 +240,19 @@ fn collect(
     pid: u32,
     duration: Option<Duration>,
     signals: &Signals,
+    note: &dyn Fn(&str),
 ) -> Result<Collected> {
     let pidfd = pidfd_open(pid).map_err(Error::io("The command cannot be waited for"))?;
     let start = Instant::now();
-    let mut collected = Collected { ended: None, peak_rss: None, failure: None };
+    let failure = collector.begin().err().map(|error| give_up(collector, error, note));
+    let mut collected = Collected { ended: None, peak_rss: None, failure };
     loop {
         signals.pass_on(pid);
         let has_ended = wait_readable(&pidfd, Duration::ZERO).map_err(Error::io("Waiting"))?;
         let words = match collected.failure {
             Some(_) => 0,
             None => collector.round().unwrap_or_else(|error| {
-                collector.channel.close();
-                collected.failure = Some(error);
+                collected.failure = Some(give_up(collector, error, note));
                 0
             }),
         };
@@ -259,11 +264,27 @@ fn collect(
         if duration.is_some_and(|duration| start.elapsed() >= duration) {
             return Ok(collected);
         }
-        // A quarter of a ring's words is when a thread would ring.
-        if words < RING_BYTES / 32 {
-            collector.channel.wait(super::IDLE);
+        if collected.failure.is_some() {
+            // Not on the channel: threads whose rings are full for good would ring with each call.
+            wait_readable(&pidfd, super::IDLE).map_err(Error::io("Waiting"))?;
+        } else if words < RING_BYTES / 32 {
+            // A quarter of a ring's words is when a thread would ring.
+            collector.channel.wait(if start.elapsed() < FIRST { FIRST_IDLE } else { super::IDLE });
         }
     }
+}
+
+/// The trace cannot be written any more: the command goes on alone, and the user hears of it now, for
+/// it may go on for long.
+fn give_up(
+    collector: &Collector<Output>,
+    error: mallow_trace::Error,
+    note: &dyn Fn(&str),
+) -> Error {
+    collector.channel.close();
+    let error = cannot_write(error);
+    note(&format!("{error}. The command goes on, and nothing of it is recorded from here on."));
+    error
 }
 
 fn finish(
@@ -299,11 +320,11 @@ fn finish(
     let was_found = collector.channel.was_found();
     let (totals, mut output) = match collector.finish(ending) {
         Ok(finished) => finished,
-        Err(error) => return Err(cut_off(request.trace, code, error)),
+        Err(error) => return Err(cut_off(request.trace, code, cannot_write(error))),
     };
     if let Err(error) = output.flush() {
         drop(output);
-        return Err(cut_off(request.trace, code, error.into()));
+        return Err(cut_off(request.trace, code, cannot_write(error.into())));
     }
     (recorded.calls, recorded.dropped) = (totals.calls, totals.dropped);
     if !was_found {

@@ -94,16 +94,17 @@ fn create(path: &Path) -> Result<File> {
 }
 
 /// The trace ends too early.
-fn cut_off(trace: &Path, code: u8, error: mallow_trace::Error) -> Error {
+fn cut_off(trace: &Path, code: u8, why: Error) -> Error {
     let kept = match calls_in(trace) {
         Some(calls) => format!("{calls} calls are in {}", trace.display()),
         None => "nothing can be read of it".into(),
     };
-    Error::CutOff { why: Box::new(cannot_write(error)), kept, code }
+    Error::CutOff { why: Box::new(why), kept, code }
 }
 
-/// As many as can be read again.
+/// As many as can be read again, which nothing can of a pipe.
 fn calls_in(trace: &Path) -> Option<u64> {
+    std::fs::metadata(trace).ok().filter(|found| found.is_file())?;
     let file = BufReader::with_capacity(1 << 20, File::open(trace).ok()?);
     let mut calls = 0;
     for record in Reader::new(file).ok()?.merged() {

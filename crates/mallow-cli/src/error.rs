@@ -137,7 +137,7 @@ fn measure_code(error: &mallow_measure::Error) -> u8 {
 }
 
 /// What the user can mend is not an internal error: a file that is missing, is something else, may
-/// not be touched, or does not fit on its disk.
+/// not be touched, does not fit on its disk, or a pipe that nobody reads.
 fn io_code(error: &std::io::Error) -> u8 {
     use std::io::ErrorKind;
     match error.kind() {
@@ -150,7 +150,8 @@ fn io_code(error: &std::io::Error) -> u8 {
         | ErrorKind::ReadOnlyFilesystem
         | ErrorKind::StorageFull
         | ErrorKind::QuotaExceeded
-        | ErrorKind::FileTooLarge => 5,
+        | ErrorKind::FileTooLarge
+        | ErrorKind::BrokenPipe => 5,
         ErrorKind::InvalidData => 7,
         _ => 70,
     }

@@ -47,9 +47,44 @@ fn full_disk_is_said_and_does_not_stop_the_command() {
     let ran = run(&["record", "-o", "/dev/full", "--", "sh", "-c", "ls > /dev/null; exit 3"]);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
-    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    // At once, and at the end.
+    assert_eq!(ran.stderr.lines().count(), 2, "{}", ran.stderr);
     let ran = run(&["record", "-o", "/dev/full", "--", "true"]);
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+}
+
+/// The command waits until it is said, half a minute at most.
+#[test]
+fn full_disk_is_said_while_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let script = "n=0; until grep -q 'The command goes on' $LOG || [ $((n += 1)) -gt 300 ]; do sleep 0.1; done; \
+        echo over >&2";
+    let mut command = mallow(&["record", "-o", "/dev/full", "--", "sh", "-c", script]);
+    command.env("LOG", &log).stderr(std::fs::File::create(&log).unwrap());
+    assert_eq!(command.status().unwrap().code(), Some(5));
+    let log = std::fs::read_to_string(&log).unwrap();
+    let place = |text: &str| log.find(text).unwrap_or_else(|| panic!("no {text} in {log}"));
+    assert!(place("No space left on device") < place("over"), "{log}");
+    assert!(place("over") < place("nothing can be read of it"), "{log}");
+}
+
+/// A pipe has nothing that could be counted afterwards: to open it again would wait for ever.
+#[test]
+fn a_pipe_that_nobody_reads_any_more_ends_the_recording_and_not_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\nint main(void) { for (int i = 0; i < 2000000; i++) { \
+        void *volatile p = malloc(9); free(p); } return 0; }\n";
+    let program = compile("cc", folder.path(), source, &["-O1"]).unwrap();
+    let script = "mkfifo $PIPE && { head -c 9 $PIPE > /dev/null & } && \
+        exec timeout 100 $MALLOW record --stacks none -o $PIPE -- $PROGRAM";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env("MALLOW", mallow(&[]).get_program());
+    command.env("PIPE", folder.path().join("pipe")).env("PROGRAM", program);
+    let ran = ran(command.output().unwrap());
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    assert!(ran.stderr.contains("The command goes on"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Broken pipe"), "{}", ran.stderr);
 }
 
 /// What is said to be in the trace is in it.
@@ -78,6 +113,7 @@ fn disk_that_fills_while_recording_leaves_the_count_that_is_true() {
     }
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);
     assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("The command goes on").count(), 1, "{}", ran.stderr);
     let said = ran.stderr.split("cut off: ").nth(1).unwrap();
     let said: usize = said.split(' ').next().unwrap().parse().unwrap();
     let file = std::fs::File::open(disk.with_extension("t")).unwrap();
