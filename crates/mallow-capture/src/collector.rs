@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mallow_process::maps;
 use mallow_recorder::{CHANNEL_NAME, CHANNEL_VARIABLE, Channel, Timeline};
 use mallow_trace::{
-    COLLECTOR, Call, Ending, Event, Memory, ProcessEnd, Record, Result, Thread, Totals, Writer,
+    COLLECTOR, Call, Ending, Event, ProcessEnd, Record, Result, Thread, Totals, Writer,
 };
 
 use super::images::{Images, Introduction};
@@ -488,16 +488,15 @@ impl<W: Write> Collector<W> {
     /// process had that it waited for. So it is known of a command that is one process, and may be more than
     /// any look at it has met.
     pub fn note_peak(&mut self, peak_rss: u64) -> Result<()> {
-        let Some(last) = self.samples.last().next().filter(|_| self.images.len() == 1) else {
+        let mut alive = self.images.alive();
+        let (Some((_, process)), None, 1) = (alive.next(), alive.next(), self.images.len()) else {
             return Ok(());
         };
         let is_open = |slot: &usize| self.lanes[*slot].is_some();
         let open = (0..self.lanes.len()).filter(is_open);
         let rings = open.map(|slot| self.channel.resident(slot)).sum();
-        let memory = Memory { peak_rss: peak_rss.saturating_sub(rings), ..last };
-        if memory.peak_rss <= last.peak_rss {
-            return Ok(());
-        }
+        let peak_rss = peak_rss.saturating_sub(rings);
+        let Some(memory) = self.samples.with_peak(process, peak_rss) else { return Ok(()) };
         let (time, event) = (self.last_sample, Event::Memory(memory));
         self.writer.write(&Record { time, thread: COLLECTOR, event })
     }

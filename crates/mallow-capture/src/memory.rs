@@ -12,17 +12,19 @@ use super::regions;
 use mallow_process::page_size;
 
 const EVERY: Duration = Duration::from_millis(10);
-/// Peak, swap and faults cost more to read; of a process that has just begun they are read each time, for
-/// it may not live long.
+/// While a process is new: it may not live long.
+const EVERY_AT_FIRST: Duration = Duration::from_millis(1);
+/// Peak, swap and faults cost more to read; of a process that is new they are read each time.
 const DETAILS_EVERY: Duration = Duration::from_millis(100);
-const DETAILS_AT_FIRST: u32 = 10;
+const NEW_LOOKS: u32 = 20;
 
 struct Watched {
     number: u32,
     statm: File,
     last: Memory,
     details: Option<Instant>,
-    details_read: u32,
+    /// How often it was looked at while it was new.
+    looks: u32,
     regions: regions::Schedule,
 }
 
@@ -43,10 +45,11 @@ impl Samples {
         processes: impl Iterator<Item = (u32, u32)>,
         rings: impl Fn(u32) -> u64,
     ) -> Vec<Found> {
-        if self.last.is_some_and(|last| last.elapsed() < EVERY) {
+        let is_new = |watched: &Watched| watched.looks < NEW_LOOKS;
+        let every = if self.processes.values().any(is_new) { EVERY_AT_FIRST } else { EVERY };
+        if self.last.is_some_and(|last| last.elapsed() < every) {
             return Vec::new();
         }
-        self.last = Some(Instant::now());
         let mut changed = Vec::new();
         let mut alive = BTreeMap::new();
         for (pid, number) in processes {
@@ -57,7 +60,7 @@ impl Samples {
                     statm,
                     last: Memory::default(),
                     details: None,
-                    details_read: 0,
+                    looks: 0,
                     regions: regions::Schedule::default(),
                 }),
             };
@@ -68,6 +71,8 @@ impl Samples {
             alive.insert(pid, watched);
         }
         self.processes = alive;
+        // The first process is looked at as soon as it is there.
+        self.last = (!self.processes.is_empty()).then(Instant::now);
         changed
     }
 }
@@ -76,6 +81,14 @@ impl Samples {
     /// What was found last in each process.
     pub fn last(&self) -> impl Iterator<Item = Memory> {
         self.processes.values().map(|watched| watched.last)
+    }
+
+    /// What was found last in the process, or nothing, with this peak, unless a higher one is known.
+    pub fn with_peak(&self, process: u32, peak_rss: u64) -> Option<Memory> {
+        let watched = self.processes.values().find(|watched| watched.number == process);
+        let last = watched.map_or(Memory { process, ..Memory::default() }, |watched| watched.last);
+        let last = Memory { process, ..last };
+        (peak_rss > last.peak_rss).then_some(Memory { peak_rss, ..last })
     }
 }
 
@@ -103,16 +116,16 @@ impl Watched {
             anonymous: resident.saturating_sub(shared),
             ..self.last
         };
-        let is_young = self.details_read < DETAILS_AT_FIRST;
-        if is_young || self.details.is_none_or(|read| read.elapsed() >= DETAILS_EVERY) {
+        let is_new = self.looks < NEW_LOOKS;
+        self.looks += u32::from(is_new);
+        if is_new || self.details.is_none_or(|read| read.elapsed() >= DETAILS_EVERY) {
             self.details = Some(Instant::now());
-            self.details_read += u32::from(is_young);
             add_details(&mut memory, pid, rings);
         }
         memory.peak_rss = memory.peak_rss.max(memory.rss);
-        let is_new = memory != self.last;
+        let has_changed = memory != self.last;
         self.last = memory;
-        is_new.then_some(memory)
+        has_changed.then_some(memory)
     }
 }
 
@@ -148,4 +161,31 @@ fn add_details(memory: &mut Memory, pid: u32, rings: u64) {
     };
     let field = |at: usize| fields.get(at).and_then(|field| field.parse().ok()).unwrap_or(0);
     (memory.minor_faults, memory.major_faults) = (field(7), field(9));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_looked_at_when_it_is_there() {
+        let mut samples = Samples::default();
+        let own = (std::process::id(), 7);
+        assert!(samples.take(std::iter::empty(), |_| 0).is_empty());
+        let found = samples.take(std::iter::once(own), |_| 0);
+        let memory = found.first().map(|(memory, _)| *memory).unwrap_or_default();
+        assert!(memory.process == 7 && memory.rss > 0 && memory.peak_rss >= memory.rss);
+        assert!(samples.take(std::iter::once(own), |_| 0).is_empty(), "not at once again");
+    }
+
+    #[test]
+    fn the_kernels_peak_stands_where_no_look_met_the_process() {
+        let mut samples = Samples::default();
+        let of_none = samples.with_peak(3, 5 << 20);
+        assert_eq!(of_none.map(|memory| (memory.process, memory.peak_rss)), Some((3, 5 << 20)));
+        samples.take(std::iter::once((std::process::id(), 3)), |_| 0);
+        let peak = samples.with_peak(3, u64::MAX).map(|memory| (memory.rss > 0, memory.peak_rss));
+        assert_eq!(peak, Some((true, u64::MAX)));
+        assert_eq!(samples.with_peak(3, 4096), None, "a higher one is known");
+    }
 }
