@@ -586,6 +586,10 @@ fn service_is_measured_under_load() {
     assert!(entry["values"][1]["metric"].is_null());
     let refused = ["compare", "-a", "glibc", "--server", "true", "--ready", "x", "--load", "true"];
     crate::common::refuses(&refused, 4, &["ended before it was ready"]);
+    let refused =
+        ["compare", "-a", "glibc", "--timeout", "500ms", "--server", "sleep 100", "--ready", "x"];
+    let refused = [&refused[..], &["--load", "true"]].concat();
+    crate::common::refuses(&refused, 4, &["was not ready within the 0.5 s of --timeout"]);
 }
 
 /// The server prints nothing, and closes what it could print to.

@@ -14,7 +14,7 @@ pub enum Error {
         "The server {server} {reason}. Check --ready against what it prints or where it listens, and \
          that its port is free."
     )]
-    NotReady { server: String, reason: &'static str },
+    NotReady { server: String, reason: String },
 
     #[error("The expression of --ready cannot be understood: {0}.")]
     BadPattern(String),

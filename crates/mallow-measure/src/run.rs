@@ -108,6 +108,8 @@ pub struct Timeline {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     pub timeout: Option<Duration>,
+    /// For a server to become ready in, before its load begins; a minute at most.
+    pub begin: Option<Duration>,
     pub memory: Option<u64>,
     pub cpu_count: Option<usize>,
 }

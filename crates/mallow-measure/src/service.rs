@@ -105,7 +105,7 @@ impl Service {
         };
         if self.ready.answers() {
             // Otherwise the load would be on that one.
-            let reason = "has its place taken: another program answers there already";
+            let reason = "has its place taken: another program answers there already".into();
             return Err(Error::NotReady { server: name, reason });
         }
         mallow_os::configure(&mut server, setup).map_err(Error::not_started(&name))?;
@@ -167,7 +167,7 @@ fn read_lines(reader: std::io::PipeReader, ready: Option<Regex>) -> Receiver<()>
 /// How a server began.
 enum Begun {
     Ready,
-    Failed(&'static str),
+    Failed(String),
     Cut(Outcome),
 }
 
@@ -181,6 +181,7 @@ fn wait_until_ready(
     let mut sampler = Sampler::new(server);
     let pidfd = mallow_os::pidfd_open(server)?;
     let start = Instant::now();
+    let ready_within = limits.begin.map_or(READY_WITHIN, |limit| limit.min(READY_WITHIN));
     loop {
         match readiness.recv_timeout(LOOK_EVERY) {
             Ok(()) => return Ok(Begun::Ready),
@@ -188,7 +189,7 @@ fn wait_until_ready(
             Err(RecvTimeoutError::Disconnected)
                 if ready.line().is_some() || mallow_os::wait_readable(&pidfd, LOOK_EVERY)? =>
             {
-                return Ok(Begun::Failed("ended before it was ready"));
+                return Ok(Begun::Failed("ended before it was ready".into()));
             }
             Err(_) if ready.answers() => return Ok(Begun::Ready),
             Err(_) => {}
@@ -198,9 +199,16 @@ fn wait_until_ready(
             return Ok(Begun::Cut(Outcome::Interrupted));
         } else if limits.memory.is_some_and(|limit| resident > limit) {
             return Ok(Begun::Cut(Outcome::OverMemory));
-        } else if start.elapsed() >= READY_WITHIN {
-            return Ok(Begun::Failed("was not ready within a minute"));
+        } else if start.elapsed() >= ready_within {
+            return Ok(Begun::Failed(too_late(ready_within)));
         }
+    }
+}
+
+fn too_late(within: Duration) -> String {
+    match within {
+        READY_WITHIN => "was not ready within a minute".into(),
+        timeout => format!("was not ready within the {} s of --timeout", timeout.as_secs_f64()),
     }
 }
 
@@ -245,14 +253,27 @@ fn stop(pid: u32) -> std::io::Result<Stopped> {
 mod tests {
     use super::*;
 
-    fn outcome(server: &str) -> Outcome {
+    fn run(server: &str, limits: Limits) -> Result<Sample> {
         let load = ["/bin/sleep", "0.3"].map(OsString::from).to_vec();
         let service = Service::new("^up$", load).expect("a pattern and a load");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", server]);
-        let interrupted = AtomicBool::new(false);
-        let sample = service.run(command, &[], Limits::default(), &[], &interrupted);
-        sample.expect("sh starts").outcome
+        service.run(command, &[], limits, &[], &AtomicBool::new(false))
+    }
+
+    fn outcome(server: &str) -> Outcome {
+        run(server, Limits::default()).expect("sh starts").outcome
+    }
+
+    /// A minute was waited for each of them whatever the limit.
+    #[test]
+    fn the_time_limit_holds_for_a_server_that_does_not_become_ready() {
+        let limits = Limits { begin: Some(Duration::from_millis(200)), ..Limits::default() };
+        let said = run("exec sleep 100", limits).map(|sample| sample.outcome);
+        let said = said.map_err(|error| error.to_string());
+        let text = said.expect_err("it is not ready");
+        assert!(text.contains("was not ready within the 0.2 s of --timeout"), "{text}");
+        assert_eq!(too_late(READY_WITHIN), "was not ready within a minute");
     }
 
     #[test]

@@ -96,7 +96,12 @@ impl<'a> Session<'a> {
             wish,
             notes,
             interrupted,
-            limits: run::Limits { timeout: wish.timeout, memory: wish.mem_limit, cpu_count: None },
+            limits: run::Limits {
+                timeout: wish.timeout,
+                begin: wish.timeout,
+                memory: wish.mem_limit,
+                cpu_count: None,
+            },
             judge: cells::judge(plan, wish),
             start: Instant::now(),
             cells: empty(plan),

@@ -59,7 +59,7 @@ pub struct CompareArgs {
     #[arg(short, long, value_name = "CMD")]
     pub cleanup: Option<String>,
 
-    /// End a run, with all its processes, after this time
+    /// End a run, with all its processes, after this time; a server has as long to become ready
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub timeout: Option<Duration>,
 
