@@ -23,6 +23,8 @@ const HEADER: u64 = 48;
 const LARGEST: u64 = 512;
 /// Places that are looked at: pools of 4 GiB.
 const MOST_POOLS: u64 = 1 << 18;
+/// What is said of the size where not every place was looked at.
+const PART: &str = ", as far as looked at";
 /// So many pools are no accident.
 const CONVINCING: usize = 4;
 
@@ -65,6 +67,10 @@ fn of_size(process: &Process, memory: &dyn Memory, size: u64) -> Option<Found> {
         }
     }
     kept.used = Some(used).filter(|_| is_whole);
+    if !is_whole {
+        kept.what += PART;
+        found.spaces.iter_mut().for_each(|space| space.label.clone_from(&kept.what));
+    }
     found.kept.push(kept);
     (pools >= CONVINCING).then_some(found)
 }
@@ -193,8 +199,10 @@ mod tests {
         let inside = (30 * GIB + 5 * MIB, 30 * GIB + 45 * MIB);
         let kept = found(&[(GIB, 40 * GIB), small], &[small, inside]);
         assert_eq!((kept.size, kept.used), (48 * MIB, None), "the kernel joined them");
+        assert!(kept.what.ends_with(PART), "{}", kept.what);
         let kept = found(&[(GIB, 2 * GIB), small], &[small]);
         assert_eq!((kept.size, kept.used), (8 * MIB, Some(512 * 10 * 32)), "all was looked at");
+        assert!(!kept.what.contains(PART), "{}", kept.what);
     }
 
     #[test]
