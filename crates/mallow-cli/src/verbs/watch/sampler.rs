@@ -2,7 +2,7 @@
 //! Takes samples of a process and its children. The heap is read by a thread of its own, for a
 //! large one takes longer than the time between two samples.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
@@ -21,6 +21,7 @@ const HEAP_WITHIN: Duration = Duration::from_secs(5);
 
 /// A heap at a moment.
 struct Reading {
+    begun: Instant,
     allocator: String,
     used_and_free: Option<(u64, u64)>,
 }
@@ -29,6 +30,8 @@ pub struct Sampler {
     root: u32,
     start: Instant,
     heap: Receiver<Reading>,
+    /// Asks for a reading at once.
+    hurry: SyncSender<()>,
     pub allocator: String,
 }
 
@@ -36,12 +39,31 @@ impl Sampler {
     pub fn new(root: u32, interval: Duration) -> Sampler {
         // One waits at the most: a reading is as old as the sample that takes it, or little older.
         let (sender, heap) = sync_channel(0);
-        std::thread::spawn(move || read_heap(root, interval, &sender));
-        Sampler { root, start: Instant::now(), heap, allocator: String::new() }
+        let (hurry, asked) = sync_channel(1);
+        std::thread::spawn(move || read_heap(root, interval, &sender, &asked));
+        Sampler { root, start: Instant::now(), heap, hurry, allocator: String::new() }
+    }
+
+    /// The same, with a heap that is read after this call began, if that is done within this time.
+    pub fn take_last(&mut self, within: Duration) -> Option<Sample> {
+        let begin = Instant::now();
+        let _ = self.hurry.try_send(());
+        let mut reading = self.heap.try_recv().ok();
+        while reading.as_ref().is_none_or(|reading| reading.begun < begin)
+            && let Ok(later) = self.heap.recv_timeout(within.saturating_sub(begin.elapsed()))
+        {
+            reading = Some(later);
+        }
+        self.sample(reading)
     }
 
     /// `None` when the process has ended.
     pub fn take(&mut self) -> Option<Sample> {
+        let reading = self.heap.try_recv().ok();
+        self.sample(reading)
+    }
+
+    fn sample(&mut self, reading: Option<Reading>) -> Option<Sample> {
         let mut sample = Sample { time_s: self.start.elapsed().as_secs_f64(), ..Sample::default() };
         let mut processes = Vec::new();
         descendants(self.root, &mut processes);
@@ -55,7 +77,7 @@ impl Sampler {
         if sample.rss == 0 {
             return None;
         }
-        if let Ok(reading) = self.heap.try_recv() {
+        if let Some(reading) = reading {
             self.allocator = reading.allocator;
             (sample.heap_used, sample.heap_free) = reading.used_and_free.unzip();
         }
@@ -64,18 +86,18 @@ impl Sampler {
 }
 
 /// Until the process or the watch ends, or it is clear that there is nothing to read.
-fn read_heap(pid: u32, interval: Duration, sender: &SyncSender<Reading>) {
+fn read_heap(pid: u32, interval: Duration, sender: &SyncSender<Reading>, asked: &Receiver<()>) {
     let start = Instant::now();
     let mut inspector = Inspector::default();
     for round in 0u64.. {
-        let begin = busy();
+        let (begun, begin) = (Instant::now(), busy());
         let Some((allocator, heap)) = picture::heap_of(pid, &mut inspector) else { return };
         let figures = heap.used_and_free();
         let is_late = start.elapsed() > HEAP_WITHIN;
         // What changed all the time while it was read would look like a hole.
         let used_and_free = figures.filter(|_| heap.incomplete() == 0);
         let took = busy().saturating_sub(begin);
-        if sender.send(Reading { allocator, used_and_free }).is_err() {
+        if sender.send(Reading { begun, allocator, used_and_free }).is_err() {
             return;
         }
         if figures.is_none() && is_late {
@@ -83,7 +105,9 @@ fn read_heap(pid: u32, interval: Duration, sender: &SyncSender<Reading>) {
         }
         // The first one looked at the process's files too, which the inspector remembers.
         let rest = if round == 0 { Duration::ZERO } else { took * (HEAP_SHARE - 1) };
-        std::thread::sleep(rest.max(interval / 2));
+        if asked.recv_timeout(rest.max(interval / 2)) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
     }
 }
 
@@ -158,5 +182,25 @@ mod tests {
         assert_eq!(sampler.allocator, "glibc");
         assert!(sample.heap_used.unwrap() > 1000);
         assert!(Sampler::new(4_194_304, Duration::from_secs(1)).take().is_none());
+    }
+
+    /// The reading that waits is older; another comes when it is asked for.
+    #[test]
+    fn the_last_sample_has_a_heap_that_was_read_for_it() {
+        let (sender, heap) = sync_channel(0);
+        let (hurry, asked) = sync_channel(1);
+        let (root, start) = (std::process::id(), Instant::now());
+        let reader = std::thread::spawn(move || {
+            for (used, begun) in [(1, start), (2, start + Duration::from_secs(1000))] {
+                let used_and_free = Some((used, 0));
+                let _ = sender.send(Reading { begun, allocator: "test".into(), used_and_free });
+                let _ = asked.recv_timeout(Duration::from_secs(100));
+            }
+        });
+        let mut sampler = Sampler { root, start, heap, hurry, allocator: String::new() };
+        let sample = sampler.take_last(Duration::from_secs(100)).expect("it runs");
+        drop(sampler);
+        reader.join().expect("it ends");
+        assert_eq!(sample.heap_used, Some(2));
     }
 }

@@ -25,6 +25,8 @@ use super::sampler::Sampler;
 const ENDED: &str = "ended";
 /// An interrupt that comes just before the wait is noticed after this time.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// How long the last sample waits for a heap that is read for it.
+const LAST_WITHIN: Duration = Duration::from_millis(500);
 /// For a command that is asked to end, before it is made to.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 const END_EVERY: Duration = Duration::from_millis(10);
@@ -87,7 +89,8 @@ impl<'a> Session<'a> {
             // How it was at the end belongs to it.
             let early = if is_over { self.args.interval / 2 } else { Duration::ZERO };
             if Instant::now() + early >= next {
-                let Some(sample) = sampler.take() else { return ENDED };
+                let sample = if is_over { sampler.take_last(LAST_WITHIN) } else { sampler.take() };
+                let Some(sample) = sample else { return ENDED };
                 history.add(sample);
                 history.find_trend();
                 if !sampler.allocator.is_empty() {
