@@ -77,7 +77,7 @@ fn a_pipe_that_nobody_reads_any_more_ends_the_recording_and_not_the_command() {
         void *volatile p = malloc(9); free(p); } return 0; }\n";
     let program = compile("cc", folder.path(), source, &["-O1"]).unwrap();
     let script = "mkfifo $PIPE && { head -c 9 $PIPE > /dev/null & } && \
-        exec timeout 100 $MALLOW record --stacks none -o $PIPE -- $PROGRAM";
+        exec timeout -s KILL 100 $MALLOW record --stacks none -o $PIPE -- $PROGRAM";
     let mut command = Command::new("sh");
     command.args(["-c", script]).env("MALLOW", mallow(&[]).get_program());
     command.env("PIPE", folder.path().join("pipe")).env("PROGRAM", program);
