@@ -106,6 +106,14 @@ static void os_ask_for_no_more_huge_pages(void *start, size_t size)
     memory_call(SYS_madvise, (long)start, (long)size, MADV_NOHUGEPAGE, 0, 0, 0);
 }
 
+/* Address space alone, without access, which the kernel does not hold against the memory that there is. */
+static char *reserve_space(size_t size)
+{
+    long address =
+        memory_call(SYS_mmap, 0, (long)size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return is_error(address) ? NULL : (char *)address;
+}
+
 static void *os_map_aligned(void *hint, size_t size, size_t alignment)
 {
     check(is_power_of_two(alignment) && alignment >= os_page_size);
@@ -124,6 +132,10 @@ static void *os_map_aligned(void *hint, size_t size, size_t alignment)
         return NULL;
     }
     start = os_map(NULL, padded);
+    bool is_reserved = start == NULL; /* perhaps for an alignment that is more than all memory */
+    if (is_reserved) {
+        start = reserve_space(padded);
+    }
     if (start == NULL) {
         return NULL;
     }
@@ -134,6 +146,10 @@ static void *os_map_aligned(void *hint, size_t size, size_t alignment)
     size_t behind = (size_t)(start + padded - (aligned + size));
     if (behind != 0) {
         os_unmap(aligned + size, behind);
+    }
+    if (is_reserved && !os_make_writable(aligned, size)) {
+        os_unmap(aligned, size);
+        return NULL;
     }
     return ask_for_huge_pages(aligned, size);
 }

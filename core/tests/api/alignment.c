@@ -3,6 +3,7 @@
  * Every block has the alignment that was promised or asked for, of every size class.
  */
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "../allocator.h"
 #include "../test.h"
@@ -83,6 +84,23 @@ TEST(aligned_alloc_of_large_alignments)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             check_aligned(alignment, sizes[i]);
         }
+    }
+}
+
+/* More than the machine has memory: the address space that it is looked for in is not held against that. */
+TEST(aligned_alloc_of_alignments_beyond_all_memory)
+{
+    for (size_t alignment = (size_t)128 << 20; alignment <= (size_t)1 << 44; alignment *= 2) {
+        void *space = mmap(NULL, 3 * alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (space == MAP_FAILED) {
+            continue;
+        }
+        munmap(space, 3 * alignment);
+        unsigned char *block = t_aligned_alloc(alignment, 100000);
+        CHECK_MSG(block != NULL, "2^%d", __builtin_ctzl(alignment));
+        check_block(block, 100000, alignment);
+        memset(block, 1, 100000);
+        t_free(block);
     }
 }
 
