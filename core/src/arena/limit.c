@@ -8,6 +8,9 @@
 #define LOOK_MS 250u
 #define LOOK_NARROW_MS 50u
 
+/* How often the purge thread looks what the cgroup allows of CPUs where nothing else is read. */
+#define LOOK_CPUS_MS 1000u
+
 /* Little room is left where it is less than this, and memory is short at half of that: a quarter of the
  * limit, and of large limits what a process can fill in some pauses. */
 #define NARROW_PART 4u
@@ -67,6 +70,15 @@ static void limit_look(void)
         atomic_set(&memory_limit.cpus, os_cpu_count());
     }
     limit_apply(&group);
+}
+
+static void limit_look_at_cpus(uint64_t now_ms)
+{
+    if (!limit_is_share() && os_tells_resident() &&
+        now_ms >= atomic_get(&memory_limit.looked_ms) + LOOK_CPUS_MS) {
+        atomic_set(&memory_limit.looked_ms, now_ms);
+        atomic_set(&memory_limit.cpus, os_cpu_count());
+    }
 }
 
 static unsigned limit_cpus(void)

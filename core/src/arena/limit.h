@@ -25,9 +25,12 @@ static void limit_leave(void);
 /* Whether a block of so many bytes can be had at all. */
 static bool limit_allows(size_t size);
 
-/* The CPUs that the cgroup allows now, where its files are read anyway: where a limit is a share of its
- * limit. 0: not known. */
+/* The CPUs that the cgroup allows now, where its files are read anyway, as a limit is a share of its limit, or where
+ * somebody has time to look. 0: not known. */
 static unsigned limit_cpus(void);
+
+/* Looks now and then, in a thread that nobody waits for; not where the program has forbidden itself system calls. */
+static void limit_look_at_cpus(uint64_t now_ms);
 
 /* Gives free memory back as the room below the soft limit falls, and follows the cgroup. */
 static void limit_tick(uint64_t now_ms);

@@ -54,7 +54,7 @@ static unsigned cgroup_cpus(void)
  * the start of a program, are left alone. */
 #define QUOTA_CPUS_MIN 8u
 
-static unsigned os_cpu_count(void)
+static unsigned affinity_cpus(void)
 {
     uint64_t mask[128] = {0}; /* 8,192 CPUs, the most that Linux can be built for */
     long size = system_call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
@@ -64,11 +64,28 @@ static unsigned os_cpu_count(void)
             count++;
         }
     }
-    unsigned quota = count > QUOTA_CPUS_MIN && !MW_IN_LIBC ? cgroup_cpus() : 0;
-    if (quota != 0 && quota < count) {
-        count = quota;
-    }
     return count != 0 ? count : 1;
+}
+
+/* The affinity is that of the thread that asks first: one that asks later may be pinned to a CPU, which says
+ * nothing of the others. */
+static unsigned os_cpu_count(void)
+{
+    static _Atomic unsigned usable;
+    unsigned count = atomic_get(&usable);
+    if (count == 0) {
+        count = affinity_cpus();
+        atomic_set(&usable, count);
+    }
+    unsigned quota = count > QUOTA_CPUS_MIN && !MW_IN_LIBC ? cgroup_cpus() : 0;
+    return quota != 0 && quota < count ? quota : count;
+}
+
+static int os_cpu_now(void)
+{
+    unsigned cpu = 0;
+    bool may_ask = os_tells_resident() && !os_refuses_changes();
+    return may_ask && !is_error(system_call(SYS_getcpu, (long)&cpu, 0, 0, 0, 0, 0)) ? (int)cpu : -1;
 }
 
 /* --- Memory ----------------------------------------------------------------------------------- */

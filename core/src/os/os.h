@@ -22,9 +22,13 @@ static void os_init(void);
 /* Part of os_init: where the time is read without entering the kernel. */
 static void os_find_clock(void);
 
-/* CPUs that this process may use: its affinity or, where that has many, its cgroup's quota if that
- * is less. */
+/* CPUs that this process may use: its affinity as it was at first or, where that has many, its cgroup's quota of
+ * now if that is less. */
 static unsigned os_cpu_count(void);
+
+/* The number of the CPU that the calling thread is on; -1 if the kernel does not say, or is not asked since it may
+ * end the program for that. */
+static int os_cpu_now(void);
 
 /* What the cgroups of this process say of memory. */
 struct memory_of_group {
@@ -269,6 +273,7 @@ ALWAYS_INLINE void libc_learn_threads(void)
 
 /* The mappings of the process. /proc/self has none once the first thread has ended, though others go on. */
 #define OS_MAPS "/proc/thread-self/maps"
+#define OS_SMAPS "/proc/thread-self/smaps"
 #define OS_PAGE_STATES "/proc/thread-self/pagemap"
 
 /* Starts a detached thread that takes no signals. */

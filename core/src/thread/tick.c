@@ -384,6 +384,7 @@ static void *purge_thread_run(void *argument)
         os_wait(&purge_thread.settings, settings, purge_thread_pause_ms());
         uint64_t now_ms = clock_look();
         keep_house(now_ms, true);
+        limit_look_at_cpus(now_ms);
         atomic_add(&purge_thread.runs, 1);
         atomic_add(&purge_thread.ms, now_ms - last_ms);
         last_ms = now_ms;

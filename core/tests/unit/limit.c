@@ -4,6 +4,7 @@
  */
 #include "unit.h"
 
+#include <sched.h>
 #include <sys/stat.h>
 
 enum { PAGES = 256 };
@@ -298,4 +299,50 @@ TEST(arenas_follow_the_cpus)
     atomic_set(&memory_limit.cpus, 9);
     arenas_follow_cpus();
     CHECK_EQ(process.arenas_wanted, 3);
+}
+
+/* A thread that is pinned says nothing of the others. */
+TEST(cpus_are_those_that_the_process_began_with)
+{
+    cpu_set_t all, one;
+    unsigned before = os_cpu_count();
+    CHECK_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++) {
+        if (CPU_ISSET(cpu, &all)) {
+            CPU_SET(cpu, &one);
+        }
+    }
+    CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    CHECK_EQ(affinity_cpus(), 1);
+    CHECK_EQ(os_cpu_count(), before);
+}
+
+TEST(purge_thread_looks_what_the_cgroup_allows_of_cpus)
+{
+    process_init();
+    CHECK_EQ(limit_cpus(), 0);
+    mw_free(mw_malloc(1));
+    option_set(OPTION_dirty_decay_ms, 100);
+    option_set(OPTION_purge_thread, true);
+    atomic_set(&purge_thread.may_start, true);
+    purge_thread_want();
+    while (limit_cpus() == 0) {
+        sched_yield();
+    }
+    CHECK_EQ(limit_cpus(), os_cpu_count());
+    option_set(OPTION_purge_thread, false);
+}
+
+TEST(cpus_are_looked_at_now_and_then)
+{
+    process_init();
+    limit_look_at_cpus(5000);
+    CHECK_EQ(limit_cpus(), os_cpu_count());
+    atomic_set(&memory_limit.cpus, 99);
+    limit_look_at_cpus(5999);
+    CHECK_EQ(limit_cpus(), 99);
+    os_note_confined();
+    limit_look_at_cpus(6000);
+    CHECK_EQ(limit_cpus(), 99);
 }
