@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "meta.h"
 
+#include "../settings/conf.h"
+
 /* Small, so that a small program pays little; growth is amortised by the chunk after the first. */
 #define META_CHUNK (64 * KiB)
 #define META_CHUNK_NEXT (512 * KiB)
@@ -15,6 +17,7 @@ static struct {
     char *next; /* lock: meta */
     char *end;  /* lock: meta */
     _Atomic size_t bytes;
+    _Atomic size_t huge_pages;
 } meta = {.lock = LOCK_INITIALIZER(LOCK_META)};
 
 static size_t meta_bytes(void)
@@ -27,6 +30,58 @@ static void meta_count_bytes(size_t size)
     atomic_add(&meta.bytes, size);
 }
 
+/* --- Huge pages ------------------------------------------------------------------------------- */
+
+/* In the order of conf.def. */
+enum { HUGE_NEVER, HUGE_AUTO, HUGE_ALWAYS };
+
+/* With metadata_thp:auto, what there is without huge pages. */
+#define META_WITHOUT_HUGE (4 * MiB)
+
+static long meta_huge; /* const after the start */
+
+static void meta_load(void)
+{
+    meta_huge = conf_keeps_any() ? conf_value(conf_at(CONF_metadata_thp)) : HUGE_NEVER;
+}
+
+static bool meta_wants_huge(void)
+{
+    return unlikely(meta_huge != HUGE_NEVER) &&
+           (meta_huge == HUGE_ALWAYS || meta_bytes() >= META_WITHOUT_HUGE);
+}
+
+static void meta_ask_for_huge(void *start, size_t size)
+{
+    check((uintptr_t)start % META_HUGE == 0 && size % META_HUGE == 0);
+    if (os_ask_for_huge_pages(start, size)) {
+        atomic_add(&meta.huge_pages, size / META_HUGE);
+    }
+}
+
+static size_t meta_huge_pages(void)
+{
+    return atomic_get(&meta.huge_pages);
+}
+
+/* A chunk with room for guards on both sides, what is between them aligned; NULL if there is none. */
+static char *meta_map_huge(size_t chunk, size_t guard)
+{
+    size_t around = guard != 0 ? META_HUGE : 0;
+    char *start = os_map_aligned(NULL, chunk + 2 * around, META_HUGE);
+    if (start == NULL) {
+        return NULL;
+    }
+    meta_ask_for_huge(start + around, chunk);
+    if (around > guard) {
+        os_unmap(start, around - guard);
+        os_unmap(start + around + chunk + guard, around - guard);
+    }
+    return start + around - guard;
+}
+
+/* --- Chunks ----------------------------------------------------------------------------------- */
+
 /* What is left of the old chunk is lost: it is less than the object that did not fit. */
 static bool meta_add_chunk_locked(size_t size)
 {
@@ -34,7 +89,14 @@ static bool meta_add_chunk_locked(size_t size)
     size_t guard = MW_META_GUARD ? os_page_size : 0;
     size_t wanted = atomic_get(&meta.bytes) == 0 ? META_CHUNK : META_CHUNK_NEXT;
     size_t chunk = align_up(size_max(size, wanted), os_page_size);
-    char *start = os_map(NULL, chunk + 2 * guard);
+    char *start = NULL;
+    if (meta_wants_huge()) {
+        start = meta_map_huge(align_up(chunk, META_HUGE), guard);
+        chunk = start != NULL ? align_up(chunk, META_HUGE) : chunk;
+    }
+    if (start == NULL) {
+        start = os_map(NULL, chunk + 2 * guard);
+    }
     if (start == NULL && chunk > align_up(size, os_page_size)) {
         /* Perhaps there is room for the one object. */
         chunk = align_up(size, os_page_size);

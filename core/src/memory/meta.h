@@ -22,6 +22,17 @@ static void *meta_alloc_modestly(size_t size);
 /* Adds zeroed memory that its giver never takes back, at least a cache line of it. */
 static void meta_give(void *start, size_t size);
 
+/* Reads metadata_thp of jemalloc. */
+static void meta_load(void);
+
+/* Whether what is taken now is to consist of huge pages: of META_HUGE bytes or more, aligned to that. */
+#define META_HUGE (2 * MiB)
+static bool meta_wants_huge(void);
+
+/* Asks the kernel for these, and how many were asked for. */
+static void meta_ask_for_huge(void *start, size_t size);
+static size_t meta_huge_pages(void);
+
 /* Bytes of address space taken from the OS for metadata, page map included. */
 static size_t meta_bytes(void);
 static void meta_count_bytes(size_t size);

@@ -10,6 +10,13 @@
 /* How often memory was mapped. */
 static _Atomic uint32_t pagemap_mapped;
 
+static _Atomic uint32_t pagemap_leaves;
+
+static size_t pagemap_bytes(void)
+{
+    return atomic_get(&pagemap_leaves) * PAGEMAP_LEAF_BYTES;
+}
+
 /* A page's number and the lower bits of the generation in which it was found to be foreign. */
 #define FOREIGN_PAGES 256u
 #define FOREIGN_GENERATION_BITS (64 - (PAGEMAP_LEAF_BITS + PAGEMAP_ROOT_BITS))
@@ -52,7 +59,37 @@ static bool pagemap_install(size_t index, char *leaf)
         return false;
     }
     meta_count_bytes(PAGEMAP_LEAF_BYTES);
+    atomic_add(&pagemap_leaves, 1);
     return true;
+}
+
+/* Where leaves are to be of huge pages, two share one: the second waits here. */
+static _Atomic(char *) spare_leaf;
+static_assert(2 * PAGEMAP_LEAF_BYTES == META_HUGE, "two leaves are a huge page");
+
+static void leaf_drop(char *leaf)
+{
+    char *other = meta_wants_huge() ? atomic_swap(&spare_leaf, leaf) : leaf;
+    if (other != NULL) {
+        os_unmap(other, PAGEMAP_LEAF_BYTES);
+    }
+}
+
+static char *leaf_make(void)
+{
+    if (likely(!meta_wants_huge())) {
+        return os_map(NULL, PAGEMAP_LEAF_BYTES);
+    }
+    char *leaf = atomic_swap(&spare_leaf, NULL);
+    if (leaf == NULL) {
+        leaf = os_map_aligned(NULL, META_HUGE, META_HUGE);
+        if (leaf == NULL) {
+            return os_map(NULL, PAGEMAP_LEAF_BYTES);
+        }
+        meta_ask_for_huge(leaf, META_HUGE);
+        leaf_drop(leaf + PAGEMAP_LEAF_BYTES);
+    }
+    return leaf;
 }
 
 static bool pagemap_cover(uintptr_t start, size_t size)
@@ -67,12 +104,12 @@ static bool pagemap_cover(uintptr_t start, size_t size)
         if (atomic_add(&pagemap.root[index], 0) != 0) {
             continue;
         }
-        char *leaf = os_map(NULL, PAGEMAP_LEAF_BYTES);
+        char *leaf = leaf_make();
         if (leaf == NULL) {
             return false;
         }
         if (!pagemap_install(index, leaf)) {
-            os_unmap(leaf, PAGEMAP_LEAF_BYTES);
+            leaf_drop(leaf);
         }
     }
     return true;

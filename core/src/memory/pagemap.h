@@ -124,6 +124,9 @@ static void pagemap_note_foreign(const void *address, uint32_t generation);
 /* Makes the leaves for a range, so that setting words in it cannot fail. False if out of memory. */
 static bool pagemap_cover(uintptr_t start, size_t size);
 
+/* Bytes of the leaves that have been made. */
+static size_t pagemap_bytes(void);
+
 /* Leaves taken from the OS beforehand, for a caller who learns the range when it is too late to
  * fail. */
 struct pagemap_reserve {

@@ -48,6 +48,8 @@ static struct {
     char of_interval[sizeof STATS_LETTERS];
 } conf_letters IN_SECTION(options);
 
+static char conf_ncached[200] IN_SECTION(options); /* tcache_ncached_max */
+
 static unsigned conf_count(void)
 {
     return array_count(conf_options);
@@ -91,6 +93,8 @@ static const char *conf_text(const struct conf_option *conf)
         return conf_letters.of_print;
     case CONF_stats_interval_opts:
         return conf_letters.of_interval;
+    case CONF_tcache_ncached_max:
+        return conf_ncached;
     default:
         return "";
     }
@@ -231,7 +235,48 @@ static void letters_set(char *to, struct word word)
     check(used < sizeof STATS_LETTERS);
 }
 
-/* False if the text is too long. */
+/* A number up to one of `ends`, which *text is moved behind. */
+static bool next_number(const char **text, const char *ends, long *number)
+{
+    size_t length = strcspn(*text, ends);
+    struct word word = {*text, length};
+    bool is_good = conf_parse_number(word, number) && *number >= 0;
+    *text += is_good ? length + ((*text)[length] != 0) : 0;
+    return is_good;
+}
+
+static bool conf_next_range(const char **text, struct conf_range *range)
+{
+    const char *at = *text;
+    bool is_good = *at != 0 && next_number(&at, "-:|", &range->first) && at[-1] == '-' &&
+                   next_number(&at, "-:|", &range->last) && at[-1] == ':' &&
+                   next_number(&at, "|", &range->value) && range->first <= range->last;
+    *text = is_good ? at : *text;
+    return is_good;
+}
+
+/* False if it is malformed or too long. */
+static bool ranges_set(char *to, size_t size, struct word word)
+{
+    if (word.length >= size) {
+        return false;
+    }
+    char text[sizeof conf_ncached];
+    struct conf_range range;
+    memcpy(text, word.start, word.length);
+    text[word.length] = 0;
+    const char *at = text;
+    while (conf_next_range(&at, &range)) {
+    }
+    if (*at != 0 || word.length == 0 || text[word.length - 1] == '|') {
+        return false;
+    }
+    any_is_kept = true;
+    memcpy(to, text, word.length + 1);
+    return true;
+}
+
+/* False if the text is too long, or means nothing. */
 static bool conf_set_text(const struct conf_option *conf, struct word word)
 {
     switch (conf - conf_options) {
@@ -243,6 +288,8 @@ static bool conf_set_text(const struct conf_option *conf, struct word word)
     case CONF_stats_interval_opts:
         letters_set(conf_letters.of_interval, word);
         return true;
+    case CONF_tcache_ncached_max:
+        return ranges_set(conf_ncached, sizeof conf_ncached, word);
     default:
         return true;
     }

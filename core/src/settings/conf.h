@@ -68,6 +68,16 @@ static uint64_t conf_arenas_ratio(void);
 /* The same of a TEXT. */
 static const char *conf_text(const struct conf_option *conf);
 
+/* What stands for a range of sizes in a text like "1-64:20|2000-8000:5". */
+struct conf_range {
+    long first;
+    long last;
+    long value;
+};
+
+/* Cuts the next off a text. False at its end, or where it is malformed: then *text is not at its end. */
+static bool conf_next_range(const char **text, struct conf_range *range);
+
 /* Whether a value of an option that is KEPT was set: else their defaults hold, and a program's start has not
  * to read them. */
 static bool conf_keeps_any(void);

@@ -45,13 +45,17 @@ static NOINLINE void *alloc_first_of_any(struct heap *heap, unsigned class, size
 #define MAGAZINE_MOST_EVER 4096
 static_assert(MAGAZINE_MOST_EVER + 2 <= UINT16_MAX, "a limit fits");
 
+#define LISTED_MEDIUM (CLASSES - SMALL_CLASSES)
+
 /* const after the start */
 static struct {
     uint32_t least;
     uint32_t most;
     uint32_t most_large;
     int32_t shift; /* of what MAGAZINE_BYTES says */
-} magazine_bounds = {MAGAZINE_LEAST, MAGAZINE_MOST, MAGAZINE_MOST, 0};
+    bool some_are_none;
+    uint16_t of_class[LISTED_MEDIUM]; /* 1 more than what holds instead; 0: nothing else does */
+} magazine_bounds = {.least = MAGAZINE_LEAST, .most = MAGAZINE_MOST, .most_large = MAGAZINE_MOST};
 
 static uint32_t bound_of(enum conf_id id)
 {
@@ -59,8 +63,31 @@ static uint32_t bound_of(enum conf_id id)
     return (uint32_t)(value < MAGAZINE_MOST_EVER ? value : MAGAZINE_MOST_EVER);
 }
 
+/* tcache_ncached_max: from the class of one size to that of another. */
+static void magazines_load_ranges(void)
+{
+    const char *text = conf_text(conf_at(CONF_tcache_ncached_max));
+    const long largest = SLOT_MAX - CANARY_BYTES;
+    struct conf_range range;
+    while (conf_next_range(&text, &range)) {
+        if (range.first > largest) {
+            continue;
+        }
+        long last = range.last < largest ? range.last : largest;
+        long most = range.value < MAGAZINE_MOST_EVER ? range.value : MAGAZINE_MOST_EVER;
+        unsigned class = class_of(size_max((size_t)range.first, 1) + CANARY_BYTES);
+        for (; class <= class_of(size_max((size_t)last, 1) + CANARY_BYTES); class ++) {
+            if (class_is_medium(class)) {
+                magazine_bounds.of_class[class - SMALL_CLASSES] = (uint16_t)(most + 1);
+                magazine_bounds.some_are_none |= most == 0;
+            }
+        }
+    }
+}
+
 static void magazines_load(void)
 {
+    magazines_load_ranges();
     magazine_bounds.least = bound_of(CONF_tcache_nslots_small_min);
     magazine_bounds.most = bound_of(CONF_tcache_nslots_small_max);
     magazine_bounds.most_large = bound_of(CONF_tcache_nslots_large);
@@ -72,6 +99,10 @@ static uint32_t magazine_most(unsigned class)
 {
     uint32_t slot_size = class_size(class);
     int32_t shift = magazine_bounds.shift;
+    check(class_is_medium(class));
+    if (magazine_bounds.of_class[class - SMALL_CLASSES] != 0) {
+        return magazine_bounds.of_class[class - SMALL_CLASSES] - 1u;
+    }
     uint64_t most = MAGAZINE_BYTES / slot_size;
     most = shift >= 0 ? most << shift : most >> -shift;
     if (slot_size > SLOTS_SMALL_MAX) {
@@ -256,6 +287,11 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     heap_note_class(heap, class);
     if (magazine->limit == 0) {
         check(magazine->count == 0 && heap->free[class] == NULL);
+        if (unlikely(magazine_bounds.some_are_none) && magazine_most(class) == 0) {
+            slot_set_next(slot, NULL);
+            heap_return_others(heap, slot, class); /* nothing of this size is to wait anywhere */
+            return;
+        }
         heap_free_to_tray(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }

@@ -70,8 +70,8 @@ ALWAYS_INLINE void *alloc_first(struct heap *heap, size_t class, size_t size, ui
     return slot;
 }
 
-/* Reads how many slots a magazine may hold at most, and at least if there is use for them: tcache_nslots_*
- * of jemalloc. */
+/* Reads how many slots a magazine may hold at most, and at least if there is use for them: tcache_nslots_* and
+ * tcache_ncached_max of jemalloc. */
 static void magazines_load(void);
 
 /* A slot when the magazine is empty; NULL if out of memory. Only slots of the class's own slabs are

@@ -74,8 +74,7 @@ static void arenas_count_locked(void)
 {
     check(lock_is_mine(&process.heaps_lock));
     if (process.arenas_wanted == 0) {
-        long wanted = option(OPTION_arenas);
-        process.arenas_wanted = wanted > 0 ? (unsigned)wanted : arenas_for_cpus(os_cpu_count());
+        process.arenas_wanted = arenas_asked_for();
     }
 }
 
@@ -87,6 +86,7 @@ static NOINLINE void process_init_slow(void)
         secrets_init();
         libc_learn_threads();
         options_load();
+        meta_load();
         limit_look();
         profile_load();
         guarded_load();
@@ -124,15 +124,16 @@ static void process_init(void)
 /* --- A thread's heap -------------------------------------------------------------------------- */
 
 /* New heaps take the arenas in turn. Where a thread runs now says little about where it will, and
- * asking may be a system call, which a program that has locked itself in does not allow. */
+ * asking may be a system call, which a program that has locked itself in does not allow; percpu_arena asks. */
 static struct arena *arena_choose_locked(void)
 {
     unsigned made = atomic_get(&process.heaps_made);
-    if (made == 0) {
+    if (made == 0 && wishes.by_cpu == ARENA_IN_TURN) {
         return arena_get_locked(0);
     }
     arenas_count_locked();
-    return arena_get_locked(made % process.arenas_wanted);
+    long place = arena_by_cpu(process.arenas_wanted);
+    return arena_get_locked(place >= 0 ? (unsigned)place : made % process.arenas_wanted);
 }
 
 static bool thread_limit_arenas(unsigned limit)
@@ -170,6 +171,7 @@ static struct heap *heap_obtain(void)
     if (heap != NULL) {
         check(heap->thread == NULL && !heap->is_orphan && heap_is_empty(heap));
         process.idle_heaps = heap->next_idle;
+        heap->arena = wishes.by_cpu != ARENA_IN_TURN ? arena_choose_locked() : heap->arena;
     } else {
         heap = meta_alloc_at_page(sizeof *heap);
         if (heap != NULL) {

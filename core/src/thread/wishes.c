@@ -18,6 +18,7 @@ static void wishes_load(void)
     if (oversize >= (long)OVERSIZE_MIN && !MW_FENCES && !MW_TRACK) {
         wishes.oversize_least = size_max((size_t)oversize, SLOT_MAX + 1);
     }
+    wishes.by_cpu = (uint8_t)conf_value(conf_at(CONF_percpu_arena));
     check(wishes.cached_most < SLOT_MAX && wishes.oversize_least > SLOT_MAX);
 }
 
@@ -26,9 +27,33 @@ static size_t thread_cached_most(void)
     return wishes.cached_most != 0 ? wishes.cached_most : SLOT_MAX;
 }
 
+/* jemalloc's rule: the second half of the CPUs are the second threads of the cores. */
+static _Atomic unsigned cpu_places;
+
 static unsigned arenas_for_cpus(unsigned cpus)
 {
+    if (wishes.by_cpu != ARENA_IN_TURN) {
+        unsigned places = wishes.by_cpu == ARENA_PER_CORE ? (cpus + 1) / 2 : cpus;
+        atomic_set(&cpu_places, places);
+        return (unsigned)size_min(places, ARENAS_MAX);
+    }
     uint64_t ratio = conf_keeps_any() ? conf_arenas_ratio() : CONF_ONE;
     uint64_t count = (cpus * ratio + CONF_ONE / 2) / CONF_ONE;
     return (unsigned)size_min(size_max(count, 1), ARENAS_MAX);
+}
+
+/* As in jemalloc each CPU has its arena then, whatever else is asked for. */
+static unsigned arenas_asked_for(void)
+{
+    long wanted = option(OPTION_arenas);
+    bool count = wanted <= 0 || wishes.by_cpu != ARENA_IN_TURN;
+    unsigned least = count ? arenas_for_cpus(os_cpu_count()) : 1;
+    return wanted > (long)least ? (unsigned)wanted : least;
+}
+
+static long arena_by_cpu(unsigned count)
+{
+    int cpu = wishes.by_cpu != ARENA_IN_TURN ? os_cpu_now() : -1;
+    check(count != 0);
+    return cpu >= 0 ? (long)((unsigned)cpu % size_max(atomic_get(&cpu_places), 1) % count) : -1;
 }

@@ -17,7 +17,12 @@ import sys
 # The functions of os/os.h that end in a memory system call.
 TARGETS = "map|map_aligned|unmap|purge|purge_lazy|remap|protect"
 # What the program's calls do not come to, by build, and why: function -> how many calls.
-KEEPS_STACKS = {
+OTHERWISE_SET = {
+    "meta_map_huge": 3,  # metadata_thp, whose failures lead to where there is none
+    "leaf_make": 2,  # the same
+    "os_map_aligned": 1,  # a kernel that gives address space, and then refuses to open it
+}
+KEEPS_STACKS = OTHERWISE_SET | {
     "known_rows_map": 2,  # only the debug build and profiles walk stacks
     "store_map": 2,  # only the debug build and profiles keep call stacks
 }

@@ -122,7 +122,8 @@ TEST(conf_takes_every_option)
         snprintf(text, sizeof text, "%s:%s", conf->name, value);
         CHECK_MSG(load(text), "%s", text);
         snprintf(text, sizeof text, "%s:nonsense", conf->name);
-        bool is_taken = conf->type == CONF_TYPE_TEXT || jemalloc_goes_on(conf->name);
+        bool is_text = conf->type == CONF_TYPE_TEXT && i != CONF_tcache_ncached_max;
+        bool is_taken = is_text || jemalloc_goes_on(conf->name);
         CHECK_MSG(load(text) == is_taken, "%s", text);
     }
 }
@@ -142,6 +143,28 @@ TEST(conf_keeps_what_was_set)
     CHECK_EQ(conf_value(conf_at(CONF_tcache)), false);
     CHECK_EQ(conf_value(conf_at(CONF_stats_interval)), 1000);
     CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2);
+}
+
+TEST(conf_reads_ranges)
+{
+    static const char *const wrong[] = {"",      "1",      "1-2",    "1-2:",      "1:2",
+                                        "2-1:3", "1-2:3|", "|1-2:3", "1-2:3|4-5", "1-2-3",
+                                        "a-2:3", "1-2:-3", "1-2:3 "};
+    const char *text = "16-64:20|3000-0x2000:0";
+    struct conf_range range;
+    CHECK(load("tcache_ncached_max:16-64:20|3000-0x2000:0"));
+    CHECK_EQ(strcmp(conf_text(conf_at(CONF_tcache_ncached_max)), text), 0);
+    CHECK(conf_next_range(&text, &range) && range.first == 16 && range.last == 64);
+    CHECK_EQ(range.value, 20);
+    CHECK(conf_next_range(&text, &range) && range.first == 3000 && range.last == 8192);
+    CHECK_EQ(range.value, 0);
+    CHECK(!conf_next_range(&text, &range) && *text == 0);
+    for (size_t i = 0; i < array_count(wrong); i++) {
+        char setting[64];
+        snprintf(setting, sizeof setting, "tcache_ncached_max:%s", wrong[i]);
+        CHECK_MSG(!load(setting), "%s", setting);
+        CHECK_EQ(conf_text(conf_at(CONF_tcache_ncached_max))[0], '1'); /* as it was */
+    }
 }
 
 TEST(conf_reads_a_ratio)

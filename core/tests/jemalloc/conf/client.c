@@ -6,6 +6,7 @@
 #include <jemalloc/jemalloc.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -105,6 +106,38 @@ static int arenas_of_threads(void)
         count += !seen[(uintptr_t)arena]++;
     }
     return count;
+}
+
+/* Of each CPU that it may use, up to four: how many arenas four threads have that begin there; and how many there
+ * are of all. */
+static void show_arenas_of_cpus(void)
+{
+    cpu_set_t usable, one;
+    unsigned seen_anywhere[4096] = {0}, anywhere = 0;
+    sched_getaffinity(0, sizeof usable, &usable);
+    for (int cpu = 0, shown = 0; cpu < CPU_SETSIZE && shown < 4; cpu++) {
+        unsigned seen[4096] = {0}, count = 0;
+        pthread_t threads[4];
+        if (!CPU_ISSET(cpu, &usable)) {
+            continue;
+        }
+        shown++;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof one, &one);
+        pthread_barrier_init(&all_here, NULL, 4);
+        for (int i = 0; i < 4; i++) {
+            pthread_create(&threads[i], NULL, arena_of_thread, NULL);
+        }
+        for (int i = 0; i < 4; i++) {
+            void *arena;
+            pthread_join(threads[i], &arena);
+            count += !seen[(uintptr_t)arena]++;
+            anywhere += !seen_anywhere[(uintptr_t)arena]++;
+        }
+        printf("%u ", count);
+    }
+    printf("of %u\n", anywhere);
 }
 
 static const char *fill_of(const unsigned char *block, size_t size)
@@ -219,6 +252,29 @@ static void show_flags_of_mapping(void)
     free(block);
 }
 
+/* The bookkeeping of 20 blocks that are never written to, a GiB of address space each, and whether the kernel
+ * was asked for huge pages. */
+static void show_huge_metadata(void)
+{
+    static void *volatile blocks[20];
+    for (int i = 0; i < 20; i++) {
+        blocks[i] = malloc(1 << 30);
+    }
+    if (blocks[19] == NULL) {
+        printf("no memory ");
+    }
+    char line[512];
+    bool is_asked = false;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        is_asked |= !strncmp(line, "VmFlags:", 8) && strstr(line, " hg");
+    }
+    bytes_of_slots();
+    long told = number_of("stats.metadata_thp");
+    bool is_all = told == number_of("stats.arenas.4096.metadata_thp");
+    printf("%s%s%s\n", is_asked ? "asked " : "", told > 0 ? "told " : "", is_all ? "." : "?");
+}
+
 static void show_arena_of_large(void)
 {
     size_t megabytes[] = {1, 4, 40};
@@ -258,6 +314,10 @@ static void show(const char *what)
         printf("%ld\n", blocks_in_lists((size_t)atol(what + 9)));
     } else if (!strcmp(what, "huge_pages")) {
         show_flags_of_mapping();
+    } else if (!strcmp(what, "arenas_of_cpus")) {
+        show_arenas_of_cpus();
+    } else if (!strcmp(what, "huge_metadata")) {
+        show_huge_metadata();
     } else if (!strcmp(what, "arena_of_large")) {
         show_arena_of_large();
     } else if (!strcmp(what, "churn")) {

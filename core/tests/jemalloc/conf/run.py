@@ -82,8 +82,31 @@ ROWS = [
     ("lg_tcache_nslots_mul:2", "opt.lg_tcache_nslots_mul", is_text("0"), is_text("2")),
     ("thp:never", "text:opt.thp", is_text("default"), is_text("never")),
     ("thp:always", "text:opt.thp", is_text("default"), is_text("always")),
-    ("percpu_arena:percpu", "text:opt.percpu_arena", is_text("disabled"), is_text("disabled")),
+    ("percpu_arena:percpu", "text:opt.percpu_arena", is_text("disabled"), is_text("percpu")),
+    ("percpu_arena:phycpu", "text:opt.percpu_arena", is_text("disabled"), is_text("phycpu")),
+    ("metadata_thp:always", "text:opt.metadata_thp", is_text("disabled"), is_text("always")),
+    ("metadata_thp:auto", "text:opt.metadata_thp", is_text("disabled"), is_text("auto")),
+    ("tcache_ncached_max:16-64:9|3000-4000:2", "text:opt.tcache_ncached_max", is_text(""),
+     is_text("16-64:9|3000-4000:2")),
 ]
+
+def rows_of_cpus(cpus):
+    """`cpus`: as many as Mallow counts."""
+    def each_cpu(threads_of_core):
+        """What is shown where threads that begin on a CPU have its arena."""
+        shown = sorted(os.sched_getaffinity(0))[:4]
+        places = (cpus + threads_of_core - 1) // threads_of_core
+        return "1 " * len(shown) + f"of {len({cpu % places for cpu in shown})}"
+
+    own, of_core = each_cpu(1), each_cpu(2)
+    return [
+        ("percpu_arena:percpu", "arenas_of_cpus", is_not(own), is_text(own)),
+        ("percpu_arena:percpu,narenas:1", "arenas_of_cpus", is_not(own), is_text(own)),
+        ("percpu_arena:percpu,narenas:63", "opt.narenas", is_text(str(cpus)), at_least(63)),
+        ("percpu_arena:phycpu", "arenas_of_cpus", is_not(of_core), is_text(of_core)),
+        ("percpu_arena:phycpu", "opt.narenas", is_text(str(cpus)), is_text(str((cpus + 1) // 2))),
+    ]
+
 
 # What lies in lists is what is free only in the fast build; in the others blocks wait before they are, and
 # large ones have guards.
@@ -98,6 +121,10 @@ ROWS_OF_FAST = [
     ("tcache_nslots_small_max:400,tcache_nslots_small_min:400", "in_lists:3000", at_most(69),
      at_least(70)),
     ("lg_tcache_nslots_mul:-7", "in_lists:10000", at_least(20), at_most(4)),
+    ("tcache_ncached_max:1-3000:3|20000-30000:4", "in_lists:3000", at_least(20), at_most(3)),
+    ("tcache_ncached_max:3000-3000:400|16-2000:1", "in_lists:3000", at_most(69), at_least(70)),
+    ("tcache_ncached_max:3000-4000:0", "in_lists:3000", at_least(20), is_text("0")),
+    ("tcache_ncached_max:3000-4000:0", "in_lists:10000", at_least(20), at_least(20)),
     ("tcache_nslots_large:2", "in_lists:20000", at_least(16), at_most(2)),
     ("tcache_nslots_large:0", "in_lists:20000", at_least(16), is_text("0")),
     ("oversize_threshold:4194304", "arena_of_large", is_text("shared shared shared"),
@@ -113,6 +140,9 @@ ROWS_OF_FAST = [
 ROWS_OF_HUGE_PAGES = [
     ("thp:never", "huge_pages", is_text("."), is_text("refused.")),
     ("thp:always", "huge_pages", is_text("."), is_text("wanted.")),
+    ("metadata_thp:always", "huge_metadata", is_text("."), is_text("asked told .")),
+    ("metadata_thp:auto", "huge_metadata", is_text("."), is_text("asked told .")),
+    ("thp:never", "huge_metadata", is_text("."), is_text(".")),
 ]
 
 # In debug every block is filled and checked, whatever is set.
@@ -210,17 +240,18 @@ def sources(library, client, static_client, linked_client):
            str("-- Set conf value: hpa:true (accepted without effect)\n" in errors), "True")
     yield ("and only that", str("-- Set conf value: thp:never\n" in errors), "True")
     output, errors = run(client, "zero_realloc", LD_PRELOAD=library,
-                         MALLOC_CONF="abort_conf:true,percpu_arena:percpu,dss:disabled")
+                         MALLOC_CONF="abort_conf:true,cache_oblivious:true,dss:disabled")
     yield "abort_conf lets a program live with what has no effect", output, "null"
     yield ("and tells of it, but not of what holds anyway", errors,
-           "<jemalloc>: Conf value without effect: percpu_arena:percpu\n")
+           "<jemalloc>: Conf value without effect: cache_oblivious:true\n")
     yield "without settings nothing is printed", run(client, "", LD_PRELOAD=library)[1], ""
 
 
 def main():
     mode, library, *clients = sys.argv[1:]
     failed = 0
-    rows = ROWS + (ROWS_OF_FAST if mode == "fast" else [])
+    cpus = int(run(clients[0], "opt.narenas", LD_PRELOAD=library)[0])
+    rows = ROWS + rows_of_cpus(cpus) + (ROWS_OF_FAST if mode == "fast" else [])
     if tells_of_huge_pages():
         rows += ROWS_OF_HUGE_PAGES
     else:
