@@ -173,7 +173,8 @@ struct mw_stat {
     const char *help;
 };
 
-/* Calls `visit` with each figure. It may allocate. False if there is no memory to gather them in. */
+/* Calls `visit` with each figure. It may allocate. Where there is no memory to gather those of each arena in, those of all
+ * are told as those of arena 0; false only where another thread is at that. */
 MW_PUBLIC bool mw_stats_each(void (*visit)(void *context, const struct mw_stat *stat),
                              void *context);
 

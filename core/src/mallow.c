@@ -146,6 +146,7 @@
 #include "insight/stats_past.c"
 #include "insight/stats_walk.c"
 #include "insight/stats.c"
+#include "insight/huge_pages.c"
 #include "insight/stats_api.c"
 #include "insight/stats_json.c"
 #include "insight/stats_text.c"

@@ -43,6 +43,13 @@ static struct arena *arena_ever_at(unsigned at)
     return at < count ? &arenas[at] : explicit_arenas[at - count];
 }
 
+static _Atomic size_t descriptors_made;
+
+static size_t descriptor_bytes(void)
+{
+    return atomic_get(&descriptors_made) * align_up(sizeof(struct extent), CACHE_LINE);
+}
+
 static void descriptor_init(struct arena *arena, struct extent *extent)
 {
     atomic_set(&extent->arena, arena->index);
@@ -61,6 +68,7 @@ static struct extent *descriptor_new_locked(struct arena *arena)
         if (extent == NULL) {
             return NULL;
         }
+        atomic_add(&descriptors_made, 1);
         descriptor_init(arena, extent);
     }
     check(extent_state(extent) == EXTENT_UNUSED && extent_arena(extent) == arena->index);

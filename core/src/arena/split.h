@@ -129,6 +129,9 @@ ALWAYS_INLINE struct arena *arena_of(struct extent *extent)
                : explicit_arenas[extent_arena(extent) - ARENAS_MAX];
 }
 
+/* Bytes in descriptors of extents that have been made for arenas. */
+static size_t descriptor_bytes(void);
+
 /* A descriptor that is the arena's from now on and describes nothing yet. */
 static void descriptor_init(struct arena *arena, struct extent *extent);
 

@@ -468,11 +468,14 @@ static int arenas_write(unsigned id, uint64_t value)
     return 0;
 }
 
+static size_t sizes_count(unsigned id)
+{
+    return id == CTL_lextent_size ? STATS_LEXTENTS : STATS_BINS;
+}
+
 static int sizes_read(unsigned id, size_t index, uint64_t *value)
 {
-    if (index >= (id == CTL_lextent_size ? STATS_LEXTENTS : STATS_BINS)) {
-        return ENOENT;
-    }
+    check(index < sizes_count(id));
     unsigned class = stats_bin_class((unsigned)index);
     switch (id) {
     case CTL_lextent_size:
@@ -507,6 +510,18 @@ static int arena_look_up(uint64_t *block)
 }
 
 /* --- By name ---------------------------------------------------------------------------------- */
+
+static bool ctl_has_index(unsigned id, unsigned place, size_t index)
+{
+    switch (ctl_at(id)->group) {
+    case CTL_GROUP_ARENA:
+        return number_is_valid(index);
+    case CTL_GROUP_SIZES:
+        return index < sizes_count(id);
+    default:
+        return ctl_stats_has_index(id, place, index);
+    }
+}
 
 static int ctl_read(unsigned id, const size_t *mib, uint64_t *value)
 {

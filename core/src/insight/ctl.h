@@ -88,6 +88,9 @@ struct ctl_name {
 static unsigned ctl_count(void);
 static const struct ctl_name *ctl_at(unsigned id);
 
+/* Whether there is what a number at a place of a name's MIB stands for: an arena, or a part of one. */
+static bool ctl_has_index(unsigned id, unsigned place, size_t index);
+
 /* The value of a name; `mib` has the numbers of its slots. 0 or an error number. Of a LOOKUP, a CREATE
  * and a NAME *value is what was handed in. */
 static int ctl_read(unsigned id, const size_t *mib, uint64_t *value);

@@ -28,18 +28,28 @@ static struct {
 
 /* A copy with room for so many bytes. One that has become too small stays mapped, for a reader may be
  * in it; as room doubles, all that were ever too small are no larger than the last. */
-static struct stats *copy_with_room(struct stats *copy, size_t size)
+static struct stats *copy_with_room(struct stats *copy, size_t size, struct stats *reserve)
 {
     if (copy != NULL && copy->room >= size) {
         return copy;
     }
     size_t room = align_up(2 * size, os_page_size);
     copy = os_map(NULL, room);
+    if (copy == NULL && size <= STATS_FOLDED_SIZE) {
+        copy = reserve;
+        room = STATS_FOLDED_SIZE;
+    }
     if (copy != NULL) {
         copy->room = room;
     }
     return copy;
 }
+
+/* For copies where there is no memory. */
+static union {
+    struct stats stats;
+    char room[STATS_FOLDED_SIZE];
+} copy_reserves[2];
 
 /* Readers of the copy before last see that there is a new one. */
 __attribute__((no_sanitize("thread"))) static bool stats_put_locked(const struct stats *stats,
@@ -50,7 +60,8 @@ __attribute__((no_sanitize("thread"))) static bool stats_put_locked(const struct
     if (number < ctl_stats.latest) {
         return true; /* somebody who began later was faster */
     }
-    struct stats *copy = copy_with_room(atomic_get(&ctl_stats.copies[next % 2]), stats->size);
+    struct stats *copy = copy_with_room(atomic_get(&ctl_stats.copies[next % 2]), stats->size,
+                                        &copy_reserves[next % 2].stats);
     if (copy == NULL) {
         return false;
     }
@@ -63,23 +74,29 @@ __attribute__((no_sanitize("thread"))) static bool stats_put_locked(const struct
     return true;
 }
 
-static int ctl_stats_refresh(void)
+/* Closes them. True too for a signal handler that interrupts one who is here already. */
+static bool stats_put(struct stats *stats, uint64_t number)
 {
-    uint64_t number = atomic_add(&ctl_stats.begun, 1) + 1;
-    struct stats *stats = stats_open();
-    if (stats == NULL) {
-        return EAGAIN;
-    }
     bool is_put = true;
-    if (!lock_is_mine(
-            &process.lock)) { /* else a signal handler interrupts one who is here already */
+    if (stats != NULL && !lock_is_mine(&process.lock)) {
         lock_take(&process.lock);
         is_put = stats_put_locked(stats, number);
         lock_release(&process.lock);
     }
-    stats_close(stats);
+    if (stats != NULL) {
+        stats_close(stats);
+    }
+    return stats != NULL && is_put;
+}
+
+/* Where there is no memory for the figures of each arena, those of all stand with the first. Who finds somebody
+ * else at that has the figures that there are. */
+static int ctl_stats_refresh(void)
+{
+    uint64_t number = atomic_add(&ctl_stats.begun, 1) + 1;
+    bool is_put = stats_put(stats_open(), number) || stats_put(stats_open_folded(), number);
     atomic_add(&ctl_stats.epoch, 1);
-    return is_put ? 0 : EAGAIN;
+    return is_put || atomic_get(&ctl_stats.finished) != 0 ? 0 : EAGAIN;
 }
 
 static int ctl_stats_epoch(uint64_t *value)
@@ -126,6 +143,30 @@ static const struct stats_arena *arena_of_stats(const struct stats *stats, size_
         return &stats->arenas[index];
     }
     return index == MALLCTL_ARENAS_ALL || index == thread_arenas() ? &stats->all : NULL;
+}
+
+/* Readers look again, at the arenas of the figures that they read. */
+static bool ctl_stats_has_arena(size_t index)
+{
+    return index < size_max(arena_numbers(arena_count()), 1) || index == MALLCTL_ARENAS_ALL ||
+           index == thread_arenas();
+}
+
+static bool ctl_stats_has_index(unsigned id, unsigned place, size_t index)
+{
+    if (place == MIB_ARENA) {
+        return ctl_stats_has_arena(index);
+    }
+    switch (ctl_at(id)->group) {
+    case CTL_GROUP_STATS_LEXTENT:
+        return index < STATS_LEXTENTS;
+    case CTL_GROUP_STATS_EXTENT:
+        return index < EXTENT_BINS;
+    case CTL_GROUP_STATS_HPA:
+        return index < STATS_HPA_LISTS;
+    default:
+        return index < STATS_BINS;
+    }
 }
 
 #define CASE(id, value)    \

@@ -11,6 +11,9 @@
  * is its index among them. */
 static const char *ctl_slot_words(struct word slot);
 
+/* As ctl_has_index, of a name of one of the groups STATS. */
+static bool ctl_stats_has_index(unsigned id, unsigned place, size_t index);
+
 /* What `epoch` does: gathers all figures for stats.*. EAGAIN if there is no memory for them. */
 static int ctl_stats_refresh(void);
 

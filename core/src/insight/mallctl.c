@@ -121,6 +121,21 @@ static bool pattern_ends_with_slot(const char *pattern)
     return pattern[strlen(pattern) - 1] == '>';
 }
 
+/* Whether there is what the numbers among the first `depth` parts of a MIB stand for. */
+static bool mib_has_indices(unsigned id, const size_t *mib, size_t depth)
+{
+    struct word part = part_at(ctl_at(id)->pattern);
+    for (unsigned place = 0; place < depth; place++) {
+        bool is_number = part_is_slot(part) && ctl_slot_words(part) == NULL;
+        if (is_number && !ctl_has_index(id, place, mib[place])) {
+            return false;
+        }
+        const char *next = part_next(part);
+        part = part_at(next != NULL ? next : "");
+    }
+    return true;
+}
+
 /* The id of a whole MIB; `plain` becomes the same with the index of a last word in its place. ctl_count()
  * if there is none. */
 static unsigned mib_find(const size_t *mib, size_t depth, size_t *plain)
@@ -136,7 +151,7 @@ static unsigned mib_find(const size_t *mib, size_t depth, size_t *plain)
     memcpy(whole, plain, depth * sizeof *mib);
     bool is_whole = mib_depth(id) == depth && mib_complete(id, whole) == depth &&
                     memcmp(whole, plain, depth * sizeof *mib) == 0;
-    return is_whole ? id : ctl_count();
+    return is_whole && mib_has_indices(id, plain, depth) ? id : ctl_count();
 }
 
 /* Whether the first `most` parts of a name, or all, are those of a pattern; the numbers for slots
@@ -166,6 +181,9 @@ static unsigned name_find(const char *name, size_t most, size_t *mib, unsigned *
     for (unsigned id = 0; id < ctl_count(); id++) {
         if (name_matches(name, ctl_at(id)->pattern, most, mib)) {
             *depth = mib_complete(id, mib);
+            if (!mib_has_indices(id, mib, size_min(most, *depth))) {
+                break;
+            }
             if (pattern_ends_with_slot(ctl_at(id)->pattern)) {
                 mib[*depth - 1] = id + mib[*depth - 1] * ctl_count();
             }
@@ -394,6 +412,7 @@ int mw_mallctlnametomib(const char *name, size_t *mib, size_t *mib_size)
 {
     size_t whole[CTL_DEPTH];
     unsigned depth;
+    process_init();
     if (name == NULL || mib == NULL || mib_size == NULL) {
         return EINVAL;
     }

@@ -24,7 +24,14 @@ static uint64_t less(uint64_t a, uint64_t b)
 static bool heap_counts(struct stats *stats, struct heap *heap)
 {
     struct arena *arena = atomic_peek(&heap->arena);
-    return arena != NULL && arena->index < stats->arena_count;
+    return arena != NULL && (stats->is_folded || arena->index < stats->arena_count);
+}
+
+/* Where the figures of an arena stand. */
+static struct stats_arena *place_of_arena(struct stats *stats, unsigned number)
+{
+    check(stats->is_folded || number < stats->arena_count);
+    return &stats->arenas[stats->is_folded ? 0 : number];
 }
 
 /* --- What heaps hold -------------------------------------------------------------------------- */
@@ -43,7 +50,7 @@ static struct stats_class *class_of_slot_locked(struct stats *stats, unsigned lo
     }
     unsigned class = slab_is_common(extent) ? common_block_class(extent, slab_index(extent, slot))
                                             : extent->slab.class;
-    return &stats->arenas[extent_arena(extent)].classes[class];
+    return &place_of_arena(stats, extent_arena(extent))->classes[class];
 }
 
 /* What is in a list was handed out, but not to the program. Each slot is looked at before its link is
@@ -73,7 +80,8 @@ add_outboxes_locked(struct stats *stats, unsigned locked, struct heap *heap)
         }
         uint32_t count = add_list_locked(stats, locked, atomic_peek(&heap->outboxes[i].head),
                                          atomic_peek(&heap->outboxes[i].count));
-        stats->arenas[heap->arena->index].classes[extent->slab.class].remote_frees += count;
+        struct stats_arena *to = place_of_arena(stats, heap->arena->index);
+        to->classes[extent->slab.class].remote_frees += count;
     }
 }
 
@@ -105,7 +113,8 @@ take_off_batches_locked(struct stats *stats, unsigned locked, struct slab_pool *
                     break;
                 }
                 of->slots_out--;
-                stats->arenas[extent_arena(extent)].figures.small_bytes -= extent->slab.slot_size;
+                place_of_arena(stats, extent_arena(extent))->figures.small_bytes -=
+                    extent->slab.slot_size;
                 slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
             }
         }
@@ -115,7 +124,8 @@ take_off_batches_locked(struct stats *stats, unsigned locked, struct slab_pool *
 /* Nothing that lies in a heap, a tray or a batch is of an explicit arena. */
 static void read_heaps(struct stats *stats)
 {
-    unsigned locked = (unsigned)size_min(arena_count(), stats->arena_count);
+    unsigned locked = arena_count();
+    locked = stats->is_folded ? locked : (unsigned)size_min(locked, stats->arena_count);
     for (unsigned i = 0; i < locked; i++) {
         lock_take(&arena_at(i)->lock);
     }
@@ -123,7 +133,7 @@ static void read_heaps(struct stats *stats)
         if (!heap_counts(stats, heap)) {
             continue;
         }
-        struct stats_class *of_heap = stats->arenas[heap->arena->index].classes;
+        struct stats_class *of_heap = place_of_arena(stats, heap->arena->index)->classes;
         for (unsigned class = 0; class < CLASSES; class ++) {
             of_heap[class].allocations -=
                 add_list_locked(stats, locked, atomic_peek(&heap->free[class]), SLAB_SLOTS_MAX);
@@ -147,7 +157,7 @@ static void read_heaps(struct stats *stats)
 __attribute__((no_sanitize("thread"))) static void add_counts(struct stats *stats,
                                                               struct heap *heap)
 {
-    struct stats_arena *to = &stats->arenas[heap->arena->index];
+    struct stats_arena *to = place_of_arena(stats, heap->arena->index);
     for (unsigned class = 1; class < CLASSES; class ++) {
         struct class_counts *counts = &heap->counts[class];
         struct stats_class *figures = &to->classes[class];
@@ -219,113 +229,6 @@ static void stats_reset_locks(void)
     }
 }
 
-/* --- Arenas ----------------------------------------------------------------------------------- */
-
-static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
-{
-    struct stats_arena_figures *figures = &to->figures;
-    figures->uptime = (os_now_ms() - arena->made_ms) * 1000000;
-    figures->region_bytes = arena->region_bytes;
-    figures->regions_made = arena->regions_made;
-    figures->regions_dropped = arena->regions_dropped;
-    figures->dirty_bytes = (arena->dirty.pages + arena->huge.pages) << os_page_shift;
-    figures->muzzy_bytes = arena->muzzy.pages << os_page_shift;
-    figures->huge_dirty_bytes = arena->huge.pages << os_page_shift;
-    figures->retained_bytes = arena->retained.pages << os_page_shift;
-    figures->dirty_purges = arena->dirty_purges.runs;
-    figures->dirty_purge_calls = arena->dirty_purges.calls;
-    figures->dirty_pages_purged = arena->dirty_purges.pages;
-    figures->muzzy_purges = arena->muzzy_purges.runs;
-    figures->muzzy_purge_calls = arena->muzzy_purges.calls;
-    figures->muzzy_pages_purged = arena->muzzy_purges.pages;
-    figures->pages_refaulted = arena->pages_refaulted;
-    figures->patience = atomic_get(&arena->dirty_decay.patience);
-    figures->huge_page_bytes = arena->huge_page_bytes;
-    struct link *head = &arena->descriptors;
-    for (struct link *at = list_first(head); at != head; at = at->next) {
-        figures->unused_descriptors++;
-    }
-}
-
-static void read_arena(struct stats *stats, struct arena *arena)
-{
-    check(arena->number < stats->arena_count);
-    struct stats_arena *to = &stats->arenas[arena->number];
-    struct lock *pool = arena->is_explicit ? NULL : &slab_pool_at(arena)->lock;
-    if (pool != NULL) {
-        lock_take(pool);
-    }
-    lock_take(&arena->lock);
-    stats_walk_arena(to, arena);
-    add_arena_counts_locked(to, arena);
-    lock_release(&arena->lock);
-    if (pool != NULL) {
-        lock_release(pool);
-    }
-    struct direct *direct = direct_find(arena);
-    if (direct != NULL) {
-        stats_add_direct(to, direct);
-    }
-    for (unsigned i = 0; i < STATS_ARENA_LOCKS; i++) {
-        to->locks[i] = figures_of_lock(arena_lock_at(arena, i));
-    }
-}
-
-/* --- What follows from the rest --------------------------------------------------------------- */
-
-/* What was given out less what is out. If more is out than this arena's heaps were given, others were:
- * the rest is taken off those that come next. */
-static uint64_t gone(uint64_t given, uint64_t out, uint64_t *owed)
-{
-    uint64_t all_out = out + *owed;
-    *owed = less(all_out, given);
-    return less(given, all_out);
-}
-
-static void derive_class(struct stats *stats, unsigned class)
-{
-    uint64_t owed_frees = 0, owed_slabs = 0;
-    for (unsigned round = 0; round < 2 && (round == 0 || owed_frees + owed_slabs != 0); round++) {
-        for (unsigned i = 0; i < stats->arena_count; i++) {
-            struct stats_class *figures = &stats->arenas[i].classes[class];
-            uint64_t held = less(figures->slots_out, figures->slots_cached);
-            if (figures->allocations > UINT64_MAX / 2) {
-                figures->allocations = 0; /* a list was filled between two looks */
-            }
-            uint64_t frees = round == 0 ? figures->allocations : figures->frees;
-            uint64_t drops = round == 0 ? figures->slabs_made : figures->slabs_dropped;
-            figures->size = class_size(class);
-            figures->frees = gone(frees, round == 0 ? held : 0, &owed_frees);
-            figures->slabs_dropped = gone(drops, round == 0 ? figures->slabs : 0, &owed_slabs);
-            figures->occupancy = figures->slots != 0 ? held * 1000 / figures->slots : 0;
-        }
-    }
-}
-
-static void derive_large(struct stats *stats, unsigned class)
-{
-    uint64_t owed = 0;
-    for (unsigned round = 0; round < 2 && (round == 0 || owed != 0); round++) {
-        for (unsigned i = 0; i < stats->arena_count; i++) {
-            struct stats_large *figures = &stats->arenas[i].large[class];
-            uint64_t frees = round == 0 ? figures->allocations : figures->frees;
-            figures->size = large_class_pages(class) << os_page_shift;
-            figures->frees = gone(frees, round == 0 ? figures->blocks : 0, &owed);
-        }
-    }
-}
-
-static void derive_arena(struct stats_arena *arena)
-{
-    for (unsigned class = 1; class < CLASSES; class ++) {
-        struct stats_class *figures = &arena->classes[class];
-        arena->figures.cached_bytes += figures->slots_cached * figures->size;
-    }
-    for (unsigned bin = 0; bin < EXTENT_BINS; bin++) {
-        arena->extents[bin].pages = extent_bin_pages(bin);
-    }
-}
-
 /* --- Sums ------------------------------------------------------------------------------------- */
 
 static uint64_t joined(enum mw_stat_type type, uint64_t a, uint64_t b)
@@ -386,6 +289,114 @@ static void join_arena(struct stats_arena *to, const struct stats_arena *from)
     }
 }
 
+/* --- Arenas ----------------------------------------------------------------------------------- */
+
+static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
+{
+    struct stats_arena_figures *figures = &to->figures;
+    uint64_t uptime = (os_now_ms() - arena->made_ms) * 1000000;
+    figures->uptime = size_max(figures->uptime, uptime);
+    figures->region_bytes += arena->region_bytes;
+    figures->regions_made += arena->regions_made;
+    figures->regions_dropped += arena->regions_dropped;
+    figures->dirty_bytes += (arena->dirty.pages + arena->huge.pages) << os_page_shift;
+    figures->muzzy_bytes += arena->muzzy.pages << os_page_shift;
+    figures->huge_dirty_bytes += arena->huge.pages << os_page_shift;
+    figures->retained_bytes += arena->retained.pages << os_page_shift;
+    figures->dirty_purges += arena->dirty_purges.runs;
+    figures->dirty_purge_calls += arena->dirty_purges.calls;
+    figures->dirty_pages_purged += arena->dirty_purges.pages;
+    figures->muzzy_purges += arena->muzzy_purges.runs;
+    figures->muzzy_purge_calls += arena->muzzy_purges.calls;
+    figures->muzzy_pages_purged += arena->muzzy_purges.pages;
+    figures->pages_refaulted += arena->pages_refaulted;
+    figures->patience += atomic_get(&arena->dirty_decay.patience);
+    figures->huge_page_bytes += arena->huge_page_bytes;
+    struct link *head = &arena->descriptors;
+    for (struct link *at = list_first(head); at != head; at = at->next) {
+        figures->unused_descriptors++;
+    }
+}
+
+static void read_arena(struct stats *stats, struct arena *arena)
+{
+    struct stats_arena *to = place_of_arena(stats, arena->number);
+    struct lock *pool = arena->is_explicit ? NULL : &slab_pool_at(arena)->lock;
+    if (pool != NULL) {
+        lock_take(pool);
+    }
+    lock_take(&arena->lock);
+    stats_walk_arena(to, arena);
+    add_arena_counts_locked(to, arena);
+    lock_release(&arena->lock);
+    if (pool != NULL) {
+        lock_release(pool);
+    }
+    struct direct *direct = direct_find(arena);
+    if (direct != NULL) {
+        stats_add_direct(to, direct);
+    }
+    for (unsigned i = 0; i < STATS_ARENA_LOCKS; i++) {
+        struct stats_lock lock = figures_of_lock(arena_lock_at(arena, i));
+        join_lock(&to->locks[i], &lock);
+    }
+}
+
+/* --- What follows from the rest --------------------------------------------------------------- */
+
+/* What was given out less what is out. If more is out than this arena's heaps were given, others were:
+ * the rest is taken off those that come next. */
+static uint64_t gone(uint64_t given, uint64_t out, uint64_t *owed)
+{
+    uint64_t all_out = out + *owed;
+    *owed = less(all_out, given);
+    return less(given, all_out);
+}
+
+static void derive_class(struct stats *stats, unsigned class)
+{
+    uint64_t owed_frees = 0, owed_slabs = 0;
+    for (unsigned round = 0; round < 2 && (round == 0 || owed_frees + owed_slabs != 0); round++) {
+        for (unsigned i = 0; i < stats->arena_count; i++) {
+            struct stats_class *figures = &stats->arenas[i].classes[class];
+            uint64_t held = less(figures->slots_out, figures->slots_cached);
+            if (figures->allocations > UINT64_MAX / 2) {
+                figures->allocations = 0; /* a list was filled between two looks */
+            }
+            uint64_t frees = round == 0 ? figures->allocations : figures->frees;
+            uint64_t drops = round == 0 ? figures->slabs_made : figures->slabs_dropped;
+            figures->size = class_size(class);
+            figures->frees = gone(frees, round == 0 ? held : 0, &owed_frees);
+            figures->slabs_dropped = gone(drops, round == 0 ? figures->slabs : 0, &owed_slabs);
+            figures->occupancy = figures->slots != 0 ? held * 1000 / figures->slots : 0;
+        }
+    }
+}
+
+static void derive_large(struct stats *stats, unsigned class)
+{
+    uint64_t owed = 0;
+    for (unsigned round = 0; round < 2 && (round == 0 || owed != 0); round++) {
+        for (unsigned i = 0; i < stats->arena_count; i++) {
+            struct stats_large *figures = &stats->arenas[i].large[class];
+            uint64_t frees = round == 0 ? figures->allocations : figures->frees;
+            figures->size = large_class_pages(class) << os_page_shift;
+            figures->frees = gone(frees, round == 0 ? figures->blocks : 0, &owed);
+        }
+    }
+}
+
+static void derive_arena(struct stats_arena *arena)
+{
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        struct stats_class *figures = &arena->classes[class];
+        arena->figures.cached_bytes += figures->slots_cached * figures->size;
+    }
+    for (unsigned bin = 0; bin < EXTENT_BINS; bin++) {
+        arena->extents[bin].pages = extent_bin_pages(bin);
+    }
+}
+
 /* --- The process ------------------------------------------------------------------------------ */
 
 /* Of what threads do meanwhile, up to a list is miscounted, but a counter must not go back. */
@@ -420,9 +431,12 @@ static void read_process(struct stats *stats)
     to->muzzy = sum->muzzy_bytes;
     to->retained = sum->retained_bytes;
     to->metadata = meta_bytes();
+    to->metadata_descriptors = descriptor_bytes();
+    to->metadata_page_map = pagemap_bytes();
+    to->metadata_huge_pages = meta_huge_pages();
     to->resident = to->active + to->dirty + to->muzzy + to->metadata;
     to->mapped = sum->region_bytes + sum->huge_bytes + sum->huge_dirty_bytes + to->metadata;
-    to->arenas = stats->arena_count;
+    to->arenas = arena_numbers(arena_count());
     to->heaps = sum->heaps;
     to->threads = atomic_get(&heaps.in_use);
     to->mappings_made = atomic_get(&os_counts.maps);
@@ -441,7 +455,8 @@ static void stats_read(struct stats *stats)
             add_counts(stats, heap);
         }
     }
-    for (unsigned i = 0; i < stats->arena_count; i++) {
+    unsigned count = stats->is_folded ? arena_numbers(arena_count()) : stats->arena_count;
+    for (unsigned i = 0; i < count; i++) {
         struct arena *arena = arena_numbered(i);
         if (arena != NULL) {
             read_arena(stats, arena);
@@ -468,17 +483,45 @@ static struct stats *stats_open(void)
     unsigned count = arena_numbers(arena_count());
     size_t size = sizeof(struct stats) + count * sizeof(struct stats_arena);
     struct stats *stats = os_map(NULL, align_up(size, os_page_size));
-    if (stats != NULL) {
-        stats->size = align_up(size, os_page_size);
-        stats->arena_count = count;
-        stats_read(stats);
+    if (stats == NULL) {
+        return stats_open_folded();
     }
+    stats->size = align_up(size, os_page_size);
+    stats->arena_count = count;
+    stats_read(stats);
     return stats;
+}
+
+/* For who finds no memory; one at a time. Never touched by others. */
+static union {
+    struct stats stats;
+    char room[STATS_FOLDED_SIZE];
+} stats_reserve;
+
+static _Atomic int stats_reserve_owner; /* a process: the child of a fork finds its parent's */
+
+static struct stats *stats_open_folded(void)
+{
+    int self = os_process_number();
+    int owner = atomic_get(&stats_reserve_owner);
+    if (owner == self || !atomic_replace(&stats_reserve_owner, &owner, self)) {
+        return NULL;
+    }
+    memset(&stats_reserve, 0, sizeof stats_reserve);
+    stats_reserve.stats.size = sizeof stats_reserve;
+    stats_reserve.stats.arena_count = 1;
+    stats_reserve.stats.is_folded = true;
+    stats_read(&stats_reserve.stats);
+    return &stats_reserve.stats;
 }
 
 static void stats_close(struct stats *stats)
 {
-    os_unmap(stats, stats->size);
+    if (stats == &stats_reserve.stats) {
+        atomic_set_release(&stats_reserve_owner, 0); /* pairs with the exchange that takes it */
+    } else {
+        os_unmap(stats, stats->size);
+    }
 }
 
 __attribute__((no_sanitize("thread"))) static struct stats_heap stats_of_heap(struct heap *heap)

@@ -82,6 +82,7 @@ struct stats {
     size_t size;          /* bytes of this structure with its arenas */
     size_t room;          /* bytes mapped, in a copy that is kept (ctl_stats.c) */
     unsigned arena_count; /* of `arenas` */
+    bool is_folded;       /* there was no memory for more: arenas[0] has the figures of all */
     struct stats_process process;
     struct stats_lock locks[STATS_PROCESS_LOCKS];
     struct stats_arena all;
@@ -107,8 +108,11 @@ static uint64_t stats_bin_nmalloc(const struct stats_class *figures);
 #define STATS_LEXTENTS (LARGE_CLASSES - STATS_FIRST_LARGE)
 
 /* Reads all figures into memory of their own, from the kernel: nothing is allocated, no lock is held
- * on return. NULL if there is none. The caller closes it. */
+ * on return. If there is none, those of all arenas together, into a reserve. NULL if somebody is reading into that.
+ * The caller closes it. */
+#define STATS_FOLDED_SIZE (sizeof(struct stats) + sizeof(struct stats_arena))
 static struct stats *stats_open(void);
+static struct stats *stats_open_folded(void);
 static void stats_close(struct stats *stats);
 
 /* Lets the counters of all locks begin anew. */

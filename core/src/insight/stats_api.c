@@ -2,7 +2,7 @@
  *
  * The figures by name, for the program: what mallow.h calls mw_stats_each and mw_stats_read.
  */
-#include "stats.h"
+#include "huge_pages.h"
 
 #include <string.h>
 
@@ -164,16 +164,23 @@ static void visit_stats(const struct visitor *to, const struct stats *stats)
     }
 }
 
-bool mw_stats_each(void (*visit)(void *context, const struct mw_stat *stat), void *context)
+static bool stats_each(void (*visit)(void *context, const struct mw_stat *stat), void *context,
+                       bool asks_kernel)
 {
     struct stats *stats = stats_open();
     if (stats == NULL) {
         return false;
     }
+    stats->process.huge_pages = asks_kernel ? huge_page_bytes() : 0;
     struct visitor visitor = {visit, context, ""};
     visit_stats(&visitor, stats);
     stats_close(stats);
     return true;
+}
+
+bool mw_stats_each(void (*visit)(void *context, const struct mw_stat *stat), void *context)
+{
+    return stats_each(visit, context, true);
 }
 
 struct wanted {
@@ -194,7 +201,7 @@ static void look_for(void *context, const struct mw_stat *stat)
 bool mw_stats_read(const char *name, uint64_t *value)
 {
     struct wanted wanted = {name, 0, false};
-    if (!mw_stats_each(look_for, &wanted) || !wanted.is_found) {
+    if (!stats_each(look_for, &wanted, text_is(name, "huge_pages")) || !wanted.is_found) {
         return false;
     }
     *value = wanted.value;

@@ -16,12 +16,17 @@ static bool stats_has_common(const struct stats *stats, const struct stats_arena
 static struct stats_words stats_words_of(const struct stats *stats, const struct stats_arena *arena)
 {
     const struct stats_arena_figures *figures = &arena->figures;
+    const struct stats_process *common = &stats->process;
+    bool has_common = stats_has_common(stats, arena);
     struct stats_words words = {
         .active = figures->slab_bytes + figures->large_bytes,
         .dirty = figures->dirty_bytes + figures->stacked_bytes,
         .muzzy = figures->muzzy_bytes,
         .retained = figures->retained_bytes,
-        .base = stats_has_common(stats, arena) ? stats->process.metadata : 0,
+        .base = has_common ? common->metadata : 0,
+        .descriptors = has_common ? common->metadata_descriptors : 0,
+        .page_map = has_common ? common->metadata_page_map : 0,
+        .huge_pages = has_common ? common->metadata_huge_pages : 0,
         .small_allocated = figures->small_bytes,
         .large_allocated = figures->large_bytes,
     };
@@ -239,7 +244,7 @@ static void write_options(struct json *json)
 static void write_sizes(struct json *json, const struct stats *stats)
 {
     json_open(json, "arenas", '{');
-    json_number(json, "narenas", stats->arena_count);
+    json_number(json, "narenas", stats->process.arenas);
     json_signed(json, "dirty_decay_ms", option(OPTION_dirty_decay_ms));
     json_signed(json, "muzzy_decay_ms", option(OPTION_muzzy_decay_ms));
     json_number(json, "quantum", class_size(1));
@@ -445,6 +450,7 @@ static void write_totals(struct json *json, const struct stats *stats,
     json_open(json, "stats", '{');
 #define TOTAL JSON_FIGURE
 #include "stats_json.def"
+    json_number(json, "huge_pages", stats->process.huge_pages); /* not in jemalloc's */
     json_open(json, "background_thread", '{');
 #define WORKER JSON_FIGURE
 #include "stats_json.def"

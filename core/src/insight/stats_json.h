@@ -31,6 +31,8 @@ struct stats_words {
     uint64_t active, dirty, muzzy, mapped, retained, base, resident;
     uint64_t small_allocated, small_nmalloc, small_ndalloc, small_nrequests, nfills, nflushes;
     uint64_t large_allocated, large_nmalloc, large_ndalloc;
+    uint64_t descriptors, page_map; /* of `base` */
+    uint64_t huge_pages;            /* a number, asked for in `base` */
 };
 
 /* Mallow's own data belongs to no arena: here it is the first one's. */

@@ -27,6 +27,12 @@
         "sizeof." #structure, 0, sizeof(struct structure) \
     }
 
+/* What holds now of an option. */
+#define OPTION(name)                                                                            \
+    {                                                                                           \
+        "option." #name, OPTION_##name * sizeof(option_values[0]), sizeof(option_values[0].now) \
+    }
+
 /* Sets are counted in pages; only that field of theirs is of interest. */
 #define SET(set)                                                                  \
     {                                                                             \
@@ -73,6 +79,7 @@ static const struct stats_root stats_roots[] = {
     {"mappings_dropped", &os_counts.unmaps},
     {"mappings_moved", &os_counts.remaps},
     {"threads", &heaps.in_use},
+    {"options", option_values},
 };
 
 static_assert(offsetof(__typeof__(secrets), link_odd) ==
@@ -171,6 +178,9 @@ static const struct stats_field stats_fields[] = {
     FIELD(lock, wait_ns),
     FIELD(lock, wait_ns_most),
     FIELD(lock, queue_most),
+    OPTION(dirty_decay_ms),
+    OPTION(muzzy_decay_ms),
+    OPTION(purge_thread),
 };
 
 #define LINE(level, name, type, unit) {#name, unit, level, #type},

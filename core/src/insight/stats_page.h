@@ -34,6 +34,7 @@
  *               block classes, and puts less the length of the list were given from there.
  *               `purge_counts` and `lock` lie in an arena where the fields say, `class_sizes` are
  *               numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
+ *   option      fields of what `options` leads to, signed: the values that hold now
  *   lines       the figures of stats.def, by name: what mw_stats_each of the process would show
  */
 #ifndef MALLOW_STATS_PAGE_H

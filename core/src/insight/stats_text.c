@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "stats_text.h"
 
+#include "huge_pages.h"
+
 #include <string.h>
 
 /* The program may set it, as with jemalloc; the name is the libc's side of ours. Visible, so that a
@@ -69,7 +71,7 @@ static void print_titles(struct sink *sink, const struct title *titles)
 static void print_general(struct sink *sink, const struct stats *stats)
 {
     sink_print(sink, "Version: \"%s\"\n", mw_version());
-    sink_print(sink, "Arenas: %u\n", stats->arena_count);
+    sink_print(sink, "Arenas: %lu\n", stats->process.arenas);
     sink_print(sink, "Quantum size: %u\nPage size: %zu\n", class_size(1), os_page_size);
     sink_print(sink, "Decay (ms): dirty %ld, muzzy %ld\n", option(OPTION_dirty_decay_ms),
                option(OPTION_muzzy_decay_ms));
@@ -83,6 +85,8 @@ static void print_totals(struct sink *sink, const struct stats *stats)
                "retained: %lu\n",
                words.small_allocated + stats->all.figures.large_bytes, words.active, words.base,
                words.resident, words.mapped, words.retained);
+    sink_print(sink, "Huge pages: %lu, asked for: %lu\n", stats->process.huge_pages,
+               stats->all.figures.huge_page_bytes);
 }
 
 static void print_lock(struct sink *sink, const char *name, const struct stats_lock *lock)
@@ -251,6 +255,9 @@ static bool has_letter(const char *options, char letter)
     return options != NULL && strchr(options, letter) != NULL;
 }
 
+/* Only of two threads at a time that find no memory. */
+#define NOBODY_CAN_READ "no memory to gather statistics in"
+
 static void stats_print_to(struct stats_target target, const char *options)
 {
     if (target.write == NULL) {
@@ -269,9 +276,13 @@ static void stats_print_to(struct stats_target target, const char *options)
     };
     struct stats *stats = stats_open();
     if (stats == NULL) {
-        target.write(target.context, "mallow: no memory to gather statistics in\n");
+        target.write(target.context, has_letter(options, 'J')
+                                         ? "{\n\"jemalloc\": {\n\"error\": \"" NOBODY_CAN_READ
+                                           "\"\n}\n}\n"
+                                         : "mallow: " NOBODY_CAN_READ "\n");
         return;
     }
+    stats->process.huge_pages = huge_page_bytes();
     struct pieces pieces = {.target = target};
     struct sink sink = {pieces_write, &pieces};
     if (has_letter(options, 'J')) {

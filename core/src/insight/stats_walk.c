@@ -101,9 +101,10 @@ static void add_huge_locked(struct stats_arena *to, struct arena *arena)
             to->large[large_class_of((size_t)1 << size, true)].blocks += count;
         }
     }
-    to->figures.huge_blocks = arena->huge_active_count;
-    to->figures.huge_bytes = arena->huge_active_pages << os_page_shift;
-    to->figures.large_bytes += to->figures.huge_bytes;
+    uint64_t bytes = arena->huge_active_pages << os_page_shift;
+    to->figures.huge_blocks += arena->huge_active_count;
+    to->figures.huge_bytes += bytes;
+    to->figures.large_bytes += bytes;
     struct link *head = &arena->huge.lru;
     for (struct link *at = list_first(head); at != head; at = at->next) {
         add_dirty(to, container_of(at, struct extent, link));

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 enum { COUNT = 700, FREED = 300, THREADS = 4 };
@@ -333,6 +334,44 @@ TEST(statistics_add_up)
     CHECK_EQ(sums.allocations - sums.frees, sums.held);
     CHECK_EQ(figure("allocated"),
              figure("all.small_bytes") - figure("all.cached_bytes") + figure("all.large_bytes"));
+}
+
+/* In all mappings of the process, in bytes. */
+static uint64_t huge_bytes_of_process(void)
+{
+    char line[512];
+    unsigned long kib, sum = 0;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    while (smaps != NULL && fgets(line, sizeof line, smaps) != NULL) {
+        sum += sscanf(line, "AnonHugePages: %lu kB", &kib) == 1 ? kib : 0;
+    }
+    fclose(smaps);
+    return sum * 1024;
+}
+
+/* The kernel gives huge pages where it has some: then those of a block are told, and others are not. */
+TEST(statistics_tell_of_huge_pages)
+{
+    enum { SIZE = 32 << 20, ALIGNMENT = 2 << 20 };
+    uint64_t before = huge_bytes_of_process();
+    CHECK_LE(figure("huge_pages"), before);
+    char *other =
+        mmap(NULL, SIZE + ALIGNMENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(other != MAP_FAILED);
+    CHECK_EQ(mprotect(other, 4096, PROT_NONE),
+             0); /* so that no mapping of ours is joined with it */
+    CHECK_EQ(mprotect(other + SIZE + ALIGNMENT - 4096, 4096, PROT_NONE), 0);
+    madvise(other + 4096, SIZE, MADV_HUGEPAGE);
+    memset(other + 4096, 1, SIZE);
+    uint64_t with_other = huge_bytes_of_process(), told = figure("huge_pages");
+    CHECK_LE(told, before);
+    char *block = t_aligned_alloc(ALIGNMENT, SIZE);
+    madvise(block, SIZE, MADV_HUGEPAGE);
+    memset(block, 1, SIZE);
+    uint64_t in_block = huge_bytes_of_process() - with_other;
+    CHECK_EQ(figure("huge_pages"), told + in_block);
+    t_free(block);
+    munmap(other, SIZE + ALIGNMENT);
 }
 
 TEST(statistics_unknown_name_is_not_found)

@@ -207,14 +207,74 @@ TEST(stats_of_an_arena_that_is_not_made_do_not_exist)
     char name[64];
     snprintf(name, sizeof name, "stats.arenas.%u.pactive", arenas + 1);
     CHECK_EQ(mallctl(name, &value, &size, NULL, 0), ENOENT);
-    CHECK_EQ(mallctl("stats.metadata_edata", &value, &size, NULL, 0),
-             ENOENT); /* of a later jemalloc */
-    CHECK_EQ(mallctl("stats.metadata_rtree", &value, &size, NULL, 0), ENOENT);
-    CHECK_EQ(mallctl("stats.arenas.0.metadata_edata", &value, &size, NULL, 0), ENOENT);
-    CHECK_EQ(mallctl("stats.arenas.0.metadata_rtree", &value, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("stats.arenas.4097.pactive", &value, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("stats.arenas.0.bins.1000.nmalloc", &value, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("stats.arenas.0.pactive", NULL, NULL, &value, 8), EPERM);
+}
+
+/* Blocks that are mappings of their own have a descriptor each, and 600 MiB of addresses, wherever they lie, words
+ * in a part of the page map that was not there before. */
+TEST(stats_say_what_metadata_is_made_of)
+{
+    enum { BLOCKS = 200 };
+    void *blocks[BLOCKS];
+    write_epoch();
+    uint64_t edata = READ(8, "stats.metadata_edata"), rtree = READ(8, "stats.metadata_rtree");
+    CHECK_GE(rtree, 1);
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc((size_t)12 << 20);
+    }
+    CHECK_EQ(READ(8, "stats.metadata_edata"), edata);
+    write_epoch();
+    uint64_t more = READ(8, "stats.metadata_edata") - edata;
+    CHECK(more >= 60 * BLOCKS && more <= 1000 * BLOCKS);
+    CHECK_GE(READ(8, "stats.metadata_rtree"), rtree + ((size_t)1 << 20));
+    CHECK_LE(READ(8, "stats.metadata_edata") + READ(8, "stats.metadata_rtree"),
+             READ(8, "stats.metadata"));
+    CHECK_EQ(READ(8, "stats.metadata_edata"), READ(8, "stats.arenas.0.metadata_edata"));
+    CHECK_EQ(READ(8, "stats.metadata_rtree"), READ(8, "stats.arenas.4096.metadata_rtree"));
+    for (int i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
+}
+
+TEST(names_with_a_number_of_nothing_do_not_exist)
+{
+    static const char *const names[] = {
+        "arena.3999.initialized",
+        "arena.3999.dirty_decay_ms",
+        "arena.3999.purge",
+        "arena.3999",
+        "arenas.bin.999.size",
+        "arenas.bin.999",
+        "arenas.lextent.999.size",
+        "stats.arenas.3999.pactive",
+        "stats.arenas.3999.mutexes.base.num_ops",
+        "stats.arenas.3999",
+        "stats.arenas.4097.pactive",
+        "stats.arenas.0.bins.999.nmalloc",
+        "stats.arenas.0.bins.999.mutex.num_ops",
+        "stats.arenas.0.lextents.999.nmalloc",
+        "stats.arenas.0.extents.64.ndirty",
+        "stats.arenas.0.hpa_shard.nonfull_slabs.64.ndirty_huge",
+    };
+    static const char *const good[] = {"arena.4096.purge", "arena.4097.initialized",
+                                       "stats.arenas.4096.bins.0.nmalloc", "arena.0",
+                                       "stats.arenas.0.mutexes.base.num_ops"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t mib[7], depth = 7;
+        CHECK_MSG(mallctlnametomib(names[i], mib, &depth) == ENOENT, "%s", names[i]);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        size_t mib[7], depth = 7;
+        CHECK_MSG(mallctlnametomib(good[i], mib, &depth) == 0, "%s", good[i]);
+    }
+    size_t mib[7], depth = 7;
+    ssize_t ms = 1000;
+    CHECK_EQ(mallctlnametomib("arena.0.dirty_decay_ms", mib, &depth), 0);
+    mib[1] = 3999;
+    CHECK_EQ(mallctlbymib(mib, depth, NULL, NULL, &ms, sizeof ms), ENOENT);
+    CHECK_EQ(mallctl("arena.3999.dirty_decay_ms", NULL, NULL, &ms, sizeof ms), ENOENT);
 }
 
 TEST(a_mib_is_used_for_all_bins_and_all_arenas)

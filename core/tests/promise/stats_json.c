@@ -2,11 +2,13 @@
  *
  * Writes what malloc_stats_print says of a heap that several threads have worked with: as JSON, with
  * the options that are its argument, to standard output. stats_json.py reads it. The arguments "-"
- * and "message" check that the program's own function gets the text.
+ * and "message" check that the program's own function gets the text. With "poor:" before the options, the kernel gives no
+ * memory from the moment at which the heap is there: `epoch` can be written all the same, as often as one likes.
  */
 #include "promise.h"
 
 #include <dlfcn.h>
+#include <sys/resource.h>
 
 enum { COUNT = 20000, KEPT_LARGE = 30, THREADS = 6 };
 
@@ -43,6 +45,30 @@ static void *work(void *argument)
     return NULL;
 }
 
+static size_t figure(const char *name)
+{
+    int (*mallctl)(const char *, void *, size_t *, void *, size_t);
+    *(void **)&mallctl = dlsym(RTLD_DEFAULT, "mallctl");
+    uint64_t epoch = 1;
+    size_t value = 0, size = sizeof value;
+    CHECK_EQ(mallctl("epoch", NULL, NULL, &epoch, sizeof epoch), 0);
+    CHECK_EQ(mallctl(name, &value, &size, NULL, 0), 0);
+    return value;
+}
+
+static void become_poor(void)
+{
+    struct rlimit least = {1 << 20, 1 << 20};
+    CHECK_EQ(setrlimit(RLIMIT_AS, &least), 0);
+    for (int i = 0; i < 5; i++) {
+        size_t allocated = figure("stats.allocated");
+        CHECK(allocated > 50 * MIB);
+        CHECK_EQ(figure("stats.arenas.0.small.allocated") +
+                     figure("stats.arenas.0.large.allocated"),
+                 allocated);
+    }
+}
+
 int main(int count, char **arguments)
 {
     *(void **)&print = dlsym(RTLD_DEFAULT, "malloc_stats_print");
@@ -62,6 +88,11 @@ int main(int count, char **arguments)
         CHECK(messages > 0);
         return 0;
     }
-    print(write_piece, kept, arguments[1]);
+    const char *options = arguments[1];
+    if (strncmp(options, "poor:", 5) == 0) {
+        become_poor();
+        options += 5;
+    }
+    print(write_piece, kept, options);
     return 0;
 }

@@ -13,12 +13,12 @@ MUTEX = {"num_ops", "num_wait", "num_spin_acq", "num_owner_switch", "total_wait_
          "max_wait_time", "max_num_thds"}
 GLOBAL_MUTEXES = {"background_thread", "max_per_bg_thd", "ctl", "prof", "prof_thds_data", "prof_dump",
                   "prof_recent_alloc", "prof_recent_dump", "prof_stats"}
-TOTALS = {"allocated", "active", "metadata", "metadata_thp", "resident", "mapped", "retained",
-          "pinned", "zero_reallocs", "background_thread", "mutexes"}
+TOTALS = {"allocated", "active", "metadata", "metadata_edata", "metadata_rtree", "metadata_thp", "resident", "mapped", "retained",
+          "pinned", "zero_reallocs", "huge_pages", "background_thread", "mutexes"}
 ARENA = {"nthreads", "uptime_ns", "dss", "dirty_decay_ms", "muzzy_decay_ms", "pactive", "pdirty",
          "pmuzzy", "dirty_npurge", "dirty_nmadvise", "dirty_purged", "muzzy_npurge",
          "muzzy_nmadvise", "muzzy_purged", "small", "large", "mapped", "retained", "base", "internal",
-         "metadata_thp", "tcache_bytes", "tcache_stashed_bytes", "resident", "abandoned_vm",
+         "metadata_edata", "metadata_rtree", "metadata_thp", "tcache_bytes", "tcache_stashed_bytes", "resident", "abandoned_vm",
          "extent_avail", "pinned", "sec_bytes", "mutexes", "bins", "lextents", "extents", "hpa_shard"}
 NOT_SUMS = {"uptime_ns", "dss", "dirty_decay_ms", "muzzy_decay_ms", "name", "max_wait_time",
             "max_num_thds"}
@@ -109,6 +109,21 @@ def check_all():
     require(merged["mutexes"]["extents_dirty"]["num_ops"] > 0, "the lock of the arena")
 
 
+def check_without_memory():
+    """The figures of all arenas, told as those of the first."""
+    jemalloc = json.loads(run("poor:J").stdout)["jemalloc"]
+    totals, arenas = jemalloc["stats"], jemalloc["stats.arenas"]
+    require(set(arenas) == {"merged", "0"}, f"arenas without memory: {set(arenas)}")
+    require(jemalloc["arenas"]["narenas"] >= 1, "how many there are")
+    for name, arena in arenas.items():
+        check_arena(arena, jemalloc["arenas"], name)
+    require(without(arenas["0"]) == without(arenas["merged"]), "the first arena has all")
+    require(KEPT_BYTES <= totals["allocated"] <= KEPT_BYTES * 1.3, f"{totals['allocated']} bytes")
+    for one in arenas["merged"]["bins"]:
+        require(one["nmalloc"] - one["ndalloc"] == one["curregs"], f"bin without memory {one}")
+    require("Allocated: " in run("poor:-").stdout, "text without memory")
+
+
 def check_options():
     """Each letter leaves out its part and nothing else."""
     for letter, path in (("b", "bins"), ("l", "lextents"), ("e", "extents"), ("x", "mutexes"),
@@ -135,5 +150,6 @@ def check_text():
 
 
 check_all()
+check_without_memory()
 check_options()
 check_text()

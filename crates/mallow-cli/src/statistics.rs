@@ -168,6 +168,9 @@ pub fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
         return Err(Error::Inconclusive(explain::REPLACED.into()));
     }
     let mut stats = live::stats(&picture.heap, Some(picture.heap_rss()));
+    if let Some(stats) = &mut stats {
+        stats.totals.huge = Some(picture.heap_huge());
+    }
     if let Some(stats) = &mut stats
         && picture.gaps.contains(&Gap::Unused)
     {

@@ -67,6 +67,12 @@ impl Picture {
         let heaps = self.mappings.iter().filter(|mapping| Kind::is_heap(mapping.kind));
         heaps.map(|mapping| mapping.rss).sum()
     }
+
+    /// What of that is in huge pages.
+    pub fn heap_huge(&self) -> u64 {
+        let heaps = self.mappings.iter().filter(|mapping| Kind::is_heap(mapping.kind));
+        heaps.map(|mapping| mapping.huge).sum()
+    }
 }
 
 pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {

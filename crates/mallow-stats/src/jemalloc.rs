@@ -132,6 +132,7 @@ impl<'a> Reader<'a> {
             dirty: pages("pdirty"),
             muzzy: pages("pmuzzy"),
             cached,
+            huge: of_process("huge_pages"),
         }
     }
 

@@ -45,10 +45,24 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
             dirty: sum(|totals| totals.dirty),
             muzzy: sum(|totals| totals.muzzy),
             cached: Some(heap.listed),
+            huge: None,
         },
         arenas,
+        options: heap
+            .options
+            .iter()
+            .map(|(name, &value)| (name.clone(), option(name, value)))
+            .collect(),
         classes: heap.classes.iter().map(of_class).collect(),
         ..Stats::default()
+    }
+}
+
+/// As it is written.
+fn option(name: &str, value: i64) -> String {
+    match name {
+        "purge_thread" => (value != 0).to_string(),
+        _ => value.to_string(),
     }
 }
 
@@ -163,8 +177,12 @@ mod tests {
             ..mallow::Arena::default()
         };
         let arenas = vec![arena(1000, 100), arena(500, 20)];
-        let heap = mallow::Heap { arenas, listed: 120, metadata: 70, ..mallow::Heap::default() };
+        let options = [("dirty_decay_ms".to_owned(), -1), ("purge_thread".to_owned(), 1)].into();
+        let heap =
+            mallow::Heap { arenas, listed: 120, metadata: 70, options, ..Default::default() };
         let stats = stats(&Heap::Mallow(heap), None).unwrap();
+        assert_eq!(stats.options["dirty_decay_ms"], "-1");
+        assert_eq!(stats.options["purge_thread"], "true");
         let both = |of: fn(&Totals) -> Option<u64>| {
             let sum: u64 = stats.arenas.iter().map(|arena| of(&arena.totals).unwrap()).sum();
             assert_eq!(of(&stats.totals), Some(sum));

@@ -51,6 +51,9 @@ pub struct Totals {
     pub muzzy: Option<u64>,
     /// Free blocks in the caches of threads.
     pub cached: Option<u64>,
+    /// In huge pages, as the kernel says.
+    #[serde(default)]
+    pub huge: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

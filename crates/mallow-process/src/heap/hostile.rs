@@ -12,7 +12,8 @@ use crate::memory::Memory;
 const BASE: u64 = 0x10_0000;
 const TIME: Duration = Duration::from_millis(10);
 
-const ROOTS: [&str; 13] = [
+const ROOTS: [&str; 14] = [
+    "options",
     "arenas",
     "arenas_used",
     "pagemap",
@@ -45,7 +46,9 @@ const NUMBERS: [&str; 16] = [
     "state_muzzy",
     "state_retained",
 ];
-const FIELDS: [&str; 44] = [
+const FIELDS: [&str; 46] = [
+    "option.dirty_decay_ms",
+    "option.purge_thread",
     "sizeof.arena",
     "arena.lock_state",
     "arena.lock_turns",

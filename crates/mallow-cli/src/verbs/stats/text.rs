@@ -54,7 +54,7 @@ fn count(number: Option<u64>) -> String {
 }
 
 /// Each total, with what it means.
-fn named(totals: &Totals) -> [(&'static str, Option<u64>, &'static str); 9] {
+fn named(totals: &Totals) -> [(&'static str, Option<u64>, &'static str); 10] {
     [
         ("allocated", totals.allocated, "with the program"),
         ("active", totals.active, "pages that hold blocks of the program"),
@@ -63,6 +63,7 @@ fn named(totals: &Totals) -> [(&'static str, Option<u64>, &'static str); 9] {
         ("muzzy", totals.muzzy, "free pages that the kernel may take"),
         ("metadata", totals.metadata, "the allocator's own"),
         ("resident", totals.resident, "in physical memory"),
+        ("huge", totals.huge, "of that, in huge pages"),
         ("mapped", totals.mapped, "address space in use"),
         ("retained", totals.retained, "address space without memory"),
     ]
