@@ -267,6 +267,34 @@ fn free_pages_of_mallow_are_judged_by_its_options() {
     assert!(!findings(&followed).contains(&"MLW2201"), "{followed}");
 }
 
+/// What a program sets in itself counts as well: by `malloc_conf`, and later by `mallctl`, which wins.
+#[test]
+fn options_that_a_program_sets_in_itself_are_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = HOLES.replace("32000", "200000").replace("COUNT = 4000", "COUNT = 600");
+    let of = |set_by_call: &str| {
+        let source = large.replace(
+            "int main(void) {",
+            &format!(
+                "const char *malloc_conf = \"background_thread:true,dirty_decay_ms:-1\";\n\
+                 int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));\n\
+                 int main(void) {{ {set_by_call}"
+            ),
+        );
+        let options = ["-O1", "-fno-builtin", "-rdynamic"];
+        let program = crate::common::compile("cc", folder.path(), &source, &options).unwrap();
+        let words = ["run", "-a", "mallow", "--", program.to_str().unwrap()];
+        let process = Program::at_rest(&mut mallow(&words));
+        json(&run(&["advise", "--json", &process.pid()]))
+    };
+    let never = of("");
+    let advice = finding(&never, "MLW2201");
+    assert!(advice["evidence"].as_str().unwrap().contains("dirty_decay_ms is -1"), "{advice}");
+    assert!(advice["effect"].as_str().unwrap().contains("as purge_thread is on"), "{advice}");
+    let soon = of("ssize_t ms = 5000; mallctl(\"arenas.dirty_decay_ms\", 0, 0, &ms, sizeof ms);");
+    assert!(!findings(&soon).contains(&"MLW2201"), "{soon}");
+}
+
 #[test]
 fn what_malloc_trim_would_give_back_is_counted() {
     let folder = tempfile::tempdir().unwrap();

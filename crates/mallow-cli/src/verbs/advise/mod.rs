@@ -74,7 +74,10 @@ fn of_target(target: &Target) -> Result<Report> {
 fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
     let (picture, mut stats) = statistics::of_process(pid)?;
     if let Some(stats) = stats.as_mut().filter(|stats| stats.allocator == "mallow") {
+        // What the allocator tells holds now, whoever has set it.
+        let told = std::mem::take(&mut stats.options);
         stats.options = options::of_process(pid);
+        stats.options.extend(told);
     }
     Ok((picture, stats))
 }

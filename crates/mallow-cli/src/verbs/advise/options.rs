@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The options of a process under Mallow, from where the allocator takes them when a program starts:
-//! the files below /etc, and the environment that the process was started with. What a program sets in
-//! itself (`malloc_conf`, mallctl) cannot be seen from outside.
+//! the files below /etc, and the environment that the process was started with. They count where the allocator
+//! does not tell what holds, as older builds do not.
 
 use std::collections::BTreeMap;
 use std::fs;
