@@ -277,6 +277,9 @@ static struct extent *arena_alloc_fresh(struct arena *arena, size_t pages, size_
     if (grown != 0) {
         arena_note_growth(arena, grown, arena_slack_pages(arena));
     }
+    if (MW_FENCES && grown != 0) {
+        arena_makes_room(arena, grown);
+    }
     if (extent != NULL) {
         return extent;
     }

@@ -62,4 +62,8 @@ static bool arena_try_move(struct arena *arena, struct extent *extent, size_t pa
 /* How much free and resident memory (pages) may stay unused while the process grows beside it. */
 static size_t arena_slack_pages(struct arena *arena);
 
+/* In builds with fences: the arena is about to grow by so many pages beside free blocks that have some. What knows
+ * fences gives as much back. */
+static void (*const arena_makes_room)(struct arena *arena, size_t pages);
+
 #endif

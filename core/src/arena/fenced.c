@@ -7,6 +7,9 @@
 /* A larger free block serves in part, up to so many times the size: what is left of it lies idle. */
 #define REUSED_TIMES 4u
 
+/* Smaller growth is not worth a call of the kernel. */
+#define MAKES_ROOM_MIN (1 * MiB)
+
 /* The descriptor follows what the fence has done. */
 static void arena_set_fenced_pages(struct arena *arena, struct extent *extent, size_t pages)
 {
@@ -70,6 +73,29 @@ static struct extent *arena_take_fenced(struct arena *arena, size_t pages, size_
     return extent;
 }
 
+/* One of the free blocks that are too large for `pages` gives as much back, and goes on waiting. */
+static void arena_make_room(struct arena *arena, size_t pages)
+{
+    if (pages << os_page_shift < MAKES_ROOM_MIN) {
+        return;
+    }
+    lock_take(&arena->lock);
+    struct extent *extent = extent_set_fit(&arena->huge, REUSED_TIMES * pages + 1);
+    bool serves = extent != NULL && extent_has_fence(extent);
+    if (serves) {
+        arena_take_huge_locked(arena, extent);
+    }
+    lock_release(&arena->lock);
+    if (serves) {
+        arena_try_resize_fenced(arena, extent, extent_pages(extent) - pages);
+        lock_take(&arena->lock);
+        arena_free_locked(arena, extent);
+        lock_release(&arena->lock);
+    }
+}
+
+static void (*const arena_makes_room)(struct arena *arena, size_t pages) = arena_make_room;
+
 static struct extent *arena_alloc_fenced(struct arena *arena, size_t pages, size_t alignment)
 {
     if (pages > UINT32_MAX - 1) {
@@ -80,6 +106,7 @@ static struct extent *arena_alloc_fenced(struct arena *arena, size_t pages, size
         size_t grown;
         extent = alignment == os_page_size ? arena_grow_dirty(arena, pages, &grown) : NULL;
         if (extent == NULL) {
+            arena_make_room(arena, pages);
             extent = arena_map_huge(arena, pages, alignment);
         }
         limit_leave();

@@ -519,7 +519,7 @@ static bool ctl_has_index(unsigned id, unsigned place, size_t index)
     case CTL_GROUP_SIZES:
         return index < sizes_count(id);
     default:
-        return ctl_stats_has_index(id, place, index);
+        return ctl_stats_has_index((enum ctl_group)ctl_at(id)->group, place, index);
     }
 }
 

@@ -152,12 +152,12 @@ static bool ctl_stats_has_arena(size_t index)
            index == thread_arenas();
 }
 
-static bool ctl_stats_has_index(unsigned id, unsigned place, size_t index)
+static bool ctl_stats_has_index(enum ctl_group group, unsigned place, size_t index)
 {
     if (place == MIB_ARENA) {
         return ctl_stats_has_arena(index);
     }
-    switch (ctl_at(id)->group) {
+    switch (group) {
     case CTL_GROUP_STATS_LEXTENT:
         return index < STATS_LEXTENTS;
     case CTL_GROUP_STATS_EXTENT:

@@ -12,7 +12,7 @@
 static const char *ctl_slot_words(struct word slot);
 
 /* As ctl_has_index, of a name of one of the groups STATS. */
-static bool ctl_stats_has_index(unsigned id, unsigned place, size_t index);
+static bool ctl_stats_has_index(enum ctl_group group, unsigned place, size_t index);
 
 /* What `epoch` does: gathers all figures for stats.*. EAGAIN if there is no memory for them. */
 static int ctl_stats_refresh(void);

@@ -27,7 +27,9 @@ static void huge_line(void *context, char *line)
         reader->is_ours = start < end && end <= ADDRESS_LIMIT && mapping_is_ours(start, end);
     } else if (reader->is_ours && strncmp(line, word, sizeof word - 1) == 0) {
         const char *digits = line + sizeof word - 1;
-        digits += strspn(digits, " ");
+        while (*digits == ' ') {
+            digits++;
+        }
         uint64_t kib = 0;
         for (; *digits >= '0' && *digits <= '9'; digits++) {
             kib = 10 * kib + (uint64_t)(*digits - '0');
