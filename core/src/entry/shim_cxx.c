@@ -196,30 +196,41 @@ void *_ZnamSt11align_val_t(size_t size, size_t alignment) CXX_ALIAS(new_aligned_
  * there is. */
 #if MW_SHARED_OBJECT
 
-/* The definition behind ours, or the one that the caller's C++ library brought. */
-static COLD void *next_form(const char *name, const void *own, const void *caller)
+/* A nothrow form of this file. */
+struct form {
+    const char *name;
+    const void *own;
+    const void
+        *called; /* what the program calls by the name: it may be in front of ours, and call it */
+    const void *base; /* what ours is done by if that is not Mallow's; else NULL */
+};
+
+/* The definition behind ours, or the one that the caller's C++ library brought; NULL if there is none. */
+static COLD void *next_form(const struct form *form, const void *caller)
 {
-    void *next = libc_next_symbol(name);
-    if (next == NULL || next == own) {
-        next = libc_symbol_near(caller, name);
+    void *next = libc_next_symbol(form->name);
+    if (next == NULL || next == form->own) {
+        next = libc_symbol_near(caller, form->name);
     }
-    return next != own ? next : NULL;
+    return next != form->own && next != form->called ? next : NULL;
 }
 
+/* Without a C++ library nothing is thrown. */
 static COLD void *new_nothrow_next(size_t size, const void *tag, const void *caller,
-                                   const char *name, const void *own)
+                                   const struct form *form)
 {
-    void *(*next)(size_t, const void *) =
-        (void *(*)(size_t, const void *))next_form(name, own, caller);
-    return next != NULL ? next(size, tag) : NULL;
+    void *(*next)(size_t, const void *) = (void *(*)(size_t, const void *))next_form(form, caller);
+    void *(*base)(size_t) = (void *(*)(size_t))(uintptr_t)form->base;
+    return next != NULL ? next(size, tag) : base != NULL ? base(size) : NULL;
 }
 
 static COLD void *new_aligned_nothrow_next(size_t size, size_t alignment, const void *tag,
-                                           const void *caller, const char *name, const void *own)
+                                           const void *caller, const struct form *form)
 {
     void *(*next)(size_t, size_t, const void *) =
-        (void *(*)(size_t, size_t, const void *))next_form(name, own, caller);
-    return next != NULL ? next(size, alignment, tag) : NULL;
+        (void *(*)(size_t, size_t, const void *))next_form(form, caller);
+    void *(*base)(size_t, size_t) = (void *(*)(size_t, size_t))(uintptr_t)form->base;
+    return next != NULL ? next(size, alignment, tag) : base != NULL ? base(size, alignment) : NULL;
 }
 
 static COLD bool has_handler(const void *caller)
@@ -227,43 +238,56 @@ static COLD bool has_handler(const void *caller)
     return request_handler(&(struct request){0, 0, caller}) != NULL;
 }
 
-/* `stands_on_ours`: what the form is done by is Mallow's. */
-#define NOTHROW_FORM(name, made, stands_on_ours)                                       \
-    MW_PUBLIC void *name(size_t size, const void *tag);                                \
-    MW_PUBLIC void *name(size_t size, const void *tag)                                 \
-    {                                                                                  \
-        bool is_ours = likely(stands_on_ours);                                         \
-        void *block = is_ours ? alloc_new(made, 0, size, KEPT_CALLER) : NULL;          \
-        return likely(block != NULL) || (is_ours && !has_handler(CALLER))              \
-                   ? block                                                             \
-                   : new_nothrow_next(size, tag, CALLER, #name, (const void *)(name)); \
+#define FORM_OF(function, name, base)                            \
+    &(struct form)                                               \
+    {                                                            \
+#name, (const void *)(function), form_called(name), base \
     }
 
-#define ALIGNED_NOTHROW_FORM(name, made, stands_on_ours)                              \
-    MW_PUBLIC void *name(size_t size, size_t alignment, const void *tag);             \
-    MW_PUBLIC void *name(size_t size, size_t alignment, const void *tag)              \
-    {                                                                                 \
-        bool is_ours = likely(stands_on_ours);                                        \
-        if (is_ours && unlikely(!is_power_of_two(alignment))) {                       \
-            return NULL;                                                              \
-        }                                                                             \
-        void *block = is_ours ? alloc_new(made, alignment, size, KEPT_CALLER) : NULL; \
-        return likely(block != NULL) || (is_ours && !has_handler(CALLER))             \
-                   ? block                                                            \
-                   : new_aligned_nothrow_next(size, alignment, tag, CALLER, #name,    \
-                                              (const void *)(name));                  \
-    }
+/* `stands_on_ours`: what the form is done by, which is `base`, is Mallow's. */
+#define NOTHROW_FORM(function, name, made, base, stands_on_ours)                             \
+    void *name(size_t size, const void *tag);                                                \
+    static void *function(size_t size, const void *tag)                                      \
+    {                                                                                        \
+        if (unlikely(!(stands_on_ours))) {                                                   \
+            return new_nothrow_next(size, tag, CALLER, FORM_OF(function, name, FORM(base))); \
+        }                                                                                    \
+        void *block = alloc_new(made, 0, size, KEPT_CALLER);                                 \
+        return likely(block != NULL) || !has_handler(CALLER)                                 \
+                   ? block                                                                   \
+                   : new_nothrow_next(size, tag, CALLER, FORM_OF(function, name, NULL));     \
+    }                                                                                        \
+    void *name(size_t size, const void *tag) CXX_ALIAS(function);
+
+#define ALIGNED_NOTHROW_FORM(function, name, made, base, stands_on_ours)          \
+    void *name(size_t size, size_t alignment, const void *tag);                   \
+    static void *function(size_t size, size_t alignment, const void *tag)         \
+    {                                                                             \
+        if (unlikely(!(stands_on_ours))) {                                        \
+            return new_aligned_nothrow_next(size, alignment, tag, CALLER,         \
+                                            FORM_OF(function, name, FORM(base))); \
+        }                                                                         \
+        if (unlikely(!is_power_of_two(alignment))) {                              \
+            return NULL;                                                          \
+        }                                                                         \
+        void *block = alloc_new(made, alignment, size, KEPT_CALLER);              \
+        return likely(block != NULL) || !has_handler(CALLER)                      \
+                   ? block                                                        \
+                   : new_aligned_nothrow_next(size, alignment, tag, CALLER,       \
+                                              FORM_OF(function, name, NULL));     \
+    }                                                                             \
+    void *name(size_t size, size_t alignment, const void *tag) CXX_ALIAS(function);
 
 #define ARRAY_NEW_STANDS (IS_OURS(_Znam, new_array) && IS_OURS(_Znwm, new_plain))
 #define ALIGNED_ARRAY_NEW_STANDS \
     (IS_OURS(_ZnamSt11align_val_t, new_aligned_array) && IS_OURS(_ZnwmSt11align_val_t, new_aligned))
 
-NOTHROW_FORM(_ZnwmRKSt9nothrow_t, MADE_BY_NEW, IS_OURS(_Znwm, new_plain))
-NOTHROW_FORM(_ZnamRKSt9nothrow_t, MADE_BY_NEW_ARRAY, ARRAY_NEW_STANDS)
-ALIGNED_NOTHROW_FORM(_ZnwmSt11align_val_tRKSt9nothrow_t, MADE_BY_NEW,
-                     IS_OURS(_ZnwmSt11align_val_t, new_aligned))
-ALIGNED_NOTHROW_FORM(_ZnamSt11align_val_tRKSt9nothrow_t, MADE_BY_NEW_ARRAY,
-                     ALIGNED_ARRAY_NEW_STANDS)
+NOTHROW_FORM(new_nothrow, _ZnwmRKSt9nothrow_t, MADE_BY_NEW, _Znwm, IS_OURS(_Znwm, new_plain))
+NOTHROW_FORM(new_array_nothrow, _ZnamRKSt9nothrow_t, MADE_BY_NEW_ARRAY, _Znam, ARRAY_NEW_STANDS)
+ALIGNED_NOTHROW_FORM(new_aligned_nothrow, _ZnwmSt11align_val_tRKSt9nothrow_t, MADE_BY_NEW,
+                     _ZnwmSt11align_val_t, IS_OURS(_ZnwmSt11align_val_t, new_aligned))
+ALIGNED_NOTHROW_FORM(new_aligned_array_nothrow, _ZnamSt11align_val_tRKSt9nothrow_t,
+                     MADE_BY_NEW_ARRAY, _ZnamSt11align_val_t, ALIGNED_ARRAY_NEW_STANDS)
 
 #endif
 
