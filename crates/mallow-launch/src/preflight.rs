@@ -60,17 +60,12 @@ fn refuse_sanitizer(target: &Target, allocator: &Allocator, objects: &[PathBuf])
             target.describe()
         ));
     }
-    // The recorder allocates by the malloc behind it, and Mallow's fast build maps nothing where
-    // ThreadSanitizer allows no memory.
-    let maps_elsewhere = match allocator.family {
-        Family::Mallow => ["mallow-secure", "mallow-debug"].contains(&allocator.name.as_str()),
-        Family::Jemalloc | Family::Mimalloc | Family::Tcmalloc => true,
-        Family::System | Family::Scudo | Family::Other => false,
-    };
-    (has("tsan") && maps_elsewhere).then(|| {
+    // The recorder allocates by the malloc behind it.
+    let is_allocator = !matches!(allocator.family, Family::System | Family::Other);
+    (has("tsan") && is_allocator).then(|| {
         format!(
-            "{} is built with -fsanitize=thread, and does not start under {}: ThreadSanitizer allows \
-             memory at few addresses only. Use -a mallow, or a build without it.",
+            "{} is built with -fsanitize=thread. ThreadSanitizer has a malloc of its own: behind {} it crashes, \
+             or reports races that are none. Use a build without it.",
             target.describe(),
             allocator.name
         )
