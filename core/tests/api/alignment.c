@@ -88,7 +88,7 @@ TEST(aligned_alloc_of_large_alignments)
 }
 
 /* More than the machine has memory: the address space that it is looked for in is not held against that. */
-TEST(aligned_alloc_of_alignments_beyond_all_memory)
+KERNEL_TEST(aligned_alloc_of_alignments_beyond_all_memory)
 {
     for (size_t alignment = (size_t)128 << 20; alignment <= (size_t)1 << 44; alignment *= 2) {
         void *space = mmap(NULL, 3 * alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
