@@ -120,9 +120,6 @@ pub struct Lock {
     pub wait_time_most: u64,
 }
 
-/// Those that rules of `advise` ask for.
-const OPTIONS: [&str; 2] = ["dirty_decay_ms", "purge_thread"];
-
 /// The locks that the process has once.
 const LOCKS: [&str; 5] = ["process", "heaps", "shared", "rob", "meta"];
 
@@ -214,7 +211,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     heap.leaves = reader.leaves().unwrap_or_default();
     heap.counts = reader.counts().unwrap_or_default();
     heap.locks = reader.locks(&arenas).unwrap_or_default();
-    heap.options = reader.options().unwrap_or_default();
+    heap.options = page.options(memory).unwrap_or_default();
     heap.classes = classes.into_values().collect();
     (!memory.is_over()).then_some(heap)
 }
@@ -239,14 +236,6 @@ impl Class {
 }
 
 impl Reader<'_> {
-    fn options(&self) -> Option<BTreeMap<String, i64>> {
-        let values = self.page.root("options")?;
-        let value = |name: &str| self.page.get(self.memory, values, &format!("option.{name}"));
-        let told =
-            OPTIONS.iter().filter_map(|&name| Some((name.into(), value(name)?.cast_signed())));
-        Some(told.collect())
-    }
-
     fn get(&self, structure: u64, name: &str) -> Option<u64> {
         self.page.get(self.memory, structure, name)
     }

@@ -3,7 +3,7 @@
 //! descriptors, by name. The layout is never known here; `core/src/insight/stats_page.h` says what
 //! the names mean.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::memory::Memory;
 
@@ -38,6 +38,9 @@ pub struct Line {
     /// `COUNTER`, `GAUGE`, `PEAK` or `FACT`.
     pub kind: String,
 }
+
+/// The options that rules of `advise` ask for.
+const OPTIONS: [&str; 2] = ["dirty_decay_ms", "purge_thread"];
 
 impl Page {
     /// The page at an address; `None` if there is none, or one of another version.
@@ -81,6 +84,15 @@ impl Page {
     pub fn get(&self, memory: &dyn Memory, structure: u64, name: &str) -> Option<u64> {
         let (offset, size) = self.field(name)?;
         memory.number(structure.checked_add(offset)?, size)
+    }
+
+    /// What holds now of [`OPTIONS`]; `None` in builds that do not tell.
+    pub fn options(&self, memory: &dyn Memory) -> Option<BTreeMap<String, i64>> {
+        let values = self.root("options")?;
+        let value = |name: &str| self.get(memory, values, &format!("option.{name}"));
+        let told =
+            OPTIONS.iter().filter_map(|&name| Some((name.into(), value(name)?.cast_signed())));
+        Some(told.collect())
     }
 }
 
