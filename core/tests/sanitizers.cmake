@@ -49,30 +49,37 @@ mallow_sanitized(asan "-fsanitize=address,undefined -fno-sanitize-recover=undefi
 # runs after its own thread destructor crashes.
 mallow_sanitized(tsan "-fsanitize=thread" "fork_storm;signals;key_destructors")
 
-# The model test under libFuzzer, in debug mode, with ASan's checks of the test itself.
+# The model test under libFuzzer, of each build, with the sanitizer of undefined behaviour. In the debug build the
+# allocator finds what the test does wrong.
 set(can ${PROJECT_SOURCE_DIR}/tools/can)
 execute_process(COMMAND ${can} fuzz RESULT_VARIABLE cannot_fuzz)
 if(cannot_fuzz)
-  mallow_skipped(model-fuzz "no clang here that links with libFuzzer")
+  foreach(mode IN LISTS MALLOW_MODES)
+    mallow_skipped(model-fuzz-${mode} "no clang here that links with libFuzzer")
+  endforeach()
 else()
   execute_process(COMMAND ${can} name-clang OUTPUT_VARIABLE clang OUTPUT_STRIP_TRAILING_WHITESPACE)
-  set(fuzzer ${CMAKE_CURRENT_BINARY_DIR}/model-fuzz)
   set(fuzz_sources ${CMAKE_CURRENT_SOURCE_DIR}/model/fuzz.c ${CMAKE_CURRENT_SOURCE_DIR}/model/run.c
       ${CMAKE_CURRENT_SOURCE_DIR}/model/ops.c ${CMAKE_CURRENT_SOURCE_DIR}/allocator.c
       ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
   file(GLOB_RECURSE core_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/core/src/*)
-  add_custom_command(OUTPUT ${fuzzer}
-    COMMAND ${clang} -std=c17 -O1 -g -fsanitize=fuzzer,undefined
-            -fno-sanitize-recover=undefined -fno-builtin -w -D_GNU_SOURCE -DTEST_MW_NAMES
-            -DMW_MODE=${mode_number_debug} -DMW_EXPORT_LIBC=0 -I${PROJECT_SOURCE_DIR}/core/include
-            ${fuzz_sources} -o ${fuzzer} -pthread
-    DEPENDS ${fuzz_sources} ${core_files} VERBATIM)
-  add_custom_target(model_fuzz ALL DEPENDS ${fuzzer})
-  set(corpus ${CMAKE_CURRENT_BINARY_DIR}/corpus)
-  file(MAKE_DIRECTORY ${corpus})
   set(fuzz_options -max_len=6000 -len_control=0 -rss_limit_mb=4096 -timeout=60 -print_final_stats=1)
-  mallow_test(model-fuzz COMMAND ${fuzzer} ${corpus} ${fuzz_options} -max_total_time=10)
-  add_custom_target(fuzz
-    COMMAND ${fuzzer} ${corpus} ${fuzz_options} -max_total_time=${MALLOW_FUZZ_SECONDS}
-    DEPENDS model_fuzz USES_TERMINAL VERBATIM)
+  add_custom_target(fuzz)
+  foreach(mode IN LISTS MALLOW_MODES)
+    set(fuzzer ${CMAKE_CURRENT_BINARY_DIR}/model-fuzz-${mode})
+    add_custom_command(OUTPUT ${fuzzer}
+      COMMAND ${clang} -std=c17 -O1 -g -fsanitize=fuzzer,undefined
+              -fno-sanitize-recover=undefined -fno-builtin -w -D_GNU_SOURCE -DTEST_MW_NAMES
+              -DMW_MODE=${mode_number_${mode}} -DMW_EXPORT_LIBC=0 -I${PROJECT_SOURCE_DIR}/core/include
+              ${fuzz_sources} -o ${fuzzer} -pthread
+      DEPENDS ${fuzz_sources} ${core_files} VERBATIM)
+    add_custom_target(model_fuzz_${mode} ALL DEPENDS ${fuzzer})
+    set(corpus ${CMAKE_CURRENT_BINARY_DIR}/corpus-${mode})
+    file(MAKE_DIRECTORY ${corpus})
+    mallow_test(model-fuzz-${mode} COMMAND ${fuzzer} ${corpus} ${fuzz_options} -max_total_time=10)
+    add_custom_target(fuzz-${mode}
+      COMMAND ${fuzzer} ${corpus} ${fuzz_options} -max_total_time=${MALLOW_FUZZ_SECONDS}
+      DEPENDS model_fuzz_${mode} USES_TERMINAL VERBATIM)
+    add_dependencies(fuzz fuzz-${mode})
+  endforeach()
 endif()

@@ -140,9 +140,13 @@ static void sampler_begin(struct sampler *sampler, bool takes_profile)
 {
     sampler->takes_profile = takes_profile;
     sampler->stack = (struct known_stack){0, 0};
-    const uint64_t *seed = (const uint64_t *)getauxval(AT_RANDOM);
+    const void *at_random = (const void *)getauxval(AT_RANDOM); /* 16 bytes at any address */
+    uint64_t seed = 0;
+    if (at_random != NULL) {
+        memcpy(&seed, at_random, sizeof seed);
+    }
     sampler->random ^= (uintptr_t)sampler * 0x9e3779b97f4a7c15u ^ os_now_ns();
-    sampler->random += seed != NULL ? *seed : 0;
+    sampler->random += seed;
     sampler->until_large = (uint64_t)sampler_distance(sampler);
     sampler->round = atomic_get(&profile.round);
 }

@@ -183,7 +183,7 @@ ALWAYS_INLINE void harden_first_taken(struct extent *extent, struct slot **list,
     struct slot *next = slot_next(slot);
     *list = next;
     __builtin_prefetch(next);
-    __builtin_prefetch((const char *)next + slot_size - 1);
+    __builtin_prefetch((const void *)((uintptr_t)next + slot_size - 1)); /* next may be NULL */
     if (unlikely(slot_set_held_by_owner(extent, index, true))) {
         slot_bad_link(extent->slab.class, slot);
     }
