@@ -5,6 +5,7 @@
 #include "report.h"
 
 #include "../arena/purge.h"
+#include "../thread/emptied.h"
 #include "../thread/held.h"
 #include "../thread/heaps.h"
 #include "../thread/stack.h"
@@ -29,7 +30,7 @@ static size_t purge_all(size_t keep_pages, bool may_call_hooks)
         stack_rob(at);
     }
     trays_empty();
-    size_t purged = 0;
+    size_t purged = emptied_purge_all() >> os_page_shift;
     for (unsigned i = 0; i < arena_count(); i++) {
         purged += arena_purge(arena_at(i), keep_pages);
         if (keep_pages == 0) {

@@ -190,6 +190,7 @@ DESTRUCTOR static void verify_at_exit(void)
         struct link *head = &bin->ready;
         for (struct link *at = list_first(head); at != head && most >= class_size(class);
              at = at->next) {
+            slab_close(slab_at(at));
             most = list_look_at(slab_at(at)->slab.local, class, most);
         }
     }

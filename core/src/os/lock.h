@@ -22,6 +22,7 @@ enum lock_rank {
     LOCK_SHARED,  /* the heap of threads that have none of their own */
     LOCK_TRAY,    /* slots between trays, magazines and depots */
     LOCK_POOL,    /* an arena's shared, common and depot slabs; fork takes several, by index */
+    LOCK_EMPTIED, /* slabs whose memory goes to the kernel while their owner sleeps */
     LOCK_ROB,     /* pages between the stacks of a heap and the arenas */
     LOCK_RETIRED, /* large blocks that wait before their addresses are used again */
     LOCK_LIMIT,   /* growth, where there is a limit on memory */

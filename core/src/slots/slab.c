@@ -343,46 +343,11 @@ static void slab_lengthen_local(struct extent *extent, uint32_t most)
 
 /* --- Frees from other threads ---------------------------------------------------------------- */
 
-static_assert(SLAB_SLOTS_MAX <= UINT16_MAX, "a slab's slots can be counted");
-
-static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
-                                 uint32_t count)
-{
-    check(count > 0 && slab_has_slot(extent, head) && slab_has_slot(extent, tail));
-    check(count == 1 ? head == tail : head != tail);
-    uint32_t capacity = extent->slab.capacity;
-    uint64_t old = atomic_get(&extent->remote);
-    uint64_t new;
-    do {
-        slot_set_next(tail, list_word_head(old));
-        uint32_t total = list_word_length(old) + count;
-        check(total <= capacity && list_word_head(old) != head);
-        new = list_word(head, total);
-        /* pairs with slab_collect_remote, and in its order with slab_disown */
-    } while (!atomic_replace(&extent->remote, &old, new));
-    return list_word_length(new);
-}
-
-static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count)
-{
-    if (atomic_get(&extent->remote) == 0) {
-        return NULL;
-    }
-    uint64_t remote = atomic_swap(&extent->remote, 0); /* pairs with slab_push_remote */
-    *count = list_word_length(remote);
-    check(*count > 0 && *count <= extent->slab.capacity && list_word_head(remote) != NULL);
-    return list_word_head(remote);
-}
-
-static struct slot *slab_first_remote(struct extent *extent)
-{
-    return list_word_head(atomic_get_acquire(&extent->remote)); /* pairs with slab_push_remote */
-}
-
 static void slab_absorb_remote(struct extent *extent)
 {
     struct slab *slab = &extent->slab;
     uint32_t count;
+    slab_close(extent);
     struct slot *list = slab_collect_remote(extent, &count);
     if (list == NULL) {
         return;

@@ -23,6 +23,7 @@
 #define MALLOW_SLAB_H
 
 #include "../arena/arena.h"
+#include "inbox.h"
 #include "sizeclass.h"
 #include "slot.h"
 
@@ -96,39 +97,10 @@ ALWAYS_INLINE bool slab_is_full(struct extent *extent)
     return slab_used(extent) == extent->slab.capacity;
 }
 
-/* A list of slots in one word: its head in the low 48 bits, its length in the high 16. */
-#define LIST_HEAD_BITS 48
+/* --- Frees from other threads: see inbox.h ----------------------------------------------------- */
 
-ALWAYS_INLINE struct slot *list_word_head(uint64_t word)
-{
-    return (struct slot *)(uintptr_t)(word & (((uint64_t)1 << LIST_HEAD_BITS) - 1));
-}
-
-ALWAYS_INLINE uint32_t list_word_length(uint64_t word)
-{
-    return (uint32_t)(word >> LIST_HEAD_BITS);
-}
-
-ALWAYS_INLINE uint64_t list_word(struct slot *head, uint64_t length)
-{
-    check((uintptr_t)head >> LIST_HEAD_BITS == 0 && length <= UINT16_MAX);
-    return (uint64_t)(uintptr_t)head | length << LIST_HEAD_BITS;
-}
-
-/* --- Frees from other threads ------------------------------------------------------------------
- * extent->remote: the list of slots that others freed, in one word. */
-
-/* Adds a list of `count` slots. Returns how many there are now. */
-static uint32_t slab_push_remote(struct extent *extent, struct slot *head, struct slot *tail,
-                                 uint32_t count);
-
-/* Takes them all; NULL if there are none. */
-static struct slot *slab_collect_remote(struct extent *extent, uint32_t *count);
-
-/* The first of them, which stay; NULL if there are none. For who knows that nobody collects. */
-static struct slot *slab_first_remote(struct extent *extent);
-
-/* Moves them to the local list. For a slab of which the hit path has no list; owner thread. */
+/* Moves what others freed to the local list, and closes the slab. For one of which the hit path has no list; owner
+ * thread. */
 static void slab_absorb_remote(struct extent *extent);
 
 /* Makes the slab's owner NULL, so that the next thread to free into it can take it; it is in no

@@ -157,8 +157,8 @@ static void heap_release_empty(struct heap *heap, struct extent *extent)
     heap_release_slab(heap, extent);
 }
 
-/* Puts a slab that the heap owns, and that is in no list, where it belongs. */
-static void heap_place(struct heap *heap, struct extent *extent)
+/* Puts a slab that the heap owns, and that is in no list, where it belongs; open, see inbox.h, if `opens`. */
+static void heap_place(struct heap *heap, struct extent *extent, bool opens)
 {
     struct slab *slab = &extent->slab;
     struct bin *bin = &heap->bins[slab->class];
@@ -177,12 +177,18 @@ static void heap_place(struct heap *heap, struct extent *extent)
         heap_abandon_slab(heap, extent);
     } else if (available >= wanted) {
         bin_push_ready(bin, extent);
+        if (opens) {
+            slab_open(extent);
+        }
     } else {
         slab->place = SLAB_WAITING;
         slab->left = wanted - available < used ? wanted - available : used;
         slab->bias = used - slab->left;
         list_push_back(&bin->waiting, &extent->link);
         check(slab->left > 0 && slab_used(extent) == used);
+        if (opens) {
+            slab_open(extent);
+        }
     }
     check(bin_counts_match(heap, (unsigned)(bin - heap->bins)));
 }
@@ -194,14 +200,14 @@ static void heap_look_at_oldest(struct heap *heap, struct link *list)
 {
     if (!list_is_empty(list)) {
         struct extent *extent = slab_at(list->next);
-        if (atomic_get(&extent->remote) == 0) {
+        if (list_word_length(atomic_get(&extent->remote)) == 0) {
             list_remove(&extent->link); /* its own frees have placed it already */
             list_push_back(list, &extent->link);
             return;
         }
         heap_unlist(heap, extent);
         slab_absorb_remote(extent);
-        heap_place(heap, extent);
+        heap_place(heap, extent, true);
     }
 }
 
@@ -217,7 +223,7 @@ static void heap_adopt(struct heap *heap, struct extent *extent)
     slab_absorb_remote(extent);
     heap_look_at_oldest(heap, &bin->ready);
     heap_look_at_oldest(heap, &bin->waiting);
-    heap_place(heap, extent);
+    heap_place(heap, extent, true);
 }
 
 /* Gives up the current slab, all of whose slots are out. */
@@ -241,7 +247,7 @@ static NOINLINE struct slot *heap_take_next(struct heap *heap, struct bin *bin)
     check(bin->ready_count != 0 && heap->free[extent->slab.class] == NULL);
     bin->current = NULL;
     extent->slab.place = SLAB_NONE;
-    heap_place(heap, extent);
+    heap_place(heap, extent, false); /* a hit path that goes round in its slabs pays nothing */
     check(extent->slab.place == SLAB_WAITING);
     extent = heap_take_ready(heap, bin);
     extent->slab.place = SLAB_CURRENT;
@@ -256,9 +262,9 @@ static void heap_look_at_waiting(struct heap *heap, struct bin *bin)
 {
     for (unsigned tries = 0; tries < READY_TRIES && !list_is_empty(&bin->waiting); tries++) {
         struct extent *extent = slab_at(bin->waiting.next);
-        heap_unlist(heap, extent);
+        bool was_open = heap_unlist(heap, extent);
         slab_absorb_remote(extent);
-        heap_place(heap, extent);
+        heap_place(heap, extent, was_open);
     }
 }
 
@@ -388,8 +394,8 @@ static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent)
         bin_release_current(heap, bin);
     } else {
         check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
-        heap_unlist(heap, extent);
-        heap_place(heap, extent);
+        bool was_open = heap_unlist(heap, extent);
+        heap_place(heap, extent, was_open);
     }
     heap_note_release(heap);
 }
@@ -405,21 +411,26 @@ static void bin_release_empty_ready(struct heap *heap, struct bin *bin)
         if (slab_used(extent) == 0) {
             heap_unlist(heap, extent);
             heap_release_slab(heap, extent);
+        } else {
+            slab_open(extent);
         }
     }
 }
 
-/* Slabs that wait join the ready ones, or go, by what other threads freed of them. */
+/* Slabs that wait join the ready ones, or go, by what other threads freed of them. The others are open from now on. */
 static void bin_look_at_all_waiting(struct heap *heap, struct bin *bin)
 {
     struct link *next;
     for (struct link *at = list_first(&bin->waiting); at != &bin->waiting; at = next) {
         next = at->next;
         struct extent *extent = slab_at(at);
-        if (atomic_get(&extent->remote) != 0) {
+        uint64_t inbox = atomic_get(&extent->remote);
+        if (list_word_length(inbox) != 0) {
             heap_unlist(heap, extent);
             slab_absorb_remote(extent);
-            heap_place(heap, extent);
+            heap_place(heap, extent, true);
+        } else if (inbox == 0) {
+            slab_open(extent);
         }
     }
 }

@@ -255,6 +255,14 @@ struct heaps {
 
 static struct heaps heaps;
 
+/* Whether its thread did not look at the clock for so long. */
+ALWAYS_INLINE bool heap_is_at_rest(struct heap *heap, uint64_t now_ms, uint64_t age_ms)
+{
+    /* It may have looked after we did. */
+    uint64_t tick_ms = atomic_get(&heap->tick_ms);
+    return tick_ms <= now_ms && now_ms - tick_ms >= age_ms;
+}
+
 /* So many heaps for each arena (one per CPU) are a crowd: most of their threads sleep, and what lies in lists
  * and current slabs of such a thread nobody else can use. A steady thread is of those that do not. */
 #define CROWD_HEAPS 4u
@@ -319,15 +327,17 @@ ALWAYS_INLINE struct extent *slab_at(struct link *link)
     return container_of(link, struct extent, link);
 }
 
-/* Takes a slab out of the ready or the waiting ones. */
-ALWAYS_INLINE void heap_unlist(struct heap *heap, struct extent *extent)
+/* Takes a slab out of the ready or the waiting ones, and closes it. Returns whether it was open. */
+ALWAYS_INLINE bool heap_unlist(struct heap *heap, struct extent *extent)
 {
+    bool was_open = slab_close(extent);
     check(extent->slab.place == SLAB_READY || extent->slab.place == SLAB_WAITING);
     check(extent->slab.place != SLAB_READY || heap->bins[extent->slab.class].ready_count > 0);
     list_remove(&extent->link);
     struct bin *bin = &heap->bins[extent->slab.class];
     bin->ready_count = (uint16_t)(bin->ready_count - (extent->slab.place == SLAB_READY));
     extent->slab.place = SLAB_NONE;
+    return was_open;
 }
 
 ALWAYS_INLINE void heap_count_fill(struct heap *heap, unsigned class, uint32_t count)

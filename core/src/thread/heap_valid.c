@@ -27,7 +27,11 @@ static bool heap_list_is_valid(struct heap *heap, unsigned class, struct link *l
     for (struct link *at = list_first(list); at != list; at = at->next) {
         struct extent *extent = slab_at(at);
         require(at->next->prev == at);
+        bool was_open = slab_close(extent); /* its slots are read */
         require(slab_is_valid(extent) && extent->slab.place == place);
+        if (was_open) {
+            slab_open(extent);
+        }
         require(atomic_get(&extent->owner) == heap);
         count++;
     }

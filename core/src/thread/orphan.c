@@ -162,6 +162,7 @@ static void orphan_release_slab(struct heap *heap, struct extent *extent)
     memset(found_free, 0, (slab->capacity / 64 + 1) * sizeof found_free[0]);
     uint32_t count = 0;
     uint32_t unused;
+    slab_close(extent);
     struct slot *list = slab_collect_remote(extent, &unused);
     struct slot_list free = {NULL, NULL};
     slab_list_add(extent, &free, list, &count);

@@ -2,6 +2,7 @@
 #include "remote.h"
 
 #include "../slots/harden.h"
+#include "emptied.h"
 #include "stack.h"
 #include "tray.h"
 
@@ -115,6 +116,9 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
         return;
     }
     uint32_t total = slab_push_remote(extent, head, tail, count);
+    if (unlikely(total == 0)) {
+        harden_bad_block("free", extent, head);
+    }
     /* An owner will find the slots when it looks for some. Without one it is up to us to notice
      * that the slab has become empty, or worth sharing. Since the push others may have emptied it,
      * and the descriptor may be that of another slab: to look after that one does no harm. */
@@ -125,6 +129,8 @@ static void heap_send(struct heap *heap, struct extent *extent, struct slot *hea
         }
     } else if (owner == OWNER_COMMON && common_pushed(extent, count, total)) {
         heap_put_slab_pages(heap, extent);
+    } else if (owner < OWNER_GUARDED) {
+        emptied_note(extent);
     }
 }
 

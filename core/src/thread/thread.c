@@ -419,6 +419,7 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
     any |= visit(&process.heaps_lock);
     any |= visit(&process.shared_lock);
     any |= visit(&tray_lock);
+    any |= visit(&emptied_lock);
     any |= visit(&rob_lock);
     any |= visit(&memory_limit.lock);
     for (unsigned i = 0; i < arena_count(); i++) {
@@ -456,6 +457,7 @@ static void fork_take(void)
     for (unsigned i = 0; i < arena_count(); i++) {
         slab_pools_lock(i);
     }
+    lock_take(&emptied_lock);
     lock_take(&rob_lock);
     if (MW_FENCES) {
         lock_take(&quarantine.lock); /* of another rank, see quarantine.h */
@@ -490,6 +492,7 @@ static void fork_release(bool in_child)
     }
     release(&memory_limit.lock);
     release(&rob_lock);
+    release(&emptied_lock);
     for (unsigned i = arena_count(); i-- > 0;) {
         slab_pools_unlock(i, in_child);
     }

@@ -4,6 +4,7 @@
 #include "../arena/limit.h"
 #include "../arena/purge.h"
 #include "../settings/conf.h"
+#include "emptied.h"
 #include "sampling.h"
 #include "held.h"
 #include "stack.h"
@@ -41,13 +42,6 @@ static uint64_t stack_age_ms(void)
     return decay_ms < 0 ? STACK_AGE_MS : size_min(STACK_AGE_MS, (size_t)decay_ms / 16 + 1);
 }
 
-static bool heap_is_at_rest(struct heap *heap, uint64_t now_ms, uint64_t age_ms)
-{
-    /* It may have looked after we did. */
-    uint64_t tick_ms = atomic_get(&heap->tick_ms);
-    return tick_ms <= now_ms && now_ms - tick_ms >= age_ms;
-}
-
 /* Takes the free pages of heaps whose threads have not looked at the clock for long: they sleep, or
  * need nothing. */
 static void rob_heaps_at_rest(uint64_t now_ms)
@@ -74,6 +68,7 @@ static void keep_house(uint64_t now_ms, bool may_call_hooks)
     }
     rob_heaps_at_rest(now_ms);
     trays_empty();
+    emptied_tick(now_ms, stack_age_ms());
     if (option(OPTION_dirty_decay_ms) > 0) {
         held_release_since((uint32_t)(now_ms - (uint64_t)option(OPTION_dirty_decay_ms)));
     }
