@@ -42,7 +42,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
-        scattered beside)
+        scattered beside emptied)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -70,6 +70,10 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_promise(locked_in ${mode} "dirty_decay_ms:100")
   mallow_promise(idle ${mode} "dirty_decay_ms:500")
   mallow_promise(idle ${mode} "dirty_decay_ms:500,purge_thread:true")
+endforeach()
+foreach(mode fast secure) # what debug knows of each block stays
+  mallow_promise(emptied ${mode} "")
+  mallow_promise(emptied ${mode} "dirty_decay_ms:1000,purge_thread:true")
 endforeach()
 foreach(program fresh mappings fork dying_threads sleeping_owner fork_purge holes many_threads regrowth
         scattered)
