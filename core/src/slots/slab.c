@@ -101,25 +101,36 @@ static bool slab_is_scattered(struct extent *extent)
 
 /* Steps of one length, from a random start, around all slots but the first: they come to each once, as
  * the length has no divisor in common with the number of slots. */
-static uint32_t slab_slot_of_turn(struct extent *extent, uint32_t turn)
+static struct slab_order slab_order(struct extent *extent)
 {
     uint32_t others = extent->slab.capacity - 1;
-    check(turn <= others);
     if (!slab_is_scattered(extent)) {
-        return turn;
+        return (struct slab_order){.is_plain = true};
     }
     uint64_t key = slab_order_key(extent);
-    if (others == 1) {
-        return turn ^ (uint32_t)(key & 1); /* steps would make one order of two slots */
-    }
-    if (turn == others) {
-        return 0;
+    if (others <= 1) {
+        return (struct slab_order){.others = others, .first = (uint32_t)(key & 1)};
     }
     uint32_t step = 1 + random_below(key >> 32, others);
     while (common_divisor(others, step) != 1) {
         step++;
     }
-    return 1 + (uint32_t)((random_below(key, others) + (uint64_t)turn * step) % others);
+    return (struct slab_order){.others = others, .first = random_below(key, others), .step = step};
+}
+
+static uint32_t slab_slot_of_turn(const struct slab_order *order, uint32_t turn)
+{
+    if (order->is_plain) {
+        return turn;
+    }
+    check(turn <= order->others);
+    if (order->others == 1) {
+        return turn ^ order->first; /* steps would make one order of two slots */
+    }
+    if (turn == order->others) {
+        return 0;
+    }
+    return 1 + (uint32_t)((order->first + (uint64_t)turn * order->step) % order->others);
 }
 
 static size_t slab_post_pages(void)
@@ -243,13 +254,13 @@ static struct slot *slab_carve_mixed(struct extent *extent, char *first, uint32_
 
 /* What lies in front of a slot that was never carved is what its pages had before: makes it look as
  * the end of a free slot, because a free of the slot will look there, see canary.h. */
-static void slab_clear_front(struct extent *extent, uint32_t index)
+static void slab_clear_front(struct extent *extent, const struct slab_order *order, uint32_t index)
 {
     if (!extent->slab.was_touched || index == 0) {
         return;
     }
     for (uint32_t i = 0; i < extent->slab.carved; i++) {
-        if (slab_slot_of_turn(extent, i) == index - 1) {
+        if (slab_slot_of_turn(order, i) == index - 1) {
             return; /* the program may hold it */
         }
     }
@@ -261,10 +272,11 @@ static struct slot *slab_carve_scattered(struct extent *extent, uint32_t count)
 {
     struct slab *slab = &extent->slab;
     struct slot_list list = {NULL, NULL};
+    struct slab_order order = slab_order(extent);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = slab_slot_of_turn(extent, slab->carved);
+        uint32_t index = slab_slot_of_turn(&order, slab->carved);
         char *slot = (char *)extent->start + (size_t)index * slab->slot_size;
-        slab_clear_front(extent, index);
+        slab_clear_front(extent, &order, index);
         slots_fill_carved(extent, slot, 1);
         slot_list_append(&list, (struct slot *)slot);
         slab->carved++;

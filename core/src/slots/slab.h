@@ -73,11 +73,19 @@ static NOINLINE void slab_cut_local(struct extent *extent, uint32_t count);
  * empty, up to `most` more slots if it is short. */
 static void slab_lengthen_local(struct extent *extent, uint32_t most);
 
-/* The number of the slot that was, or will be, the `turn`th to be carved. In builds that hide places the
- * slots of a medium class come in an order of their own slab, the first slot last: so a block tells
- * little of where the next one lies, and has one of its own kind in front as long as there is
- * room. */
-static uint32_t slab_slot_of_turn(struct extent *extent, uint32_t turn);
+/* The order in which a slab's slots are carved. In builds that hide places those of a medium class come in an
+ * order of their own slab, the first slot last: so a block tells little of where the next one lies, and has one of
+ * its own kind in front as long as there is room. */
+struct slab_order {
+    bool is_plain;   /* one behind the other; else: */
+    uint32_t others; /* all slots but the first */
+    uint32_t first;
+    uint32_t step;
+};
+static struct slab_order slab_order(struct extent *extent);
+
+/* The number of the slot that was, or will be, the `turn`th to be carved. */
+static uint32_t slab_slot_of_turn(const struct slab_order *order, uint32_t turn);
 
 /* No slot from this number on was ever carved. */
 ALWAYS_INLINE uint32_t slab_carved_end(struct extent *extent)

@@ -16,7 +16,7 @@ static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
     heap->slot_lists = MW_PAGEMAP_LISTS ? CLASSES : 0;
-    heap->list_max = LIST_MAX_WAITING;
+    heap_set_list_max(heap, LIST_MAX_WAITING, false);
     heap_set_until_tick(heap, -1); /* the first call looks at the clock */
     heap->stack_resident = 64;     /* unknown counts as all */
 }
@@ -30,7 +30,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     uint32_t count = slab->carved - slab->left;
     check(slot != NULL && count > 0 && slab->bias == 0 && slab->left < slab->carved);
     check(atomic_get(&extent->owner) == heap && heap->free[slab->class] == NULL);
-    if (count > heap->list_max) {
+    if (count > heap->uncut_most) {
         count = heap->list_max;
         slab_cut_local(extent, count);
     } else {
@@ -119,7 +119,7 @@ static void heap_return_lists(struct heap *heap)
 static NOINLINE void heap_expect_rest(struct heap *heap)
 {
     heap->released_ms = atomic_get(&heaps.kept_house_ms);
-    heap->list_max = LIST_MAX_WAITING;
+    heap_set_list_max(heap, LIST_MAX_WAITING, false);
     heap_set_alarm(heap);
     heap_set_until_tick(heap, 0);
     heap_return_lists(heap);
@@ -590,6 +590,6 @@ static void heap_abandon(struct heap *heap)
     atomic_set(&heap->tick_ms, 0);
     heap->awake_slots = 0;
     heap_set_until_tick(heap, -1);
-    heap->list_max = LIST_MAX_WAITING;
+    heap_set_list_max(heap, LIST_MAX_WAITING, false);
     check(heap_is_empty(heap));
 }

@@ -130,7 +130,8 @@ struct heap {
         slot_lists; /* classes of slots whose lists malloc and free use without regard to blocks of
                              pages: CLASSES; 0: the thread frees both, see magazine.h */
     int32_t until_tick;     /* slots and blocks to hand out or take until the clock is read */
-    uint32_t list_max;      /* slots that are handed out at a time: one of LIST_MAX_* */
+    uint16_t list_max;      /* slots that are handed out at a time: one of LIST_MAX_* */
+    uint16_t uncut_most;    /* a list of a slab that is no longer is handed out whole */
     uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
     uint8_t probe_pause;    /* how often the last probe may still be believed */
     uint8_t way_ticks;      /* ticks, see heap_choose_way */
@@ -233,6 +234,18 @@ static_assert(offsetof(struct heap, counts) + SMALL_CLASSES * sizeof(struct clas
 ALWAYS_INLINE void heap_set_until_tick(struct heap *heap, int32_t count)
 {
     heap->until_tick = count - heap->tick_bias;
+}
+
+/* How many slots are handed out at a time. A slab's list that is not much longer is handed out whole: to cut it takes a
+ * walk over slots that are not in the cache, each found by the one before. That is for who needs the clock soon: a busy
+ * thread is through the longest list in no time, though its lists be short because memory waits. */
+#define UNCUT_TIMES 8u
+ALWAYS_INLINE void heap_set_list_max(struct heap *heap, uint32_t most, bool is_busy)
+{
+    heap->list_max = (uint16_t)most;
+    heap->uncut_most = (uint16_t)(most == LIST_MAX_IDLE ? 1
+                                  : is_busy             ? LIST_MAX_BUSY
+                                            : size_min(UNCUT_TIMES * most, LIST_MAX_BUSY));
 }
 
 /* Whether the current slab of a class has so few free slots that one of the ready ones serves better. */

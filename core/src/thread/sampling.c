@@ -67,6 +67,25 @@ static bool heap_sample_is_due(struct heap *heap, unsigned class)
     return true;
 }
 
+/* For one call at most so many slots come from a slab; the heap's own limits are then restored. */
+struct list_limits {
+    uint16_t list_max, uncut_most;
+};
+
+static struct list_limits heap_limit_lists(struct heap *heap, uint32_t most)
+{
+    struct list_limits before = {heap->list_max, heap->uncut_most};
+    heap->list_max = (uint16_t)size_min(before.list_max, most);
+    heap->uncut_most = (uint16_t)size_min(before.uncut_most, most);
+    return before;
+}
+
+static void heap_restore_lists(struct heap *heap, struct list_limits before)
+{
+    heap->list_max = before.list_max;
+    heap->uncut_most = before.uncut_most;
+}
+
 static struct slot *heap_take_local_sampling(struct heap *heap, struct extent *extent)
 {
     unsigned class = extent->slab.class;
@@ -75,10 +94,9 @@ static struct slot *heap_take_local_sampling(struct heap *heap, struct extent *e
         return NULL;
     }
     uint64_t handed = heap->counts[class].handed;
-    uint32_t list_max = heap->list_max;
-    heap->list_max = (uint32_t)size_min(list_max, heap->until_sample[class]);
+    struct list_limits before = heap_limit_lists(heap, heap->until_sample[class]);
     struct slot *slot = heap_take_local(heap, extent);
-    heap->list_max = list_max;
+    heap_restore_lists(heap, before);
     heap->until_sample[class] -= (uint32_t)(heap->counts[class].handed - handed);
     return slot;
 }
@@ -86,14 +104,13 @@ static struct slot *heap_take_local_sampling(struct heap *heap, struct extent *e
 static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     uint64_t handed = heap->counts[class].handed;
-    uint32_t list_max = heap->list_max;
     /* Without memory for a sample this call is none. */
     bool is_known = (heap->sample_known & (uint64_t)1 << class) != 0;
     uint32_t most = is_known ? heap->until_sample[class] : 1;
-    heap->list_max = (uint32_t)size_min(list_max, most);
+    struct list_limits before = heap_limit_lists(heap, most);
     struct slot *slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
                                                : heap_refill(heap, class, must_be_aligned);
-    heap->list_max = list_max;
+    heap_restore_lists(heap, before);
     handed = heap->counts[class].handed - handed;
     check(handed <= most);
     heap->until_sample[class] -= (uint32_t)handed;

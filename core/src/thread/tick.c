@@ -253,7 +253,7 @@ static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
             heap->gave_up = false;
             heap->given_up_doublings = 0;
         }
-        heap->list_max = LIST_MAX_IDLE;
+        heap_set_list_max(heap, LIST_MAX_IDLE, false);
         heap_set_pace(heap, 0);
         return;
     }
@@ -266,10 +266,10 @@ static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
         heap_choose_way(heap);
     }
     if (!is_busy || heap_is_waiting(heap)) {
-        heap->list_max = LIST_MAX_WAITING;
+        heap_set_list_max(heap, LIST_MAX_WAITING, is_busy);
         heap->busy_calls = 0;
     } else if (++heap->busy_calls >= LENGTHEN_TICKS) {
-        heap->list_max = (uint32_t)size_min(2 * heap->list_max, LIST_MAX_BUSY);
+        heap_set_list_max(heap, (uint32_t)size_min(2u * heap->list_max, LIST_MAX_BUSY), true);
         heap->busy_calls = 0;
     }
     heap_set_pace(heap, clears_up ? LIST_MAX_WAITING
