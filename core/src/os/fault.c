@@ -406,14 +406,14 @@ static mw_misuse_handler fault_set_handler(mw_misuse_handler handler)
     (SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGABRT) | SIGNAL_BIT(SIGBUS) | \
      SIGNAL_BIT(SIGFPE) | SIGNAL_BIT(SIGSEGV))
 
-static COLD void fault_say(const struct fault *fault, bool goes_on, const char *format,
-                           va_list *arguments)
+/* Of misuses after which the program goes on so many are written, then each whose number is a power of two: a server
+ * may have one in every request. */
+#define WRITTEN_MOST 16u
+static _Atomic uint32_t misuses_gone_on; /* atomic */
+
+/* What is written of it, with signals held back. */
+static COLD void fault_write_all(const struct fault *fault, const char *sentence)
 {
-    char sentence[512];
-    fault_begin();
-    text_print(sentence, sizeof sentence, format, arguments);
-    /* Nobody may read standard error: SIGPIPE waits until the report is written. */
-    uint64_t taken = os_set_signal_mask(~FAULT_SIGNALS);
     log_warn("%s", sentence);
     struct sink sink = log_sink();
     if (fault->allocated.count != 0 && !fault_is_reported()) {
@@ -425,6 +425,23 @@ static COLD void fault_say(const struct fault *fault, bool goes_on, const char *
         fault_put_places(&sink, &fault->freed);
     }
     fault_write(fault, sentence);
+}
+
+static COLD void fault_say(const struct fault *fault, bool goes_on, const char *format,
+                           va_list *arguments)
+{
+    char sentence[512];
+    fault_begin();
+    text_print(sentence, sizeof sentence, format, arguments);
+    uint32_t number = goes_on ? atomic_add(&misuses_gone_on, 1) + 1 : 0;
+    /* Nobody may read standard error: SIGPIPE waits until the report is written. */
+    uint64_t taken = os_set_signal_mask(~FAULT_SIGNALS);
+    if (number <= WRITTEN_MOST || (number & (number - 1)) == 0) {
+        fault_write_all(fault, sentence);
+    }
+    if (number == WRITTEN_MOST) {
+        log_warn("more such misuses are told when their number has doubled");
+    }
     os_set_signal_mask(taken);
     mw_misuse_handler handler = atomic_get_acquire(&fault_state.handler); /* pairs with its set */
     if (handler != NULL) {
