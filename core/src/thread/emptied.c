@@ -53,9 +53,8 @@ static unsigned region_mark_locked(struct region *region, const struct rest *res
         struct extent *extent = pagemap_find((void *)at);
         require(extent != pagemap_nothing() && extent->start == at);
         at = extent_end(extent);
-        if (extent_state(extent) != EXTENT_ACTIVE || !extent_is_slab(extent) ||
-            !slab_seems_emptied(extent)) {
-            continue;
+        if (!slab_seems_emptied(extent)) {
+            continue; /* only slabs of small slots are ever open */
         }
         emptied.has_found = true;
         if (owner_rests(extent, rest) && slab_mark_emptied(extent)) {

@@ -288,6 +288,35 @@ static void in_thread(struct kept *kept)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
+enum { LENT = 1000, LENT_STEP = 40 };
+static struct kept lent[LENT];
+
+static void *free_lent(void *unused)
+{
+    for (size_t i = 0; i < LENT; i++) {
+        drop(&lent[i]);
+    }
+    mw_malloc_trim(0);
+    return unused;
+}
+
+/* Another thread frees nearly all of slabs that this one looks at no more. */
+static void be_emptied(void)
+{
+    for (size_t i = 0; i < LENT; i++) {
+        lent[i] = (struct kept){judged(mw_malloc(40), 40), 8};
+        if (lent[i].bytes) {
+            pattern_write(lent[i].bytes, 8, 1);
+        }
+    }
+    for (size_t i = 0; i < LENT; i += LENT_STEP) {
+        drop(&lent[i]);
+    }
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, free_lent, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 /* Reads, writes or does what a name of an arena means; false if there was no memory for it, which is
  * right only where a call was made to fail. */
 static bool control(unsigned arena, const char *what, void *old_value, void *new_value, size_t size)
@@ -394,6 +423,7 @@ static void workload(void)
     mw_collect(false);
     churn();
     mw_malloc_trim(0);
+    be_emptied();
     in_thread(kept);
     mw_collect(true);
     resize_all(kept);
