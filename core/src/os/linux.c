@@ -226,10 +226,15 @@ static bool os_purge(void *start, size_t size)
         return os_map_over(start, size);
     }
     volatile char *byte = start;
+    char before = 0;
     if (unlikely(answer == PURGE_UNKNOWN)) {
+        before = *byte;
         *byte = 1;
     }
     if (is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0))) {
+        if (unlikely(answer == PURGE_UNKNOWN)) {
+            *byte = before;
+        }
         return false;
     }
     if (unlikely(answer == PURGE_UNKNOWN)) {

@@ -97,7 +97,7 @@ static bool os_map_over(void *start, size_t size);
 /* False if the kernel refused: it has no room for one more mapping. Then nothing has changed. */
 static bool os_unmap(void *start, size_t size);
 
-/* Gives the pages back at once; they read as zero afterwards. False if the kernel refused. */
+/* Gives the pages back at once; they read as zero afterwards. False if the kernel refused: then they are as before. */
 static bool os_purge(void *start, size_t size);
 
 /* Lets the kernel take the pages when it wants to; content undefined. False if not supported. */
