@@ -200,7 +200,7 @@ static void write_config(struct json *json)
     json_bool(json, "lazy_lock", false);
     json_string(json, "malloc_conf", "");
     json_bool(json, "opt_safety_checks", MW_SLOT_BITMAP);
-    json_bool(json, "prof", false);
+    json_bool(json, "prof", PROFILE_IS_POSSIBLE);
     json_bool(json, "prof_libgcc", false);
     json_bool(json, "prof_libunwind", false);
     json_bool(json, "stats", true);
@@ -238,6 +238,22 @@ static void write_options(struct json *json)
     for (unsigned i = 0; i < conf_count(); i++) {
         write_option(json, conf_at(i));
     }
+    json_close(json, '}');
+}
+
+/* As `prof.*` of mallctl; jemalloc has it too only where the option prof is on. */
+static void write_profile(struct json *json)
+{
+    long interval_log2 = option(OPTION_lg_prof_interval);
+    if (!PROFILE_IS_POSSIBLE || !atomic_get(&profile.is_enabled)) {
+        return;
+    }
+    json_open(json, "prof", '{');
+    json_bool(json, "thread_active_init", atomic_get(&profile.starts_active));
+    json_bool(json, "active", atomic_get(&profile.is_active));
+    json_bool(json, "gdump", atomic_get(&profile.dumps_at_peak));
+    json_number(json, "interval", interval_log2 < 0 ? 0 : (uint64_t)1 << interval_log2);
+    json_signed(json, "lg_sample", (long)atomic_get(&profile.rate_log2));
     json_close(json, '}');
 }
 
@@ -470,6 +486,7 @@ static void stats_write_json(struct sink *sink, const struct stats *stats,
         json_string(&json, "version", JEMALLOC_VERSION);
         write_config(&json);
         write_options(&json);
+        write_profile(&json);
         write_sizes(&json, stats);
     }
     write_totals(&json, stats, parts);

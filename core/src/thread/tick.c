@@ -327,6 +327,9 @@ static NOINLINE void heap_tick(struct heap *heap)
  * enough: what comes free meanwhile counts as if it had come right after the look before, see decay.c. */
 #define PURGE_THREAD_REST_STEPS 8u
 
+/* And no more often than this, however short the decay: what comes free meanwhile stays for so long. */
+#define PURGE_THREAD_REST_MS 100u
+
 /* Whether all pages are in use or belong to the kernel. Heaps change while this looks at them. */
 static bool house_is_empty(void)
 {
@@ -367,7 +370,9 @@ static uint32_t purge_thread_pause_ms(void)
         return 1000;
     }
     size_t pause_ms = (size_t)decay_ms / DECAY_STEPS;
-    return (uint32_t)size_max(house_is_empty() ? pause_ms * PURGE_THREAD_REST_STEPS : pause_ms, 10);
+    return (uint32_t)(house_is_empty()
+                          ? size_max(pause_ms * PURGE_THREAD_REST_STEPS, PURGE_THREAD_REST_MS)
+                          : size_max(pause_ms, HOUSE_MS));
 }
 
 static void *purge_thread_run(void *argument)

@@ -11,6 +11,7 @@ MODE is fast, secure or debug.
 
 import bisect
 import math
+import json
 import os
 import pathlib
 import re
@@ -225,6 +226,16 @@ def check_controls(folder):
     expect(list(folder.glob("c.*.m*.heap")), "a dump without a name")
 
 
+def check_json(folder):
+    """malloc_stats_print tells in JSON what mallctl does of profiles."""
+    text = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:13,stats_print:true,stats_print_opts:J")
+    found = json.loads(text[text.index('{'):text.rindex('}') + 1])["jemalloc"]
+    expect(found["config"]["prof"] is True, f"config.prof is {found['config']['prof']}")
+    expect(found.get("prof", {}).keys() == {"thread_active_init", "active", "gdump", "interval", "lg_sample"},
+           f"the object prof is {found.get('prof')}")
+    print("ok   json" if not failures else "     json")
+
+
 def check_fork(folder, client):
     run(folder, client, "fork", conf="lg_prof_sample:12")
     expect(Profile(folder / "child.heap").live("leaking") == 0, "the child freed all")
@@ -313,6 +324,7 @@ def main():
     in_folder(check_files)
     in_folder(check_signal)
     in_folder(check_controls)
+    in_folder(check_json)
     in_folder(check_module)
     for rate in ("0", "6", "12"):
         in_folder(check_blocks, rate)

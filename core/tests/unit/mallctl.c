@@ -52,6 +52,15 @@ static bool is_of_its_own_kind(enum ctl_type type)
            type == CTL_TYPE_RAW;
 }
 
+TEST(a_program_may_ask_of_its_first_arena_before_it_allocates)
+{
+    ssize_t decay_ms = -2;
+    size_t size = sizeof decay_ms;
+    CHECK(arena_numbered(0) == NULL);
+    CHECK_EQ(mw_mallctl("arena.0.dirty_decay_ms", &decay_ms, &size, NULL, 0), 0);
+    CHECK(decay_ms >= 0);
+}
+
 TEST(mallctl_reads_every_name)
 {
     mw_free(mw_malloc(1));
