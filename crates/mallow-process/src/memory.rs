@@ -29,6 +29,30 @@ const MOST_SWAPPED_IN: u64 = 4 << 20;
 
 const PAGEMAP_PRESENT: u64 = 1 << 63;
 const PAGEMAP_SWAPPED: u64 = 1 << 62;
+/// A guard of `MADV_GUARD_INSTALL` is in the page tables what a swapped page is, and counts as swapped too.
+const PAGEMAP_GUARD: u64 = 1 << 58;
+
+/// What the kernel says of a page, in its entry of the pagemap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    Present,
+    Swapped,
+    /// Never touched, or given back.
+    Absent,
+    /// Nobody may read it.
+    Guard,
+}
+
+impl Page {
+    fn of(entry: u64) -> Page {
+        match entry {
+            _ if entry & PAGEMAP_PRESENT != 0 => Page::Present,
+            _ if entry & PAGEMAP_GUARD != 0 => Page::Guard,
+            _ if entry & PAGEMAP_SWAPPED != 0 => Page::Swapped,
+            _ => Page::Absent,
+        }
+    }
+}
 
 /// Words and bytes at an address; `None` where nothing can be read.
 pub trait Memory {
@@ -54,6 +78,11 @@ pub trait Memory {
 
     /// Resident bytes of a range; `None` if that is not known.
     fn resident(&self, _start: u64, _end: u64) -> Option<u64> {
+        None
+    }
+
+    /// Where a range has marks of the kernel without access; `None` if that is not known.
+    fn guards(&self, _start: u64, _end: u64) -> Option<Vec<(u64, u64)>> {
         None
     }
 
@@ -223,7 +252,8 @@ impl ProcessMemory {
         for first in (0..pages).step_by(MOST_ENTRIES as usize) {
             let count = MOST_ENTRIES.min(pages - first);
             let entries = self.pagemap_entries(start + first * self.page, count)?;
-            present += entries.iter().filter(|entry| **entry & PAGEMAP_PRESENT != 0).count() as u64;
+            let is_present = |entry: &&u64| Page::of(**entry) == Page::Present;
+            present += entries.iter().filter(is_present).count() as u64;
         }
         Some(present)
     }
@@ -252,7 +282,7 @@ impl ProcessMemory {
         let mut block = Block { address, bytes, readable: 0, untouched: 0 };
         let entries = self.pagemap_entries(address, pages);
         let all = (1u64 << pages) - 1;
-        let present = |entry: &u64| entry & PAGEMAP_PRESENT != 0;
+        let present = |entry: &u64| Page::of(*entry) == Page::Present;
         if entries.as_ref().is_none_or(|entries| entries.iter().all(present))
             && self.memory.read_exact_at(&mut block.bytes, address).is_ok()
         {
@@ -261,33 +291,33 @@ impl ProcessMemory {
         }
         for page in 0..pages {
             let at = address + page * self.page;
-            let entry = entries.as_ref().map(|entries| entries[page as usize]);
-            match entry {
-                Some(entry) if entry & PAGEMAP_SWAPPED != 0 => {
-                    match self.may_swap_in.get().checked_sub(self.page) {
-                        Some(left) => {
-                            self.may_swap_in.set(left);
-                            self.load_page(&mut block, page);
-                        }
-                        None => self.swapped.set(true),
-                    }
-                }
-                Some(entry) if entry & PAGEMAP_PRESENT == 0 && self.is_anonymous(at) => {
-                    block.readable |= 1 << page;
-                }
-                Some(entry) if entry & PAGEMAP_PRESENT == 0 => block.untouched |= 1 << page,
-                _ => self.load_page(&mut block, page),
+            match entries.as_ref().map(|entries| Page::of(entries[page as usize])) {
+                Some(Page::Guard) => {}
+                Some(Page::Swapped) => self.swap_in(&mut block, page),
+                Some(Page::Absent) if self.is_anonymous(at) => block.readable |= 1 << page,
+                Some(Page::Absent) => block.untouched |= 1 << page,
+                Some(Page::Present) | None => _ = self.load_page(&mut block, page),
             }
         }
         block
     }
 
-    fn load_page(&self, block: &mut Block, page: u64) {
+    /// Before Linux 6.15 guards are told from pages in swap space by trying: they cost nothing of it.
+    fn swap_in(&self, block: &mut Block, page: u64) {
+        match self.may_swap_in.get().checked_sub(self.page) {
+            Some(left) if self.load_page(block, page) => self.may_swap_in.set(left),
+            Some(_) => {}
+            None => self.swapped.set(true),
+        }
+    }
+
+    /// Whether it could be read.
+    fn load_page(&self, block: &mut Block, page: u64) -> bool {
         let range = (page * self.page) as usize..((page + 1) * self.page) as usize;
         let at = block.address + page * self.page;
-        if self.memory.read_exact_at(&mut block.bytes[range], at).is_ok() {
-            block.readable |= 1 << page;
-        }
+        let is_read = self.memory.read_exact_at(&mut block.bytes[range], at).is_ok();
+        block.readable |= u64::from(is_read) << page;
+        is_read
     }
 
     fn read_within(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
@@ -366,6 +396,23 @@ impl Memory for ProcessMemory {
         };
         Some(present * self.page)
     }
+
+    fn guards(&self, start: u64, end: u64) -> Option<Vec<(u64, u64)>> {
+        let mut guards: Vec<(u64, u64)> = Vec::new();
+        let step = MOST_ENTRIES * self.page;
+        for from in (start..end).step_by(usize::try_from(step).ok()?) {
+            let pages = (end - from).min(step) / self.page;
+            for (index, entry) in (0..).zip(self.pagemap_entries(from, pages)?) {
+                let at = from + index * self.page;
+                match guards.last_mut() {
+                    _ if Page::of(entry) != Page::Guard => {}
+                    Some(last) if last.1 == at => last.1 += self.page,
+                    _ => guards.push((at, at + self.page)),
+                }
+            }
+        }
+        Some(guards)
+    }
 }
 
 #[cfg(test)]
@@ -390,6 +437,13 @@ mod tests {
         assert_eq!(memory.words_unless_zero(zeros.as_ptr() as u64, zeros.len()), None);
         assert_eq!(memory.number(&raw const numbers[300] as u64, 2), Some(300));
         assert_eq!(memory.word(8), None, "the first page is never mapped");
+    }
+
+    #[test]
+    fn a_guard_is_no_page_in_swap_space() {
+        let [guard, swapped, file] = [PAGEMAP_GUARD | PAGEMAP_SWAPPED, PAGEMAP_SWAPPED, 1 << 61];
+        let pages = [guard, swapped, file, file | PAGEMAP_PRESENT].map(Page::of);
+        assert_eq!(pages, [Page::Guard, Page::Swapped, Page::Absent, Page::Present]);
     }
 
     #[test]
