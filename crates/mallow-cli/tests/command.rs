@@ -19,6 +19,7 @@ mod explain_beside;
 mod explain_early;
 mod explain_glibc;
 mod explain_huge;
+mod explain_mallow;
 mod explain_runtimes;
 mod guard;
 mod guard_runtimes;

@@ -2,12 +2,14 @@
 //! Names every mapping of a process: what the heaps told, where threads have their stacks, and what
 //! files and permissions say. What is a guess is called one.
 
+mod of_mallow;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::heap::stats_page::Page;
-use crate::heap::{Heap, mallow, spans};
+use crate::heap::{Heap, spans};
 use crate::memory::Memory;
 use crate::page_size;
 use crate::process::{Process, Thread};
@@ -155,17 +157,41 @@ pub fn name(context: &Context) -> Vec<Mapping> {
 }
 
 /// What the heap and the runtime know of addresses, in order, without overlaps. The heap is
-/// believed where both know something.
+/// believed where both know something for certain.
 fn known(context: &Context) -> Vec<Space> {
-    let mut owned = of_heap(context.heap);
+    let (mut owned, near) = match context.heap {
+        Heap::Mallow(heap) => {
+            let spaces = of_mallow::spaces(context, heap);
+            (spaces.sure, spaces.near)
+        }
+        heap => (of_heap(heap), Vec::new()),
+    };
     owned.extend_from_slice(context.spaces);
+    owned.extend(near);
     let mut known: BTreeMap<u64, Space> = BTreeMap::new();
     for space in owned {
         for (start, end) in gaps(&known, space.start, space.end) {
             known.insert(start, Space { start, end, ..space.clone() });
         }
     }
-    known.into_values().collect()
+    joined(known.into_values())
+}
+
+/// Neighbours of one owner are one space.
+fn joined(spaces: impl Iterator<Item = Space>) -> Vec<Space> {
+    let mut joined: Vec<Space> = Vec::new();
+    for space in spaces {
+        match joined.last_mut() {
+            Some(last)
+                if (last.end, last.kind) == (space.start, space.kind)
+                    && last.label == space.label =>
+            {
+                last.end = space.end;
+            }
+            _ => joined.push(space),
+        }
+    }
+    joined
 }
 
 /// The parts of a range that nothing is known of yet.
@@ -202,11 +228,6 @@ fn of_heap(heap: &Heap) -> Vec<Space> {
             spaces.extend(blocks.map(|range| space(Kind::GlibcBlock, "large blocks", range)));
             spaces
         }
-        Heap::Mallow(heap) => {
-            let region = |range| space(Kind::MallowRegion, "regions of arenas", range);
-            let leaf = |range| space(Kind::MallowMetadata, "page map", range);
-            heap.regions.iter().map(region).chain(heap.leaves.iter().map(leaf)).collect()
-        }
         Heap::Spans(heap) => {
             let pages = |range| space(Kind::Allocator, "blocks and free pages", range);
             let metadata = |range| space(Kind::Allocator, "metadata", range);
@@ -238,16 +259,19 @@ fn by_owner(known: &[Space], part: &Vma) -> Option<(Kind, String)> {
     Some((space.kind, space.label.clone()))
 }
 
+/// Where the zeroed data of a file ends, where it is known.
+fn data_end(vma: &Vma) -> Option<u64> {
+    let end = vma.start + vma.zeroed_data?.min(vma.size());
+    Some(end.checked_next_multiple_of(page_size()).unwrap_or(vma.end))
+}
+
 /// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf
 /// of its page map and what a runtime mapped may be one mapping. Cuts it where one of these is
 /// known to begin or end; what is resident in each part is counted, the other figures are shared
 /// out by that.
 fn parts(context: &Context, index: usize, known: &[Space]) -> Vec<Vma> {
     let vma = &context.process.vmas[index];
-    let data_end = vma.zeroed_data.map(|size| {
-        let end = vma.start + size.min(vma.size());
-        end.checked_next_multiple_of(page_size()).unwrap_or(vma.end)
-    });
+    let data_end = data_end(vma);
     let ends = known.iter().flat_map(|space| [space.start, space.end]).chain(data_end);
     let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();
     cuts.extend([vma.start, vma.end]);
@@ -361,28 +385,16 @@ fn named_file(process: &Process, vma: &Vma) -> (Kind, String) {
     (Kind::File, name.to_owned())
 }
 
+/// The rest of what a heap of an arena of glibc reserves.
 fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
-    match context.heap {
-        Heap::Glibc(heaps) => {
-            // The rest of what a heap of an arena reserves.
-            let ranges = || heaps.arenas.iter().filter(|a| !a.is_main).flat_map(|a| &a.ranges);
-            let is_reserve = ranges().any(|&(start, _)| {
-                vma.start > start
-                    && vma.end <= start.saturating_add(heaps.heap_max)
-                    && vma.is_without_access()
-            });
-            is_reserve.then(|| (Kind::GlibcReserve, "reserved for an arena".into()))
-        }
-        Heap::Mallow(heap) => {
-            if heap.metadata_at.iter().any(|&at| vma.contains(at)) {
-                return Some((Kind::MallowMetadata, "descriptors and heaps".into()));
-            }
-            let (memory, page) = (context.memory?, context.page?);
-            let is_huge = is_plain(vma) && mallow::huge_at(memory, page, vma.start).is_some();
-            is_huge.then(|| (Kind::MallowHuge, "very large blocks".into()))
-        }
-        _ => None,
-    }
+    let Heap::Glibc(heaps) = context.heap else { return None };
+    let mut ranges = heaps.arenas.iter().filter(|a| !a.is_main).flat_map(|a| &a.ranges);
+    let is_reserve = ranges.any(|&(start, _)| {
+        vma.start > start
+            && vma.end <= start.saturating_add(heaps.heap_max)
+            && vma.is_without_access()
+    });
+    is_reserve.then(|| (Kind::GlibcReserve, "reserved for an arena".into()))
 }
 
 /// Private, writable, without a name: what allocators map.
@@ -500,100 +512,4 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::heap::glibc;
-
-    /// Every second page is resident.
-    struct Half;
-
-    impl Memory for Half {
-        fn read(&self, _address: u64, _buffer: &mut [u8]) -> Option<()> {
-            None
-        }
-
-        fn resident(&self, start: u64, end: u64) -> Option<u64> {
-            Some((end - start) / 2)
-        }
-
-        fn reload(&self) {}
-
-        fn loads(&self) -> u64 {
-            0
-        }
-
-        fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-            None
-        }
-    }
-
-    fn kinds(text: &str, heap: &Heap) -> Vec<Kind> {
-        let vmas = crate::smaps::parse(text).unwrap();
-        let process = Process { vmas, ..Process::default() };
-        let context = Context {
-            process: &process,
-            heap,
-            allocator: "",
-            memory: None,
-            page: None,
-            spaces: &[],
-        };
-        name(&context).iter().map(|mapping| mapping.kind).collect()
-    }
-
-    #[test]
-    fn files_in_memory_are_told_apart() {
-        let text = "10000-20000 rw-s 0 00:01 7 /memfd:java_heap (deleted)\nRss: 4 kB\n\
-                    30000-40000 rw-s 0 00:01 8 /memfd:other (deleted)\nRss: 4 kB\n\
-                    50000-60000 r-xs 0 00:01 9 /memfd:code (deleted)\nRss: 4 kB\n\
-                    70000-80000 rw-p 0 00:01 10 /anon_hugepage (deleted)\nRss: 0 kB\n";
-        let expected = [Kind::RuntimeHeap, Kind::Shared, Kind::Jit, Kind::Anonymous];
-        assert_eq!(kinds(text, &Heap::Unknown), expected);
-    }
-
-    #[test]
-    fn heaps_of_huge_pages_are_the_heaps() {
-        let text = "10000000-10200000 rw-p 0 00:01 7 /anon_hugepage (deleted)\nRss: 0 kB\n\
-                    10200000-10800000 ---p 0 00:01 7 /anon_hugepage (deleted)\nRss: 0 kB\n\
-                    10800000-10a00000 rw-p 0 00:01 8 /anon_hugepage (deleted)\nRss: 0 kB\n";
-        let ranges = vec![(0x1000_0000, 0x1020_0000)];
-        let arenas = vec![glibc::Arena { ranges, ..glibc::Arena::default() }];
-        let heaps = glibc::Heaps { arenas, heap_max: 8 << 20, ..glibc::Heaps::default() };
-        let expected = [Kind::GlibcArena, Kind::GlibcReserve, Kind::Anonymous];
-        assert_eq!(kinds(text, &Heap::Glibc(heaps)), expected);
-    }
-
-    #[test]
-    fn joined_mappings_are_told_apart() {
-        let text = "10000-11000 rw-p 0 08:01 7 /lib/libone.so\nRss: 4 kB\n\
-                    11000-51000 rw-p 0 00:00 0 \nRss: 128 kB\nPss: 64 kB\n";
-        let mut vmas = crate::smaps::parse(text).unwrap();
-        vmas[1].zeroed_data = Some(0xf80);
-        let process = Process { vmas, ..Process::default() };
-        let heap = mallow::Heap {
-            regions: vec![(0x20000, 0x30000)],
-            leaves: vec![(0x40000, 0x50000)],
-            ..mallow::Heap::default()
-        };
-        let context = Context {
-            process: &process,
-            heap: &Heap::Mallow(heap),
-            allocator: "mallow",
-            memory: Some(&Half),
-            page: None,
-            spaces: &[],
-        };
-        let seen: Vec<_> =
-            name(&context).iter().map(|m| (m.start, m.end, m.kind, m.rss, m.pss)).collect();
-        let expected = [
-            (0x10000, 0x11000, Kind::Library, 4 << 10, 0),
-            (0x11000, 0x12000, Kind::Library, 2 << 10, 1 << 10),
-            (0x12000, 0x20000, Kind::Anonymous, 28 << 10, 14 << 10),
-            (0x20000, 0x30000, Kind::MallowRegion, 32 << 10, 16 << 10),
-            (0x30000, 0x40000, Kind::Anonymous, 32 << 10, 16 << 10),
-            (0x40000, 0x50000, Kind::MallowMetadata, 32 << 10, 16 << 10),
-            (0x50000, 0x51000, Kind::Anonymous, 2 << 10, 1 << 10),
-        ];
-        assert_eq!(seen, expected);
-    }
-}
+mod tests;

@@ -35,6 +35,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(page) = Page::read(&memory, HEAP) {
         mallow::read(&memory, &page);
-        mallow::huge_at(&memory, &page, HEAP);
+        mallow::huge(&memory, &page, &[(HEAP, HEAP + HEAP_SIZE)]);
     }
 });

@@ -162,6 +162,9 @@ fn ends(liar: &impl Memory, what: &str) {
         assert!(held < 1 << 26, "{what}: {held}");
         (heap.allocated(), heap.free_slots())
     });
+    let huge = mallow::huge(&Bounded::new(liar, TIME), &page, &[(4096, 8192)]).unwrap_or_default();
+    let held = huge.blocks.len() + huge.others.len() + huge.metadata_at.len();
+    assert!(held < 1 << 22, "{what}: {held}");
     // Far from what an endless walk takes, whatever else the machine does.
     assert!(begin.elapsed() < 1000 * TIME, "{what}: {:?}", begin.elapsed());
 }

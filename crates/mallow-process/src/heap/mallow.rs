@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::stats_page::Page;
 use crate::memory::Memory;
 
+mod pagemap;
+
+pub use pagemap::{Huge, huge};
+
 const TRIES: u32 = 50;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Where structures of the process lead us is not to be trusted blindly.
@@ -16,15 +20,12 @@ const MOST: u64 = 1 << 24;
 /// More than any build has.
 const MOST_ARENAS: u64 = 1 << 12;
 const MOST_CLASSES: u64 = 1 << 10;
-/// Entries of the page map's first level; that of 48 bits has fewer.
-const MOST_LEAVES: u64 = 1 << 22;
 /// Arenas that a program can make.
 const MOST_EXPLICIT: u64 = 4096;
 /// A list that a thread allocates from has the free slots of one slab, or fewer.
 const LONGEST_LIST: u64 = 1 << 13;
 /// How often a list is read that its thread changes meanwhile.
 const LIST_TRIES: u32 = 5;
-const ADDRESS_BITS: u64 = 48;
 
 /// Sizes in bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -40,8 +41,7 @@ pub struct Heap {
     pub listed: u64,
     /// Of that, freed and on the way to the slab's owner.
     pub outgoing: u64,
-    /// Regions, and very large blocks, as far as they were met; the leaves of the page map; where other
-    /// metadata lies.
+    /// Regions; the leaves of the page map; pages and addresses at which other metadata lies.
     pub regions: Vec<(u64, u64)>,
     #[serde(default)]
     pub leaves: Vec<(u64, u64)>,
@@ -173,9 +173,12 @@ struct Reader<'a> {
     shift: u64,
 }
 
+fn page_shift(memory: &dyn Memory, page: &Page) -> Option<u64> {
+    memory.number(page.root("page_shift")?, 4).filter(|shift| (12..32).contains(shift))
+}
+
 pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
-    let shift = memory.number(page.root("page_shift")?, 4).filter(|shift| *shift < 32)?;
-    let reader = Reader { memory, page, shift };
+    let reader = Reader { memory, page, shift: page_shift(memory, page)? };
     let arenas = reader.arenas()?;
     let mut heap = Heap { build: page.build.clone(), ..Heap::default() };
     heap.metadata = memory.word(page.root("meta_bytes")?)?;
@@ -320,40 +323,11 @@ impl Reader<'_> {
             if bytes == 0 || self.get(extent, "extent.start")? != at {
                 return None;
             }
-            // Descriptors lie together: one for each 64 KiB tells where metadata is.
-            met.metadata_at.insert(extent & !0xffff);
+            met.metadata_at.insert(extent >> self.shift << self.shift);
             self.extent(extent, bytes, met)?;
             at = at.checked_add(bytes)?;
         }
         Some(())
-    }
-
-    pub fn descriptor(&self, address: u64) -> Option<u64> {
-        let number = |name: &str| self.page.number(name);
-        let map = self.page.root("pagemap")?;
-        let right = |name: &str| address.checked_shr(u32::try_from(number(name)?).ok()?);
-        let root = map.wrapping_add(number("pagemap_root_at")?);
-        let entry = right("root_shift")?.wrapping_mul(8);
-        let leaf = self.memory.word(root.wrapping_add(entry))?;
-        if leaf == 0 {
-            return None;
-        }
-        let index = right("granule_shift")? & number("leaf_mask")?;
-        let at = map.wrapping_add(leaf).wrapping_add(index.wrapping_mul(8));
-        let distance = self.memory.word(at)?;
-        // The top bits of a word tell free which list takes a block.
-        (distance != 0).then(|| map.wrapping_add(distance) & ((1 << ADDRESS_BITS) - 1))
-    }
-
-    /// Where the page map's leaves lie: an address of eight bytes for each granule.
-    fn leaves(&self) -> Option<Vec<(u64, u64)>> {
-        let map = self.page.root("pagemap")?;
-        let count = 1u64 << ADDRESS_BITS.checked_sub(self.page.number("root_shift")?)?;
-        let at = map.wrapping_add(self.page.number("pagemap_root_at")?);
-        let root = self.memory.words(at, count.min(MOST_LEAVES) as usize)?;
-        let size = self.page.number("leaf_mask")?.saturating_add(1).saturating_mul(8);
-        let starts = root.into_iter().filter(|at| *at != 0).map(|at| map.wrapping_add(at));
-        Some(starts.map(|start| (start, start.saturating_add(size))).collect())
     }
 
     fn extent(&self, extent: u64, bytes: u64, met: &mut Met) -> Option<()> {
@@ -582,16 +556,6 @@ fn list_length(memory: &dyn Memory, head: u64, keys: [u64; 2]) -> u64 {
         memory.refresh();
     }
     0
-}
-
-/// Whether an address is the start of a block that is a mapping of its own, and its size.
-pub fn huge_at(memory: &dyn Memory, page: &Page, address: u64) -> Option<u64> {
-    let shift = memory.number(page.root("page_shift")?, 4)?;
-    let reader = Reader { memory, page, shift };
-    let extent = reader.descriptor(address)?;
-    let is_huge = reader.get(extent, "extent.is_huge")? != 0;
-    let starts = reader.get(extent, "extent.start")? == address;
-    (is_huge && starts).then_some(reader.get(extent, "extent.pages")? << shift)
 }
 
 #[cfg(test)]
