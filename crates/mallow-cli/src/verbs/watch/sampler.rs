@@ -3,12 +3,14 @@
 //! large one takes longer than the time between two samples.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
 use mallow_process::binding::Inspector;
 use mallow_process::descendants;
+use mallow_process::heap::Place;
 use mallow_process::stat::folder;
 use mallow_process::{picture, smaps};
 
@@ -32,6 +34,8 @@ pub struct Sampler {
     heap: Receiver<Reading>,
     /// Asks for a reading at once.
     hurry: SyncSender<()>,
+    /// By what malloc is bound to: known before the heap is read.
+    named: Arc<OnceLock<String>>,
     pub allocator: String,
 }
 
@@ -40,8 +44,10 @@ impl Sampler {
         // One waits at the most: a reading is as old as the sample that takes it, or little older.
         let (sender, heap) = sync_channel(0);
         let (hurry, asked) = sync_channel(1);
-        std::thread::spawn(move || read_heap(root, interval, &sender, &asked));
-        Sampler { root, start: Instant::now(), heap, hurry, allocator: String::new() }
+        let named = Arc::new(OnceLock::new());
+        let name = named.clone();
+        std::thread::spawn(move || read_heap(root, interval, &sender, &asked, &name));
+        Sampler { root, start: Instant::now(), heap, hurry, named, allocator: String::new() }
     }
 
     /// The same, with a heap that is read after this call began, if that is done within this time.
@@ -81,16 +87,34 @@ impl Sampler {
             self.allocator = reading.allocator;
             (sample.heap_used, sample.heap_free) = reading.used_and_free.unzip();
         }
+        if self.allocator.is_empty()
+            && let Some(name) = self.named.get()
+        {
+            self.allocator.clone_from(name);
+        }
         Some(sample)
     }
 }
 
 /// Until the process or the watch ends, or it is clear that there is nothing to read.
-fn read_heap(pid: u32, interval: Duration, sender: &SyncSender<Reading>, asked: &Receiver<()>) {
+fn read_heap(
+    pid: u32,
+    interval: Duration,
+    sender: &SyncSender<Reading>,
+    asked: &Receiver<()>,
+    named: &OnceLock<String>,
+) {
     let start = Instant::now();
     let mut inspector = Inspector::default();
     for round in 0u64.. {
         let (begun, begin) = (Instant::now(), busy());
+        // Before the libraries are mapped nobody serves malloc.
+        if named.get().is_none()
+            && let Ok(Place { allocator, .. }) = Place::find(pid, &mut inspector)
+            && allocator != "none"
+        {
+            let _ = named.set(allocator);
+        }
         let Some((allocator, heap)) = picture::heap_of(pid, &mut inspector) else { return };
         let figures = heap.used_and_free();
         let is_late = start.elapsed() > HEAP_WITHIN;
@@ -184,6 +208,20 @@ mod tests {
         assert!(Sampler::new(4_194_304, Duration::from_secs(1)).take().is_none());
     }
 
+    /// The heap may be so large that the watch is over before it is read.
+    #[test]
+    fn the_allocator_is_named_without_its_heap() {
+        let mut sampler = Sampler::new(std::process::id(), Duration::from_secs(1));
+        let waits = std::mem::replace(&mut sampler.heap, sync_channel(0).1);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while sampler.take().expect("it runs").heap_used.is_none() && sampler.allocator.is_empty() {
+            assert!(Instant::now() < deadline, "nobody is named");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(sampler.allocator, "glibc");
+        drop(waits);
+    }
+
     /// The reading that waits is older; another comes when it is asked for.
     #[test]
     fn the_last_sample_has_a_heap_that_was_read_for_it() {
@@ -197,7 +235,8 @@ mod tests {
                 let _ = asked.recv_timeout(Duration::from_secs(100));
             }
         });
-        let mut sampler = Sampler { root, start, heap, hurry, allocator: String::new() };
+        let (named, allocator) = (Arc::default(), String::new());
+        let mut sampler = Sampler { root, start, heap, hurry, named, allocator };
         let sample = sampler.take_last(Duration::from_secs(100)).expect("it runs");
         drop(sampler);
         reader.join().expect("it ends");
