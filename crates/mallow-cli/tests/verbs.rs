@@ -125,6 +125,26 @@ fn programs_in_folders_of_any_name_are_examined() {
     assert!(!explained.stdout.contains("no malloc"), "{}", explained.stdout);
 }
 
+/// Debian's redis-server is a link to the file redis-check-rdb.
+#[test]
+fn a_program_has_the_name_that_it_was_started_as() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("check-rdb"), folder.path().join("server"));
+    std::fs::copy("/bin/sleep", &file).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let mut child = Command::new(&link).arg("60").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let running = run(&["verify", &child.id().to_string()]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let started = run(&["verify", "--", link.to_str().unwrap(), "60"]);
+    for ran in [running, started] {
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stdout.contains(" server "), "{}", ran.stdout);
+        assert!(!ran.stdout.contains("check-rdb"), "{}", ran.stdout);
+    }
+}
+
 #[test]
 fn verify_a_command_with_its_children() {
     let script = "true; sh -c 'ls >/dev/null'";

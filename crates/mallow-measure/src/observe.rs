@@ -20,6 +20,8 @@ use nix::unistd::Pid;
 use crate::error::{Error, Result};
 use crate::run::{Outcome, Sampler};
 use mallow_process::binding::{Failure, Inspector, Report};
+use mallow_process::stat::{Stat, folder};
+use mallow_process::vitals;
 
 /// A build starts thousands of processes; this many of them are looked at.
 const MAX_OBSERVED: usize = 200;
@@ -32,9 +34,28 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Observation {
     pub pid: u32,
+    /// Its file.
     pub program: PathBuf,
+    /// What it was started as, where that is another name: Debian's redis-server is a link to the file
+    /// redis-check-rdb.
+    pub started_as: Option<String>,
     pub is_main: bool,
     pub outcome: std::result::Result<Report, Failure>,
+}
+
+impl Observation {
+    pub fn of(pid: u32, is_main: bool, inspector: &mut Inspector) -> Observation {
+        let program = std::fs::read_link(folder(pid).join("exe")).unwrap_or_default();
+        let stat = Stat::read(pid).ok();
+        let started_as = stat.and_then(|stat| vitals::started_as(pid, &stat.comm));
+        Observation { pid, program, started_as, is_main, outcome: inspector.inspect(pid) }
+    }
+
+    /// What it was started as, or the name of its file.
+    pub fn name(&self) -> String {
+        let file = || self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.started_as.clone().unwrap_or_else(file)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -185,11 +206,10 @@ fn observe_untraced(
     let mut observed = Observed::default();
     while !mallow_os::wait_readable(&pidfd, LOOK_EVERY).map_err(Error::not_started(&name))? {
         if bounds.start.elapsed() <= limits.look_after + LOOK_EVERY {
-            let outcome = inspector.inspect(pid);
+            let observation = Observation::of(pid, true, &mut inspector);
             // Before the libraries are mapped nobody serves malloc.
-            if outcome.as_ref().is_ok_and(|report| report.summary() != "none") {
-                let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-                observed.processes = vec![Observation { pid, program, is_main: true, outcome }];
+            if observation.outcome.as_ref().is_ok_and(|report| report.summary() != "none") {
+                observed.processes = vec![observation];
             }
         }
         if observed.cut.is_none() {
@@ -318,13 +338,11 @@ impl Tracer {
         if self.observed.len() >= MAX_OBSERVED && pid != self.main {
             return;
         }
-        let program = std::fs::read_link(format!("/proc/{id}/exe")).unwrap_or_default();
-        let outcome = self.inspector.inspect(id);
+        let later = Observation::of(id, pid == self.main, &mut self.inspector);
         // A later look at the same process tells more: it may have run another program since.
-        self.observed.retain(|observation| observation.pid != id || outcome.is_err());
-        if outcome.is_ok() || !self.observed.iter().any(|observation| observation.pid == id) {
-            let is_main = pid == self.main;
-            self.observed.push(Observation { pid: id, program, is_main, outcome });
+        self.observed.retain(|observation| observation.pid != id || later.outcome.is_err());
+        if later.outcome.is_ok() || !self.observed.iter().any(|observation| observation.pid == id) {
+            self.observed.push(later);
         }
     }
 

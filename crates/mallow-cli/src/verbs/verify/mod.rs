@@ -18,7 +18,6 @@ use mallow_measure::observe::{self, Limits, Observation};
 use mallow_measure::service::STOPS_WITHIN;
 use mallow_process::binding::{Binding, Evidence, Failure, Inspector, ObjectReport, Report};
 use mallow_process::descendants;
-use mallow_process::stat::folder;
 
 /// Between looking at a started command and ending it.
 const GRACE: Duration = Duration::from_millis(300);
@@ -35,6 +34,8 @@ struct Output<'a> {
 #[derive(Serialize)]
 struct ProcessOutput<'a> {
     pid: u32,
+    name: String,
+    /// The file of the program.
     program: PathBuf,
     is_main: bool,
     served_by: Option<String>,
@@ -79,17 +80,12 @@ fn look_at(pid: u32, children: bool) -> Result<Vec<Observation>> {
     }
     let mut processes = Vec::new();
     for each in pids {
-        let outcome = inspector.inspect(each);
-        match outcome {
+        let observation = Observation::of(each, each == pid, &mut inspector);
+        match observation.outcome {
             Err(failure) if each == pid => return Err(Error::Process { pid, failure }),
             // A child that has ended meanwhile is not there to verify.
             Err(Failure::Vanished) => {}
-            outcome => processes.push(Observation {
-                pid: each,
-                program: std::fs::read_link(folder(each).join("exe")).unwrap_or_default(),
-                is_main: each == pid,
-                outcome,
-            }),
+            _ => processes.push(observation),
         }
     }
     Ok(processes)
@@ -186,6 +182,7 @@ fn json(args: &VerifyArgs, unmet: Option<&[String]>, processes: &[Observation]) 
             .iter()
             .map(|process| ProcessOutput {
                 pid: process.pid,
+                name: process.name(),
                 program: process.program.clone(),
                 is_main: process.is_main,
                 served_by: process.outcome.as_ref().ok().map(Report::summary),
@@ -209,7 +206,7 @@ fn table(processes: &[Observation]) -> Table {
     // Children of one program mostly look alike: a line says how many.
     let mut groups: Vec<(String, Vec<Vec<String>>, Vec<u32>)> = Vec::new();
     for process in processes {
-        let name = process.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = process.name();
         let rows = process_rows(process);
         match groups.iter_mut().find(|(other, same, _)| *other == name && *same == rows) {
             Some((_, _, pids)) => pids.push(process.pid),
