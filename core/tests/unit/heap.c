@@ -162,7 +162,9 @@ TEST(purge_thread_rests_while_nothing_is_free)
     option_set(OPTION_dirty_decay_ms, -1);
     CHECK_EQ(purge_thread_pause_ms(), 1000);
     option_set(OPTION_dirty_decay_ms, 0);
-    CHECK_EQ(purge_thread_pause_ms(), 10);
+    CHECK_EQ(purge_thread_pause_ms(), PURGE_THREAD_REST_MS);
+    mw_free(mw_malloc(2 * MiB));
+    CHECK_EQ(purge_thread_pause_ms(), HOUSE_MS);
     option_set(OPTION_dirty_decay_ms, 10000);
 }
 
