@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `mallow stats` on core files: what it says of a process that has ended is what it said while it lived.
+//! `mallow stats` of a live process has what its allocator counted, and on core files: what it says of a process
+//! that has ended is what it said while it lived.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -79,6 +80,53 @@ fn stats_of(target: &Path) -> serde_json::Value {
     let ran = run(&["stats", "--json", target.to_str().unwrap()]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     json(&ran)["stats"].take()
+}
+
+/// Gives 30 MB back at once, and has a second thread that allocates and stays.
+const COUNTED: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+    #include <unistd.h>\nstatic void *blocks[30000];\nstatic pthread_barrier_t ready;\n\
+    static void *stay(void *none) { void *volatile block = malloc(100); (void)block; \
+    pthread_barrier_wait(&ready); pause(); return none; }\n\
+    int main(void) { for (int i = 0; i < 30000; i++) blocks[i] = memset(malloc(1000), 1, 1000); \
+    for (int i = 0; i < 30000; i++) free(blocks[i]); \
+    pthread_t thread; pthread_barrier_init(&ready, NULL, 2); pthread_create(&thread, NULL, stay, NULL); \
+    pthread_barrier_wait(&ready); puts(\"{}\"); fflush(stdout); pause(); }\n";
+
+#[test]
+fn a_live_process_tells_what_it_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["-O1", "-fno-builtin", "-pthread"];
+    let program = compile("cc", folder.path(), COUNTED, &options).expect("there is a compiler");
+    for allocator in ["mallow", "mallow-secure"] {
+        let mut command = mallow(&["run", "-a", allocator, "--", program.to_str().unwrap()]);
+        let process = Program::at_rest(command.env("MALLOC_CONF", "dirty_decay_ms:0"));
+        let stats = stats_of(Path::new(&process.pid()));
+        assert_eq!(stats["threads"], 2, "{allocator}");
+        let figures = |class: &serde_json::Value, name: &str| class[name].as_u64().unwrap_or(0);
+        let classes = stats["classes"].as_array().unwrap();
+        // The secure build puts a few between guards, outside the lists that are read.
+        let is_met =
+            |class: &&serde_json::Value| (29_000..=30_000).contains(&figures(class, "requests"));
+        let class = classes.iter().find(is_met).unwrap_or_else(|| panic!("{allocator}: {stats}"));
+        assert!(figures(class, "size") >= 1000, "{class}");
+        assert!(figures(class, "fills") > 0 && class["flushes"].is_u64(), "{class}");
+        let sizes: Vec<u64> = classes.iter().map(|class| figures(class, "size")).collect();
+        assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
+        let locks = stats["locks"].as_array().unwrap();
+        let names: Vec<&str> = locks.iter().map(|lock| lock["name"].as_str().unwrap()).collect();
+        let all = ["process", "heaps", "shared", "rob", "meta", "arena", "purge", "pool"];
+        assert_eq!(names, all, "each once");
+        let arena = &locks[names.iter().position(|name| *name == "arena").unwrap()];
+        assert!(figures(arena, "operations") > 0 && arena["wait_ns"].is_u64(), "{arena}");
+        let purges = &stats["dirty_purges"];
+        assert!(figures(purges, "bytes") > 20_000_000, "{allocator}: {purges}");
+        assert!(figures(purges, "rounds") > 0 && figures(purges, "calls") > 0, "{purges}");
+        let shown = run(&["stats", "--locks", "--classes", &process.pid()]).stdout;
+        assert!(
+            !shown.contains("Nothing is known of them") && shown.contains("requests"),
+            "{shown}"
+        );
+    }
 }
 
 #[test]

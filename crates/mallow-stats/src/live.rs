@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! Statistics of a heap that was read from outside, without stopping the process.
 
+use std::collections::BTreeMap;
+
 use mallow_process::heap::{Heap, glibc, mallow, spans};
 
-use crate::vocabulary::{Arena, Class, Stats, Totals};
+use crate::vocabulary::{Arena, Class, Lock, Purges, Stats, Totals};
 
 /// `None` for an allocator whose counters cannot be read from outside.
 pub fn stats(heap: &Heap, resident: Option<u64>) -> Option<Stats> {
@@ -32,7 +34,7 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
     Stats {
         allocator: "mallow".into(),
         version: Some(heap.build.clone()).filter(|build| !build.is_empty()),
-        threads: None,
+        threads: heap.threads,
         arenas_for_threads: Some(heap.arenas.len() as u64),
         totals: Totals {
             // A list counts for the arena of its first slot, so one arena may seem to have less than none.
@@ -53,8 +55,69 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
             .iter()
             .map(|(name, &value)| (name.clone(), option(name, value)))
             .collect(),
-        classes: heap.classes.iter().map(of_class).collect(),
+        classes: of_mallow_classes(heap),
+        locks: of_mallow_locks(&heap.locks),
+        dirty_purges: of_mallow_purges(heap, |arena| arena.dirty_purges),
+        muzzy_purges: of_mallow_purges(heap, |arena| arena.muzzy_purges),
         ..Stats::default()
+    }
+}
+
+/// The slabs of each size, and what happened to its blocks. Of a size that is no longer in use only the latter is there.
+fn of_mallow_classes(heap: &mallow::Heap) -> Vec<Class> {
+    let mut classes: BTreeMap<u64, Class> =
+        heap.classes.iter().map(|class| (class.slot_size, of_class(class))).collect();
+    for counts in &heap.counts {
+        let unused = || Class {
+            size: counts.slot_size,
+            is_small: true,
+            slabs: Some(0),
+            used: Some(0),
+            ..Class::default()
+        };
+        let class = classes.entry(counts.slot_size).or_insert_with(unused);
+        class.requests = Some(counts.allocations);
+        class.fills = Some(counts.fills);
+        class.flushes = Some(counts.flushes);
+    }
+    classes.into_values().collect()
+}
+
+/// Those of all arenas come together: `arena 3 purge` counts for `purge`.
+fn of_mallow_locks(locks: &[mallow::Lock]) -> Vec<Lock> {
+    let mut all: Vec<Lock> = Vec::new();
+    for lock in locks {
+        let name = lock.name.rsplit(' ').next().unwrap_or_default();
+        let lock = Lock {
+            name: name.to_owned(),
+            operations: lock.operations,
+            waits: Some(lock.waits),
+            spins: Some(lock.spins),
+            owner_switches: Some(lock.owner_changes),
+            wait_ns: Some(lock.wait_time),
+            longest_wait_ns: Some(lock.wait_time_most),
+            most_waiting: lock.queue_most,
+        };
+        match all.iter_mut().find(|known| known.name == lock.name) {
+            Some(known) => known.add(&lock),
+            None => all.push(lock),
+        }
+    }
+    all
+}
+
+fn of_mallow_purges(
+    heap: &mallow::Heap,
+    of: fn(&mallow::Arena) -> Option<mallow::Purges>,
+) -> Purges {
+    let sum = |what: fn(&mallow::Purges) -> u64| {
+        let figures = heap.arenas.iter().filter_map(of);
+        figures.map(|purges| what(&purges)).reduce(u64::saturating_add)
+    };
+    Purges {
+        rounds: sum(|purges| purges.rounds),
+        calls: sum(|purges| purges.calls),
+        bytes: sum(|purges| purges.bytes),
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::stats_page::Page;
 use crate::memory::Memory;
 
+mod counters;
 mod pagemap;
 
 pub use pagemap::{Huge, huge};
@@ -36,6 +37,9 @@ pub struct Heap {
     pub classes: Vec<Class>,
     /// Of the threads, those that have ended included, whose heaps wait for another.
     pub heaps: u64,
+    /// That have a heap now; `None` where the allocator does not tell.
+    #[serde(default)]
+    pub threads: Option<u64>,
     pub metadata: u64,
     /// In lists of threads, ready to be handed out.
     pub listed: u64,
@@ -83,6 +87,11 @@ pub struct Arena {
     /// Of the slots that are out: in lists of threads. A list counts for the arena of its first slot.
     #[serde(default)]
     pub listed: u64,
+    /// `None` where the allocator does not count.
+    #[serde(default)]
+    pub dirty_purges: Option<Purges>,
+    #[serde(default)]
+    pub muzzy_purges: Option<Purges>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,10 +127,18 @@ pub struct Lock {
     pub waits: u64,
     pub wait_time: u64,
     pub wait_time_most: u64,
+    /// Threads that waited at one time; `None` where the allocator does not tell.
+    #[serde(default)]
+    pub queue_most: Option<u64>,
 }
 
-/// The locks that the process has once.
-const LOCKS: [&str; 5] = ["process", "heaps", "shared", "rob", "meta"];
+/// Pages that went back to the kernel since the arena was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purges {
+    pub rounds: u64,
+    pub calls: u64,
+    pub bytes: u64,
+}
 
 impl Arena {
     /// Out of their slabs, or with pages of their own.
@@ -213,6 +230,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     reader.threads(&mut heap, &places);
     heap.leaves = reader.leaves().unwrap_or_default();
     heap.counts = reader.counts().unwrap_or_default();
+    heap.threads = page.root("threads").and_then(|place| memory.number(place, 4));
     heap.locks = reader.locks(&arenas).unwrap_or_default();
     heap.options = page.options(memory).unwrap_or_default();
     heap.classes = classes.into_values().collect();
@@ -309,6 +327,8 @@ impl Reader<'_> {
         arena.retained = pages("arena.retained_pages")?;
         let regions = self.get(address, "arena.region_bytes")?;
         arena.mapped = regions.saturating_add(arena.huge).saturating_add(huge_dirty);
+        arena.dirty_purges = self.purges(address, "arena.dirty_purges");
+        arena.muzzy_purges = self.purges(address, "arena.muzzy_purges");
         Some(())
     }
 
@@ -396,87 +416,6 @@ impl Reader<'_> {
             heap.list(bytes, usize::try_from(index).ok());
         }
         Some(())
-    }
-
-    /// `None` where the allocator does not count.
-    fn counts(&self) -> Option<Vec<Counts>> {
-        let classes = self.page.number("classes")?;
-        let sizes = self.page.root("class_sizes")?;
-        let mut all = vec![Counts::default(); usize::try_from(classes.min(MOST_CLASSES)).ok()?];
-        let mut next = self.memory.word(self.page.root("heaps")?)?;
-        for _ in 0..MOST {
-            let heap = if next != 0 { next } else { self.page.root("heap_shared")? };
-            for (class, counts) in (0u64..).zip(&mut all) {
-                self.count(heap, class, counts)?;
-            }
-            if next == 0 {
-                break;
-            }
-            next = self.get(next, "heap.next")?;
-        }
-        for (class, counts) in (0u64..).zip(&mut all) {
-            counts.slot_size = self.memory.number(sizes.wrapping_add(4 * class), 4)?;
-        }
-        all.retain(|counts| counts.allocations != 0);
-        Some(all)
-    }
-
-    /// Adds what one heap counted of a class.
-    fn count(&self, heap: u64, class: u64, to: &mut Counts) -> Option<()> {
-        let (at, step) = self.page.field("heap.counts")?;
-        let (free, size) = self.page.field("heap.free")?;
-        let counts = heap.checked_add(at + class * step)?;
-        let get = |name: &str| self.get(counts, name);
-        let (puts, put_size) = self.page.field("heap.puts")?;
-        let put = self.memory.number(heap.wrapping_add(puts + class * put_size), put_size)?;
-        let moved = get("class_counts.handed")?.wrapping_add(put);
-        let out = moved.wrapping_sub(get("class_counts.returned")?);
-        let list = heap.wrapping_add(free + class * size);
-        let listed = list_length(self.memory, list, self.link_keys());
-        add(&mut to.allocations, out.saturating_sub(listed));
-        add(&mut to.remote_frees, get("class_counts.sent")?);
-        add(&mut to.fills, get("class_counts.fills")?);
-        add(&mut to.flushes, get("class_counts.flushes")?);
-        add(&mut to.slabs_made, get("class_counts.slabs")?);
-        Some(())
-    }
-
-    /// `None` where the allocator does not count.
-    fn locks(&self, arenas: &[u64]) -> Option<Vec<Lock>> {
-        let at = |structure: u64, field: &str| structure.checked_add(self.page.field(field)?.0);
-        let mut locks = Vec::new();
-        for name in LOCKS {
-            locks.push(self.lock_at(self.page.root(&format!("lock.{name}"))?, name.to_owned())?);
-        }
-        let pools = self.page.root("slab_pools")?;
-        let pool_size = self.page.field("sizeof.slab_pool")?.1;
-        let shared = self.shared_arenas()?;
-        for (index, &arena) in (0..).zip(arenas) {
-            let mut places = vec![
-                ("arena", at(arena, "arena.lock")?),
-                ("purge", at(arena, "arena.purge_lock")?),
-            ];
-            // The pools of the others lie elsewhere.
-            if index < shared {
-                places.push(("pool", at(pools.wrapping_add(index * pool_size), "slab_pool.lock")?));
-            }
-            for (name, place) in places {
-                locks.push(self.lock_at(place, format!("arena {index} {name}"))?);
-            }
-        }
-        Some(locks)
-    }
-
-    fn lock_at(&self, address: u64, name: String) -> Option<Lock> {
-        Some(Lock {
-            name,
-            operations: self.get(address, "lock.turns")?,
-            owner_changes: self.get(address, "lock.owner_changes")?,
-            spins: self.get(address, "lock.spins")?,
-            waits: self.get(address, "lock.waits")?,
-            wait_time: self.get(address, "lock.wait_ns")?,
-            wait_time_most: self.get(address, "lock.wait_ns_most")?,
-        })
     }
 
     /// By which the links of free slots are encoded; zeros where they are plain.

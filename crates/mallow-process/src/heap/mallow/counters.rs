@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+//! What happened in a process under Mallow since it began: what its heaps, locks and arenas counted.
+
+use super::{Counts, Lock, MOST, MOST_CLASSES, Purges, Reader, add, list_length};
+
+/// The locks that the process has once.
+const LOCKS: [&str; 5] = ["process", "heaps", "shared", "rob", "meta"];
+
+impl Reader<'_> {
+    /// `None` where the allocator does not count.
+    pub(super) fn counts(&self) -> Option<Vec<Counts>> {
+        let classes = self.page.number("classes")?;
+        let sizes = self.page.root("class_sizes")?;
+        let mut all = vec![Counts::default(); usize::try_from(classes.min(MOST_CLASSES)).ok()?];
+        let mut next = self.memory.word(self.page.root("heaps")?)?;
+        for _ in 0..MOST {
+            let heap = if next != 0 { next } else { self.page.root("heap_shared")? };
+            for (class, counts) in (0u64..).zip(&mut all) {
+                self.count(heap, class, counts)?;
+            }
+            if next == 0 {
+                break;
+            }
+            next = self.get(next, "heap.next")?;
+        }
+        for (class, counts) in (0u64..).zip(&mut all) {
+            counts.slot_size = self.memory.number(sizes.wrapping_add(4 * class), 4)?;
+        }
+        all.retain(|counts| counts.allocations != 0);
+        Some(all)
+    }
+
+    /// Adds what one heap counted of a class.
+    fn count(&self, heap: u64, class: u64, to: &mut Counts) -> Option<()> {
+        let (at, step) = self.page.field("heap.counts")?;
+        let (free, size) = self.page.field("heap.free")?;
+        let counts = heap.checked_add(at + class * step)?;
+        let get = |name: &str| self.get(counts, name);
+        let (puts, put_size) = self.page.field("heap.puts")?;
+        let put = self.memory.number(heap.wrapping_add(puts + class * put_size), put_size)?;
+        let moved = get("class_counts.handed")?.wrapping_add(put);
+        let out = moved.wrapping_sub(get("class_counts.returned")?);
+        let list = heap.wrapping_add(free + class * size);
+        let listed = list_length(self.memory, list, self.link_keys());
+        add(&mut to.allocations, out.saturating_sub(listed));
+        add(&mut to.remote_frees, get("class_counts.sent")?);
+        add(&mut to.fills, get("class_counts.fills")?);
+        add(&mut to.flushes, get("class_counts.flushes")?);
+        add(&mut to.slabs_made, get("class_counts.slabs")?);
+        Some(())
+    }
+
+    /// `None` where the allocator does not count.
+    pub(super) fn locks(&self, arenas: &[u64]) -> Option<Vec<Lock>> {
+        let at = |structure: u64, field: &str| structure.checked_add(self.page.field(field)?.0);
+        let mut locks = Vec::new();
+        for name in LOCKS {
+            // Not every version has all of them.
+            if let Some(place) = self.page.root(&format!("lock.{name}")) {
+                locks.push(self.lock_at(place, name.to_owned())?);
+            }
+        }
+        let pools = self.page.root("slab_pools")?;
+        let pool_size = self.page.field("sizeof.slab_pool")?.1;
+        let shared = self.shared_arenas()?;
+        for (index, &arena) in (0..).zip(arenas) {
+            let mut places = vec![
+                ("arena", at(arena, "arena.lock")?),
+                ("purge", at(arena, "arena.purge_lock")?),
+            ];
+            // The pools of the others lie elsewhere.
+            if index < shared {
+                places.push(("pool", at(pools.wrapping_add(index * pool_size), "slab_pool.lock")?));
+            }
+            for (name, place) in places {
+                locks.push(self.lock_at(place, format!("arena {index} {name}"))?);
+            }
+        }
+        Some(locks)
+    }
+
+    fn lock_at(&self, address: u64, name: String) -> Option<Lock> {
+        Some(Lock {
+            name,
+            operations: self.get(address, "lock.turns")?,
+            owner_changes: self.get(address, "lock.owner_changes")?,
+            spins: self.get(address, "lock.spins")?,
+            waits: self.get(address, "lock.waits")?,
+            wait_time: self.get(address, "lock.wait_ns")?,
+            wait_time_most: self.get(address, "lock.wait_ns_most")?,
+            queue_most: self.get(address, "lock.queue_most"),
+        })
+    }
+
+    /// Of the counters that an arena has under this name.
+    pub(super) fn purges(&self, arena: u64, name: &str) -> Option<Purges> {
+        let counts = arena.checked_add(self.page.field(name)?.0)?;
+        let get = |name: &str| self.get(counts, name);
+        Some(Purges {
+            rounds: get("purge_counts.runs")?,
+            calls: get("purge_counts.calls")?,
+            bytes: get("purge_counts.pages")?.saturating_mul(1 << self.shift),
+        })
+    }
+}
