@@ -295,6 +295,58 @@ fn options_that_a_program_sets_in_itself_are_seen() {
     assert!(!findings(&soon).contains(&"MLW2201"), "{soon}");
 }
 
+/// The dump that a program under Mallow writes of itself is judged as far as its figures go, and what needs the process is
+/// named.
+#[test]
+fn a_dump_of_mallow_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |settings: &str, source: &str| {
+        let source = source
+            .replace("puts(\"{}\"); fflush(stdout); pause();", "malloc_stats_print(0, 0, \"J\");");
+        let source = format!(
+            "void malloc_stats_print(void *, void *, const char *) __attribute__((weak));\n{source}"
+        );
+        let options = ["-O1", "-fno-builtin"];
+        let program = crate::common::compile("cc", folder.path(), &source, &options).unwrap();
+        let words = ["run", "-a", "mallow", "--", program.to_str().unwrap()];
+        let output = mallow(&words).env("MALLOC_CONF", settings).output().unwrap();
+        let file = folder.path().join("dump.json");
+        fs::write(&file, output.stderr).unwrap();
+        let ran = run(&["advise", "--json", file.to_str().unwrap()]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        json(&ran)
+    };
+    let large = HOLES.replace("32000", "200000").replace("COUNT = 4000", "COUNT = 600");
+    let never = of("dirty_decay_ms:-1", &large);
+    let advice = finding(&never, "MLW2201");
+    assert_eq!(advice["set"], "MALLOW_CONF=dirty_decay_ms:10000", "{advice}");
+    let soon = of("dirty_decay_ms:30000", &large);
+    assert!(!findings(&soon).contains(&"MLW2201"), "{soon}");
+    let unknown = &soon["not_judged"][0];
+    assert_eq!(unknown["id"], "MLW2201", "{soon}");
+    assert!(unknown["why"].as_str().unwrap().contains("mallow advise PID"), "{unknown}");
+    let followed = of("dirty_decay_ms:30000,background_thread:true", &large);
+    assert_eq!((findings(&followed).len(), &followed["not_judged"]), (0, &Value::Array(vec![])));
+    let slots = of("", &HOLES.replace("32000", "10000").replace("COUNT = 4000", "COUNT = 16000"));
+    let advice = finding(&slots, "MLW2202")["evidence"].as_str().unwrap();
+    assert!(advice.ends_with("most of 10240 bytes"), "{advice}");
+}
+
+/// A command under Mallow is judged by its heap while it ran, not by the dump that it writes at its end.
+#[test]
+fn a_command_under_mallow_is_looked_at_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = HOLES
+        .replace("32000", "200000")
+        .replace("COUNT = 4000", "COUNT = 600")
+        .replace("pause()", "sleep(4)");
+    let program =
+        crate::common::compile("cc", folder.path(), &source, &["-O1", "-fno-builtin"]).unwrap();
+    let words = ["advise", "--json", "-a", "mallow", "--", program.to_str().unwrap()];
+    let report = json(&run(&words));
+    assert_eq!(finding(&report, "MLW2201")["set"], "MALLOW_CONF=purge_thread:true", "{report}");
+}
+
 #[test]
 fn what_malloc_trim_would_give_back_is_counted() {
     let folder = tempfile::tempdir().unwrap();

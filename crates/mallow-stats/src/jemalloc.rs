@@ -113,7 +113,17 @@ impl<'a> Reader<'a> {
         let mode = self.dump.get("system").and_then(|system| system.get("thp_mode"));
         let mode = mode.and_then(as_option).map(|mode| ("system.thp_mode".into(), mode));
         options.extend(mode);
+        options.extend(self.purge_thread().map(|value| ("purge_thread".into(), value.to_string())));
         options
+    }
+
+    /// Mallow's own name of `background_thread`, which the program may have started later.
+    fn purge_thread(&self) -> Option<bool> {
+        self.of_mallow?;
+        let option = self.dump.get("opt")?.get("background_thread")?.as_bool()?;
+        let threads = self.dump.get("stats").and_then(|stats| stats.get("background_thread"));
+        let runs = threads.and_then(|threads| number(threads, "num_threads")).unwrap_or(0) > 0;
+        Some(option || runs)
     }
 
     fn totals(&self, stats: &Value, merged: &[&Value]) -> Totals {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Rules for Mallow's own heap.
+//! Rules for Mallow's own heap: of a process, or as a dump of its own has it.
 
 use mallow_process::heap::Heap;
 use mallow_process::heap::mallow;
+use mallow_stats::Stats;
 use mallow_stats::figures::seconds;
 
 use super::super::case::{Case, NOTABLE, size};
@@ -30,10 +31,18 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
+const NO_ARENAS: &str =
+    "the arenas are not in the dump (made with the letters m and a of stats_print_opts)";
+const NO_CLASSES: &str =
+    "the size classes are not in the dump (made with the letter b of stats_print_opts)";
+const AT_REST: &str = "a dump does not tell whether the program rests, and so keeps its free pages; ask the process \
+                       itself (mallow advise PID)";
+
 fn is_mallow(case: &Case) -> bool {
-    case.stats.allocator == OF && heap(case).is_some()
+    case.stats.allocator == OF
 }
 
+/// `None` of a dump.
 fn heap<'a>(case: &'a Case) -> Option<&'a mallow::Heap> {
     match &case.process.as_ref()?.picture.heap {
         Heap::Mallow(heap) => Some(heap),
@@ -42,8 +51,12 @@ fn heap<'a>(case: &'a Case) -> Option<&'a mallow::Heap> {
 }
 
 fn dirty(case: &Case) -> Verdict {
-    let Some(heap) = heap(case) else { return Verdict::Fine };
-    let (dirty, used) = (heap.sum(|arena| arena.dirty), heap.allocated());
+    let totals = &case.stats.totals;
+    let figures = match heap(case) {
+        Some(heap) => Some((heap.sum(|arena| arena.dirty), heap.allocated())),
+        None => totals.dirty.zip(totals.allocated),
+    };
+    let Some((dirty, used)) = figures else { return Verdict::Unknown(NO_ARENAS.into()) };
     if dirty < 4 * NOTABLE || dirty < used / 4 {
         return Verdict::Fine;
     }
@@ -55,6 +68,7 @@ fn dirty(case: &Case) -> Verdict {
         }
         // What is free was freed just now, or is on its way.
         (Some(_), Some("true")) => Verdict::Fine,
+        _ if heap(case).is_none() => Verdict::Unknown(AT_REST.into()),
         (Some(decay), _) => rests(case, evidence, &seconds(decay as f64 / 1000.0)),
         (None, _) => rests(
             case,
@@ -97,24 +111,40 @@ fn rests(case: &Case, evidence: String, time: &str) -> Verdict {
 }
 
 fn slabs(case: &Case) -> Verdict {
-    let Some(heap) = heap(case) else { return Verdict::Fine };
-    let (free, used) = (heap.free_slots(), heap.allocated());
+    let Some((free, used, worst)) = (match heap(case) {
+        Some(heap) => Some((heap.free_slots(), heap.allocated(), worst_of_heap(heap))),
+        None => slabs_of_dump(case.stats),
+    }) else {
+        return Verdict::Unknown(NO_CLASSES.into());
+    };
     if free < NOTABLE || free < used / 2 {
         return Verdict::Fine;
     }
-    let worst = heap
-        .classes
-        .iter()
-        .max_by_key(|class| class.bytes.saturating_sub(class.used.saturating_mul(class.slot_size)));
     Verdict::Found(Advice {
         evidence: format!(
-            "{} of free slots beside {} in use, most of {} bytes",
+            "{} of free slots beside {} in use, most of {worst} bytes",
             size(free),
             size(used),
-            worst.map_or(0, |class| class.slot_size)
         ),
         set: "allocate what lives long apart from what does not".into(),
         effect: "slabs become empty and go back; there is no setting for it".into(),
         check: format!("mallow record -o app.trace -- {}", case.typed()),
     })
+}
+
+/// The size whose slabs have the most free.
+fn worst_of_heap(heap: &mallow::Heap) -> u64 {
+    let free = |class: &&mallow::Class| {
+        class.bytes.saturating_sub(class.used.saturating_mul(class.slot_size))
+    };
+    heap.classes.iter().max_by_key(free).map_or(0, |class| class.slot_size)
+}
+
+/// Bytes in free slots, bytes with the program, and the size whose slabs have the most free.
+fn slabs_of_dump(stats: &Stats) -> Option<(u64, u64, u64)> {
+    let in_slabs = stats.classes.iter().filter_map(|class| Some((class.free()?, class.size)));
+    let (worst_free, worst) = in_slabs.clone().max()?;
+    let in_lists = stats.totals.cached.unwrap_or(0);
+    let free = in_slabs.map(|(free, _)| free).fold(in_lists, u64::saturating_add);
+    Some((free, stats.totals.allocated?, if worst_free > 0 { worst } else { 0 }))
 }

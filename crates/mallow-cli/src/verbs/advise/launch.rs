@@ -65,7 +65,11 @@ pub fn report(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     let command = words::line(&args.command);
     let source = command.clone();
     let code = exit_code(status);
-    if let Some(stats) = best(asked.dumps) {
+    // Mallow writes jemalloc's dumps too, but its heap says more.
+    let is_mallow = |stats: &Stats| stats.allocator == "mallow";
+    let is_seen = look.as_ref().and_then(|(_, stats)| stats.as_ref()).is_some_and(is_mallow);
+    let asked = best(asked.dumps).filter(|stats| !(is_seen && is_mallow(stats)));
+    if let Some(stats) = asked {
         let case = Case { stats: &stats, process: None, command: Some(command) };
         return Ok((advise::report(&case, source, Some(pid)), code));
     }
