@@ -4,7 +4,7 @@
 use super::{Counts, Lock, MOST, MOST_CLASSES, Purges, Reader, add, list_length};
 
 /// The locks that the process has once.
-const LOCKS: [&str; 5] = ["process", "heaps", "shared", "rob", "meta"];
+const LOCKS: [&str; 6] = ["process", "heaps", "shared", "tray", "rob", "meta"];
 
 impl Reader<'_> {
     /// `None` where the allocator does not count.
