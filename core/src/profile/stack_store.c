@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define STORE_BUCKETS (MW_TRACK ? 65536u : 8192u) /* in the debug build each call has a stack */
+#define STORE_BUCKETS (MW_TRACK ? 32768u : 8192u) /* in the debug build each call has a stack */
 #define STORE_CHUNKS 2048u
 #define CHUNK_UNITS 32768u
 #define UNIT sizeof(uint64_t)
