@@ -81,10 +81,12 @@ static bool emptied_look(const struct rest *rest, size_t *bytes)
     }
     unsigned count = region != NULL ? region_mark_locked(region, rest, marked) : 0;
     lock_release(&arena->lock);
+    unsigned purged = 0;
     for (unsigned i = 0; i < count; i++) {
         size_t size = slab_bytes(marked[i]);
         if (os_purge((void *)marked[i]->start, size)) {
             *bytes += size;
+            purged++;
         } else {
             slab_unmark_emptied(marked[i]);
         }
@@ -92,8 +94,8 @@ static bool emptied_look(const struct rest *rest, size_t *bytes)
     if (region == NULL) {
         emptied.arena++;
         emptied.region = 0;
-    } else if (count < EMPTIED_BATCH) {
-        emptied.region++;
+    } else if (purged < EMPTIED_BATCH) {
+        emptied.region++; /* too if the kernel refuses: it would find the same ones again */
     }
     return true;
 }

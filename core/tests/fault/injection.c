@@ -288,7 +288,7 @@ static void in_thread(struct kept *kept)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-enum { LENT = 1000, LENT_STEP = 40 };
+enum { LENT = 3000, LENT_STEP = 40 }; /* more slabs than are emptied in one go */
 static struct kept lent[LENT];
 
 static void *free_lent(void *unused)

@@ -6,6 +6,7 @@
  */
 #include <malloc.h>
 #include <semaphore.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "promise.h"
@@ -67,6 +68,39 @@ static void free_the_rest_in_a_child(size_t before_kib)
     CHECK_EQ(status, 0);
 }
 
+static void *free_the_rest_and_trim(void *unused)
+{
+    free_the_rest();
+    malloc_trim(0);
+    return unused;
+}
+
+/* The kernel takes no pages of a process that has locked its memory: malloc_trim ends all the same. */
+static void trim_locked_memory_in_a_child(void)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t other;
+        alarm(60);
+        for (size_t i = 0; i < BLOCKS; i++) {
+            blocks[i] = memset(malloc(size_of(i)), (int)(i % 251), size_of(i));
+        }
+        for (size_t i = 0; i < BLOCKS; i += FEW) {
+            free(blocks[i]);
+            blocks[i] = NULL;
+        }
+        if (mlockall(MCL_CURRENT) != 0) {
+            puts("memory cannot be locked here");
+        }
+        CHECK_EQ(pthread_create(&other, NULL, free_the_rest_and_trim, NULL), 0);
+        pthread_join(other, NULL);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
+
 /* Waits until the memory has gone, or for twenty seconds. */
 static void wait_for_purge(size_t most_kib)
 {
@@ -100,5 +134,6 @@ int main(void)
         promise_at_most("left when all is freed", resident_kib() - before_kib, LEFT_KIB, "KiB");
     }
     pthread_join(thread, NULL);
+    trim_locked_memory_in_a_child();
     return 0;
 }
