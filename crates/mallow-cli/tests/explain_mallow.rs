@@ -56,8 +56,10 @@ fn metadata_is_what_is_mapped_as_such() {
         let report = started(&program, allocator, "threads", "").explain();
         let counted = report["heap"]["metadata"].as_f64().unwrap() / MIB;
         let mapped = of_kind(&report, "mallow_metadata", "size");
+        // Nothing leads to the call stacks of the debug build and their table.
+        let stacks = if allocator == "mallow-debug" { 0.5 } else { 0.0 };
         assert!(
-            mapped <= counted && mapped > 0.85 * counted,
+            mapped <= counted && mapped > 0.85 * counted - stacks,
             "{allocator}: {mapped} of {counted} MiB: {}",
             report["groups"]
         );
