@@ -28,8 +28,8 @@ static bool number_is_valid(size_t number)
 static struct arena *arena_of_number(size_t number)
 {
     if (number == 0 && arena_numbered(0) == NULL) {
-        thread_leave(
-            thread_enter()); /* a program may ask before it allocates, and the first arena comes with a heap */
+        /* A program may ask before it allocates, and the first arena comes with the first heap. */
+        thread_leave(thread_enter());
     }
     return number < number_count() ? arena_numbered((unsigned)number) : NULL;
 }

@@ -39,9 +39,7 @@ static int ctl_prof_read(unsigned id, uint64_t *value)
         *value = atomic_get(&profile.dumps_at_peak);
         break;
     case CTL_prof_interval:
-        *value = option(OPTION_lg_prof_interval) < 0
-                     ? 0
-                     : (uint64_t)1 << option(OPTION_lg_prof_interval);
+        *value = profile_interval_bytes();
         break;
     default:
         *value = atomic_get(&profile.rate_log2);

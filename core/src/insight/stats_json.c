@@ -244,7 +244,6 @@ static void write_options(struct json *json)
 /* As `prof.*` of mallctl; jemalloc has it too only where the option prof is on. */
 static void write_profile(struct json *json)
 {
-    long interval_log2 = option(OPTION_lg_prof_interval);
     if (!PROFILE_IS_POSSIBLE || !atomic_get(&profile.is_enabled)) {
         return;
     }
@@ -252,7 +251,7 @@ static void write_profile(struct json *json)
     json_bool(json, "thread_active_init", atomic_get(&profile.starts_active));
     json_bool(json, "active", atomic_get(&profile.is_active));
     json_bool(json, "gdump", atomic_get(&profile.dumps_at_peak));
-    json_number(json, "interval", interval_log2 < 0 ? 0 : (uint64_t)1 << interval_log2);
+    json_number(json, "interval", profile_interval_bytes());
     json_signed(json, "lg_sample", (long)atomic_get(&profile.rate_log2));
     json_close(json, '}');
 }

@@ -153,7 +153,7 @@ static void sampler_begin(struct sampler *sampler, bool takes_profile)
 
 /* --- State ------------------------------------------------------------------------------------ */
 
-static uint64_t interval_bytes(void)
+static uint64_t profile_interval_bytes(void)
 {
     long log2 = option(OPTION_lg_prof_interval);
     return log2 >= 0 ? (uint64_t)1 << log2 : 0;
@@ -172,7 +172,7 @@ static void profile_load(void)
     atomic_set(&profile.dumps_at_peak, option(OPTION_prof_gdump));
     atomic_set(&profile.rate_log2, (uint32_t)option(OPTION_lg_prof_sample));
     atomic_set(&profile.rates[0], (uint32_t)option(OPTION_lg_prof_sample));
-    atomic_set(&profile.until_interval, interval_bytes());
+    atomic_set(&profile.until_interval, profile_interval_bytes());
 }
 
 /* The counters are written by tracers, from outside. */

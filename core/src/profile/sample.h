@@ -72,6 +72,9 @@ static bool profile_is_wanted(void);
 
 static void profile_set_active(bool is_active);
 
+/* After so many allocated bytes a profile is written; 0: never for that. */
+static uint64_t profile_interval_bytes(void);
+
 /* Forgets all samples so far, and sets the rate. */
 static void profile_reset(unsigned rate_log2);
 
