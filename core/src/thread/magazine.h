@@ -101,7 +101,9 @@ ALWAYS_INLINE struct slot *magazine_pop_slot(struct heap *heap, unsigned class)
     struct slot *slot = heap->free[class];
     check(class_is_medium(class) && slot != NULL && heap_magazine(heap, class)->count > 0);
     harden_slot_leaves(slot, class);
-    heap->free[class] = slot_next(slot);
+    struct slot *next = slot_next(slot);
+    heap->free[class] = next;
+    __builtin_prefetch(next, 1); /* NULL does no harm */
     heap_magazine(heap, class)->count--;
     return slot;
 }
