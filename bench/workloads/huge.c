@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
     bench_start(argc, argv);
     struct work w = {bench_short ? 200 : 500, false, 12345};
     report("huge/replace", measure(run, &w, w.count) / 1e3, "us");
-    w = (struct work){bench_short ? 5 : 10, true, 12345};
+    w = (struct work){20, true, 12345};
     report("huge/touched", measure(run, &w, w.count) / 1e3, "us");
     bench_end("huge");
     return 0;

@@ -64,6 +64,7 @@ static void *take_plain(const struct track_request *request, const struct track_
 }
 
 static _Atomic uint32_t chosen_count; /* blocks that are chosen */
+static _Atomic uint32_t chosen_ever;  /* also those that are no longer there */
 
 /* Of a call stack: its blocks that fit into slots, and the larger ones that may have far guards. */
 enum { SLOTS_SEEN = STACK_FIGURES_OF_PROFILE, FAR_SEEN };
@@ -74,12 +75,34 @@ enum { SLOTS_SEEN = STACK_FIGURES_OF_PROFILE, FAR_SEEN };
 #define FAR_TIMES 4u
 #define FAR_BLOCK_MOST (8 * MiB)
 
+/* How many of the first blocks of a call stack are chosen, unless guard_first says it. A chosen block costs three
+ * calls of the kernel and new memory, some 7 us: with eight of each stack a shell took five times the fast build's time,
+ * half of it for that. So it is eight until CHOSEN_FREELY were, as in a test of a library; one until
+ * CHOSEN_SPARSELY; then one of one stack in CHOSEN_ONE_OF. */
+#define CHOSEN_FIRST 8u
+#define CHOSEN_FREELY 512u
+#define CHOSEN_SPARSELY 2048u
+#define CHOSEN_ONE_OF 16u
+
+static uint64_t chosen_first(uint32_t stack_number)
+{
+    long first = option(OPTION_guard_first);
+    uint32_t ever = atomic_get(&chosen_ever);
+    if (first >= 0) {
+        return (uint64_t)first;
+    }
+    if (ever < CHOSEN_FREELY) {
+        return CHOSEN_FIRST;
+    }
+    return ever < CHOSEN_SPARSELY || stack_number % CHOSEN_ONE_OF == 0;
+}
+
 static size_t far_guard(size_t size, uint32_t stack_number)
 {
     struct call_stack *stack = store_get(stack_number);
     if (stack == NULL || size > FAR_BLOCK_MOST || option(OPTION_memory_limit) != 0 ||
         atomic_get(&chosen_count) >= CHOSEN_MOST ||
-        atomic_add(&stack->figures[FAR_SEEN], 1) >= (uint64_t)option(OPTION_guard_first)) {
+        atomic_add(&stack->figures[FAR_SEEN], 1) >= chosen_first(stack_number)) {
         return 0;
     }
     return align_up(FAR_TIMES * size, os_page_size);
@@ -97,7 +120,7 @@ static bool block_is_chosen(uint32_t stack_number)
     uint64_t before = atomic_add(&stack->figures[SLOTS_SEEN], 1);
     long every = option(OPTION_guard_sample);
     every = every >= 0 ? every : CHOSEN_EVERY;
-    return before < (uint64_t)option(OPTION_guard_first) ||
+    return before < chosen_first(stack_number) ||
            (every > 0 && before % (uint64_t)every == (uint64_t)every - 1);
 }
 
@@ -178,8 +201,7 @@ static bool resize_keeps_pages(size_t old_size, size_t size, uint32_t stack_numb
     }
     if (least < RESIZE_MIN && option(OPTION_memory_limit) == 0) {
         struct call_stack *stack = store_get(stack_number);
-        if (stack == NULL ||
-            atomic_get(&stack->figures[FAR_SEEN]) < (uint64_t)option(OPTION_guard_first)) {
+        if (stack == NULL || atomic_get(&stack->figures[FAR_SEEN]) < chosen_first(stack_number)) {
             return false;
         }
     }

@@ -260,6 +260,7 @@ static void *block_begins(const struct track_request *request, const struct trac
         track_table(extent)->is_chosen = layout->is_chosen;
         track_table(extent)->rounds = 0;
         atomic_add(&chosen_count, layout->is_chosen);
+        atomic_add(&chosen_ever, layout->is_chosen);
         guard_pages(extent, track);
         name_block_granule(extent, (uintptr_t)block, true);
         lock_release(&quarantine.lock);

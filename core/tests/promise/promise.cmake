@@ -42,7 +42,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
-        scattered beside emptied)
+        scattered beside emptied many_stacks)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -83,6 +83,12 @@ mallow_promise(sleeping_owner fast "arenas:2")
 mallow_promise(cut_guard secure "")
 mallow_promise(children_differ secure "")
 mallow_promise(held secure "dirty_decay_ms:200,purge_thread:true")
+if("debug" IN_LIST MALLOW_MODES)
+  mallow_promise(many_stacks debug "")
+  mallow_test(promise-many_stacks-debug-asked
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:mallow-debug-shared> MALLOW_CONF=guard_first:1
+            $<TARGET_FILE:promise_many_stacks> 1)
+endif()
 foreach(level RANGE 1 4)
   mallow_promise(reused_holes secure "security:${level}")
 endforeach()
