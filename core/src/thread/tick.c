@@ -330,6 +330,11 @@ static NOINLINE void heap_tick(struct heap *heap)
 /* And no more often than this, however short the decay: what comes free meanwhile stays for so long. */
 #define PURGE_THREAD_REST_MS 100u
 
+/* At each look that finds nothing again, twice as long, so many times: up to the whole of the decay. */
+#define PURGE_THREAD_DOUBLINGS 2u
+static_assert(PURGE_THREAD_REST_STEPS << PURGE_THREAD_DOUBLINGS <= DECAY_STEPS,
+              "what comes free goes within the time of its decay");
+
 /* Whether all pages are in use or belong to the kernel. Heaps change while this looks at them. */
 static bool house_is_empty(void)
 {
@@ -363,25 +368,30 @@ static long shortest_decay_ms(void)
     return shortest;
 }
 
-static uint32_t purge_thread_pause_ms(void)
+/* `empty_looks` counts those in a row that found nothing. */
+static uint32_t purge_thread_pause_ms(uint32_t *empty_looks)
 {
     long decay_ms = shortest_decay_ms();
     if (decay_ms < 0) {
         return 1000;
     }
     size_t pause_ms = (size_t)decay_ms / DECAY_STEPS;
-    return (uint32_t)(house_is_empty()
-                          ? size_max(pause_ms * PURGE_THREAD_REST_STEPS, PURGE_THREAD_REST_MS)
-                          : size_max(pause_ms, HOUSE_MS));
+    if (!house_is_empty()) {
+        *empty_looks = 0;
+        return (uint32_t)size_max(pause_ms, HOUSE_MS);
+    }
+    size_t rest_ms = size_max(pause_ms * PURGE_THREAD_REST_STEPS, PURGE_THREAD_REST_MS);
+    return (uint32_t)(rest_ms << size_min((*empty_looks)++, PURGE_THREAD_DOUBLINGS));
 }
 
 static void *purge_thread_run(void *argument)
 {
     (void)argument;
     uint64_t last_ms = clock_look();
+    uint32_t empty_looks = 0;
     while (option(OPTION_purge_thread)) {
         uint32_t settings = atomic_get_acquire(&purge_thread.settings); /* pairs with the change */
-        os_wait(&purge_thread.settings, settings, purge_thread_pause_ms());
+        os_wait(&purge_thread.settings, settings, purge_thread_pause_ms(&empty_looks));
         uint64_t now_ms = clock_look();
         keep_house(now_ms, true);
         limit_look_at_cpus(now_ms);
