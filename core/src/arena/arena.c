@@ -60,33 +60,27 @@ static size_t arena_region_size(struct arena *arena)
                                 size_max(most & ~(os_page_size - 1), os_page_size));
 }
 
-/* Maps a region for at least `size` bytes; its extent joins the retained ones. Called without the
- * lock, so that the kernel does not work under it. */
-static bool arena_add_region(struct arena *arena, size_t size)
+/* Maps `*wanted` bytes for a region, or as much as can be had of it, at least `size`. With a limit on address space
+ * or data less may be had: half, a quarter, and in the end just what is needed. */
+static char *region_map(void *hint, size_t size, size_t *wanted)
 {
-    lock_take(&arena->lock);
-    size_t wanted = size_max(arena_region_size(arena), align_up(size, REGION_ALIGNMENT));
-    uintptr_t hint = place_of_next_locked(arena);
-    lock_release(&arena->lock);
-
-    /* With a limit on address space less may be had: half, a quarter, and in the end just what is
-     * needed. */
-    char *start = os_map_aligned((void *)hint, wanted, REGION_ALIGNMENT);
-    while (start == NULL && wanted / 2 >= size && wanted / 2 >= REGION_ALIGNMENT) {
-        wanted = align_up(wanted / 2, REGION_ALIGNMENT);
-        start = os_map_aligned(MW_RANDOM ? (void *)hint : NULL, wanted, REGION_ALIGNMENT);
+    char *start = os_map_aligned(hint, *wanted, REGION_ALIGNMENT);
+    while (start == NULL && *wanted / 2 >= size && *wanted / 2 >= REGION_ALIGNMENT) {
+        *wanted = align_up(*wanted / 2, REGION_ALIGNMENT);
+        start = os_map_aligned(MW_RANDOM ? hint : NULL, *wanted, REGION_ALIGNMENT);
     }
     if (start == NULL) {
-        wanted = size;
-        start = os_map(NULL, wanted);
+        *wanted = size;
+        start = os_map(NULL, size);
     }
-    if (start == NULL) {
-        return false;
-    }
+    return start;
+}
 
-    check(wanted >= size && ((uintptr_t)start & (os_page_size - 1)) == 0);
-    size_t huge_page_bytes = dense_ask_for_huge_pages(arena, start, wanted);
-    bool covered = pagemap_cover((uintptr_t)start, wanted);
+/* The extent of a new region joins the retained ones. False if there is no memory for what describes it. */
+static bool arena_join_region(struct arena *arena, char *start, size_t size)
+{
+    size_t huge_page_bytes = dense_ask_for_huge_pages(arena, start, size);
+    bool covered = pagemap_cover((uintptr_t)start, size);
     lock_take(&arena->lock);
     struct region *region = covered ? place_new_region_locked(arena, (uintptr_t)start) : NULL;
     struct extent *extent = region != NULL ? descriptor_new_locked(arena) : NULL;
@@ -96,22 +90,47 @@ static bool arena_add_region(struct arena *arena, size_t size)
             arena->unused_regions = region;
         }
         lock_release(&arena->lock);
-        os_unmap(start, wanted);
         return false;
     }
-    *region = (struct region){arena->regions, (uintptr_t)start, wanted, huge_page_bytes != 0};
+    *region = (struct region){arena->regions, (uintptr_t)start, size, huge_page_bytes != 0};
     arena->regions = region;
-    arena->region_bytes += wanted;
+    arena->region_bytes += size;
     arena->regions_made++;
     arena->huge_page_bytes += huge_page_bytes;
-    arena->region_next_size = size_min(2 * size_max(arena->region_next_size, wanted), REGION_MAX);
+    arena->region_next_size = size_min(2 * size_max(arena->region_next_size, size), REGION_MAX);
     place_note_mapped_locked(arena, (uintptr_t)start);
     struct extent fresh = {.is_zero = true, .region = region, .slab.stamp = clock_stamp()};
-    descriptor_set(extent, region->start, wanted >> os_page_shift, EXTENT_RETAINED, &fresh);
+    descriptor_set(extent, region->start, size >> os_page_shift, EXTENT_RETAINED, &fresh);
     arena_insert_locked(arena, extent, EXTENT_RETAINED);
     check_slow(arena_regions_are_valid(arena));
     lock_release(&arena->lock);
     return true;
+}
+
+/* Maps a region for at least `size` bytes. Called without the lock, so that the kernel does not work under it. */
+static bool arena_add_region(struct arena *arena, size_t size)
+{
+    lock_take(&arena->lock);
+    size_t wanted = size_max(arena_region_size(arena), align_up(size, REGION_ALIGNMENT));
+    uintptr_t hint = place_of_next_locked(arena);
+    lock_release(&arena->lock);
+    for (;;) {
+        char *start = region_map((void *)hint, size, &wanted);
+        if (start == NULL) {
+            return false;
+        }
+        check(wanted >= size && ((uintptr_t)start & (os_page_size - 1)) == 0);
+        if (arena_join_region(arena, start, wanted)) {
+            return true;
+        }
+        /* The region itself may have left no room for what describes it. */
+        os_unmap(start, wanted);
+        if (wanted <= size) {
+            return false;
+        }
+        wanted = wanted / 2 >= REGION_ALIGNMENT ? align_up(wanted / 2, REGION_ALIGNMENT) : size;
+        wanted = size_max(wanted, size);
+    }
 }
 
 static struct extent *arena_map_huge(struct arena *arena, size_t pages, size_t alignment)

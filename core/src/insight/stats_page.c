@@ -93,6 +93,7 @@ static const struct stats_number stats_numbers[] = {
     {"leaf_mask", PAGEMAP_LEAF_WORDS - 1},
     {"remote_count_shift", LIST_HEAD_BITS},
     {"classes", CLASSES},
+    {"lists", LIST_CLASSES},
     {"outboxes", OUTBOXES},
     {"tray_size", sizeof(struct tray)},
     {"tray_count_shift", TRAY_ITEM_BITS},

@@ -30,8 +30,9 @@
  *   cached      pages in the stacks of heaps: free, though the arena counts them as active
  *   counters    `counts` and `puts` of a heap are arrays of `classes` elements. The program was given
  *               handed + puts - returned blocks of a class, less the length of the list. `large_counts`, by
- *               page class, are large blocks that were given past the lists; `puts` and `free` go on with
- *               block classes, and puts less the length of the list were given from there.
+ *               page class, are large blocks that were given past the lists; `puts` and `free` go on to `lists`
+ *               elements with block classes, and puts less the length of the list, whose links have no keys, were
+ *               given from there.
  *               `purge_counts` and `lock` lie in an arena where the fields say, `class_sizes` are
  *               numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
  *   option      fields of what `options` leads to, signed: the values that hold now

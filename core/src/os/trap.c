@@ -67,7 +67,9 @@ static void trap_pass_on(struct kernel_action *previous, int number, siginfo_t *
     }
     if (handler == (uintptr_t)SIG_DFL || handler == (uintptr_t)SIG_IGN) {
         /* The instruction traps again, or the signal is sent again, and is not ours then. */
-        trap_set(&to, NULL);
+        if (trap_set(&to, NULL) != 0) {
+            os_abort_unhandled(); /* a filter of system calls refuses it: it would trap for ever */
+        }
         if (is_sent) {
             system_call(SYS_tgkill, os_process_number(), os_thread_number(), number, 0, 0, 0);
         }

@@ -10,6 +10,7 @@ use mallow_advice::explain;
 use mallow_process::heap::{Heap, core_file};
 use mallow_process::picture::{self, Gap, Picture};
 use mallow_process::process::Keep;
+use mallow_process::vitals::Vitals;
 use mallow_stats::{Stats, live};
 
 use crate::error::{Error, Result};
@@ -170,6 +171,8 @@ pub fn of_process(pid: u32) -> Result<(Picture, Option<Stats>)> {
     let mut stats = live::stats(&picture.heap, Some(picture.heap_rss()));
     if let Some(stats) = &mut stats {
         stats.totals.huge = Some(picture.heap_huge());
+        let age = Vitals::read(pid).ok().and_then(|vitals| vitals.age());
+        stats.uptime_ns = age.and_then(|age| u64::try_from(age.as_nanos()).ok());
     }
     if let Some(stats) = &mut stats
         && picture.gaps.contains(&Gap::Unused)

@@ -98,3 +98,31 @@ fn figures_of_a_growing_process_fit_together() {
         assert!(in_order, "mappings lie over each other");
     }
 }
+
+/// Memory in huge pages, one byte written in each; of the second half of them all bytes, if `dense`.
+const SPARSE: &str = "#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <unistd.h>\n\
+    int main(int argc, char **argv) { (void)argv; size_t size = 256u << 20, step = 2u << 20; \
+    char *p = mmap(0, size + step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); \
+    p += step - (size_t)p % step; madvise(p, size, MADV_HUGEPAGE); \
+    for (size_t at = 0; at < size; at += step) p[at] = 1; \
+    if (argc > 1) memset(p, 1, size); puts(\"{}\"); fflush(stdout); pause(); }\n";
+
+#[test]
+fn huge_pages_that_hold_little_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = crate::common::compile("cc", folder.path(), SPARSE, &["-O1"]).unwrap();
+    for (words, is_found) in [(&[][..], true), (&["dense"], false)] {
+        let process = Program::at_rest(Command::new(&program).args(words));
+        let report = json(&run(&["explain", "--json", &process.pid()]));
+        if report["totals"]["huge"].as_u64() < Some(200 << 20) {
+            println!("skipped: the kernel gives no huge pages here");
+            return;
+        }
+        let findings = report["findings"].to_string();
+        assert_eq!(findings.contains("hold zeros alone"), is_found, "{words:?}: {findings}");
+        let sparse = &report["sparse"];
+        assert!(sparse["looked"].as_u64() >= Some(400), "{sparse}");
+        let empty = sparse["empty"].as_u64();
+        assert!(if is_found { empty >= Some(400) } else { empty == Some(0) }, "{sparse}");
+    }
+}

@@ -89,6 +89,8 @@ const COUNTED: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdli
     pthread_barrier_wait(&ready); pause(); return none; }\n\
     int main(void) { for (int i = 0; i < 30000; i++) blocks[i] = memset(malloc(1000), 1, 1000); \
     for (int i = 0; i < 30000; i++) free(blocks[i]); \
+    for (int i = 0; i < 500; i++) { blocks[i % 40] = malloc(300000); if (i % 40 == 39) \
+    for (int k = 0; k < 40; k++) free(blocks[k]); } \
     pthread_t thread; pthread_barrier_init(&ready, NULL, 2); pthread_create(&thread, NULL, stay, NULL); \
     pthread_barrier_wait(&ready); puts(\"{}\"); fflush(stdout); pause(); }\n";
 
@@ -118,6 +120,10 @@ fn a_live_process_tells_what_it_counted() {
         assert_eq!(names, all, "each once");
         let arena = &locks[names.iter().position(|name| *name == "arena").unwrap()];
         assert!(figures(arena, "operations") > 0 && arena["wait_ns"].is_u64(), "{arena}");
+        assert!(stats["uptime_ns"].as_u64() > Some(0), "{}", stats["uptime_ns"]);
+        let large = &stats["large"];
+        assert!((500..=520).contains(&figures(large, "requests")), "{allocator}: {large}");
+        assert!(figures(large, "allocated") >= 20 * 300_000, "{allocator}: {large}");
         let purges = &stats["dirty_purges"];
         assert!(figures(purges, "bytes") > 20_000_000, "{allocator}: {purges}");
         assert!(figures(purges, "rounds") > 0 && figures(purges, "calls") > 0, "{purges}");

@@ -27,6 +27,7 @@ pub mod process;
 pub mod processes;
 pub mod runtimes;
 pub mod smaps;
+pub mod sparse;
 pub mod stat;
 mod tree;
 pub mod vitals;

@@ -8,6 +8,7 @@ use crate::mappings::{self, Context, Kind, Mapping, Space};
 use crate::memory::Memory;
 use crate::process::{Keep, Process};
 use crate::runtimes::{self, Kept};
+use crate::sparse::{self, Sparse};
 use crate::stat::Stat;
 
 /// Reads the heap again if the process changed so much meanwhile that heap and mappings do not fit
@@ -30,6 +31,7 @@ pub struct Picture {
     pub kept: Vec<Kept>,
     /// Of that runtime, where it is known.
     pub runtime_version: Option<String>,
+    pub sparse: Option<Sparse>,
     pub gaps: Vec<Gap>,
 }
 
@@ -107,6 +109,7 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
         page: found.page.as_ref(),
         spaces: &spaces,
     });
+    let sparse = memory.and_then(|memory| sparse::look(&mappings, memory));
     if memory.is_some_and(|memory| memory.has_sampled()) {
         gaps.push(Gap::Estimated);
     }
@@ -116,7 +119,7 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
         (other.size, other.rss) = sizes.fold((0, 0), |(a, b), (size, rss)| (a + size, b + rss));
     }
     let heap::Found { allocator, heap, others, .. } = found;
-    Ok(Picture { process, allocator, heap, others, mappings, kept, runtime_version, gaps })
+    Ok(Picture { process, allocator, heap, others, mappings, kept, runtime_version, sparse, gaps })
 }
 
 /// Mappings and heap of the program that the process runs, which may start another one meanwhile

@@ -3,6 +3,7 @@
 //! ask of a thousand processes every few seconds.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::binding::Failure;
 use crate::page_size;
@@ -61,6 +62,13 @@ impl Vitals {
             uid: uid.unwrap_or(u32::MAX),
             groups: text("cgroup").unwrap_or_default(),
         })
+    }
+
+    /// How long it has been running; `None` if the machine does not tell.
+    pub fn age(&self) -> Option<Duration> {
+        let text = std::fs::read_to_string("/proc/uptime").ok()?;
+        let now: f64 = text.split_whitespace().next()?.parse().ok()?;
+        Duration::try_from_secs_f64(now - self.started as f64 / TICKS_PER_SECOND).ok()
     }
 
     /// Whether one of its control groups has this name, such as that of a systemd unit.
@@ -150,6 +158,9 @@ fn limits(root: &Path, path: &Path, names: [&str; 2]) -> Vec<Limit> {
     path.ancestors().filter_map(limit).collect()
 }
 
+/// That the kernel shows, on every machine.
+pub const TICKS_PER_SECOND: f64 = 100.0;
+
 /// When the machine started, in seconds since 1970; ticks of `Vitals::started` count from there.
 pub fn boot_time() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -176,6 +187,7 @@ mod tests {
         let vitals = Vitals::read(std::process::id()).unwrap();
         assert!(vitals.rss > 1 << 16 && vitals.size >= vitals.rss && vitals.threads >= 1);
         assert!(vitals.started > 0 && boot_time() > 0);
+        assert!(vitals.age().is_some_and(|age| age < Duration::from_secs(86_400)));
         assert!(matches!(Vitals::read(4_194_304), Err(Failure::Vanished)));
         assert!(!mappings(std::process::id()).unwrap().is_empty());
         assert!(may_read(std::process::id()) && !may_read(4_194_304));

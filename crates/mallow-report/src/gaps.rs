@@ -80,7 +80,9 @@ fn missing_python(findings: &Findings) -> Option<String> {
         Some((file, digits.parse::<u32>().ok()?))
     })?;
     let reason = if PYTHONS.contains(&minor) {
-        "but not where the interpreter is loaded later or has no global lock".into()
+        "but not of a process that ran before it was recorded (-p), nor where the interpreter is \
+         loaded later or has no global lock"
+            .into()
     } else {
         format!("and this is 3.{minor}")
     };

@@ -298,6 +298,18 @@ impl Findings {
         }
     }
 
+    /// How far the estimates by stack are from the exact total, where that shows.
+    fn note_of_stacks(&self) -> Option<String> {
+        let total = self.all.allocated.bytes;
+        let stacks = self.stacks.costs(&self.peak);
+        let sum = stacks.map(|(_, costs)| costs.allocated.bytes).fold(0, u64::saturating_add);
+        let is_notable = total.abs_diff(sum) > total / 50;
+        (self.header.stack_distance > 0 && sum > 0 && is_notable).then(|| {
+            let percent = sum as f64 / total.max(1) as f64 * 100.0;
+            format!("What the stacks allocated adds up to {percent:.0} % of the exact total here.")
+        })
+    }
+
     fn notes(&self) -> Vec<String> {
         let totals = self.totals();
         let mut notes = Vec::new();
@@ -327,6 +339,7 @@ impl Findings {
                 self.header.stack_distance
             ));
         }
+        notes.extend(self.note_of_stacks());
         if self.pools.blocks > 0 {
             notes.push(format!(
                 "The C++ library's own pool for exceptions ({} bytes) does not count as never freed.",

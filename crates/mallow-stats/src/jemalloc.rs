@@ -28,6 +28,7 @@ pub fn read(dump: &Value) -> Option<Stats> {
             .and_then(Value::as_str)
             .map(|version| reader.of_mallow.map_or_else(|| short_version(version), str::to_owned)),
         uptime_ns: merged.iter().filter_map(|arena| number(arena, "uptime_ns")).max(),
+        page_size: number(reader.arenas, "page"),
         threads: sum(merged.iter().map(|arena| number(arena, "nthreads"))),
         arenas_for_threads: reader.narenas(),
         options: reader.options(),

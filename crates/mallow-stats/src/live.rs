@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mallow_process::heap::{Heap, glibc, mallow, spans};
 
-use crate::vocabulary::{Arena, Class, Lock, Purges, Stats, Totals};
+use crate::vocabulary::{Arena, Class, Large, Lock, Purges, Stats, Totals};
 
 /// `None` for an allocator whose counters cannot be read from outside.
 pub fn stats(heap: &Heap, resident: Option<u64>) -> Option<Stats> {
@@ -56,6 +56,11 @@ fn of_mallow(heap: &mallow::Heap) -> Stats {
             .map(|(name, &value)| (name.clone(), option(name, value)))
             .collect(),
         classes: of_mallow_classes(heap),
+        large: Large {
+            allocated: Some(heap.sum(|arena| arena.large.saturating_add(arena.huge))),
+            allocations: None,
+            requests: heap.large_allocations,
+        },
         locks: of_mallow_locks(&heap.locks),
         dirty_purges: of_mallow_purges(heap, |arena| arena.dirty_purges),
         muzzy_purges: of_mallow_purges(heap, |arena| arena.muzzy_purges),

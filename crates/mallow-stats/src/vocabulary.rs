@@ -10,8 +10,11 @@ pub struct Stats {
     /// As in the table of allocators: jemalloc, mimalloc, glibc, mallow.
     pub allocator: String,
     pub version: Option<String>,
-    /// Since the start of the allocator.
+    /// Since the start of the allocator; of a process that lives, since its own.
     pub uptime_ns: Option<u64>,
+    /// What the allocator takes for a page.
+    #[serde(default)]
+    pub page_size: Option<u64>,
     /// That are alive and assigned to an arena, as a thread is when it first allocates.
     pub threads: Option<u64>,
     /// Arenas that threads are spread over; more may be there for other uses.

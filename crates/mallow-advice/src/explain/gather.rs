@@ -25,13 +25,14 @@ const ESTIMATED: &str = "What is resident of very large mappings is estimated fr
 
 /// The report on a picture, and the process that it shows.
 pub fn report(picture: Picture) -> (Process, Report) {
-    let Picture { process, allocator, heap, others, mappings, kept, runtime_version, gaps } =
+    let Picture { process, allocator, heap, others, mappings, kept, runtime_version, sparse, gaps } =
         picture;
     let mut report = assemble(&process, mappings, allocator);
     report.heap = heap;
     report.other_heaps = others;
     report.runtime_spaces = kept;
     report.runtime_version = runtime_version;
+    report.sparse = sparse;
     report.is_without_memory = gaps.contains(&Gap::NoMemory);
     report.is_of_several = gaps.contains(&Gap::Replaced);
     report.notes = gaps.into_iter().map(sentence).collect();

@@ -8,6 +8,7 @@ use mallow_process::heap::{Heap, spans};
 use mallow_process::mappings::{Group, Kind, Mapping, Runtime};
 use mallow_process::runtimes::Kept;
 use mallow_process::runtimes::native::Native;
+use mallow_process::sparse::Sparse;
 
 pub const SCHEMA: &str = "mallow.explain/1";
 
@@ -45,6 +46,9 @@ pub struct Report {
     pub native: Vec<Native>,
     pub threads: Vec<Thread>,
     pub system: System,
+    /// What its huge pages hold, where there are many.
+    #[serde(default)]
+    pub sparse: Option<Sparse>,
     /// What could not be read, and why.
     pub notes: Vec<String>,
     /// Its memory may not be read.

@@ -260,7 +260,25 @@ fn kernel(report: &Report, found: &mut Findings) {
     let huge = report.groups.iter().filter(|g| g.kind.is_some_and(Kind::is_heap));
     let huge: u64 = huge.map(|group| group.huge).sum();
     let free = report.heap.used_and_free().map_or(0, |(_, free)| free);
-    if huge >= NOTABLE && free >= heap_rss / 4 {
+    let sparse = report
+        .sparse
+        .filter(|sparse| sparse.empty_bytes() >= NOTABLE && sparse.empty >= sparse.looked / 2);
+    if let Some(sparse) = sparse {
+        found.add(
+            "MLW2302",
+            format!(
+                "{} in huge pages; of {} pages of 4 KiB looked at in them {} hold zeros alone",
+                size(sparse.huge),
+                sparse.looked,
+                sparse.empty
+            ),
+            "transparent_hugepage=madvise; where numpy asks for them, NUMPY_MADVISE_HUGEPAGE=0",
+            format!(
+                "{} goes back if nothing was written there; measure time as well",
+                size(sparse.empty_bytes())
+            ),
+        );
+    } else if huge >= NOTABLE && free >= heap_rss / 4 {
         found.add(
             "MLW2302",
             format!("{} of the heap in huge pages; {} of the heap is free", size(huge), size(free)),

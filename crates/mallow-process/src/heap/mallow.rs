@@ -54,6 +54,9 @@ pub struct Heap {
     /// allocator is of a version that did not count.
     #[serde(default)]
     pub counts: Vec<Counts>,
+    /// Large blocks that the program was given; `None` likewise.
+    #[serde(default)]
+    pub large_allocations: Option<u64>,
     /// Of the process, then of each arena; empty likewise.
     #[serde(default)]
     pub locks: Vec<Lock>,
@@ -230,6 +233,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     reader.threads(&mut heap, &places);
     heap.leaves = reader.leaves().unwrap_or_default();
     heap.counts = reader.counts().unwrap_or_default();
+    heap.large_allocations = reader.large_allocations();
     heap.threads = page.root("threads").and_then(|place| memory.number(place, 4));
     heap.locks = reader.locks(&arenas).unwrap_or_default();
     heap.options = page.options(memory).unwrap_or_default();

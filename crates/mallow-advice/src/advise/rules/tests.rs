@@ -40,7 +40,17 @@ fn picture(program: &str, heap: Heap, kind: Kind, rss: u64) -> Picture {
     let allocator = String::new();
     let mappings = vec![mapping(kind, rss, 0)];
     let (others, kept, gaps) = (vec![], vec![], vec![]);
-    Picture { process, allocator, heap, others, mappings, kept, runtime_version: None, gaps }
+    Picture {
+        process,
+        allocator,
+        heap,
+        others,
+        mappings,
+        kept,
+        runtime_version: None,
+        sparse: None,
+        gaps,
+    }
 }
 
 /// Arenas of glibc, each with so much in use and so much in free pages.

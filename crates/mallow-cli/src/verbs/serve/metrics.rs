@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use mallow_process::heap::mallow::Arena;
+use mallow_process::vitals::TICKS_PER_SECOND;
 use mallow_stats::definitions;
 
 use super::accept::Form;
@@ -196,7 +197,7 @@ pub const FAMILIES: [Family; 31] = [
 
 pub fn start_time(target: &Target, snapshot: &Snapshot) -> f64 {
     // Ticks as /proc has them are a hundredth of a second on every machine that Linux runs on.
-    snapshot.boot_time as f64 + target.vitals.started as f64 / 100.0
+    snapshot.boot_time as f64 + target.vitals.started as f64 / TICKS_PER_SECOND
 }
 
 /// One value of a family.

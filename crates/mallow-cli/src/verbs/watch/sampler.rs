@@ -60,7 +60,7 @@ impl Sampler {
         {
             reading = Some(later);
         }
-        self.sample(reading)
+        self.sample(reading.filter(|reading| reading.begun >= begin))
     }
 
     /// `None` when the process has ended.

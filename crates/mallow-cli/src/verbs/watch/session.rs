@@ -26,7 +26,7 @@ const ENDED: &str = "ended";
 /// An interrupt that comes just before the wait is noticed after this time.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// How long the last sample waits for a heap that is read for it.
-const LAST_WITHIN: Duration = Duration::from_millis(500);
+const LAST_WITHIN: Duration = Duration::from_secs(3);
 /// For a command that is asked to end, before it is made to.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 const END_EVERY: Duration = Duration::from_millis(10);

@@ -12,21 +12,52 @@ impl Reader<'_> {
         let classes = self.page.number("classes")?;
         let sizes = self.page.root("class_sizes")?;
         let mut all = vec![Counts::default(); usize::try_from(classes.min(MOST_CLASSES)).ok()?];
-        let mut next = self.memory.word(self.page.root("heaps")?)?;
-        for _ in 0..MOST {
-            let heap = if next != 0 { next } else { self.page.root("heap_shared")? };
+        for heap in self.heaps()? {
             for (class, counts) in (0u64..).zip(&mut all) {
                 self.count(heap, class, counts)?;
             }
-            if next == 0 {
-                break;
-            }
-            next = self.get(next, "heap.next")?;
         }
         for (class, counts) in (0u64..).zip(&mut all) {
             counts.slot_size = self.memory.number(sizes.wrapping_add(4 * class), 4)?;
         }
         all.retain(|counts| counts.allocations != 0);
+        Some(all)
+    }
+
+    /// Where the heap of each thread is, and then the one that threads share.
+    fn heaps(&self) -> Option<Vec<u64>> {
+        let mut heaps = Vec::new();
+        let mut next = self.memory.word(self.page.root("heaps")?)?;
+        while next != 0 && (heaps.len() as u64) < MOST {
+            heaps.push(next);
+            next = self.get(next, "heap.next")?;
+        }
+        heaps.push(self.page.root("heap_shared")?);
+        Some(heaps)
+    }
+
+    /// Those that went past the lists of their heap, and those that came from one. `None` where the allocator
+    /// does not count.
+    pub(super) fn large_allocations(&self) -> Option<u64> {
+        let classes = self.page.number("classes")?;
+        let page_classes = self.page.number("large_classes")?.min(MOST_CLASSES);
+        let (past, past_size) = self.page.field("heap.large_counts")?;
+        let (puts, put_size) = self.page.field("heap.puts")?;
+        let (free, free_size) = self.page.field("heap.free")?;
+        let lists = self.page.number("lists")?.min(MOST_CLASSES);
+        let mut all = 0;
+        for heap in self.heaps()? {
+            let number = |at: u64, size: u64| self.memory.number(heap.checked_add(at)?, size);
+            for class in 0..page_classes {
+                add(&mut all, number(past + class * past_size, past_size)?);
+            }
+            // Descriptors are linked without a key.
+            for class in classes..lists {
+                let put = number(puts + class * put_size, put_size)?;
+                let list = heap.wrapping_add(free + class * free_size);
+                add(&mut all, put.saturating_sub(list_length(self.memory, list, [0, 0])));
+            }
+        }
         Some(all)
     }
 

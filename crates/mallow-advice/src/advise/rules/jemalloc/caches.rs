@@ -11,6 +11,7 @@ use super::{MANY, MANY_A_SECOND, OF, is_of_the_end, set, unknown};
 const REQUESTS_A_FILL: u64 = 64;
 /// A slab with no more blocks is used up at once.
 const FEW_BLOCKS: u64 = 8;
+/// jemalloc's own, of a dump that does not say it.
 const PAGE: u64 = 4096;
 
 /// Advice to make the caches of threads deeper, by the option that bounds them now.
@@ -85,10 +86,10 @@ pub fn slabs(case: &Case) -> Verdict {
     if !has_fills(stats) {
         return unknown("the size classes are");
     }
-    let few = || hot(stats).filter(|class| has_few_blocks(class));
+    let few = || hot(stats).filter(|class| has_few_blocks(class, stats));
     let Some(class) = worst(few()) else { return Verdict::Fine };
     let (first, last) = (few().next().unwrap_or(class), few().last().unwrap_or(class));
-    let pages = pages_for(last.size);
+    let pages = pages_for(last.size, page_of(stats));
     let sizes: Vec<String> = few().map(|class| class.size.to_string()).collect();
     let others = match sizes.len() {
         1 => String::new(),
@@ -105,17 +106,24 @@ pub fn slabs(case: &Case) -> Verdict {
 }
 
 /// Whether its slabs hold few blocks, and larger ones would hold more.
-fn has_few_blocks(class: &Class) -> bool {
-    let is_smaller = class.slab_size.is_some_and(|slab| slab < PAGE * pages_for(class.size));
+fn has_few_blocks(class: &Class, stats: &Stats) -> bool {
+    let page = page_of(stats);
+    let larger = pages_for(class.size, page).saturating_mul(page);
+    let is_smaller = class.slab_size.is_some_and(|slab| slab < larger);
     is_smaller && class.blocks_per_slab.is_some_and(|blocks| blocks <= FEW_BLOCKS)
 }
 
+/// A power of two, as a dump may say anything.
+fn page_of(stats: &Stats) -> u64 {
+    stats.page_size.filter(|page| page.is_power_of_two() && *page >= PAGE).unwrap_or(PAGE)
+}
+
 /// Pages that hold 32 blocks, a power of two, up to 64 KiB as long as that holds one.
-fn pages_for(size: u64) -> u64 {
+fn pages_for(size: u64, page: u64) -> u64 {
     const BLOCKS: u64 = 32;
-    const MOST: u64 = 16;
-    let pages = |bytes: u64| bytes.div_ceil(PAGE).max(1).next_power_of_two();
-    pages(size.saturating_mul(BLOCKS).min(MOST * PAGE)).max(pages(size.min(1 << 30)))
+    const MOST: u64 = 64 << 10;
+    let pages = |bytes: u64| bytes.div_ceil(page).max(1).next_power_of_two();
+    pages(size.saturating_mul(BLOCKS).min(MOST)).max(pages(size.min(1 << 30)))
 }
 
 pub fn depth(case: &Case) -> Verdict {
@@ -123,7 +131,7 @@ pub fn depth(case: &Case) -> Verdict {
     if !has_fills(stats) {
         return unknown("the size classes are");
     }
-    let many = |class: &&Class| !has_few_blocks(class);
+    let many = |class: &&Class| !has_few_blocks(class, stats);
     let Some(class) = worst(hot(stats).filter(many)) else { return Verdict::Fine };
     let evidence = fills(class, stats);
     let most = stats.number("tcache_nslots_small_max").unwrap_or(200).max(1) as u64;
