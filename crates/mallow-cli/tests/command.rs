@@ -12,6 +12,7 @@ mod check_runners;
 mod documented;
 mod enable;
 mod enable_odd;
+mod enable_running;
 mod enable_setuid;
 mod exit_codes;
 mod explain;

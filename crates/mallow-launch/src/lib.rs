@@ -3,8 +3,8 @@
 //!
 //! `allocator` finds what is installed (`ldcache`, `packages`) and what the command carries inside
 //! (`embedded`). `target` says what a command really is, `preload` writes the environment that puts
-//! an allocator in front of it, `preflight` asks the loader whether that will work. `prepare` does
-//! all of it in the one order that is right; `contender` does it for several allocators.
+//! an allocator in front of it, `preflight` asks the loader whether that will work, `trial` starts a
+//! program to see whether it does. `prepare` does all of it in the one order that is right; `contender` does it for several allocators.
 //! `settings` says which settings of an allocator are worth trying, `installed` by which word a
 //! system's own loader finds an allocator; `input` what a command reads that is run several times.
 
@@ -25,6 +25,7 @@ pub mod preload;
 mod prepare;
 pub mod settings;
 pub mod target;
+pub mod trial;
 pub mod words;
 
 pub use allocator::Allocator;

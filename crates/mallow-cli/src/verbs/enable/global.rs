@@ -5,17 +5,16 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{Plan, check};
+use super::{Plan, check, try_out};
 use crate::enabling::{Place, Record, SCRIPT, System, Wanted, elsewhere};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use mallow_launch::installed::{self, Installed};
+use mallow_launch::trial::PROBE;
 use mallow_process::allocators::by_file;
 use mallow_process::elf::Libc;
 
 const LIST: &str = "/etc/ld.so.preload";
-/// On every system, and it does nothing.
-const PROBE: &str = "/bin/true";
 
 pub fn plan(allocator: &Installed, force: bool, system: &System, notes: Notes) -> Result<Plan> {
     let superseded = match others(allocator, force, system)? {
@@ -27,6 +26,7 @@ pub fn plan(allocator: &Installed, force: bool, system: &System, notes: Notes) -
     if system.is_running() && Path::new(PROBE).exists() {
         check(allocator, OsStr::new(PROBE), system, notes)?;
     }
+    try_out(allocator, system)?;
     let file = wanted(allocator, Place::Global, SCRIPT, script(allocator));
     let mut next = vec![format!("Log in again, or run: . {SCRIPT}")];
     if allocator.is_bare() && installed::libc_of(&system.root) == Some(Libc::Glibc) {
@@ -168,6 +168,7 @@ pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
     if system.is_running() && Path::new(PROBE).exists() {
         check(allocator, OsStr::new(PROBE), system, quiet)?;
     }
+    try_out(allocator, system)?;
     let list = system.at(Path::new(LIST));
     let before = match std::fs::read_to_string(&list) {
         Err(error) if error.kind() == ErrorKind::InvalidData => {

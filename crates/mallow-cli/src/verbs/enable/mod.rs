@@ -20,7 +20,7 @@ pub use args::EnableArgs;
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::preload::Changes;
 use mallow_launch::target::Starter;
-use mallow_launch::{Target, preflight, words};
+use mallow_launch::{Target, preflight, trial, words};
 
 /// What is to be written, and what its user should know.
 #[derive(Default)]
@@ -124,6 +124,17 @@ fn check_for(
         let word = OsString::from(&allocator.word);
         let changes: Changes = vec![("LD_PRELOAD".into(), Some(word))];
         preflight::check(&target, &found, &changes)?;
+    }
+    Ok(())
+}
+
+/// Fails if programs do not work with it. Those of the system's own C library are tried.
+fn try_out(allocator: &Installed, system: &System) -> Result<()> {
+    let fits = allocator.libc.is_none() || allocator.libc == installed::libc_of(&system.root);
+    if system.is_running() && fits {
+        let path = allocator.path.display().to_string();
+        let changes: Changes = vec![("LD_PRELOAD".into(), Some(OsString::from(&path)))];
+        trial::check(&allocator.name, &path, &changes)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Plan, check_for};
+use super::{Plan, check_for, try_out};
 use crate::enabling::{Place, System, Wanted};
 use crate::error::{Error, Result};
 use crate::output::Notes;
@@ -48,6 +48,7 @@ pub fn plan(
         service.refuse_what_is_in_vain(&unit, system)?;
     }
     check_programs(allocator, &service, &unit, system, notes)?;
+    try_out(allocator, system)?;
     let others = service.preloads.iter().filter(|word| by_file(Path::new(word)).is_none());
     let words: Vec<&str> =
         std::iter::once(&allocator.word).chain(others).map(String::as_str).collect();

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+//! `mallow enable` in the running system, by dry runs or in a mount namespace: what it asks the
+//! loader, programs and file systems before it writes.
+
+use std::path::PathBuf;
+
+use crate::common::{compile, refuses};
+
+/// A library with a malloc, built for glibc; `None` without a compiler.
+fn library(source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
+    let folder = tempfile::tempdir().unwrap();
+    let built = compile("cc", folder.path(), source, &["-shared", "-fPIC", "-fno-builtin"])?;
+    let library = folder.path().join("libown.so");
+    std::fs::rename(built, &library).unwrap();
+    Some((folder, library))
+}
+
+/// The loader takes these, and no program works with them.
+#[test]
+fn a_library_that_ends_programs_is_refused() {
+    let rest = "void *calloc(unsigned long n, unsigned long m) { (void)n; (void)m; return 0; }\n\
+                void *realloc(void *p, unsigned long n) { (void)p; (void)n; return 0; }\n\
+                void free(void *p) { (void)p; }\n";
+    let faults = [
+        (
+            "void *malloc(unsigned long n) { (void)n; return 0; }\n\
+          void abort(void);\n__attribute__((constructor)) static void f(void) { abort(); }\n",
+            "SIGABRT",
+        ),
+        (
+            "void *malloc(unsigned long n) { (void)n; return 0; }\n\
+          void _exit(int);\n__attribute__((constructor)) static void f(void) { _exit(7); }\n",
+            "exit code 7",
+        ),
+        // /bin/true needs no memory.
+        ("void *malloc(unsigned long n) { (void)n; return 0; }\n", "/bin/sh, started with"),
+    ];
+    for (source, word) in faults {
+        let Some((_folder, library)) = library(&format!("{source}{rest}")) else { return };
+        let named = format!("own={}", library.display());
+        for place in ["--ld-so-preload", "--global"] {
+            let words = ["enable", place, "--dry-run", "-a", &named];
+            refuses(&words, 4, &["own does not work here", word, &library.display().to_string()]);
+        }
+    }
+}
