@@ -2,16 +2,18 @@
 //! `mallow enable` in the running system, by dry runs or in a mount namespace: what it asks the
 //! loader, programs and file systems before it writes.
 
+use std::fs;
 use std::path::PathBuf;
 
-use crate::common::{compile, refuses};
+use crate::common::system::{DROP_IN, System};
+use crate::common::{HELLO, compile, refuses};
 
 /// A library with a malloc, built for glibc; `None` without a compiler.
 fn library(source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir().unwrap();
     let built = compile("cc", folder.path(), source, &["-shared", "-fPIC", "-fno-builtin"])?;
     let library = folder.path().join("libown.so");
-    std::fs::rename(built, &library).unwrap();
+    fs::rename(built, &library).unwrap();
     Some((folder, library))
 }
 
@@ -43,4 +45,29 @@ fn a_library_that_ends_programs_is_refused() {
             refuses(&words, 4, &["own does not work here", word, &library.display().to_string()]);
         }
     }
+}
+
+/// musl's loader does not look into the folders of Debian that have the machine in their names.
+#[test]
+fn a_service_of_musl_gets_the_full_path() {
+    let system = System::new();
+    let folder = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    fs::create_dir(system.path(&folder)).unwrap();
+    fs::rename(system.path("usr/lib/libmallow.so"), system.path(&folder).join("libmallow.so"))
+        .unwrap();
+    let preload = |word: &str| {
+        system.succeeds(&["enable", "--unit", "web"]);
+        let drop_in = system.text(DROP_IN);
+        let line = format!("Environment=\"LD_PRELOAD={word}\"\n");
+        assert!(drop_in.contains(&line), "{drop_in}");
+    };
+    preload("libmallow.so");
+    let built = tempfile::tempdir().unwrap();
+    let Some(program) = compile("musl-gcc", built.path(), HELLO, &[]) else { return };
+    fs::copy(program, system.path("usr/bin/web")).unwrap();
+    preload(&format!("/{folder}/libmallow.so"));
+    // As on Alpine.
+    fs::rename(system.path(&folder).join("libmallow.so"), system.path("usr/lib/libmallow.so"))
+        .unwrap();
+    preload("libmallow.so");
 }

@@ -7,10 +7,11 @@ use super::{Plan, check_for, try_out};
 use crate::enabling::{Place, System, Wanted};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use mallow_launch::installed::Installed;
+use mallow_launch::installed::{self, Installed};
 use mallow_launch::target::Starter;
-use mallow_launch::words;
+use mallow_launch::{Target, words};
 use mallow_process::allocators::by_file;
+use mallow_process::elf::ElfInfo;
 
 /// systemd reads drop-ins by name, and the last one holds: after the override.conf of `systemctl edit`.
 const DROP_IN: &str = "zz-mallow.conf";
@@ -47,6 +48,7 @@ pub fn plan(
     if !force {
         service.refuse_what_is_in_vain(&unit, system)?;
     }
+    let allocator = &named_for(allocator, &service, &unit, system, notes);
     check_programs(allocator, &service, &unit, system, notes)?;
     try_out(allocator, system)?;
     let others = service.preloads.iter().filter(|word| by_file(Path::new(word)).is_none());
@@ -305,6 +307,38 @@ fn drop_ins(names: &[String], folders: &[PathBuf], system: &System) -> Vec<PathB
     found.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
     found.dedup_by(|later, first| later.file_name() == first.file_name());
     found
+}
+
+/// By its full path, where the loader of one of the programs does not find the bare name: musl's
+/// searches other folders than glibc's.
+fn named_for(
+    allocator: &Installed,
+    service: &Service,
+    unit: &str,
+    system: &System,
+    notes: Notes,
+) -> Installed {
+    let libc = |program: &String| match system.is_running() {
+        true => Target::resolve(program.as_ref()).ok()?.libc(),
+        false => ElfInfo::read(&system.at(Path::new(program))).ok()??.libc(),
+    };
+    let is_lost = |program: &&String| {
+        libc(program).is_some_and(|libc| {
+            installed::by_name(&system.root, &allocator.word, Some(libc)).is_none()
+        })
+    };
+    let mut named = allocator.clone();
+    if allocator.is_bare()
+        && let Some(program) = service.programs.iter().find(is_lost)
+    {
+        named.word = allocator.path.display().to_string();
+        notes.note(&format!(
+            "{} is named by its full path, because the loader of {program}, which {unit} starts, does \
+             not find it by its name alone.",
+            named.word
+        ));
+    }
+    named
 }
 
 /// All that it starts, one after the other.
