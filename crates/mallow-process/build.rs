@@ -34,6 +34,7 @@ fn known(entry: &Table) -> String {
     }
     let text = |key| entry.get(key).and_then(Value::as_str);
     let optional = |key| format!("{:?}", text(key));
+    let brought = |key| entry.get(key).map_or("None".to_owned(), |value| package(name, value));
     let list = |key| format!("&{:?}", words(entry, key));
     let mut code = String::new();
     let _ = writeln!(
@@ -45,11 +46,26 @@ fn known(entry: &Table) -> String {
         text("variant").unwrap_or(""),
         list("stems"),
         list("symbols"),
-        optional("debian"),
-        optional("alpine"),
+        brought("debian"),
+        brought("alpine"),
         optional("secure")
     );
     code
+}
+
+fn package(name: &str, value: &Value) -> String {
+    let table = value.as_table().expect("debian and alpine are tables");
+    for key in table.keys() {
+        let is_known = ["package", "file", "repository"].contains(&key.as_str());
+        assert!(is_known, "{name} has a package with a key {key}, which means nothing");
+    }
+    let text = |key| table.get(key).and_then(Value::as_str);
+    let package = text("package").expect("a package has a name");
+    format!(
+        "Some(Packaged {{ package: {package:?}, file: {:?}, repository: {:?} }})",
+        text("file"),
+        text("repository")
+    )
 }
 
 fn words<'a>(entry: &'a Table, key: &str) -> Vec<&'a str> {

@@ -4,7 +4,10 @@
 
 import importlib.machinery
 import importlib.util
+import os
 import pathlib
+import shutil
+import subprocess
 import sys
 import unittest
 
@@ -32,8 +35,26 @@ class Table(unittest.TestCase):
     def test_an_installed_file_is_of_its_allocator(self):
         for entry in allocators.KNOWN:
             if "installed" in entry:
-                self.assertIn(entry["installed"]["file"].split(".so")[0], entry["stems"])
-                self.assertIn("debian", entry)
+                self.assertIn("file", entry["debian"])
+
+    def test_a_package_has_a_file_of_its_allocator(self):
+        for entry in allocators.KNOWN:
+            for brought in [entry[key] for key in ("debian", "alpine") if key in entry]:
+                if "file" in brought:
+                    self.assertIn(brought["file"].split(".so")[0], entry["stems"])
+
+    @unittest.skipUnless(shutil.which("dpkg-query"), "no dpkg here")
+    def test_debian_s_packages_have_what_the_table_says(self):
+        for entry in allocators.KNOWN:
+            package = entry.get("debian", {}).get("package")
+            listed = package and subprocess.run(["dpkg-query", "-L", package], text=True,
+                                                capture_output=True).stdout
+            if listed:
+                names = {os.path.basename(line) for line in listed.splitlines()}
+                stems = {name.split(".so")[0] for name in names if ".so" in name}
+                self.assertTrue(stems & set(entry["stems"]), package)
+                if "file" in entry["debian"]:
+                    self.assertIn(entry["debian"]["file"], names)
 
     def test_hardened_builds_are_measured_seldom(self):
         self.assertLessEqual({"hardened", "scudo", "mimalloc3-secure"}, set(allocators.SELDOM))

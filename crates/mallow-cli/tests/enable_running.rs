@@ -4,9 +4,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::common::system::{DROP_IN, System};
-use crate::common::{HELLO, compile, refuses};
+use crate::common::{HELLO, compile, ran, refuses, run};
 
 /// A library with a malloc, built for glibc; `None` without a compiler.
 fn library(source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
@@ -70,4 +71,42 @@ fn a_service_of_musl_gets_the_full_path() {
     fs::rename(system.path(&folder).join("libmallow.so"), system.path("usr/lib/libmallow.so"))
         .unwrap();
     preload("libmallow.so");
+}
+
+/// The loader finds what a snippet names, and the package that the snippet installs has it.
+#[test]
+fn snippets_name_libraries_that_are_found() {
+    let names = crate::common::installed_allocators().into_iter().chain(["scudo".to_owned()]);
+    for name in names {
+        let snippet = run(&["enable", "--docker", "-a", &name]);
+        let line = snippet.stdout.lines().find_map(|line| line.strip_prefix("ENV LD_PRELOAD="));
+        let (Some(word), true) = (line, snippet.stdout.contains("apt-get install")) else {
+            println!("skipped: {name} is no package here");
+            continue;
+        };
+        let ran = ran(Command::new("/bin/true").env("LD_PRELOAD", word).output().unwrap());
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}: {word}");
+    }
+}
+
+/// Alpine calls some packages and libraries otherwise; what is not installed here is known too.
+#[test]
+fn snippets_name_what_alpine_has() {
+    let system = System::new();
+    for (name, package, word) in [
+        ("mimalloc", "mimalloc2-insecure", "libmimalloc-insecure.so.2"),
+        ("jemalloc", "jemalloc", "libjemalloc.so.2"),
+        ("tcmalloc", "tcmalloc-minimal", "libtcmalloc_minimal.so.4"),
+    ] {
+        let docker = system.succeeds(&["enable", "--docker", "-a", name]);
+        let lines = format!("apk add --no-cache {package}\n#         ENV LD_PRELOAD={word}\n");
+        assert!(docker.contains(&lines), "{docker}");
+    }
+    let compose = system.succeeds(&["enable", "--compose", "-a", "mimalloc"]);
+    assert!(compose.contains("LD_PRELOAD is libmimalloc-insecure.so.2 there"), "{compose}");
+    assert!(compose.contains("LD_PRELOAD: \"libmimalloc.so.2\""), "{compose}");
+    // Nobody can say where Debian's is, but Debian.
+    system.refuses(&["enable", "--docker", "-a", "scudo"], 2, &["apt install libclang-rt-14-dev"]);
+    let tbb = system.succeeds(&["enable", "--docker", "-a", "tbbmalloc"]);
+    assert!(!tbb.contains("Alpine"), "{tbb}");
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::ldcache;
 use crate::packages::{self, Owner};
 use mallow_process::allocators::{
-    Family, KNOWN, Known, Origin, family_of, is_system_name, name_from_file, stem,
+    Family, KNOWN, Known, Origin, Packaged, family_of, is_system_name, name_from_file, stem,
 };
 use mallow_process::elf::{ElfInfo, Libc, own_machine};
 
@@ -254,11 +254,15 @@ fn installed(
     found
 }
 
+pub(crate) fn usual_packages(known: &Known) -> Vec<&'static str> {
+    [known.debian, known.alpine].into_iter().flatten().map(|brought| brought.package).collect()
+}
+
 /// From the package that the file is of, else from the file's own name.
 fn version(known: &Known, path: &Path, versions: &BTreeMap<String, String>) -> Option<String> {
     let real = std::fs::canonicalize(path).ok()?;
     if !real.starts_with("/usr/local") {
-        let usual: Vec<&str> = [known.debian, known.alpine].into_iter().flatten().collect();
+        let usual = usual_packages(known);
         let owner = match packages::owner(Path::new("/"), &real, &usual) {
             Owner::Is(name) => Some(name),
             // There are no lists of files: then it is the package that brings it.
@@ -286,8 +290,11 @@ fn is_alpine() -> bool {
 
 fn remedy_on(known: &Known, alpine: bool) -> String {
     match (known.debian, known.alpine, alpine) {
-        (_, Some(package), true) => format!("apk add {package}"),
-        (Some(package), _, false) => format!("apt install {package}"),
+        (_, Some(Packaged { package, repository, .. }), true) => {
+            let from = |name| format!(", from the repository {name}");
+            format!("apk add {package}{}", repository.map_or(String::new(), from))
+        }
+        (Some(Packaged { package, .. }), _, false) => format!("apt install {package}"),
         (None, Some(_), false) => {
             format!("not packaged by Debian; use -a {}=/path/to/lib.so", known.name)
         }

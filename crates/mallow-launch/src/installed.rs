@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::allocator::{self, Allocator};
 use crate::error::{Error, Result};
 use crate::ldcache;
+use crate::packages::{self, Owner};
 use crate::words::has_separator;
 use mallow_process::allocators::{self, KNOWN, Known, Origin, stem};
 use mallow_process::elf::{ElfInfo, Libc};
@@ -215,6 +216,17 @@ fn candidates(root: &Path, known: &Known, libc: Option<Libc>) -> Vec<PathBuf> {
     found.retain(|path| place(path).is_some());
     found.sort_by_key(place);
     found
+}
+
+/// The package of Debian that the library is of, if it is of one.
+pub fn debian_package(root: &Path, found: &Installed) -> Option<String> {
+    let real = within(root, &found.path).canonicalize().ok()?;
+    let file = Path::new("/").join(real.strip_prefix(root).ok()?);
+    let usual = allocators::by_name(&found.name).map(allocator::usual_packages);
+    match packages::owner(root, &file, &usual.unwrap_or_default()) {
+        Owner::Is(package) => Some(package),
+        Owner::Nobody | Owner::Unknown => None,
+    }
 }
 
 /// The file names of all allocators, as a shell's patterns.

@@ -39,10 +39,20 @@ pub struct Known {
     pub stems: &'static [&'static str],
     /// What it alone defines. Those of a whole family stand in its first line.
     pub symbols: &'static [&'static str],
-    pub debian: Option<&'static str>,
-    pub alpine: Option<&'static str>,
+    pub debian: Option<Packaged>,
+    pub alpine: Option<Packaged>,
     /// The name of its hardened build.
     pub secure: Option<&'static str>,
+}
+
+/// What a distribution brings.
+#[derive(Clone, Copy, Debug)]
+pub struct Packaged {
+    pub package: &'static str,
+    /// The name by which its loader finds the library; `None`: only by a full path.
+    pub file: Option<&'static str>,
+    /// Where not everybody has it.
+    pub repository: Option<&'static str>,
 }
 
 // `KNOWN`, which the build script makes of allocators.toml.

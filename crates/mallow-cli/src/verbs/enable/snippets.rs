@@ -3,21 +3,34 @@
 
 use crate::enabling::System;
 use crate::error::Result;
-use mallow_launch::installed;
-use mallow_process::allocators::{self, Origin};
+use mallow_launch::installed::{self, Installed};
+use mallow_process::allocators::{self, Known, Origin, Packaged};
 
 /// An allocator inside of an image.
 pub struct Wish {
     name: String,
-    /// What LD_PRELOAD has to hold there.
-    word: String,
     way: Way,
 }
 
 /// How the library comes into the image.
 enum Way {
-    Package { debian: &'static str, alpine: Option<&'static str> },
+    Package { debian: Package, alpine: Option<Package> },
     Copy { file: String },
+}
+
+struct Package {
+    name: String,
+    /// What LD_PRELOAD has to hold there.
+    word: String,
+    repository: Option<&'static str>,
+}
+
+impl Package {
+    /// As the table has it; `None` where that does not say how its loader finds the library.
+    fn known(brought: Packaged) -> Option<Package> {
+        let word = brought.file?.to_owned();
+        Some(Package { name: brought.package.into(), word, repository: brought.repository })
+    }
 }
 
 impl Wish {
@@ -25,47 +38,71 @@ impl Wish {
         let known = allocators::by_name(name);
         if let Some(known) = known.filter(|known| known.origin == Origin::Embedded) {
             let file = format!("{}.so", known.stems[0]);
-            let word = format!("/usr/local/lib/{file}");
-            return Ok(Wish { name: name.into(), word, way: Way::Copy { file } });
+            return Ok(Wish { name: name.into(), way: Way::Copy { file } });
         }
-        let found = installed::find(&system.root, name)?;
+        let found = installed::find(&system.root, name);
+        let way = known.and_then(|known| packages(known, found.as_ref().ok(), system));
+        if let Some(way) = way {
+            return Ok(Wish { name: name.into(), way });
+        }
+        let found = found?;
         let file = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(match known.and_then(|known| Some((known.debian?, known.alpine))) {
-            Some((debian, alpine)) => {
-                let word = if found.is_bare() { found.word } else { file };
-                Wish { name: found.name, word, way: Way::Package { debian, alpine } }
-            }
-            None => Wish {
-                name: found.name,
-                word: format!("/usr/local/lib/{file}"),
-                way: Way::Copy { file },
-            },
-        })
+        Ok(Wish { name: found.name, way: Way::Copy { file } })
+    }
+
+    /// What LD_PRELOAD has to hold; of a package, that of Debian.
+    fn word(&self) -> String {
+        match &self.way {
+            Way::Package { debian, .. } => debian.word.clone(),
+            Way::Copy { file } => format!("/usr/local/lib/{file}"),
+        }
     }
 
     /// What the other forms ask of the image.
     fn needs(&self) -> String {
-        match &self.way {
-            Way::Package { debian, alpine: Some(alpine) } => {
-                format!("the image needs the package {debian} (Debian) or {alpine} (Alpine)")
-            }
-            Way::Package { debian, .. } => format!("the image needs the package {debian}"),
-            Way::Copy { .. } => format!("the image needs {}", self.word),
-        }
+        let Way::Package { debian, alpine } = &self.way else {
+            return format!("the image needs {}", self.word());
+        };
+        let on_alpine = alpine.as_ref().map(|package| {
+            let from = package.repository.map_or(String::new(), |name| format!(", from {name}"));
+            let word = Some(&package.word).filter(|word| **word != debian.word);
+            let word = word.map_or(String::new(), |word| format!("; LD_PRELOAD is {word} there"));
+            format!(" or {} (Alpine{from}{word})", package.name)
+        });
+        format!(
+            "the image needs the package {} (Debian){}",
+            debian.name,
+            on_alpine.unwrap_or_default()
+        )
     }
 }
 
+/// Those of Debian and Alpine, if Debian has one. Where that is installed here, it is known how it is called.
+fn packages(known: &Known, found: Option<&Installed>, system: &System) -> Option<Way> {
+    let here = found.and_then(|found| {
+        let name = installed::debian_package(&system.root, found)?;
+        Some(Package { name, word: found.word.clone(), repository: None })
+    });
+    let debian = here.or_else(|| Package::known(known.debian?))?;
+    Some(Way::Package { debian, alpine: known.alpine.and_then(Package::known) })
+}
+
 pub fn docker(wish: &Wish) -> String {
-    let (name, word) = (&wish.name, &wish.word);
+    let (name, word) = (&wish.name, wish.word());
     let head = format!("# {name} for every program of the image.");
     let install = match &wish.way {
         Way::Package { debian, alpine } => {
-            let alpine = alpine.map_or(String::new(), |package| {
-                format!("# Alpine: RUN apk add --no-cache {package}\n")
+            let alpine = alpine.as_ref().map_or(String::new(), |package| {
+                let from = package.repository.map_or(String::new(), |name| format!(" ({name})"));
+                format!(
+                    "# Alpine{from}: RUN apk add --no-cache {}\n#         ENV LD_PRELOAD={}\n",
+                    package.name, package.word
+                )
             });
             format!(
                 "{alpine}RUN apt-get update \\\n && apt-get install -y --no-install-recommends \
-                 {debian} \\\n && rm -rf /var/lib/apt/lists/*\n"
+                 {} \\\n && rm -rf /var/lib/apt/lists/*\n",
+                debian.name
             )
         }
         Way::Copy { file } => {
@@ -86,7 +123,7 @@ services:
 ",
         wish.name,
         wish.needs(),
-        wish.word
+        wish.word()
     )
 }
 
@@ -106,14 +143,15 @@ spec:
 ",
         wish.name,
         wish.needs(),
-        wish.word
+        wish.word()
     )
 }
 
 pub fn procfile(wish: &Wish) -> String {
-    format!("web: env LD_PRELOAD={} COMMAND\n", wish.word)
+    format!("web: env LD_PRELOAD={} COMMAND\n", wish.word())
 }
 
 pub fn supervisor(wish: &Wish) -> String {
-    format!("[program:NAME]\n; {}\nenvironment=LD_PRELOAD=\"{}\"\n", wish.name, wish.word)
+    let (name, word) = (&wish.name, wish.word());
+    format!("[program:NAME]\n; {name}; {}\nenvironment=LD_PRELOAD=\"{word}\"\n", wish.needs())
 }
