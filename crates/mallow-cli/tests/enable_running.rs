@@ -2,12 +2,14 @@
 //! `mallow enable` in the running system, by dry runs or in a mount namespace: what it asks the
 //! loader, programs and file systems before it writes.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::system::{DROP_IN, System};
-use crate::common::{HELLO, compile, ran, refuses, run};
+use crate::common::{HELLO, Ran, compile, is_root, mallow, ran, refuses, run};
 
 /// A library with a malloc, built for glibc; `None` without a compiler.
 fn library(source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
@@ -109,4 +111,66 @@ fn snippets_name_what_alpine_has() {
     system.refuses(&["enable", "--docker", "-a", "scudo"], 2, &["apt install libclang-rt-14-dev"]);
     let tbb = system.succeeds(&["enable", "--docker", "-a", "tbbmalloc"]);
     assert!(!tbb.contains("Alpine"), "{tbb}");
+}
+
+/// What a dry run says in a system that is mounted read-only; `None` where nothing can be mounted.
+fn dry_read_only(system: &System, words: &[&str]) -> Option<Ran> {
+    let script =
+        "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" || exit 99; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(system.folder.path());
+    let ran = as_dry_run(command, mallow(&[]).get_program(), system, words);
+    (ran.code != Some(99)).then_some(ran)
+}
+
+/// As an ordinary user; `None` where only that is to be had.
+fn dry_as_nobody(system: &System, words: &[&str]) -> Option<Ran> {
+    let tool = tempfile::tempdir().unwrap();
+    let everyone = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(tool.path(), everyone.clone()).unwrap();
+    fs::set_permissions(system.folder.path(), everyone).unwrap();
+    let copy = tool.path().join("mallow");
+    fs::copy(mallow(&[]).get_program(), &copy).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    is_root().then(|| as_dry_run(command, copy.as_os_str(), system, words))
+}
+
+fn as_dry_run(mut command: Command, tool: &OsStr, system: &System, words: &[&str]) -> Ran {
+    command.arg(tool).args(words).args(["--dry-run", "--root"]).arg(system.folder.path());
+    command
+        .env("HOME", "/home/somebody")
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_STATE_HOME");
+    ran(command.env_remove("LD_PRELOAD").output().unwrap())
+}
+
+/// As the real run would, it exits with 5, and says why.
+#[test]
+fn a_dry_run_says_that_nothing_could_be_written() {
+    type Dry = fn(&System, &[&str]) -> Option<Ran>;
+    let ways: [(Dry, &str); 2] =
+        [(dry_read_only, "mounted read-only"), (dry_as_nobody, "sudo mallow")];
+    for (dry, reason) in ways {
+        let system = System::new();
+        system.succeeds(&["enable", "--unit", "web"]);
+        let before = system.everything();
+        for place in
+            [&["--global"][..], &["--ld-so-preload"], &["--unit", "web", "-a", "mallow-debug"]]
+        {
+            let Some(ran) = dry(&system, &[&["enable"], place].concat()) else {
+                println!("skipped: {reason}");
+                break;
+            };
+            assert_eq!(ran.code, Some(5), "{place:?}: {}", ran.stderr);
+            assert!(ran.stdout.contains(" could not be written:\n"), "{place:?}: {}", ran.stdout);
+            assert!(!ran.stdout.contains("would be"), "{place:?}: {}", ran.stdout);
+            assert!(ran.stderr.contains(reason), "{place:?}: {}", ran.stderr);
+        }
+        let code = |words: &[&str]| dry(&system, words).map(|ran| ran.code);
+        assert!(code(&["disable", "--all"]).is_none_or(|code| code == Some(5)), "{reason}");
+        // What is there already needs no rights.
+        assert!(code(&["enable", "--unit", "web"]).is_none_or(|code| code == Some(0)), "{reason}");
+        system.is(&before);
+    }
 }

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Gid, Uid, chown, geteuid};
+use nix::unistd::{AccessFlags, Gid, Uid, access, chown, geteuid};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -63,6 +63,15 @@ pub fn read(path: &Path) -> Result<Option<Kept>> {
         uid: metadata.uid(),
         gid: metadata.gid(),
     }))
+}
+
+/// Fails as writing or removing the file would, as far as rights and file systems decide that.
+pub fn check_writable(path: &Path) -> Result<()> {
+    let missing = missing_folders(path);
+    let first = missing.first().map_or(path, PathBuf::as_path);
+    let folder = first.parent().unwrap_or(Path::new("/"));
+    access(folder, AccessFlags::W_OK | AccessFlags::X_OK)
+        .map_err(|error| refused(first, error.into()))
 }
 
 /// A draft beside the file, renamed when it is whole: a reader sees the old file or the new one.

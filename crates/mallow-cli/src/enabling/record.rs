@@ -136,6 +136,12 @@ impl Record {
         })
     }
 
+    /// Fails where this file, or the record, can neither be written nor removed.
+    pub fn check_writable(&self, file: &Path) -> Result<()> {
+        files::check_writable(&self.file)?;
+        files::check_writable(&self.system.at(file))
+    }
+
     /// Writes the file, and before that into the record what it was.
     pub fn put(&mut self, wanted: &Wanted, force: bool) -> Result<Outcome> {
         let outcome = self.foresee(wanted, force)?;

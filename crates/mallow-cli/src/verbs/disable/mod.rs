@@ -25,6 +25,7 @@ pub fn main(args: &DisableArgs) -> Result<u8> {
         if args.change.dry_run {
             check(&chosen, &record, args)?;
             for entry in &chosen {
+                record.check_writable(&entry.file)?;
                 let path = system.at(&entry.file);
                 let _ = writeln!(text, "{} would be as it was before.", path.display());
             }

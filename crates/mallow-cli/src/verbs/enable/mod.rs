@@ -60,7 +60,11 @@ pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
     }
     let text = match &plan.already {
         Some(sentence) => format!("{sentence}\n"),
-        None if args.change.dry_run => foresee(&plan, args, &system)?,
+        None if args.change.dry_run => {
+            let (text, refusal) = foresee(&plan, args, &system)?;
+            output::print(&text)?;
+            return refusal.map_or(Ok(0), Err);
+        }
         None => carry_out(&plan, args, &system)?,
     };
     output::print(&text)?;
@@ -150,13 +154,19 @@ fn tell_full_path(allocator: &Installed, notes: Notes) {
     }
 }
 
-fn foresee(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> {
-    let mut text = String::new();
+/// What would be written, and why that could not be done.
+fn foresee(plan: &Plan, args: &EnableArgs, system: &System) -> Result<(String, Option<Error>)> {
+    let (mut text, mut refusal) = (String::new(), None);
     for wanted in &plan.files {
         let record = Record::read(system, &system.record_for(&wanted.place)?)?;
         let path = system.at(&wanted.file).display().to_string();
-        let what = match record.foresee(wanted, args.change.force)? {
+        let outcome = record.foresee(wanted, args.change.force)?;
+        if outcome != Outcome::Unchanged && refusal.is_none() {
+            refusal = record.check_writable(&wanted.file).err();
+        }
+        let what = match outcome {
             Outcome::Unchanged => "is as wanted, and would not be written".to_owned(),
+            _ if refusal.is_some() => "could not be written".into(),
             Outcome::Written => "would be written".into(),
             Outcome::Replaced(other) => format!("would be written, {other} replaced"),
             Outcome::Kept => "would be written, and what it is now kept for mallow disable".into(),
@@ -168,7 +178,7 @@ fn foresee(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> {
         text.push('\n');
     }
     text += "Nothing was written: this is a dry run.\n";
-    Ok(text)
+    Ok((text, refusal))
 }
 
 fn root_words(args: &EnableArgs) -> String {
