@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::system::{DROP_IN, System};
+use crate::common::system::{DROP_IN, SCRIPT, System};
 use crate::common::{HELLO, Ran, compile, is_root, mallow, ran, refuses, run};
 
 /// A library with a malloc, built for glibc; `None` without a compiler.
@@ -172,5 +172,25 @@ fn a_dry_run_says_that_nothing_could_be_written() {
         // What is there already needs no rights.
         assert!(code(&["enable", "--unit", "web"]).is_none_or(|code| code == Some(0)), "{reason}");
         system.is(&before);
+    }
+}
+
+/// Who has the command from pip, npm or cargo has no library beside it, and nothing to make.
+#[test]
+fn the_remedy_for_a_library_that_is_only_inside_works() {
+    let system = System::new();
+    for build in ["libmallow", "libmallow-secure", "libmallow-debug"] {
+        fs::remove_file(system.path("usr/lib").join(format!("{build}.so"))).unwrap();
+    }
+    for (name, file) in [("mallow", "libmallow.so"), ("mallow-secure", "libmallow-secure.so")] {
+        let enable = ["enable", "--global", "-a", name];
+        let ran = system.run(&enable);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        let (_, remedy) = ran.stderr.trim_end().split_once("as root: ").unwrap();
+        let status = Command::new("sh").args(["-c", remedy]).status().unwrap();
+        assert!(status.success(), "{remedy}");
+        system.succeeds(&enable);
+        let word = format!("LD_PRELOAD=/usr/local/lib/{file} /bin/true");
+        assert!(system.text(SCRIPT).contains(&word), "{}", system.text(SCRIPT));
     }
 }

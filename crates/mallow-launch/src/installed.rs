@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::allocator::{self, Allocator};
+use crate::embedded::{self, Library};
 use crate::error::{Error, Result};
 use crate::ldcache;
 use crate::packages::{self, Owner};
-use crate::words::has_separator;
+use crate::words::{self, has_separator};
 use mallow_process::allocators::{self, KNOWN, Known, Origin, stem};
 use mallow_process::elf::{ElfInfo, Libc};
 
@@ -92,15 +93,26 @@ pub fn find(root: &Path, name: &str) -> Result<Installed> {
 
 fn missing(root: &Path, known: &Known) -> String {
     let name = known.name;
-    if known.origin == Origin::Embedded {
-        let file = format!("{}.so", known.stems[0]);
-        return format!(
-            "The loader does not find {file} (the copy inside this command is for what it starts \
-             itself). Install it with: make install, or name its file: -a {name}=/path/to/{file}."
-        );
+    if let Some(library) = embedded::by_name(name) {
+        return copy_it(root, library);
     }
     let alpine = within(root, Path::new("/etc/alpine-release")).exists();
     format!("{name} is not installed; {}.", allocator::install_sentence(known, alpine))
+}
+
+/// The command may have come without its libraries beside it: from pip, npm or cargo.
+fn copy_it(root: &Path, library: &Library) -> String {
+    let file = library.file;
+    let from = embedded::materialise(library).unwrap_or_else(|_| Path::new("/path/to").join(file));
+    let from = words::quoted(from.as_os_str());
+    let to = within(root, &Path::new("/usr/local/lib").join(file));
+    let to = words::quoted(to.as_os_str());
+    let has_cache = root == Path::new("/") && libc_of(root) != Some(Libc::Musl);
+    let update = if has_cache { " && ldconfig" } else { "" };
+    format!(
+        "The loader does not find {file}: the copy inside this command is for what it starts itself. \
+         Put it where it lasts, as root: install -D -m 644 {from} {to}{update}"
+    )
 }
 
 /// A library that the user names, by the path that it has in the system.
@@ -285,7 +297,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         let sentence = |name| find(root.path(), name).expect_err(name).to_string();
         assert!(sentence("jemalloc").contains("apt install libjemalloc2"));
-        assert!(sentence("mallow").contains("make install"));
+        assert!(sentence("mallow").contains("as root: install -D"));
         assert!(sentence("jemaloc").contains("Did you mean jemalloc?"));
         assert!(sentence("glibc").contains("mallow disable"));
         assert!(sentence("asan").contains("no allocator called asan"));
