@@ -78,7 +78,7 @@ class Crates(unittest.TestCase):
         members = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["members"]
         for member in members:
             package = tomllib.loads((ROOT / member / "Cargo.toml").read_text())["package"]
-            for key in "description", "license", "rust-version", "version", "categories":
+            for key in "description", "license", "readme", "rust-version", "version", "categories":
                 self.assertTrue(package.get(key), f"{member}: {key}")
 
 
