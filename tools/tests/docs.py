@@ -110,6 +110,12 @@ class Pages(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
+    def test_the_changelog_begins_with_the_version_of_the_source(self):
+        version = re.search(r'MW_VERSION_STRING "([^"]+)"', (ROOT / "core/include/mallow.h").read_text())[1]
+        first = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
+        self.assertRegex(first, rf"^{re.escape(version)}(, not yet released| - \d{{4}}-\d\d-\d\d)$")
+
+
 class Finds(unittest.TestCase):
     """What the tests above must find."""
 
