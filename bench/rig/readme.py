@@ -185,8 +185,8 @@ def losses(run, figures):
     rows = figures.columns["time"]
     programs = {row.workload for row in rows if row.kind == "program"}
     text = (f"Means over {len({row.workload for row in rows})} workloads, {len(programs)} of them real "
-            "programs, each weighing the same; `~` marks what varied by more than a tenth, or ran less "
-            "than three times. What Mallow lost:")
+            "programs, each weighing the same. Bold is the best of its column where that is beyond doubt; `~` "
+            "marks what varied by more than a tenth, or ran less than three times. What Mallow lost:")
     lost = [f"- time, above {LOST_TIME} of the best of the others in the table: "
             f"{', '.join(times) or 'none'};",
             f"- peak memory of real programs, above {LOST_PEAK} of glibc's: {', '.join(peaks) or 'none'}."]
