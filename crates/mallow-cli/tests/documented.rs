@@ -72,3 +72,17 @@ fn what_does_not_exist_is_noticed() {
         assert_eq!(run(&words).code, Some(2), "{command}");
     }
 }
+
+#[test]
+fn the_page_of_verbs_is_what_the_definition_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference.md");
+    let written = std::fs::read_to_string(page).unwrap();
+    let said = run(&["man", "--markdown"]).stdout;
+    let other = said.lines().zip(written.lines()).find(|(said, written)| said != written);
+    assert!(
+        said == written,
+        "target/debug/mallow man --markdown >docs/reference.md writes the page anew: {other:?}"
+    );
+    let verbs = written.lines().filter(|line| line.starts_with("## mallow ")).count();
+    assert!(verbs > 20, "{verbs}");
+}

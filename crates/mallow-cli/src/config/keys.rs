@@ -8,7 +8,7 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 60] = [
+const OF_ONE_CALL: [&str; 61] = [
     "all",
     "cleanup",
     "compare",
@@ -32,6 +32,7 @@ const OF_ONE_CALL: [&str; 60] = [
     "ld-so-preload",
     "listen",
     "load",
+    "markdown",
     "match",
     "matrix",
     "no-token",

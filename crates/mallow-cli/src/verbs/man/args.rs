@@ -13,4 +13,8 @@ pub struct ManArgs {
     /// Write every page into DIR
     #[arg(long, value_name = "DIR", conflicts_with = "verb")]
     pub all: Option<PathBuf>,
+
+    /// All verbs and options as one page of Markdown
+    #[arg(long, conflicts_with_all = ["verb", "all"])]
+    pub markdown: bool,
 }

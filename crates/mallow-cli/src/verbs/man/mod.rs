@@ -2,6 +2,7 @@
 //! `mallow man`: the manual, a page for the command and one for each verb.
 
 mod args;
+mod reference;
 
 use std::io::Write;
 
@@ -16,6 +17,10 @@ pub use args::ManArgs;
 pub fn main(args: &ManArgs, mut command: Command) -> Result<u8> {
     // Gives each verb what all share, and the name that it has on the command line.
     command.build();
+    if args.markdown {
+        output::print(&reference::page(&command))?;
+        return Ok(0);
+    }
     if let Some(folder) = &args.all {
         std::fs::create_dir_all(folder)
             .map_err(Error::io(format!("{} cannot be made", folder.display())))?;
