@@ -47,6 +47,15 @@ fn a_library_that_ends_programs_is_refused() {
             let words = ["enable", place, "--dry-run", "-a", &named];
             refuses(&words, 4, &["own does not work here", word, &library.display().to_string()]);
         }
+        let config = tempfile::tempdir().unwrap();
+        let units = config.path().join("systemd/user");
+        fs::create_dir_all(&units).unwrap();
+        fs::write(units.join("tried.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+        let mut command =
+            mallow(&["enable", "--unit", "tried", "--user", "--dry-run", "-a", &named]);
+        let ran = ran(command.env("XDG_CONFIG_HOME", config.path()).output().unwrap());
+        assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+        assert!(ran.stderr.contains("own does not work here"), "{}", ran.stderr);
     }
 }
 
