@@ -81,7 +81,7 @@ impl Setting {
             &["advise", &pid],
             &["advise", "--rules"],
             &["replay", "-q", "-a", "glibc,mallow", "-r", "1", &self.trace, "-m", "free"],
-            &["tune", "-q", "-a", "mallow", "-r", "9", "--", "true"],
+            &["tune", "-q", "-a", "mallow", "--", "sh", "-c", "test -z \"$MALLOW_CONF\""],
             &["report", &self.trace],
             &["report", "--json", &self.trace],
         ];

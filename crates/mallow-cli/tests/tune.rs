@@ -54,6 +54,15 @@ fn finds(ran: &crate::common::Ran, setting: &str, variable: &str) {
     assert!(!report["entries"][0]["broken_limits"].as_array().unwrap().is_empty());
 }
 
+/// Whether the runs exclude a gain depends on how quiet the machine is; the exit code says which of the
+/// two it was.
+#[track_caller]
+fn ended(ran: &crate::common::Ran) {
+    let end = if json(ran)["end"] == "inconclusive" { 6 } else { 0 };
+    assert_eq!(ran.code, Some(end), "{}", ran.stderr);
+    assert_eq!(ran.stderr.contains("Inconclusive: "), end == 6, "{}", ran.stderr);
+}
+
 #[test]
 fn glibc_needs_fewer_arenas() {
     let Some(knobs) = Knobs::new() else { return };
@@ -118,11 +127,11 @@ fn what_was_measured_is_not_measured_again() {
     let tune = |script: &str| run(&[&words[..], &["sh", "-c", script]].concat());
     let runs = || std::fs::read_to_string(&log).unwrap().lines().count();
     let first = tune(&script);
-    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    ended(&first);
     let made = runs();
     assert!(made > 50, "{made}");
     let second = tune(&script);
-    assert_eq!(second.code, Some(0), "{}", second.stderr);
+    ended(&second);
     assert_eq!(runs(), made + 1, "the probe alone");
     assert!(second.stderr.contains("goes on from there"), "{}", second.stderr);
     assert_eq!(json(&first)["entries"], json(&second)["entries"]);
@@ -150,7 +159,7 @@ fn a_recording_is_searched_and_a_second_one_holds_it_to_that() {
     let (trace, second) = (record(&knobs, "first"), record(&knobs, "second"));
     let words = ["-q", "-r", "9", "--json", "--second", &second];
     let tuned = run(&[&["tune", &trace][..], &words].concat());
-    assert_eq!(tuned.code, Some(0), "{}", tuned.stderr);
+    ended(&tuned);
     let report = json(&tuned);
     assert_eq!(
         (&report["confirmed_on"], &report["allocator"]),
@@ -226,7 +235,7 @@ fn a_service_is_tuned_under_its_load() {
         run(&[&words[..], &["--server", server, "--ready", "^up$", "--load", load]].concat())
     };
     let ran = tune(&load);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ended(&ran);
     let report = json(&ran);
     let command = report["command"].as_str().unwrap();
     assert!(

@@ -119,7 +119,9 @@ fn exit_code(args: &TuneArgs, report: &Report, interrupted: bool) -> Result<u8> 
     match report.end {
         End::Found | End::Trade | End::CostNotExcluded | End::DefaultsAreAsGood => Ok(0),
         End::LimitsNotKept => Err(Error::Unmet(report.verdict.clone())),
-        End::NoVerdict => Err(Error::Inconclusive(format!("{} {go_on}", report.verdict))),
+        End::Inconclusive | End::NoVerdict => {
+            Err(Error::Inconclusive(format!("{} {go_on}", report.verdict)))
+        }
     }
 }
 

@@ -46,6 +46,8 @@ pub enum End {
     /// Something takes less of one thing, and whether it takes more of another the runs do not tell.
     CostNotExcluded,
     DefaultsAreAsGood,
+    /// Nothing is proven to be better, and the runs do not exclude that something is.
+    Inconclusive,
     /// Nothing keeps the limits.
     LimitsNotKept,
     /// Too few runs to prove anything.
@@ -130,6 +132,14 @@ impl Figures {
         [("time", &self.time), ("CPU", &self.cpu), ("memory", &self.memory)]
     }
 
+    fn of(&self, name: &str) -> &Option<Versus> {
+        match name {
+            "time" => &self.time,
+            "CPU" => &self.cpu,
+            _ => &self.memory,
+        }
+    }
+
     fn with(&self, wanted: Verdict) -> impl Iterator<Item = &'static str> {
         let is_it = move |versus: &Option<Versus>| {
             versus.as_ref().is_some_and(|versus| versus.verdict == wanted)
@@ -183,19 +193,37 @@ impl Entry {
     /// How much is gained in all that is proven, as a ratio.
     fn gain(&self) -> f64 {
         let gains = self.gains();
-        let Some(figures) = &self.confirmed else { return 1.0 };
-        let proven = figures.versus().into_iter().filter(|(name, _)| gains.contains(name));
-        let ratio = |versus: &Option<Versus>| versus.as_ref().map_or(1.0, |v| v.comparison.ratio);
         // CPU goes with time, and counts alone where only CPU is less.
-        let counts = |name: &str| name != "CPU" || !gains.contains(&"time");
-        proven.filter(|(name, _)| counts(name)).map(|(_, versus)| ratio(versus)).product()
+        let counts = |name: &&&str| **name != "CPU" || !gains.contains(&"time");
+        gains.iter().filter(counts).map(|name| self.ratio(name)).product()
+    }
+
+    /// Of each recording.
+    fn recordings(&self) -> impl Iterator<Item = &Figures> {
+        [&self.confirmed, &self.second].into_iter().flatten()
+    }
+
+    /// Against the defaults, on the recording where it is more.
+    fn ratio(&self, name: &str) -> f64 {
+        let known = self.recordings().filter_map(|figures| figures.of(name).as_ref());
+        known.map(|versus| versus.comparison.ratio).reduce(f64::max).unwrap_or(1.0)
+    }
+
+    /// A gain that neither is proven nor excluded, and that nothing is known to be paid for.
+    fn may_gain(&self, name: &str, margin_percent: f64) -> bool {
+        let least = 1.0 - margin_percent / 100.0;
+        let reaches =
+            |versus: &Versus| versus.comparison.interval.is_none_or(|known| known.low < least);
+        let known = || self.recordings().filter_map(|figures| figures.of(name).as_ref());
+        let is_open = |versus: &Versus| versus.verdict == Verdict::Inconclusive && reaches(versus);
+        self.costs().is_empty()
+            && known().any(is_open)
+            && known().all(|versus| versus.verdict == Verdict::Less || is_open(versus))
     }
 
     /// Whether more is gained than it costs, in time and memory together.
     fn is_fair(&self) -> bool {
-        let Some(figures) = &self.confirmed else { return false };
-        let ratio = |versus: &Option<Versus>| versus.as_ref().map_or(1.0, |v| v.comparison.ratio);
-        ratio(&figures.time) * ratio(&figures.memory) < 1.0
+        self.confirmed.is_some() && self.ratio("time") * self.ratio("memory") < 1.0
     }
 
     /// The runs tell neither time nor memory of the two apart.
@@ -227,18 +255,48 @@ impl Entry {
         self.standing == Standing::Confirmed && self.confirmed.is_some()
     }
 
-    /// As in "time: faster -6.1 %, interval -7.0 % to -5.2 %".
+    /// As in "time: faster -6.1 %, interval -7.0 % to -5.2 %". With a second recording both are told;
+    /// what is less on the first alone is named, without a figure of how much.
     fn differences(&self) -> String {
-        let Some(figures) = &self.confirmed else { return "not confirmed".into() };
-        let part = |(name, versus): (&str, &Option<Versus>)| match versus {
-            Some(known) => {
-                let word = wording::word(known.verdict, name);
-                let name = if name == "memory" { "peak memory" } else { name };
-                format!("{name}: {word} {}", wording::difference(versus))
+        let Some(first) = &self.confirmed else { return "not confirmed".into() };
+        let (mut told, mut lost) = (Vec::new(), Vec::new());
+        for (name, versus) in first.versus() {
+            let again = self.second.as_ref().map(|figures| figures.of(name));
+            let is_less = versus.as_ref().is_some_and(|v| v.verdict == Verdict::Less);
+            match again {
+                Some(again) if is_less && !self.holds_again(name) => {
+                    lost.push(format!("{name}: {}", in_words(name, again)));
+                }
+                Some(again) => told.push(format!(
+                    "{}: {}, on the second recording {}",
+                    title(name),
+                    in_words(name, versus),
+                    in_words(name, again)
+                )),
+                None => told.push(format!("{}: {}", title(name), in_words(name, versus))),
             }
-            None => format!("{name}: not compared"),
-        };
-        figures.versus().map(part).join("; ")
+        }
+        let mut text = told.join("; ");
+        if !lost.is_empty() {
+            let what = if lost.len() == 1 { "a gain that does" } else { "gains that do" };
+            let lost = lost.join("; ");
+            text += &format!("; {what} not hold on the second recording is left out ({lost})");
+        }
+        text
+    }
+}
+
+fn title(name: &str) -> &str {
+    if name == "memory" { "peak memory" } else { name }
+}
+
+/// As in "faster -6.1 %, interval -7.0 % to -5.2 %".
+fn in_words(name: &str, versus: &Option<Versus>) -> String {
+    match versus {
+        Some(known) => {
+            format!("{} {}", wording::word(known.verdict, name), wording::difference(versus))
+        }
+        None => "not compared".into(),
     }
 }
 
@@ -276,7 +334,8 @@ pub fn conclude(
         return found;
     }
     let poor: String = with_gain.iter().map(|index| entries[*index].in_short()).collect();
-    (None, End::DefaultsAreAsGood, as_good(entries, &confirmed, settings) + &poor)
+    let (end, text) = nothing_proven(entries, &confirmed, settings);
+    (None, end, text + &poor)
 }
 
 /// The best of what is proven to take less: without a cost, else with one that is not excluded, else
@@ -372,37 +431,57 @@ fn under_limits(
     (None, End::LimitsNotKept, text)
 }
 
-fn as_good(entries: &[Entry], confirmed: &[usize], settings: &Settings) -> String {
+/// Without a proven gain the defaults are as good, unless the runs leave one open.
+fn nothing_proven(entries: &[Entry], confirmed: &[usize], settings: &Settings) -> (End, String) {
+    let margin = settings.margin_percent;
     let tried: Vec<&Entry> = confirmed.iter().map(|index| &entries[*index]).collect();
-    let mut text = format!(
-        "The defaults are as good as anything found: of {} settings tried, none was proven better by \
-         {} % or more.",
-        settings.settings_tried, settings.margin_percent
+    let of_these = |name: &str, counts: &dyn Fn(&&&Entry) -> bool| {
+        left_open(&tried.iter().filter(counts).copied().collect::<Vec<_>>(), name)
+    };
+    let names = ["time", "CPU", "memory"];
+    let gain = names
+        .into_iter()
+        .filter_map(|name| of_these(name, &|entry: &&&Entry| entry.may_gain(name, margin)));
+    let gain: Vec<String> = gain.collect();
+    let rest = match settings.settings_known.saturating_sub(settings.settings_tried) {
+        0 => String::new(),
+        rest => format!(" (for {rest} more the budget had no time)"),
+    };
+    let none = format!(
+        "of {} settings tried{rest}, none was proven better by {margin} % or more",
+        settings.settings_tried
     );
-    let open = ["time", "CPU", "memory"].into_iter().filter_map(|name| left_open(&tried, name));
-    let open: Vec<String> = open.collect();
-    if !open.is_empty() {
-        text +=
-            &format!(" The runs vary too much to exclude a difference in {}.", open.join(" and "));
-    }
-    let over: Vec<&str> = tried
-        .iter()
-        .filter(|entry| entry.is_overfitted())
-        .map(|entry| entry.settings.as_str())
-        .collect();
+    let (end, mut text) = if gain.is_empty() {
+        let mut text = format!("The defaults are as good as anything found: {none}.");
+        let open: Vec<String> =
+            names.into_iter().filter_map(|name| of_these(name, &|_| true)).collect();
+        if !open.is_empty() {
+            let open = open.join(" and ");
+            text += &format!(" The runs vary too much to exclude a difference in {open}.");
+        }
+        (End::DefaultsAreAsGood, text)
+    } else {
+        let gain = gain.join(" and ");
+        let text = format!(
+            "Inconclusive: {none}, but the runs vary too much to exclude a gain in {gain}. More runs \
+             (--runs, --budget), or a quieter machine, can tell."
+        );
+        (End::Inconclusive, text)
+    };
+    let over = tried.iter().filter(|entry| entry.is_overfitted());
+    let over: Vec<&str> = over.map(|entry| entry.settings.as_str()).collect();
     if !over.is_empty() {
         text += &format!(" What {} gains does not hold on the second recording.", over.join(", "));
     }
-    text
+    (end, text)
 }
 
 /// The figure with the widest range that its inconclusive intervals cover, such as
 /// "time (-17.0 % to +3.0 %)"; nothing if none is inconclusive.
 fn left_open(tried: &[&Entry], name: &str) -> Option<String> {
-    let figures = tried.iter().filter_map(|entry| entry.confirmed.as_ref());
-    let of_name = figures.flat_map(|figures| figures.versus()).filter(|(known, _)| *known == name);
-    let open: Vec<&Versus> = of_name
-        .filter_map(|(_, versus)| versus.as_ref())
+    let figures = tried.iter().flat_map(|entry| entry.recordings());
+    let open: Vec<&Versus> = figures
+        .filter_map(|figures| figures.of(name).as_ref())
         .filter(|versus| versus.verdict == Verdict::Inconclusive)
         .collect();
     open.first()?;

@@ -164,14 +164,15 @@ fn settings_that_help_are_found_and_joined() {
 
 /// Settings that do nothing: among many of them some look good by chance, and are not believed.
 #[test]
-fn where_nothing_helps_the_defaults_are_as_good() {
+fn where_nothing_helps_nothing_is_claimed() {
     const TRIALS: u32 = 60;
     let mut claimed = 0;
     for seed in 0..TRIALS {
         let interrupted = AtomicBool::new(false);
         let mut bench = made(&[(1.0, 1.0); 8], 1000 + u64::from(seed), &interrupted);
         let (report, _) = tune(&mut bench, State::new(subject(), u64::from(seed)), None);
-        claimed += u32::from(report.end != End::DefaultsAreAsGood);
+        let is_none = matches!(report.end, End::DefaultsAreAsGood | End::Inconclusive);
+        claimed += u32::from(!is_none);
     }
     // At most 5 %, and three standard errors of so many trials.
     assert!(claimed <= 8, "{claimed} of {TRIALS} searches found what is not there");

@@ -111,17 +111,24 @@ fn of_equals_the_one_with_the_fewest_settings_is_chosen() {
     assert_eq!(concluded(&entries).0, Some(2));
 }
 
+/// A verdict that the runs do not make, with this interval.
+fn open(low: f64, high: f64) -> Option<Versus> {
+    let mut open = versus(Inconclusive, (low + high) / 2.0);
+    open.as_mut().unwrap().comparison.interval = Some(Interval { low, high });
+    open
+}
+
 #[test]
 fn without_a_proven_gain_the_defaults_are_as_good() {
     let mut entries = vec![
         entry("defaults", None, None),
-        entry("a:1", versus(NoDifference, 1.0), versus(Inconclusive, 0.95)),
+        entry("a:1", versus(NoDifference, 1.0), open(0.99, 1.04)),
         entry("b:1", versus(More, 1.1), versus(NoDifference, 1.0)),
     ];
     let (chosen, end, text) = concluded(&entries);
     assert_eq!((chosen, end), (None, End::DefaultsAreAsGood));
     assert!(text.starts_with("The defaults are as good as anything found: of 8"), "{text}");
-    assert!(text.contains("exclude a difference in memory (-6.0 % to -4.0 %)."), "{text}");
+    assert!(text.contains("exclude a difference in memory (-1.0 % to +4.0 %)."), "{text}");
     // What holds on one recording alone is no gain.
     entries[1] = entry("a:1", versus(Less, 0.8), versus(NoDifference, 1.0));
     assert_eq!(concluded(&entries).0, Some(1));
@@ -129,6 +136,52 @@ fn without_a_proven_gain_the_defaults_are_as_good() {
     let (chosen, end, text) = concluded(&entries);
     assert_eq!((chosen, end), (None, End::DefaultsAreAsGood));
     assert!(text.contains("a:1 gains does not hold on the second recording"), "{text}");
+    let some = Settings { settings_tried: 6, ..settings() };
+    let text = conclude(&entries, &[], &some).2;
+    assert!(text.contains("of 6 settings tried (for 2 more the budget had no time)"), "{text}");
+}
+
+#[test]
+fn a_gain_that_the_runs_do_not_exclude_is_inconclusive() {
+    let mut entries = vec![
+        entry("defaults", None, None),
+        entry("a:1", open(0.84, 1.1), versus(NoDifference, 1.0)),
+        entry("b:1", open(0.97, 1.03), versus(NoDifference, 1.0)),
+    ];
+    let (chosen, end, text) = concluded(&entries);
+    assert_eq!((chosen, end), (None, End::Inconclusive), "{text}");
+    assert!(text.starts_with("Inconclusive: of 8 settings tried, none was proven"), "{text}");
+    assert!(text.contains("exclude a gain in time (-16.0 % to +10.0 %)."), "{text}");
+    // What one recording excludes is excluded.
+    for entry in &mut entries[1..] {
+        entry.second = Some(figures(versus(NoDifference, 1.0), versus(NoDifference, 1.0)));
+    }
+    assert_eq!(concluded(&entries).1, End::DefaultsAreAsGood);
+    entries[1].second = Some(figures(versus(Less, 0.8), versus(NoDifference, 1.0)));
+    assert_eq!(concluded(&entries).1, End::Inconclusive);
+    // What is paid for is no gain that anybody waits for.
+    let dear = [entry("defaults", None, None), entry("a:1", versus(More, 1.5), open(0.97, 1.03))];
+    assert_eq!(concluded(&dear).1, End::DefaultsAreAsGood);
+}
+
+#[test]
+fn only_what_holds_on_both_recordings_is_quoted() {
+    let mut entries =
+        [entry("defaults", None, None), entry("a:1", versus(Less, 0.24), versus(Less, 0.17))];
+    entries[1].second = Some(figures(versus(Less, 0.83), versus(NoDifference, 1.0)));
+    let (chosen, end, text) = concluded(&entries);
+    assert_eq!((chosen, end), (Some(1), End::Found), "{text}");
+    assert!(text.contains("time: faster -76.0 %, interval -77.0 % to -75.0 %, on the second"));
+    assert!(text.contains("on the second recording faster -17.0 %"), "{text}");
+    assert!(!text.contains("83.0 %"), "{text}");
+    let lost =
+        "a gain that does not hold on the second recording is left out (memory: no difference";
+    assert!(text.contains(lost), "{text}");
+    // The lesser gain of the two counts.
+    let mut other = entry("b:1", versus(Less, 0.5), versus(NoDifference, 1.0));
+    other.second = Some(figures(versus(Less, 0.5), versus(NoDifference, 1.0)));
+    let [defaults, first] = entries;
+    assert_eq!(concluded(&[defaults, first, other]).0, Some(2));
 }
 
 #[test]
