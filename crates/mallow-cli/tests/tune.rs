@@ -205,6 +205,31 @@ fn a_command_is_recorded_and_searched_on_its_replay() {
     refuses(&words, 9, &["ended with exit code 9"]);
 }
 
+/// What an allocator does not know would be searched beside in silence.
+#[test]
+fn settings_to_begin_with_that_are_not_known_are_told() {
+    refuses(&["tune", "-q", "--opt", "nosuch:1", "--", "true"], 2, &["no tunable nosuch"]);
+    refuses(&["tune", "-q", "-a", "mallow", "--opt", "nosuch:1", "--", "true"], 2, &["nosuch"]);
+    for name in ["jemalloc", "mimalloc", "tcmalloc"].into_iter().filter(|name| is_installed(name)) {
+        let words = ["tune", "-a", name, "--opt", "nosuch:1", "--", "sh", "-c", "exit 9"];
+        let ran = run(&words);
+        assert_eq!(ran.code, Some(9), "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains("have the option nosuch, and"), "{name}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn huge_pages_of_mallow_are_searched() {
+    let ran = run(&["tune", "-q", "-a", "mallow", "-r", "9", "--json", "--", "true"]);
+    ended(&ran);
+    let report = json(&ran);
+    let entries = report["entries"].as_array().unwrap();
+    for setting in ["thp:always", "thp:false"] {
+        let entry = entries.iter().find(|entry| entry["settings"] == setting).expect(setting);
+        assert!(entry["standing"] != "not_tried" && entry["failure"].is_null(), "{entry}");
+    }
+}
+
 #[test]
 fn what_cannot_be_tuned_is_refused() {
     let words = ["tune", "-q", "--search", "replay", "--state", "state", "--", "true"];

@@ -55,6 +55,7 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
     refuse_what_does_not_fit(args, plan.as_ref())?;
     let base = base(args, &wish, plan.as_ref(), &traces)?;
     let target = plan.as_ref().map_or(&traces.player.target, |plan| &plan.target);
+    settings::check_unheard(&base.allocator, target, &base.options, &|text| notes.note(text))?;
     let cpus = mallow_os::usable_cpu_count();
     let candidates = settings::candidates(&base.allocator, target, cpus)?;
     let mut tuning = Tuning { args, wish: &wish, plan, base: &base, traces, notes, start };
