@@ -56,6 +56,8 @@ pub struct Request<'a> {
     pub stdout: Stdout,
     /// Further variables of the command's environment: name, value.
     pub variables: &'a [(String, String)],
+    /// The command may be a program that loads no library: then only what it starts is recorded.
+    pub through: bool,
 }
 
 /// What the command reads.
@@ -105,7 +107,7 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let mut prepared =
         mallow_launch::prepare(request.command, request.allocator, &[], note)?.checked()?;
     let server = server(&prepared);
-    prepared.changes = environment(&prepared, note)?;
+    prepared.changes = environment(&prepared, request.through, note)?;
     let target = &prepared.target;
     let file = super::create(request.trace)?;
     let clock = Clock::choose();
@@ -174,14 +176,20 @@ fn server(prepared: &Prepared) -> Option<(String, PathBuf)> {
 }
 
 /// The recorder first, then the allocator, then what was there.
-fn environment(prepared: &Prepared, note: &dyn Fn(&str)) -> Result<Changes> {
+fn environment(prepared: &Prepared, through: bool, note: &dyn Fn(&str)) -> Result<Changes> {
     let mut changes = prepared.changes.clone();
     let recorder = recorder()?;
-    for sentence in prepared.target.check(&recorder)? {
-        // Else the allocator's were the same.
-        if prepared.allocator.is_none() {
-            note(&sentence);
-        }
+    let is_passed = through && prepared.target.elf.is_static();
+    let sentences = match is_passed {
+        true => vec![format!(
+            "{} loads no library, so nothing of its own is counted; what it starts is.",
+            prepared.target.describe()
+        )],
+        false => prepared.target.check(&recorder)?,
+    };
+    // Else the allocator's were the same.
+    if prepared.allocator.is_none() {
+        sentences.iter().for_each(|sentence| note(sentence));
     }
     let path = recorder.path.clone().unwrap_or_default();
     let behind = match changes.iter().find(|(name, _)| name == "LD_PRELOAD") {
@@ -195,7 +203,9 @@ fn environment(prepared: &Prepared, note: &dyn Fn(&str)) -> Result<Changes> {
     }
     changes.retain(|(name, _)| name != "LD_PRELOAD");
     changes.push(("LD_PRELOAD".into(), Some(preload)));
-    preflight::check(&prepared.target, &recorder, &changes)?;
+    if !is_passed {
+        preflight::check(&prepared.target, &recorder, &changes)?;
+    }
     Ok(changes)
 }
 
@@ -328,10 +338,16 @@ fn finish(
     }
     (recorded.calls, recorded.dropped) = (totals.calls, totals.dropped);
     if !was_found {
-        return Err(Error::Unsupported(format!(
-            "{} did not load the recorder, so nothing was recorded.",
-            target.describe()
-        )));
+        return Err(Error::Unsupported(match target.elf.is_static() {
+            true => format!(
+                "{} loads no library, and neither does what it started (Go without cgo never calls malloc), \
+                 so nothing was recorded.",
+                target.describe()
+            ),
+            false => {
+                format!("{} did not load the recorder, so nothing was recorded.", target.describe())
+            }
+        }));
     }
     Ok(Captured { recorded, pid, ended: collected.ended })
 }

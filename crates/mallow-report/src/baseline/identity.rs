@@ -40,6 +40,19 @@ pub fn of_stack<'a>(frames: impl Iterator<Item = &'a Frame>, depth: usize) -> St
     if names.is_empty() { "(no stack)".into() } else { names.join(" < ") }
 }
 
+/// How Go starts a thread where there is C: as many as its goroutines happen to need.
+const GO_THREADS: [&str; 4] = [
+    "x_cgo_thread_start",
+    "_cgo_sys_thread_start",
+    "x_cgo_sys_thread_create",
+    "_cgo_try_pthread_create",
+];
+
+pub fn is_of_go_threads(stack: &str) -> bool {
+    let starts = |frame: &str| GO_THREADS.contains(&frame.split(' ').next().unwrap_or_default());
+    stack.split(" < ").any(starts)
+}
+
 fn of_frame(frame: &Frame) -> String {
     let module = frame.module.as_deref().map(without_hash);
     if let Some((place, _)) = frame.function.split_once("+0x")
@@ -118,5 +131,13 @@ mod tests {
         assert_eq!(of_stack(after.iter(), 8), name);
         assert_eq!(of_stack(after.iter(), 2), "fill (fill.c) < app");
         assert_eq!(of_stack([].iter(), 8), "(no stack)");
+    }
+
+    #[test]
+    fn stacks_of_go_threads_are_known_from_their_functions() {
+        let thread =
+            "_dl_allocate_tls (ld.so) < _cgo_try_pthread_create (gcc_libinit.c) < main (a)";
+        assert!(is_of_go_threads(thread) && is_of_go_threads("x_cgo_thread_start (gcc_util.c)"));
+        assert!(!is_of_go_threads("work (u.go) < of_x_cgo_thread_start (a)"));
     }
 }

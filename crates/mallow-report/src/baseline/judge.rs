@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Serialize, Serializer};
 
 use super::Baseline;
+use super::identity;
 use super::metric::{Metric, Range};
 use super::runs::{Measured, Place};
 
@@ -45,6 +46,9 @@ pub struct Judged {
     pub left_out_stacks: usize,
     /// Of the metric now, from 0 to 1.
     pub left_out_share: f64,
+    /// Stacks of which nobody can say how often they run, as those that start Go's threads: they are
+    /// in no sum.
+    pub by_nature_stacks: usize,
 }
 
 /// A stack that does more, or less, than the baseline says.
@@ -107,7 +111,8 @@ pub fn judge(
         if !Metric::BY_STACK.contains(&metric) {
             let before = baseline.head.metrics.get(&metric).copied().unwrap_or_default();
             let after = measured.total(metric);
-            let left_out = LeftOut { moved, ..LeftOut::default() };
+            let by_nature = if metric == Metric::Peak { of_nature(measured) } else { 0 };
+            let left_out = LeftOut { moved: moved.max(by_nature), ..LeftOut::default() };
             return judged(metric, before, after, tolerance(metric), left_out);
         }
         let (before, after, left_out, changed) =
@@ -133,6 +138,7 @@ pub fn judge(
 #[derive(Clone, Copy, Debug, Default)]
 struct LeftOut {
     stacks: usize,
+    by_nature: usize,
     /// Of the metric, from 0 to 1.
     share: f64,
     /// What the environment may make in a sum that nothing is left out of.
@@ -150,7 +156,13 @@ fn by_stack(
     let (mut before_sum, mut left_out, mut changes) = (0u64, LeftOut::default(), Vec::new());
     let mut sums = vec![0u64; measured.runs.len()];
     let mut left_sum = 0u64;
+    let mut natural = 0u64;
     for &stack in stacks {
+        if identity::is_of_go_threads(stack) {
+            left_out.by_nature += 1;
+            natural = natural.saturating_add(measured.of_stack(stack, metric).high);
+            continue;
+        }
         let after = measured.of_stack(stack, metric);
         // A stack that the baseline does not have allocated nothing then.
         let before = baseline.stacks.get(stack).map_or(Some(0), |known| known.of(metric));
@@ -171,9 +183,16 @@ fn by_stack(
             changes.push(Change { stack: stack.into(), metric, before, after, place });
         }
     }
-    let all = measured.total(metric).high;
+    let all = measured.total(metric).high.saturating_sub(natural);
     left_out.share = if all > 0 { (left_sum as f64 / all as f64).min(1.0) } else { 0.0 };
     (before_sum, Range::of(sums), left_out, changes)
+}
+
+/// So many bytes more or less may be live at the peak by what is in no sum.
+fn of_nature(measured: &Measured) -> u64 {
+    let stacks = measured.stacks();
+    let natural = stacks.iter().filter(|stack| identity::is_of_go_threads(stack));
+    natural.map(|stack| measured.of_stack(stack, Metric::Bytes).high).sum()
 }
 
 /// Whether the runs of a stack say something although they may differ: all do what the baseline
@@ -208,6 +227,7 @@ fn judged(metric: Metric, before: Range, after: Range, percent: f64, left_out: L
         verdict,
         left_out_stacks: left_out.stacks,
         left_out_share: left_out.share,
+        by_nature_stacks: left_out.by_nature,
     }
 }
 

@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::args::CheckArgs;
+use super::go;
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::parse::Stacks;
@@ -64,6 +65,8 @@ fn record(
         .prefix("mallow-check-")
         .tempfile()
         .map_err(Error::io("The trace cannot be written (set TMPDIR to another folder)"))?;
+    let temporary = Temporary::new(args)?;
+    let variables = [padding.unwrap_or_default(), &temporary.variables].concat();
     let request = Request {
         command: &args.command,
         allocator: args.allocator.as_deref(),
@@ -75,7 +78,8 @@ fn record(
         stdin: Stdin::EachRun,
         // What the command prints is shown once.
         stdout: if number == 1 { Stdout::ToStderr } else { Stdout::Nowhere },
-        variables: padding.unwrap_or_default(),
+        variables: &variables,
+        through: true,
     };
     // The same would be said of each run.
     let notes = Notes { quiet: notes.quiet || number > 1 };
@@ -83,8 +87,9 @@ fn record(
     if captured.code() != 0 {
         return Err(failed(args, number, captured.code()));
     }
-    measured.notes.extend(complaints(&captured.recorded)?);
-    let mut filter = Filter::new(&args.process);
+    let names = names(args);
+    measured.notes.extend(complaints(&captured.recorded, &names)?);
+    let mut filter = Filter::new(&names);
     let limits = Shown { stacks: 0, sizes: 0, sizes_of_thread: 0 };
     let quiet = Notes { quiet: true };
     let sources = Sources { folders: &[], debug_files: false };
@@ -98,7 +103,7 @@ fn record(
     if !filter.found_any {
         return Err(Error::Usage(format!(
             "No process of the command is a program named {}. There were: {}.",
-            args.process.join(" or "),
+            names.join(" or "),
             filter.others.iter().cloned().collect::<Vec<_>>().join(", ")
         )));
     }
@@ -109,8 +114,36 @@ fn record(
     Ok(())
 }
 
+/// Those that count, by name.
+fn names(args: &CheckArgs) -> Vec<String> {
+    match args.process.is_empty() && go::is_test(&args.command) {
+        true => vec![go::PROGRAMS.into()],
+        false => args.process.clone(),
+    }
+}
+
+/// A folder for what `go test` builds, until its names have been read.
+struct Temporary {
+    _folder: Option<tempfile::TempDir>,
+    variables: Vec<(String, String)>,
+}
+
+impl Temporary {
+    fn new(args: &CheckArgs) -> Result<Temporary> {
+        if !go::is_test(&args.command) {
+            return Ok(Temporary { _folder: None, variables: Vec::new() });
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("mallow-check-")
+            .tempdir()
+            .map_err(Error::io("A folder cannot be made (set TMPDIR to another folder)"))?;
+        let variables = go::variables(&args.command[0], folder.path());
+        Ok(Temporary { _folder: Some(folder), variables })
+    }
+}
+
 /// What keeps the counts from being exact; an error where they are worth nothing.
-fn complaints(recorded: &Recorded) -> Result<Vec<String>> {
+fn complaints(recorded: &Recorded, names: &[String]) -> Result<Vec<String>> {
     if recorded.dropped > 0 || recorded.damaged_rings > 0 {
         return Err(Error::Inconclusive(
             "The command overwrote some of what was recorded, so its allocations cannot be counted. \
@@ -125,7 +158,12 @@ fn complaints(recorded: &Recorded) -> Result<Vec<String>> {
                 .into(),
         );
     }
-    if !recorded.outsiders.is_empty() {
+    let counts = |outsider: &String| {
+        // The kernel keeps 15 letters of a name.
+        let is = |name: &String| matches(name, outsider) || outsider.len() >= 15;
+        names.is_empty() || names.iter().any(is)
+    };
+    if recorded.outsiders.iter().any(counts) {
         found.push(
             "Some processes of the command are not counted: they had another environment, as by env -i \
              or sudo, or cannot be preloaded."
@@ -146,7 +184,9 @@ fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u
     let silent = |_: &str| {};
     let prepared = mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &silent)?
         .checked()?;
+    let temporary = Temporary::new(args)?;
     let mut command = prepared.command();
+    command.envs(temporary.variables.iter().map(|(name, value)| (name, value)));
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let sample = run::run(command, Limits::default(), &[], interrupted)?;
     match sample.outcome {

@@ -7,6 +7,7 @@
 mod args;
 mod baseline;
 mod formats;
+mod go;
 mod measure;
 mod report;
 mod text;
@@ -176,7 +177,11 @@ fn report(args: &CheckArgs, baseline: &Baseline, measured: &Measured) -> Report 
         changes,
         notes: measured.notes.iter().cloned().collect(),
     };
-    let more = [left_out(&report, args.stacks), of_another(&baseline.head, args, measured)];
+    let more = [
+        left_out(&report, args.stacks),
+        of_go(&report),
+        of_another(&baseline.head, args, measured),
+    ];
     report.notes.extend(more.into_iter().flatten());
     if report.verdict == Verdict::Improved && !args.update {
         report.notes.push("Keep the improvement: mallow check --update -- COMMAND.".into());
@@ -211,6 +216,14 @@ fn left_out(report: &Report, stacks: Stacks) -> Option<String> {
              {environment}: {}.{advice}",
             parts.join(", ")
         )
+    })
+}
+
+fn of_go(report: &Report) -> Option<String> {
+    let stacks = report.metrics.iter().map(|judged| judged.by_nature_stacks).max()?;
+    (stacks > 0).then(|| {
+        let word = if stacks == 1 { "stack" } else { "stacks" };
+        format!("Not counted: {stacks} {word} of the threads that Go starts, as many as it needs just then.")
     })
 }
 

@@ -77,6 +77,7 @@ fn request(args: &RecordArgs) -> Request<'_> {
         stdin: Stdin::Own,
         stdout: if args.json { Stdout::ToStderr } else { Stdout::Own },
         variables: &[],
+        through: false,
     }
 }
 

@@ -119,6 +119,7 @@ fn recorded(
         stdin: Stdin::EachRun,
         stdout: Stdout::Nowhere,
         variables: &[],
+        through: false,
     };
     let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))?;
     if captured.code() != 0 {
