@@ -15,7 +15,7 @@
 #   make test-redis Redis's own tests, with Mallow in the place of its jemalloc (20 minutes; REDIS_UNITS,
 #                   REDIS_OPTIONS)
 #   make collectors  an OpenTelemetry Collector and a receiver of profiles, which the tests of `mallow serve`
-#                   then push to (Go 1.26, ten minutes)
+#                   then push to, and a reader of the dashboard's schema (Go 1.26, ten minutes)
 #   make fuzz-tool  any bytes for each parser of the command, a minute each
 #   make packages   debs, rpms and apks (dist/), of this machine and, as far as it goes, aarch64
 #   make test-packages  installs, swaps, upgrades and removes them in an empty Debian root (as root)

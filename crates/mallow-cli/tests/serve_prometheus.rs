@@ -145,6 +145,52 @@ fn of_dashboard() -> Vec<String> {
     targets.map(expression).collect()
 }
 
+/// Grafana's own types read it strictly. Built by `make collectors`; Go makes it too where it has the module already.
+#[test]
+fn the_dashboard_is_as_the_schema_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (made, built) = (packaging(".tools/bin/dashboard-schema"), folder.path().join("schema"));
+    let mut go = Command::new("go");
+    go.args(["build", "-C"]).arg(packaging("tools/collectors/dashboard")).arg("-o").arg(&built);
+    go.args(["."]).env("GOPROXY", "off").env("GOFLAGS", "-buildvcs=false").stderr(Stdio::null());
+    let checker = match made.exists() {
+        true => made,
+        false if go.status().is_ok_and(|status| status.success()) => built,
+        false => {
+            println!("skipped: dashboard-schema is not built (make collectors)");
+            return;
+        }
+    };
+    let text = std::fs::read_to_string(packaging("packaging/grafana/mallow.json")).unwrap();
+    let dashboard = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let output = Command::new(&checker).arg(path).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (is_right, said) = dashboard("ours.json", &text);
+    assert!(is_right, "{said}");
+    let (is_right, said) = dashboard("wrong.json", &text.replace("\"calcs\"", "\"calculations\""));
+    assert!(!is_right && said.contains("legend.calcs"), "{said}");
+}
+
+/// Processes of the same number and name on two hosts are two.
+#[test]
+fn sums_of_the_dashboard_are_of_one_host() {
+    let text = std::fs::read_to_string(packaging("packaging/grafana/mallow.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    for target in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {
+        let (query, legend) = (target["expr"].as_str().unwrap(), target["legendFormat"].as_str());
+        let sums = query.split(" by (").skip(1).map(|rest| rest.split_once(')').unwrap().0);
+        for labels in sums.filter(|labels| labels.contains("pid")) {
+            assert_eq!(labels, "instance, comm, pid", "{query}");
+        }
+        let has_pid = legend.is_some_and(|legend| legend.contains("{{pid}}"));
+        assert!(!has_pid || legend.unwrap().contains("{{instance}}"), "{legend:?}");
+    }
+}
+
 #[test]
 fn prometheus_answers_what_is_asked() {
     if !is_there("prometheus") {
