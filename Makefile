@@ -58,6 +58,10 @@ PREFIXED = $(if $(JEMALLOC_PREFIX),-DMALLOW_JEMALLOC_PREFIX='$(JEMALLOC_PREFIX)'
 MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/mallow
 MALLOW_HERE ?= $(MALLOW)
 
+# Alerts, dashboard and the centre of a fleet, which name each other by where they lie.
+OPERATED = grafana/mallow.json prometheus/mallow.rules.yml \
+	$(patsubst packaging/%,%,$(wildcard packaging/fleet/*.yml packaging/fleet/grafana/*.yml))
+
 .PHONY: build run test test-bare test-redis fuzz-tool peers bench database faults packages test-packages dist test-dist
 .PHONY: collectors wheel test-wheel npm test-npm test-crates test-oldest-rust musl test-musl docs recipes test-recipes
 .PHONY: install install-libraries install-command clean libraries command
@@ -193,6 +197,7 @@ install-command: command
 	$(MALLOW_HERE) completions bash -o '$(DESTDIR)$(BASH_COMPLETIONS)/mallow'
 	$(MALLOW_HERE) completions zsh -o '$(DESTDIR)$(ZSH_COMPLETIONS)/_mallow'
 	$(MALLOW_HERE) completions fish -o '$(DESTDIR)$(FISH_COMPLETIONS)/mallow.fish'
+	$(foreach file,$(OPERATED),install -D -m 644 packaging/$(file) '$(DESTDIR)$(PREFIX)/share/mallow/$(file)' &&) true
 
 clean:
 	rm -rf build build-aarch64 build-packages dist

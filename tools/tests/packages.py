@@ -70,9 +70,26 @@ class Table(Scratch):
         """The files that the Makefile says, and one page of the manual."""
         shown = subprocess.run(["make", "-n", "install-command", "PREFIX=/usr", "DESTDIR=/root"],
                                cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        files = re.findall(r"(?:-o|>|install -m 755 \S+) ?'/root/(\S+)'", shown)
-        self.assertEqual(len(files), 5, shown)
+        files = re.findall(r"(?:-o|>|install (?:-D )?-m \d+ \S+) ?'/root/(\S+)'", shown)
+        operated = [name for name in files if name.startswith("usr/share/mallow/")]
+        self.assertEqual(len(files), 5 + len(operated), shown)
+        self.assertEqual(sorted(operated), sorted(self.for_operators()))
         return [*files, "usr/share/man/man1/mallow.1"]
+
+    def for_operators(self):
+        """What goes with `mallow serve`, without the tests of the alerts."""
+        files = [path for folder in ("prometheus", "grafana", "fleet")
+                 for path in (ROOT / "packaging" / folder).rglob("*") if path.is_file()]
+        return [f"usr/share/mallow/{path.relative_to(ROOT / 'packaging')}" for path in files
+                if not path.name.endswith(".test.yml")]
+
+    def test_what_the_fleet_names_is_installed_beside_it(self):
+        text = (ROOT / "packaging/fleet/compose.yml").read_text()
+        named = re.findall(r"'(\.\.?/[^:']+):", text)
+        self.assertGreater(len(named), 4)
+        installed = self.for_operators()
+        for name in named:
+            self.assertIn(os.path.normpath(f"usr/share/mallow/fleet/{name}"), installed)
 
     @unittest.skipUnless(shutil.which("cmake") and shutil.which("make"), "no cmake or no make")
     def test_each_installed_file_is_in_one_package(self):
