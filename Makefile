@@ -9,6 +9,9 @@
 #   make peers      the allocators that Mallow is measured against (build/peers)
 #   make bench      the whole benchmark beside them, up to two hours; after an interruption it goes on
 #                   where it was; bench/run --short takes five minutes
+#   make bench-top, bench-serve   what `mallow top` and `mallow serve` cost, with 500 and 1000 processes (a minute each)
+#   make bench-scaling  the same work on each of 1 to 32 threads, under every allocator (an hour; docs/scaling.md)
+#                   bench/top, bench/serve and bench/scaling have --short, of seconds
 #   make database MariaDB under 1 to 64 clients, with each allocator (10 minutes; docs/database.md)
 #   make faults     the fault suite and the exploits under every allocator: docs/hardening.md
 #                   (10 minutes)
@@ -62,6 +65,7 @@ MALLOW_HERE ?= $(MALLOW)
 OPERATED = grafana/mallow.json prometheus/mallow.rules.yml \
 	$(patsubst packaging/%,%,$(wildcard packaging/fleet/*.yml packaging/fleet/grafana/*.yml))
 
+.PHONY: bench-top bench-serve bench-scaling
 .PHONY: build run test test-bare test-redis fuzz-tool peers bench database faults packages test-packages dist test-dist
 .PHONY: collectors wheel test-wheel npm test-npm test-crates test-oldest-rust musl test-musl docs recipes test-recipes
 .PHONY: install install-libraries install-command clean libraries command
@@ -123,6 +127,13 @@ bench/out/instructions.md: build/libmallow.so build/libmallow-secure.so $(wildca
 	@rm -f $@
 	bench/instructions >$@.part
 	@mv $@.part $@
+
+bench-top bench-serve: bench-%: build
+	@tools/setup bench
+	bench/$* --mallow $(MALLOW)
+
+bench-scaling: peers libraries
+	bench/scaling --build $(BUILD)
 
 database: build
 	@tools/setup database
