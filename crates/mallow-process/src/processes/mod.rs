@@ -350,7 +350,8 @@ impl Collector {
             rss,
             swap: facts.swap,
             live: heap.map(|heap| heap.0),
-            free: heap.map(|heap| heap.1),
+            // No more than that is resident; allocators do not count what was never written to.
+            free: heap.map(|heap| heap.1.min(rss)),
             heap_age_s: heap.and(known.read).map(|read| read.elapsed().as_secs_f64()),
             why_no_heap: heap.is_none().then_some(why),
             rss_per_s: known.rate(),

@@ -39,7 +39,7 @@ fn table(snapshot: &Snapshot) -> Table {
         ("allocator", false),
         ("RSS", true),
         ("allocated", true),
-        ("free but resident", true),
+        ("free, resident at most", true),
         ("heap", false),
     ]);
     let mut targets: Vec<&Target> = snapshot.targets.iter().collect();
@@ -50,7 +50,8 @@ fn table(snapshot: &Snapshot) -> Table {
             Outcome::Read(reading) => {
                 let heap = &reading.heap;
                 let kept = heap.sum(|arena| arena.dirty.saturating_add(arena.cached));
-                let free = heap.free_slots().saturating_add(kept);
+                // Mallow does not count which of them were never written to, or were swapped out.
+                let free = heap.free_slots().saturating_add(kept).min(target.vitals.rss);
                 (output::bytes(heap.allocated() as f64), output::bytes(free as f64))
             }
             _ => (String::new(), String::new()),
@@ -66,4 +67,29 @@ fn table(snapshot: &Snapshot) -> Table {
         ]);
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::serve::collect::Reading;
+    use mallow_process::heap::mallow::{Arena, Heap};
+    use mallow_process::vitals::Vitals;
+
+    #[test]
+    fn no_more_is_resident_of_what_is_free_than_of_the_process() {
+        let free = |rss: u64, slots_bytes: u64, dirty: u64| {
+            let arena = Arena { slots_bytes, dirty, ..Arena::default() };
+            let heap = Heap { arenas: vec![arena], ..Heap::default() };
+            let heap = Outcome::Read(Box::new(Reading { heap, ..Reading::default() }));
+            let vitals = Vitals { rss: rss << 20, ..Vitals::default() };
+            let (exe, started_as, limit) = (None, None, None);
+            let allocator = "mallow".into();
+            let target = Target { pid: 7, exe, started_as, vitals, limit, allocator, heap };
+            let snapshot = Snapshot { targets: vec![target], ..Snapshot::default() };
+            table(&snapshot).rows[0][5].clone()
+        };
+        assert_eq!(free(78, 100 << 20, 28 << 20), "78.0 MiB");
+        assert_eq!(free(78, 30 << 20, 28 << 20), "58.0 MiB");
+    }
 }
