@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Table and picture of a database under many clients (rig/lines.py), from a result made by hand."""
 
+import importlib.machinery
+import importlib.util
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -29,6 +32,21 @@ RESULT = {
          "entries": [entry("glibc", 1, True), entry("mine", 0.5, time={"verdict": "less", "ratio": 0.5},
                                                     memory={"verdict": "inconclusive", "ratio": 0.9})]}
         for clients in ("1", "16")]}
+
+
+class Percentile(unittest.TestCase):
+    def test_it_is_of_all_logs_of_the_load(self):
+        script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "database")
+        loader = importlib.machinery.SourceFileLoader("database", script)
+        database = importlib.util.module_from_spec(importlib.util.spec_from_loader("database", loader))
+        loader.exec_module(database)
+        with tempfile.TemporaryDirectory() as folder:
+            for log, times in (("log.7", range(1000, 1500)), ("log.7.1", [*range(1500, 1990), *[90000] * 10])):
+                with open(os.path.join(folder, log), "w", encoding="utf-8") as file:
+                    file.writelines(f"0 {number} {time} 0 1700000000 5\n" for number, time in enumerate(times))
+            said = subprocess.run(["/bin/sh", "-c", database.PostgreSQL(folder).percentile()], check=True,
+                                  capture_output=True, text=True).stdout
+        self.assertEqual(said, "99th percentile: 1.989\n")
 
 
 class Lines(unittest.TestCase):
