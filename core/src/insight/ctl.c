@@ -34,6 +34,7 @@ static const struct ctl_name ctl_names[] = {
 #define EXTENT(name, type, value) WORD(_EXTENT, type, "arenas.<i>.extents.<j>." #name)
 #include "stats_json.def"
 #undef WORD
+#define CTL_TYPE_PART CTL_TYPE_UNSIGNED /* as in jemalloc, in parts of 65,536 */
 #define OPT(name, type) {"opt." #name, CTL_GROUP_OPT, CTL_TYPE_##type, CTL_ACCESS_READ},
 #define CONF_BOOL(name, value, target) OPT(name, BOOL)
 #define CONF_NUMBER(name, type, value, minimum, maximum, target) OPT(name, type)
@@ -47,6 +48,7 @@ static const struct ctl_name ctl_names[] = {
 #undef CONF_WORD
 #undef CONF_TEXT
 #undef OPT
+#undef CTL_TYPE_PART
 };
 
 static unsigned ctl_count(void)

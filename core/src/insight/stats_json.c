@@ -167,6 +167,24 @@ static void json_foreign(struct json *json, const char *key, const char *value)
     sink_print(json->sink, "\"");
 }
 
+/* A number in parts of CONF_ONE as a text with at least one digit behind the point: "0.25"; "-1" stays that. */
+static void json_part(struct json *json, const char *key, long value)
+{
+    json_next(json, key);
+    if (value < 0) {
+        sink_print(json->sink, "\"-1\"");
+        return;
+    }
+    unsigned long rest = (unsigned long)value % CONF_ONE;
+    sink_print(json->sink, "\"%lu.", (unsigned long)value / CONF_ONE);
+    for (int digits = 0; digits == 0 || (rest != 0 && digits < 6); digits++) {
+        rest *= 10;
+        sink_print(json->sink, "%lu", rest / CONF_ONE);
+        rest %= CONF_ONE;
+    }
+    sink_print(json->sink, "\"");
+}
+
 /* A key that is one of several words. */
 static void json_next_word(struct json *json, struct word key)
 {
@@ -224,6 +242,9 @@ static void write_option(struct json *json, const struct conf_option *conf)
         break;
     case CONF_TYPE_TEXT:
         json_foreign(json, conf->name, conf_text(conf));
+        break;
+    case CONF_TYPE_PART:
+        json_part(json, conf->name, value);
         break;
     default:
         json_signed(json, conf->name,

@@ -50,6 +50,8 @@ static struct {
 
 static char conf_ncached[200] IN_SECTION(options); /* tcache_ncached_max */
 
+#define CONF_SHARDS_MAX 64 /* as many as jemalloc takes */
+
 static unsigned conf_count(void)
 {
     return array_count(conf_options);
@@ -235,6 +237,35 @@ static void letters_set(char *to, struct word word)
     check(used < sizeof STATS_LETTERS);
 }
 
+/* A number that is a part of another: -1, or decimal digits with or without others behind a point. In parts of
+ * CONF_ONE. */
+static bool conf_parse_part(struct word word, long *value)
+{
+    if (word_is(word, "-1")) {
+        *value = -1;
+        return true;
+    }
+    long whole = 0;
+    size_t at = 0;
+    for (; at < word.length && word.start[at] != '.'; at++) {
+        unsigned digit = digit_of(word.start[at]);
+        whole = whole * 10 + (long)digit;
+        if (digit > 9 || whole >= CONF_ONE) {
+            return false;
+        }
+    }
+    uint32_t fraction = 0;
+    for (size_t last = word.length; last > at + 1; last--) {
+        unsigned digit = digit_of(word.start[last - 1]);
+        if (digit > 9) {
+            return false;
+        }
+        fraction = (fraction + digit * CONF_ONE) / 10;
+    }
+    *value = whole * (long)CONF_ONE + (long)fraction;
+    return word.length > 0 && word.start[word.length - 1] != '.';
+}
+
 /* A number up to one of `ends`, which *text is moved behind. */
 static bool next_number(const char **text, const char *ends, long *number)
 {
@@ -250,29 +281,33 @@ static bool conf_next_range(const char **text, struct conf_range *range)
     const char *at = *text;
     bool is_good = *at != 0 && next_number(&at, "-:|", &range->first) && at[-1] == '-' &&
                    next_number(&at, "-:|", &range->last) && at[-1] == ':' &&
-                   next_number(&at, "|", &range->value) && range->first <= range->last;
+                   next_number(&at, "|,", &range->value) && range->first <= range->last;
     *text = is_good ? at : *text;
+    return is_good;
+}
+
+/* Whether there are ranges in it, and nothing else, with such values. */
+static bool ranges_are_good(struct word word, long least, long most)
+{
+    const char *at = word.start;
+    const char *end = word.start + word.length;
+    struct conf_range range;
+    bool is_good = word.length > 0 && end[-1] != '|';
+    while (is_good && at < end) {
+        is_good = conf_next_range(&at, &range) && range.value >= least && range.value <= most;
+    }
     return is_good;
 }
 
 /* False if it is malformed or too long. */
 static bool ranges_set(char *to, size_t size, struct word word)
 {
-    if (word.length >= size) {
-        return false;
-    }
-    char text[sizeof conf_ncached];
-    struct conf_range range;
-    memcpy(text, word.start, word.length);
-    text[word.length] = 0;
-    const char *at = text;
-    while (conf_next_range(&at, &range)) {
-    }
-    if (*at != 0 || word.length == 0 || text[word.length - 1] == '|') {
+    if (word.length >= size || !ranges_are_good(word, 0, LONG_MAX)) {
         return false;
     }
     any_is_kept = true;
-    memcpy(to, text, word.length + 1);
+    memcpy(to, word.start, word.length);
+    to[word.length] = 0;
     return true;
 }
 
@@ -290,8 +325,27 @@ static bool conf_set_text(const struct conf_option *conf, struct word word)
         return true;
     case CONF_tcache_ncached_max:
         return ranges_set(conf_ncached, sizeof conf_ncached, word);
+    case CONF_bin_shards:
+        return ranges_are_good(word, 1, CONF_SHARDS_MAX);
+    case CONF_slab_sizes:
+        return word_is(word, "default") || ranges_are_good(word, 0, LONG_MAX);
     default:
         return true;
+    }
+}
+
+/* What is wrong with a text, in jemalloc's words. */
+static const char *conf_wrong_text(const struct conf_option *conf)
+{
+    switch (conf - conf_options) {
+    case CONF_bin_shards:
+        return "Invalid settings for bin_shards";
+    case CONF_slab_sizes:
+        return "Invalid settings for slab_sizes";
+    case CONF_tcache_ncached_max:
+        return "Invalid settings for tcache_ncached_max";
+    default:
+        return "Invalid conf value";
     }
 }
 
@@ -301,7 +355,11 @@ static const char *conf_parse_value(const struct conf_option *conf, struct word 
     switch (conf->type) {
     case CONF_TYPE_TEXT:
         *value = 0;
-        return conf_set_text(conf, word) ? NULL : "Invalid conf value";
+        return conf_set_text(conf, word) ? NULL : conf_wrong_text(conf);
+    case CONF_TYPE_PART:
+        return conf_parse_part(word, value) && *value >= conf->minimum && *value <= conf->maximum
+                   ? NULL
+                   : "Invalid conf value";
     case CONF_TYPE_WORD:
         *value = conf->target == OPTION_junk ? word_index(word, conf->words)
                                              : word_abbreviated(word, conf->words);

@@ -11,6 +11,9 @@
 
 #include <limits.h>
 
+/* 1, of a number with a point. */
+#define CONF_ONE 65536u
+
 /* What `mallctl` gives for the value of an option. */
 enum conf_type {
     CONF_TYPE_BOOL,
@@ -20,6 +23,7 @@ enum conf_type {
     CONF_TYPE_NUMBER64,
     CONF_TYPE_SIGNED64,
     CONF_TYPE_WORD,
+    CONF_TYPE_PART, /* in parts of CONF_ONE; -1: none */
     CONF_TYPE_TEXT,
 };
 
@@ -62,7 +66,6 @@ static const struct conf_option *conf_at(unsigned index);
 static long conf_value(const struct conf_option *conf);
 
 /* narenas_ratio, in parts of CONF_ONE. */
-#define CONF_ONE 65536u
 static uint64_t conf_arenas_ratio(void);
 
 /* The same of a TEXT. */

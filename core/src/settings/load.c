@@ -4,6 +4,8 @@
 #include "../os/fault.h"
 #include "conf.h"
 
+#include <string.h>
+
 #if MW_IN_LIBC
 #define PROGRAM_CONF ((const char *)NULL)
 #define PROGRAM_CONF_HARDER ((const char *)NULL)
@@ -22,6 +24,11 @@ extern const char *PROGRAM_CONF_HARDER;
 REPLACEABLE const char *PROGRAM_CONF;
 REPLACEABLE const char *PROGRAM_CONF_HARDER;
 #endif
+
+/* What the sources are called, in a build with a prefix too. */
+#define OF_PROGRAM PREFIX_TEXT "malloc_conf"
+#define OF_PROGRAM_HARDER PREFIX_TEXT "malloc_conf_2_conf_harder"
+#define OF_SYSTEM "/etc/" PREFIX_TEXT "malloc.conf"
 
 /* Not on the stack, of which most programs have used less when they come here. */
 static char options_text[16384] IN_SECTION(options); /* lock: process */
@@ -59,12 +66,11 @@ static void lines_to_settings(char *text)
 /* What /etc/malloc.conf says. In a file each line may have settings. */
 static const char *system_conf(void)
 {
-    static const char path[] = "/etc/" PREFIX_TEXT "malloc.conf";
-    long length = os_read_link_or_file(path, options_link, sizeof options_link);
+    long length = os_read_link_or_file(OF_SYSTEM, options_link, sizeof options_link);
     if (length <= 0) {
         return NULL;
     }
-    drop_cut_setting(options_link, (size_t)length, sizeof options_link, path);
+    drop_cut_setting(options_link, (size_t)length, sizeof options_link, OF_SYSTEM);
     lines_to_settings(options_link);
     return options_link;
 }
@@ -78,6 +84,15 @@ static const char *conf_variable(void)
         *at = (char)(*at >= 'a' && *at <= 'z' ? *at - 'a' + 'A' : *at);
     }
     return name;
+}
+
+static const char *variable_described(void)
+{
+    static const char what[] = "value of the environment variable ";
+    static char text[sizeof what + sizeof PREFIX_TEXT "MALLOC_CONF"]; /* lock: process */
+    memcpy(text, what, sizeof what);
+    memcpy(text + sizeof what - 1, conf_variable(), sizeof PREFIX_TEXT "MALLOC_CONF");
+    return text;
 }
 
 /* A libc asks the environment alone, so that a program's start opens no file. realloc to 0 bytes is what
@@ -100,13 +115,12 @@ static void options_load_of_library(void)
     bool all_good = true;
     const char *text = libc_getenv(conf_variable(), buffer, sizeof options_text);
     const struct conf_source sources[] = {
-        {PROGRAM_CONF, "string pointed to by the global variable malloc_conf", "malloc_conf"},
-        {system_conf(),
-         "\"name\" of the file referenced by the symbolic link named /etc/malloc.conf",
-         "/etc/malloc.conf"},
-        {text, "value of the environment variable MALLOC_CONF", conf_variable()},
-        {PROGRAM_CONF_HARDER, "string pointed to by the global variable malloc_conf_2_conf_harder",
-         "malloc_conf_2_conf_harder"},
+        {PROGRAM_CONF, "string pointed to by the global variable " OF_PROGRAM, OF_PROGRAM},
+        {system_conf(), "\"name\" of the file referenced by the symbolic link named " OF_SYSTEM,
+         OF_SYSTEM},
+        {text, variable_described(), conf_variable()},
+        {PROGRAM_CONF_HARDER, "string pointed to by the global variable " OF_PROGRAM_HARDER,
+         OF_PROGRAM_HARDER},
     };
     all_good &= conf_load(sources, array_count(sources));
     long length = os_read_file("/etc/mallow.conf", buffer, sizeof options_text);

@@ -57,4 +57,10 @@ foreach(mode IN LISTS MALLOW_MODES)
   endif()
 endforeach()
 
+if(is_native)
+  mallow_test(jemalloc-prefixed-conf
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/conf/prefixed.py
+            $<TARGET_FILE:${prefixed_library}-shared> ${MALLOW_JEMALLOC_PREFIX})
+endif()
+
 mallow_test(jemalloc-docs COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/docs.py)

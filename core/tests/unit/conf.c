@@ -122,7 +122,8 @@ TEST(conf_takes_every_option)
         snprintf(text, sizeof text, "%s:%s", conf->name, value);
         CHECK_MSG(load(text), "%s", text);
         snprintf(text, sizeof text, "%s:nonsense", conf->name);
-        bool is_text = conf->type == CONF_TYPE_TEXT && i != CONF_tcache_ncached_max;
+        bool is_text = conf->type == CONF_TYPE_TEXT && i != CONF_tcache_ncached_max &&
+                       i != CONF_bin_shards && i != CONF_slab_sizes;
         bool is_taken = is_text || jemalloc_goes_on(conf->name);
         CHECK_MSG(load(text) == is_taken, "%s", text);
     }
@@ -184,6 +185,66 @@ TEST(conf_reads_a_ratio)
     CHECK(!load("narenas_ratio:1.2.3"));
     CHECK(!load("narenas_ratio:-1"));
     CHECK_EQ(conf_arenas_ratio(), 65537);
+}
+
+/* What has no effect is read all the same: who mistypes it is told, and may be ended by it. */
+TEST(conf_refuses_what_jemalloc_refuses_of_what_has_no_effect)
+{
+    static const char *const good[] = {"bin_shards:1-160:64",
+                                       "bin_shards:1-160:16|200-300:2",
+                                       "slab_sizes:default",
+                                       "slab_sizes:1-2:3|4-4096:17",
+                                       "hpa_dirty_mult:-1",
+                                       "hpa_dirty_mult:0.25",
+                                       "hpa_dirty_mult:.5",
+                                       "hpa_dirty_mult:65535",
+                                       "hpa_dirty_mult:0",
+                                       "slab_sizes:1-2:3,zero:true",
+                                       "bin_shards:1-2:3,zero:true",
+                                       "hpa_dirty_mult:1,zero:true",
+                                       "hpa_purge_threshold_ratio:1.0"};
+    static const char *const bad[] = {"bin_shards:",
+                                      "bin_shards:default",
+                                      "bin_shards:1-2",
+                                      "bin_shards:1-2:0",
+                                      "bin_shards:1-2:65",
+                                      "bin_shards:1-2:3|4",
+                                      "bin_shards:1-2,zero:true",
+                                      "slab_sizes:",
+                                      "slab_sizes:defaul",
+                                      "slab_sizes:1-2",
+                                      "slab_sizes:1-2:x",
+                                      "slab_sizes:1-2:3|",
+                                      "slab_sizes:1-2:,zero:true",
+                                      "hpa_dirty_mult:",
+                                      "hpa_dirty_mult:-2",
+                                      "hpa_dirty_mult:5.",
+                                      "hpa_dirty_mult:.",
+                                      "hpa_dirty_mult:0x1",
+                                      "hpa_dirty_mult:0.5x",
+                                      "hpa_dirty_mult:1.2.3",
+                                      "hpa_dirty_mult:65536",
+                                      "hpa_hugification_threshold_ratio:1.5",
+                                      "hpa_hugification_threshold_ratio:-1"};
+    for (size_t i = 0; i < array_count(good); i++) {
+        CHECK_MSG(load(good[i]), "%s", good[i]);
+    }
+    for (size_t i = 0; i < array_count(bad); i++) {
+        CHECK_MSG(!load(bad[i]), "%s", bad[i]);
+    }
+}
+
+TEST(conf_reads_parts)
+{
+    static const struct {
+        const char *text;
+        long value;
+    } parts[] = {{"-1", -1}, {"0.25", 16384}, {".5", 32768}, {"1", 65536}, {"2.75", 180224}};
+    for (size_t i = 0; i < array_count(parts); i++) {
+        long value = -9;
+        struct word word = {parts[i].text, strlen(parts[i].text)};
+        CHECK_MSG(conf_parse_part(word, &value) && value == parts[i].value, "%s", parts[i].text);
+    }
 }
 
 /* Of some options jemalloc takes the nearest of what it can do. */
@@ -300,6 +361,11 @@ TEST(conf_complains_in_jemallocs_words)
         {"dirty_decay_ms:abc", "<jemalloc>: Invalid conf value: dirty_decay_ms:abc\n"},
         {"nonsense:1", "<jemalloc>: Invalid conf pair: nonsense:1\n"},
         {"experimental_x:1", "<jemalloc>: Invalid conf pair: experimental_x:1\n"},
+        {"slab_sizes:bad", "<jemalloc>: Invalid settings for slab_sizes: slab_sizes:bad\n"},
+        {"bin_shards:1-2", "<jemalloc>: Invalid settings for bin_shards: bin_shards:1-2\n"},
+        {"tcache_ncached_max:x", "<jemalloc>: Invalid settings for tcache_ncached_max: "},
+        {"hpa_dirty_mult:abc", "<jemalloc>: Invalid conf value: hpa_dirty_mult:abc\n"},
+        {"hpa_hugification_threshold_ratio:2", "<jemalloc>: Invalid conf value: hpa_hug"},
         {"narenas:0", "<jemalloc>: Out-of-range conf value: narenas:0\n"},
         {"zero", "<jemalloc>: Conf string ends with key\n"},
         {"ze ro:true", "<jemalloc>: Malformed conf string\n"},

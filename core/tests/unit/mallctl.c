@@ -52,6 +52,18 @@ static bool is_of_its_own_kind(enum ctl_type type)
            type == CTL_TYPE_RAW;
 }
 
+TEST(a_ratio_is_an_unsigned_in_parts_of_65536_as_in_jemalloc)
+{
+    uint32_t ratio = 7;
+    size_t size = sizeof ratio;
+    CHECK_EQ(mw_mallctl("opt.hpa_dirty_mult", &ratio, &size, NULL, 0), 0);
+    CHECK_EQ(ratio, UINT32_MAX); /* -1: nothing is purged by it */
+    CHECK_EQ(mw_mallctl("opt.hpa_purge_threshold_ratio", &ratio, &size, NULL, 0), 0);
+    CHECK_EQ(ratio, 0);
+    size = sizeof(uint64_t);
+    CHECK_EQ(mw_mallctl("opt.hpa_dirty_mult", &(uint64_t){0}, &size, NULL, 0), EINVAL);
+}
+
 TEST(a_program_may_ask_of_its_first_arena_before_it_allocates)
 {
     ssize_t decay_ms = -2;
