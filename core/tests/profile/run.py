@@ -226,6 +226,27 @@ def check_controls(folder):
     expect(list(folder.glob("c.*.m*.heap")), "a dump without a name")
 
 
+def check_settings(folder):
+    """What prof_bt_max and prof_thread_active_init change, each against a run without."""
+    def profile_with(conf, name):
+        run(folder, CLIENT, "leak", conf=f"prof_final:true,lg_prof_sample:10,prof_prefix:{name},{conf}")
+        return Profile(next(folder.glob(f"{name}.*.f.heap")))
+
+    def longest(profile):
+        return max((len(names) for names, *_ in profile.stacks), default=0)
+
+    plain = profile_with("", "plain")
+    expect(longest(plain) > 4, f"call stacks are as long as they are: {longest(plain)}")
+    for most in (1, 3):
+        cut = profile_with(f"prof_bt_max:{most}", f"cut{most}")
+        expect(longest(cut) == most, f"prof_bt_max:{most}: {longest(cut)} frames")
+        bytes_cut, bytes_plain = (sum(stack[2] for stack in p.stacks) for p in (cut, plain))
+        expect(0.7 < bytes_cut / bytes_plain < 1.4, f"and the bytes stay: {bytes_cut:.0f}, {bytes_plain:.0f}")
+    expect(plain.live("leaking") > 0, "threads take samples from their start")
+    off = profile_with("prof_thread_active_init:false", "off")
+    expect(not off.stacks, f"prof_thread_active_init:false: {off.stacks[:1]}")
+
+
 def check_json(folder):
     """malloc_stats_print tells in JSON what mallctl does of profiles."""
     text = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:13,stats_print:true,stats_print_opts:J")
@@ -324,6 +345,7 @@ def main():
     in_folder(check_files)
     in_folder(check_signal)
     in_folder(check_controls)
+    in_folder(check_settings)
     in_folder(check_json)
     in_folder(check_module)
     for rate in ("0", "6", "12"):

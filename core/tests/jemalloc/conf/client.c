@@ -140,6 +140,33 @@ static void show_arenas_of_cpus(void)
     printf("of %u\n", anywhere);
 }
 
+static void *be_here(void *unused)
+{
+    use_block();
+    pthread_barrier_wait(&all_here);
+    pthread_barrier_wait(&all_here);
+    return unused;
+}
+
+/* How many threads there are where nine of them have each called malloc, with an arena of its own if there are so
+ * many. */
+static long threads_of_nine(void)
+{
+    pthread_t threads[8];
+    pthread_barrier_init(&all_here, NULL, 9);
+    for (int i = 0; i < 8; i++) {
+        pthread_create(&threads[i], NULL, be_here, NULL);
+    }
+    use_block();
+    pthread_barrier_wait(&all_here);
+    long count = field_kib("/proc/self/status", "Threads:");
+    pthread_barrier_wait(&all_here);
+    for (int i = 0; i < 8; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    return count;
+}
+
 static const char *fill_of(const unsigned char *block, size_t size)
 {
     static char text[8];
@@ -316,6 +343,8 @@ static void show(const char *what)
         show_flags_of_mapping();
     } else if (!strcmp(what, "arenas_of_cpus")) {
         show_arenas_of_cpus();
+    } else if (!strcmp(what, "threads_of_nine")) {
+        printf("%ld\n", threads_of_nine());
     } else if (!strcmp(what, "huge_metadata")) {
         show_huge_metadata();
     } else if (!strcmp(what, "arena_of_large")) {
