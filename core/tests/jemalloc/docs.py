@@ -4,7 +4,7 @@
 
   docs.py
 
-Every name of ctl.def and stats_json.def and every option of conf.def is in exactly one row; an option has an effect in
+Every name of names.txt, which has those of jemalloc, is in a row of its table. Every name of ctl.def and stats_json.def and every option of conf.def is in exactly one row; an option has an effect in
 the document if it has a target in the source, an option or KEPT; what is "refused" is in neither table; every row names a
 test.
 """
@@ -25,6 +25,12 @@ def rows_of(section):
         if line.startswith("| `"):
             names, status, _, tests = (cell.strip() for cell in line.strip("|").split("|"))
             yield re.findall(r"`([^`]+)`", names), status, tests
+
+
+def check_symbols(problems):
+    for names, status, tests in rows_of("Functions and symbols"):
+        if status not in STATUSES or not tests:
+            problems.append(f"{names[0]}: '{status}', test '{tests}'")
 
 
 def check_section(section, known, problems):
@@ -58,6 +64,32 @@ def figure_names(source):
         yield f"stats.{PLACES[level]}{name}"
 
 
+# The kinds of names.txt, and their tables.
+TABLES = {"symbol": "Functions and symbols", "option": "Settings", "name": "Names of mallctl"}
+
+
+def row_matches(row, name):
+    """<i> of a row stands for one part of a name; <name> at its end, if it is the only one, for all that follow."""
+    pieces = re.split(r"(<[^>]+>)", row)
+    any_part = ".+" if len(pieces) == 3 and pieces[2] == "" else "[^.]+"
+    pattern = (any_part if piece.startswith("<") else re.escape(piece) for piece in pieces)
+    return re.fullmatch("".join(pattern), name)
+
+
+def check_names_of_jemalloc(problems):
+    """Each has a row; check_section sees to it that rows have a status and a test."""
+    count = 0
+    rows = {kind: [row for names, _, _ in rows_of(section) for row in names]
+            for kind, section in TABLES.items()}
+    for line in (pathlib.Path(__file__).parent / "names.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            kind, name = line.split()
+            count += 1
+            if not any(row_matches(row, name) for row in rows[kind]):
+                problems.append(f"{name}: jemalloc has it, and there is no row")
+    return count
+
+
 def main():
     source = ROOT / "core/src"
     names = re.findall(r'^CTL\(.*"([^"]+)"\)$', (source / "insight/ctl.def").read_text(), re.M)
@@ -70,10 +102,13 @@ def main():
     problems = []
     check_section("Names of mallctl", dict.fromkeys(names + ["opt.<option>"]), problems)
     check_section("Settings", options, problems)
+    check_symbols(problems)
+    of_jemalloc = check_names_of_jemalloc(problems)
     for problem in problems:
         print(problem)
-    print(f"{len(names)} names, {len(options)} options, {len(problems)} problems")
-    return 1 if problems or len(names) < 120 or len(options) < 80 else 0
+    print(f"{len(names)} names, {len(options)} options, {of_jemalloc} of jemalloc, {len(problems)} problems")
+    is_whole = len(names) >= 120 and len(options) >= 80 and of_jemalloc >= 400
+    return 0 if is_whole and not problems else 1
 
 
 if __name__ == "__main__":

@@ -181,6 +181,9 @@ TEST(errors_are_jemallocs)
     CHECK_EQ(mallctl("no.such.name", old, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("arenas", old, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("arenas.page.more", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arenas.extend", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arena.0.chunk_hooks", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("arena.0.decay_time", old, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("arenas.bin.x.size", old, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("arenas.bin.1000.size", old, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("arena.3000.purge", NULL, NULL, NULL, 0), ENOENT);

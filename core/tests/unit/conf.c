@@ -342,6 +342,16 @@ TEST(conf_refuses_and_keeps_the_old_value)
     CHECK_EQ(option(OPTION_dirty_decay_ms), 6);
 }
 
+/* Of jemalloc 3 and 4. */
+TEST(conf_refuses_options_that_jemalloc_has_given_up)
+{
+    static const char *const old[] = {"lg_dirty_mult:3", "lg_chunk:22", "decay_time:10",
+                                      "purge:decay", "tcache_gc:true"};
+    for (size_t i = 0; i < array_count(old); i++) {
+        CHECK_MSG(!load(old[i]), "%s", old[i]);
+    }
+}
+
 TEST(conf_tolerates_experiments)
 {
     CHECK(load("experimental_nonsense:1,hpa_sec_bytes_after_flush:5,hpa_sec_batch_fill_extra:x"));
