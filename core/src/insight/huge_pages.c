@@ -6,13 +6,24 @@
 struct huge_reader {
     bool is_ours; /* the mapping whose lines these are */
     uint64_t bytes;
+    uint64_t mappings;
 };
 
-/* Whether blocks lie, or may lie, where a mapping begins or ends. */
+/* Whether blocks lie, or may lie, in a mapping. The kernel joins what lies side by side, so they need not be at
+ * its ends. Where the page map has no leaf there are none, so what others have reserved is passed in great steps. */
 static bool mapping_is_ours(uintptr_t start, uintptr_t end)
 {
-    return pagemap_find((void *)start) != pagemap_nothing() ||
-           pagemap_find((void *)(end - GRANULE)) != pagemap_nothing();
+    uintptr_t of_leaf = (uintptr_t)1 << PAGEMAP_ROOT_SHIFT;
+    for (uintptr_t at = start; at < end;) {
+        if (!pagemap_has_leaf(at)) {
+            at = (at | (of_leaf - 1)) + 1;
+        } else if (pagemap_find((void *)at) != pagemap_nothing()) {
+            return true;
+        } else {
+            at += GRANULE;
+        }
+    }
+    return false;
 }
 
 static void huge_line(void *context, char *line)
@@ -25,6 +36,7 @@ static void huge_line(void *context, char *line)
         at++;
         uintptr_t end = text_parse_hex(&at);
         reader->is_ours = start < end && end <= ADDRESS_LIMIT && mapping_is_ours(start, end);
+        reader->mappings += reader->is_ours;
     } else if (reader->is_ours && strncmp(line, word, sizeof word - 1) == 0) {
         const char *digits = line + sizeof word - 1;
         while (*digits == ' ') {
@@ -38,11 +50,17 @@ static void huge_line(void *context, char *line)
     }
 }
 
-static uint64_t huge_page_bytes(void)
+static void kernel_figures(struct stats_process *to)
 {
-    struct huge_reader reader = {false, 0};
+    struct huge_reader reader = {false, 0, 0};
     if (os_tells_resident()) {
         os_read_lines(OS_SMAPS, huge_line, &reader);
     }
-    return reader.bytes;
+    to->huge_pages = reader.bytes;
+    to->mappings = reader.mappings;
+}
+
+static bool figure_is_of_kernel(const char *name)
+{
+    return strcmp(name, "huge_pages") == 0 || strcmp(name, "mappings") == 0;
 }

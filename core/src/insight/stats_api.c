@@ -171,7 +171,9 @@ static bool stats_each(void (*visit)(void *context, const struct mw_stat *stat),
     if (stats == NULL) {
         return false;
     }
-    stats->process.huge_pages = asks_kernel ? huge_page_bytes() : 0;
+    if (asks_kernel) {
+        kernel_figures(&stats->process);
+    }
     struct visitor visitor = {visit, context, ""};
     visit_stats(&visitor, stats);
     stats_close(stats);
@@ -201,7 +203,7 @@ static void look_for(void *context, const struct mw_stat *stat)
 bool mw_stats_read(const char *name, uint64_t *value)
 {
     struct wanted wanted = {name, 0, false};
-    if (!stats_each(look_for, &wanted, text_is(name, "huge_pages")) || !wanted.is_found) {
+    if (!stats_each(look_for, &wanted, figure_is_of_kernel(name)) || !wanted.is_found) {
         return false;
     }
     *value = wanted.value;

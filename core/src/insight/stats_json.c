@@ -486,7 +486,8 @@ static void write_totals(struct json *json, const struct stats *stats,
     json_open(json, "stats", '{');
 #define TOTAL JSON_FIGURE
 #include "stats_json.def"
-    json_number(json, "huge_pages", stats->process.huge_pages); /* not in jemalloc's */
+    json_number(json, "huge_pages", stats->process.huge_pages); /* not in jemalloc's, */
+    json_number(json, "mappings", stats->process.mappings);     /* nor this */
     json_open(json, "background_thread", '{');
 #define WORKER JSON_FIGURE
 #include "stats_json.def"

@@ -85,8 +85,8 @@ static void print_totals(struct sink *sink, const struct stats *stats)
                "retained: %lu\n",
                words.small_allocated + stats->all.figures.large_bytes, words.active, words.base,
                words.resident, words.mapped, words.retained);
-    sink_print(sink, "Huge pages: %lu, asked for: %lu\n", stats->process.huge_pages,
-               stats->all.figures.huge_page_bytes);
+    sink_print(sink, "Huge pages: %lu, asked for: %lu\nMappings: %lu\n", stats->process.huge_pages,
+               stats->all.figures.huge_page_bytes, stats->process.mappings);
 }
 
 static void print_lock(struct sink *sink, const char *name, const struct stats_lock *lock)
@@ -282,7 +282,7 @@ static void stats_print_to(struct stats_target target, const char *options)
                                          : "mallow: " NOBODY_CAN_READ "\n");
         return;
     }
-    stats->process.huge_pages = huge_page_bytes();
+    kernel_figures(&stats->process);
     struct pieces pieces = {.target = target};
     struct sink sink = {pieces_write, &pieces};
     if (has_letter(options, 'J')) {

@@ -12,6 +12,12 @@ static _Atomic uint32_t pagemap_mapped;
 
 static _Atomic uint32_t pagemap_leaves;
 
+static bool pagemap_has_leaf(uintptr_t address)
+{
+    check(address < ADDRESS_LIMIT);
+    return atomic_get(&pagemap.root[address >> PAGEMAP_ROOT_SHIFT]) != 0;
+}
+
 static size_t pagemap_bytes(void)
 {
     return atomic_get(&pagemap_leaves) * PAGEMAP_LEAF_BYTES;

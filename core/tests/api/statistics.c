@@ -349,6 +349,36 @@ static uint64_t huge_bytes_of_process(void)
     return sum * 1024;
 }
 
+/* What is in mappings of its own is so many more; what the program has mapped itself is none of ours. Huge blocks
+ * that lie side by side the kernel may join, so there are pages without access between these. */
+TEST(statistics_tell_of_mappings)
+{
+    enum { BLOCKS = 8, SIZE = 24 << 20, PAGE = 64 << 10 };
+    void *blocks[BLOCKS], *other[BLOCKS];
+    void *first = t_malloc(100);
+    uint64_t before = figure("mappings");
+    CHECK_GE(before, 1);
+    for (int i = 0; i < BLOCKS; i++) {
+        other[i] =
+            mmap(NULL, PAGE, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(other[i] != MAP_FAILED);
+    }
+    CHECK_EQ(figure("mappings"), before);
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = t_malloc(SIZE);
+        CHECK(blocks[i] != NULL);
+        /* One that the kernel can join with nothing. */
+        char *page = (char *)(((uintptr_t)blocks[i] + (8 << 20)) & ~(uintptr_t)(PAGE - 1));
+        CHECK_EQ(madvise(page, 8 << 20, MADV_DONTDUMP), 0);
+    }
+    CHECK_GE(figure("mappings"), before + BLOCKS);
+    for (int i = 0; i < BLOCKS; i++) {
+        t_free(blocks[i]);
+        munmap(other[i], PAGE);
+    }
+    t_free(first);
+}
+
 /* The kernel gives huge pages where it has some: then those of a block are told, and others are not. */
 TEST(statistics_tell_of_huge_pages)
 {

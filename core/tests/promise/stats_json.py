@@ -14,7 +14,7 @@ MUTEX = {"num_ops", "num_wait", "num_spin_acq", "num_owner_switch", "total_wait_
 GLOBAL_MUTEXES = {"background_thread", "max_per_bg_thd", "ctl", "prof", "prof_thds_data", "prof_dump",
                   "prof_recent_alloc", "prof_recent_dump", "prof_stats"}
 TOTALS = {"allocated", "active", "metadata", "metadata_edata", "metadata_rtree", "metadata_thp", "resident", "mapped", "retained",
-          "pinned", "zero_reallocs", "huge_pages", "background_thread", "mutexes"}
+          "pinned", "zero_reallocs", "huge_pages", "mappings", "background_thread", "mutexes"}
 ARENA = {"nthreads", "uptime_ns", "dss", "dirty_decay_ms", "muzzy_decay_ms", "pactive", "pdirty",
          "pmuzzy", "dirty_npurge", "dirty_nmadvise", "dirty_purged", "muzzy_npurge",
          "muzzy_nmadvise", "muzzy_purged", "small", "large", "mapped", "retained", "base", "internal",
