@@ -349,11 +349,19 @@ static uint64_t huge_bytes_of_process(void)
     return sum * 1024;
 }
 
+enum { PAGE = 64 << 10 };
+
+/* Pages of any size within a block of some MiB. */
+static char *within(void *block)
+{
+    return (char *)(((uintptr_t)block + (8 << 20)) & ~(uintptr_t)(PAGE - 1));
+}
+
 /* What is in mappings of its own is so many more; what the program has mapped itself is none of ours. Huge blocks
- * that lie side by side the kernel may join, so there are pages without access between these. */
+ * that lie side by side the kernel may join, so there are pages that cannot be written to in each of these. */
 TEST(statistics_tell_of_mappings)
 {
-    enum { BLOCKS = 8, SIZE = 24 << 20, PAGE = 64 << 10 };
+    enum { BLOCKS = 8, SIZE = 24 << 20 };
     void *blocks[BLOCKS], *other[BLOCKS];
     void *first = t_malloc(100);
     uint64_t before = figure("mappings");
@@ -367,12 +375,12 @@ TEST(statistics_tell_of_mappings)
     for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = t_malloc(SIZE);
         CHECK(blocks[i] != NULL);
-        /* One that the kernel can join with nothing. */
-        char *page = (char *)(((uintptr_t)blocks[i] + (8 << 20)) & ~(uintptr_t)(PAGE - 1));
-        CHECK_EQ(madvise(page, 8 << 20, MADV_DONTDUMP), 0);
+        CHECK_EQ(mprotect(within(blocks[i]), PAGE, PROT_READ),
+                 0); /* so that none is joined with it */
     }
     CHECK_GE(figure("mappings"), before + BLOCKS);
     for (int i = 0; i < BLOCKS; i++) {
+        CHECK_EQ(mprotect(within(blocks[i]), PAGE, PROT_READ | PROT_WRITE), 0);
         t_free(blocks[i]);
         munmap(other[i], PAGE);
     }
