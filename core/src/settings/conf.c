@@ -185,6 +185,20 @@ static bool conf_parse_number(struct word word, long *value)
     return true;
 }
 
+/* The digits from `first` on, behind a point, in parts of CONF_ONE; 0 if there are none. */
+static bool conf_parse_fraction(struct word word, size_t first, uint32_t *fraction)
+{
+    *fraction = 0;
+    for (size_t at = word.length; at > first; at--) {
+        unsigned digit = digit_of(word.start[at - 1]);
+        if (digit > 9) {
+            return false;
+        }
+        *fraction = (*fraction + digit * CONF_ONE) / 10;
+    }
+    return true;
+}
+
 /* A number with or without digits behind a point: *value is what stands before it. */
 static bool conf_parse_ratio(struct word word, long *value)
 {
@@ -192,13 +206,9 @@ static bool conf_parse_ratio(struct word word, long *value)
     while (whole < word.length && word.start[whole] != '.') {
         whole++;
     }
-    uint32_t fraction = 0;
-    for (size_t at = word.length; at > whole + 1; at--) {
-        unsigned digit = digit_of(word.start[at - 1]);
-        if (digit > 9) {
-            return false;
-        }
-        fraction = (fraction + digit * CONF_ONE) / 10;
+    uint32_t fraction;
+    if (!conf_parse_fraction(word, whole + 1, &fraction)) {
+        return false;
     }
     *value = 0;
     if (whole > 0 ? !conf_parse_number((struct word){word.start, whole}, value) : word.length < 2) {
@@ -254,13 +264,9 @@ static bool conf_parse_part(struct word word, long *value)
             return false;
         }
     }
-    uint32_t fraction = 0;
-    for (size_t last = word.length; last > at + 1; last--) {
-        unsigned digit = digit_of(word.start[last - 1]);
-        if (digit > 9) {
-            return false;
-        }
-        fraction = (fraction + digit * CONF_ONE) / 10;
+    uint32_t fraction;
+    if (!conf_parse_fraction(word, at + 1, &fraction)) {
+        return false;
     }
     *value = whole * (long)CONF_ONE + (long)fraction;
     return word.length > 0 && word.start[word.length - 1] != '.';

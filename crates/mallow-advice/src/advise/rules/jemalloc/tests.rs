@@ -90,6 +90,10 @@ fn slabs_of_few_blocks_that_are_filled_often_are_made_larger() {
         assert!(finding.evidence.starts_with("4096 bytes: "), "{}", finding.evidence);
         assert!(finding.evidence.contains("1 block in a slab, 20 in a cache"));
         assert_eq!(ids(dump), ["MLW3105"]);
+        let mut larger: Value = serde_json::from_str(dump).unwrap();
+        larger["jemalloc"]["arenas"]["page"] = json!(16_384);
+        let finding = found(&larger.to_string(), "MLW3105");
+        assert_eq!(finding.set, "MALLOC_CONF=slab_sizes:512-4096:4", "64 KiB too");
     }
 }
 
