@@ -300,14 +300,12 @@ impl Findings {
 
     /// How far the estimates by stack are from the exact total, where that shows.
     fn note_of_stacks(&self) -> Option<String> {
-        let total = self.all.allocated.bytes;
+        if self.header.stack_distance == 0 {
+            return None;
+        }
         let stacks = self.stacks.costs(&self.peak);
         let sum = stacks.map(|(_, costs)| costs.allocated.bytes).fold(0, u64::saturating_add);
-        let is_notable = total.abs_diff(sum) > total / 50;
-        (self.header.stack_distance > 0 && sum > 0 && is_notable).then(|| {
-            let percent = sum as f64 / total.max(1) as f64 * 100.0;
-            format!("What the stacks allocated adds up to {percent:.0} % of the exact total here.")
-        })
+        note_of_sum(sum, self.all.allocated.bytes)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -481,5 +479,26 @@ impl Thread {
 
     pub fn frees(&self) -> u64 {
         self.calls(Op::is_free)
+    }
+}
+
+/// Of sampled stacks, if they are more than 2 % off; `None` without any.
+fn note_of_sum(sum: u64, total: u64) -> Option<String> {
+    let is_notable = sum > 0 && total.abs_diff(sum) > total / 50;
+    is_notable.then(|| {
+        let percent = sum as f64 / total.max(1) as f64 * 100.0;
+        format!("What the stacks allocated adds up to {percent:.0} % of the exact total here.")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::note_of_sum;
+
+    #[test]
+    fn stacks_that_are_off_are_said_to_be() {
+        let said = |sum, total| note_of_sum(sum, total).unwrap_or_default();
+        assert!(said(1_150, 1_000).contains("115 %") && said(740, 1_000).contains("74 %"));
+        assert_eq!((said(1_020, 1_000), said(0, 1_000)), (String::new(), String::new()));
     }
 }
