@@ -228,7 +228,7 @@ fn table(processes: &[Observation]) -> Table {
     table
 }
 
-/// The main program, the libraries that differ from it, and how many do not.
+/// The main program, the libraries that differ from it, those that are alike in one row, and how many do not.
 fn process_rows(process: &Observation) -> Vec<Vec<String>> {
     let alone = |text: String| vec![vec!["main program".into(), text]];
     match &process.outcome {
@@ -239,10 +239,7 @@ fn process_rows(process: &Observation) -> Vec<Vec<String>> {
                 library.bindings.values().all(|binding| Some(&binding.allocator) == served_by)
             };
             let (same, different): (Vec<_>, Vec<_>) = libraries.iter().partition(like_main);
-            for library in different {
-                let file = library.path.file_name().unwrap_or_default().to_string_lossy();
-                rows.push(row(&file, library));
-            }
+            rows.extend(alike(&different));
             if let Some(first) = same.first() {
                 let mut all = (*first).clone();
                 for library in &same {
@@ -255,6 +252,26 @@ fn process_rows(process: &Observation) -> Vec<Vec<String>> {
         Ok(report) => alone(report.summary()),
         Err(failure) => alone(problem(failure).to_owned()),
     }
+}
+
+/// A row for the libraries that have the same allocators, named by the first.
+fn alike(libraries: &[&ObjectReport]) -> Vec<Vec<String>> {
+    let mut groups: Vec<(Vec<String>, usize)> = Vec::new();
+    for library in libraries {
+        let file = library.path.file_name().unwrap_or_default().to_string_lossy();
+        let row = row(&file, library);
+        match groups.iter_mut().find(|(first, _)| first[1..] == row[1..]) {
+            Some((_, more)) => *more += 1,
+            None => groups.push((row, 0)),
+        }
+    }
+    let named = |(mut row, more): (Vec<String>, usize)| {
+        if more > 0 {
+            row[0] = format!("{} and {more} more", row[0]);
+        }
+        row
+    };
+    groups.into_iter().map(named).collect()
 }
 
 fn row(object: &str, report: &ObjectReport) -> Vec<String> {
@@ -272,4 +289,41 @@ fn row(object: &str, report: &ObjectReport) -> Vec<String> {
     evidence.sort_unstable();
     evidence.dedup();
     vec![object.to_owned(), name("malloc"), name("free"), name("operator new"), evidence.join(", ")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mallow_process::binding::Binding;
+
+    fn library(name: &str, functions: &[(&'static str, &str)]) -> ObjectReport {
+        let bound = |&(function, allocator): &(&'static str, &str)| {
+            let binding = Binding {
+                allocator: allocator.into(),
+                path: allocator.into(),
+                evidence: Evidence::Bound,
+            };
+            (function, binding)
+        };
+        ObjectReport { path: name.into(), bindings: functions.iter().map(bound).collect() }
+    }
+
+    #[test]
+    fn libraries_that_are_alike_take_one_row() {
+        let cxx = [("malloc", "mallow"), ("operator new", "libstdc++")];
+        let libraries = [
+            library("/lib/first.so", &cxx),
+            library("/lib/other.so", &[("malloc", "jemalloc")]),
+            library("/lib/second.so", &cxx),
+            library("/lib/third.so", &cxx),
+        ];
+        let rows = alike(&libraries.iter().collect::<Vec<_>>());
+        assert_eq!(
+            rows,
+            [
+                ["first.so and 2 more", "mallow", "-", "libstdc++", "memory"],
+                ["other.so", "jemalloc", "-", "-", "memory"],
+            ]
+        );
+    }
 }
