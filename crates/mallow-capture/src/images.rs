@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::modules::Files;
 use super::perf_map;
 use super::script::Script;
+use super::trampoline;
 use super::unwind::Tables;
 use mallow_process::maps::{self, Mapping};
 
@@ -205,9 +206,8 @@ impl Images {
             .map(|(&start, _)| start)
             .collect();
         for start in overlaps {
-            if let Some(code) = image.code.remove(&start) {
-                image.tables.remove(code.bias);
-            }
+            image.code.remove(&start);
+            image.tables.remove(start);
         }
         let is_file = kind == ModuleKind::File;
         if self.unwinds
@@ -215,6 +215,12 @@ impl Images {
             && let Some(sections) = self.files.sections(mapping)
         {
             image.tables.add(mapping.start, mapping.end, bias, sections);
+        }
+        if self.unwinds
+            && kind == ModuleKind::Jit
+            && trampoline::begins_at(image.pid, mapping.start)
+        {
+            image.tables.add_one_word_frames(mapping.start, mapping.end);
         }
         image.code.insert(mapping.start, Code { end: mapping.end, module, bias });
         let (start, end, process) = (mapping.start, mapping.end, image.number);
@@ -414,6 +420,36 @@ mod tests {
             (4, 1, Start::Exec, 2),
         ];
         assert_eq!(processes, expected);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn tables_of_code_that_is_gone_are_forgotten() {
+        let mut images = Images::new(true);
+        images.define(&introduction(10, 0, std::process::id(), 1));
+        let bytes = &mut [0; 64];
+        let start = bytes.as_ptr() as u64;
+        let unwound = |images: &mut Images, bytes: &mut [u8; 64], code: &[u8], length: u64| {
+            bytes[..code.len()].copy_from_slice(std::hint::black_box(code));
+            images
+                .add_line(0, format!("{start:x}-{:x} r-xp 0 00:00 0 ", start + length).as_bytes());
+            let copy = super::super::unwind::Copy {
+                ip: start + 6,
+                sp: 0x7000,
+                fp: 0,
+                distance: 1,
+                stack: &[7, start + 20, 7, 0x500],
+            };
+            let mut addresses = Vec::new();
+            super::super::unwind::Unwinder::default().unwind(
+                &images.get_mut(0).tables,
+                &copy,
+                &mut addresses,
+            );
+            addresses.len()
+        };
+        assert_eq!(unwound(&mut images, bytes, &trampoline::CODE, 32), 3);
+        assert_eq!(unwound(&mut images, bytes, &[0; 11], 64), 1, "other code at the same place");
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod script;
 mod site;
 mod stacks;
 pub mod symbols;
+mod trampoline;
 mod unwind;
 
 use std::fs::File;

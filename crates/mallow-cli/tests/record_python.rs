@@ -39,6 +39,11 @@ main()
 
 /// Functions and lines of the stacks of a script's own allocations, innermost first.
 fn stacks(python: &Path, folder: &Path, options: &[&str]) -> (Vec<String>, serde_json::Value) {
+    stacks_of(&[python.to_str().unwrap()], folder, options)
+}
+
+/// The same with options of the interpreter behind its path.
+fn stacks_of(python: &[&str], folder: &Path, options: &[&str]) -> (Vec<String>, serde_json::Value) {
     let script = folder.join("script.py");
     std::fs::write(&script, SCRIPT).unwrap();
     let trace = folder.join("t.trace");
@@ -46,7 +51,9 @@ fn stacks(python: &Path, folder: &Path, options: &[&str]) -> (Vec<String>, serde
     let mut words = vec!["record", "-o", trace];
     words.extend(options);
     // Isolated and without site, so that little else is recorded.
-    words.extend(["--", python.to_str().unwrap(), "-IS", script]);
+    words.push("--");
+    words.extend(python);
+    words.extend(["-IS", script]);
     let recorded = run(&words);
     assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
     let report = json(&run(&["report", trace, "--json", "-n", "10000"]));
@@ -93,7 +100,6 @@ fn functions_and_lines_of_every_known_version() {
     }
 }
 
-/// Between `by_key` and `main` runs the sorting of C, and outermost is the program's begin.
 #[test]
 fn python_stands_among_the_frames_of_c() {
     let python = Path::new("/usr/bin/python3.11");
@@ -101,8 +107,27 @@ fn python_stands_among_the_frames_of_c() {
         eprintln!("skipped: no {}", python.display());
         return;
     }
+    check_frames_of_c(&[python.to_str().unwrap()]);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn python_with_trampolines_stands_among_the_frames_of_c() {
+    let have_trampolines = ["3.12", "3.13"];
+    let mut found = interpreters();
+    found.retain(|(name, _)| have_trampolines.contains(&name.as_str()));
+    if found.is_empty() {
+        eprintln!("skipped: no python3.12 or 3.13");
+    }
+    for (_, python) in found {
+        check_frames_of_c(&[python.to_str().unwrap(), "-X", "perf"]);
+    }
+}
+
+/// Between `by_key` and `main` runs the sorting of C, and outermost is the program's begin.
+fn check_frames_of_c(python: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let (_, report) = stacks(python, folder.path(), &["--sample", "all"]);
+    let (_, report) = stacks_of(python, folder.path(), &["--sample", "all"]);
     let names = |stack: &serde_json::Value| -> Vec<String> {
         let frames = stack["frames"].as_array().unwrap();
         frames.iter().map(|frame| frame["function"].as_str().unwrap().to_owned()).collect()
