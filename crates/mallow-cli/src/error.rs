@@ -73,9 +73,9 @@ impl Error {
         }
     }
 
+    /// Makes a text of `what` only where there is an error: some ask for each record of a trace.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
-        let what = what.into();
-        move |source| Error::Io { what, source }
+        move |source| Error::Io { what: what.into(), source }
     }
 }
 

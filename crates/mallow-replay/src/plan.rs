@@ -133,7 +133,7 @@ impl<W: Write + Seek> PlanWriter<W> {
             self.order_hash = order_hash(self.order_hash, number, op);
         }
         let lane = &mut self.lanes[number as usize];
-        lane.bytes.extend(op.bytes());
+        lane.bytes.extend_from_slice(&op.bytes());
         lane.op_count += 1;
         if lane.bytes.len() == CHUNK_OPS * OP_SIZE {
             self.write_chunk(number as usize)?;

@@ -14,11 +14,12 @@ use crate::reader::{Block, Reader, Records};
 /// An error does not end the iteration: what can be read follows it.
 pub struct Merged<R: Read> {
     reader: Reader<R>,
+    /// All but the current one.
     lanes: BTreeMap<u32, Lane>,
-    /// The times of the waiting records, of all lanes but the current one.
+    /// The times of their waiting records.
     order: BinaryHeap<Reverse<(u64, u32)>>,
     /// The thread whose records come next while none of another thread is earlier.
-    current: Option<u32>,
+    current: Option<(u32, Lane)>,
     /// Of the block that was read last.
     definitions: Option<Records>,
     /// Records before this time can be given out: the next block holds none that is earlier.
@@ -100,54 +101,53 @@ impl<R: Read> Merged<R> {
         lane.packed.push_back(block);
         if lane.next.is_none() {
             lane.advance(&mut self.damage);
-            if let Some(record) = &lane.next {
-                self.order.push(Reverse((record.time, thread)));
+            if let Some(time) = lane.time() {
+                self.order.push(Reverse((time, thread)));
             } else {
                 self.lanes.remove(&thread);
             }
         }
     }
 
-    /// The thread of the earliest waiting record before the horizon.
-    fn earliest(&mut self) -> Option<u32> {
+    /// The earliest waiting record before the horizon.
+    fn take_record(&mut self) -> Option<Record> {
         let waiting = self.order.peek().map(|Reverse(key)| *key);
-        if let Some(thread) = self.current {
-            let time = self.lanes.get(&thread)?.next.as_ref()?.time;
-            if waiting.is_none_or(|other| (time, thread) <= other) {
-                return (time < self.horizon || self.horizon == u64::MAX).then_some(thread);
-            }
-            self.order.push(Reverse((time, thread)));
-            self.current = None;
-        }
-        let (time, thread) = waiting?;
+        let current =
+            self.current.as_ref().and_then(|(thread, lane)| Some((lane.time()?, *thread)));
+        let (time, thread) = current.into_iter().chain(waiting).min()?;
         if time >= self.horizon && self.horizon != u64::MAX {
             return None;
         }
-        self.order.pop();
-        self.current = Some(thread);
-        Some(thread)
-    }
-
-    fn take_record(&mut self, thread: u32) -> Option<Record> {
-        let lane = self.lanes.get_mut(&thread)?;
+        if current.is_none_or(|(_, own)| own != thread) {
+            self.park_current();
+            self.order.pop();
+            self.current = Some((thread, self.lanes.remove(&thread)?));
+        }
+        let (_, lane) = self.current.as_mut()?;
         let record = lane.next.take();
         lane.advance(&mut self.damage);
         if lane.next.is_none() {
-            self.lanes.remove(&thread);
             self.current = None;
         }
         record
     }
 
+    /// The current lane waits with the others: those who read blocks find it there.
     fn park_current(&mut self) {
-        let Some(thread) = self.current.take() else { return };
-        if let Some(record) = self.lanes.get(&thread).and_then(|lane| lane.next.as_ref()) {
-            self.order.push(Reverse((record.time, thread)));
+        let Some((thread, lane)) = self.current.take() else { return };
+        if let Some(time) = lane.time() {
+            self.order.push(Reverse((time, thread)));
+            self.lanes.insert(thread, lane);
         }
     }
 }
 
 impl Lane {
+    /// Of the record that waits.
+    fn time(&self) -> Option<u64> {
+        self.next.as_ref().map(|record| record.time)
+    }
+
     /// Puts the lane's next record into `next`, if there is one.
     fn advance(&mut self, damage: &mut VecDeque<Error>) {
         loop {
@@ -183,9 +183,7 @@ impl<R: Read> Iterator for Merged<R> {
             if let Some(definition) = self.definitions.as_mut().and_then(Records::next) {
                 return Some(definition);
             }
-            if let Some(thread) = self.earliest()
-                && let Some(record) = self.take_record(thread)
-            {
+            if let Some(record) = self.take_record() {
                 self.last_time = record.time;
                 return Some(Ok(record));
             }
