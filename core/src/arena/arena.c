@@ -11,9 +11,6 @@
 /* Free extents that are looked at for one that can be extended. */
 #define EXTEND_TRIES 8u
 
-/* Requests from this size on may be cut out of the free mapping of a huge block. */
-#define LEFT_BY_REALLOC_MIN (512 * KiB)
-
 /* While the process grows, free and resident memory of this share of what is in use may stay, and as much
  * more with each step of patience, see decay.h. */
 #define SLACK_SHARE 8u

@@ -20,6 +20,9 @@
 /* Blocks above this size are huge: mappings of their own. */
 #define HUGE_ABOVE (8 * MiB)
 
+/* Requests from this size on may be cut out of the free mapping of a huge block. */
+#define LEFT_BY_REALLOC_MIN (512 * KiB)
+
 static_assert(HUGE_ABOVE < REGION_MAX, "the largest block of a region fits into a new one");
 
 /* Makes arena `index` usable. Called in the order of the indices, under LOCK_HEAPS. */

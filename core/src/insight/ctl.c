@@ -124,8 +124,8 @@ static int global_write(unsigned id, uint64_t value)
         purge_thread_want();
         return 0;
     default:
-        if (value == 0) {
-            return EINVAL;
+        if (value == 0 || value > (uint64_t)conf_value(conf_at(CONF_max_background_threads))) {
+            return EINVAL; /* as in jemalloc, where there is room for those of the start */
         }
         atomic_set(&background_threads, value);
         return 0;

@@ -34,9 +34,6 @@ static struct {
     bool is_set;
 } conf_kept[CONF_COUNT] IN_SECTION(options);
 
-/* What narenas_ratio has behind its point, in parts of CONF_ONE. */
-static uint32_t ratio_fraction IN_SECTION(options);
-
 /* Apart from them, so that most programs touch none of their pages. */
 static bool any_is_kept;
 
@@ -48,7 +45,9 @@ static struct {
     char of_interval[sizeof STATS_LETTERS];
 } conf_letters IN_SECTION(options);
 
-static char conf_ncached[200] IN_SECTION(options); /* tcache_ncached_max */
+/* tcache_ncached_max and slab_sizes */
+static char conf_ncached[400] IN_SECTION(options);
+static char conf_slabs[400] IN_SECTION(options);
 
 #define CONF_SHARDS_MAX 64 /* as many as jemalloc takes */
 
@@ -61,11 +60,6 @@ static const struct conf_option *conf_at(unsigned index)
 {
     check(index < conf_count());
     return &conf_options[index];
-}
-
-static uint64_t conf_arenas_ratio(void)
-{
-    return (uint64_t)conf_value(conf_at(CONF_narenas_ratio)) * CONF_ONE + ratio_fraction;
 }
 
 static bool conf_has_option(const struct conf_option *conf)
@@ -97,6 +91,8 @@ static const char *conf_text(const struct conf_option *conf)
         return conf_letters.of_interval;
     case CONF_tcache_ncached_max:
         return conf_ncached;
+    case CONF_slab_sizes:
+        return conf_slabs;
     default:
         return "";
     }
@@ -199,27 +195,6 @@ static bool conf_parse_fraction(struct word word, size_t first, uint32_t *fracti
     return true;
 }
 
-/* A number with or without digits behind a point: *value is what stands before it. */
-static bool conf_parse_ratio(struct word word, long *value)
-{
-    size_t whole = 0;
-    while (whole < word.length && word.start[whole] != '.') {
-        whole++;
-    }
-    uint32_t fraction;
-    if (!conf_parse_fraction(word, whole + 1, &fraction)) {
-        return false;
-    }
-    *value = 0;
-    if (whole > 0 ? !conf_parse_number((struct word){word.start, whole}, value) : word.length < 2) {
-        return false;
-    }
-    if (*value >= 0 && *value <= conf_options[CONF_narenas_ratio].maximum) {
-        ratio_fraction = fraction;
-    }
-    return true;
-}
-
 /* The first of the words in "a|b|c" that begins with `word`; -1 if there is none. jemalloc takes
  * abbreviations of words, but not of true and false. */
 static long word_abbreviated(struct word word, const char *words)
@@ -287,33 +262,37 @@ static bool conf_next_range(const char **text, struct conf_range *range)
     const char *at = *text;
     bool is_good = *at != 0 && next_number(&at, "-:|", &range->first) && at[-1] == '-' &&
                    next_number(&at, "-:|", &range->last) && at[-1] == ':' &&
-                   next_number(&at, "|,", &range->value) && range->first <= range->last;
+                   next_number(&at, "|,", &range->value);
     *text = is_good ? at : *text;
     return is_good;
 }
 
-/* Whether there are ranges in it, and nothing else, with such values. */
+/* Whether there are ranges in it, and nothing else, with such values. One that ends before it begins has no sizes,
+ * and behind the last a bar may stand, as in jemalloc. */
 static bool ranges_are_good(struct word word, long least, long most)
 {
     const char *at = word.start;
     const char *end = word.start + word.length;
     struct conf_range range;
-    bool is_good = word.length > 0 && end[-1] != '|';
+    bool is_good = word.length > 0;
     while (is_good && at < end) {
         is_good = conf_next_range(&at, &range) && range.value >= least && range.value <= most;
     }
     return is_good;
 }
 
-/* False if it is malformed or too long. */
-static bool ranges_set(char *to, size_t size, struct word word)
+/* Puts ranges behind those that are there. False if they are malformed, or too many. */
+static bool ranges_add(char *to, size_t size, struct word word)
 {
-    if (word.length >= size || !ranges_are_good(word, 0, LONG_MAX)) {
+    size_t used = strlen(to);
+    bool needs_bar = used > 0 && to[used - 1] != '|';
+    if (used + needs_bar + word.length >= size || !ranges_are_good(word, 0, LONG_MAX)) {
         return false;
     }
     any_is_kept = true;
-    memcpy(to, word.start, word.length);
-    to[word.length] = 0;
+    to[used] = '|';
+    memcpy(to + used + needs_bar, word.start, word.length);
+    to[used + needs_bar + word.length] = 0;
     return true;
 }
 
@@ -330,11 +309,15 @@ static bool conf_set_text(const struct conf_option *conf, struct word word)
         letters_set(conf_letters.of_interval, word);
         return true;
     case CONF_tcache_ncached_max:
-        return ranges_set(conf_ncached, sizeof conf_ncached, word);
+        return ranges_add(conf_ncached, sizeof conf_ncached, word);
     case CONF_bin_shards:
         return ranges_are_good(word, 1, CONF_SHARDS_MAX);
     case CONF_slab_sizes:
-        return word_is(word, "default") || ranges_are_good(word, 0, LONG_MAX);
+        if (word_is(word, "default")) {
+            conf_slabs[0] = 0;
+            return true;
+        }
+        return ranges_add(conf_slabs, sizeof conf_slabs, word);
     default:
         return true;
     }
@@ -378,9 +361,7 @@ static const char *conf_parse_value(const struct conf_option *conf, struct word 
             *value = 0;
             return NULL;
         }
-        bool is_number = conf == &conf_options[CONF_narenas_ratio] ? conf_parse_ratio(word, value)
-                                                                   : conf_parse_number(word, value);
-        if (!is_number) {
+        if (!conf_parse_number(word, value)) {
             return "Invalid conf value";
         }
         if (conf->is_clipped) {

@@ -65,9 +65,6 @@ static const struct conf_option *conf_at(unsigned index);
 /* The value that held when the program began: a number, a truth value or the index of a word. */
 static long conf_value(const struct conf_option *conf);
 
-/* narenas_ratio, in parts of CONF_ONE. */
-static uint64_t conf_arenas_ratio(void);
-
 /* The same of a TEXT. */
 static const char *conf_text(const struct conf_option *conf);
 

@@ -5,6 +5,12 @@
 #define SLAB_GROWN_BYTES (64 * KiB)
 #define SLAB_GROWN_SLOTS 8u
 
+/* Pages of the slabs of a class, where they are set; else 0. const after the start */
+static uint16_t slab_pages_set[CLASSES] IN_SECTION(options);
+
+/* Apart from them, so that most programs touch none of their page. const after the start */
+static bool some_slab_pages_are_set;
+
 /* The fewest pages that waste at most an eighth behind the last slot. */
 static size_t class_first_pages(size_t slot_size)
 {
@@ -19,6 +25,9 @@ static size_t class_first_pages(size_t slot_size)
 static size_t class_slab_pages(unsigned class, unsigned made)
 {
     check(class != 0 && class < CLASSES);
+    if (unlikely(some_slab_pages_are_set) && slab_pages_set[class] != 0) {
+        return slab_pages_set[class];
+    }
     size_t slot_size = class_size(class);
     size_t grown = size_max(SLAB_GROWN_BYTES, SLAB_GROWN_SLOTS * slot_size);
     grown = size_min(grown, SLAB_SLOTS_MAX * slot_size);
@@ -28,4 +37,15 @@ static size_t class_slab_pages(unsigned class, unsigned made)
     }
     check(pages * os_page_size >= slot_size && pages * os_page_size / slot_size < (1u << 16));
     return pages;
+}
+
+static void class_set_slab_pages(unsigned class, size_t pages)
+{
+    check(class != 0 && class < CLASSES);
+    size_t slot_size = class_size(class);
+    size_t least = (slot_size + os_page_size - 1) >> os_page_shift;
+    size_t most = size_min(SLAB_SLOTS_MAX * slot_size, SLAB_SET_MOST) >> os_page_shift;
+    slab_pages_set[class] = (uint16_t)size_max(size_min(pages, most), least);
+    some_slab_pages_are_set = true;
+    check(slab_pages_set[class] == class_slab_pages(class, 0));
 }

@@ -88,4 +88,9 @@ ALWAYS_INLINE uint32_t class_size(unsigned class)
  * makes the slow path rare. */
 static size_t class_slab_pages(unsigned class, unsigned made);
 
+/* From now on each slab of a class has so many, or the next number that a slab can have: with one slot at least, and
+ * at most this size, and as many slots as can be counted. At the start alone. */
+#define SLAB_SET_MOST (256 * KiB)
+static void class_set_slab_pages(unsigned class, size_t pages);
+
 #endif

@@ -20,6 +20,9 @@ static _Atomic uint32_t posts_protected;
 /* Slots of a new slab that are carved in one go. */
 #define CARVED_AT_FIRST 8u
 
+static_assert(2 * SLAB_SET_MOST <= LEFT_BY_REALLOC_MIN,
+              "no slab lies in the mapping of a huge block");
+
 static struct slab_pool slab_pools[ARENAS_MAX] IN_SECTION(pools);
 
 /* Whether a slab was ever in a pool: a program where none was has no use for the pages of the

@@ -6,8 +6,24 @@
 /* The least block that jemalloc takes for oversized, whatever is set. */
 #define OVERSIZE_MIN (16 * KiB)
 
+/* slab_sizes: of the classes of these sizes. */
+static void slab_sizes_load(void)
+{
+    const char *text = conf_text(conf_at(CONF_slab_sizes));
+    struct conf_range range;
+    while (conf_next_range(&text, &range)) {
+        for (unsigned class = 1; class < CLASSES; class ++) {
+            long size = (long)class_size(class);
+            if (range.first <= size && size <= range.last) {
+                class_set_slab_pages(class, (size_t)range.value);
+            }
+        }
+    }
+}
+
 static void wishes_load(void)
 {
+    slab_sizes_load();
     long most = conf_value(conf_at(CONF_tcache_max));
     wishes.are_uncached = !conf_value(conf_at(CONF_tcache));
     if (most < (long)SLOT_REQUEST_MAX) {
@@ -37,7 +53,7 @@ static unsigned arenas_for_cpus(unsigned cpus)
         atomic_set(&cpu_places, places);
         return (unsigned)size_min(places, ARENAS_MAX);
     }
-    uint64_t ratio = conf_keeps_any() ? conf_arenas_ratio() : CONF_ONE;
+    uint64_t ratio = (uint64_t)conf_value(conf_at(CONF_narenas_ratio));
     uint64_t count = (cpus * ratio + CONF_ONE / 2) / CONF_ONE;
     return (unsigned)size_min(size_max(count, 1), ARENAS_MAX);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the settings ask for every thread: tcache, tcache_max, oversize_threshold, narenas_ratio and percpu_arena
- * of jemalloc. They cost the hit paths nothing: the lists of classes that are not to be cached stay empty.
+ * What the settings ask for every thread: tcache, tcache_max, oversize_threshold, narenas_ratio, percpu_arena
+ * and slab_sizes of jemalloc. They cost the hit paths nothing: the lists of classes that are not to be cached stay empty.
  */
 #ifndef MALLOW_WISHES_H
 #define MALLOW_WISHES_H

@@ -407,7 +407,15 @@ TEST(background_thread_starts_and_ends)
     CHECK_EQ(mallctl("background_thread", NULL, NULL, &off, sizeof off), 0);
     CHECK_EQ(READ(bool, "background_thread"), false);
     CHECK_EQ(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);
-    size_t most = 4;
+    /* Up to what was set at the start, and no more. */
+    size_t most = READ(size_t, "opt.max_background_threads"), fewer = most - 1, more = most + 1,
+           none = 0;
+    CHECK_EQ(most, 4);
+    CHECK_EQ(mallctl("max_background_threads", NULL, NULL, &fewer, sizeof fewer), 0);
+    CHECK_EQ(READ(size_t, "max_background_threads"), fewer);
+    CHECK_EQ(mallctl("max_background_threads", NULL, NULL, &more, sizeof more), EINVAL);
+    CHECK_EQ(mallctl("max_background_threads", NULL, NULL, &none, sizeof none), EINVAL);
+    CHECK_EQ(READ(size_t, "max_background_threads"), fewer);
     CHECK_EQ(mallctl("max_background_threads", NULL, NULL, &most, sizeof most), 0);
     CHECK_EQ(READ(size_t, "max_background_threads"), most);
 }

@@ -138,19 +138,19 @@ TEST(conf_keeps_what_was_set)
     CHECK(load("tcache:false,stats_interval:1000,narenas_ratio:2,oversize_threshold:0x100000"));
     CHECK_EQ(conf_value(conf_at(CONF_tcache)), false);
     CHECK_EQ(conf_value(conf_at(CONF_stats_interval)), 1000);
-    CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2);
+    CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2 * CONF_ONE);
     CHECK_EQ(conf_value(conf_at(CONF_oversize_threshold)), 1 << 20);
     CHECK(!load("tcache:maybe,stats_interval:-2,narenas_ratio:1.x"));
     CHECK_EQ(conf_value(conf_at(CONF_tcache)), false);
     CHECK_EQ(conf_value(conf_at(CONF_stats_interval)), 1000);
-    CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2);
+    CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 2 * CONF_ONE);
 }
 
 TEST(conf_reads_ranges)
 {
-    static const char *const wrong[] = {"",      "1",      "1-2",    "1-2:",      "1:2",
-                                        "2-1:3", "1-2:3|", "|1-2:3", "1-2:3|4-5", "1-2-3",
-                                        "a-2:3", "1-2:-3", "1-2:3 "};
+    static const char *const wrong[] = {"",        "1",      "1-2",    "1-2:",      "1:2",
+                                        "1-2:3||", "|",      "|1-2:3", "1-2:3|4-5", "1-2-3",
+                                        "a-2:3",   "1-2:-3", "1-2:3 "};
     const char *text = "16-64:20|3000-0x2000:0";
     struct conf_range range;
     CHECK(load("tcache_ncached_max:16-64:20|3000-0x2000:0"));
@@ -172,19 +172,22 @@ TEST(conf_reads_a_ratio)
 {
     static const struct {
         const char *text;
-        uint64_t ratio;
-    } ratios[] = {{"1.5", 98304}, {"0.25", 16384}, {"2.0", 131072}, {"2.", 131072},
-                  {".5", 32768},  {"0", 0},        {"3", 196608},   {"1.00002", 65537}};
+        long ratio;
+    } ratios[] = {{"1.5", 98304}, {"0.25", 16384}, {"2.0", 131072}, {".5", 32768},
+                  {"0", 0},       {"3", 196608},   {"02", 131072},  {"1.00002", 65537}};
+    static const char *const wrong[] = {".", "", "2.", "1.2.3", "-1", "0x2", "65536", "default"};
     for (size_t i = 0; i < array_count(ratios); i++) {
         char text[64];
         snprintf(text, sizeof text, "narenas_ratio:%s", ratios[i].text);
         CHECK_MSG(load(text), "%s", text);
-        CHECK_EQ(conf_arenas_ratio(), ratios[i].ratio);
+        CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), ratios[i].ratio);
     }
-    CHECK(!load("narenas_ratio:."));
-    CHECK(!load("narenas_ratio:1.2.3"));
-    CHECK(!load("narenas_ratio:-1"));
-    CHECK_EQ(conf_arenas_ratio(), 65537);
+    for (size_t i = 0; i < array_count(wrong); i++) {
+        char text[64];
+        snprintf(text, sizeof text, "narenas_ratio:%s", wrong[i]);
+        CHECK_MSG(!load(text), "%s", text);
+    }
+    CHECK_EQ(conf_value(conf_at(CONF_narenas_ratio)), 65537);
 }
 
 /* What has no effect is read all the same: who mistypes it is told, and may be ended by it. */
@@ -194,6 +197,10 @@ TEST(conf_refuses_what_jemalloc_refuses_of_what_has_no_effect)
                                        "bin_shards:1-160:16|200-300:2",
                                        "slab_sizes:default",
                                        "slab_sizes:1-2:3|4-4096:17",
+                                       "slab_sizes:5-3:2",
+                                       "slab_sizes:1-2:3|",
+                                       "bin_shards:5-3:2",
+                                       "bin_shards:1-2:3|",
                                        "hpa_dirty_mult:-1",
                                        "hpa_dirty_mult:0.25",
                                        "hpa_dirty_mult:.5",
@@ -214,7 +221,9 @@ TEST(conf_refuses_what_jemalloc_refuses_of_what_has_no_effect)
                                       "slab_sizes:defaul",
                                       "slab_sizes:1-2",
                                       "slab_sizes:1-2:x",
-                                      "slab_sizes:1-2:3|",
+                                      "slab_sizes:|",
+                                      "slab_sizes:1-2:3||",
+                                      "bin_shards:1-2:3||4-5:6",
                                       "slab_sizes:1-2:,zero:true",
                                       "hpa_dirty_mult:",
                                       "hpa_dirty_mult:-2",
@@ -377,11 +386,12 @@ TEST(conf_complains_in_jemallocs_words)
         {"hpa_dirty_mult:abc", "<jemalloc>: Invalid conf value: hpa_dirty_mult:abc\n"},
         {"hpa_hugification_threshold_ratio:2", "<jemalloc>: Invalid conf value: hpa_hug"},
         {"narenas:0", "<jemalloc>: Out-of-range conf value: narenas:0\n"},
+        {"narenas_ratio:65536", "<jemalloc>: Invalid conf value: narenas_ratio:65536\n"},
         {"zero", "<jemalloc>: Conf string ends with key\n"},
         {"ze ro:true", "<jemalloc>: Malformed conf string\n"},
         {"zero:true,", "<jemalloc>: Conf string ends with comma\n"},
-        {"abort_conf:true,dss:disabled,slab_sizes:1-2:3",
-         "<jemalloc>: Conf value without effect: slab_sizes:1-2:3\n"},
+        {"abort_conf:true,dss:disabled,bin_shards:1-2:3",
+         "<jemalloc>: Conf value without effect: bin_shards:1-2:3\n"},
         {"confirm_conf:true,dss:sec", "<jemalloc>: -- Set conf value: dss:sec (accepted"},
         {"zero:true,confirm_conf:true", "<jemalloc>: -- Set conf value: zero:true\n"},
     };

@@ -52,6 +52,26 @@ TEST(slabs_hold_slots_and_waste_little)
     }
 }
 
+TEST(slabs_have_as_many_pages_as_are_set)
+{
+    process_init();
+    static const size_t set[] = {0, 1, 17, 128, 100000};
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        for (size_t i = 0; i < array_count(set); i++) {
+            class_set_slab_pages(class, set[i]);
+            size_t pages = class_slab_pages(class, 5);
+            CHECK_GE(pages * os_page_size, class_size(class));
+            CHECK_LE(pages * os_page_size / class_size(class), SLAB_SLOTS_MAX);
+            bool is_least = (pages - 1) * os_page_size < class_size(class);
+            bool is_most = (pages + 1) * os_page_size > SLAB_SET_MOST ||
+                           (pages + 1) * os_page_size / class_size(class) > SLAB_SLOTS_MAX;
+            CHECK(pages == set[i] || (pages > set[i] ? is_least : is_most));
+        }
+        slab_pages_set[class] = 0;
+    }
+    some_slab_pages_are_set = false;
+}
+
 TEST(classes_for_alignments_are_multiples)
 {
     for (size_t alignment = 1; alignment <= 16 * KiB; alignment *= 2) {

@@ -7,7 +7,7 @@
 # timeout: 600
 . "$CASES/lib.sh"
 
-tests='overflow posix_memalign sdallocx thread_arena thread_tcache_enabled allocated'
+tests='overflow posix_memalign sdallocx thread_arena thread_tcache_enabled allocated slab_sizes'
 case $MODE in
 fast) tests="$tests aligned_alloc malloc mallocx xallocx" ;;
 secure) tests="$tests xallocx" ;;
@@ -45,6 +45,8 @@ compile -c "$built"/test/src/[a-z]*.c "$built"/test/src/SFMT.c "$built"/src/nsti
     "$built"/src/ticker.c "$built"/src/test_hooks.c
 for test in $tests; do
     compile -o "$test" "$built/test/integration/$test.c" ./*.o "$LIBRARY" -Wl,-rpath,"${LIBRARY%/*}" -lm -lpthread
-    ./"$test" >"$test.log" 2>&1 || fail "$test ended with $?: $(grep -m 3 -v pass "$test.log")"
+    options=
+    [ "$test" != slab_sizes ] || options=$(sed -n 's/^export MALLOC_CONF="\(.*\)"/\1/p' "$built/test/integration/$test.sh")
+    MALLOC_CONF=$options ./"$test" >"$test.log" 2>&1 || fail "$test ended with $?: $(grep -m 3 -v pass "$test.log")"
     grep -q '^--- pass: [1-9].*fail: 0/' "$test.log" || fail "$test: $(tail -n 1 "$test.log")"
 done

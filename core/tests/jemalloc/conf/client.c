@@ -259,6 +259,34 @@ static long blocks_in_lists(size_t size)
     return (after - before) / (long)size;
 }
 
+static long slabs_made(void)
+{
+    long made = 0;
+    mallctl("epoch", NULL, NULL, &(uint64_t){1}, sizeof(uint64_t));
+    for (long bin = 0; bin < number_of("arenas.nbins"); bin++) {
+        char name[64];
+        snprintf(name, sizeof name, "stats.arenas.4096.bins.%ld.nslabs", bin);
+        made += number_of(name);
+    }
+    return made;
+}
+
+/* How many slabs are made for 10,000 blocks. */
+static long slabs_for_blocks(size_t size)
+{
+    static void *blocks[10000];
+    long before = slabs_made();
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        blocks[i] = malloc(size);
+        *(char *volatile)blocks[i] = 1;
+    }
+    long made = slabs_made() - before;
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        free(blocks[i]);
+    }
+    return made;
+}
+
 /* The flags of the mapping that a block lies in. */
 static void show_flags_of_mapping(void)
 {
@@ -339,6 +367,8 @@ static void show(const char *what)
         printf("%ld\n", number_of(what));
     } else if (!strncmp(what, "in_lists:", 9)) {
         printf("%ld\n", blocks_in_lists((size_t)atol(what + 9)));
+    } else if (!strncmp(what, "slabs_for:", 10)) {
+        printf("%ld\n", slabs_for_blocks((size_t)atol(what + 10)));
     } else if (!strcmp(what, "huge_pages")) {
         show_flags_of_mapping();
     } else if (!strcmp(what, "arenas_of_cpus")) {
