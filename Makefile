@@ -12,6 +12,7 @@
 #   make bench-top, bench-serve   what `mallow top` and `mallow serve` cost, with 500 and 1000 processes (a minute each)
 #   make bench-scaling  the same work on each of 1 to 32 threads, under every allocator (an hour; docs/scaling.md)
 #                   bench/top, bench/serve and bench/scaling have --short, of seconds
+#   make bench-prof what profiles at the default rate cost, in each row of the benchmark
 #   make database MariaDB under 1 to 64 clients, with each allocator (10 minutes; docs/database.md)
 #   make faults     the fault suite and the exploits under every allocator: docs/hardening.md
 #                   (10 minutes)
@@ -65,7 +66,7 @@ MALLOW_HERE ?= $(MALLOW)
 OPERATED = grafana/mallow.json prometheus/mallow.rules.yml \
 	$(patsubst packaging/%,%,$(wildcard packaging/fleet/*.yml packaging/fleet/grafana/*.yml))
 
-.PHONY: bench-top bench-serve bench-scaling
+.PHONY: bench-top bench-serve bench-scaling bench-prof
 .PHONY: build run test test-bare test-redis fuzz-tool peers bench database faults packages test-packages dist test-dist
 .PHONY: collectors wheel test-wheel npm test-npm test-crates test-oldest-rust musl test-musl docs recipes test-recipes
 .PHONY: install install-libraries install-command clean libraries command
@@ -131,6 +132,10 @@ bench/out/instructions.md: build/libmallow.so build/libmallow-secure.so $(wildca
 bench-top bench-serve: bench-%: build
 	@tools/setup bench
 	bench/$* --mallow $(MALLOW)
+
+bench-prof: libraries
+	@tools/setup bench
+	bench/run --quick --build $(BUILD) -a glibc -a mallow -a mallow-prof
 
 bench-scaling: peers libraries
 	bench/scaling --build $(BUILD)

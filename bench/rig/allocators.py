@@ -17,6 +17,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BASELINE = "glibc"
 
 OURS = {"mallow": "libmallow.so", "mallow-secure": "libmallow-secure.so"}
+# Ours with MALLOC_CONF, to see what that costs: measured only where they are named.
+PROFILED = "mallow-prof"
+SET = {PROFILED: ("libmallow.so", "prof:true")}
 # The table of the command, of its recorder, and of this.
 TABLE = os.path.join(ROOT, "crates", "mallow-process", "allocators.toml")
 with open(TABLE, "rb") as _file:
@@ -56,6 +59,7 @@ class Allocator:
     version: str = ""
     is_musl: bool = False  # programs have to be linked with musl
     copy: str = ""  # what is preloaded: a copy of `path`
+    conf: str = ""  # MALLOC_CONF
 
     def runs_in(self, number, every):
         """Whether it takes part in a round; the slow ones do in one of `every`."""
@@ -77,6 +81,8 @@ class Allocator:
         kept = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         if self.path:
             kept["LD_PRELOAD"] = self.copy or self.path
+        if self.conf:
+            kept["MALLOC_CONF"] = self.conf
         return kept
 
     def fingerprint(self):
@@ -142,6 +148,10 @@ def choose(wanted, build, default=None):
     """The known allocators, those given as NAME=LIB added; bare names narrow the choice, and where
     nothing is named, `default` does."""
     found = known(build)
+    for name, (file, conf) in SET.items():
+        path = os.path.join(os.path.abspath(build), file)
+        if name in wanted and os.path.exists(path):
+            found.append(Allocator(name, path, is_ours=True, version=f"this, with {conf}", conf=conf))
     if default and not any("=" not in item for item in wanted):
         found = [a for a in found if a.name in default]
     names = []

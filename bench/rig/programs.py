@@ -104,6 +104,8 @@ def environment(program, binaries, allocator):
                 WITNESS=os.path.join(binaries, "witness.so"), WITNESS_NOTES=notes,
                 PRELOAD=(allocator and (allocator.copy or allocator.path)) or "",
                 MUSL="1" if allocator and allocator.is_musl else "")
+    if allocator and allocator.conf:
+        kept["MALLOC_CONF"] = allocator.conf
     return kept
 
 

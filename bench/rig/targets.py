@@ -110,6 +110,12 @@ def lines(figures):
                  1.05),
             Line("secure: mean time to glibc", f.mean_estimate(time, SECURE), 0.75),
         ]
+    if (profiled := allocators.PROFILED) in f.names and profiled != mallow:
+        found += [
+            Line("profiles at the default rate: time, mean over workloads and programs, to without",
+                 f.mean_against(time, profiled, mallow), 1.01),
+            Line("the same: real programs", f.mean_against(programs, profiled, mallow), 1.01),
+        ]
     found.append(Worst("instructions of malloc and free, to those of the first design",
                        instructions(f.library), 1.0))
     return [line for line in found if line.measured]
