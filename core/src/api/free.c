@@ -302,20 +302,30 @@ static NOINLINE void free_unlisted(void *block, struct extent *extent)
     }
 }
 
+/* The clock is due, and a list has got a slot. Its slab's descriptor is not touched, as on the hit path: of a heap that
+ * takes samples each such slot comes here. */
+static NOINLINE void free_noted_slot(struct heap *heap, unsigned class)
+{
+    check(heap == heap_self && !heap_is_anothers(heap) && class_is_medium(class));
+    if (heap_is_sampling(heap)) {
+        magazine_note_put(heap, class);
+    } else {
+        stack_note_put(heap, 0);
+    }
+    heap_tick_if_due(heap);
+}
+
 /* The clock is due, or a list has got a block and there is much in all of them. */
 static NOINLINE void free_noted(struct extent *extent)
 {
     struct heap *heap = heap_self;
-    bool is_slot = extent_is_slab(extent);
     check(heap != HEAP_NONE && !heap_is_anothers(heap));
-    if (unlikely(heap_is_sampling(heap)) && is_slot) {
-        magazine_note_put(heap, extent->slab.class);
-    } else {
-        stack_note_put(heap, extent);
+    if (extent_is_slab(extent)) {
+        free_noted_slot(heap, extent->slab.class);
+        return;
     }
-    if (!is_slot) {
-        heap_note_release(heap);
-    }
+    stack_note_put(heap, page_class_below(extent_pages(extent)));
+    heap_note_release(heap);
     heap_tick_if_due(heap);
 }
 
@@ -409,7 +419,7 @@ HIT_PATH static NOINLINE void free_listed(void *block, uintptr_t found, struct h
     } else if (unlikely(!magazine_try_put(heap, class, block))) {
         free_unlisted(block, found_extent(found));
     } else if (unlikely(heap->until_tick < 0)) {
-        free_noted(found_extent(found));
+        free_noted_slot(heap, class);
     }
 }
 

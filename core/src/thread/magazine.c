@@ -350,18 +350,35 @@ static void magazine_empty(struct heap *heap, unsigned class)
     heap_return_others(heap, list, class);
 }
 
-static void magazine_note_put(struct heap *heap, unsigned class)
+/* The turn of a slot in the list is a sample: the list is set aside as a whole, where that may be, for the heap comes
+ * back for it after the next call. */
+static NOINLINE void magazine_mark(struct heap *heap, unsigned class)
 {
+    struct magazine *magazine = heap_magazine(heap, class);
     uint32_t *until_mark = &heap->until_mark[class - SMALL_CLASSES];
-    check(heap_is_sampling(heap) && class_is_medium(class));
-    if (likely(*until_mark > 0)) {
-        --*until_mark;
-        return;
+    check(heap_is_sampling(heap) && heap->free[class] != NULL && *until_mark == 0);
+    if (magazine_may_give_batch(heap, magazine) &&
+        depot_put_batch(heap->arena, class, heap->free[class], magazine->count)) {
+        heap_count_flush(heap, class, magazine->count);
+        heap->free[class] = NULL;
+        magazine->count = 0;
+    } else {
+        magazine_empty(heap, class);
     }
-    magazine_empty(heap, class);
     heap->sample_known |= (uint64_t)1 << class;
     heap->until_sample[class] = 0;
     *until_mark = sampler_slots(&heap->sampler, class_size(class));
+    check_slow(magazine_is_valid(heap, class));
+}
+
+static void magazine_note_put(struct heap *heap, unsigned class)
+{
+    check(heap_is_sampling(heap) && class_is_medium(class));
+    if (likely(heap->until_mark[class - SMALL_CLASSES] > 0)) {
+        heap->until_mark[class - SMALL_CLASSES]--;
+    } else {
+        magazine_mark(heap, class);
+    }
 }
 
 static void magazine_return(struct heap *heap, unsigned class)

@@ -498,10 +498,10 @@ static bool stack_take_tray(struct heap *heap)
     return has_any;
 }
 
-static void stack_note_put(struct heap *heap, struct extent *extent)
+static void stack_note_put(struct heap *heap, unsigned latest)
 {
     if (atomic_get(&heap->stack_pages) > heap->stack_limit) {
-        stack_overflow(heap, extent_is_slab(extent) ? 0 : page_class_below(extent_pages(extent)));
+        stack_overflow(heap, latest);
     }
 }
 

@@ -60,9 +60,9 @@ static struct extent *stack_pop(struct heap *heap, unsigned class);
  * pages, at most about twice as many; NULL if there is none. */
 static struct extent *stack_pop_aligned(struct heap *heap, size_t pages, size_t alignment);
 
-/* After a free into a list of the heap: the stacks keep to their limit, and of a block's class something
- * stays. */
-static void stack_note_put(struct heap *heap, struct extent *extent);
+/* After a free into a list of the heap: the stacks keep to their limit, and of the latest block's page class something
+ * stays; 0: it was a slot. */
+static void stack_note_put(struct heap *heap, unsigned latest);
 
 /* Gives all blocks, or those that have been there since before `stamp`, to the arenas. Owner. */
 static void stack_flush(struct heap *heap);

@@ -480,6 +480,31 @@ static NOINLINE void overflow(size_t size)
     free(block);
 }
 
+/* The counters of what was given, with samples among it: as many as the program asked for, and those that lie in
+ * lists. */
+static void counted(void)
+{
+    enum { ALIVE = 64, CALLS = 400000 };
+    static const char *const names[] = {"stats.arenas.4096.small.nmalloc",
+                                        "stats.arenas.4096.large.nmalloc"};
+    uint64_t given[2] = {0, 0};
+    for (int round = 0; round < 2; round++) {
+        uint64_t epoch = 1, value;
+        size_t size = sizeof value;
+        check(mallctl("epoch", NULL, NULL, &epoch, sizeof epoch) == 0, "epoch");
+        for (int i = 0; i < 2; i++) {
+            check(mallctl(names[i], &value, &size, NULL, 0) == 0, names[i]);
+            given[round] += value;
+        }
+        for (size_t i = 0; round == 0 && i < CALLS; i++) {
+            free(held[i % ALIVE]);
+            held[i % ALIVE] = malloc(1500 + i * 7919 % 20000);
+        }
+    }
+    uint64_t calls = given[1] - given[0];
+    check(calls >= CALLS && calls < CALLS + CALLS / 50, "blocks are counted beside samples");
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -490,6 +515,8 @@ int main(int argc, char **argv)
         leaking();
     } else if (strcmp(what, "threads") == 0) {
         threads();
+    } else if (strcmp(what, "counted") == 0) {
+        counted();
     } else if (strcmp(what, "fork") == 0) {
         forks();
     } else if (strcmp(what, "module") == 0) {

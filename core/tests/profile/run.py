@@ -247,6 +247,11 @@ def check_settings(folder):
     expect(not off.stacks, f"prof_thread_active_init:false: {off.stacks[:1]}")
 
 
+def check_counted(folder):
+    for rate in (12, 16, 40):
+        run(folder, CLIENT, "counted", conf=f"lg_prof_sample:{rate}")
+
+
 def check_json(folder):
     """malloc_stats_print tells in JSON what mallctl does of profiles."""
     text = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:13,stats_print:true,stats_print_opts:J")
@@ -347,6 +352,7 @@ def main():
     in_folder(check_controls)
     in_folder(check_settings)
     in_folder(check_json)
+    in_folder(check_counted)
     in_folder(check_module)
     for rate in ("0", "6", "12"):
         in_folder(check_blocks, rate)
