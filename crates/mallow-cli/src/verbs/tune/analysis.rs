@@ -10,7 +10,6 @@ use mallow_launch::words;
 use mallow_measure::machine::Machine;
 use mallow_measure::search::Search;
 use mallow_measure::search::halving::{self, Score};
-use mallow_measure::search::limit::Constraint;
 use mallow_measure::search::trial::{DEFAULTS, Index, Stage, Trial};
 use mallow_measure::verdict::Metric;
 use mallow_process::allocators::Family;
@@ -141,15 +140,19 @@ fn searched(search: &Search<Error>, index: Index) -> Option<Searched> {
     Some(Searched { rounds: trials.len(), time_ratio: score.time, memory_ratio: score.memory })
 }
 
+/// On each recording.
 fn broken_limits(search: &Search<Error>, index: Index) -> Vec<String> {
-    let trials = search.trials(Stage::Confirmation, index);
-    let trials: Vec<&Trial> = trials.iter().map(|(_, trial)| trial).collect();
-    let broken = |limit: &Constraint| {
-        let worst = limit.worst(&trials)?;
-        (!limit.holds(&trials))
-            .then(|| format!("{}: {}", constraint::text(limit), constraint::show(limit, worst)))
-    };
-    search.aim.constraints.iter().filter_map(broken).collect()
+    let mut all = Vec::new();
+    for (stage, on) in [(Stage::Confirmation, ""), (Stage::Second, " on the second recording")] {
+        let trials = search.trials(stage, index);
+        let trials: Vec<&Trial> = trials.iter().map(|(_, trial)| trial).collect();
+        let broken = search.aim.constraints.iter().filter(|limit| !limit.holds(&trials));
+        all.extend(broken.filter_map(|limit| {
+            let worst = constraint::show(limit, limit.worst(&trials)?);
+            Some(format!("{}: {worst}{on}", constraint::text(limit)))
+        }));
+    }
+    all
 }
 
 fn mark_front(entries: &mut [Entry]) {

@@ -102,7 +102,7 @@ pub struct Entry {
     pub confirmed: Option<Figures>,
     /// On the second recording.
     pub second: Option<Figures>,
-    /// Limits that are not kept, as in "rss < 400 MiB: 512 MiB".
+    /// Limits that are not kept, as in "rss < 400 MiB: 512 MiB"; "on the second recording" follows there.
     pub broken_limits: Vec<String>,
     /// No other that was confirmed is better in both time and memory.
     pub is_on_front: bool,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mallow_launch::settings::Candidate;
+use mallow_measure::search::limit::{Constraint, Figure};
 use mallow_measure::search::state::{State, Subject};
 use mallow_measure::search::trial::{Failure, Index, Outcome, Stage, Trial};
 use mallow_measure::search::{Aim, Begun, Bench, Search};
@@ -105,16 +106,22 @@ fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> M
 }
 
 fn tune(bench: &mut Made, state: State, file: Option<&Path>) -> (Report, State) {
+    tune_under(&[], bench, None, state, file)
+}
+
+fn tune_under(
+    constraints: &[Constraint],
+    bench: &mut Made,
+    second: Option<&mut Made>,
+    state: State,
+    file: Option<&Path>,
+) -> (Report, State) {
     let interrupted = bench.interrupted;
+    let has_second = second.is_some();
     let bar = Bar::new(Notes { quiet: true }, false);
     let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
     let mut search = Search {
-        aim: Aim {
-            constraints: &[],
-            budget: Duration::from_secs(3600),
-            runs: Some(12),
-            margin: 2.0,
-        },
+        aim: Aim { constraints, budget: Duration::from_secs(3600), runs: Some(12), margin: 2.0 },
         candidates: space(8),
         runs: (0, Duration::ZERO),
         before: Duration::from_secs_f64(state.took_s),
@@ -129,6 +136,9 @@ fn tune(bench: &mut Made, state: State, file: Option<&Path>) -> (Report, State) 
         finalists = search.halve(bench, schedule).unwrap();
         if !search.stopped() {
             search.confirm(bench, Stage::Confirmation, &finalists).unwrap();
+            if let Some(second) = second {
+                search.confirm(second, Stage::Second, &finalists).unwrap();
+            }
         }
     }
     let about = About {
@@ -138,7 +148,7 @@ fn tune(bench: &mut Made, state: State, file: Option<&Path>) -> (Report, State) 
         trace: None,
         searched_on: Ground::Command,
         confirmed_on: Ground::Command,
-        has_second: false,
+        has_second,
         known: 8,
     };
     let report = analyse(&search, &about, &finalists).unwrap();
@@ -160,6 +170,27 @@ fn settings_that_help_are_found_and_joined() {
     let chosen = settings_chosen(&report).unwrap();
     assert!(chosen.contains("k3:1") && chosen.contains("k7:1"), "{}", report.verdict);
     assert!(report.line.as_ref().unwrap().starts_with("GLIBC_TUNABLES="));
+}
+
+/// What keeps a limit on the first recording alone does not keep it.
+#[test]
+fn limits_hold_on_the_second_recording_too() {
+    let limit = [Constraint { figure: Figure::Rss, limit: 8e7 }];
+    let ends_with = |on_second: f64| {
+        let interrupted = AtomicBool::new(false);
+        let mut factors = [(1.0, 1.0); 8];
+        factors[6] = (1.0, 0.5);
+        let mut bench = made(&factors, 5, &interrupted);
+        factors[6] = (1.0, on_second);
+        let mut second = made(&factors, 6, &interrupted);
+        tune_under(&limit, &mut bench, Some(&mut second), State::new(subject(), 3), None).0
+    };
+    let report = ends_with(0.5);
+    assert_eq!(report.end, End::Found, "{}", report.verdict);
+    assert_eq!(report.entries[0].broken_limits.len(), 2, "{:?}", report.entries[0].broken_limits);
+    let report = ends_with(1.0);
+    assert_eq!(report.end, End::LimitsNotKept, "{}", report.verdict);
+    assert!(report.verdict.contains("MiB on the second recording"), "{}", report.verdict);
 }
 
 /// Settings that do nothing: among many of them some look good by chance, and are not believed.
