@@ -94,6 +94,28 @@ fn mallow_needs_less_decay() {
     assert!(page.contains("class=\"point chosen\""), "{page}");
 }
 
+/// Where the kernel gives huge pages to who asks for them, and to nobody else.
+#[test]
+fn huge_pages_are_found_where_the_program_needs_them() {
+    let kernel = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if !kernel.is_ok_and(|text| text.contains("[madvise]")) {
+        println!("skipped: the kernel does not leave it to programs whether they have huge pages");
+        return;
+    }
+    let Some(knobs) = Knobs::new() else { return };
+    let settings = [
+        ("glibc", "hugetlb:1", "GLIBC_TUNABLES="),
+        ("jemalloc", "thp:always", "MALLOC_CONF="),
+        ("mallow", "thp:always", "MALLOW_CONF="),
+    ];
+    for (allocator, setting, variable) in settings {
+        if is_installed(allocator) {
+            let options = ["-a", allocator, "-r", "9", "--constraint", "rss<80M", "--json"];
+            finds(&ran(knobs.tune(&options, "huge").output().unwrap()), setting, variable);
+        }
+    }
+}
+
 #[test]
 fn a_limit_that_nothing_keeps_is_3() {
     let Some(knobs) = Knobs::new() else { return };

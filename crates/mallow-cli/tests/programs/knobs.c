@@ -3,6 +3,8 @@
 //   knobs arenas   threads that one after the other fill and free their arenas
 //   knobs beside   frees much, and takes as much without its allocator
 //   knobs plain    the same blocks at the same time, whatever the settings are
+//   knobs huge     takes as much again without its allocator, unless its blocks are in huge pages
+//   knobs walk     goes from block to block of a large heap at random
 //   knobs fail     works only without GLIBC_TUNABLES
 #include <pthread.h>
 #include <stdio.h>
@@ -39,6 +41,54 @@ static void *fill(void *unused)
     return NULL;
 }
 
+/* Bytes of this process in huge pages. */
+static size_t huge_bytes(void)
+{
+    char line[200];
+    long kib = 0;
+    FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
+    while (rollup && fgets(line, sizeof line, rollup))
+        if (sscanf(line, "AnonHugePages: %ld", &kib) == 1)
+            break;
+    if (rollup)
+        fclose(rollup);
+    return (size_t)kib << 10;
+}
+
+/* As much memory again, that its allocator knows nothing of. */
+static int take_beside(void)
+{
+    size_t length = (size_t)MIB << 20;
+    char *own = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own == MAP_FAILED)
+        return 1;
+    memset(own, 1, length);
+    return 0;
+}
+
+/* Each block has the address of the next one; which that is, is drawn. */
+static int walk(void)
+{
+    enum { COUNT = 700000, STEPS = 2500000, NODE = 112 };
+    static void **nodes[COUNT];
+    unsigned random = 1;
+    for (int i = 0; i < COUNT; i++)
+        nodes[i] = malloc(NODE);
+    for (int i = COUNT - 1; i > 0; i--) {
+        random = random * 1664525u + 1013904223u;
+        int other = (int)(random % (unsigned)(i + 1));
+        void **node = nodes[i];
+        nodes[i] = nodes[other];
+        nodes[other] = node;
+    }
+    for (int i = 0; i < COUNT; i++)
+        *nodes[i] = nodes[(i + 1) % COUNT];
+    void **at = nodes[0];
+    for (int i = 0; i < STEPS; i++)
+        at = *at;
+    return at == NULL;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "plain";
@@ -59,11 +109,16 @@ int main(int argc, char **argv)
         }
         for (int i = 0; i < MIB; i++)
             free(blocks[i]);
-        size_t length = (size_t)MIB << 20;
-        char *own = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (own == MAP_FAILED)
-            return 1;
-        memset(own, 1, length);
+        return take_beside();
+    } else if (strcmp(what, "huge") == 0) {
+        static char *blocks[MIB << 10];
+        for (int i = 0; i < MIB << 10; i++) {
+            blocks[i] = malloc(SIZE);
+            memset(blocks[i], 1, SIZE);
+        }
+        return huge_bytes() < (size_t)MIB << 19 ? take_beside() : 0;
+    } else if (strcmp(what, "walk") == 0) {
+        return walk();
     } else if (strcmp(what, "fail") == 0) {
         return getenv("GLIBC_TUNABLES") ? 3 : 0;
     } else {
