@@ -33,6 +33,9 @@ const PATIENCE: f64 = 10.0;
 /// But not before this.
 const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
 
+/// A first run that leaves no time to prove anything is made again only if the budget has time for so many.
+const SECOND_RUN: f64 = 10.0;
+
 /// Where settings are tried.
 pub trait Bench {
     /// Why a run could not even be begun; it ends the search.
@@ -125,20 +128,27 @@ impl<E: From<Error>> Search<'_, E> {
         own.filter_map(|(_, outcome)| outcome.as_ref().err()).next()
     }
 
-    /// Runs the defaults once, and says how many candidates there is time for.
+    /// Runs the defaults, and says how many candidates there is time for. Where something would be left out
+    /// after one run, there is a second: one alone may have been held up.
     pub fn begin(&mut self, bench: &mut dyn Bench<Error = E>) -> Result<Begun, E> {
         bench.set_timeout(self.aim.budget);
-        self.stage(bench, Stage::First, &[DEFAULTS], |_, round| round < 1)?;
-        let Some((_, first)) = self.trials(Stage::First, DEFAULTS).first().copied() else {
+        self.stage(bench, Stage::First, &[DEFAULTS], |search, round| match round {
+            0 => true,
+            1 => search.state.schedule.is_none() && search.is_worth_a_second_run(),
+            _ => false,
+        })?;
+        let runs = self.trials(Stage::First, DEFAULTS);
+        let by_time = |a: &Trial, b: &Trial| a.time_s.total_cmp(&b.time_s);
+        let Some(first) = runs.iter().map(|(_, trial)| *trial).min_by(by_time) else {
             return Ok(Begun::Stopped);
         };
-        let limit = Duration::from_secs_f64(first.time_s * PATIENCE).max(SHORTEST_LIMIT);
-        bench.set_timeout(limit);
+        let slowest = runs.iter().map(|(_, trial)| trial.time_s).fold(0.0, f64::max);
+        bench.set_timeout(Duration::from_secs_f64(slowest * PATIENCE).max(SHORTEST_LIMIT));
         let schedule = match self.state.schedule {
             Some((candidates, first_rounds, fewest_rounds)) => {
                 Schedule { candidates, first_rounds, fewest_rounds }
             }
-            None => match self.schedule(first) {
+            None => match self.schedule() {
                 Ok(schedule) => schedule,
                 Err(too_short) => return Ok(too_short),
             },
@@ -149,9 +159,25 @@ impl<E: From<Error>> Search<'_, E> {
         Ok(Begun::Searching(schedule))
     }
 
-    /// A run costs what it takes, and a little to start it.
-    fn schedule(&self, first: Trial) -> Result<Schedule, Begun> {
-        let run_s = self.run_time().as_secs_f64().max(first.time_s) + 0.005;
+    /// Settings or rounds of them would be left out; or all, and the run takes little of the budget.
+    fn is_worth_a_second_run(&self) -> bool {
+        let (all, budget) = (self.candidates.len(), self.aim.budget.as_secs_f64());
+        match self.schedule() {
+            Ok(schedule) => !schedule.is_whole(all),
+            Err(Begun::TooShort { run_s, .. }) => run_s * SECOND_RUN <= budget,
+            Err(_) => false,
+        }
+    }
+
+    /// By the quickest of the first runs, with what is done beside each, and a little to start it.
+    fn schedule(&self) -> Result<Schedule, Begun> {
+        let times = || {
+            let runs = self.trials(Stage::First, DEFAULTS).into_iter();
+            runs.map(|(_, trial)| trial.time_s)
+        };
+        let mean = times().sum::<f64>() / times().count().max(1) as f64;
+        let beside = (self.run_time().as_secs_f64() - mean).max(0.0);
+        let run_s = times().reduce(f64::min).unwrap_or_default() + beside + 0.005;
         let budget = self.aim.budget.as_secs_f64();
         let all = self.candidates.len();
         halving::schedule(all, run_s, budget, self.aim.margin).ok_or_else(|| {

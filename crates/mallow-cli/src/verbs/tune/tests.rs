@@ -33,6 +33,9 @@ struct Made<'a> {
     fails: Option<Index>,
     random: StdRng,
     run_s: f64,
+    /// How often the first run takes that.
+    held_up: f64,
+    budget: Duration,
     /// Interrupted after so many runs.
     patience: Cell<usize>,
     interrupted: &'a AtomicBool,
@@ -60,7 +63,8 @@ impl Bench for Made<'_> {
         });
         let (time, memory) = own.fold((1.0, 1.0), |all, own| (all.0 * own.0, all.1 * own.1));
         let mut noise = |size: f64| 1.0 + size * -self.random.random::<f64>().ln();
-        let time_s = self.run_s * time * noise(0.04);
+        let held_up = if self.runs == 1 { self.held_up } else { 1.0 };
+        let time_s = self.run_s * time * held_up * noise(0.04);
         let peak_rss = 1e8 * memory * noise(0.004);
         Ok(Some(Ok(Trial { time_s, cpu_s: time_s * noise(0.01), peak_rss })))
     }
@@ -99,6 +103,8 @@ fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> M
         fails: None,
         random: StdRng::seed_from_u64(seed),
         run_s: 0.1,
+        held_up: 1.0,
+        budget: Duration::from_secs(3600),
         patience: Cell::new(usize::MAX),
         interrupted,
         runs: 0,
@@ -121,7 +127,7 @@ fn tune_under(
     let bar = Bar::new(Notes { quiet: true }, false);
     let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
     let mut search = Search {
-        aim: Aim { constraints, budget: Duration::from_secs(3600), runs: Some(12), margin: 2.0 },
+        aim: Aim { constraints, budget: bench.budget, runs: Some(12), margin: 2.0 },
         candidates: space(8),
         runs: (0, Duration::ZERO),
         before: Duration::from_secs_f64(state.took_s),
@@ -234,6 +240,25 @@ fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
         assert_eq!(report.end, End::Found, "{}", report.verdict);
         assert!(settings_chosen(&report).unwrap().contains("k5:1"), "{}", report.verdict);
     }
+}
+
+/// How long a run takes decides how many settings are tried, and is not left to one run.
+#[test]
+fn a_first_run_that_was_held_up_leaves_nothing_out() {
+    let tried = |held_up: f64, run_s: f64| {
+        let interrupted = AtomicBool::new(false);
+        let mut bench = made(&[(1.0, 1.0); 8], 2, &interrupted);
+        (bench.held_up, bench.run_s, bench.budget) = (held_up, run_s, Duration::from_secs(30));
+        let (report, state) = tune(&mut bench, State::new(subject(), 1), None);
+        let first = state.trials.keys().filter(|place| place.stage == Stage::First).count();
+        (report.settings.settings_tried, first)
+    };
+    assert_eq!(tried(1.0, 0.1), (8, 1));
+    assert_eq!(tried(6.0, 0.1), (8, 2));
+    assert_eq!(tried(20.0, 0.1), (8, 2));
+    assert!(matches!(tried(1.0, 0.6), (1..8, 2)));
+    // Too dear to be made again.
+    assert_eq!(tried(100.0, 0.1), (0, 1));
 }
 
 #[test]
