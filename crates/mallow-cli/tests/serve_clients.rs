@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::refuses;
+use crate::common::{refuses, run};
 use crate::serve::Server;
 
 const QUESTION: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -93,4 +93,10 @@ fn a_renewed_token_is_used() {
 #[test]
 fn a_unit_has_a_name() {
     refuses(&["serve", "--unit", ""], 2, &["--unit", "systemctl"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("metrics.prom");
+    let served = run(&["serve", "--textfile", file.to_str().unwrap(), "--unit", "no-such-unit"]);
+    assert_eq!(served.code, Some(0), "{}", served.stderr);
+    let note = "No process belongs to no-such-unit.service now.";
+    assert!(served.stderr.contains(note), "{}", served.stderr);
 }

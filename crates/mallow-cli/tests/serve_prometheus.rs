@@ -106,8 +106,10 @@ impl Scene {
             self.server,
             rules.display()
         );
-        let data = format!("--storage.tsdb.path={}", self.folder.path().join("data").display());
-        self.prometheus_with("prometheus.yml", &config, &[&data])
+        let words = prometheus_of_the_page();
+        assert_eq!(words[..2], ["prometheus", "--config.file=prometheus.yml"]);
+        let options: Vec<&str> = words[2..].iter().map(String::as_str).collect();
+        self.prometheus_with("prometheus.yml", &config, &options)
     }
 
     fn prometheus_with(&self, name: &str, config: &str, options: &[&str]) -> (Killed, String) {
@@ -119,12 +121,20 @@ impl Scene {
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--web.listen-address={address}"))
             .args(options)
+            .current_dir(self.folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         (Killed(child), address)
     }
+}
+
+/// The command that docs/serve.md starts one with.
+fn prometheus_of_the_page() -> Vec<String> {
+    let text = std::fs::read_to_string(packaging("docs/serve.md")).unwrap();
+    let command = text.split('`').find(|code| code.starts_with("prometheus --")).unwrap();
+    command.split_whitespace().map(str::to_owned).collect()
 }
 
 fn documented(page: &str) -> Vec<String> {
@@ -203,6 +213,8 @@ fn prometheus_answers_what_is_asked() {
         get(&address, "/-/ready").filter(|text| text.contains("is Ready"))?;
         (!query(&address, counted).is_empty()).then_some(())
     });
+    // Debian's would write elsewhere, where not everybody may.
+    assert!(scene.folder.path().join("data/wal").exists());
     let pid = scene.program.pid();
     let heap = query(&address, "sum without (arena) (mallow_heap_allocated_bytes)");
     assert_eq!(heap[0]["metric"]["pid"], pid.as_str());

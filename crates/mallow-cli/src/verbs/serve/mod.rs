@@ -44,6 +44,7 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
     if let Choice::Pids(pids) = &choice {
         pids.iter().try_for_each(|pid| check(*pid))?;
     }
+    choice.missing_unit().iter().for_each(|sentence| notes.note(sentence));
     let most = args.most as usize;
     if let Some(file) = &args.textfile {
         let mut collector = Collector::new(choice, most).patient();

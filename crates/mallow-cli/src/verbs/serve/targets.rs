@@ -41,6 +41,16 @@ impl Choice {
         })
     }
 
+    /// What is worth a note when there is nothing to serve yet: a unit may start later, or its name be wrong.
+    pub fn missing_unit(&self) -> Option<String> {
+        let Choice::Unit(unit) = self else { return None };
+        let has_process = |pid: u32| Vitals::read(pid).is_ok_and(|v| v.is_in_group(unit));
+        let is_there = self.candidates().into_iter().any(has_process);
+        (!is_there).then(|| {
+            format!("No process belongs to {unit} now. Those that it starts later will be served.")
+        })
+    }
+
     /// What there may be to serve now; `takes` decides.
     pub fn candidates(&self) -> Vec<u32> {
         let Choice::Pids(pids) = self else {
