@@ -150,6 +150,30 @@ fn go_test_with_cgo() {
     assert!(changes[0]["stack"].as_str().unwrap().contains("Cfunc_work"), "{changes}");
 }
 
+/// The program of the test stays beside the trace, for its names.
+#[test]
+fn go_test_with_cgo_is_recorded() {
+    let project = go_project();
+    if !project.prepare(&["go", "test", "."]) {
+        return;
+    }
+    let record = |sample: &str| {
+        let words = ["record", "--sample", sample, "--", "go", "test", "."];
+        let mut command = mallow(&words);
+        command.current_dir(project.path()).env("XDG_CONFIG_HOME", project.path());
+        ran(command.output().unwrap())
+    };
+    for recorded in [record("64K"), record("all")] {
+        assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+        assert!(recorded.stderr.contains("mallow.trace.programs"), "{}", recorded.stderr);
+    }
+    let builds = std::fs::read_dir(project.path().join("mallow.trace.programs")).unwrap();
+    assert_eq!(builds.count(), 1, "of the last recording alone");
+    let mut report = mallow(&["report", "mallow.trace", "--json", "--top", "1000"]);
+    let report = ran(report.current_dir(project.path()).output().unwrap());
+    assert!(report.stdout.contains("Cfunc_work"), "{}{}", report.stdout, report.stderr);
+}
+
 /// Go without C never calls malloc.
 #[test]
 fn go_test_without_cgo_is_refused() {
@@ -160,6 +184,11 @@ fn go_test_without_cgo_is_refused() {
         let ran = project.check(&["--update", "--", "go", "test", "."], false);
         assert_eq!(ran.code, Some(4), "{}{}", ran.stdout, ran.stderr);
         assert!(ran.stderr.contains("Go without cgo never calls malloc"), "{}", ran.stderr);
+        let mut record = mallow(&["record", "--", "go", "test", "."]);
+        record.current_dir(project.path()).env("XDG_CONFIG_HOME", project.path());
+        let ran = crate::common::ran(record.output().unwrap());
+        assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+        assert!(!project.path().join("mallow.trace.programs").exists());
     }
 }
 

@@ -6,7 +6,8 @@
 //! an allocator in front of it, `preflight` asks the loader whether that will work, `trial` starts a
 //! program to see whether it does. `prepare` does all of it in the one order that is right; `contender` does it for several allocators.
 //! `settings` says which settings of an allocator are worth trying, `installed` by which word a
-//! system's own loader finds an allocator; `input` what a command reads that is run several times.
+//! system's own loader finds an allocator; `input` what a command reads that is run several times;
+//! `go` what the Go tool needs to be recorded.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -15,6 +16,7 @@ pub mod allocator;
 pub mod contender;
 pub mod embedded;
 mod error;
+pub mod go;
 pub mod input;
 pub mod installed;
 pub mod ldcache;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mallow_capture::{Recorded, Request, Stdin, Stdout};
+use mallow_launch::go;
 use mallow_measure::run::{self, Limits, Outcome};
 use mallow_report::baseline::Measured;
 use mallow_report::{Detail, Limits as Shown};
@@ -14,7 +15,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::args::CheckArgs;
-use super::go;
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::parse::Stacks;

@@ -7,7 +7,6 @@
 mod args;
 mod baseline;
 mod formats;
-mod go;
 mod measure;
 mod report;
 mod text;

@@ -7,6 +7,7 @@ mod args;
 mod summary;
 
 use mallow_capture::{Request, StackKind, Stdin, Stdout, attach};
+use mallow_launch::go::{self, Kept};
 use mallow_os::Ending;
 
 use crate::error::{Error, Result};
@@ -23,6 +24,8 @@ it made. The recorder in it makes some of its own (openat, read, prctl, nanoslee
 docs/record.md). Let the filter allow these, or record the running command with mallow record -p, which puts \
 nothing into it.";
 
+const NOT_KEPT: &str = "The programs of the tests cannot be kept beside the trace";
+
 pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
     args.html.iter().try_for_each(|path| output::check_writable(path))?;
     if let Some(pid) = args.pid {
@@ -33,10 +36,22 @@ pub fn main(args: &RecordArgs, notes: Notes) -> Result<u8> {
             "--sample says which allocations have a stack. Leave --stacks none out.".into(),
         ));
     }
-    let captured = mallow_capture::record(&request(args), &|sentence| notes.note(sentence))?;
+    let programs = programs(args)?;
+    let request = request(args, programs.as_ref());
+    let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence));
+    if let Some(programs) = &programs {
+        programs.tidy(captured.is_ok()).map_err(Error::io(NOT_KEPT))?;
+    }
+    let captured = captured?;
     summary::publish(&captured.recorded, args, notes)?;
     if captured.ended == Some(Ending::Signal(nix::libc::SIGSYS)) {
         notes.note(CONFINED);
+    }
+    if let Some(programs) = programs {
+        notes.note(&format!(
+            "The programs of the tests are in {}: mallow report reads names from them.",
+            programs.folder.display()
+        ));
     }
     if captured.ended.is_none() {
         notes.note(&format!("The command goes on as process {}.", captured.pid));
@@ -65,7 +80,13 @@ fn record_process(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
     Ok(0)
 }
 
-fn request(args: &RecordArgs) -> Request<'_> {
+/// What `go test` would remove.
+fn programs(args: &RecordArgs) -> Result<Option<Kept>> {
+    let kept = || Kept::beside(&args.command[0], &args.output).map_err(Error::io(NOT_KEPT));
+    go::is_test(&args.command).then(kept).transpose()
+}
+
+fn request<'a>(args: &'a RecordArgs, programs: Option<&'a Kept>) -> Request<'a> {
     Request {
         command: &args.command,
         allocator: args.allocator.as_deref(),
@@ -76,8 +97,8 @@ fn request(args: &RecordArgs) -> Request<'_> {
         duration: args.duration,
         stdin: Stdin::Own,
         stdout: if args.json { Stdout::ToStderr } else { Stdout::Own },
-        variables: &[],
-        through: false,
+        variables: programs.map_or(&[], |programs| &programs.variables),
+        through: programs.is_some(),
     }
 }
 
