@@ -83,15 +83,16 @@ fn files_for_the_node_exporter_are_whole() {
     let is_whole = |text: &str| text.ends_with("} 1\n") && text.contains("mallow_serve_build_info");
     assert!(is_whole(&std::fs::read_to_string(&file).unwrap()));
     let words = ["serve", "--textfile", path, "--pid", &own, "--interval", "10ms"];
+    let written = || file.metadata().unwrap().modified().unwrap();
+    let before = written();
     let mut child = mallow(&words).spawn().unwrap();
-    let before = file.metadata().unwrap().modified().unwrap();
+    wait_for("it is written again", || written() > before);
     for _ in 0..200 {
         assert!(is_whole(&std::fs::read_to_string(&file).unwrap()));
         std::thread::sleep(Duration::from_millis(5));
     }
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(file.metadata().unwrap().modified().unwrap() > before);
     let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
     assert_eq!(names.len(), 1, "{names:?}");
     refuses(&["serve", "--textfile", "/nonexistent/x.prom", "--pid", &own], 2, &["/nonexistent/x"]);

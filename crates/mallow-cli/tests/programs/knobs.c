@@ -3,10 +3,11 @@
 //   knobs arenas   threads that one after the other fill and free their arenas
 //   knobs beside   frees much, and takes as much without its allocator
 //   knobs plain    the same blocks at the same time, whatever the settings are
-//   knobs huge     takes as much again without its allocator, unless its blocks are in huge pages
-//   knobs walk     goes from block to block of a large heap at random
+//   knobs fill     writes once to each of many blocks
+//   knobs huge     the same, and takes as much again without its allocator unless they are in huge pages
 //   knobs fail     works only without GLIBC_TUNABLES
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,29 +67,6 @@ static int take_beside(void)
     return 0;
 }
 
-/* Each block has the address of the next one; which that is, is drawn. */
-static int walk(void)
-{
-    enum { COUNT = 700000, STEPS = 2500000, NODE = 112 };
-    static void **nodes[COUNT];
-    unsigned random = 1;
-    for (int i = 0; i < COUNT; i++)
-        nodes[i] = malloc(NODE);
-    for (int i = COUNT - 1; i > 0; i--) {
-        random = random * 1664525u + 1013904223u;
-        int other = (int)(random % (unsigned)(i + 1));
-        void **node = nodes[i];
-        nodes[i] = nodes[other];
-        nodes[other] = node;
-    }
-    for (int i = 0; i < COUNT; i++)
-        *nodes[i] = nodes[(i + 1) % COUNT];
-    void **at = nodes[0];
-    for (int i = 0; i < STEPS; i++)
-        at = *at;
-    return at == NULL;
-}
-
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "plain";
@@ -110,15 +88,14 @@ int main(int argc, char **argv)
         for (int i = 0; i < MIB; i++)
             free(blocks[i]);
         return take_beside();
-    } else if (strcmp(what, "huge") == 0) {
+    } else if (strcmp(what, "fill") == 0 || strcmp(what, "huge") == 0) {
         static char *blocks[MIB << 10];
         for (int i = 0; i < MIB << 10; i++) {
             blocks[i] = malloc(SIZE);
             memset(blocks[i], 1, SIZE);
         }
-        return huge_bytes() < (size_t)MIB << 19 ? take_beside() : 0;
-    } else if (strcmp(what, "walk") == 0) {
-        return walk();
+        bool is_huge = huge_bytes() >= (size_t)MIB << 19;
+        return strcmp(what, "huge") == 0 && !is_huge ? take_beside() : 0;
     } else if (strcmp(what, "fail") == 0) {
         return getenv("GLIBC_TUNABLES") ? 3 : 0;
     } else {
