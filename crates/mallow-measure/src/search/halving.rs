@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Successive halving over two figures, time and memory: all candidates run a few rounds, the better
+//! Successive halving over three figures, time, CPU and memory: all candidates run a few rounds, the better
 //! half goes on with twice as many. How many candidates there are, the budget decides.
 //!
 //! Nothing here is proof: of many candidates some look better by chance. The few that are left are
@@ -20,6 +20,8 @@ const FIRST_ROUNDS: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     pub time: f64,
+    /// Where other programs keep the machine busy, it tells settings apart and time does not.
+    pub cpu: f64,
     pub memory: f64,
     /// Whether the limits that the user gave are kept.
     pub keeps_limits: bool,
@@ -41,16 +43,18 @@ impl Score {
             statistics::median(&ratios)
         };
         let (time, memory) = (ratio(|trial| trial.time_s)?, ratio(|trial| trial.peak_rss)?);
-        Some(Score { time, memory, keeps_limits })
+        // What took less than a tick of the kernel's clock says nothing.
+        let cpu = ratio(|trial| trial.cpu_s).filter(|cpu| cpu.is_finite()).unwrap_or(time);
+        Some(Score { time, cpu, memory, keeps_limits })
     }
 
-    /// Better in both.
+    /// Better in all.
     pub fn dominates(&self, other: &Score) -> bool {
-        self.time < other.time && self.memory < other.memory
+        self.time < other.time && self.cpu < other.cpu && self.memory < other.memory
     }
 
     fn product(&self) -> f64 {
-        self.time * self.memory
+        (self.time * self.cpu).sqrt() * self.memory
     }
 }
 
@@ -60,8 +64,8 @@ pub fn front(scores: &[Score]) -> Vec<bool> {
 }
 
 /// The best first. Those that keep the limits come before those that do not; of each, the front
-/// comes first, then the front of the rest. Within a front its two ends, the fastest and the
-/// smallest, then who gains most in both together.
+/// comes first, then the front of the rest. Within a front its ends, the fastest, the one with the
+/// least CPU and the smallest, then who gains most in all together.
 pub fn ranked(scores: &[Score]) -> Vec<usize> {
     let mut order = Vec::new();
     for keeps in [true, false] {
@@ -84,12 +88,16 @@ fn of_layer(scores: &[Score], mut layer: Vec<usize>) -> Vec<usize> {
     let least = |layer: &[usize], value: fn(&Score) -> f64| {
         layer.iter().copied().min_by(|a, b| value(&scores[*a]).total_cmp(&value(&scores[*b])))
     };
-    let ends = [least(&layer, |score| score.time), least(&layer, |score| score.memory)];
+    let figures: [fn(&Score) -> f64; 3] =
+        [|score| score.time, |score| score.cpu, |score| score.memory];
+    let ends: Vec<usize> = figures.into_iter().filter_map(|figure| least(&layer, figure)).collect();
     layer.sort_by(|a, b| scores[*a].product().total_cmp(&scores[*b].product()));
-    let mut order: Vec<usize> = ends.into_iter().flatten().collect();
-    order.dedup();
-    let rest: Vec<usize> = layer.into_iter().filter(|index| !order.contains(index)).collect();
-    order.extend(rest);
+    let mut order = Vec::new();
+    for index in ends.into_iter().chain(layer) {
+        if !order.contains(&index) {
+            order.push(index);
+        }
+    }
     order
 }
 
@@ -169,11 +177,23 @@ mod tests {
     use super::*;
 
     fn score(time: f64, memory: f64) -> Score {
-        Score { time, memory, keeps_limits: true }
+        Score { time, cpu: time, memory, keeps_limits: true }
+    }
+
+    /// Other programs made its runs slow.
+    #[test]
+    fn what_takes_little_cpu_goes_on_whatever_its_time_is() {
+        let mut scores = [score(0.9, 0.99), score(1.0, 0.5), score(0.95, 0.98), score(1.3, 1.0)];
+        scores[3].cpu = 0.2;
+        assert_eq!(front(&scores), [true; 4]);
+        assert_eq!(ranked(&scores), [0, 3, 1, 2]);
+        let trial = |time_s, cpu_s| Trial { time_s, cpu_s, peak_rss: 1.0 };
+        let of = |cpu_s| Score::of(&[(0, trial(1.0, cpu_s))], &[(0, trial(3.0, 0.5))], true);
+        assert_eq!((of(1.0).unwrap().cpu, of(0.0).unwrap().cpu), (0.5, 3.0));
     }
 
     #[test]
-    fn a_candidate_stays_unless_another_is_better_in_both() {
+    fn a_candidate_stays_unless_another_is_better_in_all() {
         let scores = [score(1.0, 1.0), score(0.9, 1.5), score(1.2, 0.5), score(1.3, 1.6)];
         assert_eq!(front(&scores), [true, true, true, false]);
         // The ends of the front first, then the middle, then what is dominated.
