@@ -240,6 +240,22 @@ fn settings_to_begin_with_that_are_not_known_are_told() {
     }
 }
 
+/// As Debian's redis-server is: the settings of glibc would be searched in vain.
+#[test]
+fn a_program_that_is_linked_with_another_allocator_is_not_tuned_for_glibc() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = json(&run(&["list", "--json"]));
+    let all = listed["allocators"].as_array().unwrap().iter();
+    let file = all.filter(|one| one["name"] == "jemalloc").find_map(|one| one["path"].as_str());
+    let Some(library) = file else { return println!("skipped: jemalloc is not installed") };
+    let flags = ["-O0", "-Wl,--no-as-needed", library];
+    let source = "int main(void) { }\n";
+    let Some(program) = compile("cc", folder.path(), source, &flags) else { return };
+    let program = program.to_str().unwrap();
+    refuses(&["tune", "-q", "--", program], 4, &["is served by jemalloc", "-a jemalloc"]);
+    refuses(&["tune", "-q", "-a", "glibc", "--", program], 4, &["of glibc have no effect"]);
+}
+
 #[test]
 fn huge_pages_of_mallow_are_searched() {
     let ran = run(&["tune", "-q", "-a", "mallow", "-r", "9", "--json", "--", "true"]);

@@ -22,12 +22,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use mallow_launch::contender::Contender;
-use mallow_launch::{allocator, settings};
+use mallow_launch::preload::Changes;
+use mallow_launch::{Target, allocator, preflight, settings};
 use mallow_measure::rounds as random;
 use mallow_measure::run::Outcome;
 use mallow_measure::search::state::{State, Subject};
 use mallow_measure::search::trial::{Index, Stage};
 use mallow_measure::search::{Aim, Begun, Bench, Search};
+use mallow_process::allocators::is_system_name;
 
 use self::analysis::About;
 use self::bench::{Base, OnCommand, OnReplay};
@@ -54,6 +56,9 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
     };
     refuse_what_does_not_fit(args, plan.as_ref())?;
     let base = base(args, &wish, plan.as_ref(), &traces)?;
+    if let Some(plan) = plan.as_ref().filter(|_| base.allocator.path.is_none()) {
+        refuse_another_server(&plan.target, &base.allocator.name)?;
+    }
     let target = plan.as_ref().map_or(&traces.player.target, |plan| &plan.target);
     settings::check_unheard(&base.allocator, target, &base.options, &|text| notes.note(text))?;
     let cpus = mallow_os::usable_cpu_count();
@@ -102,6 +107,17 @@ fn refuse_what_does_not_fit(args: &TuneArgs, plan: Option<&Plan>) -> Result<()> 
         ));
     }
     Ok(())
+}
+
+/// A program that is linked with an allocator does not see the settings of the C library's own.
+fn refuse_another_server(target: &Target, system: &str) -> Result<()> {
+    match preflight::server(target, &Changes::new()) {
+        Some((name, _)) if !is_system_name(&name) => Err(Error::Unsupported(format!(
+            "{} is served by {name}, so settings of {system} have no effect on it. Tune that one: -a {name}.",
+            target.command
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn exit_code(args: &TuneArgs, report: &Report, interrupted: bool) -> Result<u8> {
