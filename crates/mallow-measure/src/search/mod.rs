@@ -128,6 +128,11 @@ impl<E: From<Error>> Search<'_, E> {
         own.filter_map(|(_, outcome)| outcome.as_ref().err()).next()
     }
 
+    /// The defaults.
+    fn has_worked(&self) -> bool {
+        self.state.trials.keys().any(|place| place.candidate == DEFAULTS)
+    }
+
     /// Runs the defaults, and says how many candidates there is time for. Where something would be left out
     /// after one run, there is a second: one alone may have been held up.
     pub fn begin(&mut self, bench: &mut dyn Bench<Error = E>) -> Result<Begun, E> {
@@ -428,7 +433,12 @@ impl<E: From<Error>, W: Fn(&Search<E>, u32) -> bool> rounds::Session for Running
         let search = &mut *self.search;
         search.progress.runs(search.candidate(candidate), search.run_time());
         let begin = Instant::now();
-        let outcome = self.bench.run(candidate, search.candidate(candidate))?;
+        let mut outcome = self.bench.run(candidate, search.candidate(candidate))?;
+        // Of what has worked before one failure may be the machine's, and is not the end of all.
+        let has_worked = candidate == DEFAULTS && search.has_worked();
+        if has_worked && matches!(outcome, Some(Err(_))) && !search.stopped() {
+            outcome = self.bench.run(candidate, None)?;
+        }
         search.runs = (search.runs.0 + 1, search.runs.1 + begin.elapsed());
         search.progress.has_run();
         let Some(outcome) = outcome else { return Ok(()) };

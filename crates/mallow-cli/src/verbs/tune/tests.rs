@@ -31,6 +31,8 @@ static BASE: LazyLock<Base> =
 struct Made<'a> {
     factors: Vec<(f64, f64)>,
     fails: Option<Index>,
+    /// The runs that fail, if they are of the defaults.
+    failing: std::ops::Range<usize>,
     random: StdRng,
     run_s: f64,
     /// How often the first run takes that.
@@ -52,7 +54,7 @@ impl Bench for Made<'_> {
         }
         self.patience.set(self.patience.get() - 1);
         self.runs += 1;
-        if self.fails == Some(index) {
+        if self.fails == Some(index) || self.failing.contains(&self.runs) && index == 0 {
             return Ok(Some(Err(Failure { text: "ended with exit code 1".into(), code: 1 })));
         }
         // Of joined settings what they do together.
@@ -101,6 +103,7 @@ fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> M
     Made {
         factors: all,
         fails: None,
+        failing: 0..0,
         random: StdRng::seed_from_u64(seed),
         run_s: 0.1,
         held_up: 1.0,
@@ -259,6 +262,30 @@ fn a_first_run_that_was_held_up_leaves_nothing_out() {
     assert!(matches!(tried(1.0, 0.6), (1..8, 2)));
     // Too dear to be made again.
     assert_eq!(tried(100.0, 0.1), (0, 1));
+}
+
+/// The first round has nine runs in an order that is drawn, one of them of the defaults: it is made again.
+#[test]
+fn the_defaults_may_fail_once() {
+    let mut repeated = 0;
+    for run in 2..=10 {
+        let interrupted = AtomicBool::new(false);
+        let mut bench = made(&[(1.0, 0.5); 8], 11, &interrupted);
+        bench.failing = run..run + 1;
+        let (report, state) = tune(&mut bench, State::new(subject(), 9), None);
+        assert!(report.chosen.is_some(), "{}", report.verdict);
+        repeated += bench.runs - state.trials.len();
+    }
+    assert_eq!(repeated, 1);
+}
+
+#[test]
+#[should_panic(expected = "DefaultsFail")]
+fn two_failures_of_the_defaults_are_the_end() {
+    let interrupted = AtomicBool::new(false);
+    let mut bench = made(&[(1.0, 1.0); 8], 11, &interrupted);
+    bench.failing = 2..100;
+    tune(&mut bench, State::new(subject(), 9), None);
 }
 
 #[test]
