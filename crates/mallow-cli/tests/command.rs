@@ -11,6 +11,7 @@ mod check;
 mod check_runners;
 mod documented;
 mod enable;
+mod enable_beside;
 mod enable_odd;
 mod enable_running;
 mod enable_setuid;

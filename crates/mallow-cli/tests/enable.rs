@@ -209,6 +209,18 @@ fn shells_read_the_script_with_and_without_the_library() {
         let (preload, _) = with(Some(&other));
         assert_eq!(preload, format!("{library}:/nowhere/libz.so"), "{shell}");
     }
+    // What the allocator says of its settings is no complaint of the loader.
+    let mut command = Command::new("sh");
+    let words = format!(". {}; echo \"$LD_PRELOAD\"", script.display());
+    command.args(["-e", "-c", &words]).env_remove("LD_PRELOAD").env("MALLOW_CONF", "nosuch:1");
+    assert_eq!(ran(command.output().unwrap()).stdout.lines().last(), Some(library.as_str()));
+    // A library that is damaged ends programs: as if there were none.
+    let whole = fs::read(&library).unwrap();
+    fs::write(&library, &whole[..whole.len() / 4]).unwrap();
+    for shell in ["sh", "dash", "bash"].iter().filter(|shell| Command::new(shell).output().is_ok())
+    {
+        assert_eq!(login(shell, &script, None), ("unset".into(), String::new()), "{shell}");
+    }
     // The library goes away: nothing is set, and nothing is said.
     fs::remove_file(&library).unwrap();
     for before in [None, Some("")] {

@@ -22,6 +22,8 @@ pub struct Elsewhere {
     pub word: String,
     /// Of Mallow's `-global` packages, the one that brought the script.
     pub package: Option<String>,
+    /// Whether `mallow enable` wrote it, which has no record of it any more.
+    is_of_mallow: bool,
     /// Whether shells read it after the script of `mallow enable`, which then has no last word.
     pub is_last: bool,
 }
@@ -34,6 +36,7 @@ impl Elsewhere {
             (None, Place::LdSoPreload) => {
                 format!("take {} out of {}", self.word, self.file.display())
             }
+            (None, _) if self.is_of_mallow => format!("remove {}", self.file.display()),
             (None, _) => format!("take LD_PRELOAD out of {}", self.file.display()),
         }
     }
@@ -68,7 +71,8 @@ pub fn find(system: &System, known: &[PathBuf]) -> Vec<Elsewhere> {
         let (package, is_installed) = package(system, &file, &text);
         if let Some((allocator, word)) = named(&text).filter(|_| is_installed) {
             let is_last = place == Place::Global && is_read_last(&file);
-            found.push(Elsewhere { place, file, allocator, word, package, is_last });
+            let is_of_mallow = super::is_of_mallow(&text);
+            found.push(Elsewhere { place, file, allocator, word, package, is_of_mallow, is_last });
         }
     }
     found

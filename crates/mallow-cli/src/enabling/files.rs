@@ -43,6 +43,13 @@ pub struct Kept {
     pub gid: u32,
 }
 
+impl Kept {
+    /// Whether `mallow enable` wrote it.
+    pub fn is_of_mallow(&self) -> bool {
+        matches!(&self.content, Content::Text(text) if super::is_of_mallow(text))
+    }
+}
+
 /// What a file is now; `None` if there is none.
 pub fn read(path: &Path) -> Result<Option<Kept>> {
     let metadata = match fs::symlink_metadata(path) {

@@ -24,6 +24,13 @@ pub use time::{Stamp, now};
 /// The script for login shells. Those of Mallow's `-global` packages do nothing while it is there.
 pub const SCRIPT: &str = "/etc/profile.d/mallow.sh";
 
+/// What `mallow enable` writes says so in its first line, a wrapper in its second.
+const HEADER: &str = "# Written by mallow enable";
+
+fn is_of_mallow(text: &str) -> bool {
+    text.lines().take(2).any(|line| line.starts_with(HEADER))
+}
+
 /// Where an allocator is enabled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]

@@ -2,6 +2,8 @@
 //! The record of what was enabled: which files, by whom they are used, what they were before.
 
 use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -13,6 +15,8 @@ use crate::error::{Error, Result};
 use crate::output;
 
 const SCHEMA: &str = "mallow.enabled/1";
+/// To lock the record's folder: each that fails is the end of another call, which took the folder away.
+const TRIES: usize = 1000;
 
 /// A file that is to be there.
 #[derive(Clone, Debug)]
@@ -99,16 +103,21 @@ impl Record {
 
     pub fn open(system: &System, file: &Path) -> Result<Record> {
         files::check_way(&system.root, file)?;
-        let missing = files::missing_folders(file);
-        files::make_folders(&missing)?;
         let folder = file.parent().unwrap_or(Path::new("/"));
-        let handle = File::open(folder).map_err(|error| files::refused(folder, error))?;
-        let lock = Flock::lock(handle, FlockArg::LockExclusive)
-            .map_err(|(_, error)| files::refused(folder, error.into()))?;
-        let mut record = Record::read(system, file)?;
-        record.data.folders.extend(missing);
-        record._lock = Some(lock);
-        Ok(record)
+        for _ in 0..TRIES {
+            let missing = files::missing_folders(file);
+            files::make_folders(&missing)?;
+            // Whoever held it before may have taken the folder away.
+            let Some(lock) = lock(folder, FlockArg::LockExclusive)? else { continue };
+            let mut record = Record::read(system, file)?;
+            record.data.folders.extend(missing);
+            record._lock = Some(lock);
+            return Ok(record);
+        }
+        let file = file.display();
+        Err(Error::Unmet(format!(
+            "{file} is changed by others all the time. Repeat it when they are done."
+        )))
     }
 
     pub fn entries(&self) -> &[Entry] {
@@ -121,7 +130,8 @@ impl Record {
         files::check_way(&self.system.root, &path)?;
         let current = files::read(&path)?;
         let Some(entry) = self.entry(&wanted.file) else {
-            return Ok(if current.is_some() { Outcome::Kept } else { Outcome::Written });
+            let is_foreign = current.is_some_and(|current| !current.is_of_mallow());
+            return Ok(if is_foreign { Outcome::Kept } else { Outcome::Written });
         };
         let is_own = entry.is_own(current.as_ref());
         if !is_own && !force {
@@ -156,7 +166,11 @@ impl Record {
         written.push(content.clone());
         let (before, folders) = match &former {
             Some(entry) => (entry.before.clone(), entry.folders.clone()),
-            None => (files::read(&path)?, self.folders_for(&path)),
+            // What mallow wrote, and has no record of any more, is nothing to come back to.
+            None => {
+                let foreign = files::read(&path)?.filter(|kept| !kept.is_of_mallow());
+                (foreign, self.folders_for(&path))
+            }
         };
         let entry = Entry {
             place: wanted.place.clone(),
@@ -252,9 +266,13 @@ impl Record {
         ))
     }
 
-    /// Takes away what an interruption left where there is no record, or none any more.
+    /// Takes away what an interruption left where there is no record, or none any more. Where somebody is
+    /// at work, it is theirs.
     pub fn clear(&self) {
-        if self.data.entries.is_empty() {
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        let Ok(Some(_lock)) = lock(folder, FlockArg::LockExclusiveNonblock) else { return };
+        let record = Record::read(&self.system, &self.file);
+        if record.is_ok_and(|record| record.data.entries.is_empty()) {
             files::remove_draft(&self.file);
             self.remove_folders();
         }
@@ -304,6 +322,21 @@ impl Entry {
             }
         }
     }
+}
+
+/// Holds the folder until the lock is dropped; `None` if it is not there, or not any more once it is locked.
+fn lock(folder: &Path, how: FlockArg) -> Result<Option<Flock<File>>> {
+    let handle = match File::open(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        handle => handle.map_err(|error| files::refused(folder, error))?,
+    };
+    let lock =
+        Flock::lock(handle, how).map_err(|(_, error)| files::refused(folder, error.into()))?;
+    let locked = lock.metadata().map_err(|error| files::refused(folder, error))?;
+    let is_there = folder
+        .metadata()
+        .is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino()));
+    Ok(is_there.then_some(lock))
 }
 
 fn parse(file: &Path, kept: Kept) -> Result<Data> {

@@ -31,7 +31,10 @@ pub fn main(args: &DisableArgs) -> Result<u8> {
             }
             continue;
         }
-        text += &take(&chosen, Record::open(&system, &file)?, args, &system)?;
+        // Somebody may have changed it until now.
+        let record = Record::open(&system, &file)?;
+        let chosen = self::chosen(args, &record)?;
+        text += &take(&chosen, record, args, &system)?;
     }
     if text.is_empty() {
         text = "Nothing is enabled there, so nothing was changed. See: mallow status\n".into();

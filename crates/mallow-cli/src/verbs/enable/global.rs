@@ -98,7 +98,7 @@ fn wanted(allocator: &Installed, place: Place, file: &str, text: String) -> Want
 }
 
 /// For any shell that reads profile.d, and zsh, which splits no words. Without the library it changes nothing: the loader, asked by
-/// starting a program, has to be content. Other allocators leave LD_PRELOAD, so that reading the
+/// starting a program, has to be content. What the allocator says, of its settings say, is no complaint. Other allocators leave LD_PRELOAD, so that reading the
 /// script again after a change is enough.
 fn script(allocator: &Installed) -> String {
     let (name, word) = (&allocator.name, &allocator.word);
@@ -114,7 +114,8 @@ fn script(allocator: &Installed) -> String {
         "\
 # Written by mallow enable --global, for {name}; mallow disable --global takes it away.
 # Nothing is changed where the loader cannot preload the library.
-if mallow_said=$(LD_PRELOAD={quoted} {PROBE} 2>&1) && [ -z \"$mallow_said\" ]; then
+if {{ mallow_said=$(LD_PRELOAD={quoted} {PROBE} 2>&1); }} 2>/dev/null &&
+  [ \"${{mallow_said#*cannot be preloaded}}\" = \"$mallow_said\" ]; then
   # What else is preloaded stays; another allocator does not.
   mallow_rest=$(
     list=${{LD_PRELOAD:+$LD_PRELOAD:}}
