@@ -20,6 +20,24 @@ fn library(source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     Some((folder, library))
 }
 
+/// As in a folder that a package manager fills, and enters to run the packages' scripts.
+#[test]
+fn a_system_without_devices_is_no_reason_to_refuse() {
+    let script =
+        "mount --make-rprivate / && mount -t tmpfs none /dev && echo mounted && exec \"$@\"";
+    let system = System::new();
+    let library = format!("mallow={}", system.path("usr/lib/libmallow.so").display());
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(mallow(&[]).get_program());
+    command.args(["enable", "--global", "--dry-run", "-a", &library]);
+    let ran = ran(command.output().unwrap());
+    if !ran.stdout.starts_with("mounted") {
+        println!("skipped: nothing can be mounted over /dev here");
+        return;
+    }
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
 /// The loader takes these, and no program works with them.
 #[test]
 fn a_library_that_ends_programs_is_refused() {
