@@ -229,16 +229,47 @@ class Sums(Scratch):
 
 
 class Workflows(unittest.TestCase):
+    """What the workflows and the action say that a shell is to do can be done with what is here."""
+
+    # Folders of the source; those that are made (dist, build) are in no checkout.
+    NAMED = re.compile(r"(?<![\w./-])((?:bench|core|crates|docs|examples|packaging|tools|\.ci)/[\w./-]+|CHANGELOG\.md)")
+    TARGETS = re.compile(r"^([a-z-]+)(?: [a-z-]+)*:(?!=)", re.M)
+
+    def scripts(self, text):
+        """The script of each step."""
+        pattern = r"^( *)(- )?run: (\|\n(?:(?:\1  .*)?\n)+|.*\n)"
+        return [match[2].removeprefix("|") for match in re.findall(pattern, text, re.M)]
+
+    def missing(self, script):
+        targets = set(self.TARGETS.findall((ROOT / "Makefile").read_text()))
+        for words in re.findall(r"(?:^|&& *)\s*make ([a-z][a-z -]*)", script, re.M):
+            yield from (word for word in words.split() if word not in targets)
+        for name in self.NAMED.findall(script):
+            if not (ROOT / name).exists():
+                yield name
+        for name in re.findall(r"^\s*((?:packaging|tools)/[\w./-]+)", script, re.M):
+            if not os.access(ROOT / name, os.X_OK):
+                yield name
+
     def test_they_name_what_is_there(self):
-        targets = set(re.findall(r"^([a-z-]+)(?: [a-z-]+)*:(?!=)", (ROOT / "Makefile").read_text(), re.M))
-        workflows = sorted((ROOT / ".github/workflows").glob("*.yml"))
-        self.assertGreater(len(workflows), 1)
-        for workflow in workflows:
-            text = workflow.read_text()
-            for line in re.findall(r"run: make ([a-z -]+)$", text, re.M):
-                self.assertLessEqual(set(line.split()), targets, workflow.name)
-            for file in re.findall(r"^\s+((?:packaging|tools|\.ci)/[a-z-]+)", text, re.M):
-                self.assertTrue(os.access(ROOT / file, os.X_OK), f"{workflow.name}: {file}")
+        files = sorted((ROOT / ".github").glob("*/*.yml")) + sorted((ROOT / ".github").glob("*/*/action.yml"))
+        self.assertGreater(len(files), 2)
+        for file in files:
+            scripts = self.scripts(file.read_text())
+            self.assertGreater(len(scripts), 0, file.name)
+            for script in scripts:
+                self.assertEqual(list(self.missing(script)), [], f"{file.name}: {script}")
+                bash = subprocess.run(["bash", "-n"], input=re.sub(r"\$\{\{.*?\}\}", "x", script), text=True,
+                                      capture_output=True)
+                self.assertEqual((bash.returncode, bash.stderr), (0, ""), f"{file.name}: {script}")
+
+    def test_what_is_not_there_is_found(self):
+        text = ("steps:\n  - run: make dist nothing\n  - name: x\n    run: |\n      cd x\n\n      packaging/gone --x\n"
+                "  - uses: y\n")
+        self.assertEqual([list(self.missing(script)) for script in self.scripts(text)],
+                         [["nothing"], ["packaging/gone", "packaging/gone"]])
+        self.assertEqual(list(self.missing("bash .ci/gone && grep -q x core/gone.h CHANGELOG.md")),
+                         [".ci/gone", "core/gone.h"])
 
 
 class Removal(Scratch):
