@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,15 @@ class Table(unittest.TestCase):
     def test_no_two_peers_share_a_column(self):
         columns = [peer["column"] for entry in allocators.KNOWN for peer in entry.get("peers", [])]
         self.assertEqual(len(columns), len(set(columns)))
+
+    def test_the_set_up_asks_for_what_the_table_names(self):
+        known = {entry["debian"]["file"]: entry for entry in allocators.KNOWN if "file" in entry.get("debian", {})}
+        calls = re.findall(r"^    want_allocator (\S+) (\S+) (\S+) (\S+)$", (ROOT / "tools/setup").read_text(), re.M)
+        self.assertGreater(len(calls), 3)
+        for file, package, alpine_file, alpine_package in calls:
+            self.assertEqual(package, known[file]["debian"]["package"])
+            alpine = known[file].get("alpine", {"file": "-", "package": "-"})
+            self.assertEqual((alpine_file, alpine_package), (alpine["file"], alpine["package"]))
 
     def test_an_installed_file_is_of_its_allocator(self):
         for entry in allocators.KNOWN:
