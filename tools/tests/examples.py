@@ -19,32 +19,40 @@ LOADER.exec_module(example)
 
 
 def result(**verdicts):
-    """As `mallow compare --export-json` writes it: {allocator: (verdict, ratio)}."""
+    """As `mallow compare --export-json` writes it: {allocator: (verdict, ratio)}; the interval is a tenth to each side."""
     entries = [{"allocator": "glibc", "is_baseline": True, "time": None, "runs": [{}] * 10}]
     for name, (verdict, ratio) in verdicts.items():
         entries.append({"allocator": name, "is_baseline": False, "runs": [{}] * 10,
-                        "time": {"verdict": verdict, "ratio": ratio}})
+                        "time": {"verdict": verdict, "ratio": ratio,
+                                 "interval": {"low": ratio * 0.9, "high": ratio * 1.1}}})
     return {"conditions": [{"entries": entries}]}
 
 
 class Sentence(unittest.TestCase):
-    def test_the_fastest_is_named_if_it_is_proven(self):
-        said = example.sentence(result(mallow=("less", 0.25), jemalloc=("inconclusive", 0.1),
-                                       mimalloc=("less", 0.3)), "the cache")
-        self.assertEqual(said, "For the cache the choice matters: under mallow it takes 0.25 of the time that it "
-                               "takes under glibc; mimalloc is faster too.")
+    def test_what_is_faster_is_named_with_its_interval(self):
+        said = example.sentence(result(mallow=("less", 0.3), jemalloc=("inconclusive", 0.1),
+                                       mimalloc=("less", 0.2)), "the cache")
+        self.assertEqual(said, "For the cache the choice matters: with glibc's time as 1, it takes 0.18 to 0.22 under "
+                               "mimalloc and 0.27 to 0.33 under mallow.")
         said = example.sentence(result(mallow=("less", 0.7), jemalloc=("less", 0.5), tcmalloc=("less", 0.6)), "it")
-        self.assertIn("under jemalloc it takes 0.50", said)
-        self.assertTrue(said.endswith("; mallow and tcmalloc are faster too."), said)
+        self.assertIn("it takes 0.45 to 0.55 under jemalloc, 0.54 to 0.66 under tcmalloc and 0.63", said)
 
     def test_what_is_not_proven_is_not_said(self):
+        said = example.sentence(result(mallow=("inconclusive", 0.5), jemalloc=("no_difference", 1)), "the readers")
+        self.assertEqual(said, "For the readers no other was shown in 10 runs to be faster than glibc, so keep glibc.")
         said = example.sentence(result(mallow=("inconclusive", 0.5), jemalloc=("more", 2)), "the readers")
-        self.assertEqual(said, "For the readers it was not shown to matter: none is faster than glibc as far "
-                               "as 10 runs can tell, so keep glibc.")
+        self.assertIn("to be faster than glibc, and jemalloc is slower, so keep", said)
+
+    def test_what_is_slower_matters(self):
+        said = example.sentence(result(mallow=("no_difference", 1.0), jemalloc=("more", 1.2), mimalloc=("more", 1.3)),
+                                "the readers")
+        self.assertEqual(said, "For the readers no other is faster than glibc, and jemalloc and mimalloc are slower, "
+                               "so keep glibc.")
 
     def test_what_is_proven_not_to_matter(self):
-        said = example.sentence(result(mallow=("no_difference", 1.0), jemalloc=("more", 1.2)), "the readers")
-        self.assertEqual(said, "For the readers it does not matter: none is faster than glibc, so keep glibc.")
+        said = example.sentence(result(mallow=("no_difference", 1.0)), "the readers")
+        self.assertEqual(said, "For the readers the choice does not matter: no other is faster or slower than glibc, "
+                               "so keep glibc.")
 
 
 class Program(unittest.TestCase):
