@@ -76,7 +76,7 @@ build: libraries command
 libraries:
 	@tools/setup libraries
 	@cmake -S . -B $(BUILD) $(PREFIXED) >/dev/null
-	@cmake --build $(BUILD) --target libraries -j $(JOBS) -- --no-print-directory
+	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target libraries -j $(JOBS)
 
 command:
 	@tools/setup build
