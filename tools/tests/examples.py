@@ -34,6 +34,8 @@ class Sentence(unittest.TestCase):
                                        mimalloc=("less", 0.2)), "the cache")
         self.assertEqual(said, "For the cache the choice matters: with glibc's time as 1, it takes 0.18 to 0.22 under "
                                "mimalloc and 0.27 to 0.33 under mallow.")
+        said = example.sentence(result(mallow=("less", 0.3), jemalloc=("more", 1.1)), "it")
+        self.assertTrue(said.endswith("it takes 0.27 to 0.33 under mallow, and jemalloc is slower."), said)
         said = example.sentence(result(mallow=("less", 0.7), jemalloc=("less", 0.5), tcmalloc=("less", 0.6)), "it")
         self.assertIn("it takes 0.45 to 0.55 under jemalloc, 0.54 to 0.66 under tcmalloc and 0.63", said)
 

@@ -209,18 +209,16 @@ impl Images {
             image.code.remove(&start);
             image.tables.remove(start);
         }
-        let is_file = kind == ModuleKind::File;
-        if self.unwinds
-            && is_file
-            && let Some(sections) = self.files.sections(mapping)
-        {
-            image.tables.add(mapping.start, mapping.end, bias, sections);
-        }
-        if self.unwinds
-            && kind == ModuleKind::Jit
-            && trampoline::begins_at(image.pid, mapping.start)
-        {
-            image.tables.add_one_word_frames(mapping.start, mapping.end);
+        match kind {
+            ModuleKind::File if self.unwinds => {
+                if let Some(sections) = self.files.sections(mapping) {
+                    image.tables.add(mapping.start, mapping.end, bias, sections);
+                }
+            }
+            ModuleKind::Jit if self.unwinds && trampoline::begins_at(image.pid, mapping.start) => {
+                image.tables.add_one_word_frames(mapping.start, mapping.end);
+            }
+            _ => {}
         }
         image.code.insert(mapping.start, Code { end: mapping.end, module, bias });
         let (start, end, process) = (mapping.start, mapping.end, image.number);
@@ -425,31 +423,26 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn tables_of_code_that_is_gone_are_forgotten() {
+        use crate::unwind::{Copy, Unwinder};
         let mut images = Images::new(true);
         images.define(&introduction(10, 0, std::process::id(), 1));
         let bytes = &mut [0; 64];
         let start = bytes.as_ptr() as u64;
-        let unwound = |images: &mut Images, bytes: &mut [u8; 64], code: &[u8], length: u64| {
+        let unwound = |images: &mut Images, bytes: &mut [u8; 64], code: &[u8], end: u64| {
             bytes[..code.len()].copy_from_slice(std::hint::black_box(code));
-            images
-                .add_line(0, format!("{start:x}-{:x} r-xp 0 00:00 0 ", start + length).as_bytes());
-            let copy = super::super::unwind::Copy {
-                ip: start + 6,
-                sp: 0x7000,
-                fp: 0,
-                distance: 1,
-                stack: &[7, start + 20, 7, 0x500],
-            };
+            images.add_line(0, format!("{start:x}-{end:x} r-xp 0 00:00 0 ").as_bytes());
+            let stack = &[7, start + 20, 7, 0x500];
+            let copy = Copy { ip: start + 6, sp: 0x7000, fp: 0, distance: 1, stack };
             let mut addresses = Vec::new();
-            super::super::unwind::Unwinder::default().unwind(
-                &images.get_mut(0).tables,
-                &copy,
-                &mut addresses,
-            );
+            Unwinder::default().unwind(&images.get_mut(0).tables, &copy, &mut addresses);
             addresses.len()
         };
-        assert_eq!(unwound(&mut images, bytes, &trampoline::CODE, 32), 3);
-        assert_eq!(unwound(&mut images, bytes, &[0; 11], 64), 1, "other code at the same place");
+        assert_eq!(unwound(&mut images, bytes, &trampoline::CODE, start + 32), 3);
+        assert_eq!(unwound(&mut images, bytes, &[0; 11], start + 64), 1, "other code there");
+        // A program may write any line: one that ends before it begins holds nothing.
+        let mut others = Images::new(true);
+        others.define(&introduction(10, 0, std::process::id(), 1));
+        assert_eq!(unwound(&mut others, bytes, &trampoline::CODE, 1), 1);
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Tables {
 
     /// Code whose every function has one word between its return address and that of what it calls.
     pub fn add_one_word_frames(&mut self, start: u64, end: u64) {
-        let eh_frame: Arc<[u8]> = one_word_frames(end - start).into();
+        let eh_frame: Arc<[u8]> = one_word_frames(end.saturating_sub(start)).into();
         let sections = Sections {
             eh_frame_svma: Some(0..eh_frame.len() as u64),
             eh_frame: Some(eh_frame),
