@@ -358,7 +358,7 @@ impl Session {
         let time = now.saturating_sub(self.start_ns);
         for (memory, regions) in self.samples.take(self.images.alive(), |_| 0) {
             let regions = regions.map(Event::Regions);
-            for event in [Event::Memory(memory)].into_iter().chain(regions) {
+            for event in [Event::Memory(Box::new(memory))].into_iter().chain(regions) {
                 self.writer.write(&Record { time, thread: COLLECTOR, event })?;
             }
         }
@@ -518,7 +518,7 @@ impl Session {
         }
         // Nothing else may have happened since long: the recording went on until now.
         for memory in self.samples.last() {
-            let event = Event::Memory(memory);
+            let event = Event::Memory(Box::new(memory));
             self.writer.write(&Record { time, thread: COLLECTOR, event })?;
         }
         let calls = self.writer.totals().calls;

@@ -477,7 +477,7 @@ impl<W: Write> Collector<W> {
         }
         for (memory, regions) in samples {
             let regions = regions.map(Event::Regions);
-            for event in [Event::Memory(memory)].into_iter().chain(regions) {
+            for event in [Event::Memory(Box::new(memory))].into_iter().chain(regions) {
                 self.writer.write(&Record { time, thread: COLLECTOR, event })?;
             }
         }
@@ -497,7 +497,7 @@ impl<W: Write> Collector<W> {
         let rings = open.map(|slot| self.channel.resident(slot)).sum();
         let peak_rss = peak_rss.saturating_sub(rings);
         let Some(memory) = self.samples.with_peak(process, peak_rss) else { return Ok(()) };
-        let (time, event) = (self.last_sample, Event::Memory(memory));
+        let (time, event) = (self.last_sample, Event::Memory(Box::new(memory)));
         self.writer.write(&Record { time, thread: COLLECTOR, event })
     }
 

@@ -245,7 +245,8 @@ impl Images {
         self.module_count += 1;
         let id = self.module_count;
         self.modules.insert((path.clone(), build_id.clone()), id);
-        self.definitions.push(Event::Module(Module { id, kind, path, build_id, process: 0 }));
+        let module = Module { id, kind, path, build_id, process: 0 };
+        self.definitions.push(Event::Module(Box::new(module)));
         id
     }
 
@@ -261,7 +262,8 @@ impl Images {
         let process = image.number;
         let build_id = Vec::new();
         let kind = ModuleKind::Jit;
-        self.definitions.push(Event::Module(Module { id, kind, path, build_id, process }));
+        let module = Module { id, kind, path, build_id, process };
+        self.definitions.push(Event::Module(Box::new(module)));
         id
     }
 
@@ -337,7 +339,8 @@ impl Images {
         let wanted = std::mem::take(&mut image.jit_addresses);
         let place = perf_map::place(Path::new(perf_map::FOLDER), image.pid);
         let Some(text) = perf_map::read(&place) else { return };
-        self.definitions.extend(met(&text, &wanted, module).map(Event::Symbol));
+        self.definitions
+            .extend(met(&text, &wanted, module).map(|symbol| Event::Symbol(Box::new(symbol))));
     }
 
     /// At the end of the recording, for processes that go on.

@@ -82,13 +82,8 @@ impl Script {
             let id = next_module();
             let path = format!("[{language} of process {process}]");
             let kind = ModuleKind::Jit;
-            definitions.push(Event::Module(Module {
-                id,
-                kind,
-                path,
-                build_id: Vec::new(),
-                process,
-            }));
+            let module = Module { id, kind, path, build_id: Vec::new(), process };
+            definitions.push(Event::Module(Box::new(module)));
             id
         });
         let next = (self.places.len() as u64 + 1) * STEP;
@@ -100,7 +95,8 @@ impl Script {
                 (name, false, line) => format!("py::{name}:{}:{line}", code.file),
                 (name, true, line) => format!("rb::{name}@{}:{line}", code.file),
             };
-            definitions.push(Event::Symbol(Symbol { module, start: next, size: STEP, name }));
+            let symbol = Symbol { module, start: next, size: STEP, name };
+            definitions.push(Event::Symbol(Box::new(symbol)));
             next
         });
         Frame { module, address: start + 1 }

@@ -508,7 +508,7 @@ fn the_peak_of_a_short_recording_is_the_kernels() {
     let trace = record(&["--stacks", "none"], &[program.to_str().unwrap()]);
     assert_eq!(trace.code, Some(0), "{}", trace.stderr);
     let memory = |record: &Record| match &record.event {
-        Event::Memory(memory) => Some(*memory),
+        Event::Memory(memory) => Some(**memory),
         _ => None,
     };
     let peak = trace.records.iter().filter_map(memory).map(|memory| memory.peak_rss).max();

@@ -49,7 +49,7 @@ impl Program {
     fn memory(&mut self, anonymous: u64) {
         let memory =
             Memory { process: 1, anonymous, rss: anonymous + (4 << 20), ..Memory::default() };
-        self.push(0, Event::Memory(memory));
+        self.push(0, Event::Memory(Box::new(memory)));
     }
 
     fn grow(mut self, measured: impl Fn(u64) -> u64) -> Program {

@@ -29,12 +29,12 @@ fn write_trace(path: &Path, kept: u64) {
         write(thread, Event::Thread(definition));
     }
     let jit = Module { id: 1, kind: ModuleKind::Jit, process: 1, ..Module::default() };
-    write(COLLECTOR, Event::Module(jit));
+    write(COLLECTOR, Event::Module(Box::new(jit)));
     let gone = Module { id: 2, path: "/gone/libgone.so".into(), ..Module::default() };
-    write(COLLECTOR, Event::Module(gone));
+    write(COLLECTOR, Event::Module(Box::new(gone)));
     for (start, name) in [(0x100, "py::main:/srv/app.py"), (0x200, "py::read <x>:/srv/app.py")] {
         let symbol = Symbol { module: 1, start, size: 0x100, name: name.into() };
-        write(COLLECTOR, Event::Symbol(symbol));
+        write(COLLECTOR, Event::Symbol(Box::new(symbol)));
     }
     let frames = |places: &[(u32, u64)]| {
         places
@@ -68,7 +68,8 @@ fn write_trace(path: &Path, kept: u64) {
         write(1, malloc(16, 0x9000, 1));
         write(1, free(0x9000));
     }
-    write(COLLECTOR, Event::Memory(Memory { process: 1, rss: 9 << 20, ..Memory::default() }));
+    let memory = Memory { process: 1, rss: 9 << 20, ..Memory::default() };
+    write(COLLECTOR, Event::Memory(Box::new(memory)));
     write(COLLECTOR, Event::ProcessEnd(ProcessEnd { process: 1, ending: Ending::Code(3) }));
     std::fs::write(path, writer.finish().unwrap()).unwrap();
 }

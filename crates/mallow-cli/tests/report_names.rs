@@ -45,7 +45,7 @@ fn write_trace(path: &Path, module: Module, address: u64) {
     let events = [
         (0, Event::Process(Box::new(process))),
         (1, Event::Thread(Thread { process: 1, tid: 77, name: "main".into() })),
-        (0, Event::Module(module)),
+        (0, Event::Module(Box::new(module))),
         (0, Event::Stack(stack)),
         (1, Event::Call(call)),
     ];

@@ -48,6 +48,7 @@ pub struct Finished<W> {
     pub processes: Vec<Summary>,
 }
 
+#[derive(Clone, Copy, Default)]
 struct Known {
     process: u32,
     is_first: bool,
@@ -60,6 +61,8 @@ pub struct Compiler<W, F> {
     page_size: u64,
     images: FxHashMap<u32, Image>,
     threads: FxHashMap<u32, Known>,
+    /// What `threads` says of the thread that was asked for last, for that is mostly the next one.
+    recent: (u32, Known),
     running: FxHashMap<u32, Process<W>>,
     ended: VecDeque<u32>,
     best: Option<(Summary, Plan<W>)>,
@@ -79,6 +82,7 @@ where
             page_size: u64::from(header.page_size.max(4096)),
             images: FxHashMap::default(),
             threads: FxHashMap::default(),
+            recent: <_>::default(),
             running: FxHashMap::default(),
             ended: VecDeque::new(),
             best: None,
@@ -97,17 +101,19 @@ where
                 let is_first = image.is_some_and(|image| image.pid == thread.tid);
                 let known = Known { process: thread.process, is_first };
                 self.threads.insert(record.thread, known);
+                self.recent = (record.thread, known);
             }
             Event::Call(call) => {
-                let (id, is_first) = self.whose(record.thread);
-                if let Some(process) = self.process(id)? {
-                    process.call(time, record.thread, is_first, call)?;
+                let known = self.whose(record.thread);
+                if let Some(process) = self.process(known.process)? {
+                    process.call(time, record.thread, known.is_first, call)?;
                 }
             }
             Event::ThreadEnd => {
-                let (id, _) = self.whose(record.thread);
+                let known = self.whose(record.thread);
                 self.threads.remove(&record.thread);
-                if let Some(process) = self.running.get_mut(&id) {
+                self.recent = (record.thread, Known::default());
+                if let Some(process) = self.running.get_mut(&known.process) {
                     process.thread_end(record.thread)?;
                 }
             }
@@ -122,8 +128,8 @@ where
                 }
             }
             Event::Dropped(count) => {
-                let (id, _) = self.whose(record.thread);
-                if let Some(process) = self.process(id)? {
+                let known = self.whose(record.thread);
+                if let Some(process) = self.process(known.process)? {
                     let dropped = &mut process.summary.coverage.dropped;
                     *dropped = dropped.saturating_add(*count);
                 }
@@ -143,8 +149,11 @@ where
     }
 
     /// The process of a thread; of one whose definition was lost, process 0.
-    fn whose(&self, thread: u32) -> (u32, bool) {
-        self.threads.get(&thread).map_or((0, false), |known| (known.process, known.is_first))
+    fn whose(&mut self, thread: u32) -> Known {
+        if self.recent.0 != thread {
+            self.recent = (thread, self.threads.get(&thread).copied().unwrap_or_default());
+        }
+        self.recent.1
     }
 
     /// The process, if it may be chosen.

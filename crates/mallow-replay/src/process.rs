@@ -109,6 +109,8 @@ pub struct Process<W> {
     lanes: Vec<Lane>,
     /// By the trace's number of the thread.
     lane_of: FxHashMap<u32, u32>,
+    /// The thread whose call came last, and its lane.
+    recent: Option<(u32, u32)>,
     live: Live,
     /// Whose turn it is.
     current: u32,
@@ -126,6 +128,7 @@ impl<W: Write + Seek> Process<W> {
             summary,
             lanes: Vec::new(),
             lane_of: FxHashMap::default(),
+            recent: None,
             live: Live::default(),
             current: 0,
             clock: 0,
@@ -147,8 +150,14 @@ impl<W: Write + Seek> Process<W> {
     /// The player's first thread is the recorded program's first. The others start with their first
     /// call: who started them is not known.
     fn lane(&mut self, thread: u32, is_first: bool) -> io::Result<u32> {
-        if let Some(lane) = self.lane_of.get(&thread) {
-            return Ok(*lane);
+        if let Some((recent, lane)) = self.recent
+            && recent == thread
+        {
+            return Ok(lane);
+        }
+        if let Some(&lane) = self.lane_of.get(&thread) {
+            self.recent = Some((thread, lane));
+            return Ok(lane);
         }
         let lane = if is_first { 0 } else { self.add_lane() };
         self.lane_of.insert(thread, lane);
@@ -219,6 +228,7 @@ impl<W: Write + Seek> Process<W> {
     }
 
     pub fn thread_end(&mut self, thread: u32) -> io::Result<()> {
+        self.recent = None;
         // The first thread's lane leads the player until the process ends.
         let Some(lane) = self.lane_of.remove(&thread).filter(|lane| *lane != 0) else {
             return Ok(());

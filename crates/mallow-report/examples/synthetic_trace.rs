@@ -72,11 +72,11 @@ fn define(writer: &mut Writer<impl Write>, threads: u64) -> Result<()> {
         define(thread, Event::Thread(definition))?;
     }
     let module = Module { id: 1, kind: ModuleKind::Jit, process: 1, ..Module::default() };
-    define(COLLECTOR, Event::Module(module))?;
+    define(COLLECTOR, Event::Module(Box::new(module)))?;
     for function in 0..FUNCTIONS {
         let name = format!("function_{function}");
         let symbol = Symbol { module: 1, start: function * 256, size: 256, name };
-        define(COLLECTOR, Event::Symbol(symbol))?;
+        define(COLLECTOR, Event::Symbol(Box::new(symbol)))?;
     }
     let mut random = Random(7);
     for id in 1..=STACKS {

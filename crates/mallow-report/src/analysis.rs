@@ -101,7 +101,7 @@ impl Analysis {
             Event::Process(process) => self.process(time, process),
             Event::Thread(thread) => self.thread(time, record.thread, thread),
             Event::Module(module) => {
-                self.findings.modules.insert(module.id, module.clone());
+                self.findings.modules.insert(module.id, module.as_ref().clone());
             }
             Event::Mapping(mapping) => self.mapping(time, mapping),
             Event::Regions(_) => {}

@@ -46,7 +46,7 @@ fn random_trace(seed: u64, calls: u64) -> Vec<Record> {
             ));
         }
     }
-    records.push(record(0, 0, Event::Module(Module { id: 1, ..Module::default() })));
+    records.push(record(0, 0, Event::Module(Box::new(Module { id: 1, ..Module::default() }))));
     for id in 1..=STACKS {
         let frame = |address: u32| mallow_trace::Frame { module: 1, address: u64::from(address) };
         let frames = vec![frame(id), frame(100 + id % 2)];
@@ -308,11 +308,11 @@ fn records_of_any_kind_in_any_order_are_taken() {
                     ..Stack::default()
                 }),
                 5 => Event::Dropped(any(100)),
-                6 => Event::Memory(mallow_trace::Memory {
+                6 => Event::Memory(Box::new(mallow_trace::Memory {
                     process: id,
                     rss: any(9000),
                     ..Default::default()
-                }),
+                })),
                 _ => Event::Call(call),
             };
             analysis.add(&record(time, thread, event));

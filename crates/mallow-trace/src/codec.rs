@@ -361,7 +361,7 @@ fn decode_rare(
             let (process, tid) = (input.number32()?, input.number32()?);
             Event::Thread(Thread { process, tid, name: input.text()? })
         }
-        MODULE => Event::Module(Module {
+        MODULE => Event::Module(Box::new(Module {
             id: input.number32()?,
             process: input.number32()?,
             kind: match input.byte()? {
@@ -372,7 +372,7 @@ fn decode_rare(
             },
             path: input.text()?,
             build_id: input.slice()?.to_vec(),
-        }),
+        })),
         MAPPING => Event::Mapping(Mapping {
             process: input.number32()?,
             module: input.number32()?,
@@ -381,17 +381,17 @@ fn decode_rare(
             bias: input.number()?,
         }),
         STACK => Event::Stack(decode_stack(input)?),
-        SYMBOL => Event::Symbol(Symbol {
+        SYMBOL => Event::Symbol(Box::new(Symbol {
             module: input.number32()?,
             start: input.number()?,
             size: input.number()?,
             name: input.text()?,
-        }),
+        })),
         THREAD_NAME => Event::ThreadName(input.text()?),
         THREAD_END => Event::ThreadEnd,
         PROCESS_END => Event::ProcessEnd(decode_end(input)?),
         MARKER => Event::Marker(input.text()?),
-        MEMORY => Event::Memory(Memory {
+        MEMORY => Event::Memory(Box::new(Memory {
             process: input.number32()?,
             rss: input.number()?,
             anonymous: input.number()?,
@@ -400,7 +400,7 @@ fn decode_rare(
             swap: input.number()?,
             minor_faults: input.number()?,
             major_faults: input.number()?,
-        }),
+        })),
         REGIONS => Event::Regions(decode_regions(input)?),
         DROPPED => Event::Dropped(input.number()?),
         _ => return Err(UNKNOWN),
@@ -473,6 +473,14 @@ fn decode_end(input: &mut Input) -> std::result::Result<ProcessEnd, Fault> {
     Ok(ProcessEnd { process, ending })
 }
 
+/// Joins the lower seven bits of each byte.
+#[inline]
+fn join_sevens(word: u64) -> u64 {
+    let pairs = (word & 0x007f_007f_007f_007f) | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    (fours & 0x0fff_ffff) | (fours & 0x0fff_ffff_0000_0000) >> 4
+}
+
 /// Bytes that may be anything.
 struct Input<'a> {
     bytes: &'a [u8],
@@ -486,7 +494,24 @@ impl<'a> Input<'a> {
         Ok(byte)
     }
 
+    #[inline]
     fn number(&mut self) -> std::result::Result<u64, Fault> {
+        // The bytes that end a number have no highest bit. With eight bytes at hand the length of the
+        // number decides no branch: lengths are mixed, and a branch on them would be mispredicted.
+        let word = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk());
+        let word = word.map_or(u64::MAX, |word| u64::from_le_bytes(*word));
+        let ends = !word & 0x8080_8080_8080_8080;
+        if ends == 0 {
+            return self.number_by_byte();
+        }
+        let bits = ends.trailing_zeros() + 1;
+        self.at += bits as usize / 8;
+        Ok(join_sevens(word & u64::MAX >> (64 - bits)))
+    }
+
+    /// A number near the end of the bytes, or one of nine bytes and more.
+    #[cold]
+    fn number_by_byte(&mut self) -> std::result::Result<u64, Fault> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;

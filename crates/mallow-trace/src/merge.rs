@@ -24,6 +24,8 @@ pub struct Merged<R: Read> {
     definitions: Option<Records>,
     /// Records before this time can be given out: the next block holds none that is earlier.
     horizon: u64,
+    /// Records of the current lane before this time come next, whatever the others hold.
+    undisputed: u64,
     damage: VecDeque<Error>,
     /// What was wrong with the end of the file; comes last.
     end: Option<Error>,
@@ -53,6 +55,7 @@ impl<R: Read> Merged<R> {
             current: None,
             definitions: None,
             horizon: 0,
+            undisputed: 0,
             damage: VecDeque::new(),
             end: None,
             last_time: 0,
@@ -122,18 +125,27 @@ impl<R: Read> Merged<R> {
             self.park_current();
             self.order.pop();
             self.current = Some((thread, self.lanes.remove(&thread)?));
+            let next = self.order.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
+            self.undisputed = next.min(self.horizon);
         }
+        self.take_current()
+    }
+
+    /// The record that waits in the current lane.
+    #[inline]
+    fn take_current(&mut self) -> Option<Record> {
         let (_, lane) = self.current.as_mut()?;
         let record = lane.next.take();
         lane.advance(&mut self.damage);
         if lane.next.is_none() {
-            self.current = None;
+            self.park_current();
         }
         record
     }
 
     /// The current lane waits with the others: those who read blocks find it there.
     fn park_current(&mut self) {
+        self.undisputed = 0;
         let Some((thread, lane)) = self.current.take() else { return };
         if let Some(time) = lane.time() {
             self.order.push(Reverse((time, thread)));
@@ -149,6 +161,7 @@ impl Lane {
     }
 
     /// Puts the lane's next record into `next`, if there is one.
+    #[inline]
     fn advance(&mut self, damage: &mut VecDeque<Error>) {
         loop {
             if let Some(records) = &mut self.records {
@@ -176,6 +189,12 @@ impl<R: Read> Iterator for Merged<R> {
     type Item = Result<Record>;
 
     fn next(&mut self) -> Option<Result<Record>> {
+        let waiting = self.current.as_ref().and_then(|(_, lane)| lane.time());
+        if waiting.is_some_and(|time| time < self.undisputed) && self.damage.is_empty() {
+            let record = self.take_current()?;
+            self.last_time = record.time;
+            return Some(Ok(record));
+        }
         loop {
             if !self.damage.is_empty() {
                 return self.damage.pop_front().map(Err);

@@ -74,6 +74,7 @@ pub struct Record {
     pub event: Event,
 }
 
+/// What is rare and larger than a call is in a box, so that a record takes one cache line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Call(Call),
@@ -83,11 +84,11 @@ pub enum Event {
     Process(Box<Process>),
     /// The record's `thread` is the number of the thread that is defined.
     Thread(Thread),
-    Module(Module),
+    Module(Box<Module>),
     Mapping(Mapping),
     Stack(Stack),
     /// The exception: it may come after the stacks that need it.
-    Symbol(Symbol),
+    Symbol(Box<Symbol>),
 
     // What happens, in time order.
     ThreadName(String),
@@ -96,7 +97,7 @@ pub enum Event {
     ProcessEnd(ProcessEnd),
     /// The program called `mw_trace_marker`.
     Marker(String),
-    Memory(Memory),
+    Memory(Box<Memory>),
     /// Where the anonymous resident memory lay at the time of the `Memory` record before it.
     Regions(Regions),
     /// So many calls of this thread are missing here, because the collector could not keep up.
@@ -117,6 +118,8 @@ impl Event {
         )
     }
 }
+
+const _: () = assert!(size_of::<Record>() <= 64);
 
 /// A call of an allocation function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

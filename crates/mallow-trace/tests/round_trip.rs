@@ -29,13 +29,13 @@ fn one_of_each() -> Vec<Record> {
         at(3, Event::Thread(Thread { process: 1, tid: 4712, name: "worker".into() })),
         at(
             0,
-            Event::Module(Module {
+            Event::Module(Box::new(Module {
                 id: 1,
                 kind: ModuleKind::Vdso,
                 path: "/lib/a b.so".into(),
                 build_id: vec![1, 2, 255],
                 process: 1,
-            }),
+            })),
         ),
         at(
             0,
@@ -48,16 +48,19 @@ fn one_of_each() -> Vec<Record> {
             }),
         ),
         at(0, Event::Stack(Stack { id: 1, distance: 1 << 20, frames })),
-        at(0, Event::Symbol(Symbol { module: 2, start: 1, size: 2, name: "py::f".into() })),
         at(
             0,
-            Event::Memory(Memory {
+            Event::Symbol(Box::new(Symbol { module: 2, start: 1, size: 2, name: "py::f".into() })),
+        ),
+        at(
+            0,
+            Event::Memory(Box::new(Memory {
                 process: 1,
                 rss: 1,
                 anonymous: 2,
                 peak_rss: 3,
                 ..Memory::default()
-            }),
+            })),
         ),
         at(
             0,

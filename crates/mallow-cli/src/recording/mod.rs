@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Reads a recorded trace, with progress, as far as it can be read, and names its stacks.
 
+mod ahead;
+
 use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -12,8 +14,6 @@ use crate::input::{self, Peeked};
 use crate::output::Notes;
 
 const READ_AHEAD: usize = 1 << 20;
-/// Records between two looks at the progress.
-const PROGRESS_EVERY: u64 = 1 << 16;
 
 pub use mallow_capture::symbols::{Sources, Symbols};
 
@@ -100,22 +100,21 @@ impl Recording {
         notes: Notes,
         mut take: impl FnMut(&Record) -> Result<()>,
     ) -> Result<Option<String>> {
-        let mut merged = self.reader.merged();
         let bar = notes.progress(self.length >> 20);
         bar.set_message("MiB read");
-        let (mut first, mut more, mut count) = (None, 0u64, 0u64);
-        while let Some(record) = merged.next() {
-            match record {
-                Ok(record) => take(&record)?,
-                Err(error @ TraceError::Io(_)) => return Err(damaged(&self.path, error)),
-                Err(error) if first.is_none() => first = Some(error),
-                Err(_) => more += 1,
+        let (mut first, mut more) = (None, 0u64);
+        ahead::read(self.reader, |batch| {
+            for record in batch.records {
+                match record {
+                    Ok(record) => take(&record)?,
+                    Err(error @ TraceError::Io(_)) => return Err(damaged(&self.path, error)),
+                    Err(error) if first.is_none() => first = Some(error),
+                    Err(_) => more += 1,
+                }
             }
-            count += 1;
-            if count.is_multiple_of(PROGRESS_EVERY) {
-                bar.set_position(merged.reader().position() >> 20);
-            }
-        }
+            bar.set_position(batch.position >> 20);
+            Ok(())
+        })?;
         bar.finish_and_clear();
         Ok(first.map(|first| sentence(&self.path, &first, more)))
     }

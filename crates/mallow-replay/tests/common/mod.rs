@@ -63,7 +63,7 @@ impl Trace {
 
     pub fn memory(&mut self, anonymous: u64) {
         let memory = Memory { process: 1, anonymous, rss: anonymous, ..Memory::default() };
-        self.push(0, Event::Memory(memory));
+        self.push(0, Event::Memory(Box::new(memory)));
     }
 
     pub fn end(&mut self, process: u32) {
