@@ -76,7 +76,8 @@ static char *region_map(void *hint, size_t size, size_t *wanted)
 /* The extent of a new region joins the retained ones. False if there is no memory for what describes it. */
 static bool arena_join_region(struct arena *arena, char *start, size_t size)
 {
-    size_t huge_page_bytes = dense_ask_for_huge_pages(arena, start, size);
+    enum huge_pages huge_pages;
+    size_t huge_page_bytes = dense_choose_huge_pages(arena, start, size, &huge_pages);
     bool covered = pagemap_cover((uintptr_t)start, size);
     lock_take(&arena->lock);
     struct region *region = covered ? place_new_region_locked(arena, (uintptr_t)start) : NULL;
@@ -89,7 +90,7 @@ static bool arena_join_region(struct arena *arena, char *start, size_t size)
         lock_release(&arena->lock);
         return false;
     }
-    *region = (struct region){arena->regions, (uintptr_t)start, size, huge_page_bytes != 0};
+    *region = (struct region){arena->regions, (uintptr_t)start, size, huge_pages};
     arena->regions = region;
     arena->region_bytes += size;
     arena->regions_made++;

@@ -10,6 +10,9 @@
 #define DENSE_PAGES 32u
 #define DENSE_SIXTEENTHS (MW_FENCES ? 14u : 15u)
 
+/* The regions until the arena has so much get none. */
+#define SMALL_ARENA (8 * MiB)
+
 /* Nor does it if of the last 2 MiB of the newest region, the telling part, fewer sixteenths are resident. No huge
  * pages are asked for there, so that it tells; but behind so many regions, whose ends would be too many mappings. */
 #define TELLING_PLACES 4u
@@ -89,13 +92,33 @@ static bool arena_is_dense(struct arena *arena)
            newest_is_dense(arena) && os_tells_resident();
 }
 
-static size_t dense_ask_for_huge_pages(struct arena *arena, char *start, size_t size)
+/* Whether a huge page could be more than what the program needs. */
+static bool arena_is_small(struct arena *arena)
 {
+    lock_take(&arena->lock);
+    size_t region_bytes = arena->region_bytes;
+    lock_release(&arena->lock);
+    return region_bytes < SMALL_ARENA;
+}
+
+static size_t dense_choose_huge_pages(struct arena *arena, char *start, size_t size,
+                                      enum huge_pages *chosen)
+{
+    *chosen = HUGE_PAGES_AS_SYSTEM;
+    if (!os_wants_huge_pages && arena_is_small(arena)) {
+        *chosen = HUGE_PAGES_REFUSED;
+        os_refuse_huge_pages(start, size);
+        return 0;
+    }
     if (size < 2 * REGION_ALIGNMENT || !arena_is_dense(arena)) {
         return 0;
     }
     lock_take(&arena->lock);
     size_t telling = arena->regions_made < TELLING_REGIONS ? REGION_ALIGNMENT : 0;
     lock_release(&arena->lock);
-    return os_ask_for_huge_pages(start, size - telling) ? size - telling : 0;
+    if (!os_ask_for_huge_pages(start, size - telling)) {
+        return 0;
+    }
+    *chosen = HUGE_PAGES_ASKED;
+    return size - telling;
 }

@@ -97,7 +97,7 @@ static bool explicit_list_region(struct arena *arena, char *start, size_t size, 
         lock_release(&arena->lock);
         return false;
     }
-    *region = (struct region){arena->regions, (uintptr_t)start, size, false};
+    *region = (struct region){arena->regions, (uintptr_t)start, size, HUGE_PAGES_AS_SYSTEM};
     arena->regions = region;
     arena->region_bytes += size;
     arena->regions_made++;

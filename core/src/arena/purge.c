@@ -59,6 +59,14 @@ static enum extent_state extent_give_to_hooks(struct arena *arena, struct extent
     return EXTENT_RETAINED;
 }
 
+static void region_refuse_huge_pages(struct region *region)
+{
+    if (atomic_get(&region->huge_pages) != HUGE_PAGES_REFUSED) {
+        atomic_set(&region->huge_pages, HUGE_PAGES_REFUSED);
+        os_refuse_huge_pages((void *)region->start, region->size);
+    }
+}
+
 /* Gives the pages of one extent, which is in no set, back to the kernel. Without the lock. Returns
  * the state that it has then; UNUSED if the mapping is gone. */
 static enum extent_state extent_give_back(struct arena *arena, struct extent *extent,
@@ -81,12 +89,7 @@ static enum extent_state extent_give_back(struct arena *arena, struct extent *ex
         extent->slab.stamp = clock_stamp();
         return EXTENT_DIRTY;
     }
-    /* The kernel fills the gaps around what is in use to make huge pages of them, in its own time: no more of
-     * that where something was given back. */
-    if (atomic_get(&extent->region->wants_huge_pages)) {
-        atomic_set(&extent->region->wants_huge_pages, false);
-        os_ask_for_no_more_huge_pages((void *)extent->region->start, extent->region->size);
-    }
+    region_refuse_huge_pages(extent->region);
     if (may_be_lazy && os_purge_lazy(start, extent_size(extent))) {
         return EXTENT_MUZZY;
     }

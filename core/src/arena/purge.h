@@ -32,4 +32,8 @@ static size_t arena_purge(struct arena *arena, size_t keep_pages);
 /* Gives the address space of regions without any used page back to the kernel. */
 static void arena_unmap_free_regions(struct arena *arena);
 
+/* Before something of the region goes back. The kernel fills the gaps around what is in use to make huge pages of
+ * them, in its own time: no more of that there. */
+static void region_refuse_huge_pages(struct region *region);
+
 #endif

@@ -210,14 +210,20 @@ static_assert(offsetof(struct extent, owner) == CACHE_LINE, "others read no firs
 static_assert(offsetof(struct slab, below) == offsetof(struct slot, link), "linked as slots are");
 static_assert(MW_SLOT_BITMAP || sizeof(struct extent) == 2 * CACHE_LINE, "two lines");
 
+/* Of a region, what the kernel may make of it. */
+enum huge_pages {
+    HUGE_PAGES_REFUSED,   /* none: it was told so */
+    HUGE_PAGES_AS_SYSTEM, /* as for any memory of any program */
+    HUGE_PAGES_ASKED,     /* wherever it can, see arena_is_dense */
+};
+
 /* Address space from the OS that is cut into extents; aligned to 2 MiB unless the OS had little
  * left. */
 struct region {
     struct region *next;
     uintptr_t start;
     size_t size;
-    /* The kernel was asked for them, see arena_is_dense. Cleared with lock: purge. */
-    _Atomic bool wants_huge_pages;
+    _Atomic(enum huge_pages) huge_pages; /* once refused, it stays so */
 };
 
 ALWAYS_INLINE unsigned extent_arena(struct extent *extent)

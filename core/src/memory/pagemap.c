@@ -55,6 +55,13 @@ static void pagemap_note_foreign(const void *address, uint32_t generation)
     atomic_set(foreign_place(address), foreign_word(address, generation));
 }
 
+static void pagemap_load(void)
+{
+    uintptr_t start = align_up((uintptr_t)pagemap.root, os_page_size);
+    uintptr_t end = (uintptr_t)(pagemap.root + array_count(pagemap.root)) & ~(os_page_size - 1);
+    os_refuse_huge_pages((void *)start, end - start);
+}
+
 /* Makes `leaf` the one for a root entry, unless another thread was faster. */
 static bool pagemap_install(size_t index, char *leaf)
 {

@@ -60,6 +60,10 @@ static struct {
     _Atomic uintptr_t root[(size_t)1 << PAGEMAP_ROOT_BITS];
 } pagemap IN_SECTION(pagemap) __attribute__((aligned(CACHE_LINE)));
 
+/* Keeps the kernel from making a huge page of the few entries that a small program has. To be called before the
+ * first is written. */
+static void pagemap_load(void);
+
 /* The descriptor of the extent that holds `address`, or pagemap_nothing(), and in the top 16 bits
  * what the word tells beside that. The top bits of the address are ignored. */
 ALWAYS_INLINE uintptr_t pagemap_look(const void *address)

@@ -100,7 +100,7 @@ static bool os_ask_for_huge_pages(void *start, size_t size)
            !is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0));
 }
 
-static void os_ask_for_no_more_huge_pages(void *start, size_t size)
+static void os_refuse_huge_pages(void *start, size_t size)
 {
     check(is_of_pages(start, size));
     memory_call(SYS_madvise, (long)start, (long)size, MADV_NOHUGEPAGE, 0, 0, 0);

@@ -53,10 +53,11 @@ static bool os_refuses_huge_pages;
 /* Whether the kernel is asked for them, for blocks of the program; set at the same time. */
 static bool os_wants_huge_pages;
 
-/* Asks the kernel for huge pages in a range, unless they are refused, or to leave it with those that it has.
- * Returns whether it will. */
+/* Asks the kernel for huge pages in a range, unless they are refused. Returns whether it will. */
 static bool os_ask_for_huge_pages(void *start, size_t size);
-static void os_ask_for_no_more_huge_pages(void *start, size_t size);
+
+/* Tells the kernel to make no huge pages in a range from now on; those that are there stay. */
+static void os_refuse_huge_pages(void *start, size_t size);
 
 /* --- Memory ---------------------------------------------------------------------------------- */
 

@@ -145,7 +145,7 @@ static size_t slab_post_pages(void)
 static void slab_add_post(struct extent *extent, size_t pages)
 {
     check(pages <= 1 && extent_pages(extent) > pages && *slab_post(extent) == 0);
-    if (!MW_FENCES || pages == 0 || atomic_get(&extent->region->wants_huge_pages)) {
+    if (!MW_FENCES || pages == 0 || atomic_get(&extent->region->huge_pages) == HUGE_PAGES_ASKED) {
         return;
     }
     struct arena *arena = arena_of(extent);

@@ -84,6 +84,7 @@ static bool emptied_look(const struct rest *rest, size_t *bytes)
     unsigned purged = 0;
     for (unsigned i = 0; i < count; i++) {
         size_t size = slab_bytes(marked[i]);
+        region_refuse_huge_pages(marked[i]->region);
         if (os_purge((void *)marked[i]->start, size)) {
             *bytes += size;
             purged++;

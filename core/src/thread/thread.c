@@ -87,6 +87,7 @@ static NOINLINE void process_init_slow(void)
         libc_learn_threads();
         options_load();
         meta_load();
+        pagemap_load();
         limit_look();
         profile_load();
         guarded_load();

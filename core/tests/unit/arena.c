@@ -247,7 +247,7 @@ static unsigned huge_regions(struct arena *arena, struct extent **extents, size_
     }
     unsigned huge = 0;
     for (struct region *region = arena->regions; region != NULL; region = region->next) {
-        huge += region->wants_huge_pages;
+        huge += region->huge_pages == HUGE_PAGES_ASKED;
     }
     return huge;
 }
@@ -268,12 +268,12 @@ TEST(arena_asks_for_huge_pages_where_it_is_dense)
     }
     CHECK_GE(huge_regions(arena, extents, 40, 1), 1);
     struct extent *last = extents[39];
-    CHECK(last->region->wants_huge_pages);
+    CHECK(last->region->huge_pages == HUGE_PAGES_ASKED);
     for (size_t i = 0; i < 40; i += 2) {
         arena_free(arena, extents[i]);
     }
     arena_purge(arena, 0);
-    CHECK(!last->region->wants_huge_pages);
+    CHECK(last->region->huge_pages == HUGE_PAGES_REFUSED);
     CHECK(((char *)last->start)[MiB - 1] == 1 && arena_is_valid(arena));
 }
 
