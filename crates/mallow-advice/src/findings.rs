@@ -3,6 +3,9 @@
 //! else once they are released. 2xxx are those of `explain`, some of which
 //! `advise` looks for too; 3xxx are those of `advise` alone, 4xxx those of `guard`.
 
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
 pub struct Entry {
     pub id: &'static str,
     pub title: &'static str,

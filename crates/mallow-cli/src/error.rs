@@ -92,6 +92,20 @@ impl From<mallow_process::processes::Error> for Error {
     }
 }
 
+impl From<mallow_enabling::Error> for Error {
+    fn from(error: mallow_enabling::Error) -> Error {
+        use mallow_enabling::Error as Enabling;
+        match error {
+            Enabling::Usage(text) => Error::Usage(text),
+            Enabling::Unmet(text) => Error::Unmet(text),
+            Enabling::Unsupported(text) => Error::Unsupported(text),
+            Enabling::Permission(text) => Error::Permission(text),
+            Enabling::Damaged(text) => Error::Damaged(text),
+            Enabling::Io { what, source } => Error::Io { what, source },
+        }
+    }
+}
+
 impl From<mallow_capture::Error> for Error {
     fn from(error: mallow_capture::Error) -> Error {
         use mallow_capture::Error as Capture;

@@ -5,7 +5,7 @@
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples),
 //! `recording` (reading traces), `replaying` (carrying them out),
-//! `statistics` (of a process or a dump), `enabling` (files put into a system), `signals`, `parse`.
+//! `statistics` (of a process or a dump), `enabling` (options), `signals`, `parse`.
 
 #![forbid(unsafe_code)]
 // They panic where nobody reads: see output.

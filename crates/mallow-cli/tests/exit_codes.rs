@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::program::Program;
-use crate::common::{Ran, is_root, mallow, ran, run};
+use crate::common::{Ran, is_root, mallow, ran, run, without_rights};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -65,7 +65,11 @@ impl Setting {
     fn successes(&self) -> Vec<Vec<String>> {
         let pid = self.program.pid();
         let baseline = self.path("baseline");
-        let lines: [&[&str]; 18] = [
+        let lines: [&[&str]; 22] = [
+            &["run", "--dry-run", "--", "true"],
+            &["enable", "--procfile"],
+            &["disable", "--all", "--dry-run"],
+            &["help", "MLW2101"],
             &["guard", "-q", "--json", "--", "true"],
             &["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"],
             &["list"],
@@ -91,10 +95,7 @@ impl Setting {
     /// The same, and the verbs that print something else.
     fn printing(&self) -> Vec<Vec<String>> {
         let mut lines = self.successes();
-        let others: [&[&str]; 10] = [
-            &["run", "--dry-run", "--", "true"],
-            &["enable", "--procfile"],
-            &["help", "MLW2101"],
+        let others: [&[&str]; 7] = [
             &["help", "run"],
             &["help"],
             &["--help"],
@@ -121,6 +122,8 @@ impl Setting {
         lines.push(words(&["record", "-o", file, "--", "true"]));
         lines.push(words(&["record", "-o", "/dev/null", "--html", file, "--", "true"]));
         lines.push(words(&["completions", "bash", "-o", file]));
+        lines.push(words(&["man", "run", "-o", file]));
+        lines.push(words(&["help", "run", "-o", file]));
         lines.push(words(&["report", "--pprof", file, &self.trace]));
         let pid = self.program.pid();
         lines.push(words(&["watch", "-q", "-d", "100ms", "--save", file, &pid]));
@@ -260,13 +263,7 @@ fn broken_pipes_are_0() {
 #[test]
 fn missing_rights_are_5() {
     let setting = Setting::new();
-    let tool = setting.path("mallow");
-    std::fs::copy(mallow(&[]).get_program(), &tool).unwrap();
-    let open = |path: &Path, mode| {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    };
-    open(setting.folder.path(), 0o755);
-    open(Path::new(&setting.trace), 0o000);
+    std::fs::set_permissions(&setting.trace, PermissionsExt::from_mode(0o000)).unwrap();
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
     let lines: [&[&str]; 17] = [
@@ -289,14 +286,7 @@ fn missing_rights_are_5() {
         &["record", "-o", &file, "--", "true"],
     ];
     for words in lines {
-        let mut command = if is_root() {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&tool);
-            command
-        } else {
-            Command::new(&tool)
-        };
-        command.env("HOME", "/nonexistent").env_remove("XDG_CACHE_HOME");
+        let mut command = without_rights(setting.folder.path());
         let ran = ran(command.args(words).output().unwrap());
         assert_eq!(ran.code, Some(5), "{words:?}: {}", ran.stderr);
         assert_eq!(ran.stderr.lines().count(), 1, "{words:?}: {}", ran.stderr);

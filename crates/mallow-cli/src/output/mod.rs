@@ -133,6 +133,11 @@ pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
     }
 }
 
+/// A text that is no result, such as a script, to the file or to standard output.
+pub fn put(file: Option<&Path>, text: &str) -> Result<()> {
+    file.map_or_else(|| print(text), |path| write_file(path, text))
+}
+
 /// Text on standard output.
 pub fn print(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout();

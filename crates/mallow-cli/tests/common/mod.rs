@@ -7,6 +7,7 @@ pub mod python;
 pub mod recording;
 pub mod system;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -77,6 +78,26 @@ pub const HELLO: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
 
 pub fn is_root() -> bool {
     nix::unistd::getuid().is_root()
+}
+
+/// The command as a user whom no file of root's is open to, from a copy in this folder.
+pub fn without_rights(folder: &Path) -> Command {
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
+    let tool = folder.join("mallow");
+    if !tool.exists() {
+        std::fs::copy(mallow(&[]).get_program(), &tool).unwrap();
+    }
+    let mut command = match is_root() {
+        true => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&tool);
+            command
+        }
+        false => Command::new(&tool),
+    };
+    command.env("HOME", "/nonexistent").env("XDG_CONFIG_HOME", "/nonexistent");
+    command.env_remove("XDG_CACHE_HOME").env_remove("LD_PRELOAD");
+    command
 }
 
 /// The name of an installed allocator that is built for glibc, such as jemalloc.

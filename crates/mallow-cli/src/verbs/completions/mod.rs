@@ -13,11 +13,7 @@ pub use args::CompletionsArgs;
 use args::ShellName;
 
 pub fn main(args: &CompletionsArgs, command: Command) -> Result<u8> {
-    let script = script(args.shell, command)?;
-    match &args.file {
-        Some(path) => output::write_file(path, &script)?,
-        None => output::print(&script)?,
-    }
+    output::put(args.file.as_deref(), &script(args.shell, command)?)?;
     Ok(0)
 }
 

@@ -3,7 +3,8 @@
 
 use clap::{ArgGroup, Args};
 
-use crate::enabling::args::{ChangeArgs, PlaceArgs};
+use crate::enabling::{ChangeArgs, PlaceArgs};
+use crate::output::OutputArgs;
 
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("where").required(true).args([
@@ -19,4 +20,7 @@ pub struct DisableArgs {
 
     #[command(flatten)]
     pub change: ChangeArgs,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

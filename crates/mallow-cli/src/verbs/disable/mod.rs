@@ -2,54 +2,60 @@
 //! `mallow disable`: makes every file what it was before `mallow enable`.
 
 mod args;
+mod report;
 
-use std::fmt::Write as _;
+use std::path::Path;
 
-use crate::enabling::{Entry, Place, Record, System, elsewhere};
 use crate::error::{Error, Result};
 use crate::output;
 pub use args::DisableArgs;
+use mallow_enabling::{Entry, Place, Record, System, elsewhere};
+use report::{File, Report};
 
 pub fn main(args: &DisableArgs) -> Result<u8> {
+    args.output.check()?;
     let system = System::new(args.change.root.as_deref())?;
-    let mut text = String::new();
+    let mut files = Vec::new();
     for file in system.records() {
-        let record = Record::read(&system, &file)?;
-        let chosen = chosen(args, &record)?;
-        if chosen.is_empty() {
-            if !args.change.dry_run {
-                record.clear();
-            }
-            continue;
-        }
-        if args.change.dry_run {
-            check(&chosen, &record, args)?;
-            for entry in &chosen {
-                record.check_writable(&entry.file)?;
-                let path = system.at(&entry.file);
-                let _ = writeln!(text, "{} would be as it was before.", path.display());
-            }
-            continue;
-        }
-        // Somebody may have changed it until now.
-        let record = Record::open(&system, &file)?;
-        let chosen = self::chosen(args, &record)?;
-        text += &take(&chosen, record, args, &system)?;
+        files.extend(undo(&file, args, &system)?);
     }
-    if text.is_empty() {
-        text = "Nothing is enabled there, so nothing was changed. See: mallow status\n".into();
-    } else if args.change.dry_run {
-        text += "Nothing was changed: this is a dry run.\n";
-    }
-    if args.place.global || args.all {
-        text += &others(&system);
-    }
-    output::print(&text)?;
+    let others = if args.place.global || args.all { others(&system) } else { Vec::new() };
+    let is_dry_run = args.change.dry_run;
+    let report = Report { schema: "mallow.disable/1", is_dry_run, files, others };
+    args.output.write(
+        || output::json(&report),
+        || Ok(report.page()),
+        |format, screen| Ok(report.text(format, screen)),
+    )?;
     Ok(0)
 }
 
+/// What one record holds of what is asked for; a dry run looks whether it can be undone.
+fn undo(file: &Path, args: &DisableArgs, system: &System) -> Result<Vec<File>> {
+    let record = Record::read(system, file)?;
+    let chosen = chosen(args, &record)?;
+    if args.change.dry_run {
+        check(&chosen, &record, args)?;
+        chosen.iter().try_for_each(|entry| record.check_writable(&entry.file))?;
+    } else if chosen.is_empty() {
+        record.clear();
+    } else {
+        return take(file, args, system);
+    }
+    Ok(chosen.iter().map(|entry| File::new(entry, system)).collect())
+}
+
+/// Somebody may have changed it until now, so the record is read once more.
+fn take(file: &Path, args: &DisableArgs, system: &System) -> Result<Vec<File>> {
+    let mut record = Record::open(system, file)?;
+    let chosen = chosen(args, &record)?;
+    check(&chosen, &record, args)?;
+    chosen.iter().try_for_each(|entry| record.take(entry))?;
+    Ok(chosen.iter().map(|entry| File::new(entry, system)).collect())
+}
+
 /// What this verb cannot undo, because `mallow enable` did not write it.
-fn others(system: &System) -> String {
+fn others(system: &System) -> Vec<elsewhere::Other> {
     let own: Vec<_> = system
         .records()
         .iter()
@@ -57,18 +63,7 @@ fn others(system: &System) -> String {
         .flat_map(|record| record.entries().to_vec())
         .map(|entry| system.at(&entry.file))
         .collect();
-    let mut text = String::new();
-    for other in elsewhere::find(system, &own) {
-        let _ = writeln!(
-            text,
-            "{} enables {} for {}, not by mallow enable; to undo that, {}.",
-            other.file.display(),
-            other.allocator,
-            other.place.describe(),
-            other.remedy()
-        );
-    }
-    text
+    elsewhere::find(system, &own).iter().map(elsewhere::Elsewhere::report).collect()
 }
 
 /// All are looked at before the first is undone.
@@ -76,35 +71,7 @@ fn check(chosen: &[Entry], record: &Record, args: &DisableArgs) -> Result<()> {
     if args.change.force {
         return Ok(());
     }
-    chosen.iter().try_for_each(|entry| record.check_removal(entry))
-}
-
-fn take(
-    chosen: &[Entry],
-    mut record: Record,
-    args: &DisableArgs,
-    system: &System,
-) -> Result<String> {
-    check(chosen, &record, args)?;
-    let mut text = String::new();
-    for entry in chosen {
-        let was_there = record.take(entry)?;
-        let what = if was_there { "is as it was before" } else { "is gone" };
-        let path = system.at(&entry.file);
-        let (name, place) = (&entry.allocator, entry.place.describe());
-        let _ = match &entry.place {
-            Place::Wrapper { .. } => writeln!(text, "{} {what}", path.display()),
-            _ => writeln!(text, "{name} is disabled for {place}:\n  {} {what}", path.display()),
-        };
-        let _ = match (&entry.place, entry.place.restart()) {
-            (_, Some(command)) => writeln!(text, "To make it take effect:\n  {command}"),
-            (Place::Global, _) if system.is_running() => {
-                writeln!(text, "Shells that run keep it until their end; here: unset LD_PRELOAD")
-            }
-            _ => Ok(()),
-        };
-    }
-    Ok(text)
+    Ok(chosen.iter().try_for_each(|entry| record.check_removal(entry))?)
 }
 
 fn chosen(args: &DisableArgs, record: &Record) -> Result<Vec<Entry>> {

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 
 use clap::{ArgGroup, Args};
 
-use crate::enabling::args::{ChangeArgs, PlaceArgs};
+use crate::enabling::{ChangeArgs, PlaceArgs};
+use crate::output::OutputArgs;
 
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("where").required(true).args([
@@ -61,6 +62,9 @@ pub struct EnableArgs {
 
     #[command(flatten)]
     pub change: ChangeArgs,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
 
     /// With --if-better: the command to compare on, and its arguments
     #[arg(last = true, requires = "if_better", value_name = "COMMAND")]

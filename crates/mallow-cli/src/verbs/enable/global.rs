@@ -6,9 +6,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::{Plan, check, try_out};
-use crate::enabling::{Place, Record, SCRIPT, System, Wanted, elsewhere};
 use crate::error::{Error, Result};
 use crate::output::Notes;
+use mallow_enabling::{Place, Record, SCRIPT, System, Wanted, elsewhere};
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::trial::PROBE;
 use mallow_process::allocators::by_file;
@@ -18,8 +18,8 @@ const LIST: &str = "/etc/ld.so.preload";
 
 pub fn plan(allocator: &Installed, force: bool, system: &System, notes: Notes) -> Result<Plan> {
     let superseded = match others(allocator, force, system)? {
-        Others::Enabled(sentence) => {
-            return Ok(Plan { already: Some(sentence), ..Plan::default() });
+        Others::Enabled(other) => {
+            return Ok(Plan { already: Some(other), ..Plan::default() });
         }
         Others::Superseded(sentences) => sentences,
     };
@@ -43,7 +43,7 @@ pub fn plan(allocator: &Installed, force: bool, system: &System, notes: Notes) -
 /// What other scripts for login shells mean for the one that is wanted.
 enum Others {
     /// One of them enables this very allocator.
-    Enabled(String),
+    Enabled(elsewhere::Other),
     /// The script takes the place of these.
     Superseded(Vec<String>),
 }
@@ -70,12 +70,7 @@ fn others(allocator: &Installed, force: bool, system: &System) -> Result<Others>
         && !is_written
         && !own.exists()
     {
-        return Ok(Others::Enabled(format!(
-            "{} is enabled already for login shells, not by mallow enable:\n  {}\nTo undo it, {}.",
-            allocator.name,
-            only.file.display(),
-            only.remedy()
-        )));
+        return Ok(Others::Enabled(only.report()));
     }
     let is_superseded = |other: &&elsewhere::Elsewhere| other.allocator != allocator.name;
     let sentence = |other: &elsewhere::Elsewhere| {

@@ -5,28 +5,31 @@
 mod args;
 mod global;
 mod proof;
+mod report;
 mod snippets;
+mod text;
 mod unit;
 mod wrappers;
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::enabling::{Outcome, Place, Record, System, Wanted};
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 pub use args::EnableArgs;
+use mallow_enabling::elsewhere::Other;
+use mallow_enabling::{Outcome, Record, System, Wanted};
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::preload::Changes;
 use mallow_launch::target::Starter;
 use mallow_launch::{Target, preflight, trial, words};
+use report::{File, Report, Snippet};
 
 /// What is to be written, and what its user should know.
 #[derive(Default)]
 struct Plan {
-    /// Why nothing is to be written: it is enabled by somebody else.
-    already: Option<String>,
+    /// Nothing is to be written: it is enabled by somebody else.
+    already: Option<Other>,
     files: Vec<Wanted>,
     /// What changes beside the files.
     also: Vec<String>,
@@ -37,55 +40,69 @@ struct Plan {
 }
 
 pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
+    args.output.check()?;
     let system = System::new(args.change.root.as_deref())?;
-    if let Some(text) = snippet(args, &system)? {
-        output::print(&text)?;
-        return Ok(0);
-    }
-    let plan = match (&args.place.wrappers, &args.place.unit) {
-        (Some(folder), _) => wrappers::plan(&args.allocators, folder, &system)?,
-        (_, Some(name)) => {
-            let (user, force) = (args.place.user, args.change.force);
-            unit::plan(&one(args, &system)?, name, user, force, &system, notes)?
-        }
-        _ if args.place.ld_so_preload => global::plan_for_loader(&one(args, &system)?, &system)?,
-        _ => global::plan(&one(args, &system)?, args.change.force, &system, notes)?,
+    let (report, refusal) = match snippet(args, &system)? {
+        Some(snippet) => (Report { snippet: Some(snippet), ..Report::default() }, None),
+        None => change(args, &system, notes)?,
     };
-    let is_looked_up = args.place.wrappers.is_none() && !args.place.ld_so_preload;
-    if is_looked_up && !args.full_path && plan.already.is_none() {
-        tell_full_path(&one(args, &system)?, notes);
-    }
-    if args.if_better && plan.already.is_none() {
-        proof::demand(&one(args, &system)?, args, notes)?;
-    }
-    let text = match &plan.already {
-        Some(sentence) => format!("{sentence}\n"),
-        None if args.change.dry_run => {
-            let (text, refusal) = foresee(&plan, args, &system)?;
-            output::print(&text)?;
-            return refusal.map_or(Ok(0), Err);
-        }
-        None => carry_out(&plan, args, &system)?,
-    };
-    output::print(&text)?;
-    Ok(0)
+    args.output.write(
+        || output::json(&report),
+        || Ok(text::page(&report)),
+        |format, screen| Ok(text::text(&report, format, screen)),
+    )?;
+    refusal.map_or(Ok(0), Err)
 }
 
-fn snippet(args: &EnableArgs, system: &System) -> Result<Option<String>> {
-    let form: fn(&snippets::Wish) -> String = if args.docker {
-        snippets::docker
-    } else if args.compose {
-        snippets::compose
-    } else if args.kubernetes {
-        snippets::kubernetes
-    } else if args.procfile {
-        snippets::procfile
-    } else if args.supervisor {
-        snippets::supervisor
-    } else {
+/// What was done; of a dry run what would be, and why that cannot be.
+fn change(args: &EnableArgs, system: &System, notes: Notes) -> Result<(Report, Option<Error>)> {
+    let plan = match (&args.place.wrappers, &args.place.unit) {
+        (Some(folder), _) => wrappers::plan(&args.allocators, folder, system)?,
+        (_, Some(name)) => {
+            let (user, force) = (args.place.user, args.change.force);
+            unit::plan(&one(args, system)?, name, user, force, system, notes)?
+        }
+        _ if args.place.ld_so_preload => global::plan_for_loader(&one(args, system)?, system)?,
+        _ => global::plan(&one(args, system)?, args.change.force, system, notes)?,
+    };
+    if plan.already.is_some() {
+        return Ok((Report { already: plan.already, ..Report::default() }, None));
+    }
+    if args.place.wrappers.is_none() && !args.place.ld_so_preload && !args.full_path {
+        tell_full_path(&one(args, system)?, notes);
+    }
+    if args.if_better {
+        proof::demand(&one(args, system)?, args, notes)?;
+    }
+    let (files, refusal) = match args.change.dry_run {
+        true => foresee(&plan, args, system)?,
+        false => (carry_out(&plan, args, system)?, None),
+    };
+    let report = Report {
+        is_dry_run: args.change.dry_run,
+        files,
+        also: plan.also,
+        next: plan.next.into_iter().filter(|_| system.is_running()).collect(),
+        undo: Some(format!("mallow disable {}{}", plan.undo, root_words(args))),
+        ..Report::default()
+    };
+    Ok((report, refusal))
+}
+
+fn snippet(args: &EnableArgs, system: &System) -> Result<Option<Snippet>> {
+    let forms: [(bool, &str, snippets::Form); 5] = [
+        (args.docker, "docker", snippets::docker),
+        (args.compose, "compose", snippets::compose),
+        (args.kubernetes, "kubernetes", snippets::kubernetes),
+        (args.procfile, "procfile", snippets::procfile),
+        (args.supervisor, "supervisor", snippets::supervisor),
+    ];
+    let Some((_, form, text)) = forms.into_iter().find(|(is_wanted, ..)| *is_wanted) else {
         return Ok(None);
     };
-    Ok(Some(form(&snippets::Wish::new(name(args)?, system)?)))
+    let wish = snippets::Wish::new(name(args)?, system)?;
+    let (allocator, preload) = (wish.name.clone(), wish.word());
+    Ok(Some(Snippet { form, allocator, preload, text: text(&wish) }))
 }
 
 /// One allocator at a time, Mallow if none is named.
@@ -155,30 +172,21 @@ fn tell_full_path(allocator: &Installed, notes: Notes) {
 }
 
 /// What would be written, and why that could not be done.
-fn foresee(plan: &Plan, args: &EnableArgs, system: &System) -> Result<(String, Option<Error>)> {
-    let (mut text, mut refusal) = (String::new(), None);
+fn foresee(plan: &Plan, args: &EnableArgs, system: &System) -> Result<(Vec<File>, Option<Error>)> {
+    let (mut files, mut refusal) = (Vec::new(), None);
     for wanted in &plan.files {
         let record = Record::read(system, &system.record_for(&wanted.place)?)?;
-        let path = system.at(&wanted.file).display().to_string();
-        let outcome = record.foresee(wanted, args.change.force)?;
-        if outcome != Outcome::Unchanged && refusal.is_none() {
-            refusal = record.check_writable(&wanted.file).err();
+        let mut outcome = record.foresee(wanted, args.change.force)?;
+        if outcome != Outcome::Unchanged {
+            let refused = || record.check_writable(&wanted.file).err().map(Error::from);
+            refusal = refusal.or_else(refused);
+            if refusal.is_some() {
+                outcome = Outcome::Refused;
+            }
         }
-        let what = match outcome {
-            Outcome::Unchanged => "is as wanted, and would not be written".to_owned(),
-            _ if refusal.is_some() => "could not be written".into(),
-            Outcome::Written => "would be written".into(),
-            Outcome::Replaced(other) => format!("would be written, {other} replaced"),
-            Outcome::Kept => "would be written, and what it is now kept for mallow disable".into(),
-        };
-        let _ = write!(text, "{path} {what}:\n\n");
-        wanted.text.lines().for_each(|line| {
-            let _ = writeln!(text, "{}", format!("  {line}").trim_end());
-        });
-        text.push('\n');
+        files.push(File::new(wanted, outcome, system));
     }
-    text += "Nothing was written: this is a dry run.\n";
-    Ok((text, refusal))
+    Ok((files, refusal))
 }
 
 fn root_words(args: &EnableArgs) -> String {
@@ -187,8 +195,7 @@ fn root_words(args: &EnableArgs) -> String {
 }
 
 /// All files are looked at before the first is written.
-fn carry_out(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> {
-    let mut text = String::new();
+fn carry_out(plan: &Plan, args: &EnableArgs, system: &System) -> Result<Vec<File>> {
     let Some(first) = plan.files.first() else {
         return Err(Error::Internal("nothing is to be written".into()));
     };
@@ -197,29 +204,9 @@ fn carry_out(plan: &Plan, args: &EnableArgs, system: &System) -> Result<String> 
     for wanted in &plan.files {
         record.foresee(wanted, args.change.force)?;
     }
-    for wanted in &plan.files {
+    let put = |wanted: &Wanted| -> Result<File> {
         let outcome = record.put(wanted, args.change.force)?;
-        let path = system.at(&wanted.file).display().to_string();
-        let (name, place) = (&wanted.allocator, wanted.place.describe());
-        let _ = match (outcome, &wanted.place) {
-            (Outcome::Unchanged, _) => writeln!(text, "{name} is enabled already:\n  {path}"),
-            (_, Place::Wrapper { .. }) => writeln!(text, "{path}: runs a command under {name}"),
-            (Outcome::Replaced(other), _) => {
-                writeln!(text, "{name} is enabled for {place}, {other} is replaced:\n  {path}")
-            }
-            (Outcome::Kept, _) => {
-                let kept = "what the file was before is kept";
-                writeln!(text, "{name} is enabled for {place}, {kept}:\n  {path}")
-            }
-            (Outcome::Written, _) => writeln!(text, "{name} is enabled for {place}:\n  {path}"),
-        };
-    }
-    for line in &plan.also {
-        let _ = writeln!(text, "{line}");
-    }
-    for line in plan.next.iter().filter(|_| system.is_running()) {
-        let _ = writeln!(text, "{line}");
-    }
-    let _ = writeln!(text, "To undo it: mallow disable {}{}", plan.undo, root_words(args));
-    Ok(text)
+        Ok(File::new(wanted, outcome, system))
+    };
+    plan.files.iter().map(put).collect()
 }

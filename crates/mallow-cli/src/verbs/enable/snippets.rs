@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! The lines that belong into files which others own: images, deployments, process managers.
 
-use crate::enabling::System;
 use crate::error::Result;
+use mallow_enabling::System;
 use mallow_launch::installed::{self, Installed};
 use mallow_process::allocators::{self, Known, Origin, Packaged};
 
 /// An allocator inside of an image.
 pub struct Wish {
-    name: String,
+    pub name: String,
     way: Way,
 }
 
@@ -51,7 +51,7 @@ impl Wish {
     }
 
     /// What LD_PRELOAD has to hold; of a package, that of Debian.
-    fn word(&self) -> String {
+    pub fn word(&self) -> String {
         match &self.way {
             Way::Package { debian, .. } => debian.word.clone(),
             Way::Copy { file } => format!("/usr/local/lib/{file}"),
@@ -86,6 +86,9 @@ fn packages(known: &Known, found: Option<&Installed>, system: &System) -> Option
     let debian = here.or_else(|| Package::known(known.debian?))?;
     Some(Way::Package { debian, alpine: known.alpine.and_then(Package::known) })
 }
+
+/// Of those that are for one kind of file.
+pub type Form = fn(&Wish) -> String;
 
 pub fn docker(wish: &Wish) -> String {
     let (name, word) = (&wish.name, wish.word());

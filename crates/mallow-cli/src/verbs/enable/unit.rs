@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{Plan, check_for, try_out};
-use crate::enabling::{Place, System, Wanted};
 use crate::error::{Error, Result};
 use crate::output::Notes;
+use mallow_enabling::{Place, System, Wanted};
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::target::Starter;
 use mallow_launch::{Target, words};

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::Plan;
-use crate::enabling::{Place, System, Wanted};
 use crate::error::{Error, Result};
+use mallow_enabling::{Place, System, Wanted};
 use mallow_launch::Allocator;
 use mallow_launch::allocator;
 use mallow_launch::words::quoted;

@@ -2,48 +2,71 @@
 //! `mallow help`: of the command, of a verb, or of a finding by its id.
 
 mod args;
+mod report;
 
 use clap::Command;
-use mallow_advice::findings;
+use mallow_advice::findings::{CATALOGUE, Entry};
 
 use crate::error::{Error, Result};
-use crate::output;
+use crate::output::{self, Format, Screen};
 pub use args::HelpArgs;
+use report::Report;
+
+/// Longer lines are hard to read.
+const WIDEST: usize = 80;
 
 pub fn main(args: &HelpArgs, mut command: Command) -> Result<u8> {
-    let Some(topic) = &args.topic else {
-        output::printed(command.print_long_help())?;
-        return Ok(0);
-    };
-    // Gives the verb the name that it has on the command line.
+    args.output.check()?;
+    // Gives each verb the name that it has on the command line.
     command.build();
-    match command.find_subcommand_mut(topic) {
-        Some(verb) => output::printed(verb.print_long_help())?,
-        None if topic == "findings" => output::print(&list())?,
-        None => output::print(&explain(topic)?)?,
+    let topic = args.topic.as_deref();
+    let Some(report) = Report::on(topic, &command) else {
+        let topic = topic.unwrap_or_default();
+        return Err(Error::Usage(format!(
+            "There is no finding and no verb called {topic}. Verbs: mallow --help; findings: \
+             mallow help findings."
+        )));
+    };
+    // What clap prints on a terminal has its colours.
+    let of_clap = match topic {
+        None => Some(&mut command),
+        Some(name) => command.find_subcommand_mut(name),
+    };
+    if let (Some(command), Format::Table) = (of_clap, args.output.chosen_format()) {
+        match &args.output.to.file {
+            Some(file) => output::write_file(file, &command.render_long_help().to_string())?,
+            None => output::printed(command.print_long_help())?,
+        }
+        args.output.write_page(|| Ok(report.page()))?;
+        return Ok(0);
     }
+    args.output.write(
+        || output::json(&report),
+        || Ok(report.page()),
+        |format, screen| {
+            Ok(match (format, report.findings.as_slice()) {
+                (Format::Csv | Format::Md, _) => report.table().render(format, screen),
+                (_, [entry]) => explain(entry, screen),
+                _ => list(screen),
+            })
+        },
+    )?;
     Ok(0)
 }
 
 /// All findings, a line each.
-fn list() -> String {
+fn list(screen: Screen) -> String {
     let mut text = String::from("What mallow explain, advise and guard may find:\n\n");
-    for entry in &findings::CATALOGUE {
+    for entry in &CATALOGUE {
         text += &format!("{}  {}\n", entry.id, entry.title);
     }
-    text + "\nmallow help ID explains one.\n"
+    screen.fill(&(text + "\nmallow help ID explains one.\n"))
 }
 
-fn explain(id: &str) -> Result<String> {
-    match findings::find(id) {
-        Some(entry) => {
-            Ok(format!("{}: {}\n\n{}\n", entry.id, entry.title, textwrap::fill(entry.text, 80)))
-        }
-        None => Err(Error::Usage(format!(
-            "There is no finding and no verb called {id}. Verbs: mallow --help; findings: \
-             mallow help findings."
-        ))),
-    }
+fn explain(entry: &Entry, screen: Screen) -> String {
+    let width = screen.width.map_or(WIDEST, |width| width.min(WIDEST));
+    let screen = Screen { width: Some(width), ..screen };
+    screen.fill(&format!("{}: {}\n\n{}\n", entry.id, entry.title, entry.text))
 }
 
 #[cfg(test)]
@@ -52,11 +75,14 @@ mod tests {
 
     #[test]
     fn each_finding_is_listed_and_fits_a_terminal() {
-        for entry in &findings::CATALOGUE {
-            let text = explain(entry.id).unwrap();
-            assert!(text.contains(entry.title) && text.lines().all(|line| line.len() <= 80));
+        let fits = |text: &str, width| text.lines().all(|line| line.chars().count() <= width);
+        for entry in &CATALOGUE {
+            let text = explain(entry, Screen::PLAIN);
+            assert!(text.contains(entry.title) && fits(&text, WIDEST), "{text}");
+            let narrow = explain(entry, Screen { unicode: false, width: Some(50) });
+            assert!(fits(&narrow, 50), "{narrow}");
         }
-        assert_eq!(list().lines().count(), findings::CATALOGUE.len() + 4);
-        assert!(explain("MLW9999").is_err());
+        assert_eq!(list(Screen::PLAIN).lines().count(), CATALOGUE.len() + 4);
+        assert!(fits(&list(Screen { unicode: false, width: Some(30) }), 30));
     }
 }

@@ -17,4 +17,8 @@ pub struct ManArgs {
     /// All verbs and options as one page of Markdown
     #[arg(long, conflicts_with_all = ["verb", "all"])]
     pub markdown: bool,
+
+    /// Write the page to FILE instead of standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE", conflicts_with = "all")]
+    pub file: Option<PathBuf>,
 }

@@ -18,7 +18,7 @@ pub fn main(args: &ManArgs, mut command: Command) -> Result<u8> {
     // Gives each verb what all share, and the name that it has on the command line.
     command.build();
     if args.markdown {
-        output::print(&reference::page(&command))?;
+        output::put(args.file.as_deref(), &reference::page(&command))?;
         return Ok(0);
     }
     if let Some(folder) = &args.all {
@@ -40,7 +40,7 @@ pub fn main(args: &ManArgs, mut command: Command) -> Result<u8> {
             }
         },
     };
-    output::print(&page)?;
+    output::put(args.file.as_deref(), &page)?;
     Ok(0)
 }
 

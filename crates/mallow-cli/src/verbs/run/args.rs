@@ -6,7 +6,14 @@ use std::ffi::OsString;
 use clap::Args;
 use mallow_launch::options;
 
+use crate::output::OutputArgs;
+
+/// The output of a command that runs is its own.
 #[derive(Args, Debug)]
+#[command(mut_arg("format", |arg| arg.requires("dry_run")))]
+#[command(mut_arg("json", |arg| arg.requires("dry_run")))]
+#[command(mut_arg("file", |arg| arg.requires("dry_run")))]
+#[command(mut_arg("html", |arg| arg.requires("dry_run")))]
 pub struct RunArgs {
     /// The allocator: a name from `mallow list`, NAME=/path/lib.so, or a path
     #[arg(short, long, value_name = "NAME", default_value = "mallow")]
@@ -27,6 +34,9 @@ pub struct RunArgs {
     /// Print the environment that the command would get, and do not run it
     #[arg(long)]
     pub dry_run: bool,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
 
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]

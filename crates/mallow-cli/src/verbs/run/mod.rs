@@ -2,18 +2,17 @@
 //! `mallow run`: become the command, with an allocator in front of it.
 
 mod args;
+mod report;
 
-use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-
-use mallow_launch::preload;
-use mallow_launch::words::quoted;
 
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 pub use args::RunArgs;
+use report::Report;
 
 pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
+    args.output.check()?;
     let name = match (args.secure, args.debug) {
         (true, _) => "mallow-secure",
         (_, true) => "mallow-debug",
@@ -24,7 +23,12 @@ pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
         mallow_launch::prepare(&args.command, Some(name), &args.options, &note)?.checked()?;
     prepared.modules_note().iter().for_each(|sentence| note(sentence));
     if args.dry_run {
-        output::print(&environment(&prepared.changes, &args.command))?;
+        let report = Report::new(name, &prepared.changes, &args.command);
+        args.output.write(
+            || output::json(&report),
+            || Ok(report.page()),
+            |format, screen| Ok(report.text(format, screen)),
+        )?;
         return Ok(0);
     }
     // Only returns when the kernel refused; else this process is the command, and its exit code
@@ -38,19 +42,4 @@ pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
         }
         _ => Error::NotStarted { command: target.command, reason: error.to_string() },
     })
-}
-
-/// A line that a shell understands.
-fn environment(changes: &preload::Changes, command: &[OsString]) -> String {
-    let mut words = Vec::new();
-    let (set, unset): (Vec<_>, Vec<_>) = changes.iter().partition(|(_, value)| value.is_some());
-    if !unset.is_empty() {
-        words.push("env".to_owned());
-        words.extend(unset.iter().flat_map(|(name, _)| ["-u".to_owned(), name.clone()]));
-    }
-    for (name, value) in set {
-        words.push(format!("{name}={}", quoted(&value.clone().unwrap_or_default())));
-    }
-    words.extend(command.iter().map(|word| quoted(word)));
-    words.join(" ") + "\n"
 }

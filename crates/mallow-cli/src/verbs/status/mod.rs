@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::enabling::{Place, Record, State, System, elsewhere};
 use crate::error::Result;
 use crate::output::{self, Format, Page, Screen, Table};
+use mallow_enabling::{Place, Record, State, System, elsewhere};
 use mallow_launch::installed;
 
 pub use args::StatusArgs;
@@ -185,7 +185,7 @@ fn text(report: &Report, rows: &Table, format: Format, screen: Screen) -> String
         text += rows.render(format, screen).trim_end();
         text += "\n\n";
     }
-    text += &sentence(report);
+    text += &screen.fill(&sentence(report));
     text.push('\n');
     if !report.processes.is_empty() {
         let mut table = Table::new(&[("process", true), ("program", false), ("malloc", false)]);

@@ -46,7 +46,7 @@ pub struct Kept {
 impl Kept {
     /// Whether `mallow enable` wrote it.
     pub fn is_of_mallow(&self) -> bool {
-        matches!(&self.content, Content::Text(text) if super::is_of_mallow(text))
+        matches!(&self.content, Content::Text(text) if crate::is_of_mallow(text))
     }
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-//! What `enable`, `disable` and `status` share: the system that is changed, and the record of what
-//! was changed in it.
+//! A system in which allocators are turned on: what was changed in it (`record`), by files that are written
+//! whole (`files`), and what others did (`elsewhere`).
 //!
 //! Every file is written whole or not at all. The record is written first and holds what the file
 //! was before, so that whatever is interrupted can be undone.
 
-pub mod args;
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod elsewhere;
+mod error;
 mod files;
 mod record;
 mod time;
@@ -14,10 +17,11 @@ mod time;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::error::{Error, Result};
 use mallow_launch::installed::within;
+
+pub use error::{Error, Result};
 pub use record::{Entry, Outcome, Record, State, Wanted};
 pub use time::{Stamp, now};
 
@@ -72,6 +76,14 @@ impl Place {
         };
         Some(format!("systemctl{user} daemon-reload && systemctl{user} restart {unit}"))
     }
+}
+
+/// As reports have it.
+pub fn described<S: Serializer>(
+    place: &Place,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&place.describe())
 }
 
 /// The running system, or a folder that is to become one.

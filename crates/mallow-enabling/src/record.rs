@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
-use super::files::{self, Content, Kept};
-use super::{Place, Stamp, System, now};
 use crate::error::{Error, Result};
-use crate::output;
+use crate::files::{self, Content, Kept};
+use crate::{Place, Stamp, System, now};
 
 const SCHEMA: &str = "mallow.enabled/1";
 /// To lock the record's folder: each that fails is the end of another call, which took the folder away.
@@ -65,10 +64,13 @@ pub enum State {
     Superseded,
 }
 
-/// What came of a wish.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What came of a wish, or would come of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", content = "replaced", rename_all = "kebab-case")]
 pub enum Outcome {
     Unchanged,
+    /// This user cannot write it; a dry run says so.
+    Refused,
     Written,
     /// Another allocator had been enabled there.
     Replaced(String),
@@ -209,8 +211,8 @@ impl Record {
         }
     }
 
-    /// Makes the file what it was before; whether there was one.
-    pub fn take(&mut self, entry: &Entry) -> Result<bool> {
+    /// Makes the file what it was before.
+    pub fn take(&mut self, entry: &Entry) -> Result<()> {
         let path = self.system.at(&entry.file);
         files::check_way(&self.system.root, &path)?;
         files::remove_draft(&path);
@@ -225,8 +227,7 @@ impl Record {
         }
         files::remove_folders(&entry.folders);
         self.data.entries.retain(|other| other.file != entry.file);
-        self.save()?;
-        Ok(entry.before.is_some())
+        self.save()
     }
 
     pub fn state(&self, entry: &Entry) -> State {
@@ -297,7 +298,11 @@ impl Record {
         let is_open = |kept: &Kept| kept.mode & 0o004 != 0;
         let before = self.data.entries.iter().filter_map(|entry| entry.before.as_ref());
         let mode = if before.into_iter().all(is_open) { 0o644 } else { 0o600 };
-        files::write(&self.file, &Content::Text(output::json(&self.data)?), mode, None)
+        let text = serde_json::to_string_pretty(&self.data).map_err(|error| Error::Io {
+            what: format!("{} cannot be written", self.file.display()),
+            source: error.into(),
+        })?;
+        files::write(&self.file, &Content::Text(text + "\n"), mode, None)
     }
 }
 
@@ -311,6 +316,11 @@ impl Drop for Record {
 }
 
 impl Entry {
+    /// Whether there was a file before mallow wrote it.
+    pub fn had_file(&self) -> bool {
+        self.before.is_some()
+    }
+
     /// Whether the file is what mallow wrote, or what it was before that.
     fn is_own(&self, current: Option<&Kept>) -> bool {
         match current {

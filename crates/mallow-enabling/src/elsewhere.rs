@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use mallow_process::allocators::by_file;
+use serde::Serialize;
 
-use super::{Place, SCRIPT, System};
+use crate::{Place, SCRIPT, System};
 
 const SCRIPTS: &str = "/etc/profile.d";
 const LIST: &str = "/etc/ld.so.preload";
@@ -28,7 +29,26 @@ pub struct Elsewhere {
     pub is_last: bool,
 }
 
+/// The same, as reports have it.
+#[derive(Debug, Serialize)]
+pub struct Other {
+    pub place: String,
+    pub allocator: String,
+    pub file: PathBuf,
+    /// What undoes it, as in "remove the package mallow-global".
+    pub remedy: String,
+}
+
 impl Elsewhere {
+    pub fn report(&self) -> Other {
+        Other {
+            place: self.place.describe(),
+            allocator: self.allocator.into(),
+            file: self.file.clone(),
+            remedy: self.remedy(),
+        }
+    }
+
     /// As in "remove the package mallow-global".
     pub fn remedy(&self) -> String {
         match (&self.package, &self.place) {
@@ -71,7 +91,7 @@ pub fn find(system: &System, known: &[PathBuf]) -> Vec<Elsewhere> {
         let (package, is_installed) = package(system, &file, &text);
         if let Some((allocator, word)) = named(&text).filter(|_| is_installed) {
             let is_last = place == Place::Global && is_read_last(&file);
-            let is_of_mallow = super::is_of_mallow(&text);
+            let is_of_mallow = crate::is_of_mallow(&text);
             found.push(Elsewhere { place, file, allocator, word, package, is_of_mallow, is_last });
         }
     }
