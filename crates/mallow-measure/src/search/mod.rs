@@ -103,6 +103,22 @@ pub struct Search<'a, E> {
     pub before: Duration,
 }
 
+impl<'a, E> Search<'a, E> {
+    /// Goes on where the state is.
+    pub fn new(
+        aim: Aim<'a>,
+        candidates: Vec<Candidate>,
+        state: State,
+        keep: &'a dyn Fn(&State) -> Result<(), E>,
+        interrupted: &'a AtomicBool,
+        progress: &'a dyn Progress,
+        start: Instant,
+    ) -> Search<'a, E> {
+        let (runs, before) = ((0, Duration::ZERO), Duration::from_secs_f64(state.took_s));
+        Search { aim, candidates, state, keep, interrupted, progress, start, runs, before }
+    }
+}
+
 impl<E: From<Error>> Search<'_, E> {
     pub fn candidate(&self, index: Index) -> Option<&Candidate> {
         index.checked_sub(1).and_then(|index| self.candidates.get(index))

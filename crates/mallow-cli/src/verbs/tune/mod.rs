@@ -19,7 +19,7 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mallow_launch::contender::Contender;
 use mallow_launch::preload::Changes;
@@ -268,22 +268,13 @@ impl Tuning<'_> {
         let known = candidates.len();
         let bar = Bar::new(self.notes, self.args.prepare.is_some());
         let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
-        let mut search = Search {
-            aim: Aim {
-                constraints: &self.args.constraint,
-                budget: self.args.budget,
-                runs: self.args.runs,
-                margin: self.args.margin,
-            },
-            candidates,
-            runs: (0, Duration::ZERO),
-            before: Duration::from_secs_f64(state.took_s),
-            state,
-            keep: &keep,
-            interrupted,
-            progress: &bar,
-            start: self.start,
+        let aim = Aim {
+            constraints: &self.args.constraint,
+            budget: self.args.budget,
+            runs: self.args.runs,
+            margin: self.args.margin,
         };
+        let mut search = Search::new(aim, candidates, state, &keep, interrupted, &bar, self.start);
         let finalists = self.carry_out(&mut search)?;
         bar.end();
         let command = self.words()?;

@@ -129,17 +129,8 @@ fn tune_under(
     let has_second = second.is_some();
     let bar = Bar::new(Notes { quiet: true }, false);
     let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
-    let mut search = Search {
-        aim: Aim { constraints, budget: bench.budget, runs: Some(12), margin: 2.0 },
-        candidates: space(8),
-        runs: (0, Duration::ZERO),
-        before: Duration::from_secs_f64(state.took_s),
-        state,
-        keep: &keep,
-        interrupted,
-        progress: &bar,
-        start: Instant::now(),
-    };
+    let aim = Aim { constraints, budget: bench.budget, runs: Some(12), margin: 2.0 };
+    let mut search = Search::new(aim, space(8), state, &keep, interrupted, &bar, Instant::now());
     let mut finalists = Vec::new();
     if let Begun::Searching(schedule) = search.begin(bench).unwrap() {
         finalists = search.halve(bench, schedule).unwrap();
