@@ -301,6 +301,40 @@ fn every_verb_with_a_result_has_the_same_forms() {
     }
 }
 
+/// On a terminal of 34 columns, made by script(1). What is wider is one word, such as a path.
+#[test]
+fn results_fit_a_narrow_terminal() {
+    if !is_there("script") {
+        return;
+    }
+    let program = Program::start(Command::new("sh").args(["-c", "echo {}; exec sleep 1000"]));
+    let pid = program.pid();
+    let tool = mallow(&[]).get_program().to_str().unwrap().to_owned();
+    for words in [
+        "list",
+        "status",
+        "config",
+        "help MLW2101",
+        "disable --all --dry-run",
+        "compare -a glibc,mallow -r 2 -w 0 -- true",
+        "top --once --pid PID",
+        "explain PID",
+        "stats PID",
+        "advise --rules",
+    ] {
+        let line = format!("stty cols 34; exec {tool} -q {}", words.replace("PID", &pid));
+        let mut script = Command::new("script");
+        script.args(["-q", "-e", "-c", &line, "/dev/null"]).env("NO_COLOR", "1");
+        script.env("XDG_CONFIG_HOME", "/nonexistent").env("TERM", "xterm");
+        let shown = ran(script.output().unwrap()).stdout;
+        assert!(shown.lines().count() > 2, "{words}: {shown}");
+        for line in shown.lines().map(str::trim) {
+            let is_narrow = line.chars().count() <= 34 || !line.contains(' ');
+            assert!(is_narrow, "{words}: {line}");
+        }
+    }
+}
+
 #[test]
 fn a_recording_has_a_summary_for_programs() {
     let folder = tempfile::tempdir().unwrap();

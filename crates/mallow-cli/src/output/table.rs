@@ -13,6 +13,8 @@ use super::{Format, Screen, clean};
 
 /// A column of text that is narrower is not worth having.
 const NARROWEST: usize = 20;
+/// Nor is a place beside the names of columns.
+const NARROWEST_BESIDE: usize = 12;
 
 /// A table of text that can be drawn, or written as CSV or Markdown.
 #[derive(Clone, Debug)]
@@ -138,10 +140,12 @@ impl Table {
         }
     }
 
-    /// A line for each cell, with the name of its column.
+    /// A line for each cell, with the name of its column; where there is no room beside that, a line below it.
     fn list(&self, width: usize) -> String {
         let names = self.columns.iter().map(|(name, _)| name.chars().count());
-        let indent = names.max().unwrap_or(0) + 3;
+        let beside = names.max().unwrap_or(0) + 3;
+        let is_below = width < beside + NARROWEST_BESIDE;
+        let indent = if is_below { 3 } else { beside };
         let room = width.saturating_sub(indent).max(4);
         let mut text = String::new();
         for (place, row) in self.rows.iter().enumerate() {
@@ -152,7 +156,10 @@ impl Table {
                     .word_splitter(textwrap::WordSplitter::NoHyphenation);
                 for (part, piece) in textwrap::wrap(&clean::line(cell), options).iter().enumerate()
                 {
-                    let name = if part == 0 { name } else { "" };
+                    if part == 0 && is_below {
+                        text += &format!(" {name}\n");
+                    }
+                    let name = if part == 0 && !is_below { name } else { "" };
                     text += &format!(" {name:<0$}", indent - 1);
                     text += &self.toned(place, column, piece);
                     text.push('\n');
@@ -225,6 +232,17 @@ mod tests {
                 assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
             }
         }
+    }
+
+    #[test]
+    fn cells_stand_below_names_that_leave_no_room() {
+        let mut table = Table::new(&[("allocator", false), ("path, or how to install", false)]);
+        table.rows.push(vec!["mallow".into(), "apt install mallow, as root".into()]);
+        let drawn = table.render(Format::Table, Screen { unicode: true, width: Some(25) });
+        assert_eq!(
+            drawn,
+            " allocator\n   mallow\n path, or how to install\n   apt install mallow, as\n   root\n\n"
+        );
     }
 
     #[test]

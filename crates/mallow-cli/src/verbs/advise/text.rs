@@ -24,7 +24,7 @@ pub fn sentence(report: &Report) -> String {
 }
 
 pub fn text(report: &Report, format: Format, screen: Screen) -> String {
-    let width = screen.width.unwrap_or(WIDTH).clamp(40, WIDTH);
+    let width = screen.width.unwrap_or(WIDTH).clamp(20, WIDTH);
     let mut text = wrapped(&sentence(report), "", width);
     for finding in &report.findings {
         text += &match format {
@@ -76,7 +76,7 @@ pub fn parts(finding: &Finding) -> [(&'static str, &str); 5] {
 }
 
 fn drawn(finding: &Finding, width: usize) -> String {
-    let mut text = format!("\n{} {}\n", finding.id, finding.title);
+    let mut text = wrapped(&format!("\n{} {}", finding.id, finding.title), "", width);
     for (name, what) in parts(finding) {
         // What is to be pasted stays on one line.
         let is_typed = what.starts_with("MALLOC_CONF=") || what.starts_with("mallow ");

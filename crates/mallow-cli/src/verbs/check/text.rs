@@ -14,7 +14,8 @@ pub fn text(report: &Report, format: Format, screen: Screen) -> String {
     if format == Format::Csv {
         return all(report).render(format, screen);
     }
-    let mut text = sentence(report) + "\n\n" + &metrics(report).render(format, screen);
+    let mut text =
+        screen.fill(&sentence(report)) + "\n\n" + &metrics(report).render(format, screen);
     if !report.changes.is_empty() {
         text += "\nStacks that changed, the function that allocates first:\n\n";
         text += &changes(report, MOST_STACKS).render(format, screen);

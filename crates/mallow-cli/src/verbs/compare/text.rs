@@ -22,6 +22,7 @@ impl Report {
             self.settings.rounds_made,
             output::seconds(self.settings.took_s)
         );
+        text = screen.fill(&text);
         for condition in &self.conditions {
             if !condition.name.is_empty() {
                 text += &format!("\n{}\n", condition.name);
@@ -31,9 +32,9 @@ impl Report {
             text += &timeline::text(&condition.entries, format, screen);
         }
         for failure in self.failures() {
-            text += &format!("\n{failure}");
+            text += &screen.fill(&format!("\n{failure}"));
         }
-        text += &format!("\n{}\n", self.verdict);
+        text += &screen.fill(&format!("\n{}\n", self.verdict));
         if screen.unicode { text.replace("+-", "±") } else { text }
     }
 

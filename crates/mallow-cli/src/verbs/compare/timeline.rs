@@ -42,7 +42,7 @@ pub fn text(entries: &[Entry], format: Format, screen: Screen) -> String {
         }
         table.rows.push(row);
     }
-    format!("\n{}\n{}", table.render(format, screen), sentence(&known))
+    format!("\n{}\n{}", table.render(format, screen), screen.fill(&sentence(&known)))
 }
 
 impl Level {

@@ -122,7 +122,10 @@ impl Report {
 
     fn text(&self, format: Format, screen: Screen) -> String {
         let table = self.table().render(format, screen);
-        if format == Format::Csv { table } else { format!("{table}\n{}\n", self.sentence()) }
+        match format {
+            Format::Csv => table,
+            _ => format!("{table}\n{}\n", screen.fill(&self.sentence())),
+        }
     }
 
     fn page(&self) -> String {

@@ -189,7 +189,7 @@ fn glibc(
     if hidden > 0 {
         let _ = writeln!(text, "and {hidden} more (--all)");
     }
-    text += &heading("Block sizes that take the most (with glibc's header)");
+    text += &screen.fill(&heading("Block sizes that take the most (with glibc's header)"));
     let mut table = Table::new(&[("size", true), ("blocks", true), ("bytes", true)]);
     for (chunk, count) in heaps.sizes.iter().filter(|(_, count)| *count > 0).take(5) {
         table.rows.push(vec![chunk.to_string(), count.to_string(), size(chunk * count)]);

@@ -13,16 +13,16 @@ const CALLS: usize = 20;
 const LEAK_CALLS: usize = 6;
 const LEAKS: usize = 20;
 
-pub fn text(report: &Report, _screen: Screen) -> String {
+pub fn text(report: &Report, screen: Screen) -> String {
     let mut text = String::new();
     if report.findings.is_empty() {
-        let _ = writeln!(text, "{}", clean_end(report));
+        let _ = writeln!(text, "{}", screen.fill(&clean_end(report)));
     }
     for finding in &report.findings {
         let _ = writeln!(text, "\n== {} ({})\n", finding.title, finding.id);
-        let _ = writeln!(text, "  {}", finding.sentence);
+        let _ = writeln!(text, "{}", screen.fill(&format!("  {}", finding.sentence)));
         for sentence in facts(finding) {
-            let _ = writeln!(text, "  {sentence}");
+            let _ = writeln!(text, "{}", screen.fill(&format!("  {sentence}")));
         }
         for stack in &finding.stacks {
             let _ = writeln!(text, "\n  {}", heading(stack, finding));
@@ -33,7 +33,7 @@ pub fn text(report: &Report, _screen: Screen) -> String {
         let _ = writeln!(text, "\n  What it means, and what to do: mallow help {}", finding.id);
     }
     for note in &report.notes {
-        let _ = writeln!(text, "\n{note}");
+        let _ = writeln!(text, "\n{}", screen.fill(note));
     }
     if !report.findings.is_empty() {
         text.push('\n');

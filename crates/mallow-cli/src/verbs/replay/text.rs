@@ -27,6 +27,7 @@ impl Report {
             output::seconds(self.process.duration_ns as f64 / 1e9)
         );
         text += &format!("Fidelity: {}.\n\n", fidelity_line(&self.fidelity));
+        text = screen.fill(&text);
         let (memory, speed) = (self.memory_table(), self.speed_table());
         if self.settings.mode != "free" {
             text += &memory.render(format, screen);
@@ -42,7 +43,7 @@ impl Report {
             }
         }
         if let Some(verdict) = &self.verdict {
-            text += &format!("{verdict}\n");
+            text += &screen.fill(&format!("{verdict}\n"));
         }
         text
     }

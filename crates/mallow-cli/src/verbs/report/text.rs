@@ -26,7 +26,7 @@ const TIMELINE_ROWS: usize = 16;
 
 pub fn report(report: &Report, profile: &Profile, style: Style) -> String {
     let summary = report.summary;
-    let mut text = heading(summary, style.format);
+    let mut text = style.screen.fill(&heading(summary, style.format));
     text += &section("Calls by function", &functions(summary, style), style);
     text += &section(
         "Processes and threads",
@@ -147,13 +147,13 @@ fn lifetimes(summary: &Summary, style: Style) -> String {
     let Some(median) = lifetimes.median_ns else { return String::new() };
     let at = |ns: Option<u64>| nanoseconds(ns.unwrap_or(0));
     let buckets = coarser(&doublings(&lifetimes.buckets), 3);
-    format!(
-        "half of them up to {}, 90 % up to {}, 99 % up to {}\n\n{}",
+    let quantiles = format!(
+        "half of them up to {}, 90 % up to {}, 99 % up to {}\n\n",
         nanoseconds(median),
         at(lifetimes.p90_ns),
-        at(lifetimes.p99_ns),
-        histogram(&buckets, &nanoseconds, style)
-    )
+        at(lifetimes.p99_ns)
+    );
+    style.screen.fill(&quantiles) + &histogram(&buckets, &nanoseconds, style)
 }
 
 /// Four buckets make one.
@@ -349,7 +349,7 @@ fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: 
             .map(|ns| format!(", mean lifetime {}", nanoseconds(ns)))
             .unwrap_or_default(),
     );
-    with_frames(text, sample, profile, style)
+    with_frames(style.screen.fill(&text), sample, profile, style)
 }
 
 /// A line about a stack, and the stack.

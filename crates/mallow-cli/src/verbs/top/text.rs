@@ -124,6 +124,6 @@ pub fn table(rows: &[Row], places: &[Place], units: Units, format: Format) -> Ta
 pub fn text(summary: &str, table: &Table, format: Format, screen: Screen) -> String {
     match format {
         Format::Csv => table.render(format, screen),
-        _ => format!("{summary}\n\n{}", table.render(format, screen)),
+        _ => format!("{}\n\n{}", screen.fill(summary), table.render(format, screen)),
     }
 }

@@ -15,6 +15,7 @@ impl Report {
         let code = if format == Format::Md { "`" } else { "" };
         let mut text = format!("{code}{}{code}\n{}\n", self.command, self.headline());
         text += &format!("{}\n\n", wording::machine(&self.machine));
+        text = screen.fill(&text);
         text += &self.table().render(format, screen);
         for entry in self.entries.iter().filter(|entry| entry.second.is_some()) {
             let Some(figures) =
@@ -29,9 +30,9 @@ impl Report {
                 short(&figures.memory, "memory")
             );
         }
-        text += &format!("\n{}\n", self.verdict);
+        text += &screen.fill(&format!("\n{}\n", self.verdict));
         if let Some(note) = self.ground_note() {
-            text += &format!("{note}\n");
+            text += &screen.fill(&format!("{note}\n"));
         }
         if let (Some(line), Some(try_it)) = (&self.line, &self.try_it) {
             let worth = match self.end {

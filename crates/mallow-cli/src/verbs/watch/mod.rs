@@ -93,7 +93,7 @@ fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
             let table = || summary_table(&run.summary).render(format, screen);
             Ok(match format {
                 Format::Csv => run::csv(run),
-                _ => format!("\n{}\n\n{}", html::sentence(run), table()),
+                _ => format!("\n{}\n\n{}", screen.fill(&html::sentence(run)), table()),
             })
         },
     )?;
