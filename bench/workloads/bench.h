@@ -184,6 +184,32 @@ static inline double measure_wall(void (*block)(void *), void *context, size_t o
     return measure_by(now_ns, block, context, ops);
 }
 
+/* Has so many threads do the work, each with its number, and waits for them: the sum of what they return. */
+static inline size_t run_threads(size_t count, void *(*work)(void *)) {
+    enum { MOST = 64 };
+    pthread_t threads[MOST];
+    if (count > MOST) _exit(1);
+    for (size_t i = 0; i < count; i++)
+        if (pthread_create(&threads[i], NULL, work, (void *)i) != 0) _exit(1);
+    size_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        void *returned;
+        pthread_join(threads[i], &returned);
+        sum += (size_t)(uintptr_t)returned;
+    }
+    return sum;
+}
+
+/* Threads that work in turns wait here before each, and after it. */
+static pthread_barrier_t each_turn;
+
+/* A turn of all threads; the caller waits. */
+static inline void one_turn(void *unused) {
+    (void)unused;
+    pthread_barrier_wait(&each_turn);
+    pthread_barrier_wait(&each_turn);
+}
+
 static inline const char *library_of(void *function) {
     Dl_info info;
     return dladdr(function, &info) && info.dli_fname ? info.dli_fname : "unknown";

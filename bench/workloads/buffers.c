@@ -61,18 +61,9 @@ int main(int argc, char **argv) {
         return 2;
     draw_log_uniform(sizes, SIZES, (double)low, (double)high, 12345);
     bytes = (high >= MIB ? 8192 : 16384) * MIB / threads / (bench_short ? 4 : 1);
-    pthread_t workers[THREADS_MAX];
     end = now_ns() + SECONDS_MAX * 1e9;
     double before = cpu_ns();
-    for (size_t i = 0; i < threads; i++)
-        if (pthread_create(&workers[i], NULL, work, (void *)i) != 0)
-            _exit(1);
-    size_t all_done = 0;
-    for (size_t i = 0; i < threads; i++) {
-        void *done;
-        pthread_join(workers[i], &done);
-        all_done += (size_t)(uintptr_t)done;
-    }
+    size_t all_done = run_threads(threads, work);
     char row[64];
     snprintf(row, sizeof row, "buffers/%s-%s-of-%s-%sKiB", argv[2], argv[3], argv[4], argv[5]);
     if (threads > 1)

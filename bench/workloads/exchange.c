@@ -48,11 +48,8 @@ int main(int argc, char **argv) {
     draw_log_uniform(sizes, SIZES, is_small ? 8 : 512, is_small ? 512 : 32 * KIB, 12345);
     /* In the short form too a thread lives for longer than an allocator needs to get to know it. */
     count = (is_small ? 16000000 : 4000000) / threads / (bench_short ? 2 : 1);
-    pthread_t workers[THREADS_MAX];
     double before = cpu_ns();
-    for (size_t i = 0; i < threads; i++)
-        if (pthread_create(&workers[i], NULL, work, (void *)i) != 0) _exit(1);
-    for (size_t i = 0; i < threads; i++) pthread_join(workers[i], NULL);
+    run_threads(threads, work);
     char row[64];
     snprintf(row, sizeof row, "exchange/%s-%zu-threads", argv[2], threads);
     report(row, (cpu_ns() - before) / (double)(count * threads), "ns");

@@ -40,17 +40,9 @@ int main(int argc, char **argv) {
     draw_uniform(sizes, SIZES, low * KIB, high * KIB, 12345);
     /* In the short form too a thread lives for longer than an allocator needs to get to know it. */
     count = (bench_short ? 2000000 : 8000000) / threads;
-    pthread_t workers[THREADS_MAX];
     end = now_ns() + SECONDS_MAX * 1e9;
     double before = cpu_ns();
-    for (size_t i = 0; i < threads; i++)
-        if (pthread_create(&workers[i], NULL, replace, (void *)i) != 0) _exit(1);
-    size_t all_done = 0;
-    for (size_t i = 0; i < threads; i++) {
-        void *done;
-        pthread_join(workers[i], &done);
-        all_done += (size_t)(uintptr_t)done;
-    }
+    size_t all_done = run_threads(threads, replace);
     char row[64];
     snprintf(row, sizeof row, "few/%zu-of-%zu-%zuKiB", live, low, high);
     if (threads > 1) snprintf(row + strlen(row), sizeof row - strlen(row), "-%zu-threads", threads);

@@ -30,7 +30,6 @@ struct worker {
 static struct lane there, back;
 static uint32_t sizes[SIZES];
 static size_t per_block;
-static pthread_barrier_t turn;
 
 static bool try_send(struct lane *lane, size_t n) {
     if (n - atomic_load_explicit(&lane->received, memory_order_acquire) >= RING) return false;
@@ -71,17 +70,11 @@ static void exchange(struct worker *w, size_t *sent, size_t *received) {
 static void *work(void *worker) {
     size_t sent = 0, received = 0;
     for (;;) {
-        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&each_turn);
         exchange(worker, &sent, &received);
-        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&each_turn);
     }
     return NULL;
-}
-
-static void one_turn(void *context) {
-    (void)context;
-    pthread_barrier_wait(&turn);
-    pthread_barrier_wait(&turn);
 }
 
 int main(int argc, char **argv) {
@@ -90,7 +83,7 @@ int main(int argc, char **argv) {
     struct worker workers[2] = {{both ? &back : NULL, &there}, {&there, both ? &back : NULL}};
     draw_log_uniform(sizes, SIZES, KIB, 64 * KIB, 12345);
     per_block = bench_short ? 10000 : 20000;
-    pthread_barrier_init(&turn, NULL, 3);
+    pthread_barrier_init(&each_turn, NULL, 3);
     for (size_t i = 0; i < 2; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, work, &workers[i]) != 0) _exit(1);

@@ -41,7 +41,6 @@ struct set {
 static struct set sets[THREADS_MAX];
 static uint32_t sizes[SIZES], live, count;
 static bool every_page;
-static pthread_barrier_t turn;
 
 static void put(struct set *set, size_t slot, size_t size) {
     char *p = must(malloc(size));
@@ -67,18 +66,11 @@ static void replace(void *context) {
 static void *replace_in_turns(void *context) {
     fill(context);
     for (;;) {
-        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&each_turn);
         replace(context);
-        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&each_turn);
     }
     return NULL;
-}
-
-/* All threads replace at once; the caller waits. */
-static void one_turn(void *context) {
-    (void)context;
-    pthread_barrier_wait(&turn);
-    pthread_barrier_wait(&turn);
 }
 
 static double measure_alone(void) {
@@ -87,7 +79,7 @@ static double measure_alone(void) {
 }
 
 static double measure_threads(uint32_t threads) {
-    pthread_barrier_init(&turn, NULL, threads + 1);
+    pthread_barrier_init(&each_turn, NULL, threads + 1);
     for (uint32_t i = 0; i < threads; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, replace_in_turns, &sets[i]) != 0) _exit(1);

@@ -61,11 +61,8 @@ int main(int argc, char **argv) {
     draw_log_uniform(buffer_sizes, SIZES, KIB, 64 * KIB, 2);
     for (size_t i = 0; i < LOCKS; i++) pthread_mutex_init(&locks[i], NULL);
     requests = (bench_short ? 8000 : 40000) / workers;
-    pthread_t threads[WORKERS_MAX];
     double before = cpu_ns();
-    for (size_t i = 0; i < workers; i++)
-        if (pthread_create(&threads[i], NULL, work, (void *)i) != 0) _exit(1);
-    for (size_t i = 0; i < workers; i++) pthread_join(threads[i], NULL);
+    run_threads(workers, work);
     char row[64];
     snprintf(row, sizeof row, "sessions/%zu-workers", workers);
     report(row, (cpu_ns() - before) / (double)(requests * workers) / 1000, "us");
