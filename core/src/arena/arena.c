@@ -73,6 +73,28 @@ static char *region_map(void *hint, size_t size, size_t *wanted)
     return start;
 }
 
+static bool arena_list_region_locked(struct arena *arena, struct region *described, char *start,
+                                     size_t size, bool is_zero)
+{
+    struct extent *extent = described != NULL ? descriptor_new_locked(arena) : NULL;
+    if (extent == NULL) {
+        if (described != NULL) {
+            described->next = arena->unused_regions;
+            arena->unused_regions = described;
+        }
+        return false;
+    }
+    *described = (struct region){arena->regions, (uintptr_t)start, size, HUGE_PAGES_AS_SYSTEM};
+    arena->regions = described;
+    arena->region_bytes += size;
+    arena->regions_made++;
+    struct extent fresh = {.is_zero = is_zero, .region = described, .slab.stamp = clock_stamp()};
+    descriptor_set(extent, (uintptr_t)start, size >> os_page_shift, EXTENT_RETAINED, &fresh);
+    arena_insert_locked(arena, extent, EXTENT_RETAINED);
+    check_slow(arena_regions_are_valid(arena));
+    return true;
+}
+
 /* The extent of a new region joins the retained ones. False if there is no memory for what describes it. */
 static bool arena_join_region(struct arena *arena, char *start, size_t size)
 {
@@ -81,28 +103,15 @@ static bool arena_join_region(struct arena *arena, char *start, size_t size)
     bool covered = pagemap_cover((uintptr_t)start, size);
     lock_take(&arena->lock);
     struct region *region = covered ? place_new_region_locked(arena, (uintptr_t)start) : NULL;
-    struct extent *extent = region != NULL ? descriptor_new_locked(arena) : NULL;
-    if (extent == NULL) {
-        if (region != NULL) {
-            region->next = arena->unused_regions;
-            arena->unused_regions = region;
-        }
-        lock_release(&arena->lock);
-        return false;
+    bool is_listed = arena_list_region_locked(arena, region, start, size, true);
+    if (is_listed) {
+        atomic_set(&region->huge_pages, huge_pages);
+        arena->huge_page_bytes += huge_page_bytes;
+        arena->region_next_size = size_min(2 * size_max(arena->region_next_size, size), REGION_MAX);
+        place_note_mapped_locked(arena, (uintptr_t)start);
     }
-    *region = (struct region){arena->regions, (uintptr_t)start, size, huge_pages};
-    arena->regions = region;
-    arena->region_bytes += size;
-    arena->regions_made++;
-    arena->huge_page_bytes += huge_page_bytes;
-    arena->region_next_size = size_min(2 * size_max(arena->region_next_size, size), REGION_MAX);
-    place_note_mapped_locked(arena, (uintptr_t)start);
-    struct extent fresh = {.is_zero = true, .region = region, .slab.stamp = clock_stamp()};
-    descriptor_set(extent, region->start, size >> os_page_shift, EXTENT_RETAINED, &fresh);
-    arena_insert_locked(arena, extent, EXTENT_RETAINED);
-    check_slow(arena_regions_are_valid(arena));
     lock_release(&arena->lock);
-    return true;
+    return is_listed;
 }
 
 /* Maps a region for at least `size` bytes. Called without the lock, so that the kernel does not work under it. */

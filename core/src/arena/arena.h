@@ -46,6 +46,11 @@ static void arena_free(struct arena *arena, struct extent *extent);
  * one of these. */
 static size_t arena_free_chain(struct extent *chain);
 
+/* Lists a new region, which consists of one retained extent. False if there is no memory for what describes it:
+ * `described` is NULL then, or waits for the next region. */
+static bool arena_list_region_locked(struct arena *arena, struct region *described, char *start,
+                                     size_t size, bool is_zero);
+
 /* Makes an active extent larger where it is, or smaller. False if there is no room. */
 static bool arena_try_expand(struct arena *arena, struct extent *extent, size_t pages);
 static void arena_shrink(struct arena *arena, struct extent *extent, size_t pages);

@@ -82,31 +82,16 @@ static bool explicit_list_region(struct arena *arena, char *start, size_t size, 
                    pagemap_find(start + size - GRANULE) != pagemap_nothing();
     bool covered = !is_ours && pagemap_cover((uintptr_t)start, size);
     lock_take(&arena->lock);
-    struct region *region = arena->unused_regions;
-    if (covered && region == NULL) {
-        region = meta_alloc(sizeof *region);
-    } else if (covered) {
+    struct region *region = NULL;
+    if (covered && arena->unused_regions != NULL) {
+        region = arena->unused_regions;
         arena->unused_regions = region->next;
+    } else if (covered) {
+        region = meta_alloc(sizeof *region);
     }
-    struct extent *extent = covered && region != NULL ? descriptor_new_locked(arena) : NULL;
-    if (extent == NULL) {
-        if (covered && region != NULL) {
-            region->next = arena->unused_regions;
-            arena->unused_regions = region;
-        }
-        lock_release(&arena->lock);
-        return false;
-    }
-    *region = (struct region){arena->regions, (uintptr_t)start, size, HUGE_PAGES_AS_SYSTEM};
-    arena->regions = region;
-    arena->region_bytes += size;
-    arena->regions_made++;
-    struct extent fresh = {.is_zero = is_zero, .region = region, .slab.stamp = clock_stamp()};
-    descriptor_set(extent, region->start, size >> os_page_shift, EXTENT_RETAINED, &fresh);
-    arena_insert_locked(arena, extent, EXTENT_RETAINED);
-    check_slow(arena_regions_are_valid(arena));
+    bool is_listed = arena_list_region_locked(arena, region, start, size, is_zero);
     lock_release(&arena->lock);
-    return true;
+    return is_listed;
 }
 
 static bool explicit_map_region(struct arena *arena, size_t size, size_t alignment)

@@ -42,11 +42,6 @@ static const struct ctl_name ctl_names[] = {
 #define CONF_TEXT(name, target) OPT(name, TEXT)
 #define CONF_CLIPPED CONF_NUMBER
 #include "../settings/conf.def"
-#undef CONF_BOOL
-#undef CONF_NUMBER
-#undef CONF_CLIPPED
-#undef CONF_WORD
-#undef CONF_TEXT
 #undef OPT
 #undef CTL_TYPE_PART
 };

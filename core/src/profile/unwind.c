@@ -325,30 +325,42 @@ static bool is_own(uintptr_t pc, uintptr_t start)
  * of its own between ours. */
 #define OWN_MOST 12u
 
+/* What a walk has found. */
+struct walk {
+    uintptr_t *frames;
+    uintptr_t *tops; /* NULL where nobody wants them */
+    size_t most;
+    size_t count;
+    unsigned own_left; /* so many frames of ours may still come */
+};
+
+/* Notes a frame whose function begins at `start`, unless it is ours. False if there is room for no more. */
+ALWAYS_INLINE bool walk_note(struct walk *walk, uintptr_t pc, uintptr_t sp, uintptr_t start)
+{
+    if (walk->own_left != 0 && is_own(pc, start)) {
+        walk->own_left--;
+        return true;
+    }
+    walk->own_left = 0;
+    if (walk->tops != NULL) {
+        walk->tops[walk->count] = sp;
+    }
+    walk->frames[walk->count++] = pc;
+    return walk->count < walk->most;
+}
+
 /* From the caller of the function that a struct cursor is in. */
 static size_t cursor_walk(struct cursor *cursor, uintptr_t *frames, uintptr_t *tops, size_t most)
 {
-    size_t count = 0;
-    bool is_inside = true;
-    uintptr_t own_start;
-    if (!cursor_step(cursor, &own_start)) {
-        return 0;
+    struct walk walk = {frames, tops, most, 0, OWN_MOST};
+    uintptr_t start;
+    bool goes_on = cursor_step(cursor, &start);
+    while (goes_on) {
+        uintptr_t pc = cursor->registers[CFI_PC], sp = cursor->registers[CFI_SP];
+        goes_on = cursor_step(cursor, &start);
+        goes_on = walk_note(&walk, pc, sp, start) && goes_on;
     }
-    for (unsigned steps = 0; count < most; steps++) {
-        uintptr_t pc = cursor->registers[CFI_PC], start;
-        if (tops != NULL) {
-            tops[count] = cursor->registers[CFI_SP];
-        }
-        bool goes_on = cursor_step(cursor, &start);
-        is_inside = is_inside && steps < OWN_MOST && is_own(pc, start);
-        if (!is_inside) {
-            frames[count++] = pc;
-        }
-        if (!goes_on) {
-            break;
-        }
-    }
-    return count;
+    return walk.count;
 }
 
 /* --- With three registers --------------------------------------------------------------------- */
@@ -429,27 +441,15 @@ static size_t cursor_walk_spots(struct cursor *cursor, uintptr_t *frames, uintpt
 {
     const uintptr_t *registers = cursor->registers;
     struct spot at = {registers[CFI_PC], registers[CFI_SP], registers[CFI_FP]};
-    size_t count = 0;
-    bool is_inside = true;
+    struct walk walk = {frames, tops, most, 0, OWN_MOST};
     uintptr_t start;
-    if (!spot_step(cursor, &at, at.pc, &start)) {
-        return 0;
+    bool goes_on = spot_step(cursor, &at, at.pc, &start);
+    while (goes_on) {
+        uintptr_t pc = at.pc, sp = at.sp;
+        goes_on = spot_step(cursor, &at, pc - 1, &start);
+        goes_on = walk_note(&walk, pc, sp, start) && goes_on;
     }
-    for (unsigned steps = 0; count < most; steps++) {
-        uintptr_t pc = at.pc;
-        if (tops != NULL) {
-            tops[count] = at.sp;
-        }
-        bool goes_on = spot_step(cursor, &at, pc - 1, &start);
-        is_inside = is_inside && steps < OWN_MOST && is_own(pc, start);
-        if (!is_inside) {
-            frames[count++] = pc;
-        }
-        if (!goes_on) {
-            break;
-        }
-    }
-    return count;
+    return walk.count;
 }
 
 /* Quickly, as far as that goes; where it does not, all over again with all registers. */

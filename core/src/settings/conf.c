@@ -17,11 +17,6 @@ static const struct conf_option conf_options[] = {
     {#name, words, CONF_TYPE_WORD, target, false, value, 0, 9},
 #define CONF_TEXT(name, target) {#name, "", CONF_TYPE_TEXT, target, false, 0, 0, 0},
 #include "conf.def"
-#undef CONF_BOOL
-#undef CONF_NUMBER
-#undef CONF_CLIPPED
-#undef CONF_WORD
-#undef CONF_TEXT
 #undef NOTHING
 #undef KEPT
 };

@@ -50,11 +50,6 @@ enum conf_id {
 #define CONF_TEXT(name, target) CONF_##name,
 #define CONF_CLIPPED CONF_NUMBER
 #include "conf.def"
-#undef CONF_BOOL
-#undef CONF_NUMBER
-#undef CONF_CLIPPED
-#undef CONF_WORD
-#undef CONF_TEXT
     CONF_COUNT
 };
 
