@@ -5,6 +5,7 @@
 #include "../allocator.h"
 #include "../pattern.h"
 #include "../test.h"
+#include "blocks.h"
 
 TEST(collect_keeps_live_blocks)
 {
@@ -33,15 +34,7 @@ TEST(collect_keeps_live_blocks)
 
 TEST(forced_collect_gives_memory_back)
 {
-    enum { BLOCKS = 8000, SIZE = 8000 };
-    static void *blocks[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) {
-        blocks[i] = t_malloc(SIZE);
-        memset(blocks[i], 1, SIZE);
-    }
-    for (int i = 0; i < BLOCKS; i++) {
-        t_free(blocks[i]);
-    }
+    make_and_free(8000, 8000);
     mw_collect(true);
     CHECK_LT(t_mallinfo2().keepcost, 2u << 20);
     CHECK(mw_heap_is_valid());

@@ -9,6 +9,7 @@
 
 #include "../allocator.h"
 #include "../test.h"
+#include "blocks.h"
 
 TEST(mallinfo2_follows_use)
 {
@@ -57,15 +58,7 @@ TEST(mallinfo_is_mallinfo2_in_int)
 
 TEST(trim_gives_memory_back)
 {
-    enum { BLOCKS = 4000, SIZE = 10000 };
-    static void *blocks[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) {
-        blocks[i] = t_malloc(SIZE);
-        memset(blocks[i], 1, SIZE);
-    }
-    for (int i = 0; i < BLOCKS; i++) {
-        t_free(blocks[i]);
-    }
+    make_and_free(4000, 10000);
     CHECK_EQ(t_malloc_trim(0), 1);
     CHECK_LT(t_mallinfo2().keepcost, 4u << 20);
     CHECK(t_malloc(100) != NULL);

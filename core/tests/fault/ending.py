@@ -3,15 +3,20 @@
 
 import concurrent.futures
 import os
+import pathlib
 import re
 import resource
 import signal
 import subprocess
+import sys
 
 TIME_LIMIT_S = 60
 # What the user has set must not change what is tested.
 NOT_INHERITED = ("LD_PRELOAD", "MALLOC_CONF", "MALLOW_CONF", "MALLOC_CHECK_", "GLIBC_TUNABLES")
 OPERATORS = "libstdc++.so.6"
+MODES = ("fast", "secure", "debug")
+RECORD_TIMES = 10
+RETRIES = 9  # of which none may end otherwise, after one has
 
 # The programs die by the hundred: no core file of any.
 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -65,6 +70,35 @@ def run_all(jobs, function):
     """function(job) for each job, as many at a time as there are processors; in the jobs' order."""
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(function, jobs))
+
+
+def checked(outcome, problem):
+    """(word, sentence, problem) of a program: what `outcome()` says, and what `problem` finds wrong with its
+    word and sentence. Where chance has a part in it, one run in ten may end otherwise."""
+    word, sentence = outcome()
+    wrong = problem(word, sentence)
+    if wrong and word != "hung" and not any(problem(*outcome()) for _ in range(RETRIES)):
+        wrong = None
+    return word, sentence, wrong
+
+
+def arguments(usage):
+    """Of `[--record] MODE LIBRARY PROGRAM [NAME ...]`: whether to record, the mode, the environment under the
+    library, the program, the names."""
+    is_recording = sys.argv[1:2] == ["--record"]
+    words = sys.argv[1 + is_recording:]
+    if len(words) < 3 or words[0] not in MODES:
+        sys.exit(usage)
+    mode, library, program, *names = words
+    return is_recording, mode, environment(str(pathlib.Path(library).resolve(strict=True))), program, names
+
+
+def rows(path):
+    """(line number, words) of a table of words."""
+    for number, line in enumerate(path.read_text().splitlines()):
+        words = line.split()
+        if words and not words[0].startswith("#"):
+            yield number, words
 
 
 def rewrite(path, column, words):

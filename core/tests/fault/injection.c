@@ -25,6 +25,7 @@ static long test_syscall(long number, long a, long b, long c, long d, long e, lo
 #include <unistd.h>
 
 #include "../pattern.h"
+#include "../real_call.h"
 
 enum { SITES_MOST = 4096, FRAMES = 3, NUMBERS_MOST = 4096 };
 
@@ -90,15 +91,6 @@ static unsigned note_site(uintptr_t first, uintptr_t second, uintptr_t third)
         *site = (struct site){{first, second, third}, 0};
     }
     return site->calls++;
-}
-
-static long real_call(long number, long a, long b, long c, long d, long e, long f)
-{
-    int saved = errno;
-    long result = syscall(number, a, b, c, d, e, f);
-    result = result == -1 ? -errno : result;
-    errno = saved;
-    return result;
 }
 
 __attribute__((noinline)) static long test_syscall(long number, long a, long b, long c, long d,

@@ -12,15 +12,7 @@
 #include <sys/wait.h>
 
 #include "../test.h"
-
-#define READ(type, name)                                      \
-    __extension__({                                           \
-        type value_;                                          \
-        size_t size_ = sizeof value_;                         \
-        CHECK_EQ(mallctl(name, &value_, &size_, NULL, 0), 0); \
-        CHECK_EQ(size_, sizeof value_);                       \
-        value_;                                               \
-    })
+#include "read.h"
 
 static const char *name_of(unsigned arena, const char *what)
 {

@@ -10,16 +10,7 @@
 #include <stdlib.h>
 
 #include "../test.h"
-
-/* How typed clients read. */
-#define READ(type, name)                                      \
-    __extension__({                                           \
-        type value_;                                          \
-        size_t size_ = sizeof value_;                         \
-        CHECK_EQ(mallctl(name, &value_, &size_, NULL, 0), 0); \
-        CHECK_EQ(size_, sizeof value_);                       \
-        value_;                                               \
-    })
+#include "read.h"
 
 static void write_epoch(void)
 {

@@ -3,37 +3,7 @@
  * A common slab whose blocks are freed at once, or while others are taken, is given back by one thread
  * and no more.
  */
-#include "protocol.h"
-
-static struct extent *extent;
-static struct slot *slots[4];
-
-static void free_first(void)
-{
-    program_frees(&heaps_of[1], extent, slots[0]);
-    program_uses_free_pages(&heaps_of[1]);
-}
-
-static void free_second(void)
-{
-    program_frees(&heaps_of[2], extent, slots[1]);
-    program_uses_free_pages(&heaps_of[2]);
-}
-
-static void free_both(void)
-{
-    program_frees(&heaps_of[1], extent, slots[0]);
-    program_frees(&heaps_of[1], extent, slots[1]);
-    program_uses_free_pages(&heaps_of[1]);
-}
-
-static void slab_is_empty_and_released(void)
-{
-    PROPERTY(list_is_empty(&slab_pool_of(extent)->common[COMMON_FIRST][class_of(SLOT_SIZE)]) &&
-                 list_is_empty(&slab_pool_of(extent)->common[COMMON_HOLES][class_of(SLOT_SIZE)]),
-             "the pool lists a slab that is gone");
-    slab_must_be_released_once(extent);
-}
+#include "slab_of_others.h"
 
 /* --- First blocks --------------------------------------------------------------------------------- */
 

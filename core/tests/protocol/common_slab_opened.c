@@ -2,25 +2,7 @@
  *
  * A shared slab that becomes common while its blocks are freed is not lost.
  */
-#include "protocol.h"
-
-static struct extent *extent;
-static struct slot *slots[4];
-
-static void free_both(void)
-{
-    program_frees(&heaps_of[1], extent, slots[0]);
-    program_frees(&heaps_of[1], extent, slots[1]);
-    program_uses_free_pages(&heaps_of[1]);
-}
-
-static void slab_is_empty_and_released(void)
-{
-    PROPERTY(list_is_empty(&slab_pool_of(extent)->common[COMMON_FIRST][class_of(SLOT_SIZE)]) &&
-                 list_is_empty(&slab_pool_of(extent)->common[COMMON_HOLES][class_of(SLOT_SIZE)]),
-             "the pool lists a slab that is gone");
-    slab_must_be_released_once(extent);
-}
+#include "slab_of_others.h"
 
 static void sparse_slab(void)
 {

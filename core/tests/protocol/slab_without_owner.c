@@ -5,34 +5,7 @@
  */
 /* What an assert reads is a step of its thread: with them there are some fifteen times as many orders. */
 #define MW_CHECK_LEVEL 0
-#include "protocol.h"
-
-static struct extent *extent;
-static struct slot *slots[4];
-
-static void free_first(void)
-{
-    program_frees(&heaps_of[1], extent, slots[0]);
-    program_uses_free_pages(&heaps_of[1]);
-}
-
-static void free_second(void)
-{
-    program_frees(&heaps_of[2], extent, slots[1]);
-    program_uses_free_pages(&heaps_of[2]);
-}
-
-static void free_both(void)
-{
-    program_frees(&heaps_of[1], extent, slots[0]);
-    program_frees(&heaps_of[1], extent, slots[1]);
-    program_uses_free_pages(&heaps_of[1]);
-}
-
-static void slab_is_empty_and_released(void)
-{
-    slab_must_be_released_once(extent);
-}
+#include "slab_of_others.h"
 
 /* --- The owner gives a full slab up while others free its slots ----------------------------------- */
 

@@ -10,6 +10,7 @@ static unsigned long test_getauxval(unsigned long type);
 static long test_syscall(long number, long a, long b, long c, long d, long e, long f);
 #include "unit.h"
 #undef getauxval
+#include "../real_call.h"
 
 static const char *link_text; /* what /etc/malloc.conf leads to; NULL: it is no link */
 static const char *file_text; /* what is in it; NULL: there is none */
@@ -47,11 +48,7 @@ static long test_syscall(long number, long a, long b, long c, long d, long e, lo
     if (number == SYS_close && a == CONF_FILE) {
         return 0;
     }
-    int saved = errno;
-    long result = syscall(number, a, b, c, d, e, f);
-    result = result == -1 ? -errno : result;
-    errno = saved;
-    return result;
+    return real_call(number, a, b, c, d, e, f);
 }
 
 static bool load(const char *text)

@@ -6,8 +6,7 @@
 #define MW_TEST_SYSCALLS 1
 #include "unit.h"
 
-#include <errno.h>
-#include <unistd.h>
+#include "../real_call.h"
 
 static bool is_ignored;
 static unsigned purges;
@@ -20,11 +19,7 @@ static long test_syscall(long number, long a, long b, long c, long d, long e, lo
             return 0;
         }
     }
-    int saved = errno;
-    long result = syscall(number, a, b, c, d, e, f);
-    result = result == -1 ? -errno : result;
-    errno = saved;
-    return result;
+    return real_call(number, a, b, c, d, e, f);
 }
 
 static void check_purged_is_zero(void)

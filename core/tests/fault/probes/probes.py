@@ -19,26 +19,20 @@ sys.path.insert(0, str(HERE.parent))
 import ending  # noqa: E402
 
 TABLE = HERE / "probes.txt"
-MODES = ("fast", "secure", "debug")
 # What each word of the table allows.
 ALLOWED = {"reached": ("reached",), "stopped": ("stopped",), "missed": ("missed",),
            "foiled": ("stopped", "missed"), "varies": ("reached", "stopped", "missed")}
-RECORD_TIMES = 10
-RETRIES = 9  # of which none may end otherwise, after one has
 
 Probe = collections.namedtuple("Probe", "name expected line")
 
 
 def read_probes(path=TABLE):
     probes = []
-    for number, line in enumerate(path.read_text().splitlines()):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
+    for number, words in ending.rows(path):
         if len(words) != 4 or any(word not in ALLOWED for word in words[1:]):
             sys.exit(f"{path}:{number + 1}: want a name and for each of fast, secure, debug one of "
                      + ", ".join(ALLOWED))
-        probes.append(Probe(words[0], dict(zip(MODES, words[1:])), number))
+        probes.append(Probe(words[0], dict(zip(ending.MODES, words[1:])), number))
     return probes
 
 
@@ -72,35 +66,24 @@ def problem(expected, word, sentence):
 
 def check(probe, mode, program, env):
     """(word, sentence, problem)."""
-    expected = probe.expected[mode]
-    word, sentence = outcome(probe.name, program, env)
-    wrong = problem(expected, word, sentence)
-    if wrong and word != "hung" and not any(
-            problem(expected, *outcome(probe.name, program, env)) for _ in range(RETRIES)):
-        wrong = None
-    return word, sentence, wrong
+    return ending.checked(lambda: outcome(probe.name, program, env),
+                          lambda *seen: problem(probe.expected[mode], *seen))
 
 
 def main():
-    arguments = sys.argv[1:]
-    is_recording = arguments[:1] == ["--record"]
-    arguments = arguments[is_recording:]
-    if len(arguments) < 3 or arguments[0] not in MODES:
-        sys.exit(__doc__)
-    mode, library, program, *names = arguments
+    is_recording, mode, env, program, names = ending.arguments(__doc__)
     probes = [probe for probe in read_probes() if not names or probe.name in names]
-    env = ending.environment(str(pathlib.Path(library).resolve(strict=True)))
     listed = ending.run([program, "--list"], env).out.split()
     if not names and sorted(listed) != sorted(probe.name for probe in probes):
         sys.exit(f"probes.txt and `{program} --list` do not name the same probes")
     if is_recording:
-        jobs = [probe for probe in probes for _ in range(RECORD_TIMES)]
+        jobs = [probe for probe in probes for _ in range(ending.RECORD_TIMES)]
         seen = collections.defaultdict(set)
         for probe, (word, _) in zip(jobs, ending.run_all(
                 jobs, lambda job: outcome(job.name, program, env))):
             seen[probe.line].add(word)
         ends = {line: word_for(words) for line, words in seen.items()}
-        ending.rewrite(TABLE, 1 + MODES.index(mode), ends)
+        ending.rewrite(TABLE, 1 + ending.MODES.index(mode), ends)
         return 0
 
     results = ending.run_all(probes, lambda probe: check(probe, mode, program, env))

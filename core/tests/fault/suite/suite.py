@@ -21,25 +21,19 @@ sys.path.insert(0, str(HERE.parent))
 import ending  # noqa: E402
 
 CASES = HERE / "cases.txt"
-MODES = ("fast", "secure", "debug")
 FAMILIES = ("bounds", "use", "frees", "matching", "requests", "threads")
 CAUGHT = ("caught", "refused")
-RECORD_TIMES = 10
-RETRIES = 9  # of which none may end otherwise, after one has
 
 Case = collections.namedtuple("Case", "cwe fault entry size thread expected line")
 
 
 def read_cases(path=CASES):
     cases = []
-    for number, line in enumerate(path.read_text().splitlines()):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
+    for number, words in ending.rows(path):
         if len(words) != 8 or any(word not in ("caught", "missed", "varies") for word in words[5:]):
             sys.exit(f"{path}:{number + 1}: want cwe fault entry size thread and an outcome for each "
                      "of fast, secure, debug (caught, missed, varies)")
-        cases.append(Case(int(words[0]), *words[1:5], dict(zip(MODES, words[5:])), number))
+        cases.append(Case(int(words[0]), *words[1:5], dict(zip(ending.MODES, words[5:])), number))
     return cases
 
 
@@ -84,12 +78,7 @@ def problem(case, mode, word, sentence):
 
 def check(case, mode, driver, env):
     """(word, sentence, problem)."""
-    word, sentence = outcome(case, driver, env)
-    wrong = problem(case, mode, word, sentence)
-    if wrong and word != "hung" and not any(
-            problem(case, mode, *outcome(case, driver, env)) for _ in range(RETRIES)):
-        wrong = None
-    return word, sentence, wrong
+    return ending.checked(lambda: outcome(case, driver, env), lambda *seen: problem(case, mode, *seen))
 
 
 def correct_programs(driver, env):
@@ -103,13 +92,13 @@ def correct_programs(driver, env):
 
 
 def record(mode, cases, driver, env):
-    jobs = [case for case in cases for _ in range(RECORD_TIMES)]
+    jobs = [case for case in cases for _ in range(ending.RECORD_TIMES)]
     ends = collections.defaultdict(set)
     for case, (word, _) in zip(jobs, ending.run_all(jobs, lambda job: outcome(job, driver, env))):
         ends[case.line].add(word in CAUGHT)
     words = {line: "varies" if len(seen) == 2 else "caught" if True in seen else "missed"
              for line, seen in ends.items()}
-    ending.rewrite(CASES, 5 + MODES.index(mode), words)
+    ending.rewrite(CASES, 5 + ending.MODES.index(mode), words)
 
 
 def summary(cases, results):
@@ -128,14 +117,8 @@ def summary(cases, results):
 
 
 def main():
-    arguments = sys.argv[1:]
-    is_recording = arguments[:1] == ["--record"]
-    arguments = arguments[is_recording:]
-    if len(arguments) < 3 or arguments[0] not in MODES:
-        sys.exit(__doc__)
-    mode, library, driver, *names = arguments
+    is_recording, mode, env, driver, names = ending.arguments(__doc__)
     cases = [case for case in read_cases() if not names or case.fault in names]
-    env = ending.environment(str(pathlib.Path(library).resolve(strict=True)))
     if is_recording:
         record(mode, cases, driver, env)
         return 0

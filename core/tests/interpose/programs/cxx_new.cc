@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Calls each form of operator new and delete by name, checks alignment and contents, lets new fail,
 // and works with containers in threads. Prints what it found.
+#include "failing_new.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <new>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -62,25 +63,6 @@ static void use_aligned_forms(size_t size, size_t alignment)
 
 // Keeps the compiler from leaving out an allocation whose block nobody uses.
 static void *volatile sink;
-
-static int handler_calls = 0;
-
-static void give_up_at_third_call()
-{
-    if (++handler_calls == 3) {
-        std::set_new_handler(nullptr);
-    }
-}
-
-template <typename Action> static bool throws_bad_alloc(Action action)
-{
-    try {
-        action();
-    } catch (const std::bad_alloc &) {
-        return true;
-    }
-    return false;
-}
 
 static void let_new_fail()
 {

@@ -1,33 +1,16 @@
 // SPDX-License-Identifier: MIT
 // A C++ library that a C program opens late: the program itself knows nothing of C++.
+#include "failing_new.h"
+
 #include <cstdint>
 #include <cstdio>
-#include <new>
 
 static void *volatile sink;
-static int handler_calls = 0;
-
-static void give_up_at_third_call()
-{
-    if (++handler_calls == 3) {
-        std::set_new_handler(nullptr);
-    }
-}
 
 static void throw_at_once()
 {
     handler_calls++;
     throw std::bad_alloc();
-}
-
-template <typename Action> static bool throws_bad_alloc(Action action)
-{
-    try {
-        action();
-    } catch (const std::bad_alloc &) {
-        return true;
-    }
-    return false;
 }
 
 // 0: all is as the language wants it; else the line of what is not.
