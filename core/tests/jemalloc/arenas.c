@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "../test.h"
+#include "memory.h"
 #include "read.h"
 
 static const char *name_of(unsigned arena, const char *what)
@@ -43,15 +44,6 @@ static unsigned arena_of(void *block)
     size_t size = sizeof arena;
     CHECK_EQ(mallctl("arenas.lookup", &arena, &size, &block, sizeof block), 0);
     return arena;
-}
-
-static size_t resident(void)
-{
-    char text[128];
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
-    fclose(file);
-    return (size_t)atol(strchr(text, ' ')) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static size_t mapped(void)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "../test.h"
+#include "memory.h"
 #include "read.h"
 
 static void write_epoch(void)
@@ -232,16 +233,6 @@ TEST(decay_times_of_all_and_of_one)
     CHECK_EQ(mallctl("arena.0.muzzy_decay_ms", NULL, NULL, &own, sizeof own), 0);
     CHECK_EQ(READ(ssize_t, "arena.0.muzzy_decay_ms"), own);
     CHECK_EQ(READ(ssize_t, "arenas.muzzy_decay_ms"), 0);
-}
-
-/* Bytes of this process that are resident. */
-static size_t resident(void)
-{
-    char text[128];
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
-    fclose(file);
-    return (size_t)atol(strchr(text, ' ')) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static void burst(size_t block_size)
