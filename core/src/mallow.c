@@ -111,6 +111,8 @@
 #include "thread/emptied.c"
 #include "thread/held.c"
 #include "thread/stack_limit.h"
+#include "thread/chance.c"
+#include "thread/chains.c"
 #include "thread/stack.c"
 #include "thread/remote.c"
 #include "thread/keep.h"

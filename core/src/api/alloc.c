@@ -57,12 +57,12 @@ static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class)
     struct extent *extent = heap->bins[class].current;
     check(class < SMALL_CLASSES && heap->free[class] == NULL);
     struct slot *slot = NULL;
-    if (likely(extent != NULL && extent->slab.local != NULL)) {
-        if (likely(heap->until_tick >= 0)) {
+    if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
+        if (unlikely(heap_is_sampling(heap))) {
+            slot = heap_take_local_sampling(heap, (unsigned)class);
+        } else {
             slot = heap_prefers_ready(&heap->bins[class]) ? heap_take_next(heap, &heap->bins[class])
                                                           : heap_take_local(heap, extent);
-        } else if (heap_is_sampling(heap)) {
-            slot = heap_take_local_sampling(heap, extent);
         }
     }
     if (unlikely(slot == NULL)) {
@@ -141,7 +141,7 @@ static void *alloc_sample(struct heap *heap, unsigned class, size_t size)
     }
     heap->large_counts[large_class_of(extent_pages(extent), false)]++;
     extent->is_zero = false;
-    sample_take(extent, class_size(class), &heap->sampler.stack);
+    sample_take(extent, class_size(class), &heap->sampler);
     if (heap->is_counting) {
         heap_count_bytes(heap, class_size(class));
     }
@@ -156,21 +156,22 @@ static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t si
     if (!heap_sample_is_due(heap, class)) {
         return NULL;
     }
-    if (GUARDS_ARE_POSSIBLE && sampler_takes_guard(&heap->sampler, class_size(class))) {
+    if (GUARDS_ARE_POSSIBLE && heap_takes_guard(heap, class)) {
         return alloc_guarded(heap, class, size, must_be_aligned);
     }
     return alloc_sample(heap, class, size);
 }
 
 /* A sampled block of `size` bytes in the place of a direct slot; NULL if out of memory. */
-static NOINLINE void *alloc_direct_sampled(struct direct *direct, unsigned class, size_t size)
+static NOINLINE void *alloc_direct_sampled(struct heap *heap, struct direct *direct, unsigned class,
+                                           size_t size)
 {
     struct extent *extent = direct_alloc_pages(direct, class_size(class), os_page_size);
     if (extent == NULL) {
         return NULL;
     }
     extent->is_zero = false;
-    sample_take(extent, class_size(class), NULL);
+    sample_take(extent, class_size(class), &heap->sampler);
     canary_place_large(extent, size);
     return (void *)extent->start;
 }
@@ -187,7 +188,7 @@ static void *alloc_direct_slot(struct heap *heap, struct direct *direct, unsigne
                                size_t size)
 {
     bool is_sample = alloc_is_sample(heap, class_size(class));
-    void *block = is_sample ? alloc_direct_sampled(direct, class, size) : NULL;
+    void *block = is_sample ? alloc_direct_sampled(heap, direct, class, size) : NULL;
     if (block == NULL) {
         block = direct_alloc_slot(direct, class, size);
     }
@@ -219,7 +220,7 @@ static void *alloc_direct(struct heap *heap, struct direct *direct, size_t align
     }
     *is_zero = extent->is_zero;
     if (unlikely(heap != NULL && heap_chooses_samples(heap))) {
-        alloc_maybe_sample(heap, extent, size);
+        heap_maybe_sample(heap, extent, size);
     }
     canary_place_large(extent, size);
     thread_count_resize(0, large_block_size(extent));
@@ -335,15 +336,6 @@ static bool alloc_is_possible(size_t alignment, size_t size)
            size + alignment <= ADDRESS_LIMIT;
 }
 
-/* A block of pages counts with the size of its class: its extent may be larger. */
-static NOINLINE void alloc_maybe_sample(struct heap *heap, struct extent *extent, size_t size)
-{
-    size_t counted = large_rounded_pages(size) << os_page_shift;
-    if (sampler_takes(&heap->sampler, counted)) {
-        sample_take(extent, counted, &heap->sampler.stack);
-    }
-}
-
 /* A block with an extent of its own. *is_zero says whether it reads as zero. */
 static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool *is_zero)
 {
@@ -356,6 +348,9 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
         return alloc_direct(HEAPS_SAMPLE ? heap : NULL, direct, alignment, size, is_zero);
     }
     heap->takes_blocks = true;
+    if (unlikely(heap_is_sampling(heap))) {
+        heap->listed_block = NULL;
+    }
     struct extent *extent = alloc_pages(heap, size, alignment);
     if (unlikely(extent == NULL)) {
         heap_reclaim(heap);
@@ -371,7 +366,7 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
     extent->is_zero = false; /* from now on nobody knows */
     large_note_list(extent);
     if (unlikely(heap_is_sampling(heap))) {
-        alloc_maybe_sample(heap, extent, size);
+        heap_sample_pages(heap, extent, size);
     }
     if (unlikely(heap->is_counting)) {
         heap_count_bytes(heap, large_block_size(extent));

@@ -13,6 +13,7 @@
 #include "../thread/magazine.h"
 #include "../thread/remote.h"
 #include "../thread/route.h"
+#include "../thread/sampling.h"
 #include "../thread/stack.h"
 #include "../thread/thread.h"
 #include "../thread/tick.h"
@@ -69,9 +70,6 @@ static bool alloc_is_sampled(size_t size);
 
 /* Whether there may ever be a large block of this kind. */
 static bool alloc_is_possible(size_t alignment, size_t size);
-
-/* A new block of pages may be a sample of a profile. */
-static NOINLINE void alloc_maybe_sample(struct heap *heap, struct extent *extent, size_t size);
 
 /* NULL with errno ENOMEM, or the end of the program with the option xmalloc. */
 static COLD void *alloc_failed(void);

@@ -302,20 +302,19 @@ static NOINLINE void free_unlisted(void *block, struct extent *extent)
     }
 }
 
-/* The clock is due, and a list has got a slot. Its slab's descriptor is not touched, as on the hit path: of a heap that
- * takes samples each such slot comes here. */
+/* The clock or a sample may be due, and a list has got a slot. Its slab's descriptor is not touched, as on the hit
+ * path. */
 static NOINLINE void free_noted_slot(struct heap *heap, unsigned class)
 {
     check(heap == heap_self && !heap_is_anothers(heap) && class_is_medium(class));
-    if (heap_is_sampling(heap)) {
+    if (unlikely(heap_is_sampling(heap))) {
         magazine_note_put(heap, class);
-    } else {
-        stack_note_put(heap, 0);
     }
+    stack_note_put(heap, 0);
     heap_tick_if_due(heap);
 }
 
-/* The clock is due, or a list has got a block and there is much in all of them. */
+/* The same of a list that has got a slot or a block; or there is much in all of them. */
 static NOINLINE void free_noted(struct extent *extent)
 {
     struct heap *heap = heap_self;
@@ -324,7 +323,11 @@ static NOINLINE void free_noted(struct extent *extent)
         free_noted_slot(heap, extent->slab.class);
         return;
     }
-    stack_note_put(heap, page_class_below(extent_pages(extent)));
+    unsigned class = page_class_below(extent_pages(extent));
+    if (unlikely(heap_is_sampling(heap))) {
+        stack_note_sample(heap, class);
+    }
+    stack_note_put(heap, class);
     heap_note_release(heap);
     heap_tick_if_due(heap);
 }

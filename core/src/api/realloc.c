@@ -179,7 +179,7 @@ static void realloc_sample(struct extent *extent, size_t size)
 {
     struct heap *heap = thread_enter();
     if (extent_is_direct(extent) ? heap_chooses_samples(heap) : heap_is_sampling(heap)) {
-        alloc_maybe_sample(heap, extent, size);
+        heap_maybe_sample(heap, extent, size);
     }
     thread_leave(heap);
 }

@@ -32,7 +32,7 @@ static NOINLINE void block_maybe_sample(struct track *track)
     if (!alloc_is_sampled(size)) {
         return;
     }
-    struct sample sample = sample_begin((void *)track_block(track), size, NULL);
+    struct sample sample = sample_begin((void *)track_block(track), size, NULL, 0);
     atomic_set(&track->sample_stack, sample.stack);
     atomic_set(&track->sample_epoch, sample.epoch);
     atomic_set(&track->word, word | TRACK_SAMPLED);
@@ -43,7 +43,8 @@ static NOINLINE void block_maybe_sample(struct track *track)
 ALWAYS_INLINE void block_drop_sample(struct track *track, uint64_t word)
 {
     if (unlikely((word & TRACK_SAMPLED) != 0)) {
-        struct sample sample = {atomic_get(&track->sample_stack), atomic_get(&track->sample_epoch)};
+        struct sample sample = {atomic_get(&track->sample_stack), atomic_get(&track->sample_epoch),
+                                0}; /* no block of the debug build is thinned out */
         sample_end(sample, (void *)track_block(track), track_size(word));
         atomic_set(&track->word, atomic_get(&track->word) & ~TRACK_SAMPLED);
     }

@@ -134,7 +134,10 @@ struct slab {
         uint32_t carved;       /* owner thread: slots that have been made */
         uint32_t sample_epoch; /* of a sampled block: const; profile.epoch when it was taken */
     };
-    uint32_t capacity;  /* const while a slab */
+    union {
+        uint32_t capacity;        /* const while a slab */
+        uint32_t sample_thinning; /* of a sampled block: const; see sample.h */
+    };
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
     uint8_t class;      /* const while a slab */
     uint8_t place;      /* enum slab_place; owner thread, or lock: pool */

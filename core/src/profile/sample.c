@@ -76,9 +76,9 @@ static uint64_t sampler_random(struct sampler *sampler)
     return value ^ (value >> 31);
 }
 
-static double profile_rate(void)
+static double profile_distance(unsigned thinning)
 {
-    return (double)((uint64_t)1 << atomic_get(&profile.rate_log2));
+    return (double)((uint64_t)1 << (atomic_get(&profile.rate_log2) + thinning));
 }
 
 /* 0 < x <= 1 */
@@ -87,32 +87,33 @@ static double sampler_even(struct sampler *sampler)
     return (double)((sampler_random(sampler) >> 11) + 1) / 9007199254740992.0; /* 2^53 */
 }
 
-/* The bytes until the next sample. */
-static double sampler_distance(struct sampler *sampler)
+static double sampler_points(const struct sampler *sampler, size_t size, unsigned thinning)
 {
-    return minus_log(sampler_even(sampler)) * profile_rate();
+    return sampler->takes_profile ? (double)size / profile_distance(thinning) : 0;
 }
 
-/* How many samples a slot stands for on average, where every byte may be one. */
-static double sampler_rate(struct sampler *sampler, size_t size)
+static uint32_t sampler_turns(struct sampler *sampler, double points)
 {
-    return sampler->takes_profile ? (double)size / profile_rate() : 0;
+    if (points == 0) {
+        return INT32_MAX;
+    }
+    double turns = minus_log(sampler_even(sampler)) / points;
+    return turns < (double)INT32_MAX ? (uint32_t)turns : INT32_MAX;
 }
 
-static uint32_t sampler_slots(struct sampler *sampler, size_t size)
+static bool sampler_narrows(struct sampler *sampler, double points, double of_points)
 {
-    double slots =
-        minus_log(sampler_even(sampler)) / (sampler_rate(sampler, size) + profile.guard_rate);
-    return slots < (double)INT32_MAX ? (uint32_t)slots : INT32_MAX;
+    check(points <= of_points);
+    return sampler_even(sampler) * share_until(of_points) <= share_until(points);
 }
 
-static bool sampler_takes_guard(struct sampler *sampler, size_t size)
+static bool sampler_takes_guard(struct sampler *sampler, size_t size, unsigned thinning)
 {
     if (profile.guard_rate == 0 || !sampler->takes_profile) {
         return !sampler->takes_profile;
     }
-    double rate = sampler_rate(sampler, size);
-    return sampler_even(sampler) * share_until(rate + profile.guard_rate) > share_until(rate);
+    double points = sampler_points(sampler, size, thinning);
+    return !sampler_narrows(sampler, points, points + profile.guard_rate);
 }
 
 static bool sampler_coin(struct sampler *sampler)
@@ -126,14 +127,88 @@ static void profile_guard_every(uint64_t blocks)
     profile.guard_rate = blocks > 1 ? minus_log(1 - 1 / (double)blocks) : 64;
 }
 
+/* The bytes of blocks of pages until the next sample. */
+static void sampler_draw_large(struct sampler *sampler)
+{
+    sampler->large_thinning = sampler->thinning;
+    sampler->until_large =
+        (uint64_t)(minus_log(sampler_even(sampler)) * profile_distance(sampler->thinning));
+}
+
 static bool sampler_takes(struct sampler *sampler, size_t size)
 {
-    if (sampler->until_large >= size || !sampler->takes_profile) {
-        sampler->until_large -= size;
+    if (!sampler->takes_profile) {
         return false;
     }
-    sampler->until_large = (uint64_t)sampler_distance(sampler);
-    return true;
+    bool is_sample = sampler->until_large < size;
+    if (is_sample) {
+        sampler->taken_thinning = sampler->large_thinning;
+    } else {
+        sampler->until_large -= size;
+    }
+    /* Chance begins anew, too, when samples have become more frequent: the next one would come late. */
+    if (is_sample || sampler->large_thinning > sampler->thinning) {
+        sampler_draw_large(sampler);
+    }
+    return is_sample;
+}
+
+/* --- Thinning --------------------------------------------------------------------------------- */
+
+/* What a thread may ask for in a nanosecond before its samples are thinned out: 16 GB in a second, which is a sample in
+ * 33 us by the default distance. Programs that write to what they get are slower. */
+#define BYTES_A_NS 16u
+
+/* After so many samples the clock is read; at a tick, if they took longer than this. */
+#define SAMPLER_WINDOW 32u
+#define SAMPLER_PAUSE_NS ((uint64_t)16 * 1000 * 1000)
+
+/* So much that no thread comes there. */
+#define THINNING_MOST 20u
+static_assert(40 + THINNING_MOST < 64, "the largest distance is a number of 64 bits");
+
+static void sampler_begin_window(struct sampler *sampler, uint64_t now_ns)
+{
+    sampler->window_ns = now_ns;
+    sampler->window_bytes = 0;
+    sampler->window_samples = 0;
+}
+
+/* As often as may be, or half as often where it was so and that is close. */
+static void sampler_end_window(struct sampler *sampler, uint64_t now_ns)
+{
+    uint64_t most = (now_ns - sampler->window_ns) * BYTES_A_NS;
+    unsigned least = 0;
+    while (least < THINNING_MOST && sampler->window_bytes >> least > most) {
+        least++;
+    }
+    bool is_close = sampler->window_bytes >> least > most - most / 4;
+    if (sampler->thinning != least + 1 || !is_close) {
+        sampler->thinning = (uint8_t)least;
+    }
+    sampler_begin_window(sampler, now_ns);
+}
+
+/* A sample was taken. */
+static void sampler_note(struct sampler *sampler, size_t size)
+{
+    if (MW_TRACK || !option(OPTION_prof_thinning)) {
+        return;
+    }
+    size_t distance = (size_t)profile_distance(sampler->taken_thinning);
+    sampler->window_bytes += size_max(size, distance);
+    if (++sampler->window_samples >= SAMPLER_WINDOW) {
+        sampler_end_window(sampler, os_now_ns());
+    }
+}
+
+/* The clock of ticks is a coarse one. */
+static void sampler_follow_clock(struct sampler *sampler, uint64_t now_ms)
+{
+    if (sampler->thinning != 0 && now_ms * 1000000 > sampler->window_ns + SAMPLER_PAUSE_NS &&
+        option(OPTION_prof_thinning)) {
+        sampler_end_window(sampler, os_now_ns());
+    }
 }
 
 static void sampler_begin(struct sampler *sampler, bool takes_profile)
@@ -145,9 +220,12 @@ static void sampler_begin(struct sampler *sampler, bool takes_profile)
     if (at_random != NULL) {
         memcpy(&seed, at_random, sizeof seed);
     }
-    sampler->random ^= (uintptr_t)sampler * 0x9e3779b97f4a7c15u ^ os_now_ns();
+    uint64_t now_ns = os_now_ns();
+    sampler->random ^= (uintptr_t)sampler * 0x9e3779b97f4a7c15u ^ now_ns;
     sampler->random += seed;
-    sampler->until_large = (uint64_t)sampler_distance(sampler);
+    sampler->thinning = 0;
+    sampler_draw_large(sampler);
+    sampler_begin_window(sampler, now_ns);
     sampler->round = atomic_get(&profile.round);
 }
 
@@ -211,10 +289,10 @@ static void profile_reset(unsigned rate_log2)
 /* --- Samples ---------------------------------------------------------------------------------- */
 
 /* How many blocks a sample stands for, in BLOCK_UNIT. */
-static uint64_t sample_weight(size_t size, uint32_t epoch)
+static uint64_t sample_weight(size_t size, uint32_t epoch, uint32_t thinning)
 {
-    double rate = (double)((uint64_t)1 << atomic_get(&profile.rates[epoch % 2]));
-    return (uint64_t)(BLOCK_UNIT / share_until((double)size / rate) + 0.5);
+    double distance = (double)((uint64_t)1 << (atomic_get(&profile.rates[epoch % 2]) + thinning));
+    return (uint64_t)(BLOCK_UNIT / share_until((double)size / distance) + 0.5);
 }
 
 static uint64_t weighted_bytes(size_t size, uint64_t weight)
@@ -254,10 +332,11 @@ static uint32_t stack_of_caller(struct known_stack *known)
 
 /* Counts a new sample of a call stack, NULL where none was kept, and says of which epoch it is. *bytes: how many
  * it stands for. */
-static uint32_t sample_count(struct call_stack *stack, size_t size, uint64_t *bytes)
+static uint32_t sample_count(struct call_stack *stack, size_t size, uint32_t thinning,
+                             uint64_t *bytes)
 {
     uint32_t epoch = atomic_get_acquire(&profile.epoch); /* pairs with profile_reset */
-    uint64_t weight = sample_weight(size, epoch);
+    uint64_t weight = sample_weight(size, epoch, thinning);
     *bytes = weighted_bytes(size, weight);
     if (stack != NULL) {
         _Atomic uint64_t *figures = figures_of_epoch(stack, epoch);
@@ -269,22 +348,23 @@ static uint32_t sample_count(struct call_stack *stack, size_t size, uint64_t *by
     return epoch;
 }
 
-static void sample_uncount(struct call_stack *stack, size_t size, uint32_t epoch)
+static void sample_uncount(struct call_stack *stack, size_t size, struct sample sample)
 {
-    if (epoch == atomic_get_acquire(&profile.epoch)) { /* pairs with profile_reset */
-        uint64_t weight = sample_weight(size, epoch);
-        _Atomic uint64_t *figures = figures_of_epoch(stack, epoch);
+    if (sample.epoch == atomic_get_acquire(&profile.epoch)) { /* pairs with profile_reset */
+        uint64_t weight = sample_weight(size, sample.epoch, sample.thinning);
+        _Atomic uint64_t *figures = figures_of_epoch(stack, sample.epoch);
         atomic_sub(&figures[LIVE_BLOCKS], weight);
         atomic_sub(&figures[LIVE_BYTES], weighted_bytes(size, weight));
     }
 }
 
 static NOINLINE struct sample sample_begin(const void *block, size_t size,
-                                           struct known_stack *known)
+                                           struct known_stack *known, uint32_t thinning)
 {
-    struct sample sample = {atomic_get(&profile.is_active) ? stack_of_caller(known) : 0, 0};
+    struct sample sample = {.stack = atomic_get(&profile.is_active) ? stack_of_caller(known) : 0,
+                            .thinning = thinning};
     uint64_t bytes;
-    sample.epoch = sample_count(store_get(sample.stack), size, &bytes);
+    sample.epoch = sample_count(store_get(sample.stack), size, thinning, &bytes);
     probe_alloc(block, size, bytes);
     return sample;
 }
@@ -293,7 +373,7 @@ static NOINLINE void sample_end(struct sample sample, const void *block, size_t 
 {
     struct call_stack *stack = store_get(sample.stack);
     if (stack != NULL) {
-        sample_uncount(stack, size, sample.epoch);
+        sample_uncount(stack, size, sample);
     }
     probe_free(block);
 }
@@ -302,17 +382,21 @@ static void sample_note(struct sample sample, size_t size)
 {
     bool begins_dumps = atomic_get(&profile.dumps_at_peak) || option(OPTION_lg_prof_interval) >= 0;
     if (sample.stack != 0 && begins_dumps) {
-        profile_note_allocated(weighted_bytes(size, sample_weight(size, sample.epoch)));
+        profile_note_allocated(
+            weighted_bytes(size, sample_weight(size, sample.epoch, sample.thinning)));
     }
 }
 
-static NOINLINE void sample_take(struct extent *extent, size_t size, struct known_stack *known)
+static NOINLINE void sample_take(struct extent *extent, size_t size, struct sampler *sampler)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     check(extent_size(extent) >= size && !extent_is_sampled(extent));
-    struct sample sample = sample_begin((void *)extent->start, size, known);
+    struct sample sample =
+        sample_begin((void *)extent->start, size, &sampler->stack, sampler->taken_thinning);
+    sampler_note(sampler, size);
     extent->slab.sample_stack = sample.stack;
     extent->slab.sample_epoch = sample.epoch;
+    extent->slab.sample_thinning = sample.thinning;
     extent->sample_size = size;
     if (atomic_get(&extent->owner) != OWNER_DIRECT) {
         atomic_set_release(&extent->owner,
@@ -325,7 +409,8 @@ static NOINLINE void sample_take(struct extent *extent, size_t size, struct know
 static NOINLINE void sample_drop(struct extent *extent)
 {
     check(extent_is_sampled(extent) && !extent_is_slab(extent));
-    struct sample sample = {extent->slab.sample_stack, extent->slab.sample_epoch};
+    struct sample sample = {extent->slab.sample_stack, extent->slab.sample_epoch,
+                            extent->slab.sample_thinning};
     sample_end(sample, (void *)extent->start, extent->sample_size);
     extent->sample_size = 0;
     if (atomic_get(&extent->owner) == OWNER_SAMPLED) {

@@ -7,6 +7,10 @@
  * A sample of `size` bytes stands for 1 / (1 - exp(-size / rate)) blocks like it. That sum is kept by
  * call stack, for the blocks that the program holds and for all that it ever got.
  *
+ * A thread that asks for so much that samples would cost it too much time is sampled less often for a while: of
+ * what would be samples about one in 2^thinning is one, and stands for so many more. How far samples are thinned
+ * out when chance is asked for a block does not depend on the answer, so the sums stay right.
+ *
  * A sampled block is an extent of its own, whose owner is OWNER_SAMPLED: so free comes to its slow side
  * by the comparison that it makes anyway. That of an arena which the program names keeps OWNER_DIRECT, by
  * which free comes there too, and has a sample_size. A tracked block (slots/track.h) stays what it is, for
@@ -43,8 +47,14 @@ struct sampler {
     uint64_t random;
     uint64_t until_large; /* bytes of blocks of pages until the next sample */
     struct known_stack stack;
-    bool takes_profile; /* it chooses samples; without, guarded blocks alone */
-    uint32_t round;     /* profile.round when it began; another one now: it begins anew */
+    uint64_t window_ns;      /* when the following two began at 0 */
+    uint64_t window_bytes;   /* what the samples since then stand for */
+    uint32_t window_samples; /* less than SAMPLER_WINDOW */
+    uint32_t round;          /* profile.round when it began; another one now: it begins anew */
+    bool takes_profile;      /* it chooses samples; without, guarded blocks alone */
+    uint8_t thinning;        /* of samples that are chosen now */
+    uint8_t large_thinning;  /* by which until_large was chosen */
+    uint8_t taken_thinning;  /* by which the sample was chosen that is being taken */
 };
 
 /* The state of profiling; all of it may be changed while the program runs. */
@@ -83,12 +93,23 @@ static void profile_guard_every(uint64_t blocks);
 
 static void sampler_begin(struct sampler *sampler, bool takes_profile);
 
-/* How many slots of a size come before the next one that is a sample or guarded. */
-static uint32_t sampler_slots(struct sampler *sampler, size_t size);
+/* The mean distance of samples that are thinned out so far. */
+static double profile_distance(unsigned thinning);
 
-/* Whether that one is guarded. Each block has its chance to be a sample, whatever the chance to be guarded
- * is: so a profile shows the same with and without. */
-static bool sampler_takes_guard(struct sampler *sampler, size_t size);
+/* How many samples a block stands for on average, where every byte may be one. If a slot may be guarded too,
+ * profile.guard_rate is added to that. */
+static double sampler_points(const struct sampler *sampler, size_t size, unsigned thinning);
+
+/* How many blocks with so many points come before the next one that has one; INT32_MAX: none is near. */
+static uint32_t sampler_turns(struct sampler *sampler, double points);
+
+/* Whether a thing that happens with one chance happens, where another one with a chance no less great did: both by
+ * their points. */
+static bool sampler_narrows(struct sampler *sampler, double points, double of_points);
+
+/* Whether a slot that is a sample or guarded is guarded. Each block has its chance to be a sample, whatever the chance
+ * to be guarded is: so a profile shows the same with and without. */
+static bool sampler_takes_guard(struct sampler *sampler, size_t size, unsigned thinning);
 
 /* Heads or tails. */
 static bool sampler_coin(struct sampler *sampler);
@@ -96,20 +117,25 @@ static bool sampler_coin(struct sampler *sampler);
 /* Whether a block of pages is a sample. */
 static bool sampler_takes(struct sampler *sampler, size_t size);
 
+/* At a tick: a thread that asks for less now is sampled as often as others. */
+static void sampler_follow_clock(struct sampler *sampler, uint64_t now_ms);
+
 /* Makes an active extent, which is no slab, a sampled block of `size` bytes, by the stack of the calling
  * thread. */
-static void sample_take(struct extent *extent, size_t size, struct known_stack *known);
+static void sample_take(struct extent *extent, size_t size, struct sampler *sampler);
 
 /* The program gives it back: it becomes a plain extent, or a direct one again. */
 static void sample_drop(struct extent *extent);
 
 /* A sample that is no extent of its own, and what whoever keeps it has to remember: the call stack's number, 0 if
- * there is none, and the epoch. */
+ * there is none, the epoch, and how far samples were thinned out. */
 struct sample {
     uint32_t stack;
     uint32_t epoch;
+    uint32_t thinning;
 };
-static struct sample sample_begin(const void *block, size_t size, struct known_stack *known);
+static struct sample sample_begin(const void *block, size_t size, struct known_stack *known,
+                                  uint32_t thinning);
 static void sample_end(struct sample sample, const void *block, size_t size);
 
 /* Whether the call stack that it has is counted, so that a dump may be due; with no lock held. */

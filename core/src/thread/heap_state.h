@@ -122,6 +122,13 @@ struct delay {
     uint64_t numbers;         /* see random_next */
 };
 
+/* A put into a list that chance has chosen before it is made, see chance.h. */
+struct candidate {
+    double points;    /* the chance of each put to be one is 1 - exp(-points) */
+    unsigned largest; /* the list that it is the chance of: no larger slots or blocks are put */
+    uint8_t thinning; /* of the samples that come of it */
+};
+
 /* What every call of the slow path looks at comes first, so that a thread with small blocks touches
  * one page of its heap. */
 struct heap {
@@ -169,7 +176,7 @@ struct heap {
     bool is_sampling;    /* takes samples for a profile, see sampling.h */
     bool may_sample;     /* the thread wants to take part: thread.prof.active */
     uint8_t exit_rounds; /* how often the end of the thread was put off */
-    int32_t tick_bias;   /* see heap_set_until_tick */
+    int32_t tick_rest;   /* not 0: until_tick ends at a candidate, see chance.h */
     size_t cached_most;  /* the largest block that it wants cached; 0: as the heap does */
     struct heap *next;   /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
@@ -203,11 +210,15 @@ struct heap {
     uint32_t until_sample[CLASSES]; /* slots that come behind the list before the next sample */
     char profile_name[32];          /* thread.prof.name */
     struct sampler sampler;
-    uint32_t
-        until_mark[MEDIUM_CLASSES]; /* slots that free puts before one whose turn is a sample */
-    uint64_t interval_bytes;        /* what the program was given when interval_note looked last */
-    size_t stack_pages_before;      /* stack_pages at the last tick, less what overflowed since */
-    uint64_t blocks_given;          /* large blocks given to the program by then; 0: not counted */
+    uint8_t sample_thinning[CLASSES];     /* by which until_sample was chosen, see sample.h */
+    uint8_t mark_thinning[BLOCK_CLASSES]; /* the same of the block on top of a cell, see stack.h */
+    struct candidate candidate;           /* what until_tick may end at */
+    unsigned listed_end;           /* while is_private: page classes from here on stay in cells */
+    struct extent *listed_block;   /* the last one that came out of a list, see chance.h */
+    bool listed_is_sample;         /* its turn was a sample */
+    uint64_t interval_bytes;       /* what the program was given when interval_note looked last */
+    size_t stack_pages_before;     /* stack_pages at the last tick, less what overflowed since */
+    uint64_t blocks_given;         /* large blocks given to the program by then; 0: not counted */
     uint32_t giving_up_ticks;      /* ticks in a row in which blocks came back and none was given */
     uint32_t since_look;           /* taken and given since slots_back was counted */
     int64_t slots_back;            /* medium slots: returned - handed + in magazines, by then */
@@ -227,13 +238,22 @@ struct heap {
 static_assert(offsetof(struct heap, counts) + SMALL_CLASSES * sizeof(struct class_counts) <= 4096,
               "a thread that allocates small blocks writes to one page of its heap");
 
-/* Slots and blocks until the next tick. Of a heap that takes samples the field is below 0 all the time, so
- * that each slow call comes to heap_tick, and its lists are filled by calls of alloc_slow alone. */
-#define TICK_BIAS ((int32_t)1 << 28)
+/* Slots and blocks until the next tick. Of a heap that takes samples the field may end before that, at a candidate. */
+static NOINLINE void heap_draw_candidate(struct heap *heap);
 
 ALWAYS_INLINE void heap_set_until_tick(struct heap *heap, int32_t count)
 {
-    heap->until_tick = count - heap->tick_bias;
+    heap->until_tick = count;
+    heap->tick_rest = 0;
+    if (unlikely(HEAPS_SAMPLE && heap->is_sampling)) {
+        heap_draw_candidate(heap);
+    }
+}
+
+/* The same by the field alone. */
+ALWAYS_INLINE int32_t heap_until_tick(const struct heap *heap)
+{
+    return heap->until_tick + heap->tick_rest - (heap->tick_rest != 0);
 }
 
 /* How many slots are handed out at a time. A slab's list that is not much longer is handed out whole: to cut it takes a
@@ -326,13 +346,6 @@ ALWAYS_INLINE bool heap_is_sampling(const struct heap *heap)
 ALWAYS_INLINE bool heap_chooses_samples(const struct heap *heap)
 {
     return PROFILE_IS_POSSIBLE && heap->is_sampling;
-}
-
-/* Whether each block of pages may be a sample too, so that none may come from a list of its own. Blocks of pages
- * are never guarded; but where free puts medium slots and them into lists, both go one way. */
-ALWAYS_INLINE bool heap_is_sampling_pages(const struct heap *heap)
-{
-    return heap_is_sampling(heap) && (MW_PAGEMAP_LISTS || heap->sampler.takes_profile);
 }
 
 ALWAYS_INLINE struct extent *slab_at(struct link *link)

@@ -54,11 +54,12 @@ ALWAYS_INLINE void heap_fill_list(struct heap *heap, unsigned class, struct slot
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, class, count);
     heap->free[class] = slot_next(list);
-    heap->rooms[class] = (int16_t)(list_most(heap, class) - (count - 1));
+    /* What a heap that takes samples has in a list was counted when it came. */
+    uint32_t most = heap_is_sampling(heap) ? 0 : list_most(heap, class);
+    heap->rooms[class] = (int16_t)(most - (count - 1));
 }
 
-/* Whether the list of a class has room for what is kept. While a tick is due nothing is kept, nor while the heap takes
- * samples, whose turn is counted by lists. */
+/* Whether the list of a class has room for what is kept. While a tick is due nothing is kept. */
 ALWAYS_INLINE bool heap_has_room(struct heap *heap, unsigned class)
 {
     check(class < SMALL_CLASSES && !heap_is_anothers(heap));

@@ -2,6 +2,7 @@
 #include "magazine.h"
 
 #include "../settings/conf.h"
+#include "chance.h"
 #include "heap_common.h"
 #include "remote.h"
 #include "stack.h"
@@ -355,8 +356,7 @@ static void magazine_empty(struct heap *heap, unsigned class)
 static NOINLINE void magazine_mark(struct heap *heap, unsigned class)
 {
     struct magazine *magazine = heap_magazine(heap, class);
-    uint32_t *until_mark = &heap->until_mark[class - SMALL_CLASSES];
-    check(heap_is_sampling(heap) && heap->free[class] != NULL && *until_mark == 0);
+    check(heap_is_sampling(heap) && heap->free[class] != NULL);
     if (magazine_may_give_batch(heap, magazine) &&
         depot_put_batch(heap->arena, class, heap->free[class], magazine->count)) {
         heap_count_flush(heap, class, magazine->count);
@@ -367,16 +367,14 @@ static NOINLINE void magazine_mark(struct heap *heap, unsigned class)
     }
     heap->sample_known |= (uint64_t)1 << class;
     heap->until_sample[class] = 0;
-    *until_mark = sampler_slots(&heap->sampler, class_size(class));
+    heap->sample_thinning[class] = heap->sampler.taken_thinning;
     check_slow(magazine_is_valid(heap, class));
 }
 
 static void magazine_note_put(struct heap *heap, unsigned class)
 {
     check(heap_is_sampling(heap) && class_is_medium(class));
-    if (likely(heap->until_mark[class - SMALL_CLASSES] > 0)) {
-        heap->until_mark[class - SMALL_CLASSES]--;
-    } else {
+    if (heap_takes_candidate(heap, class)) {
         magazine_mark(heap, class);
     }
 }

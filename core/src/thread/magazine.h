@@ -189,8 +189,8 @@ ALWAYS_INLINE bool magazine_try_put_any(struct heap *heap, unsigned class, struc
  * allocate such slots, the slot goes to a tray. */
 static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot);
 
-/* To be called for each slot that free has put, in a heap that takes samples: the slot may be one whose
- * turn is a sample. Then the magazine is emptied, and the next call is that sample. */
+/* To be called for each slot that free has put, in a heap that takes samples, before its next tick: the slot may
+ * be one whose turn is a sample. Then the magazine is emptied, and the next call is that sample. */
 static void magazine_note_put(struct heap *heap, unsigned class);
 
 /* Brings all slots of a magazine back. */

@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "sampling.h"
 
+#include "chance.h"
 #include "magazine.h"
 #include "stack.h"
 
 static void heap_start_sampling(struct heap *heap, bool takes_profile)
 {
-    check(!heap->is_sampling && heap->tick_bias == 0 && heap->sample_known == 0);
+    check(!heap->is_sampling && heap->tick_rest == 0 && heap->sample_known == 0);
+    if (HEAPS_SAMPLE) {
+        stack_set_private(heap, false); /* chance had no say in what lies in the lists */
+    }
     sampler_begin(&heap->sampler, takes_profile);
     heap->is_sampling = true;
-    if (!HEAPS_SAMPLE) {
-        return;
-    }
-    if (heap_is_sampling_pages(heap)) {
-        stack_set_private(heap, false);
-    }
-    heap->tick_bias = TICK_BIAS;
-    heap->until_tick -= TICK_BIAS;
-    for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
-        heap->until_mark[class - SMALL_CLASSES] = sampler_slots(&heap->sampler, class_size(class));
-    }
-    check(!(heap->is_private && heap_is_sampling_pages(heap)) && heap->until_tick < 0);
+    heap_redraw_candidate(heap);
+    check(!HEAPS_SAMPLE || !heap->is_private);
 }
 
 static void heap_stop_sampling(struct heap *heap)
@@ -28,10 +22,12 @@ static void heap_stop_sampling(struct heap *heap)
     if (!heap_chooses_samples(heap)) {
         return;
     }
+    if (HEAPS_SAMPLE) {
+        stack_set_private(heap, false);
+    }
     heap->sample_known = 0;
     heap->is_sampling = false;
-    heap->until_tick += heap->tick_bias;
-    heap->tick_bias = 0;
+    heap_redraw_candidate(heap); /* there is none any longer */
 }
 
 static void heap_follow_profile(struct heap *heap)
@@ -57,14 +53,32 @@ static bool heap_sample_is_due(struct heap *heap, unsigned class)
     check(heap->is_sampling && heap->free[class] == NULL);
     uint64_t bit = (uint64_t)1 << class;
     if ((heap->sample_known & bit) == 0) {
-        heap->until_sample[class] = sampler_slots(&heap->sampler, class_size(class));
+        heap->until_sample[class] = heap_turns_of(heap, class);
+        heap->sample_thinning[class] = heap->sampler.thinning;
         heap->sample_known |= bit;
     }
     if (heap->until_sample[class] != 0) {
         return false;
     }
     heap->sample_known &= ~bit;
+    heap->sampler.taken_thinning = heap->sample_thinning[class];
     return true;
+}
+
+static bool heap_takes_guard(struct heap *heap, unsigned class)
+{
+    return sampler_takes_guard(&heap->sampler, class_size(class), heap->sample_thinning[class]);
+}
+
+/* So many slots came into the list of a class. Where samples have become more frequent, chance begins anew behind these:
+ * else the next one would come late. */
+static void heap_note_handed(struct heap *heap, unsigned class, uint64_t handed)
+{
+    heap->until_sample[class] -= (uint32_t)handed;
+    if (unlikely(heap->sample_thinning[class] > heap->sampler.thinning) &&
+        heap->until_sample[class] != 0) {
+        heap->sample_known &= ~((uint64_t)1 << class);
+    }
 }
 
 /* For one call at most so many slots come from a slab; the heap's own limits are then restored. */
@@ -86,18 +100,19 @@ static void heap_restore_lists(struct heap *heap, struct list_limits before)
     heap->uncut_most = before.uncut_most;
 }
 
-static struct slot *heap_take_local_sampling(struct heap *heap, struct extent *extent)
+static struct slot *heap_take_local_sampling(struct heap *heap, unsigned class)
 {
-    unsigned class = extent->slab.class;
+    struct bin *bin = &heap->bins[class];
     bool is_known = (heap->sample_known & (uint64_t)1 << class) != 0;
-    if (!is_known || heap->until_sample[class] == 0 || heap->until_tick + heap->tick_bias < 0) {
+    if (!is_known || heap->until_sample[class] == 0) {
         return NULL;
     }
     uint64_t handed = heap->counts[class].handed;
     struct list_limits before = heap_limit_lists(heap, heap->until_sample[class]);
-    struct slot *slot = heap_take_local(heap, extent);
+    struct slot *slot =
+        heap_prefers_ready(bin) ? heap_take_next(heap, bin) : heap_take_local(heap, bin->current);
     heap_restore_lists(heap, before);
-    heap->until_sample[class] -= (uint32_t)(heap->counts[class].handed - handed);
+    heap_note_handed(heap, class, heap->counts[class].handed - handed);
     return slot;
 }
 
@@ -113,6 +128,34 @@ static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool
     heap_restore_lists(heap, before);
     handed = heap->counts[class].handed - handed;
     check(handed <= most);
-    heap->until_sample[class] -= (uint32_t)handed;
+    heap_note_handed(heap, class, handed);
+    if (class_is_medium(class) && class > heap->candidate.largest) {
+        heap_redraw_candidate(heap); /* no slots as large were put before */
+    }
     return slot;
+}
+
+/* --- Blocks of pages -------------------------------------------------------------------------- */
+
+/* A block counts with the size of its class: its extent may be larger. */
+static size_t block_counted(size_t size)
+{
+    return large_rounded_pages(size) << os_page_shift;
+}
+
+static NOINLINE void heap_maybe_sample(struct heap *heap, struct extent *extent, size_t size)
+{
+    if (sampler_takes(&heap->sampler, block_counted(size))) {
+        sample_take(extent, block_counted(size), &heap->sampler);
+    }
+}
+
+static NOINLINE void heap_sample_pages(struct heap *heap, struct extent *extent, size_t size)
+{
+    check(heap_is_sampling(heap));
+    if (heap->listed_block != extent || extent_size(extent) != block_counted(size)) {
+        heap_maybe_sample(heap, extent, size);
+    } else if (heap->listed_is_sample) {
+        sample_take(extent, extent_size(extent), &heap->sampler);
+    }
 }

@@ -7,10 +7,10 @@
  *   small     free does not push to the list: it is filled with as many slots as come before the next
  *             sample, or with fewer, and until_sample is what is left. Where a list goes back before
  *             its end, chance begins anew (sample.h says why)
- *   medium    free pushes to the list as well, and then finds the clock due. Each slot that comes into
- *             the list has the same chance to be one whose turn is a sample; then the list is emptied,
- *             and the next call is the sample
- *   pages     stacks are public, their lists empty, so each call comes to alloc_large, which counts bytes
+ *   medium    free pushes to the list as well. Each slot that comes into the list has the same chance to be
+ *             one whose turn is a sample (chance.h); then the list is emptied, and the next call is the sample
+ *   pages     in the same way, while the stacks are private; a call that finds no block in a list comes to
+ *             alloc_large, which counts bytes
  *
  * A sample is an extent of its own, whatever its size. Blocks of pages are never guarded.
  */
@@ -30,11 +30,19 @@ static void heap_stop_sampling(struct heap *heap);
  * to be filled by heap_refill_sampling. */
 static bool heap_sample_is_due(struct heap *heap, unsigned class);
 
+/* Whether the sample of which that was said is a guarded block. */
+static bool heap_takes_guard(struct heap *heap, unsigned class);
+
 /* A list for a class from the local list of its current slab, which is not empty. NULL if that is not
- * for the hit path: a sample or the clock is due. */
-static struct slot *heap_take_local_sampling(struct heap *heap, struct extent *extent);
+ * for the hit path: a sample is due. */
+static struct slot *heap_take_local_sampling(struct heap *heap, unsigned class);
 
 /* Fills the list of a class up to the next sample at most. */
 static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool must_be_aligned);
+
+/* A block of pages that the program gets may be a sample; one that alloc_pages has taken for a heap that takes samples,
+ * perhaps out of a list, or any other. */
+static NOINLINE void heap_sample_pages(struct heap *heap, struct extent *extent, size_t size);
+static NOINLINE void heap_maybe_sample(struct heap *heap, struct extent *extent, size_t size);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "stack.h"
 
+#include "chains.h"
+#include "chance.h"
 #include "stack_limit.h"
 #include "tray.h"
 
@@ -13,124 +15,7 @@
 /* How often a probe's answer is used before the next probe. */
 #define PROBE_PAUSE 64u
 
-/* --- Put and take ----------------------------------------------------------------------------- */
-
-/* The whole chain of a class, if anybody may take it; NULL if there is none. Owner or robber. */
-ALWAYS_INLINE struct extent *cell_empty(_Atomic(struct extent *) *cell)
-{
-    return atomic_get(cell) != NULL ? atomic_swap(cell, NULL) : NULL; /* pairs with cell_put */
-}
-
-/* Only the owner puts, and never where something is: that would be lost. */
-static void cell_put(_Atomic(struct extent *) *cell, struct extent *chain)
-{
-    check(chain != NULL && atomic_get(cell) == NULL);
-    atomic_set_release(cell, chain); /* pairs with cell_empty */
-}
-
-/* Whether the stack of a page class is a list of the hit paths, which only the owner knows. */
-ALWAYS_INLINE bool stack_is_listed(struct heap *heap, unsigned class)
-{
-    return heap->is_private && page_class_is_listed(class);
-}
-
-/* Whether a list of blocks and its count agree on whether it is empty. */
-ALWAYS_INLINE bool list_count_matches(struct heap *heap, unsigned list)
-{
-    return (heap->free[list] == NULL) == (heap_magazine(heap, list)->count == 0);
-}
-
-/* Counts blocks that come into a list, or leave it as an unsigned number wraps, other than by a free or a
- * malloc of the program. */
-ALWAYS_INLINE void list_count(struct heap *heap, unsigned list, size_t count)
-{
-    heap->puts[list] += count;
-    heap_magazine(heap, list)->count += (uint16_t)count;
-}
-
-/* The whole chain of a class; NULL if there is none. Owner. */
-static struct extent *stack_take_all(struct heap *heap, unsigned class)
-{
-    if (!stack_is_listed(heap, class)) {
-        return cell_empty(&heap->stacks[class]);
-    }
-    unsigned list = block_class_of(class);
-    check(list_count_matches(heap, list) || heap->is_orphan); /* its owner ended anywhere */
-    struct extent *chain = (struct extent *)heap->free[list];
-    heap->free[list] = NULL;
-    list_count(heap, list, -(size_t)heap_magazine(heap, list)->count);
-    return chain;
-}
-
-/* Puts a chain where there is none. Owner. */
-static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
-{
-    if (!stack_is_listed(heap, class)) {
-        cell_put(&heap->stacks[class], chain);
-        return;
-    }
-    unsigned list = block_class_of(class);
-    check(heap->free[list] == NULL && heap_magazine(heap, list)->count == 0);
-    heap->free[list] = (struct slot *)chain;
-    for (struct extent *at = chain; at != NULL; at = at->slab.below) {
-        large_note_list(at);
-        list_count(heap, list, 1);
-    }
-}
-
-/* Puts a block on top. Owner. */
-static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
-{
-    if (!stack_is_listed(heap, class)) {
-        extent->slab.below = cell_empty(&heap->stacks[class]);
-        cell_put(&heap->stacks[class], extent);
-        return;
-    }
-    unsigned list = block_class_of(class);
-    large_note_list(extent);
-    extent->slab.below = (struct extent *)heap->free[list]; /* never encoded, see list_next */
-    order_stores();
-    heap->free[list] = (struct slot *)extent;
-    list_count(heap, list, 1);
-}
-
-/* Puts a block on top that stack_pop has just taken, as old as it was. */
-static void stack_put_back(struct heap *heap, unsigned class, struct extent *extent)
-{
-    check(extent_state(extent) == EXTENT_ACTIVE && page_class_below(extent_pages(extent)) == class);
-    atomic_set(&extent->state, EXTENT_CACHED);
-    stack_push(heap, class, extent);
-    heap_count_stack(heap, extent_pages(extent));
-}
-
-static struct extent *stack_pop(struct heap *heap, unsigned class)
-{
-    struct extent *extent;
-    if (stack_is_listed(heap, class)) {
-        unsigned list = block_class_of(class);
-        extent = (struct extent *)heap->free[list];
-        if (extent == NULL) {
-            return NULL;
-        }
-        heap->free[list] = (struct slot *)extent->slab.below;
-        list_count(heap, list, -(size_t)1);
-        check(list_count_matches(heap, list));
-    } else {
-        extent = cell_empty(&heap->stacks[class]);
-        if (extent == NULL) {
-            return NULL;
-        }
-        if (extent->slab.below != NULL) {
-            cell_put(&heap->stacks[class], extent->slab.below);
-        }
-    }
-    check(extent_state(extent) == EXTENT_CACHED && !extent_is_slab(extent));
-    check(page_class_below(extent_pages(extent)) == class && !heap_is_anothers(heap));
-    check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
-    heap_count_stack(heap, -extent_pages(extent));
-    atomic_set(&extent->state, EXTENT_ACTIVE);
-    return extent;
-}
+/* --- Take by alignment ------------------------------------------------------------------------ */
 
 static struct extent *stack_pop_aligned(struct heap *heap, size_t pages, size_t alignment)
 {
@@ -250,18 +135,6 @@ static void stack_flush(struct heap *heap)
     stack_recount(heap);
 }
 
-/* Cuts a chain behind its first `keep` blocks. Returns the rest. */
-static struct extent *chain_cut(struct extent **chain, size_t keep)
-{
-    struct extent **at = chain;
-    while (*at != NULL && keep-- > 0) {
-        at = &(*at)->slab.below;
-    }
-    struct extent *rest = *at;
-    *at = NULL;
-    return rest;
-}
-
 /* Leaves the first `keep` blocks of a chain in the stack that it was taken from, and gives the rest to
  * the arenas. */
 static void stack_keep(struct heap *heap, unsigned class, struct extent *chain, size_t keep)
@@ -299,9 +172,10 @@ static size_t stack_limit_now(struct heap *heap)
 static void stack_make_private(struct heap *heap)
 {
     check(!heap->is_private);
+    heap->listed_end = heap_listed_end_now(heap);
     heap->is_private = true;
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
-        if (page_class_is_listed(class)) {
+        if (stack_is_listed(heap, class)) {
             heap_magazine(heap, block_class_of(class))->limit = UINT16_MAX;
             stack_put(heap, class, cell_empty(&heap->stacks[class]));
         }
@@ -330,10 +204,11 @@ static void stack_set_private(struct heap *heap, bool is_busy)
     size_t pages = atomic_get(&heap->stack_pages);
     if (heap->is_private) {
         /* Twice as much: the limit follows what is in use, up and down. */
-        if (pages > 2 * most || !is_busy) {
+        if (pages > 2 * most || !is_busy || heap->listed_end != heap_listed_end_now(heap)) {
             stack_make_public(heap);
         }
-    } else if (pages != 0 && pages <= most && stack_may_be_private(heap)) {
+    } else if (pages != 0 && pages <= most && stack_may_be_private(heap) &&
+               heap_listed_end_now(heap) > PAGE_CLASS_LISTED) {
         stack_make_private(heap);
         heap->stack_limit = size_min(heap->stack_limit, most);
     }
@@ -572,8 +447,8 @@ static bool stack_is_valid(struct heap *heap)
         }
         if (page_class_is_listed(class)) {
             struct magazine *list = heap_magazine(heap, block_class_of(class));
-            check(heap->is_private ? list->limit == UINT16_MAX : list->limit == 0);
-            check(heap->is_private || list->count == 0);
+            check(list->limit == (stack_is_listed(heap, class) ? UINT16_MAX : 0));
+            check(stack_is_listed(heap, class) || list->count == 0);
         }
     }
     return pages <= atomic_get(&heap->stack_pages);

@@ -29,6 +29,13 @@
  * their thread sleeps stays there, so all that heaps may hold in them together is bounded, and where
  * threads are many none has any.
  *
+ * In a heap that takes samples each block that comes into a list has its chance to be one whose turn is a sample (chance.h).
+ * The list ends above the first such block: that one, and what lies below it, is in the cell meanwhile, where it may be
+ * robbed. A call that finds the list empty takes it and is the sample; the rest comes back into the list, and each block
+ * of it has its chance anew. So whoever takes a chain that lies in both places may put it back in any way.
+ *
+ *     list -> a -> b     cell -> marked -> c -> d
+ *
  * The owner alone writes stack_pages. A robber adds what it took to robbed_pages, and the owner
  * takes that out of the sum when the sum matters: so stack_pages may be too large, never too small.
  */
@@ -59,6 +66,9 @@ static struct extent *stack_pop(struct heap *heap, unsigned class);
 /* Takes a block that is on top of its stack, begins at a multiple of `alignment` and has at least so many
  * pages, at most about twice as many; NULL if there is none. */
 static struct extent *stack_pop_aligned(struct heap *heap, size_t pages, size_t alignment);
+
+/* After a free into the list of a page class, in a heap that takes samples, before its next tick. */
+static void stack_note_sample(struct heap *heap, unsigned class);
 
 /* After a free into a list of the heap: the stacks keep to their limit, and of the latest block's page class something
  * stays; 0: it was a slot. */

@@ -21,7 +21,6 @@
 
 /* Slots that are handed out between two looks at the clock, at most; as many as a list has, else. */
 #define UNTIL_TICK_MOST 512u
-static_assert(UNTIL_TICK_MOST < TICK_BIAS, "a heap that takes samples is always below 0");
 
 /* Free pages leave a heap's stacks at the first look after so long (ms), and looks are as far
  * apart; how often (ms) housekeeping is done. */
@@ -260,7 +259,7 @@ static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
     bool is_busy = elapsed_ms < BUSY_MS && heap->list_max >= LIST_MAX_WAITING;
     bool clears_up = heap_clears_up(heap);
     if (!clears_up) {
-        stack_set_private(heap, is_busy && heap_uses_blocks(heap) && !heap_is_sampling_pages(heap));
+        stack_set_private(heap, is_busy && heap_uses_blocks(heap));
     }
     if (MW_PAGEMAP_LISTS) {
         heap_choose_way(heap);
@@ -286,12 +285,16 @@ static void interval_load(void)
 static NOINLINE void heap_tick(struct heap *heap)
 {
     check(!heap_is_anothers(heap));
-    if (heap->until_tick + heap->tick_bias >= 0) {
-        return; /* a heap that takes samples: its clock is not due */
+    if (heap_until_tick(heap) >= 0) { /* that was a candidate, and the clock is not due */
+        heap_set_until_tick(heap, heap_until_tick(heap));
+        return;
     }
     heap_follow_profile(heap);
     uint64_t before_ms = atomic_get(&heap->tick_ms);
     uint64_t now_ms = clock_look();
+    if (unlikely(heap_is_sampling(heap))) {
+        sampler_follow_clock(&heap->sampler, now_ms);
+    }
     atomic_set(&heap->tick_ms, now_ms);
     uint64_t elapsed_ms = before_ms != 0 ? now_ms - before_ms : 0;
     if (before_ms == 0) {
@@ -312,8 +315,7 @@ static NOINLINE void heap_tick(struct heap *heap)
         keep_house(now_ms, heap->thread != NULL); /* the shared heap is locked */
     }
     heap_set_lists(heap, elapsed_ms);
-    check(heap->until_tick + heap->tick_bias >= 0 &&
-          heap->until_tick + heap->tick_bias <= (int32_t)UNTIL_TICK_MOST);
+    check(heap->until_tick >= 0 && heap_until_tick(heap) <= (int32_t)UNTIL_TICK_MOST);
     check(heap->list_max == LIST_MAX_IDLE ||
           (heap->list_max >= LIST_MAX_WAITING && heap->list_max <= LIST_MAX_BUSY));
     if (unlikely(interval.bytes != 0) && heap->thread != NULL) {

@@ -20,7 +20,7 @@ static NOINLINE void heap_tick(struct heap *heap);
 
 ALWAYS_INLINE void heap_tick_if_due(struct heap *heap)
 {
-    if (unlikely(heap->until_tick + heap->tick_bias < 0)) {
+    if (unlikely(heap->until_tick < 0)) {
         heap_tick(heap);
     }
 }

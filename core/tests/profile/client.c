@@ -124,6 +124,41 @@ NOINLINE void grown_blocks(void)
     __asm__ volatile("");
 }
 
+/* One of 64 blocks at a time is replaced by the next; each size comes as often as the others. */
+static NOINLINE void replace(const size_t *sizes, size_t count, size_t calls)
+{
+    enum { ALIVE = 64 };
+    uint32_t random = 1;
+    for (size_t i = 0; i < calls; i++) {
+        random = random * 1664525 + 1013904223;
+        free(held[random >> 26]);
+        held[random >> 26] = malloc(sizes[i % count]);
+    }
+    drop(ALIVE);
+}
+
+/* In the secure build slots of the same classes have room for eight bytes less. */
+static const size_t replaced_sizes[] = {2040,  5112,  10232, 20472,  40960,  49152,
+                                        65536, 81920, 98304, 131072, 196608, 262144};
+
+NOINLINE void replaced_slots(size_t calls)
+{
+    replace(replaced_sizes, 4, calls);
+    __asm__ volatile("");
+}
+
+NOINLINE void replaced_blocks(size_t calls)
+{
+    replace(replaced_sizes + 4, 8, calls);
+    __asm__ volatile("");
+}
+
+NOINLINE void replaced_any(size_t calls)
+{
+    replace(replaced_sizes, 12, calls);
+    __asm__ volatile("");
+}
+
 static void check(bool is_good, const char *what)
 {
     if (!is_good) {
@@ -169,6 +204,14 @@ static NOINLINE void estimate(int rounds, const char *of)
         grown_blocks();
     }
     dump_as("estimate.heap");
+}
+
+static NOINLINE void replaced(size_t calls)
+{
+    replaced_slots(calls);
+    replaced_blocks(calls);
+    replaced_any(calls);
+    dump_as("replaced.heap");
 }
 
 NOINLINE void leaking(void)
@@ -510,6 +553,8 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "estimate") == 0) {
         estimate(argc > 2 ? atoi(argv[2]) : 1, argc > 3 ? argv[3] : "");
+    } else if (strcmp(what, "replaced") == 0) {
+        replaced((size_t)atol(argv[2]));
     } else if (strcmp(what, "leak") == 0) {
         not_leaking();
         leaking();

@@ -16,6 +16,7 @@ import os
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,8 +32,10 @@ def expect(good, text):
         print("FAIL", text)
 
 
-def run(folder, client, *arguments, conf="", status=0):
+def run(folder, client, *arguments, conf="", thinning=False, status=0):
     environment = dict(os.environ, MALLOC_CONF="prof:true," + conf)
+    ours = environment.get("MALLOW_CONF", "")
+    environment["MALLOW_CONF"] = f"{ours},prof_thinning:{str(thinning).lower()}".lstrip(",")
     if client == CLIENT:
         environment["LD_PRELOAD"] = LIBRARY
     done = subprocess.run([client, *arguments], cwd=folder, env=environment, timeout=300,
@@ -151,6 +154,43 @@ def check_estimate(folder, client, of="", conf="", rates=((10, 10), (14, 25), (1
         grown = rounds * 20 * sum(size for size in (106496, 212992, 425984, 819200, 1638400))
         expect(abs(profile.allocated("grown_blocks") / grown - 1) < 0.2, "blocks that realloc grows: "
                f"{profile.allocated('grown_blocks') / grown:.2f} of them")
+
+
+REPLACED = [2040, 5112, 10232, 20472, 40960, 49152, 65536, 81920, 98304, 131072, 196608, 262144]
+
+
+def replaced(calls, rate):
+    """By function: the bytes that it asks for, and the standard deviation of their estimate."""
+    counted = [counts(size, -(-size // 1024) * 1024) for size in REPLACED]
+    parts = {"replaced_slots": counted[:4], "replaced_blocks": counted[4:], "replaced_any": counted}
+    return {name: (calls / len(sizes) * sum(sizes),
+                   math.sqrt(calls / len(sizes) * sum(spread_of(size, size, rate) ** 2 for size in sizes)))
+            for name, sizes in parts.items()}
+
+
+def check_replaced(folder, client):
+    """Blocks that go in and out of lists; samples are the rarer, the larger blocks may lie there."""
+    calls = {"fast": 2000004, "secure": 300000, "debug": 12000}[MODE]
+    for lg_rate in (19, 24, 27):
+        run(folder, client, "replaced", str(calls), conf=f"prof_accum:true,lg_prof_sample:{lg_rate}")
+        profile = Profile(folder / "replaced.heap")
+        for name, (size, spread) in replaced(calls, 1 << lg_rate).items():
+            near(profile.allocated(name), size, spread, f"rate 2^{lg_rate}, {name}")
+            expect(profile.live(name) == 0, f"rate 2^{lg_rate}: {name} holds nothing")
+
+
+def check_thinned(folder, client):
+    """However often samples are taken, the sums are right on average. How far they spread depends on that."""
+    calls, runs = {"fast": 600000, "secure": 120000, "debug": 12000}[MODE], 16
+    profiles = []
+    for _ in range(runs):
+        run(folder, client, "replaced", str(calls), conf="prof_accum:true", thinning=True)
+        profiles.append(Profile(folder / "replaced.heap"))
+    for name, (size, spread) in replaced(calls, 1 << 19).items():
+        found = [profile.allocated(name) for profile in profiles]
+        spread = max(statistics.stdev(found), spread)
+        expect(abs(statistics.mean(found) - size) < 6 * spread / math.sqrt(runs),
+               f"{name}, thinned out: {statistics.mean(found):.0f} and not {size:.0f}, of +-{spread:.0f}")
 
 
 def check_direct(folder, client):
@@ -340,6 +380,8 @@ def main():
     check_probes()
     for client in (CLIENT, STATIC):
         in_folder(check_estimate, client)
+        in_folder(check_replaced, client)
+        in_folder(check_thinned, client)
         in_folder(check_leak, client)
         in_folder(check_direct, client)
         in_folder(check_fork, client)

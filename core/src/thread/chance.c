@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#include "chance.h"
+
+/* Of the blocks that lie in lists at most one in so many is a sample. */
+#define LISTED_PER_SAMPLE 256u
+
+static size_t list_size(unsigned list)
+{
+    return list < CLASSES ? class_size(list)
+                          : page_class_pages(page_class_of_block(list)) << os_page_shift;
+}
+
+static double heap_points(const struct heap *heap, unsigned list, unsigned thinning)
+{
+    double points = sampler_points(&heap->sampler, list_size(list), thinning);
+    return list < CLASSES ? points + profile.guard_rate : points;
+}
+
+static unsigned heap_listed_end_now(const struct heap *heap)
+{
+    if (!heap_is_sampling(heap) || !heap->sampler.takes_profile) {
+        return PAGE_CLASSES;
+    }
+    double most = profile_distance(heap->sampler.thinning) / LISTED_PER_SAMPLE;
+    if (most >= (double)LARGE_MAX) {
+        return PAGE_CLASSES;
+    }
+    size_t pages = (size_t)most >> os_page_shift;
+    return pages != 0 ? page_class_below(pages) + 1 : 0;
+}
+
+/* The list of the largest slots or blocks that the program may put. */
+static unsigned heap_largest_list(const struct heap *heap)
+{
+    if (heap->is_private) {
+        size_t end = size_min(heap->listed_end, page_class_of_block(LIST_CLASSES - 1) + 1);
+        return block_class_of((unsigned)end - 1);
+    }
+    return heap->classes_used != 0 ? floor_log2(heap->classes_used) : 0;
+}
+
+static NOINLINE void heap_draw_candidate(struct heap *heap)
+{
+    struct candidate *candidate = &heap->candidate;
+    unsigned thinning = heap->sampler.thinning;
+    candidate->largest = heap_largest_list(heap);
+    candidate->thinning = (uint8_t)thinning;
+    candidate->points = heap_points(heap, candidate->largest, thinning);
+    if (candidate->largest >= CLASSES) { /* or the largest slots, which may be guarded */
+        double of_slots = heap_points(heap, CLASSES - 1, thinning);
+        candidate->points = candidate->points < of_slots ? of_slots : candidate->points;
+    }
+    uint32_t puts = sampler_turns(&heap->sampler, candidate->points);
+    if (heap->until_tick >= 0 && puts <= (uint32_t)heap->until_tick) {
+        heap->tick_rest = heap->until_tick - (int32_t)puts + 1;
+        heap->until_tick = (int32_t)puts;
+    }
+}
+
+static void heap_redraw_candidate(struct heap *heap)
+{
+    heap_set_until_tick(heap, heap_until_tick(heap));
+}
+
+static uint32_t heap_turns_of(struct heap *heap, unsigned list)
+{
+    check(heap->is_sampling && list < LIST_CLASSES);
+    return sampler_turns(&heap->sampler, heap_points(heap, list, heap->sampler.thinning));
+}
+
+static bool heap_takes_candidate(struct heap *heap, unsigned list)
+{
+    struct sampler *sampler = &heap->sampler;
+    check(heap_is_sampling(heap) && !heap_is_anothers(heap));
+    if (heap->until_tick >= 0 || (heap->until_tick == -1 && heap->tick_rest == 0)) {
+        return false;
+    }
+    if (heap->until_tick < -1) { /* the tick that is due would have drawn the next candidate */
+        sampler->taken_thinning = sampler->thinning;
+        return heap_turns_of(heap, list) == 0;
+    }
+    sampler->taken_thinning = heap->candidate.thinning;
+    double points = heap_points(heap, list, heap->candidate.thinning);
+    return sampler_narrows(sampler, points, heap->candidate.points);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Chance, in heaps that take samples: which of the slots and blocks that come into a list have a turn that is a sample,
+ * the next time that they are handed out. So malloc takes what is in a list as it always does, and a list ends above
+ * such a one.
+ *
+ * What free puts on the hit path is not looked at. It counts until_tick down, which ends early at a *candidate*: each
+ * put has the same chance to be one, that of the largest slot or block that is put. So the number of puts between two of
+ * them has a geometric distribution, which has no memory: it may be drawn anew at any time. A candidate that is smaller
+ * is taken with what its own chance is of that one. Other steps of until_tick count as puts that nobody looks at.
+ *
+ *   until_tick    5 4 3 2 1 0 -1        with tick_rest != 0 the put that makes it -1 is a candidate
+ *   tick_rest - 1              17 ...   further steps until the clock is due
+ */
+#ifndef MALLOW_CHANCE_H
+#define MALLOW_CHANCE_H
+
+#include "heap_state.h"
+
+/* The steps until the next candidate changed, as more is put, or larger slots or blocks. */
+static void heap_redraw_candidate(struct heap *heap);
+
+/* To be asked for each put of the program into a list, once, before the next tick: whether the turn of what was put is
+ * a sample, by sampler.taken_thinning. */
+static bool heap_takes_candidate(struct heap *heap, unsigned list);
+
+/* How many of the slots of a class, or of the blocks of a list, come before one whose turn is a
+ * sample. */
+static uint32_t heap_turns_of(struct heap *heap, unsigned list);
+
+/* The page classes below this one may lie in lists. Of larger blocks too many were samples: each put of a small slot
+ * would have their chance to be a candidate. */
+static unsigned heap_listed_end_now(const struct heap *heap);
+
+#endif
