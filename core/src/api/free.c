@@ -212,6 +212,7 @@ static void large_leaves(struct extent *extent)
 static void free_large(struct heap *heap, struct extent *extent)
 {
     check(!heap_is_anothers(heap));
+    bool is_of_slot = extent_is_sampled(extent) && extent->sample_size <= SLOT_MAX;
     large_leaves(extent);
     if (extent->is_huge) {
         if (!MW_FENCES) {
@@ -227,7 +228,9 @@ static void free_large(struct heap *heap, struct extent *extent)
         return;
     }
     extent = held_exchange(heap, extent);
-    if (extent != NULL && !stack_hand_on(heap, extent)) {
+    if (extent != NULL && is_of_slot) {
+        heap_put_slab_pages(heap, extent); /* of a sample in its place, for the next ones */
+    } else if (extent != NULL && !stack_hand_on(heap, extent)) {
         heap_put_pages(heap, extent);
         heap_note_release(heap);
     }

@@ -92,13 +92,20 @@ static double sampler_points(const struct sampler *sampler, size_t size, unsigne
     return sampler->takes_profile ? (double)size / profile_distance(thinning) : 0;
 }
 
+static uint32_t sampler_turns_up_to(struct sampler *sampler, double points, uint32_t most)
+{
+    double even = sampler_even(sampler);
+    if (1 - even >=
+        points * ((double)most + 1)) { /* nor is the logarithm less, so it is not needed */
+        return most;
+    }
+    double turns = minus_log(even) / points;
+    return turns < (double)most ? (uint32_t)turns : most;
+}
+
 static uint32_t sampler_turns(struct sampler *sampler, double points)
 {
-    if (points == 0) {
-        return INT32_MAX;
-    }
-    double turns = minus_log(sampler_even(sampler)) / points;
-    return turns < (double)INT32_MAX ? (uint32_t)turns : INT32_MAX;
+    return sampler_turns_up_to(sampler, points, INT32_MAX);
 }
 
 static bool sampler_narrows(struct sampler *sampler, double points, double of_points)

@@ -103,6 +103,9 @@ static double sampler_points(const struct sampler *sampler, size_t size, unsigne
 /* How many blocks with so many points come before the next one that has one; INT32_MAX: none is near. */
 static uint32_t sampler_turns(struct sampler *sampler, double points);
 
+/* The same; `most` if there are more. */
+static uint32_t sampler_turns_up_to(struct sampler *sampler, double points, uint32_t most);
+
 /* Whether a thing that happens with one chance happens, where another one with a chance no less great did: both by
  * their points. */
 static bool sampler_narrows(struct sampler *sampler, double points, double of_points);

@@ -50,8 +50,12 @@ static NOINLINE void heap_draw_candidate(struct heap *heap)
         double of_slots = heap_points(heap, CLASSES - 1, thinning);
         candidate->points = candidate->points < of_slots ? of_slots : candidate->points;
     }
-    uint32_t puts = sampler_turns(&heap->sampler, candidate->points);
-    if (heap->until_tick >= 0 && puts <= (uint32_t)heap->until_tick) {
+    if (heap->until_tick < 0) {
+        return;
+    }
+    uint32_t end = (uint32_t)heap->until_tick + 1;
+    uint32_t puts = sampler_turns_up_to(&heap->sampler, candidate->points, end);
+    if (puts < end) {
         heap->tick_rest = heap->until_tick - (int32_t)puts + 1;
         heap->until_tick = (int32_t)puts;
     }

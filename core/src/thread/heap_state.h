@@ -214,6 +214,7 @@ struct heap {
     uint8_t mark_thinning[BLOCK_CLASSES]; /* the same of the block on top of a cell, see stack.h */
     struct candidate candidate;           /* what until_tick may end at */
     unsigned listed_end;           /* while is_private: page classes from here on stay in cells */
+    unsigned listed_most;          /* what that might have been */
     struct extent *listed_block;   /* the last one that came out of a list, see chance.h */
     bool listed_is_sample;         /* its turn was a sample */
     uint64_t interval_bytes;       /* what the program was given when interval_note looked last */

@@ -169,10 +169,23 @@ static size_t stack_limit_now(struct heap *heap)
     return is_above && stack_knows_resident(heap) ? stack_scaled(heap, limit) : limit;
 }
 
+/* The first of the page classes below `end` above which no cell has a block. */
+static unsigned cells_end(struct heap *heap, unsigned from, unsigned end)
+{
+    while (end > from && atomic_get(&heap->stacks[end - 1]) == NULL) {
+        end--;
+    }
+    return end;
+}
+
+/* Where samples are taken, lists have no larger blocks than are there: see heap_listed_end_now. */
 static void stack_make_private(struct heap *heap)
 {
     check(!heap->is_private);
-    heap->listed_end = heap_listed_end_now(heap);
+    heap->listed_most = heap_listed_end_now(heap);
+    heap->listed_end = heap_is_sampling(heap)
+                           ? cells_end(heap, PAGE_CLASS_LISTED + 1, heap->listed_most)
+                           : heap->listed_most;
     heap->is_private = true;
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         if (stack_is_listed(heap, class)) {
@@ -204,7 +217,8 @@ static void stack_set_private(struct heap *heap, bool is_busy)
     size_t pages = atomic_get(&heap->stack_pages);
     if (heap->is_private) {
         /* Twice as much: the limit follows what is in use, up and down. */
-        if (pages > 2 * most || !is_busy || heap->listed_end != heap_listed_end_now(heap)) {
+        if (pages > 2 * most || !is_busy || heap->listed_most != heap_listed_end_now(heap) ||
+            cells_end(heap, heap->listed_end, heap->listed_most) != heap->listed_end) {
             stack_make_public(heap);
         }
     } else if (pages != 0 && pages <= most && stack_may_be_private(heap) &&
