@@ -114,8 +114,8 @@ static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
     order_stores();
     heap->free[list] = (struct slot *)extent;
     list_count(heap, list, 1);
-    if (unlikely(heap_is_sampling(heap)) && heap_turns_of(heap, list) == 0) {
-        stack_mark(heap, class, heap->sampler.thinning);
+    if (unlikely(heap_is_sampling(heap)) && heap_turn_is_sample(heap, list)) {
+        stack_mark(heap, class, heap->sampler.taken_thinning);
     }
 }
 

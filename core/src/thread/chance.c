@@ -72,6 +72,14 @@ static uint32_t heap_turns_of(struct heap *heap, unsigned list)
     return sampler_turns(&heap->sampler, heap_points(heap, list, heap->sampler.thinning));
 }
 
+static bool heap_turn_is_sample(struct heap *heap, unsigned list)
+{
+    struct sampler *sampler = &heap->sampler;
+    check(heap_is_sampling(heap) && list < LIST_CLASSES);
+    sampler->taken_thinning = sampler->thinning;
+    return sampler_turns_up_to(sampler, heap_points(heap, list, sampler->thinning), 1) == 0;
+}
+
 static bool heap_takes_candidate(struct heap *heap, unsigned list)
 {
     struct sampler *sampler = &heap->sampler;
@@ -80,8 +88,7 @@ static bool heap_takes_candidate(struct heap *heap, unsigned list)
         return false;
     }
     if (heap->until_tick < -1) { /* the tick that is due would have drawn the next candidate */
-        sampler->taken_thinning = sampler->thinning;
-        return heap_turns_of(heap, list) == 0;
+        return heap_turn_is_sample(heap, list);
     }
     sampler->taken_thinning = heap->candidate.thinning;
     double points = heap_points(heap, list, heap->candidate.thinning);

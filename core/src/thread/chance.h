@@ -24,6 +24,9 @@ static void heap_redraw_candidate(struct heap *heap);
  * a sample, by sampler.taken_thinning. */
 static bool heap_takes_candidate(struct heap *heap, unsigned list);
 
+/* The same of what comes into a list in another way. */
+static bool heap_turn_is_sample(struct heap *heap, unsigned list);
+
 /* How many of the slots of a class, or of the blocks of a list, come before one whose turn is a
  * sample. */
 static uint32_t heap_turns_of(struct heap *heap, unsigned list);

@@ -164,6 +164,54 @@ ALWAYS_INLINE bool magazine_wants(struct heap *heap, unsigned class)
     return heap_magazine(heap, class)->count < heap_magazine(heap, class)->limit;
 }
 
+/* In a crowd, and of a thread that calls rarely or clears up, nobody may come for what lies in a batch for long. */
+static bool magazine_may_give_batch(struct heap *heap, const struct magazine *magazine)
+{
+    return !magazine->was_filled_from_holes && heap->list_max != LIST_MAX_IDLE &&
+           !heap->clears_up && !heap_is_of_crowd(heap);
+}
+
+static void magazine_empty(struct heap *heap, unsigned class)
+{
+    struct magazine *magazine = heap_magazine(heap, class);
+    struct slot *list = heap->free[class];
+    check((list == NULL) == (magazine->count == 0));
+    check_slow(magazine_is_valid(heap, class));
+    heap->free[class] = NULL;
+    heap_count_flush(heap, class, magazine->count);
+    heap->sample_known &= ~((uint64_t)(magazine->count != 0) << class);
+    magazine->count = 0;
+    heap_return_others(heap, list, class);
+}
+
+/* The turn of a slot in the list is a sample: the list is set aside as a whole, where that may be, for the heap comes
+ * back for it after the next call. */
+static NOINLINE void magazine_mark(struct heap *heap, unsigned class)
+{
+    struct magazine *magazine = heap_magazine(heap, class);
+    check(heap_is_sampling(heap) && heap->free[class] != NULL);
+    if (magazine_may_give_batch(heap, magazine) &&
+        depot_put_batch(heap->arena, class, heap->free[class], magazine->count)) {
+        heap_count_flush(heap, class, magazine->count);
+        heap->free[class] = NULL;
+        magazine->count = 0;
+    } else {
+        magazine_empty(heap, class);
+    }
+    heap->sample_known |= (uint64_t)1 << class;
+    heap->until_sample[class] = 0;
+    heap->sample_thinning[class] = heap->sampler.taken_thinning;
+    check_slow(magazine_is_valid(heap, class));
+}
+
+/* The same of a slot that no put brought, and chance is asked at once. */
+static void magazine_note_spread(struct heap *heap, unsigned class)
+{
+    if (heap_turn_is_sample(heap, class)) {
+        magazine_mark(heap, class);
+    }
+}
+
 /* Empties the tray of an arena into the magazines, as far as they have room, and the rest into the
  * depot. Returns what there was of one class, of which the magazine is empty, if not more than `most`. */
 static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, unsigned class,
@@ -171,7 +219,7 @@ static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, u
 {
     struct slot *of_class = NULL;
     struct slot *rest = NULL;
-    bool is_spread = heap->list_max != LIST_MAX_IDLE && !heap_is_sampling(heap);
+    bool is_spread = heap->list_max != LIST_MAX_IDLE;
     *count = 0;
     if (!tray_has_slots(arena)) {
         return NULL;
@@ -191,6 +239,9 @@ static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, u
             heap_magazine(heap, class_now)->count++;
             heap->counts[class_now].handed++;
             heap->until_tick--;
+            if (unlikely(heap_is_sampling(heap))) {
+                magazine_note_spread(heap, class_now);
+            }
             check_slow(magazine_is_valid(heap, class_now));
         } else {
             slot_push(&rest, slot);
@@ -273,13 +324,6 @@ static bool magazine_is_draining(struct heap *heap, struct magazine *magazine)
                : magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
 }
 
-/* In a crowd, and of a thread that calls rarely or clears up, nobody may come for what lies in a batch for long. */
-static bool magazine_may_give_batch(struct heap *heap, const struct magazine *magazine)
-{
-    return !magazine->was_filled_from_holes && heap->list_max != LIST_MAX_IDLE &&
-           !heap->clears_up && !heap_is_of_crowd(heap);
-}
-
 static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     unsigned class = extent->slab.class;
@@ -335,39 +379,6 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     } else if (unlikely(heap_is_sampling(heap))) {
         magazine_note_put(heap, class);
     }
-    check_slow(magazine_is_valid(heap, class));
-}
-
-static void magazine_empty(struct heap *heap, unsigned class)
-{
-    struct magazine *magazine = heap_magazine(heap, class);
-    struct slot *list = heap->free[class];
-    check((list == NULL) == (magazine->count == 0));
-    check_slow(magazine_is_valid(heap, class));
-    heap->free[class] = NULL;
-    heap_count_flush(heap, class, magazine->count);
-    heap->sample_known &= ~((uint64_t)(magazine->count != 0) << class);
-    magazine->count = 0;
-    heap_return_others(heap, list, class);
-}
-
-/* The turn of a slot in the list is a sample: the list is set aside as a whole, where that may be, for the heap comes
- * back for it after the next call. */
-static NOINLINE void magazine_mark(struct heap *heap, unsigned class)
-{
-    struct magazine *magazine = heap_magazine(heap, class);
-    check(heap_is_sampling(heap) && heap->free[class] != NULL);
-    if (magazine_may_give_batch(heap, magazine) &&
-        depot_put_batch(heap->arena, class, heap->free[class], magazine->count)) {
-        heap_count_flush(heap, class, magazine->count);
-        heap->free[class] = NULL;
-        magazine->count = 0;
-    } else {
-        magazine_empty(heap, class);
-    }
-    heap->sample_known |= (uint64_t)1 << class;
-    heap->until_sample[class] = 0;
-    heap->sample_thinning[class] = heap->sampler.taken_thinning;
     check_slow(magazine_is_valid(heap, class));
 }
 

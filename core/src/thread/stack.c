@@ -178,14 +178,19 @@ static unsigned cells_end(struct heap *heap, unsigned from, unsigned end)
     return end;
 }
 
-/* Where samples are taken, lists have no larger blocks than are there: see heap_listed_end_now. */
+/* Where samples are taken, lists have no larger blocks than there were: see heap_listed_end_now. */
+static void stack_set_listed(struct heap *heap)
+{
+    unsigned most = heap_listed_end_now(heap);
+    unsigned end = heap->listed_most == most ? heap->listed_end : PAGE_CLASS_LISTED + 1;
+    heap->listed_most = most;
+    heap->listed_end = heap_is_sampling(heap) ? cells_end(heap, end, most) : most;
+}
+
 static void stack_make_private(struct heap *heap)
 {
     check(!heap->is_private);
-    heap->listed_most = heap_listed_end_now(heap);
-    heap->listed_end = heap_is_sampling(heap)
-                           ? cells_end(heap, PAGE_CLASS_LISTED + 1, heap->listed_most)
-                           : heap->listed_most;
+    stack_set_listed(heap);
     heap->is_private = true;
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         if (stack_is_listed(heap, class)) {
