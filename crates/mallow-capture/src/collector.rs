@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use mallow_process::maps;
+use mallow_process::stat::Stat;
 use mallow_recorder::{CHANNEL_NAME, CHANNEL_VARIABLE, Channel, Timeline};
 use mallow_trace::{
     COLLECTOR, Call, Ending, Event, ProcessEnd, Record, Result, Thread, Totals, Writer,
@@ -52,6 +53,8 @@ pub struct Collector<W: Write> {
     writer: Writer<W>,
     /// The command, of which whoever started it learns how it ended.
     root_pid: u32,
+    /// In the kernel's ticks. What descends from the command began later.
+    root_start: u64,
     lanes: Vec<Option<Lane>>,
     images: Images,
     stacks: Stacks,
@@ -82,6 +85,7 @@ impl<W: Write> Collector<W> {
             timeline,
             writer,
             root_pid,
+            root_start: start_of(root_pid).unwrap_or(0),
             lanes: Vec::new(),
             images: Images::new(unwound.is_some()),
             pace: Pace::new(unwound.unwrap_or(0)),
@@ -134,6 +138,8 @@ impl<W: Write> Collector<W> {
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter(|&pid| pid != self.root_pid && pid != std::process::id())
             .filter(|pid| !known.contains(pid))
+            // To read the maps of all others takes longer than to record a short command.
+            .filter(|&pid| start_of(pid).is_some_and(|start| start >= self.root_start))
             .filter(|&pid| has_channel(pid) || is_told_of_it(pid));
         known_live.count() + others.count()
     }
@@ -206,13 +212,14 @@ impl<W: Write> Collector<W> {
         }
         let mut rest = words.as_slice();
         while !rest.is_empty() {
+            rest = self.take_plain_calls(slot, rest)?;
             if let Some((call, used)) = parse::call(rest) {
                 rest = &rest[used..];
                 self.take_call(slot, &call)?;
             } else if let Some((message, used)) = parse::message(rest) {
                 rest = &rest[used..];
                 self.take(slot, message)?;
-            } else {
+            } else if !rest.is_empty() {
                 self.damaged_rings += 1;
                 break;
             }
@@ -231,13 +238,30 @@ impl<W: Write> Collector<W> {
         Ok(count)
     }
 
+    /// Takes the calls that come first as long as they are of the plain kind, and returns what follows.
+    fn take_plain_calls<'a>(&mut self, slot: usize, words: &'a [u64]) -> Result<&'a [u64]> {
+        let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(words) };
+        if lane.stack != 0 {
+            return Ok(words);
+        }
+        let (timeline, mut rest, mut time) = (self.timeline, words, lane.last_time);
+        let calls = std::iter::from_fn(|| {
+            let (stamp, call) = parse::plain_call(&mut rest)?;
+            time = time.max(timeline.time(stamp));
+            Some((time, call))
+        });
+        self.writer.write_calls(lane.thread, calls)?;
+        lane.last_time = time;
+        Ok(rest)
+    }
+
     fn take_call(&mut self, slot: usize, raw: &RawCall) -> Result<()> {
         let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(()) };
         let time = self.timeline.time(raw.stamp).max(lane.last_time);
         lane.last_time = time;
         let call = Call {
             op: raw.op,
-            failed: is_failed(raw),
+            failed: parse::is_failed(raw),
             size: raw.size,
             alignment: raw.alignment,
             address: raw.address,
@@ -527,10 +551,8 @@ impl<W: Write> Collector<W> {
     }
 }
 
-/// No block came, although one was asked for. (A realloc to size 0 is a free for some.)
-fn is_failed(call: &RawCall) -> bool {
-    let frees = call.op.is_free() || call.op.is_realloc() && call.old != 0 && call.size == 0;
-    call.address == 0 && !frees
+fn start_of(pid: u32) -> Option<u64> {
+    Some(Stat::read(pid).ok()?.start.time)
 }
 
 /// `None` if the thread is gone, or dead and not yet buried.

@@ -2,7 +2,7 @@
 //! What a thread wrote into its ring, message by message.
 
 use mallow_recorder::layout::{SIZE_FOLLOWS, message};
-use mallow_trace::Op;
+use mallow_trace::{Call, Op};
 
 /// A call. Times are of the recorder's clock.
 #[derive(Debug, PartialEq)]
@@ -69,6 +69,7 @@ pub enum Message<'a> {
     MapsChanged,
 }
 
+#[inline]
 fn has_alignment(op: Op) -> bool {
     matches!(
         op,
@@ -121,6 +122,27 @@ pub fn call(words: &[u64]) -> Option<(RawCall, usize)> {
         (call.old, call.ticks) = (*more.next()?, *more.next()?);
     }
     Some((call, words.len() - more.as_slice().len()))
+}
+
+/// Takes the call that comes first, with its stamp, if it is of the kind that most are: of two words, with a size
+/// that the second one holds, and without an alignment or an old block.
+#[inline]
+pub fn plain_call(words: &mut &[u64]) -> Option<(u64, Call)> {
+    let [first, second, rest @ ..] = *words else { return None };
+    let op = Op::from_number(*first as u8)?;
+    let (address, size) = (second >> 16, second & 0xffff);
+    if size == SIZE_FOLLOWS || has_alignment(op) || op.is_realloc() {
+        return None;
+    }
+    *words = rest;
+    let failed = address == 0 && !op.is_free();
+    Some((stamp(*first), Call { op, failed, size, address, ..Call::default() }))
+}
+
+/// No block came, although one was asked for. (A realloc to size 0 is a free for some.)
+pub fn is_failed(call: &RawCall) -> bool {
+    let frees = call.op.is_free() || call.op.is_realloc() && call.old != 0 && call.size == 0;
+    call.address == 0 && !frees
 }
 
 /// `size` bytes in the words from `at` on, and where they end.
@@ -213,6 +235,26 @@ mod tests {
         assert_eq!(used, 5);
         assert_eq!((found.size, found.old, found.ticks), (1 << 40, 77, 9));
         assert_eq!(call(&large[..4]), None);
+    }
+
+    #[test]
+    fn plain_calls_are_what_any_call_is() {
+        for op in Op::ALL {
+            for second in [0, 7 << 16, 7 << 16 | 100, 0xffff, 7 << 16 | 0xffff] {
+                let words = [9 << 8 | op as u64, second, 16, 17, 18];
+                let (any, used) = call(&words).unwrap();
+                let mut rest = &words[..];
+                let Some((stamp, plain)) = plain_call(&mut rest) else {
+                    assert!(used > 2, "{op:?} {second}");
+                    continue;
+                };
+                assert_eq!((used, words.len() - rest.len()), (2, 2), "{op:?} {second}");
+                assert_eq!((stamp, plain.op, plain.failed), (any.stamp, any.op, is_failed(&any)));
+                assert_eq!((plain.size, plain.address), (any.size, any.address));
+            }
+        }
+        assert_eq!(plain_call(&mut &[Op::Malloc as u64][..]), None);
+        assert_eq!(plain_call(&mut &[u64::from(message::STACK), 1][..]), None);
     }
 
     #[test]

@@ -5,9 +5,6 @@
 use crate::error::{Error, Result};
 use crate::model::*;
 
-/// Two bytes and at most six numbers; room for these that is a power of two.
-const LARGEST_CALL: usize = 64;
-
 /// Of one record; the collector cuts names and command lines long before.
 pub const LARGEST_RECORD: usize = 512 << 10;
 
@@ -27,18 +24,22 @@ const DROPPED: u8 = 75;
 const REGIONS: u8 = 76;
 
 // The second byte of a call. The lowest three bits are those of the address.
-const LOW_BITS: u8 = 7;
-const FAILED: u8 = 8;
-const HAS_ALIGNMENT: u8 = 16;
-const HAS_STACK: u8 = 32;
-const NO_ADDRESS: u8 = 64;
-const IN_PLACE: u8 = 128;
+pub(crate) const LOW_BITS: u8 = 7;
+pub(crate) const FAILED: u8 = 8;
+pub(crate) const HAS_ALIGNMENT: u8 = 16;
+pub(crate) const HAS_STACK: u8 = 32;
+pub(crate) const NO_ADDRESS: u8 = 64;
+pub(crate) const IN_PLACE: u8 = 128;
+
+/// The bit of the first byte that says that the call is in the short form, which most have: its numbers are of
+/// the lengths that the second byte says.
+pub(crate) const SHORT: u8 = 128;
 
 /// What the records of one block are relative to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State {
     pub time: u64,
-    address: u64,
+    pub(crate) address: u64,
 }
 
 impl State {
@@ -47,7 +48,8 @@ impl State {
     }
 }
 
-fn has_size(op: Op) -> bool {
+#[inline]
+pub(crate) fn has_size(op: Op) -> bool {
     !op.is_free()
         || matches!(
             op,
@@ -76,65 +78,10 @@ pub fn encode(out: &mut Vec<u8>, state: &mut State, time: u64, record: &Record) 
     Ok(())
 }
 
-/// The same for a call.
-pub fn encode_call(out: &mut Vec<u8>, state: &mut State, time: u64, call: &Call) {
-    let elapsed = time.saturating_sub(state.time);
-    state.time += elapsed;
-    let in_place = call.op.is_realloc() && call.old == call.address;
-    let flag = |condition: bool, bit: u8| if condition { bit } else { 0 };
-    let flags = (call.address & u64::from(LOW_BITS)) as u8
-        | flag(call.failed, FAILED)
-        | flag(call.alignment != 0, HAS_ALIGNMENT)
-        | flag(call.stack != 0, HAS_STACK)
-        | flag(call.address == 0, NO_ADDRESS)
-        | flag(in_place, IN_PLACE);
-    let begin = out.len();
-    out.extend_from_slice(&[0; LARGEST_CALL]);
-    let Some(bytes) = out.last_chunk_mut() else { return };
-    bytes[0] = call.op as u8;
-    bytes[1] = flags;
-    let mut end = put_at(bytes, 2, elapsed);
-    if has_size(call.op) {
-        end = put_at(bytes, end, call.size);
-    }
-    if call.address != 0 {
-        let word = call.address >> 3;
-        end = put_at(bytes, end, zigzag(word.wrapping_sub(state.address).cast_signed()));
-        state.address = word;
-    }
-    if call.alignment != 0 {
-        end = put_at(bytes, end, call.alignment);
-    }
-    if call.stack != 0 {
-        end = put_at(bytes, end, u64::from(call.stack));
-    }
-    if call.op.is_realloc() {
-        if !in_place {
-            end = put_at(bytes, end, call.old);
-        }
-        end = put_at(bytes, end, call.took);
-    }
-    out.truncate(begin + end);
-}
-
-/// Writes a number where a call is being written, and returns where it ends.
-#[inline]
-fn put_at(bytes: &mut [u8; LARGEST_CALL], mut at: usize, mut value: u64) -> usize {
-    // The mask tells the compiler what is so anyway.
-    const MASK: usize = LARGEST_CALL - 1;
-    while value >= 0x80 {
-        bytes[at & MASK] = value as u8 | 0x80;
-        value >>= 7;
-        at += 1;
-    }
-    bytes[at & MASK] = value as u8;
-    at + 1
-}
-
 /// Returns the record's number.
 fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
     match event {
-        Event::Call(_) => unreachable!("encode_call writes them"),
+        Event::Call(_) => unreachable!("call::encode writes them"),
         Event::Process(process) => {
             put_process(out, process);
             PROCESS
@@ -283,7 +230,8 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, text.as_bytes());
 }
 
-fn zigzag(value: i64) -> u64 {
+#[inline]
+pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
@@ -294,7 +242,7 @@ fn unzigzag(value: u64) -> i64 {
 /// Why bytes are no record.
 pub type Fault = &'static str;
 
-const SHORT: Fault = "a record ends too early";
+const SHORT_RECORD: Fault = "a record ends too early";
 const UNKNOWN: Fault = "a record of unknown kind";
 const NUMBER: Fault = "a number out of range";
 
@@ -307,7 +255,8 @@ pub fn decode(
 ) -> std::result::Result<Record, Fault> {
     let mut input = Input { bytes, at: *at };
     let kind = input.byte()?;
-    let record = match Op::from_number(kind) {
+    let record = match Op::from_number(kind & !SHORT) {
+        Some(op) if kind & SHORT != 0 => decode_short(&mut input, state, op, thread)?,
         Some(op) => decode_call(&mut input, state, op, thread)?,
         None => {
             state.time = state.time.saturating_add(input.number()?);
@@ -316,6 +265,24 @@ pub fn decode(
     };
     *at = input.at;
     Ok(record)
+}
+
+fn decode_short(
+    input: &mut Input,
+    state: &mut State,
+    op: Op,
+    thread: u32,
+) -> std::result::Result<Record, Fault> {
+    let lengths = usize::from(input.byte()?);
+    if lengths >= 1 << 7 {
+        return Err(UNKNOWN);
+    }
+    state.time = state.time.saturating_add(input.word(lengths & 3)?);
+    let size = input.word(lengths >> 2 & 3)?;
+    let step = unzigzag(input.word(lengths >> 4)?) << 1;
+    state.address = state.address.wrapping_add_signed(step);
+    let call = Call { op, size, address: state.address << 3, ..Call::default() };
+    Ok(Record { time: state.time, thread, event: Event::Call(call) })
 }
 
 fn decode_call(
@@ -489,9 +456,28 @@ struct Input<'a> {
 
 impl<'a> Input<'a> {
     fn byte(&mut self) -> std::result::Result<u8, Fault> {
-        let byte = *self.bytes.get(self.at).ok_or(SHORT)?;
+        let byte = *self.bytes.get(self.at).ok_or(SHORT_RECORD)?;
         self.at += 1;
         Ok(byte)
+    }
+
+    /// A number of so many bytes, at most seven.
+    #[inline]
+    fn word(&mut self, length: usize) -> std::result::Result<u64, Fault> {
+        let rest = self.bytes.get(self.at..).ok_or(SHORT_RECORD)?;
+        let word = match rest.first_chunk() {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => {
+                let mut bytes = [0; 8];
+                bytes[..rest.len()].copy_from_slice(rest);
+                u64::from_le_bytes(bytes)
+            }
+        };
+        if length > rest.len() {
+            return Err(SHORT_RECORD);
+        }
+        self.at += length;
+        Ok(word & ((1 << (8 * length)) - 1))
     }
 
     #[inline]
@@ -534,7 +520,7 @@ impl<'a> Input<'a> {
     /// Of things that take at least a byte each.
     fn count(&mut self) -> std::result::Result<usize, Fault> {
         let count = usize::try_from(self.number()?).map_err(|_| NUMBER)?;
-        if count > self.bytes.len() - self.at { Err(SHORT) } else { Ok(count) }
+        if count > self.bytes.len() - self.at { Err(SHORT_RECORD) } else { Ok(count) }
     }
 
     fn slice(&mut self) -> std::result::Result<&'a [u8], Fault> {

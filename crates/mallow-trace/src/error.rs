@@ -12,7 +12,7 @@ pub enum Error {
     Foreign,
 
     #[error(
-        "The trace has format version {found}, and this mallow reads version {known}: use the \
+        "The trace has format version {found}, and this mallow reads versions up to {known}: use the \
          mallow that wrote it, or record again."
     )]
     Version { found: u16, known: u16 },

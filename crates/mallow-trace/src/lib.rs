@@ -24,6 +24,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod block;
+mod call;
 mod codec;
 mod error;
 mod merge;

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that this crate writes and reads.
-pub const VERSION: u16 = 1;
+/// The version of the format that this crate writes. It reads all before, too.
+pub const VERSION: u16 = 2;
 
 /// The lane of what the collector itself notes: processes, modules, stacks, memory samples.
 pub const COLLECTOR: u32 = 0;
@@ -221,15 +221,18 @@ impl Op {
         Op::DeleteArrayAlignedNothrow,
     ];
 
+    #[inline]
     pub fn from_number(number: u8) -> Option<Op> {
         Op::ALL.get(usize::from(number)).copied()
     }
 
     /// Frees a block and returns none. A realloc is no free.
+    #[inline]
     pub fn is_free(self) -> bool {
         self >= Op::Free
     }
 
+    #[inline]
     pub fn is_realloc(self) -> bool {
         matches!(self, Op::Realloc | Op::Reallocarray)
     }

@@ -74,7 +74,7 @@ impl<R: Read> Reader<R> {
             return Err(cut_off(got));
         }
         let version = u16::from_le_bytes([start[8], start[9]]);
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(Error::Version { found: version, known: VERSION });
         }
         let length = u32::from_le_bytes([start[12], start[13], start[14], start[15]]);

@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use crate::block::{BLOCK_SIZE, BlockInfo, END_MAGIC, FILE_MAGIC, Kind, Packer};
+use crate::call;
 use crate::codec::{self, State};
 use crate::error::{Error, Result};
 use crate::model::*;
@@ -45,6 +46,33 @@ impl Lane {
             self.state = State::at(first);
             self.info = BlockInfo { kind, thread, count: 0, first, last: first };
         }
+    }
+
+    /// Takes calls until the block is full; returns how many. None is earlier than `promised`.
+    fn fill(
+        &mut self,
+        thread: u32,
+        promised: u64,
+        calls: &mut impl Iterator<Item = (u64, Call)>,
+    ) -> u32 {
+        // In variables of their own, which the bytes that are written cannot change. A block begins with its first
+        // call; `begin` meets no bytes then.
+        let (mut bytes, mut state) = (std::mem::take(&mut self.bytes), self.state);
+        let mut count = 0;
+        while bytes.len() < BLOCK_SIZE {
+            let Some((time, next)) = calls.next() else { break };
+            let time = time.max(promised);
+            if bytes.is_empty() {
+                self.begin(Kind::Records, thread, time);
+                state = self.state;
+            }
+            call::encode(&mut bytes, &mut state, time, &next);
+            count += 1;
+        }
+        (self.bytes, self.state) = (bytes, state);
+        self.info.count += count;
+        self.info.last = state.time;
+        count
     }
 }
 
@@ -140,20 +168,27 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// The same for a call, which most records are.
+    /// The same for a call.
     pub fn write_call(&mut self, time: u64, thread: u32, call: &Call) -> Result<()> {
-        self.totals.calls += 1;
-        self.totals.end = self.totals.end.max(time);
-        let time = time.max(self.promised);
-        let lane = self.lanes.of(thread);
-        lane.begin(Kind::Records, thread, time);
-        codec::encode_call(&mut lane.bytes, &mut lane.state, time, call);
-        lane.info.count += 1;
-        lane.info.last = lane.state.time;
-        if lane.bytes.len() >= BLOCK_SIZE {
+        self.write_calls(thread, std::iter::once((time, *call)))
+    }
+
+    /// The same for calls of one thread behind each other, which most records are, with their times.
+    pub fn write_calls(
+        &mut self,
+        thread: u32,
+        mut calls: impl Iterator<Item = (u64, Call)>,
+    ) -> Result<()> {
+        loop {
+            let lane = self.lanes.of(thread);
+            let count = lane.fill(thread, self.promised, &mut calls);
+            self.totals.calls += u64::from(count);
+            self.totals.end = self.totals.end.max(lane.info.last);
+            if lane.bytes.len() < BLOCK_SIZE {
+                return Ok(());
+            }
             self.write_lane(Kind::Records, thread)?;
         }
-        Ok(())
     }
 
     /// Promises that all records to come have this time or a later one, which lets a reader bring

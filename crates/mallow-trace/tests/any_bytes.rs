@@ -68,13 +68,29 @@ fn any_call() -> impl Strategy<Value = Call> {
     })
 }
 
+/// As allocators give out addresses and programs ask for sizes.
+fn usual_call() -> impl Strategy<Value = Call> {
+    let ops =
+        prop::sample::select(vec![Op::Malloc, Op::Free, Op::New, Op::DeleteSized, Op::Realloc]);
+    let number = (any::<u32>(), 0..32u32).prop_map(|(number, bits)| u64::from(number) >> bits);
+    let place = (any::<u32>(), 0..30u32, 0..4u32, prop::sample::select(vec![0, 0x7f << 40]));
+    (ops, number, place).prop_map(|(op, size, (place, bits, shift, base))| Call {
+        op,
+        size: if op == Op::Free { 0 } else { size },
+        address: (base + (u64::from(place) >> bits)) << shift,
+        ..Call::default()
+    })
+}
+
 proptest! {
     #[test]
     fn any_file(tail in proptest::collection::vec(any::<u8>(), 0..2000)) {
         read_all(&tail);
-        let mut bytes = b"MALLOWTR\x01\x00\x00\x00".to_vec();
-        bytes.extend(&tail);
-        read_all(&bytes);
+        for version in [1, VERSION as u8] {
+            let mut bytes = [b"MALLOWTR".as_slice(), &[version, 0, 0, 0]].concat();
+            bytes.extend(&tail);
+            read_all(&bytes);
+        }
     }
 
     #[test]
@@ -110,5 +126,23 @@ proptest! {
             Reader::new(bytes.as_slice()).unwrap().merged().collect::<Result<_>>().unwrap();
         records.sort_by_key(|record| (record.time, record.thread));
         prop_assert_eq!(got, records);
+    }
+
+    #[test]
+    fn usual_calls(calls in proptest::collection::vec((any::<u32>(), 0..32u32, usual_call()), 0..300)) {
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        let mut time = 0;
+        let timed = calls.into_iter().map(|(step, bits, call)| {
+            time += u64::from(step >> bits);
+            (time, call)
+        });
+        let timed: Vec<(u64, Call)> = timed.collect();
+        writer.write_calls(7, timed.iter().copied()).unwrap();
+        let bytes = writer.finish().unwrap();
+        let got: Vec<Record> =
+            Reader::new(bytes.as_slice()).unwrap().merged().collect::<Result<_>>().unwrap();
+        let record = |(time, call)| Record { time, thread: 7, event: Event::Call(call) };
+        let expected: Vec<Record> = timed.into_iter().map(record).collect();
+        prop_assert_eq!(got, expected);
     }
 }

@@ -236,6 +236,20 @@ fn damaged_block_is_skipped_and_said() {
     assert!(got.len() < expected.len());
 }
 
+/// Of a program of seven calls, recorded when there was no other version.
+#[test]
+fn version_1_is_read() {
+    let bytes = include_bytes!("version-1.trace");
+    assert_eq!(bytes[8], 1);
+    let (records, errors) = read(bytes);
+    assert!(errors.is_empty(), "{errors:?}");
+    let calls = |wanted: fn(&Call) -> bool| {
+        let is_it = |record: &&Record| matches!(&record.event, Event::Call(call) if wanted(call));
+        records.iter().filter(is_it).count()
+    };
+    assert_eq!((calls(|call| !call.op.is_free()), calls(|call| call.op.is_free())), (4, 3));
+}
+
 #[test]
 fn foreign_and_newer_files_are_refused() {
     let refuse = |bytes: &[u8]| Reader::new(bytes).err().unwrap().to_string();
