@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! What an ELF file says about memory allocation: its interpreter, what it needs, which of the
-//! allocation functions it defines, imports and relocates. Reads only the parts it needs.
+//! allocation functions it defines, imports and relocates. Of a large one only the parts needed are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -75,6 +75,18 @@ pub struct ElfInfo {
     pub is_go: bool,
 }
 
+/// A file that is no larger is read in one piece: else each name of a symbol is two calls of the kernel, of which
+/// libc alone has three thousand.
+const WHOLE: u64 = 8 << 20;
+
+fn parse_class<'data, R: ReadRef<'data>>(class: u8, data: R) -> object::read::Result<ElfInfo> {
+    if class == elf::ELFCLASS64.0 {
+        parse::<elf::FileHeader64<Endianness>, _>(data)
+    } else {
+        parse::<elf::FileHeader32<Endianness>, _>(data)
+    }
+}
+
 impl ElfInfo {
     /// Reads `path`; `None` if the file is not ELF at all.
     pub fn read(path: &Path) -> std::io::Result<Option<ElfInfo>> {
@@ -83,11 +95,14 @@ impl ElfInfo {
         if file.read(&mut start)? < 5 || &start[..4] != b"\x7fELF" {
             return Ok(None);
         }
-        let data = ReadCache::new(file);
-        let info = if start[4] == elf::ELFCLASS64.0 {
-            parse::<elf::FileHeader64<Endianness>, _>(&data)
+        let size = file.metadata()?.len();
+        let info = if size <= WHOLE {
+            file.rewind()?;
+            let mut bytes = Vec::new();
+            file.take(WHOLE).read_to_end(&mut bytes)?;
+            parse_class(start[4], bytes.as_slice())
         } else {
-            parse::<elf::FileHeader32<Endianness>, _>(&data)
+            parse_class(start[4], &ReadCache::new(file))
         };
         info.map(Some).map_err(|error| {
             std::io::Error::new(
