@@ -104,6 +104,36 @@ fn threads_have_names_and_all_their_calls() {
     assert_eq!(end, Some(Ending::Code(0)));
 }
 
+/// Of quick calls of a lone thread not each reads the clock.
+#[test]
+fn what_passes_between_threads_keeps_its_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = lives(folder.path());
+    let trace = record(&[], &[program.to_str().unwrap(), "hand-over"]);
+    assert_eq!(trace.code, Some(0), "{}", trace.stderr);
+    assert_eq!(trace.count(7014), 2000);
+    trace.check_addresses();
+}
+
+#[test]
+fn a_pause_after_quick_calls_has_its_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = lives(folder.path());
+    let trace = record(&[], &[program.to_str().unwrap(), "pause"]);
+    assert_eq!(trace.count(24), 10_000, "{}", trace.stderr);
+    let given = trace.records.iter().find_map(|record| match record.event {
+        Event::Call(call) if call.size == 7013 => Some((record.time, call.address)),
+        _ => None,
+    });
+    let (begin, address) = given.unwrap();
+    let is_end = |record: &&Record| match record.event {
+        Event::Call(call) => call.op == Op::Free && call.address == address,
+        _ => false,
+    };
+    let end = trace.records.iter().rfind(is_end).unwrap().time;
+    assert!(end - begin >= 500_000_000, "{begin} {end}");
+}
+
 #[test]
 fn short_lived_threads_reuse_their_memory() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 /* One way of living and dying for each argument. Sizes are numbers that nobody else uses. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,6 +39,38 @@ static void on_signal(int signal)
     calls(7002, 1); /* as programs do, although they must not */
 }
 
+/* Gives blocks to a thread that frees them, and takes the same memory again, with quick calls between. */
+static _Atomic(void *) handed_over;
+
+static void *take_over(void *argument)
+{
+    for (int i = 0; i < 2000; i++) {
+        void *block;
+        while ((block = handed_over) == NULL) {
+            sched_yield();
+        }
+        free(block);
+        handed_over = NULL;
+    }
+    return argument;
+}
+
+static void hand_over(void)
+{
+    pthread_t id;
+    calls(7000, 1000);
+    pthread_create(&id, NULL, take_over, NULL);
+    for (int i = 0; i < 2000; i++) {
+        void *block = malloc(7014);
+        calls(24, 11);
+        handed_over = block;
+        while (handed_over != NULL) {
+            sched_yield();
+        }
+    }
+    pthread_join(id, NULL);
+}
+
 static void threads(int count)
 {
     pthread_t ids[64];
@@ -55,6 +88,13 @@ int main(int argc, char **argv)
     calls(7000, 10);
     if (strcmp(how, "threads") == 0) {
         threads(8);
+    } else if (strcmp(how, "hand-over") == 0) {
+        hand_over();
+    } else if (strcmp(how, "pause") == 0) {
+        calls(24, 10000);
+        void *volatile block = malloc(7013);
+        sleep(1);
+        free(block);
     } else if (strcmp(how, "churn") == 0) {
         for (int i = 0; i < 500; i++) {
             threads(4);

@@ -62,13 +62,47 @@ ALWAYS_INLINE void leave(void)
     }
 }
 
+/* --- The time of a call ----------------------------------------------------------------------- */
+
+/* To read the clock is most of what recording a call costs. So a thread that is alone in its process and calls in
+ * quick succession reads it with one call in STAMP_CALLS; those that follow have the same time. Two things end this
+ * early. After a pause the time would be wrong: the collector's beat tells, which changes every few milliseconds. And
+ * when a second thread begins, times have to say whose call was first: a block that it frees can only come to us
+ * together with the knowledge that it is there, and from then on each call has its own time. */
+#define STAMP_CALLS 8
+
+ALWAYS_INLINE bool is_alone(void)
+{
+    return !atomic_load_explicit(&image->is_shared, memory_order_relaxed);
+}
+
+static NOINLINE uint64_t thread_stamp_slow(struct thread *thread, uint32_t beat)
+{
+    uint64_t time = now();
+    bool is_quick = is_alone() && time - thread->stamp < QUICK_TICKS;
+    thread->stamps_left = is_quick ? STAMP_CALLS - 1 : 0;
+    thread->stamp = time;
+    thread->beat = beat;
+    return time;
+}
+
+ALWAYS_INLINE uint64_t thread_stamp(struct thread *thread)
+{
+    uint32_t beat = atomic_load_explicit(&control->beat, memory_order_relaxed);
+    if (unlikely(thread->stamps_left == 0 || thread->beat != beat || !is_alone())) {
+        return thread_stamp_slow(thread, beat);
+    }
+    thread->stamps_left--;
+    return thread->stamp;
+}
+
 /* --- Recording -------------------------------------------------------------------------------- */
 
 #define ADDRESS_LIMIT ((uintptr_t)1 << 48)
 
-/* Writes the call and up to three more words; `extra_count` of those are given. */
-ALWAYS_INLINE void record(struct thread *thread, enum message op, uintptr_t address, size_t size,
-                          const uint64_t *extra, uint64_t extra_count)
+/* Writes the call of this time and up to three more words; `extra_count` of those are given. */
+ALWAYS_INLINE void record(struct thread *thread, uint64_t stamp, enum message op, uintptr_t address,
+                          size_t size, const uint64_t *extra, uint64_t extra_count)
 {
     thread = thread_room(thread, 3 + extra_count);
     if (unlikely(thread == NULL)) {
@@ -77,7 +111,7 @@ ALWAYS_INLINE void record(struct thread *thread, enum message op, uintptr_t addr
     /* Read once: for all that the compiler knows the stores below may change them. */
     uint64_t *words = thread->words, mask = thread->mask, head = thread->head;
     uint64_t count = 2;
-    words[head & mask] = now() << 8 | (uint64_t)op;
+    words[head & mask] = stamp << 8 | (uint64_t)op;
     if (likely(size < SIZE_FOLLOWS)) {
         words[(head + 1) & mask] = (uint64_t)address << 16 | size;
     } else {
@@ -91,9 +125,9 @@ ALWAYS_INLINE void record(struct thread *thread, enum message op, uintptr_t addr
 }
 
 /* An allocation; the extra words are the alignment, or what belongs to a realloc. */
-ALWAYS_INLINE void record_block(struct thread *thread, enum message op, const void *block,
-                                size_t size, const uint64_t *extra, uint64_t extra_count,
-                                uintptr_t frame)
+ALWAYS_INLINE void record_block_at(uint64_t stamp, struct thread *thread, enum message op,
+                                   const void *block, size_t size, const uint64_t *extra,
+                                   uint64_t extra_count, uintptr_t frame)
 {
     if (unlikely(stack_is_due(thread, size))) {
         thread = stack_send(thread, frame);
@@ -101,14 +135,35 @@ ALWAYS_INLINE void record_block(struct thread *thread, enum message op, const vo
             return;
         }
     }
-    record(thread, op, (uintptr_t)block, size, extra, extra_count);
+    record(thread, stamp, op, (uintptr_t)block, size, extra, extra_count);
+}
+
+ALWAYS_INLINE void record_block(struct thread *thread, enum message op, const void *block,
+                                size_t size, const uint64_t *extra, uint64_t extra_count,
+                                uintptr_t frame)
+{
+    record_block_at(thread_stamp(thread), thread, op, block, size, extra, extra_count, frame);
+}
+
+/* When a realloc begins, where it matters: other threads may be given the old block before the call is recorded. */
+ALWAYS_INLINE uint64_t realloc_begin(void)
+{
+    return is_alone() ? 0 : now();
+}
+
+ALWAYS_INLINE void record_realloc(struct thread *thread, enum message op, const void *old,
+                                  uint64_t begin, const void *block, size_t size, uintptr_t frame)
+{
+    uint64_t end = thread_stamp(thread);
+    uint64_t extra[] = {(uintptr_t)old, begin != 0 ? end - begin : 0};
+    record_block_at(end, thread, op, block, size, extra, 2, frame);
 }
 
 /* An operator new that threw gave no block. */
 static COLD void record_left(struct thread *thread)
 {
     if (thread->leaving_op != 0) {
-        record(thread, (enum message)thread->leaving_op, 0, thread->leaving_size, NULL, 0);
+        record(thread, now(), (enum message)thread->leaving_op, 0, thread->leaving_size, NULL, 0);
         thread->leaving_op = 0;
     }
 }
@@ -165,10 +220,9 @@ EXPORT void *realloc(void *old, size_t size)
     if (unlikely(thread == NULL)) {
         return next.realloc != NULL ? next.realloc(old, size) : early_malloc(size);
     }
-    uint64_t begin = now();
+    uint64_t begin = realloc_begin();
     void *block = next.realloc(old, size);
-    uint64_t extra[] = {(uintptr_t)old, now() - begin};
-    record_block(thread, OP_REALLOC, block, size, extra, 2, FRAME);
+    record_realloc(thread, OP_REALLOC, old, begin, block, size, FRAME);
     leave();
     return block;
 }
@@ -183,11 +237,10 @@ EXPORT void *reallocarray(void *old, size_t count, size_t size)
         return next.reallocarray != NULL ? next.reallocarray(old, count, size)
                                          : next.realloc(old, times(count, size));
     }
-    uint64_t begin = now();
+    uint64_t begin = realloc_begin();
     void *block = next.reallocarray != NULL ? next.reallocarray(old, count, size)
                                             : next.realloc(old, times(count, size));
-    uint64_t extra[] = {(uintptr_t)old, now() - begin};
-    record_block(thread, OP_REALLOCARRAY, block, times(count, size), extra, 2, FRAME);
+    record_realloc(thread, OP_REALLOCARRAY, old, begin, block, times(count, size), FRAME);
     leave();
     return block;
 }
@@ -256,17 +309,18 @@ EXPORT size_t malloc_usable_size(void *block)
 /* --- free and its kin ------------------------------------------------------------------------- */
 
 /* A function that frees `block`. `known_size` is what the caller said, 0 if nothing. */
-#define FREE(op, block, known_size, extra, extra_count, call)                   \
-    if (is_early(block)) {                                                      \
-        return;                                                                 \
-    }                                                                           \
-    struct thread *thread = enter(FRAME);                                       \
-    if (likely(thread != NULL)) {                                               \
-        record(thread, op, (uintptr_t)(block), known_size, extra, extra_count); \
-    }                                                                           \
-    call;                                                                       \
-    if (likely(thread != NULL)) {                                               \
-        leave();                                                                \
+#define FREE(op, block, known_size, extra, extra_count, call)                           \
+    if (is_early(block)) {                                                              \
+        return;                                                                         \
+    }                                                                                   \
+    struct thread *thread = enter(FRAME);                                               \
+    if (likely(thread != NULL)) {                                                       \
+        record(thread, thread_stamp(thread), op, (uintptr_t)(block), known_size, extra, \
+               extra_count);                                                            \
+    }                                                                                   \
+    call;                                                                               \
+    if (likely(thread != NULL)) {                                                       \
+        leave();                                                                        \
     }
 
 #define FREE_PLAIN(op, block, known_size, function, ...) \

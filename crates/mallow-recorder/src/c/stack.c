@@ -45,19 +45,29 @@ static COLD void thread_draw_gap(struct thread *thread)
     thread->until_stack = 1 + (int64_t)gap;
 }
 
-ALWAYS_INLINE bool stack_is_due(struct thread *thread, size_t size)
+/* The first allocation of a thread, one that has a stack, and each where none or all have one. */
+static COLD bool stack_is_due_slow(struct thread *thread, int64_t size)
 {
-    if (likely(control->stacks == STACKS_NONE)) {
+    if (control->stacks == STACKS_NONE) {
+        thread->until_stack = INT64_MAX;
         return false;
     }
     if (atomic_load_explicit(&control->stack_distance, memory_order_relaxed) == 0) {
+        thread->until_stack = 0;
         return true;
     }
-    if (unlikely(thread->until_stack == 0)) {
+    if (thread->distance == 0) {
         thread_draw_gap(thread);
+        thread->until_stack -= size;
     }
-    thread->until_stack -= (int64_t)size_min(size, (size_t)1 << 60);
-    return unlikely(thread->until_stack <= 0);
+    return thread->until_stack <= 0;
+}
+
+ALWAYS_INLINE bool stack_is_due(struct thread *thread, size_t size)
+{
+    int64_t bytes = (int64_t)size_min(size, (size_t)1 << 60);
+    thread->until_stack -= bytes;
+    return unlikely(thread->until_stack <= 0) && stack_is_due_slow(thread, bytes);
 }
 
 /* --- By frame pointers ------------------------------------------------------------------------ */

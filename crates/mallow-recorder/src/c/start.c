@@ -14,6 +14,8 @@ extern char **environ __attribute__((weak));
 struct image {
     _Atomic uint64_t id;     /* 0: this process has not said who it is */
     _Atomic uint32_t naming; /* enum naming */
+    _Atomic bool has_thread; /* one has begun to record */
+    _Atomic bool is_shared;  /* a second one too; set before that records its first call */
     struct thread threads[SLOT_COUNT];
 };
 
@@ -412,6 +414,9 @@ static COLD struct thread *thread_start(void)
     if (is_first) {
         image_introduce(thread, id, numbers.pid);
         image_before = id;
+    }
+    if (atomic_exchange(&image->has_thread, true)) {
+        atomic_store(&image->is_shared, true);
     }
     uint64_t words[4] = {(uint64_t)numbers.pid << 32 | numbers.tid, id, 0, 0};
     system_call(SYS_prctl, PRCTL_GET_NAME, (long)&words[2], 0, 0, 0, 0);

@@ -10,9 +10,9 @@
 
 /* Lives in memory that a fork wipes: a child finds zeros, `limit` among them, and so comes to the
  * slow path, where it starts anew. No fork handler is needed, and none can be missed. Everything
- * here is the owner thread's. */
+ * here is the owner thread's, which writes to it with each call: no two share a line. */
 struct thread {
-    uint64_t head;  /* words written */
+    _Alignas(CACHE_LINE) uint64_t head; /* words written */
     uint64_t limit; /* up to which nothing needs to be looked at; at most the ring's room */
     uint64_t *words;
     uint64_t mask;
@@ -22,6 +22,9 @@ struct thread {
     uintptr_t inside;
     struct ring *ring; /* NULL: the slot is not mapped in this process */
     int64_t until_stack;
+    uint32_t stamps_left; /* so many calls may have the time of the last look at the clock */
+    uint32_t beat;        /* of the collector, at that look */
+    uint64_t stamp;       /* that time */
     uint64_t distance; /* that `until_stack` was drawn with */
     uint64_t random;
     uintptr_t stack_low, stack_top;
