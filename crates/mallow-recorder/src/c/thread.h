@@ -25,7 +25,7 @@ struct thread {
     uint32_t stamps_left; /* so many calls may have the time of the last look at the clock */
     uint32_t beat;        /* of the collector, at that look */
     uint64_t stamp;       /* that time */
-    uint64_t distance; /* that `until_stack` was drawn with */
+    uint64_t distance;    /* that `until_stack` was drawn with */
     uint64_t random;
     uintptr_t stack_low, stack_top;
     uint64_t leaving_size; /* of an operator new that may be left by an exception */
