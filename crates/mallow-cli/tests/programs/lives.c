@@ -91,10 +91,12 @@ int main(int argc, char **argv)
     } else if (strcmp(how, "hand-over") == 0) {
         hand_over();
     } else if (strcmp(how, "pause") == 0) {
-        calls(24, 10000);
-        void *volatile block = malloc(7013);
-        sleep(1);
-        free(block);
+        for (int i = 0; i < 8; i++) {
+            calls(24, 100 + i);
+            void *volatile block = malloc(7013);
+            usleep(200000);
+            free(block);
+        }
     } else if (strcmp(how, "churn") == 0) {
         for (int i = 0; i < 500; i++) {
             threads(4);
