@@ -3,6 +3,7 @@
 //! files and permissions say. What is a guess is called one.
 
 mod of_mallow;
+mod stacks;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::heap::stats_page::Page;
 use crate::heap::{Heap, spans};
 use crate::memory::Memory;
 use crate::page_size;
-use crate::process::{Process, Thread};
+use crate::process::Process;
 use crate::smaps::Vma;
 
 /// Space without access up to this size is a guard, above it a reserve.
@@ -139,14 +140,15 @@ pub fn name(context: &Context) -> Vec<Mapping> {
     let known = known(context);
     let mut mappings: Vec<Mapping> = Vec::new();
     for (index, whole) in process.vmas.iter().enumerate() {
-        for part in parts(context, index, overlapping(&known, whole)) {
+        let guards = stacks::guards_in(context, whole);
+        for part in parts(context, index, overlapping(&known, whole), &guards) {
             let begins = part.start == whole.start;
             let (kind, label) = begins
                 .then(|| by_file(context, index))
                 .flatten()
                 .or_else(|| by_owner(&known, &part))
                 .or_else(|| by_heap(context, &part))
-                .or_else(|| by_stack(process, index, &part))
+                .or_else(|| stacks::by_stack(process, index, &part, &guards))
                 .or_else(|| by_access(context, index))
                 .unwrap_or_else(|| rest(context, &part, runtime));
             let Vma { start, end, perms, rss, pss, swap, huge, .. } = part;
@@ -266,13 +268,14 @@ fn data_end(vma: &Vma) -> Option<u64> {
 }
 
 /// The kernel joins neighbours that are alike: a file's zeroed data, a region of the heap, a leaf
-/// of its page map and what a runtime mapped may be one mapping. Cuts it where one of these is
-/// known to begin or end; what is resident in each part is counted, the other figures are shared
-/// out by that.
-fn parts(context: &Context, index: usize, known: &[Space]) -> Vec<Vma> {
+/// of its page map and what a runtime mapped may be one mapping, and so may be stacks of threads. Cuts
+/// it where one of these is known to begin or end; what is resident in each part is counted, the other
+/// figures are shared out by that.
+fn parts(context: &Context, index: usize, known: &[Space], guards: &[(u64, u64)]) -> Vec<Vma> {
     let vma = &context.process.vmas[index];
     let data_end = data_end(vma);
     let ends = known.iter().flat_map(|space| [space.start, space.end]).chain(data_end);
+    let ends = ends.chain(guards.iter().flat_map(|guard| [guard.0, guard.1]));
     let mut cuts: Vec<u64> = ends.filter(|&at| vma.start < at && at < vma.end).collect();
     cuts.extend([vma.start, vma.end]);
     cuts.sort_unstable();
@@ -397,36 +400,10 @@ fn by_heap(context: &Context, vma: &Vma) -> Option<(Kind, String)> {
     is_reserve.then(|| (Kind::GlibcReserve, "reserved for an arena".into()))
 }
 
-/// Private, writable, without a name: what allocators map.
+/// Private, writable, without a name but a stack's: what allocators map, and threads run on.
 fn is_plain(vma: &Vma) -> bool {
-    vma.is_anonymous() && vma.is_private() && vma.is_writable() && vma.name.is_empty()
-}
-
-/// Of a part of a mapping; the whole of it is told by its size and its guard too.
-fn by_stack(process: &Process, index: usize, part: &Vma) -> Option<(Kind, String)> {
-    // Go without C gives its threads stacks of its own heap.
-    let is_pure_go = process.is_go && !process.has_library("libc.");
-    if !is_plain(part) || part.is_executable() || is_pure_go {
-        return None;
-    }
-    let vma = &process.vmas[index];
-    let inside =
-        |thread: &&Thread| thread.stack_pointer.is_some_and(|pointer| part.contains(pointer));
-    let mut owners = process.threads.iter().filter(inside);
-    if let Some(thread) = owners.next() {
-        let more = owners.count();
-        let others = if more > 0 { format!(" and {more} more") } else { String::new() };
-        return Some((Kind::ThreadStack, format!("thread {} {}{others}", thread.id, thread.name)));
-    }
-    // Of a thread that runs just now, or has ended: behind a guard, as large as stacks are.
-    let guard = index.checked_sub(1).map(|index| &process.vmas[index])?;
-    let is_guard = guard.end == vma.start && guard.is_without_access() && guard.size() <= GUARD_MAX;
-    let usual = process.stack_limit.unwrap_or(8 << 20);
-    let sizes = [usual, 8 << 20, 2 << 20, 1 << 20];
-    let is_usual =
-        sizes.iter().any(|size| vma.size() == *size || vma.size() + guard.size() == *size);
-    (is_guard && is_usual && process.thread_count() > 1 && part.size() == vma.size())
-        .then(|| (Kind::ThreadStack, "stack of a running or ended thread".into()))
+    let is_nameless = vma.name.is_empty() || stacks::is_named(vma);
+    vma.is_anonymous() && vma.is_private() && vma.is_writable() && is_nameless
 }
 
 fn by_access(context: &Context, index: usize) -> Option<(Kind, String)> {

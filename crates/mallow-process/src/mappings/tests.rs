@@ -26,12 +26,17 @@ impl Memory for Half {
     }
 }
 
+fn process(text: &str) -> Process {
+    Process { vmas: crate::smaps::parse(text).unwrap(), ..Process::default() }
+}
+
+fn named(process: &Process, heap: &Heap, memory: Option<&dyn Memory>) -> Vec<Mapping> {
+    let (allocator, page, spaces) = ("", None, &[][..]);
+    name(&Context { process, heap, allocator, memory, page, spaces })
+}
+
 fn kinds(text: &str, heap: &Heap) -> Vec<Kind> {
-    let vmas = crate::smaps::parse(text).unwrap();
-    let process = Process { vmas, ..Process::default() };
-    let context =
-        Context { process: &process, heap, allocator: "", memory: None, page: None, spaces: &[] };
-    name(&context).iter().map(|mapping| mapping.kind).collect()
+    named(&process(text), heap, None).iter().map(|mapping| mapping.kind).collect()
 }
 
 #[test]
@@ -88,4 +93,67 @@ fn joined_mappings_are_told_apart() {
         (0x50000, 0x51000, Kind::Anonymous, 2 << 10, 1 << 10),
     ];
     assert_eq!(seen, expected);
+}
+
+/// The kernel's marks at these addresses; what else there is says `Half`.
+struct Marked(Vec<(u64, u64)>);
+
+impl Memory for Marked {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+        Half.read(address, buffer)
+    }
+
+    fn resident(&self, start: u64, end: u64) -> Option<u64> {
+        Half.resident(start, end)
+    }
+
+    fn guards(&self, start: u64, end: u64) -> Option<Vec<(u64, u64)>> {
+        let within = |&(from, to): &(u64, u64)| (from.max(start), to.min(end));
+        Some(self.0.iter().map(within).filter(|(from, to)| from < to).collect())
+    }
+
+    fn reload(&self) {}
+
+    fn loads(&self) -> u64 {
+        0
+    }
+
+    fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
+        None
+    }
+}
+
+fn thread(id: u32, stack_pointer: Option<u64>) -> crate::process::Thread {
+    crate::process::Thread { id, name: "w".into(), stack_pointer }
+}
+
+#[test]
+fn stacks_behind_guards_that_are_marks_are_told_apart() {
+    const SIZE: u64 = (8 << 20) + 4096;
+    let text = "10000000-11803000 rw-p 0 00:00 0 \nRss: 100 kB\n\
+                20000000-20801000 rw-p 0 00:00 0 \nRss: 100 kB\n";
+    let mut process = process(text);
+    process.threads = vec![thread(1, None), thread(2, Some(0x1000_0000 + SIZE + 8192))];
+    let guards = (0..3).map(|n| 0x1000_0000 + n * SIZE).map(|at| (at, at + 4096));
+    let memory = Marked(guards.clone().collect());
+    let found = named(&process, &Heap::Unknown, Some(&memory));
+    let seen: Vec<_> = found.iter().map(|m| (m.start, m.kind, m.label.as_str())).collect();
+    let other = "stack of a running or ended thread";
+    let expected = guards.zip([other, "thread 2 w", other]).flat_map(|((start, end), label)| {
+        [(start, Kind::Guard, "guard"), (end, Kind::ThreadStack, label)]
+    });
+    assert_eq!(seen[..6], expected.collect::<Vec<_>>());
+    assert_eq!(seen[6].1, Kind::Anonymous, "as large as a stack, and without a mark");
+}
+
+#[test]
+fn stacks_that_the_kernel_names_are_known() {
+    let text = "10000000-10801000 rw-p 0 00:00 0 [anon: glibc: pthread stack: 9]\nRss: 8 kB\n\
+                10801000-11001000 rw-p 0 00:00 0 [anon: glibc: pthread stack: 8]\nRss: 8 kB\n";
+    let mut process = process(text);
+    process.threads = vec![thread(7, None), thread(8, Some(0x10f0_0000))];
+    let found = named(&process, &Heap::Unknown, None);
+    let seen: Vec<_> = found.iter().map(|m| (m.kind, m.label.as_str())).collect();
+    let other = "stack of a running or ended thread";
+    assert_eq!(seen, [(Kind::ThreadStack, other), (Kind::ThreadStack, "thread 8 w")]);
 }
