@@ -12,7 +12,7 @@ pub struct Message {
 }
 
 /// What lines may begin with, and what is behind them; the longest comes first where one begins with another.
-const MESSAGES: [(&str, Kind, &str); 27] = [
+const MESSAGES: [(&str, Kind, &str); 28] = [
     ("free(): double free detected", Kind::DoubleFree, "a block was freed that was free already"),
     (
         "double free or corruption",
@@ -91,6 +91,11 @@ const MESSAGES: [(&str, Kind, &str); 27] = [
         "a list of free blocks was overwritten, as by a write after free",
     ),
     (
+        "tcache_thread_shutdown(): ",
+        Kind::DamagedList,
+        "a list of free blocks was overwritten, as by a write after free",
+    ),
+    (
         "malloc_consolidate(): ",
         Kind::DamagedList,
         "a list of free blocks was overwritten, as by a write after free",
@@ -143,6 +148,8 @@ mod tests {
         assert_eq!(kind("free(): double free detected in tcache 2"), Some(Kind::DoubleFree));
         assert_eq!(kind("malloc(): corrupted top size"), Some(Kind::Overflow));
         assert_eq!(kind("malloc(): unaligned tcache chunk detected"), Some(Kind::DamagedList));
+        let at_exit = "tcache_thread_shutdown(): unaligned tcache chunk detected";
+        assert_eq!(kind(at_exit), Some(Kind::DamagedList));
         assert_eq!(kind("app: free(): invalid pointer"), Some(Kind::Misuse));
         assert_eq!(kind("I called free(): invalid pointer"), None);
         assert_eq!(kind("all is well"), None);

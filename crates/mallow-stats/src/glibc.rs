@@ -57,10 +57,10 @@ fn value(node: Node, name: &str, kind: &str, attribute: &str) -> Option<u64> {
     found.attribute(attribute)?.parse().ok()
 }
 
-/// Of an arena, or of all.
+/// Of an arena, or of all. Since 2.43 there are no fast bins.
 fn free(node: Node) -> Option<u64> {
     let part = |kind| value(node, "total", kind, "size");
-    Some(part("fast")?.saturating_add(part("rest")?))
+    Some(part("fast").unwrap_or(0).saturating_add(part("rest")?))
 }
 
 fn arena(heap: Node) -> Arena {

@@ -10,6 +10,7 @@ const OF_5_3_1: &str = include_str!("dumps/jemalloc-5.3.1-arenas.json");
 const MIMALLOC_2: &str = include_str!("dumps/mimalloc-2.5.2.json");
 const MIMALLOC_3: &str = include_str!("dumps/mimalloc-3.6.0.json");
 const GLIBC: &str = include_str!("dumps/glibc-malloc_info.xml");
+const GLIBC_2_43: &str = include_str!("dumps/glibc-2.43-malloc_info.xml");
 const TEXT: &str = include_str!("dumps/jemalloc-5.3.0-text.txt");
 
 fn stats(text: &str) -> Stats {
@@ -126,6 +127,14 @@ fn malloc_info_is_read() {
     assert_eq!(stats.totals.resident, None);
     let unused = stats_of_unused();
     assert!(unused.missing.iter().any(|s| s.contains("another allocator")), "{unused:?}");
+}
+
+#[test]
+fn malloc_info_without_fast_bins_is_read() {
+    let stats = stats(GLIBC_2_43);
+    assert_eq!(stats.totals.allocated, Some(3_731_456 - 1_294_435 + 1_052_672));
+    let of_arenas: Vec<_> = stats.arenas.iter().map(|arena| arena.totals.allocated).collect();
+    assert_eq!(of_arenas, [Some(1_912_832 - 690_975), Some(1_818_624 - 603_460)]);
 }
 
 fn stats_of_unused() -> Stats {
