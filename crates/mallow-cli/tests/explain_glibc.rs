@@ -52,6 +52,23 @@ fn free_memory_that_cannot_be_trimmed_is_called_pinned() {
     assert!(findings.iter().all(|finding| finding["id"] != "MLW2102"), "nothing to trim");
 }
 
+/// What is freed last points to the main arena, whose list of arenas then leads nowhere.
+const UNKNOWN_SHAPE: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+    int main(void) { void ***block = malloc(5000), *next = malloc(5000); puts(\"{}\"); fflush(stdout); \
+    free(block); void **bins = *block + 2; bins[256] = (void *)8; for (;;) pause(); return next != 0; }\n";
+
+#[test]
+fn a_heap_of_an_unknown_shape_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["-O1", "-fno-builtin", "-Wno-use-after-free"];
+    let program = crate::common::compile("cc", folder.path(), UNKNOWN_SHAPE, &options).unwrap();
+    let program = Program::at_rest(&mut Command::new(program));
+    let report = program.explain();
+    assert_eq!(report["heap"]["kind"], "unknown");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("The heap of the C library could not be read"), "{notes}");
+}
+
 /// A program of `main_arena.c`, and what explain says of it; its blocks have to be found.
 #[track_caller]
 fn main_arena(case: &str) -> (Program, Value) {

@@ -59,6 +59,8 @@ pub enum Gap {
     Unaccounted(u64),
     /// Nothing was allocated by malloc yet.
     Unused,
+    /// The C library's heap is none of those that are known, or changes too quickly.
+    UnknownHeap,
     /// The process started another program each time while it was looked at.
     Replaced,
 }
@@ -94,8 +96,12 @@ pub fn take(pid: u32, keep: Keep) -> Result<Picture, Failure> {
     if let Some((part, whole)) = found.heap.looked_at() {
         gaps.push(Gap::Sampled { part, whole });
     }
-    if let Heap::Glibc(heaps) = &found.heap {
-        gaps.extend(of_glibc(heaps));
+    match &found.heap {
+        Heap::Glibc(heaps) => gaps.extend(of_glibc(heaps)),
+        Heap::Unknown if found.allocator == "glibc" && memory.is_some() => {
+            gaps.push(Gap::UnknownHeap);
+        }
+        _ => {}
     }
     let runtime = memory.map(|memory| runtimes::find(&process, memory, &mut inspector));
     let runtimes::Found { spaces, kept, version: runtime_version } = runtime.unwrap_or_default();

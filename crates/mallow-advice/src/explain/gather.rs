@@ -17,6 +17,8 @@ its mappings alone. Run mallow as root, or allow ptrace (in a container: --cap-a
 pub const REPLACED: &str = "The process started another program each time that it was looked at \
 (exec), so the figures are of several programs.";
 const UNUSED: &str = "The program has not allocated anything by malloc yet.";
+const UNKNOWN_HEAP: &str = "The heap of the C library could not be read, so it is known by its \
+mappings alone: either its structures are not those of glibc 2.26 to 2.43, or they changed all the time.";
 const SWAPPED: &str = "Parts of the heap are swapped out and were left there; what they hold is \
 not counted.";
 const TORN: &str = "The mappings changed all the time while they were read, so their figures are of \
@@ -69,6 +71,7 @@ fn sentence(gap: Gap) -> String {
         ),
         Gap::Estimated => ESTIMATED.into(),
         Gap::Unused => UNUSED.into(),
+        Gap::UnknownHeap => UNKNOWN_HEAP.into(),
         Gap::Replaced => REPLACED.into(),
         Gap::Copies(copies) => format!(
             "{copies} copies of the C library are loaded (dlmopen), each with a heap of its own; all \

@@ -13,14 +13,9 @@ use crate::page_size;
 pub const PREVIOUS_USED: u64 = 1;
 pub const IS_MAPPED: u64 = 2;
 pub const FLAGS: u64 = 7;
-const SMALLEST: u64 = 32;
-const FASTBINS: u64 = 10;
-/// A thread's cache is a chunk: its size, where the lists begin in it and how wide their counters
-/// are, since glibc 2.30 and in 2.26 to 2.29.
-const CACHES: [(u64, u64, u64); 2] = [(0x290, 128, 2), (0x250, 64, 1)];
-const CACHE_LISTS: u64 = 64;
-/// In a list of free chunks; a longer one is a circle or something else altogether.
-const LONGEST_LIST: u64 = 1 << 28;
+pub const SMALLEST: u64 = 32;
+/// What threads' caches take, which are chunks too.
+pub const CACHES: [u64; 4] = [0x250, 0x290, 0x300, 0x310];
 /// How far behind the start of the heap the first chunk may lie: static programs keep thread-local
 /// data there.
 const FIRST_WITHIN: u64 = 1 << 20;
@@ -84,14 +79,6 @@ impl Sizes {
     }
 }
 
-/// What waits in lists although it counts as in use.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lists {
-    pub fast: u64,
-    pub cached: u64,
-    pub count: u64,
-}
-
 /// How much of a heap is looked at. A walk visits every block, and there may be billions.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
@@ -126,8 +113,8 @@ pub struct Walk<'a> {
     /// Bytes of the pieces so far, and of the windows in them.
     travelled: u64,
     looked_at: u64,
-    /// Chunks in use that have the size of a thread's cache.
-    caches: Vec<(u64, usize)>,
+    /// Chunks in use that have the size of a thread's cache: where they are, and the size.
+    pub caches: Vec<(u64, u64)>,
 }
 
 /// What of the chunks is counted: bytes between these addresses.
@@ -267,8 +254,8 @@ impl<'a> Walk<'a> {
             self.chunks.used_bytes += end - start;
             self.chunks.used_count += 1;
             self.sizes.count(size);
-            if let Some(kind) = CACHES.iter().position(|(cache, ..)| *cache == size) {
-                self.caches.push((at, kind));
+            if CACHES.contains(&size) {
+                self.caches.push((at, size));
             }
             return;
         }
@@ -298,73 +285,11 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// Follows the fast bins, and the lists of the threads' caches that were met.
-    pub fn lists(&mut self, fastbins: u64) -> Lists {
-        let mut lists = Lists::default();
-        for bin in 0..FASTBINS {
-            let head = self.memory.word(fastbins + 8 * bin).unwrap_or(0);
-            // Fast bins link chunks, caches link what the program got: 16 bytes further.
-            let length =
-                self.follow(if head != 0 { head + 16 } else { 0 }, 16, SMALLEST + 16 * bin);
-            let length = length.unwrap_or(0);
-            lists.count += length;
-            lists.fast += length * (SMALLEST + 16 * bin);
-            self.uncount(SMALLEST + 16 * bin, length);
-        }
-        for (at, kind) in std::mem::take(&mut self.caches) {
-            let Some(found) = self.cache_lists(at + 16, CACHES[kind]) else { continue };
-            for (size, length) in found {
-                lists.count += length;
-                lists.cached += length * size;
-                self.uncount(size, length);
-            }
-        }
-        lists
-    }
-
-    fn uncount(&mut self, size: u64, length: u64) {
+    /// What waits in lists is not in use.
+    pub fn uncount(&mut self, size: u64, length: u64) {
         if let Some(count) = self.sizes.0.get_mut(&size) {
             *count = count.saturating_sub(length);
         }
-    }
-
-    /// Sizes and lengths of the lists of a thread's cache; `None` if the chunk is something else.
-    fn cache_lists(&self, at: u64, (_, heads, width): (u64, u64, u64)) -> Option<Vec<(u64, u64)>> {
-        let mut found = Vec::new();
-        for list in 0..CACHE_LISTS {
-            let count = self.memory.number(at + width * list, width)?;
-            let head = self.memory.word(at + heads + 8 * list)?;
-            let size = SMALLEST + 16 * list;
-            if self.follow(head, 0, size)? != count {
-                return None;
-            }
-            if count != 0 {
-                found.push((size, count));
-            }
-        }
-        Some(found)
-    }
-
-    /// The length of a list of free chunks of one size, by addresses as the program has them. A
-    /// link points `before` bytes in front of the next such address. Since glibc 2.32 links are
-    /// mixed with their own place.
-    fn follow(&self, head: u64, before: u64, size: u64) -> Option<u64> {
-        let is_one = |address: u64| {
-            address.is_multiple_of(16)
-                && self.memory.word(address.wrapping_sub(8)).map(|s| s & !FLAGS) == Some(size)
-        };
-        let (mut at, mut length) = (head, 0);
-        while at != 0 {
-            if !is_one(at) || length >= LONGEST_LIST {
-                return None;
-            }
-            length += 1;
-            let link = self.memory.word(at)?;
-            let place = |pointer: u64| if pointer == 0 { 0 } else { pointer + before };
-            let (mixed, plain) = (place(link ^ (at >> 12)), place(link));
-            at = if mixed == 0 || is_one(mixed) { mixed } else { plain };
-        }
-        Some(length)
     }
 }
 

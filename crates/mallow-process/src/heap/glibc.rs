@@ -5,8 +5,8 @@
 //! An arena's state is in one piece of memory whose end has kept its shape since glibc 2.23:
 //!
 //! ```text
-//!     mutex flags [have_fastchunks] fastbins[10] | top last_remainder bins[254] binmap[2 words]
-//!                                                  next next_free attached_threads system max
+//!     mutex flags [have_fastchunks] [fastbins[10]] | top last_remainder bins[254] binmap[2 words]
+//!                                                    next next_free attached_threads system max
 //! ```
 //!
 //! An empty bin points to itself, so a run of such pairs of words betrays the main arena.
@@ -15,7 +15,8 @@ use std::cell::OnceCell;
 
 use serde::{Deserialize, Serialize};
 
-use super::chunks::{self, Chunks, Lists};
+use super::caches::{self, Lists};
+use super::chunks::{self, Chunks};
 use super::large::{self, Counted, Mapped};
 use super::pieces;
 use crate::memory::Memory;
@@ -34,8 +35,9 @@ const ATTACHED: usize = NEXT + 2;
 const SYSTEM: usize = NEXT + 3;
 /// Before the bins: `top` and `last_remainder`.
 const TOP_BEFORE_BINS: u64 = 16;
-/// From the start of the state to the bins: since 2.27, and before.
-const BINS_AT: [u64; 2] = [112, 104];
+/// From the start of the state to the bins: since 2.27, before, and without fast bins, which glibc
+/// has had no more since 2.43.
+const BINS_AT: [u64; 3] = [112, 104, 24];
 
 /// Data in which it is looked for whether nothing was allocated yet.
 const LARGEST_UNUSED: u64 = 1 << 20;
@@ -87,6 +89,9 @@ pub struct Arena {
     /// Free, in the arena's fast bins and in threads' caches; the program does not have them.
     pub fast: u64,
     pub cached: u64,
+    /// In threads' caches too, but blocks with mappings of their own, which are not of the arena.
+    #[serde(default)]
+    pub cached_mapped: Counted,
     /// Of `system`: in pieces that were not found.
     #[serde(default)]
     pub unaccounted: u64,
@@ -119,12 +124,13 @@ impl Arena {
 
 impl Heaps {
     pub fn used(&self) -> u64 {
-        self.arenas.iter().map(Arena::used).sum::<u64>() + self.mapped.in_use()
+        let cached = self.sum(|arena| arena.cached_mapped.bytes);
+        self.sum(Arena::used) + self.mapped.in_use().saturating_sub(cached)
     }
 
     /// Free, without the tops of the heaps.
     pub fn free(&self) -> u64 {
-        self.sum(Arena::free)
+        self.sum(|arena| arena.free() + arena.cached_mapped.bytes)
     }
 
     pub fn sum(&self, of: impl Fn(&Arena) -> u64) -> u64 {
@@ -151,7 +157,8 @@ impl Heaps {
     }
 
     pub fn used_count(&self) -> u64 {
-        self.sum(Arena::used_count) + self.mapped.count()
+        let cached = self.sum(|arena| arena.cached_mapped.chunks);
+        self.sum(Arena::used_count) + self.mapped.count().saturating_sub(cached)
     }
 }
 
@@ -171,8 +178,8 @@ impl Layout {
         arena + self.bins_at - TOP_BEFORE_BINS
     }
 
-    fn fastbins(self, arena: u64) -> u64 {
-        arena + self.bins_at - 96
+    fn fastbins(self, arena: u64) -> Option<u64> {
+        Some(arena + self.bins_at.checked_sub(96)?)
     }
 
     /// Behind the mutex.
@@ -268,10 +275,7 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
         }
     }
     let counted = copies.iter().filter_map(|copy| copy.counted);
-    let counted = counted.reduce(|one, other| Counted {
-        chunks: one.chunks.saturating_add(other.chunks),
-        bytes: one.bytes.saturating_add(other.bytes),
-    });
+    let counted = counted.reduce(Counted::with);
     let ranges: Vec<(u64, u64)> =
         heaps.arenas.iter().flat_map(|arena| arena.ranges.iter().copied()).collect();
     heaps.mapped = large::find(memory, vmas, &ranges, counted, &mut sizes);
@@ -447,8 +451,8 @@ fn read_arena(
         walk_others(memory, &mut walk, &mut arena, layout, top)
     };
     walk.scale();
-    let Lists { fast, cached, count } = walk.lists(layout.fastbins(address));
-    (arena.fast, arena.cached) = (fast, cached);
+    let Lists { fast, cached, count, mapped } = caches::lists(&mut walk, layout.fastbins(address));
+    (arena.fast, arena.cached, arena.cached_mapped) = (fast, cached, mapped);
     let chunks::Walk { chunks, sizes, .. } = walk;
     arena.chunks = chunks;
     arena.chunks.listed_count = count;

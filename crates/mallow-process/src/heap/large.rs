@@ -10,8 +10,9 @@
 //!     |......|lead   size, flag 2|  what the program has ...   |
 //! ```
 //!
-//! The lead is 0 unless the program asked for an alignment. glibc counts its blocks, so that it is
-//! known whether all of them were found.
+//! The lead is 0 unless the program asked for an alignment. Since glibc 2.43 the chunk ends 16 bytes
+//! before the page does, and the lowest bit of the lead tells that the block has huge pages. glibc
+//! counts its blocks, so that it is known whether all of them were found.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,11 @@ const MOST_PAGES: u64 = 1 << 20;
 /// Up to this alignment blocks are found at the start of a mapping, and anywhere.
 const LARGEST_ALIGNMENT: u64 = 1 << 30;
 const USUAL_ALIGNMENT: u64 = 2 << 20;
-/// glibc makes no smaller chunk, nor a smaller lead.
+/// glibc makes no smaller chunk, nor a smaller lead, but 16 before 32 since 2.43.
 const SMALLEST_CHUNK: u64 = 32;
+/// Behind the chunk, since 2.43.
+const TAIL: u64 = 16;
+const HAS_HUGE_PAGES: u64 = 1;
 /// glibc never has more lists in a thread's cache.
 const MOST_CACHE_LISTS: u64 = 128;
 
@@ -49,6 +53,19 @@ pub struct Mapped {
 pub struct Counted {
     pub chunks: u64,
     pub bytes: u64,
+    /// Since 2.43 glibc counts 16 bytes too many each time that it moves a block (`mremap`).
+    #[serde(skip)]
+    pub drifts: bool,
+}
+
+impl Counted {
+    pub fn with(self, other: Counted) -> Counted {
+        Counted {
+            chunks: self.chunks.saturating_add(other.chunks),
+            bytes: self.bytes.saturating_add(other.bytes),
+            drifts: self.drifts || other.drifts,
+        }
+    }
 }
 
 impl Mapped {
@@ -108,6 +125,11 @@ pub fn find(
             Some(last) if last.1 == block.start => last.1 = block.end,
             _ => mapped.ranges.push((block.start, block.end)),
         }
+    }
+    // All were found, so they have the bytes that were found.
+    let is_off = |counted: &&mut Counted| counted.drifts && counted.chunks == mapped.chunks;
+    if let Some(counted) = mapped.counted.as_mut().filter(is_off) {
+        counted.bytes = mapped.bytes;
     }
     mapped
 }
@@ -205,30 +227,38 @@ impl Search<'_> {
             let first = (page + 16).next_multiple_of(alignment) - 16;
             if first - page < SMALLEST_CHUNK { first + alignment } else { first }
         });
-        std::iter::once(page).chain(aligned).find_map(|at| self.block(page, at, end))
+        [page, page + 16].into_iter().chain(aligned).find_map(|at| self.block(page, at, end))
     }
 
     fn block(&self, start: u64, at: u64, end: u64) -> Option<Block> {
         let room = end.checked_sub(at).filter(|&room| room > SMALLEST_CHUNK)?;
         let header = self.memory.word(at + 8)?;
         let size = header & !FLAGS;
-        let is_one = header & FLAGS == IS_MAPPED && size > SMALLEST_CHUNK && size <= room;
-        let lead = at - start;
-        (is_one && (at + size).is_multiple_of(page_size()) && self.memory.word(at)? == lead)
-            .then(|| Block { start, end: at + size, size })
+        if header & FLAGS != IS_MAPPED || size <= SMALLEST_CHUNK || size > room {
+            return None;
+        }
+        let (lead, word) = (at - start, self.memory.word(at)?);
+        let (tail, is_lead) = if (at + size).is_multiple_of(page_size()) {
+            (0, word == lead && (lead == 0 || lead >= SMALLEST_CHUNK))
+        } else {
+            (TAIL, word & !HAS_HUGE_PAGES == lead)
+        };
+        let end = at + size + tail;
+        (is_lead && end.is_multiple_of(page_size())).then_some(Block { start, end, size })
     }
 }
 
 /// What glibc's settings (`mp_`) say, which stand in its data:
 ///
 /// ```text
-///     trim_threshold top_pad mmap_threshold arena_test arena_max [thp_pagesize hp_pagesize flags]
+///     trim_threshold top_pad mmap_threshold arena_test arena_max
+///     [[thp_mode] thp_pagesize hp_pagesize flags]
 ///     n_mmaps n_mmaps_max max_n_mmaps is_fixed | mmapped_mem max_mmapped_mem
 ///     sbrk_base tcache_bins tcache_max_bytes
 /// ```
 ///
-/// What is in brackets is there since glibc 2.35. The flags, and the four numbers before the bar,
-/// are 32 bits wide.
+/// What is in brackets is there since glibc 2.35, the mode since 2.43. The mode, the flags, and the
+/// four numbers before the bar, are 32 bits wide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// How many blocks there are, and their bytes.
@@ -261,15 +291,17 @@ pub fn settings_in(
 
 /// Data of a C library is small; a static program's own may be anything.
 const MOST_DATA: u64 = 64 << 20;
-/// Words of the settings, and where `mmapped_mem` is in them: since glibc 2.35, and before.
-const WORDS: usize = 15;
-const MAPPED_AT: [usize; 2] = [10, 7];
-const HUGE_PAGE_AT: usize = 6;
+/// Words of the settings, and where `mmapped_mem` is in them: since glibc 2.43, 2.35, and before.
+const WORDS: usize = 16;
+const NEWEST_MAPPED_AT: usize = 11;
+/// Without brackets.
+const OLDEST_MAPPED_AT: usize = 7;
+const MAPPED_AT: [usize; 3] = [NEWEST_MAPPED_AT, 10, OLDEST_MAPPED_AT];
 
 fn settings(words: &[u64], is_heap: &dyn Fn(u64) -> bool) -> Option<Settings> {
     MAPPED_AT.into_iter().find_map(|at| {
         let counted = settings_at(words, at, is_heap)?;
-        let huge_page = if at == MAPPED_AT[0] { words[HUGE_PAGE_AT] } else { 0 };
+        let huge_page = if at == OLDEST_MAPPED_AT { 0 } else { words[at - 4] };
         let is_one = huge_page.is_power_of_two() && (page_size()..1 << 40).contains(&huge_page);
         let huge_page = if is_one { huge_page } else { 0 };
         let is_unused = words[at + 2] == 0 && words[at + 1] == 0;
@@ -287,16 +319,22 @@ fn settings_at(words: &[u64], at: usize, is_heap: &dyn Fn(u64) -> bool) -> Optio
     }
     let half = |index: usize| (words[index / 2] >> (32 * (index % 2))) & 0xffff_ffff;
     // The four numbers end before a word, or before a hole of 32 bits.
-    let first = if at == MAPPED_AT[0] { 2 * at - 5 } else { 2 * at - 4 };
+    let first = if at == OLDEST_MAPPED_AT { 2 * at - 4 } else { 2 * at - 5 };
     let [chunks, most, peak, is_fixed] = [0, 1, 2, 3].map(|index| half(first + index));
-    let is_whole = [bytes, most_bytes].iter().all(|bytes| bytes.is_multiple_of(page_size()));
+    let drifts = at == NEWEST_MAPPED_AT;
+    let unit = if drifts { TAIL } else { page_size() };
+    let is_whole = [bytes, most_bytes].iter().all(|bytes| bytes.is_multiple_of(unit));
     let is_base = || base == 0 || is_heap(base);
     let is_cache = (1..=MOST_CACHE_LISTS).contains(&lists) && largest / 16 + 2 > lists;
     let is_count = chunks <= peak && (1..1 << 31).contains(&most) && is_fixed <= 1;
-    let both = (chunks == 0) == (bytes == 0) && (peak == 0) == (most_bytes == 0);
+    let both = (chunks == 0) == (bytes == 0) || (chunks == 0 && drifts);
+    let both = both && (peak == 0) == (most_bytes == 0);
     let enough = bytes <= most_bytes && chunks * page_size() <= bytes;
-    (is_whole && is_cache && is_count && both && enough && is_base())
-        .then_some(Counted { chunks, bytes })
+    (is_whole && is_cache && is_count && both && enough && is_base()).then_some(Counted {
+        chunks,
+        bytes,
+        drifts,
+    })
 }
 
 #[cfg(test)]
@@ -356,7 +394,7 @@ mod tests {
             (0x2060_0000, 0x30, 0x2_1000),
         ];
         let bytes = blocks.iter().map(|block| block.2).sum();
-        let counted = Counted { chunks: 4, bytes };
+        let counted = Counted { chunks: 4, bytes, drifts: false };
         let mapped = found(&blocks, Some(counted));
         assert_eq!((mapped.chunks, mapped.bytes, mapped.missing()), (4, bytes, 0));
         let ranges = [(0x1000_0000, 0x1060_0000), (0x2020_0000, 0x2040_0000)];
@@ -377,7 +415,7 @@ mod tests {
     #[test]
     fn what_only_looks_like_a_block_is_none() {
         let stray = (0x2010_0000, 0, 0x10_0000);
-        let all = |chunks, bytes| Some(Counted { chunks, bytes });
+        let all = |chunks, bytes| Some(Counted { chunks, bytes, drifts: false });
         assert_eq!(found(&[stray], all(0, 0)).chunks, 0);
         assert_eq!(found(&[stray], all(1, 0x1000)).bytes, 0, "larger than all that glibc counts");
         assert_eq!(found(&[(0x1050_0000, 0, 0x20_0000)], all(1, 0x20_0000)).chunks, 0, "too long");
@@ -399,6 +437,36 @@ mod tests {
     }
 
     #[test]
+    fn blocks_may_end_before_the_page_does() {
+        // As since glibc 2.43, with a lead of 16 too, and a bit for huge pages.
+        for (lead, bit) in [(0, 0), (0, 1), (16, 0), (48, 0), (48, 1)] {
+            let start = 0x2000_0000;
+            let size = 0x10_0000 - lead - TAIL;
+            let words = [(start + lead, lead | bit), (start + lead + 8, size | IS_MAPPED)];
+            let memory = Sparse(words.into_iter().collect());
+            let vmas = crate::smaps::parse(MAPS).unwrap();
+            let mapped = find(&memory, &vmas, &[], None, &mut Sizes::default());
+            assert_eq!((mapped.chunks, mapped.bytes), (1, 0x10_0000), "{lead} {bit}");
+        }
+        // Before, a lead of 16 was none, nor was the bit.
+        assert_eq!(found(&[(0x2000_0000, 16, 0x10_0000)], None).chunks, 0);
+        let words = [(0x2000_0000, 1), (0x2000_0008, 0x10_0000 | IS_MAPPED)];
+        let vmas = crate::smaps::parse(MAPS).unwrap();
+        let memory = Sparse(words.into_iter().collect());
+        assert_eq!(find(&memory, &vmas, &[], None, &mut Sizes::default()).chunks, 0);
+    }
+
+    #[test]
+    fn what_glibc_counts_too_much_is_not_believed() {
+        let block = [(0x2000_0000, 0, 0x20_0000)];
+        let counted = |chunks, bytes| Some(Counted { chunks, bytes, drifts: true });
+        let mapped = found(&block, counted(1, 0x20_0000 + 4096 + 16));
+        assert_eq!((mapped.in_use(), mapped.missing()), (0x20_0000, 0));
+        assert_eq!(found(&block, counted(2, 0x30_0010)).in_use(), 0x30_0010, "one is missing");
+        assert_eq!(found(&[], counted(0, 160)).in_use(), 0);
+    }
+
+    #[test]
     fn counters_are_recognised() {
         let brk = |at: u64| (0x3000_0000..0x3010_0000).contains(&at);
         let new = [
@@ -417,6 +485,25 @@ mod tests {
             0x3000_0000,
             64,
             1032,
+            7,
+        ];
+        let newest = [
+            131_072,
+            131_072,
+            131_072,
+            8,
+            0,
+            1,
+            2 << 20,
+            0,
+            3 << 32,
+            (9 << 32) | 65536,
+            1,
+            0x50_0000,
+            0x90_0000,
+            0x3000_0000,
+            64,
+            1041,
         ];
         let old = [
             131_072,
@@ -434,10 +521,19 @@ mod tests {
             7,
             0,
             0,
+            0,
         ];
-        let counted = Some(Counted { chunks: 3, bytes: 0x50_0000 });
-        let settings_of = |huge_page, is_unused| Some(Settings { counted, huge_page, is_unused });
+        let counted = Counted { chunks: 3, bytes: 0x50_0000, drifts: false };
+        let settings_of =
+            |huge_page, is_unused| Some(Settings { counted: Some(counted), huge_page, is_unused });
         assert_eq!(settings(&new, &brk), settings_of(0, false));
+        let counted = Some(Counted { drifts: true, ..counted });
+        let of_newest = Settings { counted, huge_page: 0, is_unused: false };
+        assert_eq!(settings(&newest, &brk), Some(of_newest));
+        // What is counted too much stays when the last block has gone.
+        let mut none_left = newest;
+        (none_left[8], none_left[11]) = (0, 160);
+        assert!(settings(&none_left, &brk).is_some());
         assert_eq!(settings(&old, &brk), settings_of(0, false));
         assert_eq!(settings(&[0; WORDS], &brk), None);
         let mut huge = new;

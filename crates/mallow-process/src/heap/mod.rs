@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT
-//! Heaps, read from outside: `glibc` (with `chunks`, `large` and `pieces`), `mallow` (with `stats_page`),
+//! Heaps, read from outside: `glibc` (with `chunks`, `caches`, `large` and `pieces`), `mallow` (with `stats_page`),
 //! and what gives `spans`: `jemalloc`, `mimalloc` and `mallocng`, which is musl's. What others hold is
 //! known by their mappings alone.
 
 pub mod bounded;
+mod caches;
 mod chunks;
 pub mod core_file;
+#[cfg(test)]
+mod generations;
 pub mod glibc;
 #[cfg(test)]
 mod hostile;
 pub mod jemalloc;
 pub mod large;
+#[cfg(test)]
+mod made_up;
 pub mod mallocng;
 pub mod mallow;
 pub mod mimalloc;
