@@ -11,6 +11,7 @@
  */
 #include "free.h"
 
+#include "../thread/chains.h"
 #include "../thread/delay.h"
 #include "../thread/held.h"
 #include "../thread/keep.h"

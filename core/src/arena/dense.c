@@ -13,8 +13,8 @@
 /* The regions until the arena has so much get none. */
 #define SMALL_ARENA (8 * MiB)
 
-/* Nor does it if of the last 2 MiB of the newest region, the telling part, fewer sixteenths are resident. No huge
- * pages are asked for there, so that it tells; but behind so many regions, whose ends would be too many mappings. */
+/* Nor does it if of the last 2 MiB of the newest region, the telling part, fewer sixteenths are resident. Huge
+ * pages are refused there, so that it tells; but behind so many regions, whose ends would be too many mappings. */
 #define TELLING_PLACES 4u
 #define TELLING_SIXTEENTHS 10u
 #define TELLING_REGIONS 1024u
@@ -110,13 +110,16 @@ static size_t dense_choose_huge_pages(struct arena *arena, char *start, size_t s
         os_refuse_huge_pages(start, size);
         return 0;
     }
-    if (size < 2 * REGION_ALIGNMENT || !arena_is_dense(arena)) {
+    if (size < 2 * REGION_ALIGNMENT) {
         return 0;
     }
     lock_take(&arena->lock);
     size_t telling = arena->regions_made < TELLING_REGIONS ? REGION_ALIGNMENT : 0;
     lock_release(&arena->lock);
-    if (!os_ask_for_huge_pages(start, size - telling)) {
+    if (!os_wants_huge_pages && telling != 0) {
+        os_refuse_huge_pages(start + size - telling, telling);
+    }
+    if (!arena_is_dense(arena) || !os_ask_for_huge_pages(start, size - telling)) {
         return 0;
     }
     *chosen = HUGE_PAGES_ASKED;

@@ -88,16 +88,26 @@ static void leaf_drop(char *leaf)
     }
 }
 
+/* A leaf is hardly used: of one that lies beside other memory nothing is to become part of a huge page. */
+static char *leaf_make_small(void)
+{
+    char *leaf = os_map(NULL, PAGEMAP_LEAF_BYTES);
+    if (leaf != NULL) {
+        os_refuse_huge_pages(leaf, PAGEMAP_LEAF_BYTES);
+    }
+    return leaf;
+}
+
 static char *leaf_make(void)
 {
     if (likely(!meta_wants_huge())) {
-        return os_map(NULL, PAGEMAP_LEAF_BYTES);
+        return leaf_make_small();
     }
     char *leaf = atomic_swap(&spare_leaf, NULL);
     if (leaf == NULL) {
         leaf = os_map_aligned(NULL, META_HUGE, META_HUGE);
         if (leaf == NULL) {
-            return os_map(NULL, PAGEMAP_LEAF_BYTES);
+            return leaf_make_small();
         }
         meta_ask_for_huge(leaf, META_HUGE);
         leaf_drop(leaf + PAGEMAP_LEAF_BYTES);

@@ -35,7 +35,13 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain);
 /* Puts a block on top. Owner. */
 static void stack_push(struct heap *heap, unsigned class, struct extent *extent);
 
+/* Takes the top of a stack; NULL if it is empty. */
+static struct extent *stack_pop(struct heap *heap, unsigned class);
+
 /* Puts a block on top that stack_pop has just taken, as old as it was. */
 static void stack_put_back(struct heap *heap, unsigned class, struct extent *extent);
+
+/* After a free into the list of a page class, in a heap that takes samples, before its next tick. */
+static void stack_note_sample(struct heap *heap, unsigned class);
 
 #endif

@@ -17,6 +17,19 @@
 
 #include "heap_state.h"
 
+/* Draws the next candidate, and lets until_tick end at it if it comes before the clock is due. */
+static NOINLINE void heap_draw_candidate(struct heap *heap);
+
+/* Sets the slots and blocks until the next tick. */
+ALWAYS_INLINE void heap_set_until_tick(struct heap *heap, int32_t count)
+{
+    heap->until_tick = count;
+    heap->tick_rest = 0;
+    if (unlikely(HEAPS_SAMPLE && heap->is_sampling)) {
+        heap_draw_candidate(heap);
+    }
+}
+
 /* The steps until the next candidate changed, as more is put, or larger slots or blocks. */
 static void heap_redraw_candidate(struct heap *heap);
 

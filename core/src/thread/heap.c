@@ -3,6 +3,7 @@
 
 #include "../arena/purge.h"
 #include "../slots/harden.h"
+#include "chance.h"
 #include "heap_common.h"
 #include "heap_valid.h"
 #include "keep.h"

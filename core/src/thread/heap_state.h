@@ -239,19 +239,7 @@ struct heap {
 static_assert(offsetof(struct heap, counts) + SMALL_CLASSES * sizeof(struct class_counts) <= 4096,
               "a thread that allocates small blocks writes to one page of its heap");
 
-/* Slots and blocks until the next tick. Of a heap that takes samples the field may end before that, at a candidate. */
-static NOINLINE void heap_draw_candidate(struct heap *heap);
-
-ALWAYS_INLINE void heap_set_until_tick(struct heap *heap, int32_t count)
-{
-    heap->until_tick = count;
-    heap->tick_rest = 0;
-    if (unlikely(HEAPS_SAMPLE && heap->is_sampling)) {
-        heap_draw_candidate(heap);
-    }
-}
-
-/* The same by the field alone. */
+/* The slots and blocks until the next tick; the field alone may end before that, see chance.h. */
 ALWAYS_INLINE int32_t heap_until_tick(const struct heap *heap)
 {
     return heap->until_tick + heap->tick_rest - (heap->tick_rest != 0);

@@ -60,15 +60,9 @@ static void heap_put_slab_pages(struct heap *heap, struct extent *extent);
  * did. */
 static bool stack_hand_on(struct heap *heap, struct extent *extent);
 
-/* Takes the top of a stack; NULL if it is empty. */
-static struct extent *stack_pop(struct heap *heap, unsigned class);
-
 /* Takes a block that is on top of its stack, begins at a multiple of `alignment` and has at least so many
  * pages, at most about twice as many; NULL if there is none. */
 static struct extent *stack_pop_aligned(struct heap *heap, size_t pages, size_t alignment);
-
-/* After a free into the list of a page class, in a heap that takes samples, before its next tick. */
-static void stack_note_sample(struct heap *heap, unsigned class);
 
 /* After a free into a list of the heap: the stacks keep to their limit, and of the latest block's page class something
  * stays; 0: it was a slot. */

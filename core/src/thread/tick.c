@@ -4,6 +4,7 @@
 #include "../arena/limit.h"
 #include "../arena/purge.h"
 #include "../settings/conf.h"
+#include "chance.h"
 #include "emptied.h"
 #include "sampling.h"
 #include "held.h"

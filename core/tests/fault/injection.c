@@ -100,7 +100,7 @@ __attribute__((noinline)) static long test_syscall(long number, long a, long b, 
         test_clock((struct timespec *)b);
         return 0;
     }
-    if (!is_memory_call(number)) {
+    if (!is_memory_call(number) || results == NULL) { /* or before main */
         return real_call(number, a, b, c, d, e, f);
     }
     unsigned repeats = note_site(RETURN_ADDRESS(0), RETURN_ADDRESS(1), RETURN_ADDRESS(2));

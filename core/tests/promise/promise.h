@@ -92,6 +92,18 @@ static inline void promise_sleep_ms(long ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
+/* What a small piece of memory may take more where the system makes huge pages for all programs. */
+static inline size_t promise_huge_page(void)
+{
+    char text[64] = "";
+    int file = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY);
+    if (file >= 0) {
+        CHECK(read(file, text, sizeof text - 1) > 0);
+        close(file);
+    }
+    return strstr(text, "[always]") != NULL ? 2 * MIB : 0;
+}
+
 /* The number of rounds: the short form, or the long one with MALLOW_LONG in the environment. */
 static inline int promise_rounds(int short_rounds, int long_rounds)
 {
