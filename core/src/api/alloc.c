@@ -166,11 +166,13 @@ static NOINLINE void *alloc_sampled(struct heap *heap, unsigned class, size_t si
 static NOINLINE void *alloc_direct_sampled(struct heap *heap, struct direct *direct, unsigned class,
                                            size_t size)
 {
+    uint8_t thinning = heap->sampler.taken_thinning; /* the arena's hooks may allocate */
     struct extent *extent = direct_alloc_pages(direct, class_size(class), os_page_size);
     if (extent == NULL) {
         return NULL;
     }
     extent->is_zero = false;
+    heap->sampler.taken_thinning = thinning;
     sample_take(extent, class_size(class), &heap->sampler);
     canary_place_large(extent, size);
     return (void *)extent->start;
@@ -296,6 +298,8 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
     }
     if (unlikely(slot == NULL)) {
         heap_reclaim(heap);
+        heap->sample_known &=
+            ~((uint64_t)1 << class); /* what came back may be one whose turn is a sample */
         slot = alloc_refilled(heap, class, must_be_aligned);
     }
     check(slot == NULL || slot_block_size(pagemap_find(slot), slot) >= class_size(class));

@@ -228,8 +228,9 @@ static void free_large(struct heap *heap, struct extent *extent)
         }
         return;
     }
-    extent = held_exchange(heap, extent);
-    if (extent != NULL && is_of_slot) {
+    struct extent *freed = extent;
+    extent = held_exchange(heap, freed);
+    if (extent != NULL && extent == freed && is_of_slot) {
         heap_put_slab_pages(heap, extent); /* of a sample in its place, for the next ones */
     } else if (extent != NULL && !stack_hand_on(heap, extent)) {
         heap_put_pages(heap, extent);

@@ -104,7 +104,10 @@ static bool arena_is_small(struct arena *arena)
 static size_t dense_choose_huge_pages(struct arena *arena, char *start, size_t size,
                                       enum huge_pages *chosen)
 {
-    *chosen = HUGE_PAGES_AS_SYSTEM;
+    *chosen = os_refuses_huge_pages ? HUGE_PAGES_REFUSED : HUGE_PAGES_AS_SYSTEM;
+    if (os_refuses_huge_pages) {
+        return 0; /* os_map has told the kernel */
+    }
     if (!os_wants_huge_pages && arena_is_small(arena)) {
         *chosen = HUGE_PAGES_REFUSED;
         os_refuse_huge_pages(start, size);

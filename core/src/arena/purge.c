@@ -61,6 +61,10 @@ static enum extent_state extent_give_to_hooks(struct arena *arena, struct extent
 
 static void region_refuse_huge_pages(struct region *region)
 {
+    /* Who wants them always keeps them, and a thread that may tell the kernel nothing leaves it to the next one. */
+    if (os_wants_huge_pages || os_refuses_changes()) {
+        return;
+    }
     if (atomic_get(&region->huge_pages) != HUGE_PAGES_REFUSED) {
         atomic_set(&region->huge_pages, HUGE_PAGES_REFUSED);
         os_refuse_huge_pages((void *)region->start, region->size);

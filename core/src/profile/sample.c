@@ -110,7 +110,8 @@ static uint32_t sampler_turns(struct sampler *sampler, double points)
 
 static bool sampler_narrows(struct sampler *sampler, double points, double of_points)
 {
-    check(points <= of_points);
+    points =
+        points < of_points ? points : of_points; /* the distance may have been set in between */
     return sampler_even(sampler) * share_until(of_points) <= share_until(points);
 }
 
@@ -197,13 +198,13 @@ static void sampler_end_window(struct sampler *sampler, uint64_t now_ns)
 }
 
 /* A sample was taken. */
-static void sampler_note(struct sampler *sampler, size_t size)
+static void sampler_note(struct sampler *sampler)
 {
     if (MW_TRACK || !option(OPTION_prof_thinning)) {
         return;
     }
-    size_t distance = (size_t)profile_distance(sampler->taken_thinning);
-    sampler->window_bytes += size_max(size, distance);
+    /* What costs time is the sample: few blocks, however large, do not make samples of small ones rare. */
+    sampler->window_bytes += (uint64_t)profile_distance(sampler->taken_thinning);
     if (++sampler->window_samples >= SAMPLER_WINDOW) {
         sampler_end_window(sampler, os_now_ns());
     }
@@ -400,7 +401,7 @@ static NOINLINE void sample_take(struct extent *extent, size_t size, struct samp
     check(extent_size(extent) >= size && !extent_is_sampled(extent));
     struct sample sample =
         sample_begin((void *)extent->start, size, &sampler->stack, sampler->taken_thinning);
-    sampler_note(sampler, size);
+    sampler_note(sampler);
     extent->slab.sample_stack = sample.stack;
     extent->slab.sample_epoch = sample.epoch;
     extent->slab.sample_thinning = sample.thinning;

@@ -123,6 +123,7 @@ static void stack_put_back(struct heap *heap, unsigned class, struct extent *ext
 {
     check(extent_state(extent) == EXTENT_ACTIVE && page_class_below(extent_pages(extent)) == class);
     atomic_set(&extent->state, EXTENT_CACHED);
+    heap->listed_block = NULL; /* nor is it known to be a sample any more */
     stack_push(heap, class, extent);
     heap_count_stack(heap, extent_pages(extent));
 }

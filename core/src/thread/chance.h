@@ -44,7 +44,7 @@ static bool heap_turn_is_sample(struct heap *heap, unsigned list);
  * sample. */
 static uint32_t heap_turns_of(struct heap *heap, unsigned list);
 
-/* The page classes below this one may lie in lists. Of larger blocks too many were samples: each put of a small slot
+/* The page classes below this one may lie in lists. Of larger blocks too many are samples: each put of a small slot
  * would have their chance to be a candidate. */
 static unsigned heap_listed_end_now(const struct heap *heap);
 

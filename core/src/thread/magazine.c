@@ -186,7 +186,7 @@ static void magazine_empty(struct heap *heap, unsigned class)
 
 /* The turn of a slot in the list is a sample: the list is set aside as a whole, where that may be, for the heap comes
  * back for it after the next call. */
-static NOINLINE void magazine_mark(struct heap *heap, unsigned class)
+static NOINLINE void magazine_mark(struct heap *heap, unsigned class, uint8_t thinning)
 {
     struct magazine *magazine = heap_magazine(heap, class);
     check(heap_is_sampling(heap) && heap->free[class] != NULL);
@@ -200,7 +200,7 @@ static NOINLINE void magazine_mark(struct heap *heap, unsigned class)
     }
     heap->sample_known |= (uint64_t)1 << class;
     heap->until_sample[class] = 0;
-    heap->sample_thinning[class] = heap->sampler.taken_thinning;
+    heap->sample_thinning[class] = thinning;
     check_slow(magazine_is_valid(heap, class));
 }
 
@@ -208,7 +208,7 @@ static NOINLINE void magazine_mark(struct heap *heap, unsigned class)
 static void magazine_note_spread(struct heap *heap, unsigned class)
 {
     if (heap_turn_is_sample(heap, class)) {
-        magazine_mark(heap, class);
+        magazine_mark(heap, class, heap->sampler.taken_thinning);
     }
 }
 
@@ -386,7 +386,7 @@ static void magazine_note_put(struct heap *heap, unsigned class)
 {
     check(heap_is_sampling(heap) && class_is_medium(class));
     if (heap_takes_candidate(heap, class)) {
-        magazine_mark(heap, class);
+        magazine_mark(heap, class, heap->sampler.taken_thinning);
     }
 }
 

@@ -75,7 +75,9 @@ static bool heap_takes_guard(struct heap *heap, unsigned class)
 static void heap_note_handed(struct heap *heap, unsigned class, uint64_t handed)
 {
     heap->until_sample[class] -= (uint32_t)handed;
-    if (unlikely(heap->sample_thinning[class] > heap->sampler.thinning) &&
+    bool is_far =
+        heap->until_sample[class] > INT32_MAX / 2; /* as far as can be drawn, and perhaps farther */
+    if (unlikely(is_far || heap->sample_thinning[class] > heap->sampler.thinning) &&
         heap->until_sample[class] != 0) {
         heap->sample_known &= ~((uint64_t)1 << class);
     }
