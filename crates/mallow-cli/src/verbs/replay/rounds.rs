@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Carries the plan out: every allocator once a round, in random order.
 
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
@@ -17,6 +20,8 @@ use mallow_launch::contender::Contender;
 use mallow_process::allocators::Family;
 
 const MOST_ROUNDS: u32 = 10;
+/// What the blocks of players that run beside each other may take in all.
+const LIVE_AT_ONCE: u64 = 1 << 30;
 /// Nobody minds waiting this long.
 const SHORT: Duration = Duration::from_secs(10);
 
@@ -37,6 +42,15 @@ pub struct Measured {
     pub rounds: u32,
     pub seed: u64,
     pub took: Duration,
+}
+
+impl Cell {
+    fn take_lockstep(&mut self, round: u32, played: std::result::Result<Run, String>) {
+        match played {
+            Ok(run) => self.lockstep.push((round, run)),
+            Err(failure) => self.failures.push(failure),
+        }
+    }
 }
 
 struct Session<'a> {
@@ -91,6 +105,9 @@ pub fn measure(
         round_begin: start,
         bar,
     };
+    if args.mode != ReplayMode::Free {
+        session.play_first_lockstep()?;
+    }
     let rounds = rounds::carry_out(&mut session, seed)?;
     let reference = session.reference()?;
     session.bar.finish_and_clear();
@@ -111,8 +128,7 @@ impl rounds::Session for Session<'_> {
     }
 
     fn wants(&self, round: u32) -> bool {
-        // The first round plays each allocator twice, in lockstep and free; the others once.
-        let next = self.round_begin.elapsed() / if round == 1 { 2 } else { 1 };
+        let next = self.round_begin.elapsed();
         let is_over = round > 0 && self.start.elapsed() + next > self.budget;
         round < most_rounds(self.args) && (self.args.runs.is_some() || !is_over)
     }
@@ -135,12 +151,11 @@ impl Session<'_> {
         if !self.cells[index].failures.is_empty() {
             return Ok(());
         }
-        let is_wanted = round == 0 || self.args.runs.is_some();
-        if self.args.mode != ReplayMode::Free && is_wanted {
-            match self.play_lockstep(&self.contenders[index], round == 0)? {
-                Ok(run) => self.cells[index].lockstep.push((round, run)),
-                Err(failure) => self.cells[index].failures.push(failure),
-            }
+        // More than the first are asked for by those who want to see that they are alike.
+        if self.args.mode != ReplayMode::Free && round > 0 && self.args.runs.is_some() {
+            let played =
+                self.player.play(self.input, &self.contenders[index], "lockstep", false)?;
+            self.cells[index].take_lockstep(round, played);
         }
         if self.args.mode != ReplayMode::Lockstep && self.cells[index].failures.is_empty() {
             match self.player.play(self.input, &self.contenders[index], "free", false)? {
@@ -151,15 +166,42 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The calls into the kernel are counted in the first round. An allocator whose threads block
-    /// all signals dies of that, and is then played without.
-    fn play_lockstep(
-        &self,
-        contender: &Contender,
-        count: bool,
-    ) -> Result<std::result::Result<Run, String>> {
-        match self.player.play(self.input, contender, "lockstep", count)? {
-            Err(_) if count => self.player.play(self.input, contender, "lockstep", false),
+    /// The first run in lockstep of each allocator. It is made for memory, which does not depend on what runs
+    /// beside it, so there are several at once.
+    fn play_first_lockstep(&mut self) -> Result<()> {
+        self.bar.set_message("lockstep");
+        let next = AtomicUsize::new(0);
+        let play_some = || {
+            let mut played = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(contender) = self.contenders.get(index) else { return played };
+                played.push((index, self.play_counted(contender)));
+            }
+        };
+        let played: Vec<_> = thread::scope(|scope| {
+            let players: Vec<_> =
+                (0..self.players_at_once()).map(|_| scope.spawn(play_some)).collect();
+            let joined = players.into_iter().map(|player| player.join());
+            joined.flat_map(|played| played.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        for (index, played) in played {
+            self.cells[index].take_lockstep(0, played?);
+        }
+        Ok(())
+    }
+
+    fn players_at_once(&self) -> usize {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let fitting = LIVE_AT_ONCE / self.input.summary.peak_live_bytes.max(1);
+        usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, processors)
+    }
+
+    /// A run in lockstep with the calls into the kernel counted. An allocator whose threads block all signals dies
+    /// of that, and is then played without.
+    fn play_counted(&self, contender: &Contender) -> Result<std::result::Result<Run, String>> {
+        match self.player.play(self.input, contender, "lockstep", true)? {
+            Err(_) => self.player.play(self.input, contender, "lockstep", false),
             run => Ok(run),
         }
     }
