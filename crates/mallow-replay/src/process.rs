@@ -300,7 +300,8 @@ impl<W: Write + Seek> Process<W> {
     }
 
     fn realloc(&mut self, time: u64, lane: u32, call: &Call) -> io::Result<()> {
-        let begun = time.saturating_sub(call.took);
+        // One that took no time let nobody in between.
+        let begun = if call.took == 0 { u64::MAX } else { time.saturating_sub(call.took) };
         let Some(mut block) = self.live.remove_for_realloc(call.old, begun) else {
             self.summary.coverage.unmatched_frees += 1;
             return if call.address == 0 { Ok(()) } else { self.allocate(time, lane, call) };

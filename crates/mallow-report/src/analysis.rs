@@ -236,7 +236,8 @@ impl Analysis {
         }
         let findings = &mut self.findings;
         let process = findings.threads[thread].process as usize;
-        let begun = time.saturating_sub(call.took);
+        // One that took no time let nobody in between.
+        let begun = if call.took == 0 { u64::MAX } else { time.saturating_sub(call.took) };
         let born_ns = match findings.processes[process].heap.remove_old(call.old, begun) {
             Old::Live(block) => {
                 findings.release(process, call.old, &block, BlockEnd::Resized);

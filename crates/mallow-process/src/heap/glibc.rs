@@ -37,7 +37,8 @@ const SYSTEM: usize = NEXT + 3;
 const TOP_BEFORE_BINS: u64 = 16;
 /// From the start of the state to the bins: since 2.27, before, and without fast bins, which glibc
 /// has had no more since 2.43.
-const BINS_AT: [u64; 3] = [112, 104, 24];
+const BINS_AT: [u64; 3] = [112, 104, NEWEST_BINS_AT];
+const NEWEST_BINS_AT: u64 = 24;
 
 /// Data in which it is looked for whether nothing was allocated yet.
 const LARGEST_UNUSED: u64 = 1 << 20;
@@ -332,7 +333,10 @@ fn find_copies(
             _ => HEAP_MAX,
         };
         if let Some((layout, arenas)) = find_arenas(memory, range, &heap_max) {
-            copies.push(Copy { layout, arenas, counted: settings().counted });
+            // The settings of older ones look like the newest, a word further.
+            let drifts = layout.bins_at == NEWEST_BINS_AT;
+            let counted = settings().counted.map(|counted| Counted { drifts, ..counted });
+            copies.push(Copy { layout, arenas, counted });
         }
     }
     let is_by_brk = |copy: &Copy| {

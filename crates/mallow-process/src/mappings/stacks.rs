@@ -15,10 +15,14 @@ use crate::process::{Process, Thread};
 use crate::smaps::Vma;
 
 /// What glibc 2.39 and later call a stack where they are asked to (`glibc.mem.decorate_maps`).
-const NAME: &str = "[anon: glibc: pthread stack";
+const NAMES: [&str; 3] = [
+    "[anon: glibc: pthread stack",
+    "[anon: glibc: pthread user stack",
+    "[anon: glibc: unused stack",
+];
 
 pub fn is_named(vma: &Vma) -> bool {
-    vma.name.starts_with(NAME)
+    NAMES.iter().any(|name| vma.name.starts_with(name))
 }
 
 /// Marks of the kernel within a mapping that begins with one.
@@ -31,7 +35,7 @@ pub fn guards_in(context: &Context, vma: &Vma) -> Vec<(u64, u64)> {
     memory.guards(vma.start, vma.end).unwrap_or_default()
 }
 
-/// Of a part of a mapping; the whole of it is told by its size and its guard too.
+/// `guards` in the order of their addresses. Of a part of a mapping; the whole of it is told by its size and its guard too.
 pub fn by_stack(
     process: &Process,
     index: usize,
@@ -43,7 +47,7 @@ pub fn by_stack(
     if !is_plain(part) || part.is_executable() || is_pure_go {
         return None;
     }
-    if guards.contains(&(part.start, part.end)) {
+    if guards.binary_search(&(part.start, part.end)).is_ok() {
         return Some((Kind::Guard, "guard".into()));
     }
     let inside =
@@ -65,9 +69,10 @@ pub fn by_stack(
 /// The size of the guard that a part lies behind: it ends where the mapping or the next guard does.
 fn guard_before(process: &Process, index: usize, part: &Vma, guards: &[(u64, u64)]) -> Option<u64> {
     let vma = &process.vmas[index];
-    let is_end = part.end == vma.end || guards.iter().any(|guard| guard.0 == part.end);
-    let marked = guards.iter().find(|guard| guard.1 == part.start);
-    if let Some((start, end)) = marked {
+    let begins = |end: u64| guards.binary_search_by_key(&end, |guard| guard.0).is_ok();
+    let is_end = part.end == vma.end || begins(part.end);
+    if let Ok(marked) = guards.binary_search_by_key(&part.start, |guard| guard.1) {
+        let (start, end) = guards[marked];
         return is_end.then_some(end - start);
     }
     let guard = &process.vmas[index.checked_sub(1)?];

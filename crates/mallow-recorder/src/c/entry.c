@@ -89,10 +89,11 @@ static NOINLINE uint64_t thread_stamp_slow(struct thread *thread, uint32_t beat)
 ALWAYS_INLINE uint64_t thread_stamp(struct thread *thread)
 {
     uint32_t beat = atomic_load_explicit(&control->beat, memory_order_relaxed);
-    if (unlikely(thread->stamps_left == 0 || thread->beat != beat || !is_alone())) {
+    uint32_t left = thread->stamps_left;
+    if (unlikely(left == 0 || thread->beat != beat || !is_alone())) {
         return thread_stamp_slow(thread, beat);
     }
-    thread->stamps_left--;
+    thread->stamps_left = left - 1; /* as read: a signal handler may have come between */
     return thread->stamp;
 }
 
@@ -154,7 +155,10 @@ ALWAYS_INLINE uint64_t realloc_begin(void)
 ALWAYS_INLINE void record_realloc(struct thread *thread, enum message op, const void *old,
                                   uint64_t begin, const void *block, size_t size, uintptr_t frame)
 {
-    uint64_t end = thread_stamp(thread);
+    uint64_t last = thread->stamp, end = thread_stamp(thread);
+    if (begin == 0 && !is_alone()) { /* the second thread came within the call */
+        begin = last;
+    }
     uint64_t extra[] = {(uintptr_t)old, begin != 0 ? end - begin : 0};
     record_block_at(end, thread, op, block, size, extra, 2, frame);
 }
