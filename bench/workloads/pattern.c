@@ -214,7 +214,7 @@ static void *work_briefly(void *argument) {
     return NULL;
 }
 
-static void run_threads(void *(*body)(void *), size_t first) {
+static void run_numbered(void *(*body)(void *), size_t first) {
     pthread_t made[THREADS_MAX];
     for (size_t i = 0; i < threads; i++)
         if (pthread_create(&made[i], NULL, body, (void *)(first + i)) != 0) _exit(1);
@@ -240,12 +240,12 @@ int main(int argc, char **argv) {
     double calls_made = (double)count * (double)threads;
     if (order == BRIEF) {
         size_t rounds = (size_t)count / (BRIEF_ROUNDS * live) + 1;
-        for (size_t i = 0; i < rounds; i++) run_threads(work_briefly, i * threads);
+        for (size_t i = 0; i < rounds; i++) run_numbered(work_briefly, i * threads);
         calls_made = (double)(rounds * BRIEF_ROUNDS * live * threads);
     } else if (threads == 1) {
         work(NULL);
     } else {
-        run_threads(work, 0);
+        run_numbered(work, 0);
     }
     report("pattern", (cpu_ns() - before) / calls_made, "ns");
     report("pattern/wall", (now_ns() - wall_before) / calls_made, "ns");

@@ -185,22 +185,23 @@ static void magazine_empty(struct heap *heap, unsigned class)
 }
 
 /* The turn of a slot in the list is a sample: the list is set aside as a whole, where that may be, for the heap comes
- * back for it after the next call. */
+ * back for it after the next call. It leaves the heap first: the child of a fork must not find it in both places. */
 static NOINLINE void magazine_mark(struct heap *heap, unsigned class, uint8_t thinning)
 {
     struct magazine *magazine = heap_magazine(heap, class);
-    check(heap_is_sampling(heap) && heap->free[class] != NULL);
-    if (magazine_may_give_batch(heap, magazine) &&
-        depot_put_batch(heap->arena, class, heap->free[class], magazine->count)) {
-        heap_count_flush(heap, class, magazine->count);
-        heap->free[class] = NULL;
-        magazine->count = 0;
-    } else {
-        magazine_empty(heap, class);
-    }
+    struct slot *list = heap->free[class];
+    uint32_t count = magazine->count;
+    check(heap_is_sampling(heap) && list != NULL);
+    heap->free[class] = NULL;
+    heap_count_flush(heap, class, count);
+    magazine->count = 0;
     heap->sample_known |= (uint64_t)1 << class;
     heap->until_sample[class] = 0;
     heap->sample_thinning[class] = thinning;
+    if (!magazine_may_give_batch(heap, magazine) ||
+        !depot_put_batch(heap->arena, class, list, count)) {
+        heap_return_others(heap, list, class);
+    }
     check_slow(magazine_is_valid(heap, class));
 }
 
