@@ -517,7 +517,7 @@ KERNEL_TEST(huge_pages_only_if_asked_for)
 {
     bool is_asked_for = getenv("MALLOW_CONF") != NULL && strstr(getenv("MALLOW_CONF"), "thp:true");
     void *small = malloc(10), *huge = malloc(40 << 20);
-    CHECK_EQ(mapping_has_flag(small, " nh"), !is_asked_for);
+    CHECK(mapping_has_flag(small, " nh")); /* a small heap has none in any case */
     CHECK_EQ(mapping_has_flag(huge, " nh"), !is_asked_for);
     free(small);
     free(huge);
