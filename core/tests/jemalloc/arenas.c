@@ -251,7 +251,8 @@ KERNEL_TEST(destroy_gives_all_back)
             resident_before = resident();
             mapped_before = mapped();
         } else if (round > 20) {
-            CHECK_MSG(resident() <= resident_before + (1 << 20), "round %d: %zu -> %zu", round,
+            /* Or one huge page of the allocator's tables, where the system makes them for all. */
+            CHECK_MSG(resident() <= resident_before + (3 << 20), "round %d: %zu -> %zu", round,
                       resident_before, resident());
             CHECK_MSG(mapped() <= mapped_before + (1 << 20), "round %d: %zu -> %zu", round,
                       mapped_before, mapped());
