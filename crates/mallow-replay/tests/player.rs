@@ -95,7 +95,8 @@ fn lockstep_keeps_the_order_and_the_bytes() {
 }
 
 /// Address randomisation is off, the order is fixed: memory comes out the same to the page. A sample
-/// may see a thread that is about to sleep on one page of its stack more or less.
+/// may see a thread that is about to sleep on one page of its stack more or less, and the kernel maps
+/// fewer pages of a library around a fault where another process holds them just then.
 #[test]
 fn lockstep_is_the_same_each_time() {
     let seed = rand::random();
@@ -107,12 +108,15 @@ fn lockstep_is_the_same_each_time() {
     assert_eq!(first.order_hash, second.order_hash);
     assert_eq!(first.peak_live_bytes, second.peak_live_bytes);
     assert_eq!(first.samples.len(), second.samples.len());
-    let slack = 8 * 4096;
+    let of_stacks = 8 * 4096;
+    let of_files = 64 * 4096;
     for (a, b) in first.samples.iter().zip(&second.samples) {
         assert_eq!(a.0, b.0);
-        assert!(a.1.abs_diff(b.1) <= slack, "{a:?} {b:?}");
+        assert!(a.2.abs_diff(b.2) <= of_stacks, "anonymous: {a:?} {b:?}");
+        assert!(a.1.abs_diff(b.1) <= of_stacks + of_files, "{a:?} {b:?}");
     }
-    assert!(first.peak_rss.abs_diff(second.peak_rss) <= slack);
+    let (a, b) = (first.peak_rss, second.peak_rss);
+    assert!(a.abs_diff(b) <= of_stacks + of_files, "{a} {b}");
 }
 
 /// Free mode makes the same calls, in an order of its own: a block that was used before it was

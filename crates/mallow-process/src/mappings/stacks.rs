@@ -28,7 +28,7 @@ pub fn is_named(vma: &Vma) -> bool {
 /// Marks of the kernel within a mapping that begins with one.
 pub fn guards_in(context: &Context, vma: &Vma) -> Vec<(u64, u64)> {
     let Some(memory) = context.memory.filter(|_| is_plain(vma)) else { return Vec::new() };
-    let first = memory.guards(vma.start, vma.end.min(vma.start + page_size()));
+    let first = memory.guards(vma.start, vma.end.min(vma.start.saturating_add(page_size())));
     if first.is_none_or(|guards| guards.is_empty()) {
         return Vec::new();
     }

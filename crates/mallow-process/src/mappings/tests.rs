@@ -131,7 +131,8 @@ fn thread(id: u32, stack_pointer: Option<u64>) -> crate::process::Thread {
 fn stacks_behind_guards_that_are_marks_are_told_apart() {
     const SIZE: u64 = (8 << 20) + 4096;
     let text = "10000000-11803000 rw-p 0 00:00 0 \nRss: 100 kB\n\
-                20000000-20801000 rw-p 0 00:00 0 \nRss: 100 kB\n";
+                20000000-20801000 rw-p 0 00:00 0 \nRss: 100 kB\n\
+                fffffffffffff800-ffffffffffffffff rw-p 0 00:00 0 \nRss: 0 kB\n";
     let mut process = process(text);
     process.threads = vec![thread(1, None), thread(2, Some(0x1000_0000 + SIZE + 8192))];
     let guards = (0..3).map(|n| 0x1000_0000 + n * SIZE).map(|at| (at, at + 4096));
@@ -144,6 +145,7 @@ fn stacks_behind_guards_that_are_marks_are_told_apart() {
     });
     assert_eq!(seen[..6], expected.collect::<Vec<_>>());
     assert_eq!(seen[6].1, Kind::Anonymous, "as large as a stack, and without a mark");
+    assert_eq!(seen[7].1, Kind::Anonymous, "where no page ends");
 }
 
 #[test]
