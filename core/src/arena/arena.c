@@ -21,6 +21,7 @@ static struct arena *arena_init(unsigned index)
     check(index < ARENAS_MAX && index <= arena_count());
     if (!arena->is_ready) {
         lock_init(&arena->lock, LOCK_ARENA);
+        lock_init(&arena->growth_lock, LOCK_GROWTH);
         lock_init(&arena->purge_lock, LOCK_PURGE);
         arena->index = (uint16_t)index;
         arena->number = index;
@@ -114,9 +115,10 @@ static bool arena_join_region(struct arena *arena, char *start, size_t size)
     return is_listed;
 }
 
-/* Maps a region for at least `size` bytes. Called without the lock, so that the kernel does not work under it. */
+/* Maps a region for at least `size` bytes. The kernel does not work under the arena's lock. */
 static bool arena_add_region(struct arena *arena, size_t size)
 {
+    check(lock_is_mine(&arena->growth_lock));
     lock_take(&arena->lock);
     size_t wanted = size_max(arena_region_size(arena), align_up(size, REGION_ALIGNMENT));
     uintptr_t hint = place_of_next_locked(arena);
@@ -288,6 +290,18 @@ static struct extent *arena_grow_dirty(struct arena *arena, size_t pages, size_t
     return extent;
 }
 
+/* Of its regions. */
+static struct extent *arena_take_free(struct arena *arena, size_t pages, size_t alignment)
+{
+    lock_take(&arena->lock);
+    struct extent *extent = arena_take_locked(arena, &arena->muzzy, pages, alignment);
+    if (extent == NULL) {
+        extent = arena_take_locked(arena, &arena->retained, pages, alignment);
+    }
+    lock_release(&arena->lock);
+    return extent;
+}
+
 /* With memory that is not resident, wholly or in part. */
 static struct extent *arena_alloc_fresh(struct arena *arena, size_t pages, size_t alignment)
 {
@@ -316,19 +330,16 @@ static struct extent *arena_alloc_fresh(struct arena *arena, size_t pages, size_
     if (needed < alignment) {
         return NULL;
     }
-    for (;;) {
-        lock_take(&arena->lock);
-        extent = arena_take_locked(arena, &arena->muzzy, pages, alignment);
-        if (extent == NULL) {
-            extent = arena_take_locked(arena, &arena->retained, pages, alignment);
-        }
-        lock_release(&arena->lock);
-        /* Once more after growth: other threads may take from the new region first, but each round
-         * adds one or ends. */
-        if (extent != NULL || !arena_add_region(arena, needed)) {
-            return extent;
-        }
+    extent = arena_take_free(arena, pages, alignment);
+    if (extent != NULL) {
+        return extent;
     }
+    lock_take(&arena->growth_lock);
+    do { /* other threads may take from a new region first, but each round adds one or ends */
+        extent = arena_take_free(arena, pages, alignment);
+    } while (extent == NULL && arena_add_region(arena, needed));
+    lock_release(&arena->growth_lock);
+    return extent;
 }
 
 static struct extent *arena_alloc(struct arena *arena, size_t pages, size_t alignment)

@@ -50,6 +50,7 @@ static struct arena *explicit_new(unsigned shared, bool has_hooks)
             return NULL;
         }
         lock_init(&arena->lock, LOCK_ARENA);
+        lock_init(&arena->growth_lock, LOCK_GROWTH);
         lock_init(&arena->purge_lock, LOCK_PURGE);
         arena->index = (uint16_t)(ARENAS_MAX + count);
         arena->number = arena_numbers(shared);

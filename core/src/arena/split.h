@@ -53,6 +53,8 @@ struct purge_counts {
  * the library's small variables (IN_SECTION in base.h), and all of that on one page. */
 struct arena {
     struct lock lock;
+    struct lock
+        growth_lock; /* held while a region is mapped: who waits for it takes from that one */
     struct lock purge_lock; /* held while extents are on their way back to the kernel */
     uint16_t index;         /* const: in `arenas`, or ARENAS_MAX and more: explicit */
     bool is_ready;          /* const after arena_init */

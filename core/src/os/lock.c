@@ -14,8 +14,8 @@
 static THREAD_LOCAL uint32_t locks_held;
 
 static const char *const lock_names[] = {
-    "table", "direct",  "track", "process", "heaps", "shared", "tray",    "pool", "emptied",
-    "rob",   "retired", "limit", "purge",   "arena", "tables", "guarded", "meta"};
+    "table", "direct",  "track", "process", "heaps", "shared", "tray",   "pool",    "emptied",
+    "rob",   "retired", "limit", "growth",  "purge", "arena",  "tables", "guarded", "meta"};
 static_assert(array_count(lock_names) == LOCK_RANKS, "a name for each rank");
 
 /* Whether a thread may hold several locks of the rank. */

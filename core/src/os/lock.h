@@ -26,6 +26,7 @@ enum lock_rank {
     LOCK_ROB,     /* pages between the stacks of a heap and the arenas */
     LOCK_RETIRED, /* large blocks that wait before their addresses are used again */
     LOCK_LIMIT,   /* growth, where there is a limit on memory */
+    LOCK_GROWTH,  /* the next region of an arena; fork takes several, by index */
     LOCK_PURGE,   /* the purge of an arena; fork takes several, by index */
     LOCK_ARENA,   /* one arena; fork takes several, by index */
     LOCK_TABLES,  /* tables of tracked blocks */

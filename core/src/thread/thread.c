@@ -283,8 +283,7 @@ static NOINLINE struct heap *thread_enter_shared(void)
     return &heap_shared;
 }
 
-/* The orphans, linked by next_idle: no thread of this process has entered since the fork, but to
- * come here. */
+/* The orphans, linked by next_idle: no thread of this process has entered since the fork, but to come here. */
 static struct heap *orphans_find_locked(void)
 {
     struct heap *orphans = NULL;
@@ -301,8 +300,7 @@ static struct heap *orphans_find_locked(void)
     return orphans;
 }
 
-/* Makes what a fork has left free, and the heaps, usable again. Not before the child needs memory:
- * most children call exec. */
+/* Makes what a fork has left free, and the heaps, usable again. Not before the child needs memory: most call exec. */
 static NOINLINE void orphans_adopt(void)
 {
     lock_take(&process.lock); /* a fork waits for the end of this */
@@ -425,6 +423,7 @@ static bool fork_visit_locks(bool (*visit)(struct lock *))
     any |= visit(&memory_limit.lock);
     for (unsigned i = 0; i < arena_count(); i++) {
         any |= visit(&slab_pool_at(arena_at(i))->lock);
+        any |= visit(&arena_at(i)->growth_lock);
         any |= visit(&arena_at(i)->purge_lock);
     }
     for (unsigned i = 0; i < arenas_ever(); i++) {
@@ -465,6 +464,9 @@ static void fork_take(void)
     }
     lock_take(&memory_limit.lock);
     for (unsigned i = 0; i < arena_count(); i++) {
+        lock_take(&arena_at(i)->growth_lock);
+    }
+    for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->purge_lock);
     }
     for (unsigned i = 0; i < arenas_ever(); i++) {
@@ -490,6 +492,7 @@ static void fork_release(bool in_child)
     }
     for (unsigned i = arena_count(); i-- > 0;) {
         release(&arena_at(i)->purge_lock);
+        release(&arena_at(i)->growth_lock);
     }
     release(&memory_limit.lock);
     release(&rob_lock);

@@ -42,7 +42,8 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
-        scattered beside emptied many_stacks small_data no_actions small_pages)
+        scattered beside emptied many_stacks small_data no_actions small_pages
+        start_together)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -57,7 +58,7 @@ target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls
 foreach(mode IN LISTS MALLOW_MODES)
   foreach(program virt ulimit thread_churn fork_handlers shrink stats_page fork_signal
           fork_streams fork_first_heap many_handlers no_keys locked_in fork_chain
-          locked_memory foreign_clock trimmed no_guards beside small_data no_actions small_pages)
+          locked_memory foreign_clock trimmed no_guards beside small_data no_actions small_pages start_together)
     mallow_promise(${program} ${mode} "")
   endforeach()
   mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
