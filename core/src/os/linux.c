@@ -329,11 +329,12 @@ static size_t os_resident_pages(void *start, size_t pages)
     return count;
 }
 
-/* The kernel reads the set of signals before it finds that there is no such way to use it. */
+/* The kernel reads the set of signals before it finds that there is no such way to use it. Another answer is that of a
+ * filter. */
 static bool os_is_readable(uintptr_t address)
 {
     check(address % 8 == 0);
-    return system_call(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) != -EFAULT;
+    return system_call(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) == -EINVAL;
 }
 
 /* --- Waiting ---------------------------------------------------------------------------------- */

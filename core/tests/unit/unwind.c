@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
+#include "../promise/refused.h"
+
 #define FRAMES 100
 
 static uintptr_t ours[UNWIND_MOST];
@@ -672,4 +674,16 @@ TEST(the_store_has_an_end)
     CHECK_EQ(last, 0);
     frames[0] = 1;
     CHECK_EQ(store_put(frames, 1), first);
+}
+
+/* Its answer is neither that the memory can be read nor that it cannot. */
+KERNEL_TEST(a_filter_in_place_of_the_kernel_answers_nothing)
+{
+    uintptr_t nothing =
+        (uintptr_t)mmap(NULL, os_page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uintptr_t something = (uintptr_t)&nothing;
+    CHECK(os_is_readable(something) && !os_is_readable(nothing));
+    if (refuse_call(SYS_rt_sigprocmask)) {
+        CHECK(!os_is_readable(nothing) && !os_is_readable(something));
+    }
 }
