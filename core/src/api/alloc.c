@@ -400,9 +400,11 @@ static void alloc_clear(void *block, size_t size)
     struct extent *extent = pagemap_find(block);
     check(extent->start == (uintptr_t)block && !extent->is_zero && extent_size(extent) >= size);
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
+    canary_set_large_size(extent, 0); /* the padding goes with whole pages */
     if (!large_is_sparse(extent) || !os_purge((void *)extent->start, extent_size(extent))) {
         memset(block, 0, size);
     }
+    canary_place_large(extent, size);
 }
 
 /* Whether malloc of so many bytes is to take a slot of the hit path's list all of which is looked at, and found to
@@ -435,9 +437,6 @@ static NOINLINE void *alloc_zeroed(size_t size)
         memset(block, 0, size);
     } else if (!is_zero) {
         alloc_clear(block, size);
-        if (MW_CANARY) {
-            canary_place_large(pagemap_find(block), size); /* what was cleared are whole pages */
-        }
     }
     return block;
 }

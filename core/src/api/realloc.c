@@ -264,10 +264,12 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
         return NULL;
     }
     realloc_note_growth(extent, size);
+    size_t before = canary_lift_large(extent);
     bool fits = realloc_keeps_pages(extent, size)
                     ? shrink_is_worth_keeping(extent_size(extent), size)
                     : size > SLOT_REQUEST_MAX && realloc_pages(extent, size);
     if (!fits) {
+        canary_set_large_size(extent, before);
         return NULL;
     }
     canary_place_large(extent, size);
@@ -277,13 +279,16 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
 static bool block_try_resize_in_place(struct extent *extent, size_t size)
 {
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
+    size_t size_before = canary_lift_large(extent);
     bool done = extent_is_direct(extent) ? direct_try_resize(extent, size, true)
                                          : large_try_resize_in_place(extent, size);
-    if (done) {
-        canary_place_large(extent, size);
-        realloc_note_class(extent, before);
+    if (!done) {
+        canary_set_large_size(extent, size_before);
+        return false;
     }
-    return done;
+    canary_place_large(extent, size);
+    realloc_note_class(extent, before);
+    return true;
 }
 
 static NOINLINE void *realloc_slow(void *block, struct extent *extent, size_t size)

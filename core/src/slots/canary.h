@@ -21,7 +21,8 @@
  * In front of a slot of a medium class lies the canary of another: it is looked at when the slot is
  * freed too, as the other may be free, or be held until the program ends.
  *
- * The padding is written before the size that it belongs to: so mw_heap_is_valid may look at any time.
+ * The padding is written before the size that it belongs to, and of a large block whose pages change the size is 0
+ * meanwhile: so mw_heap_is_valid may look at any time.
  *
  * Who writes: the thread that gets the block, before the program has it, or resizes it. Who checks:
  * free, realloc, malloc_usable_size, and mw_heap_is_valid.
@@ -79,6 +80,15 @@ ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
 {
     atomic_set(&extent->requested, size);
 }
+
+/* Nobody looks behind the block until its size is set again. Returns what canary_set_large_size takes if the block stays
+ * as it was. */
+ALWAYS_INLINE size_t canary_lift_large(struct extent *extent)
+{
+    size_t before = atomic_get(&extent->requested);
+    canary_set_large_size(extent, 0);
+    return before;
+}
 #else
 ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
 {
@@ -100,6 +110,12 @@ ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
 {
     (void)extent;
     (void)size;
+}
+
+ALWAYS_INLINE size_t canary_lift_large(struct extent *extent)
+{
+    (void)extent;
+    return 0;
 }
 #endif
 

@@ -42,7 +42,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
-        scattered beside emptied many_stacks small_data no_actions small_pages
+        scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together)
   mallow_promise_program(${program})
 endforeach()
@@ -108,6 +108,12 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_test(promise-deepbind-${mode}
     COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
             $<TARGET_FILE:promise_deepbind> $<TARGET_FILE_NAME:deepbind_module>)
+  foreach(way fork handler calls)
+    mallow_test(promise-each_instruction-${way}-${mode}
+      COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared> MALLOW_CONF=guard_sample:20
+              $<TARGET_FILE:promise_each_instruction> ${way})
+    set_tests_properties(promise-each_instruction-${way}-${mode} PROPERTIES SKIP_RETURN_CODE 77)
+  endforeach()
   # In the debug build such blocks count with all their pages.
   set(guarded_one_in 10)
   if(mode STREQUAL debug)
