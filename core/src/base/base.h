@@ -22,7 +22,10 @@
 #define NOINLINE __attribute__((noinline))
 #define COLD __attribute__((cold, noinline))
 #define UNUSED __attribute__((unused))
-#define NO_RETURN __attribute__((noreturn)) /* of pointers to functions too */
+/* Not of a pointer to a function: gcc 16 warns of calls through one whose value it knows. */
+#define NO_RETURN __attribute__((noreturn))
+/* Behind a call through a pointer that does not return. */
+#define not_reached() __builtin_unreachable()
 #define PRINTF_LIKE(format_at, first) __attribute__((format(printf, format_at, first)))
 #define ALIAS(target) __attribute__((alias(target), visibility("default"), used))
 /* A variable of the program's interface that the program may define itself. */

@@ -12,11 +12,12 @@
 #include "base.h"
 #include "config.h"
 
-/* Prints where, and ends the program. Nothing here can print: log.c says what this calls. */
-static NO_RETURN void (*const check_failed)(const char *file, int line, const char *condition);
+/* Prints where, and ends the program. Nothing here can print: fault.c says what this calls. */
+static void (*const check_failed)(const char *file, int line, const char *condition);
 
 /* `text` is the condition as it is written, with no macro expanded. */
-#define check_that(x, text) (likely(x) ? (void)0 : check_failed(__FILE__, __LINE__, text))
+#define check_that(x, text) \
+    (likely(x) ? (void)0 : (check_failed(__FILE__, __LINE__, text), not_reached()))
 #define require(x) check_that(x, #x)
 #define check(x) (MW_CHECK_LEVEL >= 2 ? check_that(x, #x) : (void)0)
 #define check_slow(x) (MW_CHECK_LEVEL >= 3 ? check_that(x, #x) : (void)0)

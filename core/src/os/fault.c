@@ -505,4 +505,4 @@ static NO_RETURN COLD void fault_broken(const char *file, int line, const char *
     fault_simple(FAULT_BROKEN, NULL, NULL, "%s:%d: broken invariant: %s", file, line, condition);
 }
 
-static NO_RETURN void (*const check_failed)(const char *, int, const char *) = fault_broken;
+static void (*const check_failed)(const char *, int, const char *) = fault_broken;

@@ -18,8 +18,8 @@
 
 /* Ends the program: a free slot is about to be used again, but was written to. What lies below in the layers knows
  * whose it was. `call` as in struct fault. */
-static NO_RETURN void (*const harden_written)(const char *call, const struct slot *slot,
-                                              size_t size, struct written written);
+static void (*const harden_written)(const char *call, const struct slot *slot, size_t size,
+                                    struct written written);
 
 /* Ends the program unless a list of free slots of a class may go on with `slot`: before anybody
  * reads what is there. */

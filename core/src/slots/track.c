@@ -274,8 +274,8 @@ static COLD NO_RETURN void track_written(const char *call, const struct slot *sl
                  (void *)fault.block, fault.size, who, *byte);
 }
 
-static NO_RETURN void (*const harden_written)(const char *, const struct slot *, size_t,
-                                              struct written) = track_written;
+static void (*const harden_written)(const char *, const struct slot *, size_t,
+                                    struct written) = track_written;
 
 static COLD void track_bad_pointer(const char *call, const void *pointer, struct extent *around,
                                    uintptr_t caller)
