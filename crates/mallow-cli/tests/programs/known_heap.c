@@ -154,13 +154,17 @@ static size_t used_by_malloc_info(void)
         totals = heap + 1;
     }
     size_t fast = 0, rest = 0, mapped = 0, system = 0;
+    /* glibc 2.43 has no fast bins. */
     char *at = strstr(totals, "<total type=\"fast\"");
+    if (at != NULL) {
+        (void)sscanf(at, "<total type=\"fast\" count=\"%*u\" size=\"%zu\"/>", &fast);
+    }
+    at = strstr(totals, "<total type=\"rest\"");
     if (at == NULL || sscanf(at,
-                             "<total type=\"fast\" count=\"%*u\" size=\"%zu\"/> "
                              "<total type=\"rest\" count=\"%*u\" size=\"%zu\"/> "
                              "<total type=\"mmap\" count=\"%*u\" size=\"%zu\"/> "
                              "<system type=\"current\" size=\"%zu\"/>",
-                             &fast, &rest, &mapped, &system) != 4) {
+                             &rest, &mapped, &system) != 3) {
         return 0;
     }
     return system - fast - rest + mapped;

@@ -1,4 +1,5 @@
 /* One way of living and dying for each argument. Sizes are numbers that nobody else uses. */
+#define _GNU_SOURCE /* pthread_setname_np */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
