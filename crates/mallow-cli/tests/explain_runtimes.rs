@@ -195,7 +195,7 @@ setTimeout(() => {
   const spaces = require('v8').getHeapSpaceStatistics();
   const size = (name) => spaces.filter((s) => name.test(s.space_name))
     .reduce((sum, s) => sum + s.physical_space_size, 0);
-  console.log(JSON.stringify({ old: size(/^old/), large: size(/^(new_)?large/) }));
+  console.log(JSON.stringify({ old: size(/^(old|trusted)/), large: size(/^(new_)?large/) }));
   setInterval(() => kept.length, 1000000);
 }, 300);";
 

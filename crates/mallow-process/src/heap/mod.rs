@@ -15,7 +15,7 @@ mod hostile;
 pub mod jemalloc;
 pub mod large;
 #[cfg(test)]
-mod made_up;
+pub(crate) mod made_up;
 pub mod mallocng;
 pub mod mallow;
 pub mod mimalloc;
