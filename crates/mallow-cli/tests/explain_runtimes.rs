@@ -115,7 +115,8 @@ fn heap_pages_of_ruby_are_told_by_their_descriptions() {
     let is_one = |size: f64| (page - size).abs() < 0.03 * size;
     assert!(is_one(16384.0) || is_one(65536.0), "{page}");
     let slot = pages["used"].as_f64().unwrap() / program.own("slots");
-    assert!((39.0..200.0).contains(&slot), "{slot}");
+    // Since Ruby 3.3 a text of 150 bytes lies in a slot of 320.
+    assert!((39.0..330.0).contains(&slot), "{slot}");
 }
 
 const GO: &str = "package main

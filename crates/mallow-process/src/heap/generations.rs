@@ -167,3 +167,17 @@ fn a_cache_whose_counters_do_not_fit_is_none() {
     let torn = Generation { cache: Cache { places: 0, ..G2_42.cache }, ..G2_42 };
     assert_eq!(torn.heaps(&[(0x20, 0)]).arenas[0].cached, 0);
 }
+
+/// glibc 2.43 has it before the first call of malloc.
+#[test]
+fn an_arena_without_memory_is_unused() {
+    assert!(!G2_43.heaps(&[]).is_unused);
+    let mut memory = MadeUp::default();
+    let bins = MAIN + G2_43.bins_at;
+    // Its top is then a bin.
+    G2_43.draw_arena(&mut memory, MAIN, bins - 16, MAIN);
+    memory.set_all(bins + 8 * 259, &[0, 0]);
+    let maps = MAPS.lines().skip(10).collect::<Vec<_>>().join("\n");
+    let heaps = glibc::read(&memory, &[(DATA, DATA + 0x3000)], &smaps::parse(&maps).unwrap());
+    assert!(heaps.is_some_and(|heaps| heaps.is_unused && heaps.arenas.len() == 1));
+}

@@ -281,6 +281,10 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
         heaps.arenas.iter().flat_map(|arena| arena.ranges.iter().copied()).collect();
     heaps.mapped = large::find(memory, vmas, &ranges, counted, &mut sizes);
     heaps.sizes = sizes.most_bytes(12);
+    // glibc 2.43 has its arena before the first call.
+    let is_empty = |arena: &Arena| arena.is_complete && arena.system == 0;
+    heaps.is_unused =
+        heaps.incomplete == 0 && heaps.mapped.chunks == 0 && heaps.arenas.iter().all(is_empty);
     Some(heaps)
 }
 
