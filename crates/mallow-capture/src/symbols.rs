@@ -111,7 +111,13 @@ impl<'a> Symbols<'a> {
             None => false,
         };
         let binary = self.binaries(path).into_iter().find(|candidate| usable(candidate));
-        let debug = self.debug_files(module).into_iter().find(|candidate| usable(candidate));
+        // Without a build id nothing tells whether it is the same build.
+        let may_be_linked = self.sources.debug_files && !module.build_id.is_empty();
+        let linked = binary.as_deref().filter(|_| may_be_linked).and_then(linked_files);
+        let debug = self.debug_files(module).into_iter().chain(linked.into_iter().flatten());
+        // One that names itself has nothing more.
+        let mut debug = debug.filter(|candidate| Some(candidate) != binary.as_ref());
+        let debug = debug.find(|candidate| usable(candidate));
         if binary.is_none() && debug.is_none() {
             let complaints = if changed { &mut self.changed } else { &mut self.missing };
             complaints.insert(module.path.clone());
@@ -255,6 +261,17 @@ impl ModuleFile {
         }
         frames
     }
+}
+
+/// Where the file may be that a stripped one names as that of its debug information (`objcopy --add-gnu-debuglink`).
+fn linked_files(path: &Path) -> Option<[PathBuf; 3]> {
+    let cache = object::ReadCache::new(open_plain(path)?);
+    let elf = object::File::parse(&cache).ok()?;
+    let (name, _) = elf.gnu_debuglink().ok()??;
+    let name = Path::new(std::str::from_utf8(name).ok()?).file_name()?;
+    let folder = path.parent()?;
+    let installed = Path::new(DEBUG_FOLDER).join(folder.strip_prefix("/").unwrap_or(folder));
+    Some([folder.join(name), folder.join(".debug").join(name), installed.join(name)])
 }
 
 /// Where debuginfod's clients keep what they have fetched (debuginfod_find_debuginfo(3)).

@@ -121,6 +121,24 @@ fn inlined_functions_are_frames_with_lines() {
 }
 
 #[test]
+fn names_come_from_the_file_that_a_stripped_one_names() {
+    let Some(built) = Built::new() else { return };
+    let program = built.program.as_os_str();
+    let beside = built.folder.path().join("names");
+    let link = format!("--add-gnu-debuglink={}", beside.display());
+    assert!(objcopy(&["--only-keep-debug".as_ref(), program, beside.as_os_str()]));
+    assert!(objcopy(&["--strip-all".as_ref(), link.as_ref(), program]));
+    built.is_named(&built.report(&[]));
+    std::fs::create_dir(built.folder.path().join(".debug")).unwrap();
+    std::fs::rename(&beside, built.folder.path().join(".debug/names")).unwrap();
+    built.is_named(&built.report(&[]));
+    // Of another build.
+    std::fs::copy("/bin/sh", built.folder.path().join(".debug/names")).unwrap();
+    let frames = &built.report(&[])["stacks"][0]["frames"];
+    assert!(frames[0]["function"].as_str().unwrap().starts_with("program+0x"), "{frames}");
+}
+
+#[test]
 fn names_come_from_another_folder_and_only_from_the_same_build() {
     let Some(built) = Built::new() else { return };
     let elsewhere = built.folder.path().join("elsewhere");
