@@ -4,7 +4,10 @@
 use std::path::Path;
 
 use crate::common::python::interpreters;
-use crate::common::{json, run};
+use crate::common::{compile, json, run};
+
+/// Versions whose frames are read.
+const KNOWN: [&str; 5] = ["3.11", "3.12", "3.13", "3.14", "3.15"];
 
 /// Large enough for malloc, from a line, a generator, a class and a callback of C.
 const SCRIPT: &str = "\
@@ -73,11 +76,10 @@ fn stacks_of(python: &[&str], folder: &Path, options: &[&str]) -> (Vec<String>, 
 
 #[test]
 fn functions_and_lines_of_every_known_version() {
-    let known = ["3.11", "3.12", "3.13"];
     let found = interpreters();
-    let usable: Vec<_> = found.iter().filter(|(name, _)| known.contains(&name.as_str())).collect();
+    let usable: Vec<_> = found.iter().filter(|(name, _)| KNOWN.contains(&name.as_str())).collect();
     if usable.is_empty() {
-        eprintln!("skipped: no python3.11, 3.12 or 3.13");
+        eprintln!("skipped: no Python of {KNOWN:?}");
     }
     for (version, python) in usable {
         for options in [&["--sample", "all"][..], &["--stacks", "fp"]] {
@@ -145,9 +147,8 @@ fn check_frames_of_c(python: &[&str]) {
 
 #[test]
 fn unknown_versions_are_said() {
-    let known = ["3.11", "3.12", "3.13"];
     let found = interpreters();
-    let other = found.iter().find(|(name, _)| !known.contains(&name.as_str()));
+    let other = found.iter().find(|(name, _)| !KNOWN.contains(&name.as_str()));
     let Some((_, python)) = other else {
         eprintln!("skipped: no other Python");
         return;
@@ -156,5 +157,68 @@ fn unknown_versions_are_said() {
     let (stacks, report) = stacks(python, folder.path(), &["--sample", "all"]);
     assert_eq!(stacks, [""; 0]);
     let notes = report["notes"].to_string();
-    assert!(notes.contains("Python 3.11 to 3.13"), "{notes}");
+    assert!(notes.contains("Python 3.11 to 3.15"), "{notes}");
+}
+
+/// What interpreters of these versions kept of their frames, one of them without a global lock.
+const DUMPS: [(&str, &str); 3] = [
+    ("3.13t", include_str!("programs/python/3.13t.S")),
+    ("3.14", include_str!("programs/python/3.14.S")),
+    ("3.15", include_str!("programs/python/3.15.S")),
+];
+
+/// Functions and lines of the one block that a program allocates whose interpreter has this dump.
+fn frames_of_dump(dump: &str) -> Option<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let [data, trace] = ["data.S", "t.trace"].map(|name| folder.path().join(name));
+    std::fs::write(&data, dump).unwrap();
+    let [data, trace] = [&data, &trace].map(|path| path.to_str().unwrap());
+    let source = include_str!("programs/python/interpreter.c");
+    let flags = ["-g", "-O1", "-fno-optimize-sibling-calls", "-rdynamic", data];
+    let program = compile("cc", folder.path(), source, &flags)?;
+    let command = ["record", "--sample", "all", "-o", trace, "--", program.to_str().unwrap()];
+    let recorded = run(&command);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    let report = json(&run(&["report", trace, "--json", "-n", "10000"]));
+    let stacks = report["stacks"].as_array().unwrap().iter();
+    let stack = stacks
+        .map(|stack| stack["frames"].as_array().unwrap())
+        .find(|frames| frames.iter().any(|frame| frame["function"] == "allocate"));
+    let name = |frame: &serde_json::Value| {
+        let function = frame["function"].as_str().unwrap();
+        let is_python = frame["file"].as_str() == Some("/srv/app.py");
+        if is_python { format!("{function}:{}", frame["line"]) } else { function.into() }
+    };
+    Some(stack.expect("the block has a stack").iter().map(name).collect())
+}
+
+#[test]
+fn frames_of_saved_interpreters() {
+    let expected =
+        ["allocate", "naïve_λ:83", "Box.by_key:90", "sort", "main:95", "<module>:100", "main"];
+    for (version, dump) in DUMPS {
+        let Some(frames) = frames_of_dump(dump) else { return };
+        assert_eq!(frames[..expected.len()], expected, "{version}: {frames:?}");
+    }
+}
+
+/// A version to come, one that is not done, another than the program says, and a place outside of what
+/// it is said to be in.
+#[test]
+fn descriptions_that_are_not_known_are_not_followed() {
+    let (_, dump) = DUMPS[1];
+    let changes = [
+        ("0x30e0af0", "0x3100af0"),
+        ("0x30e0af0", "0x30e00b1"),
+        (
+            "_PyRuntime:\n    .quad 0x7970677562656478, 0x30e0af0",
+            "_PyRuntime:\n    .quad 0x7970677562656478, 0x30e09f0",
+        ),
+        ("0x8, 0x0, 0x38, 0x50", "0x8, 0x0, 0x58, 0x50"),
+    ];
+    for (known, other) in changes {
+        assert!(dump.contains(known), "{known}");
+        let Some(frames) = frames_of_dump(&dump.replace(known, other)) else { return };
+        assert!(!frames.iter().any(|name| name.contains("by_key")), "{other}: {frames:?}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::profile::{Frame, Profile};
 const NOTEWORTHY: f64 = 0.05;
 const MOST_NAMED: usize = 3;
 /// Of Python 3, whose frames the recorder reads.
-const PYTHONS: std::ops::RangeInclusive<u32> = 11..=13;
+const PYTHONS: std::ops::RangeInclusive<u32> = 11..=15;
 
 /// Sentences for the user. The profile has every frame.
 pub fn gaps(findings: &Findings, profile: &Profile) -> Vec<String> {
@@ -81,7 +81,7 @@ fn missing_python(findings: &Findings) -> Option<String> {
     })?;
     let reason = if PYTHONS.contains(&minor) {
         "but not of a process that ran before it was recorded (-p), nor where the interpreter is \
-         loaded later or has no global lock"
+         loaded later"
             .into()
     } else {
         format!("and this is 3.{minor}")
