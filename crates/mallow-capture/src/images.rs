@@ -426,7 +426,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn tables_of_code_that_is_gone_are_forgotten() {
-        use crate::unwind::{Copy, Unwinder};
+        use crate::unwind::{Copy, Unwinder, Unwound};
         let mut images = Images::new(true);
         images.define(&introduction(10, 0, std::process::id(), 1));
         let bytes = &mut [0; 64];
@@ -436,9 +436,9 @@ mod tests {
             images.add_line(0, format!("{start:x}-{end:x} r-xp 0 00:00 0 ").as_bytes());
             let stack = &[7, start + 20, 7, 0x500];
             let copy = Copy { ip: start + 6, sp: 0x7000, fp: 0, distance: 1, stack };
-            let mut addresses = Vec::new();
-            Unwinder::default().unwind(&images.get_mut(0).tables, &copy, &mut addresses);
-            addresses.len()
+            let mut stack = Unwound::default();
+            Unwinder::default().unwind(&images.get_mut(0).tables, &copy, &mut stack);
+            stack.addresses.len()
         };
         assert_eq!(unwound(&mut images, bytes, &trampoline::CODE, start + 32), 3);
         assert_eq!(unwound(&mut images, bytes, &[0; 11], start + 64), 1, "other code there");

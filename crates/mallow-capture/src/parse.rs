@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What a thread wrote into its ring, message by message.
 
-use mallow_recorder::layout::{SIZE_FOLLOWS, message};
+use mallow_recorder::layout::{SCRIPT_WORDS, SIZE_FOLLOWS, message};
 use mallow_trace::{Call, Op};
 
 /// A call. Times are of the recorder's clock.
@@ -202,7 +202,7 @@ pub fn message(words: &[u64]) -> Option<(Message<'_>, usize)> {
             Some((Message::ScriptCode { key, part, width, first_line, bytes }, end))
         }
         message::SCRIPT => {
-            let count = usize::try_from(word(1)?).ok()?.checked_mul(2)?;
+            let count = usize::try_from(word(1)?).ok()?.checked_mul(SCRIPT_WORDS)?;
             let frames = words.get(3..count.checked_add(3)?)?;
             Some((Message::Script { evaluation: word(2)?, frames }, 3 + count))
         }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 //! Stacks of return addresses, as numbers that the trace defines once.
 
+use mallow_recorder::layout::SCRIPT_WORDS;
 use mallow_trace::{Event, Frame, Stack};
 use rustc_hash::FxHashMap;
 
 use super::images::Images;
 use super::script;
-use super::unwind::{Copy, Unwinder};
+use super::unwind::{Copy, Unwinder, Unwound};
 
 /// Of one process; beyond, those known are forgotten (and, when met again, found by their frames).
 const MOST_KNOWN: usize = 200_000;
 
-/// The frames of an interpreter in a call: the function of C that runs them, and two words each.
+/// The frames of an interpreter in a call: the function of C that runs them, and SCRIPT_WORDS each.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScriptFrames<'a> {
     pub evaluation: u64,
@@ -22,7 +23,7 @@ pub struct ScriptFrames<'a> {
 pub struct Stacks {
     numbers: FxHashMap<(Box<[Frame]>, u64), u32>,
     unwinder: Unwinder,
-    addresses: Vec<u64>,
+    unwound: Unwound,
 }
 
 impl Stacks {
@@ -35,7 +36,8 @@ impl Stacks {
         script: ScriptFrames,
     ) -> u32 {
         if !script.frames.is_empty() {
-            let frames = mixed(images, image, addresses, script);
+            let number = |stack: u64| usize::try_from(stack).ok()?.checked_sub(1);
+            let frames = mixed(images, image, addresses, script, number);
             return self.define(images, frames, 0);
         }
         if let Some(&number) = images.get_mut(image).known_stacks.get(addresses) {
@@ -60,14 +62,17 @@ impl Stacks {
         copy: &Copy,
         script: ScriptFrames,
     ) -> u32 {
-        let mut addresses = std::mem::take(&mut self.addresses);
-        self.unwinder.unwind(&images.get_mut(image).tables, copy, &mut addresses);
-        if !images.knows_all(image, &addresses) {
+        let stack = &mut self.unwound;
+        self.unwinder.unwind(&images.get_mut(image).tables, copy, stack);
+        if !images.knows_all(image, &stack.addresses) {
             // A library that was loaded since is known now.
-            self.unwinder.unwind(&images.get_mut(image).tables, copy, &mut addresses);
+            self.unwinder.unwind(&images.get_mut(image).tables, copy, stack);
         }
-        let frames = mixed(images, image, &addresses, script);
-        self.addresses = addresses;
+        let number = |address: u64| {
+            let frame = stack.ends.partition_point(|end| *end <= address);
+            (copy.sp <= address).then_some(frame)
+        };
+        let frames = mixed(images, image, &stack.addresses, script, number);
         self.define(images, frames, copy.distance)
     }
 
@@ -85,20 +90,31 @@ impl Stacks {
 }
 
 /// Where the interpreter's own function stands among the frames of C, the frames that it runs
-/// stand instead. What is left of them, where the frames of C end too early, comes last.
-fn mixed(images: &mut Images, image: usize, addresses: &[u64], script: ScriptFrames) -> Vec<Frame> {
-    let mut rest = script.frames.as_chunks::<2>().0.iter();
+/// stand instead. What is left of them, where the frames of C end too early, comes last. `number`
+/// tells which frame of C that is from what the recorder says of it. Where that is none of these, the
+/// function's symbol tells where its code is: not all of it, if the compiler has split it.
+fn mixed(
+    images: &mut Images,
+    image: usize,
+    addresses: &[u64],
+    script: ScriptFrames,
+    number: impl Fn(u64) -> Option<usize>,
+) -> Vec<Frame> {
+    let mut rest = script.frames.as_chunks::<SCRIPT_WORDS>().0;
     let mut frames = Vec::with_capacity(addresses.len() + rest.len());
     let mut is_in_script = false;
-    for &address in addresses {
+    for (at, &address) in addresses.iter().enumerate() {
         let Some(frame) = images.frame(image, address) else { break };
-        if rest.len() > 0 && images.is_evaluation(image, address, script.evaluation) {
-            for &[key, place] in rest.by_ref() {
-                frames.push(images.script_frame(image, key, place));
-                if script::is_entry(place) {
-                    break;
-                }
-            }
+        let count = rest.iter().position(|[_, place, _]| script::is_entry(*place));
+        let (run, others) = rest.split_at(count.map_or(rest.len(), |index| index + 1));
+        let runs_here = run.last().is_some_and(|[_, _, stack]| match number(*stack) {
+            Some(number) if number < addresses.len() => number == at,
+            _ => images.is_evaluation(image, address, script.evaluation),
+        });
+        if runs_here {
+            frames
+                .extend(run.iter().map(|[key, place, _]| images.script_frame(image, *key, *place)));
+            rest = others;
             is_in_script = true;
         } else if !(is_in_script && images.is_jit(image, frame)) {
             // Else it is a trampoline of the same function, for profilers of another kind.
@@ -106,6 +122,6 @@ fn mixed(images: &mut Images, image: usize, addresses: &[u64], script: ScriptFra
             is_in_script = false;
         }
     }
-    frames.extend(rest.map(|&[key, place]| images.script_frame(image, key, place)));
+    frames.extend(rest.iter().map(|[key, place, _]| images.script_frame(image, *key, *place)));
     frames
 }

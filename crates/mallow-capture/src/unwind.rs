@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use framehop::{
-    CacheNative, ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, UnwindRegsNative,
-    Unwinder as _, UnwinderNative,
+    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module,
+    UnwindRegsNative, Unwinder as _, UnwinderNative,
 };
 
 /// Deeper frames are the outermost ones of a recursion.
@@ -75,27 +75,37 @@ pub struct Copy<'a> {
 }
 
 #[derive(Default)]
+pub struct Unwound {
+    pub addresses: Vec<u64>,
+    pub ends: Vec<u64>,
+}
+
+#[derive(Default)]
 pub struct Unwinder {
     cache: CacheNative<MayAllocateDuringUnwind>,
 }
 
 impl Unwinder {
-    /// The return addresses, innermost first.
-    pub fn unwind(&mut self, tables: &Tables, copy: &Copy, addresses: &mut Vec<u64>) {
+    /// The return addresses, innermost first, and where in the stack the frames end that they are of.
+    pub fn unwind(&mut self, tables: &Tables, copy: &Copy, stack: &mut Unwound) {
+        let Unwound { addresses, ends } = stack;
         addresses.clear();
+        ends.clear();
         let mut read = |address: u64| -> Result<u64, ()> {
             let distance = address.checked_sub(copy.sp).ok_or(())?;
             let at = usize::try_from(distance / 8).map_err(|_| ())?;
             if distance % 8 == 0 { copy.stack.get(at).copied().ok_or(()) } else { Err(()) }
         };
-        let registers = registers(copy);
-        let mut frames =
-            tables.unwinder.iter_frames(copy.ip, registers, &mut self.cache, &mut read);
-        while let Ok(Some(frame)) = frames.next() {
+        let mut registers = registers(copy);
+        let mut next = Some(FrameAddress::from_instruction_pointer(copy.ip));
+        while let Some(frame) = next
+            && addresses.len() < MOST_FRAMES
+        {
+            let (cache, unwinder) = (&mut self.cache, &tables.unwinder);
+            let caller = unwinder.unwind_frame(frame, &mut registers, cache, &mut read);
             addresses.push(frame.address());
-            if addresses.len() >= MOST_FRAMES {
-                break;
-            }
+            ends.push(registers.sp());
+            next = caller.ok().flatten().and_then(FrameAddress::from_return_address);
         }
     }
 }
@@ -116,9 +126,9 @@ mod tests {
     use super::*;
 
     fn unwound(tables: &Tables, copy: &Copy) -> Vec<u64> {
-        let mut addresses = Vec::new();
-        Unwinder::default().unwind(tables, copy, &mut addresses);
-        addresses
+        let mut stack = Unwound::default();
+        Unwinder::default().unwind(tables, copy, &mut stack);
+        stack.addresses
     }
 
     #[test]
@@ -128,6 +138,9 @@ mod tests {
         let stack = [7, 0x10013, 7, 0x1ffff, 7, 0x500];
         let copy = Copy { ip: 0x10006, sp: 0x7000, fp: 0, distance: 1, stack: &stack };
         assert_eq!(unwound(&tables, &copy), [0x10006, 0x10013, 0x1ffff, 0x500]);
+        let mut frames = Unwound::default();
+        Unwinder::default().unwind(&tables, &copy, &mut frames);
+        assert_eq!(frames.ends[..3], [0x7010, 0x7020, 0x7030]);
         tables.remove(0x10000);
         assert_eq!(unwound(&tables, &copy), [0x10006]);
     }

@@ -74,6 +74,8 @@ pub mod script_part {
     pub const TABLE: u8 = 2;
 }
 
+/// Of a frame, in a `SCRIPT`.
+pub const SCRIPT_WORDS: usize = 3;
 /// The outermost frame of those that one call of the evaluating function runs.
 pub const SCRIPT_ENTRY: u64 = 1 << 32;
 /// The place is a line, of Ruby's; else an instruction of Python's.
@@ -94,11 +96,11 @@ mod tests {
         let crate_dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let source = format!(
             "#include <stdio.h>\n#include \"{}/src/c/layout.h\"\nint main(void) {{ printf(\"%zu %zu %zu \
-             %zu %zu %zu %zu %zu %zu %zu %zu %d\\n\", sizeof(struct control), offsetof(struct control, \
+             %zu %zu %zu %zu %zu %zu %zu %zu %d %d\\n\", sizeof(struct control), offsetof(struct control, \
              stack_distance), offsetof(struct control, first_slot), offsetof(struct control, bell), \
              offsetof(struct control, is_closed), offsetof(struct control, programs), offsetof(struct \
              control, states), offsetof(struct ring, head), offsetof(struct ring, dropped), \
-             offsetof(struct ring, tail), (size_t)MESSAGE_SCRIPT, OP_DELETE_ARRAY_ALIGNED_NOTHROW); \
+             offsetof(struct ring, tail), (size_t)MESSAGE_SCRIPT, OP_DELETE_ARRAY_ALIGNED_NOTHROW, SCRIPT_WORDS); \
              return 0; }}\n",
             crate_dir.display()
         );
@@ -131,6 +133,7 @@ mod tests {
             offset_of!(RingHeader, tail),
             usize::from(message::SCRIPT),
             32,
+            SCRIPT_WORDS,
         ];
         assert_eq!(numbers, expected);
         std::fs::remove_dir_all(folder).expect("ours");

@@ -119,14 +119,17 @@ enum message {
     MESSAGE_MAPS_CHANGED, /* a library was unloaded */
     MESSAGE_SCRIPT_CODE,  /* length, key, script_part | bytes of a character << 8, first line, then
                             the bytes */
-    MESSAGE_SCRIPT,       /* count, address of the function that evaluates, then two words a frame,
-                            innermost first: key, instruction and perhaps SCRIPT_ENTRY. It belongs
-                            to the stack that follows */
+    MESSAGE_SCRIPT,       /* count, address of the function that evaluates, then SCRIPT_WORDS a frame,
+                            innermost first: key; instruction and perhaps SCRIPT_ENTRY; of an entry,
+                            which frame of C runs it: 1 + its number in a MESSAGE_STACK, an address
+                            in the stack of a MESSAGE_STACK_COPY, 0: not known. It belongs to the
+                            stack that follows */
 };
 
 /* The table is Python's, which tells lines. Texts with 0 bytes a character are UTF-8. */
 enum script_part { SCRIPT_FILE, SCRIPT_NAME, SCRIPT_TABLE };
 
+#define SCRIPT_WORDS 3
 /* The outermost frame of those that one call of the evaluating function runs. */
 #define SCRIPT_ENTRY ((uint64_t)1 << 32)
 /* The place is a line, of Ruby's; else an instruction of Python's. */

@@ -284,13 +284,22 @@ static uintptr_t python_instructions(uintptr_t frame, uintptr_t code)
     return is_known ? script_word(copies, sizeof(uintptr_t) * (1 + (size_t)copy)) : UINTPTR_MAX;
 }
 
+/* The frame that was found last is the outermost that a function of C runs, whose frame lies among
+ * that function's locals. Behind the outermost such frame there may be another, of the thread state. */
+static void python_enter(struct script_frames *found, uintptr_t frame)
+{
+    if (found->count > 0 && (found->frames[found->count - 1].place & SCRIPT_ENTRY) == 0) {
+        found->frames[found->count - 1].place |= SCRIPT_ENTRY;
+        found->frames[found->count - 1].stack = frame;
+    }
+}
+
 /* Fills in the frames: a place is an instruction's index, and an entry the outermost frame of those
  * that one call from C runs. The thread, or NULL where the ring has no room for what has to be said
  * of the code. */
 static struct thread *python_walk(struct thread *thread, struct script_frames *found)
 {
     const struct python_layout *layout = python.layout;
-    uint64_t *words = found->words;
     if (likely(layout == NULL)) {
         return thread;
     }
@@ -300,9 +309,7 @@ static struct thread *python_walk(struct thread *thread, struct script_frames *f
          frame = script_word(frame, layout->previous)) {
         uint8_t entry = *(const uint8_t *)(frame + layout->entry);
         if (layout->entry_owner != 0 && entry == layout->entry_owner) {
-            if (found->count > 0) {
-                words[2 * found->count - 1] |= SCRIPT_ENTRY;
-            }
+            python_enter(found, frame);
             continue;
         }
         uintptr_t code = python_code(frame);
@@ -318,8 +325,9 @@ static struct thread *python_walk(struct thread *thread, struct script_frames *f
         uintptr_t at = script_word(frame, layout->instruction);
         uint64_t index = at >= begin ? (at - begin) / 2 & UINT32_MAX : 0;
         bool is_entry = layout->entry_owner == 0 && entry != 0;
-        words[2 * found->count] = key;
-        words[2 * found->count + 1] = index | (is_entry ? SCRIPT_ENTRY : 0);
+        found->frames[found->count].key = key;
+        found->frames[found->count].place = index | (is_entry ? SCRIPT_ENTRY : 0);
+        found->frames[found->count].stack = 0;
         found->count++;
     }
     return thread;

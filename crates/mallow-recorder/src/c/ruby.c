@@ -169,9 +169,10 @@ static struct thread *ruby_walk(struct thread *thread, struct script_frames *fou
         if (thread == NULL) {
             return NULL;
         }
-        found->words[2 * found->count] = key;
-        found->words[2 * found->count + 1] = ruby.line(iseq, progress - 1) | SCRIPT_IS_LINE |
-                                             ((flags & RUBY_FINISH) != 0 ? SCRIPT_ENTRY : 0);
+        found->frames[found->count].key = key;
+        found->frames[found->count].place = ruby.line(iseq, progress - 1) | SCRIPT_IS_LINE |
+                                            ((flags & RUBY_FINISH) != 0 ? SCRIPT_ENTRY : 0);
+        found->frames[found->count].stack = 0;
         found->count++;
     }
     return thread;

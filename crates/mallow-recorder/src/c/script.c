@@ -10,11 +10,15 @@
 #define SCRIPT_FRAMES 128
 #define SCRIPT_TEXT 4096 /* of a name or a path, at most */
 
-/* Of one call, innermost first: the code's key; the place in it and perhaps SCRIPT_ENTRY. */
+/* Of one call, innermost first. */
 struct script_frames {
     uint64_t count;
     uintptr_t evaluation; /* the function of C that runs them */
-    uint64_t words[2 * SCRIPT_FRAMES];
+    struct {
+        uint64_t key;   /* of the code */
+        uint64_t place; /* in it, and perhaps SCRIPT_ENTRY */
+        uint64_t stack; /* of an entry: an address among the locals of what runs it, or 0 */
+    } frames[SCRIPT_FRAMES];
 };
 
 static uintptr_t script_word(uintptr_t object, size_t offset)
@@ -61,8 +65,10 @@ static void script_send(struct thread *thread, const struct script_frames *frame
     thread_put(thread, 0, MESSAGE_SCRIPT);
     thread_put(thread, 1, frames->count);
     thread_put(thread, 2, frames->evaluation);
-    for (uint64_t i = 0; i < 2 * frames->count; i++) {
-        thread_put(thread, 3 + i, frames->words[i]);
+    for (uint64_t i = 0; i < frames->count; i++) {
+        thread_put(thread, 3 + SCRIPT_WORDS * i, frames->frames[i].key);
+        thread_put(thread, 4 + SCRIPT_WORDS * i, frames->frames[i].place);
+        thread_put(thread, 5 + SCRIPT_WORDS * i, frames->frames[i].stack);
     }
-    thread_publish(thread, 3 + 2 * frames->count);
+    thread_publish(thread, 3 + SCRIPT_WORDS * frames->count);
 }

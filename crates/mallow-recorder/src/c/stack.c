@@ -72,36 +72,64 @@ ALWAYS_INLINE bool stack_is_due(struct thread *thread, size_t size)
 
 /* --- By frame pointers ------------------------------------------------------------------------ */
 
+/* Return addresses, and where the frames of the functions end that they are in. */
+struct stack_frames {
+    unsigned count;
+    uintptr_t addresses[STACK_LIMIT];
+    uintptr_t ends[STACK_LIMIT];
+};
+
 /* The caller is always known. The others are as far as frames lie ever higher in this thread's
  * stack; whether what was found there is code, the collector decides. */
-static unsigned stack_walk(const struct thread *thread, uintptr_t frame, uintptr_t *found)
+static void stack_walk(const struct thread *thread, uintptr_t frame, struct stack_frames *found)
 {
     const struct frame *at = (const struct frame *)frame;
-    unsigned count = 0;
-    found[count++] = at->return_address;
+    found->addresses[0] = at->return_address;
+    found->ends[0] = frame;
+    found->count = 1;
     uintptr_t top = thread->stack_top;
     if (frame < thread->stack_low || top < sizeof(struct frame)) {
-        return count;
+        return;
     }
-    while (count < STACK_LIMIT) {
+    while (found->count < STACK_LIMIT) {
         uintptr_t next = at->caller_frame;
         if (next <= (uintptr_t)at || next > top - sizeof(struct frame) || next % 8 != 0) {
             break;
         }
         at = (const struct frame *)next;
+        found->ends[found->count - 1] = next;
         if (at->return_address < 4096) {
             break;
         }
-        found[count++] = at->return_address;
+        found->addresses[found->count] = at->return_address;
+        found->ends[found->count] = next;
+        found->count++;
     }
-    return count;
+}
+
+/* Which of the frames has this address of the stack among its locals, from 1 on; 0: none. */
+static uint64_t stack_frame_at(uintptr_t begin, const struct stack_frames *found, uintptr_t address)
+{
+    for (unsigned i = 0; i < found->count && begin <= address; i++) {
+        if (address < found->ends[i]) {
+            return 1 + i;
+        }
+    }
+    return 0;
 }
 
 /* Most stacks differ from the one before only in their innermost frames. There is room for all. */
-ALWAYS_INLINE void stack_send_frames(struct thread *thread, uintptr_t frame)
+ALWAYS_INLINE void stack_send_frames(struct thread *thread, uintptr_t frame,
+                                     struct script_frames *script)
 {
-    uintptr_t found[STACK_LIMIT];
-    uint64_t count = stack_walk(thread, frame, found);
+    struct stack_frames stack;
+    stack_walk(thread, frame, &stack);
+    for (uint64_t i = 0; i < script->count; i++) {
+        script->frames[i].stack = stack_frame_at(frame, &stack, script->frames[i].stack);
+    }
+    script_send(thread, script);
+    const uintptr_t *found = stack.addresses;
+    uint64_t count = stack.count;
     struct ring *ring = thread->ring;
     uint64_t common = 0;
     uint64_t most = count < ring->previous_count ? count : ring->previous_count;
@@ -152,15 +180,15 @@ static NOINLINE struct thread *stack_send(struct thread *thread, uintptr_t frame
     /* Room for all of it and the call, so that no other call gets its stack. */
     bool is_copy = control->stacks == STACKS_COPY;
     uint64_t most = is_copy ? 6 + control->copy_bytes / 8 : 2 + STACK_LIMIT;
-    thread = thread_room(thread, most + 3 + 2 * script.count + CALL_WORDS);
+    thread = thread_room(thread, most + 3 + SCRIPT_WORDS * script.count + CALL_WORDS);
     if (unlikely(thread == NULL)) {
         return NULL;
     }
-    script_send(thread, &script);
     if (is_copy) {
+        script_send(thread, &script);
         thread = stack_send_copy(thread, frame);
     } else {
-        stack_send_frames(thread, frame);
+        stack_send_frames(thread, frame, &script);
     }
     if (thread != NULL && thread->distance != 0) {
         thread_draw_gap(thread);
