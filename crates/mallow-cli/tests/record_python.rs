@@ -117,11 +117,11 @@ fn python_stands_among_the_frames_of_c() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn python_with_trampolines_stands_among_the_frames_of_c() {
-    let have_trampolines = ["3.12", "3.13"];
+    let have_trampolines = ["3.12", "3.13", "3.14", "3.15"];
     let mut found = interpreters();
     found.retain(|(name, _)| have_trampolines.contains(&name.as_str()));
     if found.is_empty() {
-        eprintln!("skipped: no python3.12 or 3.13");
+        eprintln!("skipped: no python3.12 to 3.15");
     }
     for (_, python) in found {
         check_frames_of_c(&[python.to_str().unwrap(), "-X", "perf"]);
@@ -199,7 +199,10 @@ fn frames_of_dump(dump: &str, options: &[&str]) -> Option<Vec<String>> {
 fn frames_of_saved_interpreters() {
     let expected =
         ["allocate", "naïve_λ:83", "Box.by_key:90", "sort", "main:95", "<module>:100", "main"];
-    for (version, dump) in DUMPS {
+    // As one that the frame has only borrowed.
+    let marked = DUMPS[1].1.replace("code_1, entry_2", "code_1 + 1, entry_2");
+    assert_ne!(marked, DUMPS[1].1);
+    for (version, dump) in DUMPS.into_iter().chain([("3.14, marked", marked.as_str())]) {
         for options in [&["--sample", "all"][..], &["--stacks", "fp"]] {
             let Some(frames) = frames_of_dump(dump, options) else { return };
             let found = &frames[..expected.len().min(frames.len())];
