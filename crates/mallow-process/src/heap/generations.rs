@@ -178,6 +178,16 @@ fn an_arena_without_memory_is_unused() {
     G2_43.draw_arena(&mut memory, MAIN, bins - 16, MAIN);
     memory.set_all(bins + 8 * 259, &[0, 0]);
     let maps = MAPS.lines().skip(10).collect::<Vec<_>>().join("\n");
-    let heaps = glibc::read(&memory, &[(DATA, DATA + 0x3000)], &smaps::parse(&maps).unwrap());
-    assert!(heaps.is_some_and(|heaps| heaps.is_unused && heaps.arenas.len() == 1));
+    let vmas = smaps::parse(&maps).unwrap();
+    let read = |memory: &MadeUp| glibc::read(memory, &[(DATA, DATA + 0x3000)], &vmas);
+    assert!(read(&memory).is_some_and(|heaps| heaps.is_unused && heaps.arenas.len() == 1));
+    // One of its large blocks was a mapping of its own.
+    for (most, most_bytes, is_unused) in [(0, 0, true), (1, 10 << 20, false)] {
+        let mut settings = G2_43.settings.to_vec();
+        settings[8] = 0;
+        settings[9] = most << 32 | 1 << 16;
+        settings.extend([0, most_bytes, 0, 64, 1041, 16]);
+        memory.set_all(DATA + 0x100, &settings);
+        assert_eq!(read(&memory).map(|heaps| heaps.is_unused), Some(is_unused), "{most_bytes}");
+    }
 }

@@ -216,6 +216,8 @@ struct Copy {
     layout: Layout,
     arenas: Vec<u64>,
     counted: Option<Counted>,
+    /// No block was a mapping of its own either; or it could not be read.
+    is_unused: bool,
 }
 
 /// What is the same for all arenas.
@@ -283,8 +285,9 @@ pub fn read(memory: &dyn Memory, data: &[(u64, u64)], vmas: &[Vma]) -> Option<He
     heaps.sizes = sizes.most_bytes(12);
     // glibc 2.43 has its arena before the first call.
     let is_empty = |arena: &Arena| arena.is_complete && arena.system == 0;
-    heaps.is_unused =
-        heaps.incomplete == 0 && heaps.mapped.chunks == 0 && heaps.arenas.iter().all(is_empty);
+    heaps.is_unused = heaps.incomplete == 0
+        && heaps.arenas.iter().all(is_empty)
+        && copies.iter().all(|copy| copy.is_unused);
     Some(heaps)
 }
 
@@ -340,7 +343,8 @@ fn find_copies(
             // The settings of older ones look like the newest, a word further.
             let drifts = layout.bins_at == NEWEST_BINS_AT;
             let counted = settings().counted.map(|counted| Counted { drifts, ..counted });
-            copies.push(Copy { layout, arenas, counted });
+            let is_unused = counted.is_none() || settings().is_unused;
+            copies.push(Copy { layout, arenas, counted, is_unused });
         }
     }
     let is_by_brk = |copy: &Copy| {
