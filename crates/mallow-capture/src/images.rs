@@ -318,6 +318,11 @@ impl Images {
         is_it
     }
 
+    /// Whether a frame is of the module in which the function begins that runs scripts.
+    pub fn is_beside(&mut self, index: usize, frame: Frame, begin: u64) -> bool {
+        self.frame(index, begin + 1).is_none_or(|evaluation| evaluation.module == frame.module)
+    }
+
     /// Whether code that was made at run time lies before a return address.
     pub fn is_jit(&self, index: usize, frame: Frame) -> bool {
         self.list[index].jit == Some(frame.module)

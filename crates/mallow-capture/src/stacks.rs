@@ -107,11 +107,21 @@ fn mixed(
         let Some(frame) = images.frame(image, address) else { break };
         let count = rest.iter().position(|[_, place, _]| script::is_entry(*place));
         let (run, others) = rest.split_at(count.map_or(rest.len(), |index| index + 1));
+        let mut evaluates = |address| images.is_evaluation(image, address, script.evaluation);
         let runs_here = run.last().is_some_and(|[_, _, stack]| match number(*stack) {
-            Some(number) if number < addresses.len() => number == at,
-            _ => images.is_evaluation(image, address, script.evaluation),
+            Some(number) if number == at => true,
+            // Of compilers that have a function's locals above its frame pointer, one too far out.
+            Some(number) if number == at + 1 && number < addresses.len() => {
+                evaluates(address) && !evaluates(addresses[number])
+            }
+            Some(number) if number < addresses.len() => false,
+            _ => evaluates(address),
         });
         if runs_here {
+            // A function without a frame pointer hides its caller, which is the interpreter's.
+            if !images.is_beside(image, frame, script.evaluation) {
+                frames.push(frame);
+            }
             frames
                 .extend(run.iter().map(|[key, place, _]| images.script_frame(image, *key, *place)));
             rest = others;

@@ -169,15 +169,16 @@ const DUMPS: [(&str, &str); 3] = [
     ("3.15", include_str!("programs/python/3.15.S")),
 ];
 
+const FLAGS: [&str; 2] = ["-O1", "-fno-optimize-sibling-calls"];
+
 /// Functions and lines of the one block that a program allocates whose interpreter has this dump.
-fn frames_of_dump(dump: &str, options: &[&str]) -> Option<Vec<String>> {
+fn frames_of_dump(dump: &str, options: &[&str], flags: &[&str]) -> Option<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let [data, trace] = ["data.S", "t.trace"].map(|name| folder.path().join(name));
     std::fs::write(&data, dump).unwrap();
     let [data, trace] = [&data, &trace].map(|path| path.to_str().unwrap());
     let source = include_str!("programs/python/interpreter.c");
-    let flags =
-        ["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-rdynamic", data];
+    let flags = [&FLAGS[..], &["-fno-omit-frame-pointer", "-rdynamic", data], flags].concat();
     let program = compile("cc", folder.path(), source, &flags)?;
     let command = [&["record", "-o", trace], options, &["--", program.to_str().unwrap()]].concat();
     let recorded = run(&command);
@@ -204,11 +205,36 @@ fn frames_of_saved_interpreters() {
     assert_ne!(marked, DUMPS[1].1);
     for (version, dump) in DUMPS.into_iter().chain([("3.14, marked", marked.as_str())]) {
         for options in [&["--sample", "all"][..], &["--stacks", "fp"]] {
-            let Some(frames) = frames_of_dump(dump, options) else { return };
+            let Some(frames) = frames_of_dump(dump, options, &[]) else { return };
             let found = &frames[..expected.len().min(frames.len())];
             assert_eq!(found, expected, "{version} {options:?}: {frames:?}");
         }
     }
+}
+
+/// What a library does that has no frame pointers is its own, though the interpreter's function is then hidden.
+#[test]
+fn a_library_without_frame_pointers_is_not_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\nvoid *allocate(void) { return malloc(3000001); }\n";
+    let library = [&FLAGS[..], &["-fomit-frame-pointer", "-fPIC", "-shared"]].concat();
+    let Some(library) = compile("cc", folder.path(), source, &library) else { return };
+    let path = format!("-Wl,-rpath,{}", folder.path().display());
+    let flags = ["-DALLOCATE_ELSEWHERE", "-Wl,--no-as-needed", library.to_str().unwrap(), &path];
+    for options in [&["--sample", "all"][..], &["--stacks", "fp"]] {
+        let Some(frames) = frames_of_dump(DUMPS[1].1, options, &flags) else { return };
+        let expected = ["allocate", "naïve_λ:83", "Box.by_key:90", "sort", "main:95"];
+        assert_eq!(frames[..expected.len()], expected, "{options:?}: {frames:?}");
+    }
+}
+
+#[test]
+fn frames_that_go_round_in_a_circle_end() {
+    let known = "0xb51bb1, frame_3, 0xfffffffffffffff9";
+    assert!(DUMPS[1].1.contains(known));
+    let circle = DUMPS[1].1.replace(known, "0xb51bb1, entry_2, 0xfffffffffffffff9");
+    let Some(frames) = frames_of_dump(&circle, &["--sample", "all"], &[]) else { return };
+    assert!(frames.contains(&"naïve_λ:83".into()), "{frames:?}");
 }
 
 /// A version to come, one that is not done, another than the program says, and a place outside of what
@@ -227,7 +253,8 @@ fn descriptions_that_are_not_known_are_not_followed() {
     ];
     for (known, other) in changes {
         assert!(dump.contains(known), "{known}");
-        let Some(frames) = frames_of_dump(&dump.replace(known, other), &["--sample", "all"]) else {
+        let Some(frames) = frames_of_dump(&dump.replace(known, other), &["--sample", "all"], &[])
+        else {
             return;
         };
         assert!(!frames.iter().any(|name| name.contains("by_key")), "{other}: {frames:?}");

@@ -88,7 +88,8 @@ enum { FORM_WIDTH = 7, FORM_COMPACT = 8, FORM_ASCII = 16 };
 
 #define PYTHON_FINAL \
     0xc0 /* in the lowest byte of a version; of what came before, anything may differ */
-#define PYTHON_LINES (32 << 10) /* of a table of lines */
+#define PYTHON_LINES (32 << 10)        /* of a table of lines */
+#define STEPS_MOST (4 * SCRIPT_FRAMES) /* from frame to frame, with those that are no function's */
 
 /* const after init */
 static struct {
@@ -182,7 +183,7 @@ static COLD void python_find(void)
     python.is_ending = (int (*)(void))ending;
     python.code_type = script_symbol("PyCode_Type");
     python.evaluation = script_symbol("_PyEval_EvalFrameDefault");
-    python.layout = python_find_layout(*(const uint32_t *)version);
+    python.layout = python.code_type == 0 ? NULL : python_find_layout(*(const uint32_t *)version);
 }
 
 /* --- Code objects ----------------------------------------------------------------------------- */
@@ -212,7 +213,7 @@ static struct thread *python_send_text(struct thread *thread, uintptr_t code, ui
     uint32_t form = *(const uint32_t *)(text + layout->form) >> layout->form_shift;
     uint64_t width = form & FORM_WIDTH;
     size_t size = size_min(script_word(text, layout->length), SCRIPT_TEXT / 4) * width;
-    if ((form & FORM_COMPACT) == 0) {
+    if ((form & FORM_COMPACT) == 0 || (width != 1 && width != 2 && width != 4)) {
         size = 0;
     }
     uintptr_t bytes = text + ((form & FORM_ASCII) != 0 ? layout->ascii : layout->unicode);
@@ -305,8 +306,8 @@ static struct thread *python_walk(struct thread *thread, struct script_frames *f
     }
     found->evaluation = python.evaluation;
     uintptr_t frame = python_top_frame();
-    for (; frame != 0 && found->count < SCRIPT_FRAMES;
-         frame = script_word(frame, layout->previous)) {
+    for (unsigned i = 0; frame != 0 && found->count < SCRIPT_FRAMES && i < STEPS_MOST;
+         frame = script_word(frame, layout->previous), i++) {
         uint8_t entry = *(const uint8_t *)(frame + layout->entry);
         if (layout->entry_owner != 0 && entry == layout->entry_owner) {
             python_enter(found, frame);

@@ -21,10 +21,15 @@ static void move(uintptr_t *to, const uintptr_t *entry, uintptr_t *frame)
     }
 }
 
+#ifdef __aarch64__
+/* Where a function's locals lie from its frame pointer depends on the compiler there: the symbol decides. */
+#define evaluate _PyEval_EvalFrameDefault
+#else
 /* Compilers put what they think is rare elsewhere, under a symbol that is not exported. */
 void _PyEval_EvalFrameDefault(void) {}
+#endif
 
-__attribute__((noinline)) static void *evaluate(void *(*call)(void), const uintptr_t *entry,
+__attribute__((noinline)) void *evaluate(void *(*call)(void), const uintptr_t *entry,
                                                 uintptr_t *frame)
 {
     uintptr_t own[FRAME_WORDS];
@@ -34,10 +39,14 @@ __attribute__((noinline)) static void *evaluate(void *(*call)(void), const uintp
     return result;
 }
 
+#ifdef ALLOCATE_ELSEWHERE
+void *allocate(void);
+#else
 __attribute__((noinline)) void *allocate(void)
 {
     return malloc(3000001);
 }
+#endif
 
 __attribute__((noinline)) void *sort(void)
 {
