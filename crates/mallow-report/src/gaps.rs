@@ -81,7 +81,7 @@ fn missing_python(findings: &Findings) -> Option<String> {
     })?;
     let reason = if PYTHONS.contains(&minor) {
         "but not of a process that ran before it was recorded (-p), nor where the interpreter is \
-         loaded later"
+         loaded later, nor of alphas and betas"
             .into()
     } else {
         format!("and this is 3.{minor}")
