@@ -10,8 +10,8 @@
  *
  *   each_instruction WAY [SIZE]
  *
- * Of the instructions that are new one in so many is taken, by MALLOW_SEED; with MALLOW_LONG each. Exit status 77:
- * this processor has no such flag.
+ * Of the instructions that are new one in so many is taken, by chance from MALLOW_SEED; with MALLOW_LONG each. Exit
+ * status 77: this processor has no such flag.
  */
 #include <errno.h>
 #include <limits.h>
@@ -217,10 +217,11 @@ static void find_code(void)
     CHECK(is_known != NULL);
 }
 
+static uint64_t chance; /* of the stops */
+
 static bool is_wanted(uintptr_t at)
 {
-    static uint64_t random = 1;
-    if (at < code || at >= code_end || is_known[at - code] || test_random(&random) % one_in != 0) {
+    if (at < code || at >= code_end || is_known[at - code] || test_random(&chance) % one_in != 0) {
         return false;
     }
     is_known[at - code] = true;
@@ -267,11 +268,16 @@ static void after_instruction(int signal, siginfo_t *info, void *context)
     int saved = errno;
     (void)signal;
     (void)info;
-    if (++steps >= most_steps && !is_pending) {
+    /* A string instruction traps for each of its words: the rest of such a call is not stepped. */
+    static uintptr_t last;
+    uintptr_t at = (uintptr_t)registers[REG_RIP];
+    bool is_repeated = at == last;
+    last = at;
+    if ((++steps >= most_steps || is_repeated) && !is_pending) {
         registers[REG_EFL] &= ~TRAP_FLAG;
         return;
     }
-    if (!is_pending && !is_wanted((uintptr_t)registers[REG_RIP])) {
+    if (!is_pending && !is_wanted(at)) {
         return;
     }
     if (way != WAY_HANDLER) {
@@ -409,7 +415,9 @@ int main(int argc, char **argv)
     while (way < WAY_CALLS && strcmp(argv[1], ways[way]) != 0) {
         way++;
     }
-    choices = (seed != NULL ? strtoull(seed, NULL, 10) : 0) | 1;
+    choices = 2 * (seed != NULL ? strtoull(seed, NULL, 10) : 0) + 1;
+    chance = choices;
+    printf("MALLOW_SEED=%s\n", seed != NULL ? seed : "0");
     one_in = (unsigned)promise_rounds(ONE_IN, 1);
     most_steps = promise_rounds(STEPS, INT_MAX);
     control = dlsym(RTLD_DEFAULT, "mallctl");

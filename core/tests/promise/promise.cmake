@@ -43,7 +43,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
-        start_together)
+        start_together looked_at)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -58,11 +58,13 @@ target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls
 foreach(mode IN LISTS MALLOW_MODES)
   foreach(program virt ulimit thread_churn fork_handlers shrink stats_page fork_signal
           fork_streams fork_first_heap many_handlers no_keys locked_in fork_chain
-          locked_memory foreign_clock trimmed no_guards beside small_data no_actions small_pages start_together)
+          locked_memory foreign_clock trimmed no_guards beside small_data no_actions small_pages)
     mallow_promise(${program} ${mode} "")
   endforeach()
   mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
   mallow_promise(stats_print ${mode} "stats_print:true")
+  mallow_promise(looked_at ${mode} "")
+  mallow_promise(start_together ${mode} "arenas:1") # where they meet most often
   mallow_promise(limit ${mode} "memory_limit:64M")
   mallow_promise(limit_cgroup ${mode} "") # which sets them itself
   set_tests_properties(promise-limit_cgroup-${mode} promise-no_actions-${mode} promise-small_pages-${mode}
