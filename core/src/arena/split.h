@@ -53,19 +53,18 @@ struct purge_counts {
  * the library's small variables (IN_SECTION in base.h), and all of that on one page. */
 struct arena {
     struct lock lock;
-    struct lock
-        growth_lock; /* held while a region is mapped: who waits for it takes from that one */
-    struct lock purge_lock; /* held while extents are on their way back to the kernel */
-    uint16_t index;         /* const: in `arenas`, or ARENAS_MAX and more: explicit */
-    bool is_ready;          /* const after arena_init */
-    bool is_explicit;       /* const: made by the program. All its extents are in regions, and who
+    struct lock growth_lock; /* held while a region is mapped */
+    struct lock purge_lock;  /* held while extents are on their way back to the kernel */
+    uint16_t index;          /* const: in `arenas`, or ARENAS_MAX and more: explicit */
+    bool is_ready;           /* const after arena_init */
+    bool is_explicit;        /* const: made by the program. All its extents are in regions, and who
                                changes one holds the direct lock */
-    bool is_in_use;         /* lock: table; of an explicit arena: it is made and not destroyed */
-    unsigned number;        /* const: what the program calls it */
-    extent_hooks_t *hooks;  /* lock: direct; NULL: the kernel. Of explicit arenas only */
-    size_t region_most;     /* lock; regions grow no larger of themselves; 0: REGION_MAX */
-    size_t told_oversize;   /* lock; oversize_threshold as the program set it: nothing follows */
-    _Atomic uint32_t bound; /* atomic: threads that allocate from this explicit arena */
+    bool is_in_use;          /* lock: table; of an explicit arena: it is made and not destroyed */
+    unsigned number;         /* const: what the program calls it */
+    extent_hooks_t *hooks;   /* lock: direct; NULL: the kernel. Of explicit arenas only */
+    size_t region_most;      /* lock; regions grow no larger of themselves; 0: REGION_MAX */
+    size_t told_oversize;    /* lock; oversize_threshold as the program set it: nothing follows */
+    _Atomic uint32_t bound;  /* atomic: threads that allocate from this explicit arena */
     char name[ARENA_NAME_SIZE]; /* lock; empty: by number */
 
     _Atomic long dirty_ms; /* atomic: decay times of this arena; DECAY_AS_OPTION: as the */

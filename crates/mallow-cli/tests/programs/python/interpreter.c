@@ -30,7 +30,7 @@ void _PyEval_EvalFrameDefault(void) {}
 #endif
 
 __attribute__((noinline)) void *evaluate(void *(*call)(void), const uintptr_t *entry,
-                                                uintptr_t *frame)
+                                         uintptr_t *frame)
 {
     uintptr_t own[FRAME_WORDS];
     move(own, entry, frame);
