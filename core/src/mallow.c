@@ -115,7 +115,7 @@
 #include "thread/chains.c"
 #include "thread/stack.c"
 #include "thread/remote.c"
-#include "thread/keep.h"
+#include "thread/keep.c"
 #include "thread/heap_common.c"
 #include "thread/magazine.c"
 #include "thread/delay.c"

@@ -298,8 +298,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
     }
     if (unlikely(slot == NULL)) {
         heap_reclaim(heap);
-        heap->sample_known &=
-            ~((uint64_t)1 << class); /* what came back may be one whose turn is a sample */
+        heap_forget_sample(heap, class); /* what came back may be one whose turn is a sample */
         slot = alloc_refilled(heap, class, must_be_aligned);
     }
     check(slot == NULL || slot_block_size(pagemap_find(slot), slot) >= class_size(class));

@@ -367,14 +367,26 @@ static NOINLINE void free_elsewhere(void *block, struct extent *extent, struct h
     }
 }
 
+/* A slot was kept, and the clock or a sample may be due. */
+static NOINLINE void free_noted_kept(struct heap *heap, unsigned class)
+{
+    if (unlikely(heap_is_sampling(heap))) {
+        heap_note_kept(heap, class);
+    }
+    heap_tick_if_due(heap);
+}
+
 /* What is no slot of the heap's own slabs and not taken by a list. */
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap)
 {
     struct heap *owner = atomic_get(&extent->owner);
     bool is_slot = slab_has_slot_at(extent, block);
-    if (!MW_DELAY_FREE && is_slot && heap_keeps(heap, extent, owner, block)) {
+    if (is_slot && heap_keeps(heap, extent, owner, block)) {
         harden_slot_freed(extent, block);
         heap_keep_of_any(heap, extent, owner, block);
+        if (unlikely(heap->until_tick < 0)) {
+            free_noted_kept(heap, extent->class);
+        }
     } else if (owner < OWNER_DEPOT || !is_slot || unlikely(extent_state(extent) != EXTENT_ACTIVE)) {
         free_elsewhere(block, extent, heap);
     } else {
@@ -396,6 +408,9 @@ static NOINLINE void free_of_other(void *block, struct extent *extent, struct he
     harden_slot_freed(extent, block);
     if (heap_keeps_of_heaps(heap, class)) {
         heap_keep_of_heaps(heap, extent, block);
+        if (unlikely(heap->until_tick < 0)) {
+            free_noted_kept(heap, class);
+        }
     } else {
         heap_free_remote(heap, extent, block);
         heap_tick_if_due(heap);

@@ -73,34 +73,6 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
     return fullest;
 }
 
-static void heap_return_small_list(struct heap *heap, unsigned class)
-{
-    struct extent *current = heap->bins[class].current;
-    struct slot *others = NULL;
-    struct slot *next;
-    uint32_t count = 0;
-    for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
-        list_slot_check(slot, class);
-        next = slot_next(slot);
-        count++;
-        if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
-            check(current->slab.left > 0);
-            slot_push(&current->slab.local, slot);
-            current->slab.left--;
-        } else {
-            slot_set_next(slot, others);
-            others = slot;
-        }
-    }
-    heap->free[class] = NULL;
-    heap->rooms[class] = 0;
-    heap->sample_known &=
-        ~((uint64_t)(count != 0) << class); /* it was to come behind what leaves here */
-    heap_count_flush(heap, class, count);
-    check_slow(current == NULL || slab_is_valid(current));
-    heap_return_others(heap, others, class);
-}
-
 static void heap_return_list(struct heap *heap, unsigned class)
 {
     if (class_is_medium(class)) {
@@ -521,6 +493,9 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
     if (owner != heap) {
         if (heap_keeps(heap, extent, owner, slot)) {
             heap_keep_of_any(heap, extent, owner, slot);
+            if (unlikely(heap_is_sampling(heap))) {
+                heap_note_kept(heap, slab->class);
+            }
         } else if (owner != OWNER_COMMON || !heap_try_free_to_common(heap, extent, slot)) {
             heap_free_remote(heap, extent, slot);
         }

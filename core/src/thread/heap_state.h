@@ -206,9 +206,14 @@ struct heap {
     uint64_t held_before; /* when it last let the peak begin anew */
     uint64_t held_most;   /* since then, beyond that */
 
-    uint64_t sample_known;          /* a bit per class: until_sample says when a sample comes */
-    uint32_t until_sample[CLASSES]; /* slots that come behind the list before the next sample */
-    char profile_name[32];          /* thread.prof.name */
+    uint64_t sample_known; /* a bit per class: until_sample says when a sample comes */
+    uint32_t
+        until_sample[CLASSES]; /* slots that come behind the list before the next sample; 0: one is
+                                       due, or it is not known */
+    uint8_t
+        samples_kept[SMALL_CLASSES]; /* of the kept slots, whose turns are samples; see keep.h */
+    uint8_t kept_thinning[SMALL_CLASSES]; /* by which the last of those was chosen */
+    char profile_name[32];                /* thread.prof.name */
     struct sampler sampler;
     uint8_t sample_thinning[CLASSES];     /* by which until_sample was chosen, see sample.h */
     uint8_t mark_thinning[BLOCK_CLASSES]; /* the same of the block on top of a cell, see stack.h */
@@ -329,6 +334,13 @@ ALWAYS_INLINE uint32_t heaps_ready_most(void)
 ALWAYS_INLINE bool heap_is_sampling(const struct heap *heap)
 {
     return HEAPS_SAMPLE && heap->is_sampling;
+}
+
+/* Chance begins anew: when the next sample of a class comes is drawn when its list is empty. */
+ALWAYS_INLINE void heap_forget_sample(struct heap *heap, unsigned class)
+{
+    heap->sample_known &= ~((uint64_t)1 << class);
+    heap->until_sample[class] = 0;
 }
 
 /* The same of blocks that come past them. */

@@ -54,16 +54,17 @@ ALWAYS_INLINE void heap_fill_list(struct heap *heap, unsigned class, struct slot
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, class, count);
     heap->free[class] = slot_next(list);
-    /* What a heap that takes samples has in a list was counted when it came. */
-    uint32_t most = heap_is_sampling(heap) ? 0 : list_most(heap, class);
-    heap->rooms[class] = (int16_t)(most - (count - 1));
+    heap->rooms[class] = (int16_t)(list_most(heap, class) - (count - 1));
 }
 
-/* Whether the list of a class has room for what is kept. While a tick is due nothing is kept. */
+/* Brings the list of a small class back to the slabs. */
+static void heap_return_small_list(struct heap *heap, unsigned class);
+
+/* Whether the list of a class has room for what is kept. */
 ALWAYS_INLINE bool heap_has_room(struct heap *heap, unsigned class)
 {
     check(class < SMALL_CLASSES && !heap_is_anothers(heap));
-    return heap->rooms[class] > 0 && heap->until_tick >= 0;
+    return heap->rooms[class] > 0;
 }
 
 /* Whether the heap keeps slots that it frees into slabs of other heaps. */
@@ -85,18 +86,26 @@ ALWAYS_INLINE bool heap_keeps_of_common(struct heap *heap, struct extent *extent
            heap_has_room(heap, extent->slab.class);
 }
 
-/* Whether it keeps a slot of a slab with such an owner. What it does not keep goes home. */
+/* Whether it keeps a slot of a slab with such an owner. What it does not keep goes home, and where free slots wait in a
+ * quarantine all does: on the hit path there a slot of the current slab costs less. */
 ALWAYS_INLINE bool heap_keeps(struct heap *heap, struct extent *extent, struct heap *owner,
                               struct slot *slot)
 {
     check(owner != heap);
+    if (MW_DELAY_FREE) {
+        return false;
+    }
     if (owner == OWNER_COMMON) {
         return heap_keeps_of_common(heap, extent, slot);
     }
     return owner != NULL && owner < OWNER_GUARDED && heap_keeps_of_heaps(heap, extent->slab.class);
 }
 
-/* Keeps a slot that the program held until now. */
+/* To be called for each slot that was kept, in a heap that takes samples, before its next tick: the slot may be one
+ * whose turn is a sample. Then it goes home, and counts as kept: its turn comes when the list is empty. */
+static void heap_note_kept(struct heap *heap, unsigned class);
+
+/* Keeps a slot that the program held until now. A tick may be due then. */
 ALWAYS_INLINE void heap_keep(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     unsigned class = extent->class;

@@ -179,7 +179,9 @@ static void magazine_empty(struct heap *heap, unsigned class)
     check_slow(magazine_is_valid(heap, class));
     heap->free[class] = NULL;
     heap_count_flush(heap, class, magazine->count);
-    heap->sample_known &= ~((uint64_t)(magazine->count != 0) << class);
+    if (magazine->count != 0) {
+        heap_forget_sample(heap, class);
+    }
     magazine->count = 0;
     heap_return_others(heap, list, class);
 }
@@ -364,7 +366,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         }
         uint32_t given_up = magazine->count - keep;
         heap_count_flush(heap, class, given_up);
-        heap->sample_known &= ~((uint64_t)1 << class); /* it was to come behind what leaves here */
+        heap_forget_sample(heap, class); /* it was to come behind what leaves here */
         magazine->count = (uint16_t)keep;
         if (is_draining || !magazine_may_give_batch(heap, magazine) ||
             !depot_put_batch(heap->arena, class, rest, given_up)) {

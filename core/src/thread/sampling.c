@@ -26,6 +26,8 @@ static void heap_stop_sampling(struct heap *heap)
         stack_set_private(heap, false);
     }
     heap->sample_known = 0;
+    memset(heap->until_sample, 0, sizeof heap->until_sample);
+    memset(heap->samples_kept, 0, sizeof heap->samples_kept);
     heap->is_sampling = false;
     heap_redraw_candidate(heap); /* there is none any longer */
 }
@@ -57,17 +59,22 @@ static bool heap_sample_is_due(struct heap *heap, unsigned class)
         heap->sample_thinning[class] = heap->sampler.thinning;
         heap->sample_known |= bit;
     }
-    if (heap->until_sample[class] != 0) {
-        return false;
+    if (heap->until_sample[class] == 0) {
+        heap->sample_known &= ~bit;
+        heap->sampler.taken_thinning = heap->sample_thinning[class];
+        return true;
     }
-    heap->sample_known &= ~bit;
-    heap->sampler.taken_thinning = heap->sample_thinning[class];
-    return true;
+    if (class < SMALL_CLASSES && heap->samples_kept[class] != 0) {
+        heap->samples_kept[class]--;
+        heap->sampler.taken_thinning = heap->kept_thinning[class];
+        return true;
+    }
+    return false;
 }
 
 static bool heap_takes_guard(struct heap *heap, unsigned class)
 {
-    return sampler_takes_guard(&heap->sampler, class_size(class), heap->sample_thinning[class]);
+    return sampler_takes_guard(&heap->sampler, class_size(class), heap->sampler.taken_thinning);
 }
 
 /* So many slots came into the list of a class. Where samples have become more frequent, chance begins anew behind these:
@@ -79,7 +86,7 @@ static void heap_note_handed(struct heap *heap, unsigned class, uint64_t handed)
         heap->until_sample[class] > INT32_MAX / 2; /* as far as can be drawn, and perhaps farther */
     if (unlikely(is_far || heap->sample_thinning[class] > heap->sampler.thinning) &&
         heap->until_sample[class] != 0) {
-        heap->sample_known &= ~((uint64_t)1 << class);
+        heap_forget_sample(heap, class);
     }
 }
 
@@ -102,17 +109,31 @@ static void heap_restore_lists(struct heap *heap, struct list_limits before)
     heap->uncut_most = before.uncut_most;
 }
 
+/* Whether the next sample of a class comes behind so many slots, but not so far that heap_note_handed draws anew. */
+static bool heap_sample_is_behind(struct heap *heap, unsigned class, uint32_t slots)
+{
+    return heap->until_sample[class] - slots <= INT32_MAX / 4 &&
+           heap->sample_thinning[class] <= heap->sampler.thinning;
+}
+
 static struct slot *heap_take_local_sampling(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
-    bool is_known = (heap->sample_known & (uint64_t)1 << class) != 0;
-    if (!is_known || heap->until_sample[class] == 0) {
+    uint64_t handed = heap->counts[class].handed;
+    bool takes_next = heap_prefers_ready(bin);
+    uint32_t most = takes_next ? LIST_MAX_BUSY : bin->current->slab.capacity;
+    if (heap->until_sample[class] == 0) {
         return NULL;
     }
-    uint64_t handed = heap->counts[class].handed;
+    if (likely(heap_sample_is_behind(heap, class, most))) {
+        struct slot *slot =
+            takes_next ? heap_take_next(heap, bin) : heap_take_local(heap, bin->current);
+        heap->until_sample[class] -= (uint32_t)(heap->counts[class].handed - handed);
+        return slot;
+    }
     struct list_limits before = heap_limit_lists(heap, heap->until_sample[class]);
     struct slot *slot =
-        heap_prefers_ready(bin) ? heap_take_next(heap, bin) : heap_take_local(heap, bin->current);
+        takes_next ? heap_take_next(heap, bin) : heap_take_local(heap, bin->current);
     heap_restore_lists(heap, before);
     heap_note_handed(heap, class, heap->counts[class].handed - handed);
     return slot;
@@ -131,7 +152,7 @@ static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool
     handed = heap->counts[class].handed - handed;
     check(handed <= most);
     heap_note_handed(heap, class, handed);
-    if (class_is_medium(class) && class > heap->candidate.largest) {
+    if (class > heap->candidate.largest) {
         heap_redraw_candidate(heap); /* no slots as large were put before */
     }
     return slot;

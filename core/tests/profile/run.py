@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Heap profiles of a program that is known: what it allocates by function, what it holds, what it says.
 
-  run.py MODE LIBRARY CLIENT STATIC-CLIENT MODULE
+  run.py MODE LIBRARY CLIENT STATIC-CLIENT MODULE EXCHANGED
 
-CLIENT runs with LIBRARY preloaded, STATIC-CLIENT has the archive in it. Each case is a process of its own
+CLIENT and EXCHANGED run with LIBRARY preloaded, STATIC-CLIENT has the archive in it. Each case is a process of its own
 in a folder of its own. Names are looked up with nm, so that the static client and the module are read alike.
 MODE is fast, secure or debug.
 """
@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 MODE = sys.argv[1]
-LIBRARY, CLIENT, STATIC, MODULE = (os.path.abspath(path) for path in sys.argv[2:6])
+LIBRARY, CLIENT, STATIC, MODULE, EXCHANGED = (os.path.abspath(path) for path in sys.argv[2:7])
 failures = []
 
 
@@ -36,7 +36,7 @@ def run(folder, client, *arguments, conf="", thinning=False, status=0):
     environment = dict(os.environ, MALLOC_CONF="prof:true," + conf)
     ours = environment.get("MALLOW_CONF", "")
     environment["MALLOW_CONF"] = f"{ours},prof_thinning:{str(thinning).lower()}".lstrip(",")
-    if client == CLIENT:
+    if client != STATIC:
         environment["LD_PRELOAD"] = LIBRARY
     done = subprocess.run([client, *arguments], cwd=folder, env=environment, timeout=300,
                           stderr=subprocess.PIPE, text=True)
@@ -60,7 +60,7 @@ class Symbols:
         return self.names[at] if at >= 0 else "?"
 
 
-known = {path: Symbols(path) for path in (CLIENT, STATIC, MODULE)}
+known = {path: Symbols(path) for path in (CLIENT, STATIC, MODULE, EXCHANGED)}
 
 
 class Profile:
@@ -177,6 +177,18 @@ def check_replaced(folder, client):
         for name, (size, spread) in replaced(calls, 1 << lg_rate).items():
             near(profile.allocated(name), size, spread, f"rate 2^{lg_rate}, {name}")
             expect(profile.live(name) == 0, f"rate 2^{lg_rate}: {name} holds nothing")
+
+
+def check_exchanged(folder):
+    """Slots of other threads, which a heap keeps in its lists."""
+    calls = {"fast": 8000000, "secure": 800000, "debug": 80000}[MODE]
+    counted = [counts(asked, size) for asked, size in ((24, 32), (184, 192), (504, 512), (1016, 1024))]
+    for lg_rate in (12, 16):
+        run(folder, EXCHANGED, str(calls), conf=f"prof_accum:true,lg_prof_sample:{lg_rate}")
+        profile = Profile(folder / "exchanged.heap")
+        spread = math.sqrt(sum(spread_of(calls / 4 * size, size, 1 << lg_rate) ** 2 for size in counted))
+        near(profile.allocated("exchanged_blocks"), calls / 4 * sum(counted), spread, f"exchanged, rate 2^{lg_rate}")
+        expect(profile.live("exchanged_blocks") == 0, "all that was exchanged is free")
 
 
 def check_thinned(folder, client):
@@ -389,6 +401,7 @@ def main():
         in_folder(check_handler, client)
     if MODE != "fast":
         in_folder(check_overflow)
+    in_folder(check_exchanged)
     in_folder(check_files)
     in_folder(check_signal)
     in_folder(check_controls)

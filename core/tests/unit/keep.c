@@ -218,6 +218,54 @@ TEST(keep_nothing_where_few_of_all_frees_go_home)
     CHECK_EQ(heap.sent_home, SENT_MANY); /* who keeps sends nothing */
 }
 
+/* The next put into a list is a candidate of the class's own chance, or the one after the next `puts`. */
+static void set_candidate(int32_t puts)
+{
+    heap_own->candidate.thinning = 0;
+    heap_own->candidate.points = heap_points(heap_own, class(), 0);
+    heap_own->until_tick = puts;
+    heap_own->tick_rest = KEPT_BLOCKS;
+}
+
+TEST(keep_while_samples_are_taken)
+{
+    char *own = mw_malloc(KEPT_SIZE);
+    begin_threads(many());
+    profile_set_active(true);
+    heap_follow_profile(heap_own);
+    CHECK(heap_is_sampling(heap_own));
+    use_class();
+    char *kept = last();
+    set_candidate(1);
+    mw_free(kept);
+    CHECK(heap_own->free[class()] == (struct slot *)kept);
+    CHECK_EQ(heap_own->samples_kept[class()], 0);
+
+    /* One whose turn is a sample goes home, and the call that finds the list empty is that sample. */
+    char *marked = kept_blocks[KEPT_BLOCKS - 2];
+    CHECK(is_of_other(marked));
+    mw_free(marked);
+    CHECK(heap_own->free[class()] == (struct slot *)kept);
+    CHECK_EQ(heap_own->samples_kept[class()], 1);
+    while (heap_own->free[class()] != NULL) {
+        CHECK(!extent_is_sampled(pagemap_find(mw_malloc(KEPT_SIZE))));
+    }
+    CHECK(extent_is_sampled(pagemap_find(mw_malloc(KEPT_SIZE))));
+    CHECK_EQ(heap_own->samples_kept[class()], 0);
+
+    /* With the list those go too that were to come from it. */
+    use_class();
+    set_candidate(0);
+    mw_free(kept_blocks[KEPT_BLOCKS - 3]);
+    CHECK_EQ(heap_own->samples_kept[class()], 1);
+    heap_return_lists(heap_own);
+    CHECK_EQ(heap_own->samples_kept[class()], 0);
+    CHECK(mw_heap_is_valid());
+    profile_set_active(false);
+    end_threads(many());
+    mw_free(own);
+}
+
 static void free_kept_twice(void)
 {
     use_class();

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#include "keep.h"
+
+#include "chance.h"
+#include "remote.h"
+
+static void heap_return_small_list(struct heap *heap, unsigned class)
+{
+    struct extent *current = heap->bins[class].current;
+    struct slot *others = NULL;
+    struct slot *next;
+    uint32_t count = 0;
+    for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
+        list_slot_check(slot, class);
+        next = slot_next(slot);
+        count++;
+        if (current != NULL && (uintptr_t)slot - current->start < extent_size(current)) {
+            check(current->slab.left > 0);
+            slot_push(&current->slab.local, slot);
+            current->slab.left--;
+        } else {
+            slot_set_next(slot, others);
+            others = slot;
+        }
+    }
+    heap->free[class] = NULL;
+    heap->rooms[class] = 0;
+    heap->samples_kept[class] = 0;
+    if (count != 0) {
+        heap_forget_sample(heap, class); /* it was to come behind what leaves here */
+    }
+    heap_count_flush(heap, class, count);
+    check_slow(current == NULL || slab_is_valid(current));
+    heap_return_others(heap, others, class);
+}
+
+static void heap_note_kept(struct heap *heap, unsigned class)
+{
+    check(heap_is_sampling(heap) && class < SMALL_CLASSES);
+    if (!heap_takes_candidate(heap, class) || heap->samples_kept[class] == UINT8_MAX) {
+        return;
+    }
+    struct slot *slot = heap->free[class];
+    heap->free[class] = slot_next(slot);
+    slot_set_next(slot, NULL);
+    heap_count_flush(heap, class, 1);
+    heap->samples_kept[class]++;
+    heap_forget_sample(heap, class);
+    heap->kept_thinning[class] = heap->sampler.taken_thinning;
+    heap_return_others(heap, slot, class);
+}
