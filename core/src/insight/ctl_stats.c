@@ -136,20 +136,27 @@ static bool index_is_word(size_t index, const char *words)
 /* Where in a MIB the arena stands, and the bin, the large size, the extents or the lock of it. */
 enum { MIB_ARENA = 2, MIB_INNER = 4 };
 
-/* The figures of an arena, or of all; NULL if there is none of that index. */
-static const struct stats_arena *arena_of_stats(const struct stats *stats, size_t index)
+/* The number of arenas stands for all of them, as in names of `arena`. */
+static bool index_is_all(size_t index)
 {
-    if (index < stats->arena_count) {
-        return &stats->arenas[index];
-    }
-    return index == MALLCTL_ARENAS_ALL || index == thread_arenas() ? &stats->all : NULL;
+    return index == MALLCTL_ARENAS_ALL || index == arena_numbers(thread_arenas());
 }
 
-/* Readers look again, at the arenas of the figures that they read. */
+/* The figures of an arena, or of all; NULL if none had that index when they were gathered. */
+static const struct stats_arena *arena_of_stats(const struct stats *stats, size_t index)
+{
+    if (index_is_all(index)) {
+        return &stats->all;
+    }
+    bool is_made = index < stats->arena_count && stats->arenas[index].is_made;
+    return is_made ? &stats->arenas[index] : NULL;
+}
+
+/* The first arena comes with the first figures. Readers look again, at the arenas of the figures that they read. */
 static bool ctl_stats_has_arena(size_t index)
 {
-    return index < size_max(arena_numbers(arena_count()), 1) || index == MALLCTL_ARENAS_ALL ||
-           index == thread_arenas();
+    return index == 0 || index_is_all(index) ||
+           (index < ARENA_NUMBERS && arena_numbered((unsigned)index) != NULL);
 }
 
 static bool ctl_stats_has_index(enum ctl_group group, unsigned place, size_t index)

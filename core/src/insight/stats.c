@@ -321,6 +321,7 @@ static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
 static void read_arena(struct stats *stats, struct arena *arena)
 {
     struct stats_arena *to = place_of_arena(stats, arena->number);
+    to->is_made = true;
     struct lock *pool = arena->is_explicit ? NULL : &slab_pool_at(arena)->lock;
     if (pool != NULL) {
         lock_take(pool);

@@ -76,6 +76,7 @@ struct stats_arena {
     struct stats_large large[LARGE_CLASSES];
     struct stats_extents extents[EXTENT_BINS];
     struct stats_lock locks[STATS_ARENA_LOCKS];
+    bool is_made; /* false of a number that no arena has now */
 };
 
 struct stats {

@@ -469,12 +469,11 @@ static void write_arenas(struct json *json, const struct stats *stats,
         write_arena(json, "merged", stats, &stats->all, parts);
     }
     for (unsigned i = 0; parts->arenas && i < stats->arena_count; i++) {
-        char name[4] = {(char)('0' + i % 10)};
-        if (i >= 10) {
-            name[0] = (char)('0' + i / 10);
-            name[1] = (char)('0' + i % 10);
+        char name[12] = "";
+        text_print_behind(name, sizeof name, "%u", i);
+        if (stats->arenas[i].is_made) {
+            write_arena(json, name, stats, &stats->arenas[i], parts);
         }
-        write_arena(json, name, stats, &stats->arenas[i], parts);
     }
     json_close(json, '}');
 }

@@ -242,8 +242,10 @@ static void print_text(struct sink *sink, const struct stats *stats,
         print_arena(sink, stats, &stats->all, parts);
     }
     for (unsigned i = 0; parts->arenas && i < stats->arena_count; i++) {
-        sink_print(sink, "arenas[%u]:\n", i);
-        print_arena(sink, stats, &stats->arenas[i], parts);
+        if (stats->arenas[i].is_made) {
+            sink_print(sink, "arenas[%u]:\n", i);
+            print_arena(sink, stats, &stats->arenas[i], parts);
+        }
     }
     sink_print(sink, "--- End jemalloc statistics ---\n");
 }

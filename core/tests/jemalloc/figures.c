@@ -212,6 +212,82 @@ TEST(stats_of_an_arena_that_is_not_made_do_not_exist)
     CHECK_EQ(mallctl("stats.arenas.0.pactive", NULL, NULL, &value, 8), EPERM);
 }
 
+static int error_of(const char *format, unsigned arena)
+{
+    uint64_t value;
+    size_t size = sizeof value;
+    char name[64];
+    snprintf(name, sizeof name, format, arena);
+    return mallctl(name, &value, &size, NULL, 0);
+}
+
+static unsigned create(void)
+{
+    unsigned arena;
+    size_t size = sizeof arena;
+    CHECK_EQ(mallctl("arenas.create", &arena, &size, NULL, 0), 0);
+    return arena;
+}
+
+static void destroy(unsigned arena)
+{
+    char name[64];
+    snprintf(name, sizeof name, "arena.%u.destroy", arena);
+    CHECK_EQ(mallctl(name, NULL, NULL, NULL, 0), 0);
+}
+
+TEST(stats_of_an_arena_exist_from_the_next_epoch_until_it_is_destroyed)
+{
+    write_epoch();
+    unsigned arena = create(), last = create();
+    CHECK_EQ(error_of("stats.arenas.%u.pactive", arena), ENOENT);
+    CHECK_EQ(READ(4, "arenas.narenas"), last + 1);
+    CHECK_EQ(error_of("stats.arenas.%u.pactive", last + 1), 0); /* all */
+    write_epoch();
+    CHECK_EQ(READ(8, "stats.arenas.%u.pactive", last + 1), READ(8, "stats.arenas.4096.pactive"));
+    CHECK_EQ(READ(8, "stats.arenas.%u.pactive", arena), 0);
+    destroy(arena);
+    CHECK_EQ(error_of("stats.arenas.%u.pactive", arena), ENOENT);
+    write_epoch();
+    CHECK_EQ(error_of("stats.arenas.%u.pactive", arena), ENOENT);
+    CHECK_EQ(error_of("stats.arenas.%u.pactive", last), 0);
+    destroy(last);
+}
+
+static char report[8 << 20];
+
+static void add_to_report(void *length, const char *text)
+{
+    size_t *used = length, more = strlen(text);
+    CHECK_LT(*used + more, sizeof report);
+    memcpy(report + *used, text, more + 1);
+    *used += more;
+}
+
+TEST(a_report_has_each_arena_by_its_number)
+{
+    enum { ARENAS = 500 };
+    unsigned arenas[ARENAS];
+    for (unsigned i = 0; i < ARENAS; i++) {
+        arenas[i] = create();
+    }
+    destroy(arenas[3]);
+    for (int is_text = 0; is_text < 2; is_text++) {
+        size_t used = 0;
+        malloc_stats_print(add_to_report, &used, is_text ? "blxeh" : "Jblxeh");
+        for (unsigned i = 0; i < ARENAS; i++) {
+            char title[32];
+            snprintf(title, sizeof title, is_text ? "arenas[%u]:" : "\"%u\": {", arenas[i]);
+            CHECK_MSG((strstr(report, title) != NULL) == (i != 3), "%s", title);
+        }
+    }
+    for (unsigned i = 0; i < ARENAS; i++) {
+        if (i != 3) {
+            destroy(arenas[i]);
+        }
+    }
+}
+
 /* Blocks that are mappings of their own have a descriptor each, and 600 MiB of addresses, wherever they lie, words
  * in a part of the page map that was not there before. */
 TEST(stats_say_what_metadata_is_made_of)
