@@ -40,9 +40,9 @@ static struct {
     char of_interval[sizeof STATS_LETTERS];
 } conf_letters IN_SECTION(options);
 
-/* tcache_ncached_max and slab_sizes */
-static char conf_ncached[400] IN_SECTION(options);
-static char conf_slabs[400] IN_SECTION(options);
+/* tcache_ncached_max and slab_sizes: with room for a range of each class */
+static char conf_ncached[1000] IN_SECTION(options);
+static char conf_slabs[1000] IN_SECTION(options);
 
 #define CONF_SHARDS_MAX 64 /* as many as jemalloc takes */
 
@@ -191,7 +191,7 @@ static bool conf_parse_fraction(struct word word, size_t first, uint32_t *fracti
 }
 
 /* The first of the words in "a|b|c" that begins with `word`; -1 if there is none. jemalloc takes
- * abbreviations of words, but not of true and false. */
+ * abbreviations of words, but not of true and false, and not of what realloc does. */
 static long word_abbreviated(struct word word, const char *words)
 {
     long index = 0;
@@ -345,8 +345,9 @@ static const char *conf_parse_value(const struct conf_option *conf, struct word 
                    ? NULL
                    : "Invalid conf value";
     case CONF_TYPE_WORD:
-        *value = conf->target == OPTION_junk ? word_index(word, conf->words)
-                                             : word_abbreviated(word, conf->words);
+        *value = conf->target == OPTION_junk || conf->target == OPTION_zero_realloc
+                     ? word_index(word, conf->words)
+                     : word_abbreviated(word, conf->words);
         return *value >= 0 ? NULL : "Invalid conf value";
     case CONF_TYPE_BOOL:
         *value = word_index(word, conf->words);
@@ -507,8 +508,10 @@ static COLD bool conf_load_found(const struct conf_source *sources, unsigned cou
     }
     for (unsigned i = 0; i < count; i++) {
         const char *text = sources[i].text;
+        if (option(OPTION_confirm_conf) && i == 0) {
+            conf_say("malloc_conf #1 (string specified via --with-malloc-conf): \"\"");
+        }
         if (option(OPTION_confirm_conf)) {
-            /* jemalloc counts from 1, and the first is a text that it was built with. */
             conf_say("malloc_conf #%u (%s): \"%s\"", i + 2, sources[i].described,
                      text != NULL ? text : "");
         }
@@ -517,6 +520,11 @@ static COLD bool conf_load_found(const struct conf_source *sources, unsigned cou
         }
     }
     return is_good;
+}
+
+static COLD void conf_say_end(void)
+{
+    conf_say("Abort (abort_conf:true) on invalid conf value (see above).");
 }
 
 static bool conf_load(const struct conf_source *sources, unsigned count)

@@ -14,6 +14,9 @@
 /* 1, of a number with a point. */
 #define CONF_ONE 65536u
 
+/* The longest time that jemalloc counts in: 2^64 ns, in whole seconds. */
+#define CONF_DECAY_MS_MOST 18446744072000L
+
 /* What `mallctl` gives for the value of an option. */
 enum conf_type {
     CONF_TYPE_BOOL,

@@ -122,7 +122,8 @@ static void options_load_of_library(void)
         {PROGRAM_CONF_HARDER, "string pointed to by the global variable " OF_PROGRAM_HARDER,
          OF_PROGRAM_HARDER},
     };
-    all_good &= conf_load(sources, array_count(sources));
+    bool is_good_of_jemalloc = conf_load(sources, array_count(sources));
+    all_good &= is_good_of_jemalloc;
     long length = os_read_file("/etc/mallow.conf", buffer, sizeof options_text);
     if (length > 0) {
         drop_cut_setting(buffer, (size_t)length, sizeof options_text, "/etc/mallow.conf");
@@ -131,6 +132,9 @@ static void options_load_of_library(void)
     text = libc_getenv("MALLOW_CONF", buffer, sizeof options_text);
     if (text != NULL) {
         all_good &= parse_settings(text, "MALLOW_CONF");
+    }
+    if (!is_good_of_jemalloc && option(OPTION_abort_conf)) {
+        conf_say_end();
     }
     if (!all_good && option(OPTION_abort_conf)) {
         log_fatal("a setting was not understood, and abort_conf is on");

@@ -83,7 +83,7 @@ TEST(conf_takes_values)
 
 TEST(conf_goes_to_the_nearest_value_that_there_is)
 {
-    CHECK(load("narenas:1000,dirty_decay_ms:9999999999999999999"));
+    CHECK(load("narenas:1000,dirty_decay_ms:9999999999999"));
     CHECK_EQ(option(OPTION_arenas), 64);
     CHECK_EQ(option(OPTION_dirty_decay_ms), 3600000);
 }
@@ -91,8 +91,7 @@ TEST(conf_goes_to_the_nearest_value_that_there_is)
 TEST(conf_takes_abbreviations_where_jemalloc_does)
 {
     CHECK(load("metadata:auto,metadata_thp:al,dss:sec,percpu:phy,thp:n"));
-    CHECK(load("zero_realloc:ab"));
-    CHECK_EQ(option(OPTION_zero_realloc), ZERO_REALLOC_ABORT);
+    CHECK(!load("zero_realloc:ab"));
     CHECK(!load("zer:true"));
     CHECK(!load("zero:t"));
     CHECK(!load("junk:al"));
@@ -464,6 +463,7 @@ static void load_nonsense(void)
 TEST(conf_may_end_the_program)
 {
     check_aborts(load_nonsense, "abort_conf is on");
+    check_aborts(load_nonsense, "<jemalloc>: Abort (abort_conf:true) on invalid conf value");
     setenv("MALLOC_CONF", "abort_conf:true,experimental_nonsense:1", 1);
     options_load();
 }
@@ -476,8 +476,48 @@ static void load_with_report(void)
     os_abort();
 }
 
+/* jemalloc takes the nearest, or any at all. */
+TEST(conf_takes_what_jemalloc_takes_of_options_without_effect)
+{
+    setenv(
+        "MALLOC_CONF",
+        "abort_conf:true,lg_tcache_flush_small_div:0,lg_tcache_flush_large_div:99,san_guard_small:-1,"
+        "san_guard_large:-1,tcache_gc_incr_bytes:-1,tcache_gc_delay_bytes:-1",
+        1);
+    options_load();
+}
+
+static void load_from_variable(void)
+{
+    options_load();
+}
+
+TEST(conf_refuses_times_and_words_as_jemalloc_does)
+{
+    setenv("MALLOC_CONF",
+           "dirty_decay_ms:18446744072000,muzzy_decay_ms:18446744072000,abort_conf:true", 1);
+    options_load();
+    setenv("MALLOC_CONF", "dirty_decay_ms:18446744072001,abort_conf:true", 1);
+    check_aborts(load_from_variable, "Out-of-range conf value: dirty_decay_ms:18446744072001\n");
+    setenv("MALLOC_CONF", "zero_realloc:f,abort_conf:true", 1);
+    check_aborts(load_from_variable, "Invalid conf value: zero_realloc:f\n");
+}
+
+TEST(conf_has_room_for_a_range_of_each_class)
+{
+    static char conf[1200] = "abort_conf:true,slab_sizes:16-16:1";
+    for (unsigned size = 32; size <= 14336; size += size < 2048 ? 64 : 512) {
+        text_print_behind(conf, sizeof conf, "|%u-%u:16", size, size);
+    }
+    CHECK_GE(strlen(conf), 600);
+    setenv("MALLOC_CONF", conf, 1);
+    options_load();
+}
+
 TEST(conf_reports_every_source)
 {
+    check_aborts(load_with_report, "<jemalloc>: malloc_conf #1 (string specified via "
+                                   "--with-malloc-conf): \"\"\n");
     check_aborts(load_with_report, "<jemalloc>: malloc_conf #3 (\"name\" of the file referenced by "
                                    "the symbolic link named /etc/malloc.conf): \"narenas:2\"\n");
     check_aborts(load_with_report, "<jemalloc>: malloc_conf #4 (value of the environment variable "
