@@ -48,7 +48,7 @@ static int cache_create(unsigned *id)
         cache->is_in_use = true;
     }
     lock_release(&table_lock);
-    return cache != NULL ? 0 : EAGAIN;
+    return cache != NULL ? 0 : EFAULT;
 }
 
 static struct cache *cache_at(unsigned id)

@@ -14,7 +14,7 @@
 
 struct cache;
 
-/* 0 or EAGAIN: there is no memory, or no identity left. */
+/* 0 or EFAULT: there is no memory, or no identity left. */
 static int cache_create(unsigned *id);
 
 /* Empty it, and end it. 0, or EFAULT if there is no such cache. */

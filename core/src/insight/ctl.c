@@ -301,14 +301,19 @@ static int arena_read(unsigned id, size_t index, uint64_t *value)
                  (index == MALLCTL_ARENAS_DESTROYED && arenas_were_destroyed());
         return 0;
     }
-    if (id == CTL_arena_dss) {
-        *value = text_value("disabled");
-        return 0;
+    bool is_of_many = number_is_all(index) || index == MALLCTL_ARENAS_DESTROYED;
+    if (id == CTL_arena_name && is_of_many) {
+        return EINVAL;
     }
-    if (arena == NULL) {
+    bool is_known_before = (id == CTL_arena_extent_hooks && index < thread_arenas()) ||
+                           (id == CTL_arena_dss && number_is_all(index));
+    if (arena == NULL && !is_known_before) {
         return EFAULT;
     }
     switch (id) {
+    case CTL_arena_dss:
+        *value = text_value("disabled");
+        break;
     case CTL_arena_dirty_decay_ms:
         *value = (uint64_t)arena_dirty_decay_ms(arena);
         break;
@@ -353,13 +358,24 @@ static int arena_act(unsigned id, size_t index)
     return 0;
 }
 
+/* False for what jemalloc takes for no time. What it takes for one may be longer than an arena waits here. */
 static bool decay_ms_is_valid(enum option_id id, uint64_t value, long *ms)
 {
     *ms = (long)value;
+    bool is_valid = *ms >= -1 && *ms <= CONF_DECAY_MS_MOST;
     if (*ms > option_maximum(id)) {
         *ms = option_maximum(id);
     }
-    return *ms >= -1;
+    return is_valid;
+}
+
+/* sbrk is never used; to write no word asks for nothing. */
+static int dss_error(const char *word)
+{
+    if (word == NULL || text_is(word, "disabled")) {
+        return 0;
+    }
+    return text_is(word, "primary") || text_is(word, "secondary") ? EFAULT : EINVAL;
 }
 
 static int arena_set(unsigned id, struct arena *arena, uint64_t value)
@@ -380,8 +396,6 @@ static int arena_set(unsigned id, struct arena *arena, uint64_t value)
         }
         arena_set_name(arena, (const char *)value);
         return 0;
-    case CTL_arena_dss: /* sbrk is never used */
-        return value != 0 && text_is((const char *)value, "disabled") ? 0 : EFAULT;
     default:
         break;
     }
@@ -404,9 +418,12 @@ static int arena_write(unsigned id, size_t index, uint64_t value)
         return arena_reset(index);
     case CTL_arena_destroy:
         return arena_destroy(index);
+    case CTL_arena_dss:
+        return dss_error((const char *)value); /* reading has found the arena, or all */
     default: {
         struct arena *arena = arena_of_number(index);
-        return arena != NULL ? arena_set(id, arena, value) : EFAULT;
+        bool is_shared = id == CTL_arena_extent_hooks && index < thread_arenas();
+        return arena != NULL ? arena_set(id, arena, value) : is_shared ? EPERM : EFAULT;
     }
     }
 }

@@ -112,12 +112,13 @@ static void arena_give_back(struct arena *arena, bool all)
 
 /* --- What an arena has ------------------------------------------------------------------------ */
 
+/* Of one that threads share also before it is made, where `arena` is NULL. */
 static extent_hooks_t *arena_hooks(struct arena *arena)
 {
     lock_take(&table_lock);
     extent_hooks_t *kernel = hooks_of_kernel();
     lock_release(&table_lock);
-    return arena->hooks != NULL ? arena->hooks : kernel;
+    return arena != NULL && arena->hooks != NULL ? arena->hooks : kernel;
 }
 
 static int arena_set_hooks(struct arena *arena, extent_hooks_t *hooks)
@@ -178,7 +179,7 @@ static size_t arena_region_most(struct arena *arena)
 static int arena_set_region_most(struct arena *arena, size_t size)
 {
     if (size < os_page_size) {
-        return EINVAL;
+        return EFAULT;
     }
     lock_take(&arena->lock);
     arena->region_most = size_min(size & ~(os_page_size - 1), REGION_MAX);

@@ -26,6 +26,16 @@ static int dump_asked_for(const char *path)
     return error == 0 ? 0 : error == EAGAIN ? EAGAIN : EFAULT;
 }
 
+static bool ctl_prof_is_refused(unsigned id, bool is_write)
+{
+    const struct ctl_name *name = ctl_at(id);
+    bool is_of_profiles = name->group == CTL_GROUP_PROF || name->group == CTL_GROUP_THREAD_PROF;
+    bool is_for_profiles =
+        is_write || name->access == CTL_ACCESS_WRITE || id == CTL_thread_prof_name;
+    return is_of_profiles && is_for_profiles && id != CTL_prof_active &&
+           !atomic_get(&profile.is_enabled);
+}
+
 static int ctl_prof_read(unsigned id, uint64_t *value)
 {
     switch (id) {
@@ -102,19 +112,22 @@ static int ctl_thread_prof_read(unsigned id, uint64_t *value)
     return 0;
 }
 
-/* A name of printable characters, cut to what there is room for. */
+/* A name of printable characters, blanks and tabs, cut to what there is room for. */
 static int thread_name_set(struct heap *heap, const char *name)
 {
-    size_t length = name != NULL ? strlen(name) : 0;
+    if (name == NULL) {
+        return EFAULT;
+    }
+    size_t length = strlen(name);
     for (size_t i = 0; i < length; i++) {
-        if (name[i] < ' ' || name[i] > '~') {
+        if ((name[i] < ' ' || name[i] > '~') && name[i] != '\t') {
             return EFAULT;
         }
     }
     length = size_min(length, sizeof heap->profile_name - 1);
     memcpy(heap->profile_name, name, length);
     heap->profile_name[length] = 0;
-    return name != NULL ? 0 : EINVAL;
+    return 0;
 }
 
 static int ctl_thread_prof_write(unsigned id, uint64_t value)

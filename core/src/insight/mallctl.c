@@ -11,6 +11,7 @@
  */
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
+#include "ctl_prof.h"
 #include "ctl_stats.h"
 #include "utilization.h"
 
@@ -348,13 +349,27 @@ static int request_act(unsigned id, const size_t *mib, const struct request_of_v
                                       : ctl_write(id, mib, CTL_NO_VALUE);
 }
 
+/* What is asked for without a value. One of these names does not look at values. */
+static int request_call(unsigned id, const size_t *mib, const struct request_of_value *request)
+{
+    bool has_value = request->new_value != NULL || request->new_size != 0 ||
+                     request->old_value != NULL || request->old_size != NULL;
+    return has_value && id != CTL_stats_mutexes_reset ? EPERM : ctl_write(id, mib, 0);
+}
+
 static int request_serve(unsigned id, const size_t *mib, const struct request_of_value *request)
 {
     const struct ctl_name *name = ctl_at(id);
     bool is_write = request->new_value != NULL || request->new_size != 0;
+    bool is_read_too = request->old_value != NULL && request->old_size != NULL;
+    if (ctl_prof_is_refused(id, request->new_value != NULL)) {
+        return ENOENT;
+    }
+    if (id == CTL_thread_prof_name && is_write && is_read_too) {
+        return EPERM; /* what is read would be gone */
+    }
     if (name->access == CTL_ACCESS_CALL) {
-        bool has_value = is_write || request->old_value != NULL || request->old_size != NULL;
-        return has_value ? EPERM : ctl_write(id, mib, 0);
+        return request_call(id, mib, request);
     }
     switch ((enum ctl_type)name->type) {
     case CTL_TYPE_LOOKUP:
@@ -420,9 +435,11 @@ int mw_mallctlnametomib(const char *name, size_t *mib, size_t *mib_size)
     for (const char *at = name; *at != 0; at++) {
         parts += *at == '.';
     }
+    size_t all_parts = parts;
     parts = size_min(parts, *mib_size);
-    if (parts != 0 && name_find(name, parts, whole, &depth) == ctl_count()) {
-        return ENOENT;
+    bool is_found = parts == 0 || name_find(name, parts, whole, &depth) != ctl_count();
+    if (name[0] == 0 || !is_found || (parts != 0 && depth == parts && all_parts > parts)) {
+        return ENOENT; /* also where a whole name is followed by more */
     }
     *mib_size = parts;
     memcpy(mib, whole, parts * sizeof *mib);

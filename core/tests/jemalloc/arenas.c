@@ -107,6 +107,7 @@ TEST(errors_of_arenas)
     CHECK_EQ(mallctl(name_of(create(NULL), "dss"), NULL, NULL, &(const char *){"primary"}, 8),
              EFAULT);
     CHECK_EQ(mallctl(name_of(0, "extent_hooks"), NULL, NULL, &(void *){&zero}, 8), EPERM);
+    CHECK(READ(void *, name_of(1, "extent_hooks")) == READ(void *, name_of(0, "extent_hooks")));
     errno = 0;
     CHECK(mallocx(100, MALLOCX_ARENA(3000)) == NULL);
     CHECK_EQ(errno, ENOMEM);
@@ -381,7 +382,7 @@ TEST(limit_on_growth)
     unsigned a = create(NULL);
     size_t most = 4 << 20, none = 1;
     CHECK_EQ(READ(size_t, name_of(a, "retain_grow_limit")), 64 << 20);
-    CHECK_EQ(mallctl(name_of(a, "retain_grow_limit"), NULL, NULL, &none, sizeof none), EINVAL);
+    CHECK_EQ(mallctl(name_of(a, "retain_grow_limit"), NULL, NULL, &none, sizeof none), EFAULT);
     CHECK_EQ(mallctl(name_of(a, "retain_grow_limit"), NULL, NULL, &most, sizeof most), 0);
     CHECK_EQ(READ(size_t, name_of(a, "retain_grow_limit")), most);
     size_t before = mapped();

@@ -178,6 +178,23 @@ TEST(a_thread_can_turn_its_cache_off)
     CHECK(mw_heap_is_valid());
 }
 
+TEST(there_are_as_many_caches_as_a_flag_can_name)
+{
+    enum { MOST = 4094 };
+    unsigned first = create(), last = first, size = 1;
+    while (mallctl("tcache.create", &last, &(size_t){sizeof last}, NULL, 0) == 0) {
+        size++;
+    }
+    CHECK_GE(size, MOST / 2);
+    CHECK_LE(size, MOST);
+    CHECK_EQ(mallctl("tcache.create", &last, &(size_t){sizeof last}, NULL, 0), EFAULT);
+    for (unsigned cache = 0; cache < MOST; cache++) {
+        (void)act("tcache.destroy", cache);
+    }
+    CHECK_EQ(create(), 0);
+    CHECK_EQ(act("tcache.destroy", 0), 0);
+}
+
 TEST(a_thread_can_bound_what_is_cached)
 {
     size_t most, less = 1000, size = sizeof most;

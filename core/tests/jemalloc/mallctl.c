@@ -193,6 +193,54 @@ TEST(errors_are_jemallocs)
     CHECK_EQ(mallctl("prof.log_stop", NULL, NULL, NULL, 0), ENOENT);
 }
 
+TEST(what_cannot_be_set_has_an_error_of_its_own)
+{
+    const char *word = NULL, *nonsense = "nonsense";
+    size_t small = 100, size = 8;
+    ssize_t eternity = (ssize_t)18446744072001;
+    CHECK_EQ(mallctl("arena.0.retain_grow_limit", NULL, NULL, &small, sizeof small), EFAULT);
+    CHECK_EQ(mallctl("arena.0.dirty_decay_ms", NULL, NULL, &eternity, sizeof eternity), EFAULT);
+    CHECK_EQ(mallctl("arenas.muzzy_decay_ms", NULL, NULL, &eternity, sizeof eternity), EFAULT);
+    CHECK_EQ(mallctl("arena.0.dss", NULL, NULL, &word, sizeof word), 0);
+    CHECK_EQ(mallctl("arena.4096.dss", NULL, NULL, &word, sizeof word), 0);
+    CHECK_EQ(mallctl("arena.0.dss", NULL, NULL, &nonsense, sizeof nonsense), EINVAL);
+    CHECK_EQ(mallctl("arena.4097.dss", &word, &size, NULL, 0), EFAULT);
+    CHECK_EQ(mallctl("arena.4096.name", &word, &size, NULL, 0), EINVAL);
+    CHECK_EQ(mallctl("arena.4096.name", NULL, NULL, &nonsense, sizeof nonsense), EINVAL);
+}
+
+/* jemalloc says so before it looks at the values. */
+TEST(without_profiles_their_names_are_not_there)
+{
+    static const char *const names[] = {"prof.dump", "prof.prefix", "prof.reset",
+                                        "thread.prof.name"};
+    static const char *const switches[] = {"prof.gdump", "prof.thread_active_init",
+                                           "thread.prof.active"};
+    char old[16], new[16] = {0};
+    for (size_t i = 0; i < 4; i++) {
+        CHECK_EQ(mallctl(names[i], old, &(size_t){8}, NULL, 0), ENOENT);
+        CHECK_EQ(mallctl(names[i], NULL, NULL, new, 3), ENOENT);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_EQ(mallctl(switches[i], old, &(size_t){1}, NULL, 0), 0);
+        CHECK_EQ(mallctl(switches[i], NULL, NULL, new, 3), ENOENT);
+    }
+    CHECK_EQ(mallctl("prof.active", NULL, NULL, new, 1), 0);
+    CHECK_EQ(mallctl("prof.active", NULL, NULL, new, 3), EINVAL);
+    CHECK_EQ(mallctl("prof.active", NULL, NULL, &(bool){true}, 1), ENOENT);
+}
+
+TEST(a_mib_of_more_than_a_name_is_none)
+{
+    size_t mib[8], depth = 8;
+    for (depth = 3; depth < 6; depth++) {
+        CHECK_EQ(mallctlnametomib("arena.0.purge.more", mib, &depth), ENOENT);
+    }
+    CHECK_EQ(mallctlnametomib("arena.0.purge.more", mib, &(size_t){2}), 0);
+    CHECK_EQ(mallctlnametomib("", mib, &(size_t){0}), ENOENT);
+    CHECK_EQ(mallctlnametomib("epoch.", mib, &(size_t){1}), ENOENT);
+}
+
 TEST(a_wrong_length_copies_what_fits)
 {
     unsigned char old[16];

@@ -3,6 +3,7 @@
  * A program with a profile: what it does is its argument, run.py knows what must come out.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -377,6 +378,11 @@ static NOINLINE void controls(void)
     check(mallctl("thread.prof.name", NULL, NULL, &name, sizeof name) == 0, "thread.prof.name");
     check(mallctl("thread.prof.name", &read, &size, NULL, 0) == 0 && strcmp(read, name) == 0,
           "thread.prof.name");
+    check(mallctl("thread.prof.name", &read, &size, &name, sizeof name) == EPERM, "read and set");
+    name = "with\ttab";
+    check(mallctl("thread.prof.name", NULL, NULL, &name, sizeof name) == 0, "a tab in a name");
+    name = NULL;
+    check(mallctl("thread.prof.name", NULL, NULL, &name, sizeof name) == EFAULT, "no name");
     check(mallctl("prof.dump", NULL, NULL, NULL, 0) == 0, "prof.dump without a name");
     check(mallctl("prof.log_start", NULL, NULL, &name, sizeof name) != 0 &&
               mallctl("prof.log_stop", NULL, NULL, NULL, 0) != 0,
