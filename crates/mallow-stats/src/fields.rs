@@ -3,8 +3,12 @@
 
 use serde_json::Value;
 
+/// No machine counts so far. jemalloc counts without locks: what it takes the difference of may be less than 0,
+/// and stands in its dump as a number near 2^64.
+const TOO_MUCH: u64 = 1 << 60;
+
 pub fn number(value: &Value, name: &str) -> Option<u64> {
-    value.get(name)?.as_u64()
+    value.get(name)?.as_u64().filter(|number| *number < TOO_MUCH)
 }
 
 pub fn signed(value: &Value, name: &str) -> Option<i64> {

@@ -128,8 +128,10 @@ impl Stats {
         self.options.get(name).map(String::as_str)
     }
 
+    /// None too where it is so far from all that is of use that it may be anything.
     pub fn number(&self, option: &str) -> Option<i64> {
-        self.option(option)?.parse().ok()
+        const TOO_MUCH: u64 = 1 << 53;
+        self.option(option)?.parse().ok().filter(|value: &i64| value.unsigned_abs() < TOO_MUCH)
     }
 
     /// All requests for blocks since the start.

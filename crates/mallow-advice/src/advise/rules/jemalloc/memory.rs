@@ -92,7 +92,7 @@ pub fn fragmentation(case: &Case) -> Verdict {
     if free.is_empty() {
         return unknown("the size classes are");
     }
-    let sum: u64 = free.iter().map(|(free, _)| free).sum();
+    let sum = free.iter().map(|(free, _)| *free).fold(0, u64::saturating_add);
     if sum < NOTABLE || sum < active / 4 {
         return Verdict::Fine;
     }

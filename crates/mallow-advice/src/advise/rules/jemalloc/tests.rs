@@ -48,6 +48,33 @@ fn ids(dump: &str) -> Vec<&'static str> {
     of(dump).iter().map(|finding| finding.id).collect()
 }
 
+fn set_numbers(value: &mut Value, to: u64) {
+    match value {
+        Value::Number(number) => *number = to.into(),
+        Value::Array(items) => items.iter_mut().for_each(|item| set_numbers(item, to)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| set_numbers(field, to)),
+        _ => {}
+    }
+}
+
+/// A counter of jemalloc may have run below 0, and a broken dump has anything.
+#[test]
+fn no_number_is_too_large_to_be_judged() {
+    for dump in [HEALTHY, BINS, PAGES].concat().iter().chain(&ARENAS) {
+        for power in [0, 1, 20, 31, 32, 47, 52, 53, 59, 60, 62, 63, 64] {
+            for number in
+                [1u64.checked_shl(power).unwrap_or(0), (1u128 << power).wrapping_sub(1) as u64]
+            {
+                let mut dump: Value = serde_json::from_str(dump).unwrap();
+                set_numbers(&mut dump, number);
+                if let Ok(stats) = read(dump.to_string().as_bytes()) {
+                    judged(&stats);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_healthy_program_gets_no_advice() {
     for dump in HEALTHY {
