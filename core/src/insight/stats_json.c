@@ -96,17 +96,22 @@ static const struct stats_lock *stats_bin_mutex(const struct stats_arena *arena,
 
 /* --- Writing ---------------------------------------------------------------------------------- */
 
-/* Where in the object we are: whether something stands before at this level. */
+/* Where in the object we are: whether something stands before at this level. With a prefix it is lines of text that
+ * are written, one a value. */
 struct json {
     struct sink *sink;
     bool is_first;
+    const char *prefix;
 };
 
 static void json_next(struct json *json, const char *key)
 {
-    sink_print(json->sink, json->is_first ? "\n" : ",\n");
+    bool is_text = json->prefix != NULL;
+    sink_print(json->sink, is_text || json->is_first ? "\n" : ",\n");
     json->is_first = false;
-    if (key != NULL) {
+    if (key != NULL && is_text) {
+        sink_print(json->sink, "  %s%s: ", json->prefix, key);
+    } else if (key != NULL) {
         sink_print(json->sink, "\"%s\": ", key);
     }
 }
@@ -211,7 +216,6 @@ static void json_zeros(struct json *json, const char *words)
 
 static void write_config(struct json *json)
 {
-    json_open(json, "config", '{');
     json_bool(json, "cache_oblivious", false);
     json_bool(json, "debug", MW_CHECK_LEVEL > 0);
     json_bool(json, "fill", true);
@@ -224,7 +228,6 @@ static void write_config(struct json *json)
     json_bool(json, "stats", true);
     json_bool(json, "utrace", false);
     json_bool(json, "xmalloc", false);
-    json_close(json, '}');
 }
 
 /* As `opt.*` of mallctl: what held when the program began. */
@@ -255,11 +258,20 @@ static void write_option(struct json *json, const struct conf_option *conf)
 
 static void write_options(struct json *json)
 {
-    json_open(json, "opt", '{');
     for (unsigned i = 0; i < conf_count(); i++) {
         write_option(json, conf_at(i));
     }
-    json_close(json, '}');
+}
+
+static void stats_write_settings(struct sink *sink)
+{
+    struct json config = {sink, false, "config."};
+    struct json options = {sink, false, "opt."};
+    sink_print(sink, "Build-time option settings");
+    write_config(&config);
+    sink_print(sink, "\nRun-time option settings");
+    write_options(&options);
+    sink_print(sink, "\n");
 }
 
 /* As `prof.*` of mallctl; jemalloc has it too only where the option prof is on. */
@@ -280,7 +292,7 @@ static void write_profile(struct json *json)
 static void write_sizes(struct json *json, const struct stats *stats)
 {
     json_open(json, "arenas", '{');
-    json_number(json, "narenas", stats->process.arenas);
+    json_number(json, "narenas", arena_numbers(thread_arenas()));
     json_signed(json, "dirty_decay_ms", option(OPTION_dirty_decay_ms));
     json_signed(json, "muzzy_decay_ms", option(OPTION_muzzy_decay_ms));
     json_number(json, "quantum", class_size(1));
@@ -500,12 +512,16 @@ static void write_totals(struct json *json, const struct stats *stats,
 static void stats_write_json(struct sink *sink, const struct stats *stats,
                              const struct stats_parts *parts)
 {
-    struct json json = {sink, true};
+    struct json json = {sink, true, NULL};
     sink_print(sink, "{\n\"jemalloc\": {");
     if (parts->general) {
         json_string(&json, "version", JEMALLOC_VERSION);
+        json_open(&json, "config", '{');
         write_config(&json);
+        json_close(&json, '}');
+        json_open(&json, "opt", '{');
         write_options(&json);
+        json_close(&json, '}');
         write_profile(&json);
         write_sizes(&json, stats);
     }

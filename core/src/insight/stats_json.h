@@ -35,6 +35,9 @@ struct stats_words {
     uint64_t huge_pages;            /* a number, asked for in `base` */
 };
 
+/* What the library was built with, and the options that held at the start, a line each, as in jemalloc's text. */
+static void stats_write_settings(struct sink *sink);
+
 /* Mallow's own data belongs to no arena: here it is the first one's. */
 static struct stats_words stats_words_of(const struct stats *stats,
                                          const struct stats_arena *arena);

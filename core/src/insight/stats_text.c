@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#define MW_NO_JEMALLOC_NAMES
+#include "../../include/mallow/jemalloc.h"
 #include "stats_text.h"
 
 #include "huge_pages.h"
@@ -68,11 +70,16 @@ static void print_titles(struct sink *sink, const struct title *titles)
     }
 }
 
-static void print_general(struct sink *sink, const struct stats *stats)
+static void print_general(struct sink *sink)
 {
-    sink_print(sink, "Version: \"%s\"\n", mw_version());
-    sink_print(sink, "Arenas: %lu\n", stats->process.arenas);
+    sink_print(sink, "Version: \"%s\"\n", JEMALLOC_VERSION);
+    stats_write_settings(sink);
+    sink_print(sink, "Arenas: %u\n", arena_numbers(thread_arenas()));
     sink_print(sink, "Quantum size: %u\nPage size: %zu\n", class_size(1), os_page_size);
+    sink_print(sink, "Maximum thread-cached size class: %zu\n", thread_cached_most());
+    sink_print(sink, "Number of bin size classes: %u\n", STATS_BINS);
+    sink_print(sink, "Number of thread-cache bin size classes: %u\n", STATS_BINS);
+    sink_print(sink, "Number of large size classes: %u\n", STATS_LEXTENTS);
     sink_print(sink, "Decay (ms): dirty %ld, muzzy %ld\n", option(OPTION_dirty_decay_ms),
                option(OPTION_muzzy_decay_ms));
 }
@@ -228,7 +235,7 @@ static void print_text(struct sink *sink, const struct stats *stats,
 {
     sink_print(sink, "___ Begin jemalloc statistics ___\n");
     if (parts->general) {
-        print_general(sink, stats);
+        print_general(sink);
     }
     print_totals(sink, stats);
     if (parts->mutexes) {

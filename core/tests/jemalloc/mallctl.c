@@ -166,6 +166,41 @@ TEST(a_short_mib_gives_the_beginning)
     CHECK_EQ(memcmp(mib, whole, 3 * sizeof *mib), 0);
 }
 
+static void find_in_report(void *found, const char *text)
+{
+    static char report[1 << 16];
+    static size_t used;
+    size_t more = strlen(text);
+    CHECK_LT(used + more, sizeof report);
+    memcpy(report + used, text, more + 1);
+    used += more;
+    *(const char **)found = report;
+}
+
+TEST(the_report_begins_with_the_settings)
+{
+    const char *report = NULL;
+    char line[64];
+    malloc_stats_print(find_in_report, &report, "madblxe");
+    static const char *const lines[] = {
+        "Build-time option settings\n  config.cache_oblivious: false\n",
+        "  config.xmalloc: false\n",
+        "Run-time option settings\n  opt.",
+        "  opt.dss: \"disabled\"\n",
+        "  opt.hpa_dirty_mult: \"-1\"\n",
+        "Version: \"" JEMALLOC_VERSION "\"\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        CHECK_MSG(strstr(report, lines[i]) != NULL, "%s", lines[i]);
+    }
+    snprintf(line, sizeof line, "\n  opt.narenas: %u\n", READ(unsigned, "opt.narenas"));
+    CHECK_MSG(strstr(report, line) != NULL, "%s", line);
+    snprintf(line, sizeof line, "\nArenas: %u\n", READ(unsigned, "arenas.narenas"));
+    CHECK_MSG(strstr(report, line) != NULL, "%s", line);
+    snprintf(line, sizeof line, "\nNumber of bin size classes: %u\n",
+             READ(unsigned, "arenas.nbins"));
+    CHECK_MSG(strstr(report, line) != NULL, "%s", line);
+}
+
 TEST(errors_are_jemallocs)
 {
     char old[32], new[32] = {0};
