@@ -289,11 +289,16 @@ DESTRUCTOR static void profile_ended(void)
     if (!atomic_get(&profile.is_enabled)) {
         return;
     }
-    bool has_leaks = option(OPTION_prof_leak) && report_leaks();
+    bool is_wanted =
+        option(OPTION_prof_leak) || (option(OPTION_prof_leak_error) && option(OPTION_prof_final));
+    bool has_leaks = is_wanted && report_leaks();
     if (option(OPTION_prof_final)) {
         profile_dump(NULL, DUMP_FINAL);
     }
     if (has_leaks && option(OPTION_prof_leak_error)) {
+        struct sink sink = log_sink();
+        sink_print(&sink,
+                   "<jemalloc>: Exiting with error code because memory leaks were detected\n");
         libc_flush_streams();
         os_exit(1);
     }

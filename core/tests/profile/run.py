@@ -232,6 +232,9 @@ def check_leak(folder, client):
     near(profile.live("leaking"), 4000 * LEAKING, spread_of(4000 * LEAKING, LEAKING, 4096), "leaking")
     expect(profile.live("not_leaking") == 0, "not_leaking")
     run(folder, client, "leak", conf="prof_leak:true,prof_leak_error:true,lg_prof_sample:12", status=1)
+    said = run(folder, client, "leak", conf="prof_leak_error:true,prof_final:true,lg_prof_sample:12,"
+               "prof_prefix:error", status=1)
+    expect("Leak approximation summary" in said and "Exiting with error code" in said, f"no leaks: {said}")
     run(folder, client, "leak", conf="prof_leak_error:true,lg_prof_sample:12")
 
 
