@@ -94,3 +94,15 @@ static bool heap_takes_candidate(struct heap *heap, unsigned list)
     double points = heap_points(heap, list, heap->candidate.thinning);
     return sampler_narrows(sampler, points, heap->candidate.points);
 }
+
+static void heap_await_sample(struct heap *heap, unsigned class, uint8_t thinning, uint32_t others)
+{
+    uint64_t bit = (uint64_t)1 << class;
+    check(heap_is_sampling(heap) && heap->free[class] == NULL);
+    bool is_known = (heap->sample_known & bit) != 0 && heap->sample_thinning[class] == thinning;
+    uint32_t behind = is_known ? heap->until_sample[class] : heap_turns_of(heap, class);
+    heap->sample_known |= bit;
+    heap->until_sample[class] = 0;
+    heap->sample_thinning[class] = thinning;
+    heap->until_next[class] = thinning == heap->sampler.thinning ? others + behind + 1 : 0;
+}

@@ -40,6 +40,11 @@ static bool heap_takes_candidate(struct heap *heap, unsigned list);
 /* The same of what comes into a list in another way. */
 static bool heap_turn_is_sample(struct heap *heap, unsigned list);
 
+/* The list of a class, whose top has a turn that is a sample, has left: the next call that finds it empty is that sample.
+ * The turns of the `others` that left with it were none, and so are as many after it: if these were left to chance again,
+ * there would be too many samples. */
+static void heap_await_sample(struct heap *heap, unsigned class, uint8_t thinning, uint32_t others);
+
 /* How many of the slots of a class, or of the blocks of a list, come before one whose turn is a
  * sample. */
 static uint32_t heap_turns_of(struct heap *heap, unsigned list);

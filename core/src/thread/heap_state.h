@@ -210,10 +210,8 @@ struct heap {
     uint32_t
         until_sample[CLASSES]; /* slots that come behind the list before the next sample; 0: one is
                                        due, or it is not known */
-    uint8_t
-        samples_kept[SMALL_CLASSES]; /* of the kept slots, whose turns are samples; see keep.h */
-    uint8_t kept_thinning[SMALL_CLASSES]; /* by which the last of those was chosen */
-    char profile_name[32];                /* thread.prof.name */
+    uint32_t until_next[CLASSES]; /* until_sample after that sample, and 1; 0: not known */
+    char profile_name[32];        /* thread.prof.name */
     struct sampler sampler;
     uint8_t sample_thinning[CLASSES];     /* by which until_sample was chosen, see sample.h */
     uint8_t mark_thinning[BLOCK_CLASSES]; /* the same of the block on top of a cell, see stack.h */
@@ -341,6 +339,7 @@ ALWAYS_INLINE void heap_forget_sample(struct heap *heap, unsigned class)
 {
     heap->sample_known &= ~((uint64_t)1 << class);
     heap->until_sample[class] = 0;
+    heap->until_next[class] = 0;
 }
 
 /* The same of blocks that come past them. */

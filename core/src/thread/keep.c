@@ -4,7 +4,8 @@
 #include "chance.h"
 #include "remote.h"
 
-static void heap_return_small_list(struct heap *heap, unsigned class)
+/* Returns how many slots there were. */
+static uint32_t heap_send_list_home(struct heap *heap, unsigned class)
 {
     struct extent *current = heap->bins[class].current;
     struct slot *others = NULL;
@@ -25,27 +26,27 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
     }
     heap->free[class] = NULL;
     heap->rooms[class] = 0;
-    heap->samples_kept[class] = 0;
-    if (count != 0) {
-        heap_forget_sample(heap, class); /* it was to come behind what leaves here */
-    }
     heap_count_flush(heap, class, count);
     check_slow(current == NULL || slab_is_valid(current));
     heap_return_others(heap, others, class);
+    return count;
+}
+
+static void heap_return_small_list(struct heap *heap, unsigned class)
+{
+    if (heap_send_list_home(heap, class) != 0) {
+        heap_forget_sample(heap, class); /* it was to come behind what left here */
+    }
 }
 
 static void heap_note_kept(struct heap *heap, unsigned class)
 {
     check(heap_is_sampling(heap) && class < SMALL_CLASSES);
-    if (!heap_takes_candidate(heap, class) || heap->samples_kept[class] == UINT8_MAX) {
-        return;
+    if (heap_takes_candidate(heap, class)) {
+        uint8_t thinning = heap->sampler.taken_thinning;
+        uint32_t count = heap_send_list_home(heap, class);
+        heap_await_sample(heap, class, thinning, count - 1);
+        heap->rooms[class] =
+            (int16_t)list_most(heap, class); /* what is put now has turns before that one */
     }
-    struct slot *slot = heap->free[class];
-    heap->free[class] = slot_next(slot);
-    slot_set_next(slot, NULL);
-    heap_count_flush(heap, class, 1);
-    heap->samples_kept[class]++;
-    heap_forget_sample(heap, class);
-    heap->kept_thinning[class] = heap->sampler.taken_thinning;
-    heap_return_others(heap, slot, class);
 }

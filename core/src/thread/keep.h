@@ -102,7 +102,7 @@ ALWAYS_INLINE bool heap_keeps(struct heap *heap, struct extent *extent, struct h
 }
 
 /* To be called for each slot that was kept, in a heap that takes samples, before its next tick: the slot may be one
- * whose turn is a sample. Then it goes home, and counts as kept: its turn comes when the list is empty. */
+ * whose turn is a sample. Then the list goes home, and the next call is that sample. */
 static void heap_note_kept(struct heap *heap, unsigned class);
 
 /* Keeps a slot that the program held until now. A tick may be due then. */

@@ -197,9 +197,7 @@ static NOINLINE void magazine_mark(struct heap *heap, unsigned class, uint8_t th
     heap->free[class] = NULL;
     heap_count_flush(heap, class, count);
     magazine->count = 0;
-    heap->sample_known |= (uint64_t)1 << class;
-    heap->until_sample[class] = 0;
-    heap->sample_thinning[class] = thinning;
+    heap_await_sample(heap, class, thinning, count - 1);
     if (!magazine_may_give_batch(heap, magazine) ||
         !depot_put_batch(heap->arena, class, list, count)) {
         heap_return_others(heap, list, class);

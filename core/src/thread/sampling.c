@@ -27,7 +27,7 @@ static void heap_stop_sampling(struct heap *heap)
     }
     heap->sample_known = 0;
     memset(heap->until_sample, 0, sizeof heap->until_sample);
-    memset(heap->samples_kept, 0, sizeof heap->samples_kept);
+    memset(heap->until_next, 0, sizeof heap->until_next);
     heap->is_sampling = false;
     heap_redraw_candidate(heap); /* there is none any longer */
 }
@@ -59,17 +59,17 @@ static bool heap_sample_is_due(struct heap *heap, unsigned class)
         heap->sample_thinning[class] = heap->sampler.thinning;
         heap->sample_known |= bit;
     }
-    if (heap->until_sample[class] == 0) {
-        heap->sample_known &= ~bit;
-        heap->sampler.taken_thinning = heap->sample_thinning[class];
-        return true;
+    if (heap->until_sample[class] != 0) {
+        return false;
     }
-    if (class < SMALL_CLASSES && heap->samples_kept[class] != 0) {
-        heap->samples_kept[class]--;
-        heap->sampler.taken_thinning = heap->kept_thinning[class];
-        return true;
+    heap->sampler.taken_thinning = heap->sample_thinning[class];
+    uint32_t next = heap->until_next[class];
+    heap_forget_sample(heap, class);
+    if (next != 0) {
+        heap->until_sample[class] = next - 1;
+        heap->sample_known |= bit;
     }
-    return false;
+    return true;
 }
 
 static bool heap_takes_guard(struct heap *heap, unsigned class)
@@ -81,6 +81,10 @@ static bool heap_takes_guard(struct heap *heap, unsigned class)
  * else the next one would come late. */
 static void heap_note_handed(struct heap *heap, unsigned class, uint64_t handed)
 {
+    if (heap->until_sample[class] == 0) { /* there was no memory for the sample that was due */
+        heap_forget_sample(heap, class);
+        return;
+    }
     heap->until_sample[class] -= (uint32_t)handed;
     bool is_far =
         heap->until_sample[class] > INT32_MAX / 2; /* as far as can be drawn, and perhaps farther */
@@ -143,8 +147,8 @@ static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool
 {
     uint64_t handed = heap->counts[class].handed;
     /* Without memory for a sample this call is none. */
-    bool is_known = (heap->sample_known & (uint64_t)1 << class) != 0;
-    uint32_t most = is_known ? heap->until_sample[class] : 1;
+    uint32_t until = heap->until_sample[class];
+    uint32_t most = until != 0 ? until : 1;
     struct list_limits before = heap_limit_lists(heap, most);
     struct slot *slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
                                                : heap_refill(heap, class, must_be_aligned);

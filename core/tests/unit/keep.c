@@ -218,13 +218,18 @@ TEST(keep_nothing_where_few_of_all_frees_go_home)
     CHECK_EQ(heap.sent_home, SENT_MANY); /* who keeps sends nothing */
 }
 
-/* The next put into a list is a candidate of the class's own chance, or the one after the next `puts`. */
+/* The put after the next `puts` is a candidate, of the class's own chance. */
 static void set_candidate(int32_t puts)
 {
     heap_own->candidate.thinning = 0;
     heap_own->candidate.points = heap_points(heap_own, class(), 0);
     heap_own->until_tick = puts;
     heap_own->tick_rest = KEPT_BLOCKS;
+}
+
+static bool next_is_sample(void)
+{
+    return extent_is_sampled(pagemap_find(mw_malloc(KEPT_SIZE)));
 }
 
 TEST(keep_while_samples_are_taken)
@@ -239,27 +244,24 @@ TEST(keep_while_samples_are_taken)
     set_candidate(1);
     mw_free(kept);
     CHECK(heap_own->free[class()] == (struct slot *)kept);
-    CHECK_EQ(heap_own->samples_kept[class()], 0);
 
-    /* One whose turn is a sample goes home, and the call that finds the list empty is that sample. */
+    /* With one whose turn is a sample the list goes home, and the next call is that sample. */
     char *marked = kept_blocks[KEPT_BLOCKS - 2];
     CHECK(is_of_other(marked));
     mw_free(marked);
-    CHECK(heap_own->free[class()] == (struct slot *)kept);
-    CHECK_EQ(heap_own->samples_kept[class()], 1);
-    while (heap_own->free[class()] != NULL) {
-        CHECK(!extent_is_sampled(pagemap_find(mw_malloc(KEPT_SIZE))));
-    }
-    CHECK(extent_is_sampled(pagemap_find(mw_malloc(KEPT_SIZE))));
-    CHECK_EQ(heap_own->samples_kept[class()], 0);
+    CHECK(heap_own->free[class()] == NULL);
+    CHECK(next_is_sample());
+    CHECK(!next_is_sample());
 
-    /* With the list those go too that were to come from it. */
+    /* What is kept meanwhile has its turn before. */
     use_class();
     set_candidate(0);
     mw_free(kept_blocks[KEPT_BLOCKS - 3]);
-    CHECK_EQ(heap_own->samples_kept[class()], 1);
-    heap_return_lists(heap_own);
-    CHECK_EQ(heap_own->samples_kept[class()], 0);
+    CHECK(heap_own->free[class()] == NULL);
+    mw_free(kept_blocks[KEPT_BLOCKS - 4]);
+    CHECK(heap_own->free[class()] == (struct slot *)kept_blocks[KEPT_BLOCKS - 4]);
+    CHECK(!next_is_sample());
+    CHECK(next_is_sample());
     CHECK(mw_heap_is_valid());
     profile_set_active(false);
     end_threads(many());
