@@ -61,6 +61,7 @@ static void direct_drop_slab_locked(struct direct *direct, struct extent *extent
         list_remove(&extent->link);
     }
     extent->slab.place = SLAB_NONE;
+    harden_forget_links(extent);
     slab_retire(extent);
     if (direct->arena->is_explicit) {
         explicit_free(direct->arena, extent);

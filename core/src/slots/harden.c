@@ -71,6 +71,15 @@ UNUSED static void slot_settle(struct slot *slot, size_t block_size)
     }
 }
 
+static void harden_forget_links(struct extent *extent)
+{
+    struct slab_order order = slab_order(extent);
+    for (uint32_t i = 0; MW_CODED_LINKS && i < extent->slab.carved; i++) {
+        uintptr_t distance = (uintptr_t)slab_slot_of_turn(&order, i) * extent->slab.slot_size;
+        ((struct slot *)(extent->start + distance))->link = FILL_FREE_WORD;
+    }
+}
+
 static void harden_slab_empty(struct extent *extent)
 {
     uint32_t size = extent->slab.slot_size;
@@ -84,4 +93,5 @@ static void harden_slab_empty(struct extent *extent)
             harden_bad_content("free", slot, size);
         }
     }
+    harden_forget_links(extent);
 }

@@ -255,7 +255,11 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
  * slot was freed twice, and may even have another owner. */
 static void slot_settle(struct slot *slot, size_t block_size);
 
-/* A slab whose slots are all free, and not common, is about to be plain pages: looks at what is in
+/* A slab is about to be plain pages, with nothing in any list: whoever gets these learns no encoded link, from two of
+ * which he could compute the keys and where they lie. */
+static void harden_forget_links(struct extent *extent);
+
+/* The same where the slots of a slab are all free, and it is not common: first looks at what is in
  * them. */
 static void harden_slab_empty(struct extent *extent);
 
