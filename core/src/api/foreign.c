@@ -70,7 +70,7 @@ _Noreturn static COLD void bad_block(const char *call, const void *block, struct
     if (state == EXTENT_ACTIVE && extent_is_slab(extent)) {
         harden_bad_block(call, extent, block);
     }
-    if (state == EXTENT_ACTIVE) {
+    if (state == EXTENT_ACTIVE && (uintptr_t)block != extent->start) {
         harden_interior(call, block, extent->start, extent_size(extent));
     }
     if ((uintptr_t)block == extent->start && call[0] == 'f') {

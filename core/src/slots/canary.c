@@ -81,18 +81,25 @@ static NOINLINE COLD void canary_odd_free(struct extent *extent, void *block, ui
     }
 }
 
-/* Who has just taken the canary away needs a moment until it is known who. */
+/* Who has just taken the canary away needs a moment until it is known who, and longer if it does not run. */
 #define TAKER_LOOKS 1000u
+#define TAKER_NAPS 100u
+#define TAKER_NAP_MS 2u
 
 static COLD bool slot_was_taken(struct extent *extent, const void *block)
 {
-    uintptr_t at = (uintptr_t)block + slot_block_size(extent, block) - CANARY_BYTES;
-    for (unsigned i = 0; i < TAKER_LOOKS && load_unaligned((const char *)at) == FILL_FREE_WORD;
-         i++) {
+    static _Atomic uint32_t never_changes;
+    const char *at = (const char *)block + slot_block_size(extent, block) - CANARY_BYTES;
+    unsigned naps = libc_has_one_thread() ? 0 : TAKER_NAPS;
+    for (unsigned i = 0; i < TAKER_LOOKS + naps && load_unaligned(at) == FILL_FREE_WORD; i++) {
         if (slot_is_unsettled(block)) {
             return true;
         }
-        cpu_relax();
+        if (i < TAKER_LOOKS) {
+            cpu_relax();
+        } else {
+            os_wait(&never_changes, 0, TAKER_NAP_MS);
+        }
     }
     return slot_is_unsettled(block);
 }
