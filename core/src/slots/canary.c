@@ -154,6 +154,29 @@ _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, c
                  block, most, size, call);
 }
 
+/* So often, and with naps, as another thread may not run just then. */
+#define FRONT_LOOKS 20u
+
+/* A free clears the bit or takes the canary before it fills the slot, and a resize writes the padding first: so what
+ * is found each time, in a slot that is held, is damage. */
+static NOINLINE COLD bool front_padding_changes(struct extent *extent, const char *at,
+                                                uint64_t word)
+{
+    static _Atomic uint32_t never_changes;
+    size_t slack = (word ^ canary_key(extent, (uintptr_t)at)) >> CANARY_SLACK_SHIFT;
+    for (unsigned i = 0; i < FRONT_LOOKS; i++) {
+        uint64_t now = *(const volatile uint64_t *)(const void *)at;
+        if (now != word || !slot_number_is_held(extent, slab_index(extent, at)) ||
+            padding_ends_whole(at - slack, slack)) {
+            return true;
+        }
+        if (!libc_has_one_thread()) {
+            os_wait(&never_changes, 0, TAKER_NAP_MS);
+        }
+    }
+    return false;
+}
+
 _Noreturn static COLD void canary_bad_front(const char *call, struct extent *extent,
                                             const void *block)
 {

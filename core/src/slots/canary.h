@@ -254,9 +254,15 @@ static bool (*const slot_is_unsettled)(const void *slot);
 _Noreturn static COLD void canary_bad_front(const char *call, struct extent *extent,
                                             const void *block);
 
+/* Whether another thread is about to free, hand out or resize the slot whose canary, at `at`, was `word`, so that its
+ * padding is not what belongs to that. Waits until it knows. */
+static NOINLINE COLD bool front_padding_changes(struct extent *extent, const char *at,
+                                                uint64_t word);
+
 /* Whether the word in front of a slot of a medium class is what belongs there: the canary of the slot
- * in front or, if that is free, its fill. No thread ever leaves anything else there, so this looks
- * at any time, whoever has the slot in front. Nothing of ours is in front of the first slot. */
+ * in front, with the padding of the size that it tells, or, if that slot is free, its fill. No thread ever leaves
+ * anything else in that word, so this looks at any time, whoever has the slot in front. Nothing of ours is in front
+ * of the first slot. */
 ALWAYS_INLINE bool canary_front_is_whole(struct extent *extent, const void *block)
 {
     if (!MW_CANARY || extent->slab.slot_size <= SMALL_MAX || (uintptr_t)block == extent->start) {
@@ -265,9 +271,13 @@ ALWAYS_INLINE bool canary_front_is_whole(struct extent *extent, const void *bloc
     uintptr_t at = (uintptr_t)block - CANARY_BYTES;
     uint64_t word = *(const volatile uint64_t *)at;
     uint64_t canary = word ^ canary_key(extent, at);
-    return word == FILL_FREE_WORD ||
-           ((canary & CANARY_FIXED) == 0 &&
-            canary >> CANARY_SLACK_SHIFT <= extent->slab.slot_size - CANARY_BYTES);
+    if (word == FILL_FREE_WORD) {
+        return true;
+    }
+    uint64_t slack = canary >> CANARY_SLACK_SHIFT;
+    return (canary & CANARY_FIXED) == 0 && slack <= extent->slab.slot_size - CANARY_BYTES &&
+           (likely(padding_ends_whole((const char *)at - slack, slack)) ||
+            front_padding_changes(extent, (const char *)at, word));
 }
 
 /* The family of a block that the program holds; what is no family if it was written beyond its end. */
