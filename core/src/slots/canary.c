@@ -37,6 +37,33 @@ static bool padding_of_large_is_whole(const char *start, size_t slack)
                                                  (unsigned char)secrets.padding) == slack;
 }
 
+/* Known bytes at the end of a large block's pages, where what is written in front of the next block lies. NULL if
+ * there are guards behind them, or no room, or a page of their own, which would be resident for them alone. */
+#define LARGE_TAIL (2 * sizeof(uint64_t))
+
+static char *large_tail(struct extent *extent, size_t size)
+{
+    size_t left = extent_size(extent) - size;
+    bool has_tail = left >= LARGE_TAIL && left < os_page_size && !extent_has_fence(extent);
+    return has_tail ? (char *)extent_end(extent) - LARGE_TAIL : NULL;
+}
+
+static void large_tail_place(struct extent *extent, size_t size)
+{
+    char *tail = large_tail(extent, size);
+    if (tail != NULL) {
+        store_unaligned(tail, secrets.padding);
+        store_unaligned(tail + sizeof(uint64_t), secrets.padding);
+    }
+}
+
+static bool large_tail_is_whole(struct extent *extent, size_t size)
+{
+    const char *tail = large_tail(extent, size);
+    return tail == NULL || (load_unaligned(tail) == secrets.padding &&
+                            load_unaligned(tail + sizeof(uint64_t)) == secrets.padding);
+}
+
 static void canary_place_large(struct extent *extent, size_t size)
 {
     if (!MW_CANARY) {
@@ -45,6 +72,7 @@ static void canary_place_large(struct extent *extent, size_t size)
     check(extent_state(extent) == EXTENT_ACTIVE && size <= extent_size(extent));
     size_t slack = padding_bytes(extent, size);
     padding_place_large((char *)extent->start + size, slack);
+    large_tail_place(extent, size);
     canary_set_large_size(extent, size);
     check_slow(canary_read_large(extent) == size);
 }
@@ -56,8 +84,9 @@ static size_t canary_read_large(struct extent *extent)
         return size;
     }
     size_t slack = padding_bytes(extent, size);
-    return padding_of_large_is_whole((const char *)extent->start + size, slack) ? size
-                                                                                : CANARY_DAMAGED;
+    bool is_whole = padding_of_large_is_whole((const char *)extent->start + size, slack) &&
+                    large_tail_is_whole(extent, size);
+    return is_whole ? size : CANARY_DAMAGED;
 }
 
 static COLD void size_differs(const void *block, size_t size, size_t requested)
@@ -122,6 +151,24 @@ static COLD struct written written_behind(const void *block, size_t size, size_t
     return (struct written){size + found.at, runs_on ? 0 : found.length};
 }
 
+/* What is written there belongs to nobody: the block behind it is as likely to be at fault. */
+_Noreturn static COLD void canary_bad_tail(const char *call, struct extent *extent,
+                                           const void *block, size_t size)
+{
+    size_t from = extent_size(extent) - LARGE_TAIL;
+    struct fault fault = fault_of_live(call, block, size);
+    fault.kind = FAULT_OVERFLOW;
+    fault.has_offset = true;
+    struct written found =
+        fill_find_written(block, from, from + LARGE_TAIL, (unsigned char)secrets.padding);
+    fault.offset = (long)found.at;
+    fault.length = found.length;
+    fault_report(&fault,
+                 "overflow of %p (%zu bytes), or underflow of the block behind it, found by %s: "
+                 "the bytes between them were overwritten",
+                 block, size, call);
+}
+
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)
 {
     if (extent_is_slab(extent) && slot_was_taken(extent, block)) {
@@ -133,6 +180,9 @@ _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, c
     const char *most = "";
     if (!extent_is_slab(extent)) {
         padding = padding_bytes(extent, size);
+        if (padding_of_large_is_whole((const char *)block + size, padding)) {
+            canary_bad_tail(call, extent, block, size);
+        }
     } else {
         size_t capacity = slot_block_size(extent, block) - CANARY_BYTES;
         uintptr_t at = (uintptr_t)block + capacity;
