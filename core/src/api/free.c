@@ -478,7 +478,7 @@ void mw_cfree(void *block)
 
 static void free_check_size(const void *block, size_t alignment, size_t size)
 {
-    if (!MW_SLOT_BITMAP || block == NULL || !is_power_of_two(alignment)) {
+    if (!MW_SLOT_BITMAP || block == NULL) {
         return;
     }
     struct extent *extent = pagemap_find(block);
@@ -489,7 +489,7 @@ static void free_check_size(const void *block, size_t alignment, size_t size)
     if (unlikely(size != requested)) {
         size_differs(block, size, requested);
     }
-    if (unlikely(((uintptr_t)block & (alignment - 1)) != 0)) {
+    if (is_power_of_two(alignment) && unlikely(((uintptr_t)block & (alignment - 1)) != 0)) {
         struct fault fault = fault_of_live("free_aligned_sized", block, requested);
         fault.kind = FAULT_ALIGNMENT_MISMATCH;
         fault_tell(&fault,
@@ -497,6 +497,15 @@ static void free_check_size(const void *block, size_t alignment, size_t size)
                    "it does not have",
                    block, size, alignment);
     }
+}
+
+/* No block can have been allocated with such an alignment. */
+static COLD void odd_alignment_given(const void *block, size_t alignment, size_t size)
+{
+    struct fault fault = fault_of_live("free_aligned_sized", block, size);
+    fault.kind = FAULT_ALIGNMENT_MISMATCH;
+    fault_tell(&fault, "free of %p with an alignment of %zu, which is no power of two", block,
+               alignment);
 }
 
 void mw_free_sized(void *block, size_t size)
@@ -511,6 +520,10 @@ void mw_free_sized(void *block, size_t size)
 
 void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 {
+    if (MW_SLOT_BITMAP && unlikely(!is_power_of_two(alignment)) && block != NULL) {
+        odd_alignment_given(block, alignment, size);
+        alignment = 1; /* with misuse:continue */
+    }
     if (MW_TRACK) {
         tracked_free(block,
                      &(struct track_return){"free_aligned_sized", size, alignment, PROGRAM_PC, 0});
