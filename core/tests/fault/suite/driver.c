@@ -364,6 +364,8 @@ static bool size_named(const char *name, size_t *size)
         {"page-1", page - 1},
         {"page", page},
         {"page+1", page + 1},
+        {"medium", 20000},
+        {"pages", 40000},
         {"large", 300 << 10},
         {"huge", 8 << 20},
     };
