@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "held.h"
 
+#include "../os/fault.h"
 #include "tray.h"
 
 #if MW_FENCES
@@ -19,6 +20,36 @@ static bool held_takes(struct extent *extent)
     return extent_size(extent) < strength.fence_min;
 }
 
+/* What a stale pointer most likely writes is the beginning of the block: so many bytes are the fill while it waits.
+ * That is a cache line, and of a page that a program hardly ever leaves untouched. */
+#define HELD_FILLED 64u
+
+static void held_fill(struct extent *extent)
+{
+    memset((void *)extent->start, FILL_FREE, HELD_FILLED);
+}
+
+static void held_check(struct extent *extent)
+{
+    const unsigned char *bytes = (const unsigned char *)extent->start;
+    if (likely(fill_differs(bytes, HELD_FILLED, FILL_FREE) == HELD_FILLED)) {
+        return;
+    }
+    struct written found = fill_find_written(bytes, 0, HELD_FILLED, FILL_FREE);
+    struct fault fault = {
+        .kind = FAULT_WRITE_AFTER_FREE,
+        .call = "free",
+        .block = extent->start,
+        .size = extent_size(extent),
+        .state = "freed",
+        .has_offset = true,
+        .offset = (long)found.at,
+        .length = found.length,
+    };
+    fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", found.at,
+                 (const void *)bytes, fault.size, bytes[found.at]);
+}
+
 static struct extent *held_exchange(struct heap *heap, struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent) && !extent->is_huge);
@@ -31,12 +62,14 @@ static struct extent *held_exchange(struct heap *heap, struct extent *extent)
     check(strength.held_blocks <= HELD_MOST);
     uint32_t at = random_below(random_next(&heap->delay.numbers), strength.held_blocks);
     extent->slab.stamp = clock_stamp();
+    held_fill(extent);
     atomic_set(&extent->state, EXTENT_CACHED);
     /* pairs with itself and held_release_since */
     struct extent *leaving =
         atomic_swap(&held_blocks[extent_arena(extent) % HELD_ROWS][at], extent);
     if (leaving != NULL) {
         check(extent_state(leaving) == EXTENT_CACHED);
+        held_check(leaving);
         atomic_set(&leaving->state, EXTENT_ACTIVE);
     }
     return leaving;
@@ -52,6 +85,7 @@ static void held_release(_Atomic(struct extent *) *place, bool all, uint32_t sta
     lock_take(&rob_lock);              /* see tray.h */
     extent = atomic_swap(place, NULL); /* pairs with held_exchange; may be a younger one by now */
     if (extent != NULL) {
+        held_check(extent);
         extent->slab.below = NULL;
         arena_free_chain(extent);
     }
