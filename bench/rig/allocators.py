@@ -30,7 +30,10 @@ BUILT = [peer["name"] for peer in sorted((peer for entry in KNOWN for peer in en
 PEERS_FOLDER = os.path.join(ROOT, "build", "peers")
 # The system's: their file. Those whose name is also in BUILT stand in where that is not built.
 # tbbmalloc is preloaded through its proxy, which is what exports malloc.
-INSTALLED = {entry["installed"]: entry["debian"]["file"] for entry in KNOWN if "installed" in entry}
+# Where releases differ, it is the name of the oldest: the column is of that version.
+INSTALLED = {entry["installed"]: ([entry["debian"]] if isinstance(entry["debian"], dict)
+                                  else entry["debian"])[0]["file"]
+             for entry in KNOWN if "installed" in entry}
 SCUDO = "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-*.so"
 # musl's allocator cannot be preloaded into a glibc program: the workloads are linked with musl.
 MUSL = "mallocng"

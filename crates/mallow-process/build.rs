@@ -10,6 +10,9 @@ use toml::{Table, Value};
 /// Those that only the benchmarks read.
 const OF_THE_BENCHMARKS: [&str; 3] = ["installed", "peers", "slow"];
 
+/// As their keys are written, each a variant of `Distribution`.
+const DISTRIBUTIONS: [&str; 4] = ["debian", "alpine", "fedora", "arch"];
+
 fn main() {
     println!("cargo::rerun-if-changed=allocators.toml");
     let text = std::fs::read_to_string("allocators.toml").expect("the table of allocators");
@@ -26,50 +29,64 @@ fn main() {
 
 fn known(entry: &Table) -> String {
     let name = entry["name"].as_str().expect("an allocator has a name");
-    let allowed =
-        ["name", "family", "origin", "variant", "stems", "symbols", "debian", "alpine", "secure"];
+    let allowed = ["name", "family", "origin", "variant", "stems", "symbols", "secure"];
     for key in entry.keys() {
-        let is_known = allowed.contains(&key.as_str()) || OF_THE_BENCHMARKS.contains(&key.as_str());
+        let is_known = [&allowed[..], &DISTRIBUTIONS, &OF_THE_BENCHMARKS]
+            .iter()
+            .any(|keys| keys.contains(&key.as_str()));
         assert!(is_known, "{name} has a key {key}, which means nothing");
     }
     let text = |key| entry.get(key).and_then(Value::as_str);
     let optional = |key| format!("{:?}", text(key));
-    let brought = |key| entry.get(key).map_or("None".to_owned(), |value| package(name, value));
+    let packages: String = DISTRIBUTIONS
+        .iter()
+        .filter_map(|key| Some(packages(name, key, entry.get(*key)?)))
+        .collect();
     let list = |key| format!("&{:?}", words(entry, key));
     let mut code = String::new();
     let _ = writeln!(
         code,
         "Known {{ name: {name:?}, family: Family::{}, origin: Origin::{}, variant: {:?}, stems: {}, \
-         symbols: {}, debian: {}, alpine: {}, secure: {} }},",
+         symbols: {}, packages: &[{packages}], secure: {} }},",
         variant(text("family").unwrap_or("other")),
         variant(text("origin").unwrap_or("library")),
         text("variant").unwrap_or(""),
         list("stems"),
         list("symbols"),
-        brought("debian"),
-        brought("alpine"),
         optional("secure")
     );
     code
 }
 
-fn package(name: &str, value: &Value) -> String {
-    let table = value.as_table().expect("debian and alpine are tables");
+/// Those of one distribution: one, or a list by releases, which ends in that of the newest.
+fn packages(name: &str, distribution: &str, value: &Value) -> String {
+    let one = std::slice::from_ref(value);
+    let all = value.as_array().map_or(one, Vec::as_slice);
+    let newest = all.iter().position(|entry| entry.get("releases").is_none());
+    assert!(newest == Some(all.len() - 1), "{name} for {distribution} ends without releases");
+    all.iter().map(|entry| package(name, distribution, entry)).collect()
+}
+
+fn package(name: &str, distribution: &str, value: &Value) -> String {
+    let table = value.as_table().expect("a package is a table");
     for key in table.keys() {
-        let is_known = ["package", "file", "repository"].contains(&key.as_str());
+        let is_known = ["package", "file", "repository", "releases"].contains(&key.as_str());
         assert!(is_known, "{name} has a package with a key {key}, which means nothing");
     }
     let text = |key| table.get(key).and_then(Value::as_str);
     let package = text("package").expect("a package has a name");
     format!(
-        "Some(Packaged {{ package: {package:?}, file: {:?}, repository: {:?} }})",
+        "Packaged {{ distribution: Distribution::{}, releases: &{:?}, package: {package:?}, \
+         file: {:?}, repository: {:?} }},",
+        variant(distribution),
+        words(table, "releases"),
         text("file"),
         text("repository")
     )
 }
 
 fn words<'a>(entry: &'a Table, key: &str) -> Vec<&'a str> {
-    let values = entry.get(key).map(|value| value.as_array().expect("stems and symbols are lists"));
+    let values = entry.get(key).map(|value| value.as_array().expect("a list of words"));
     values.into_iter().flatten().map(|word| word.as_str().expect("of text")).collect()
 }
 

@@ -24,6 +24,16 @@ sys.modules["peers"] = peers
 LOADER.exec_module(peers)
 
 
+def brought(entry):
+    """What distributions bring: a table each, or a list by releases."""
+    sides = [entry[key] for key in ("debian", "alpine") if key in entry]
+    return [package for side in sides for package in (side if isinstance(side, list) else [side])]
+
+
+def first(side):
+    return side[0] if isinstance(side, list) else side
+
+
 class Table(unittest.TestCase):
     def test_it_names_each_peer_that_is_built_and_no_other(self):
         self.assertEqual(sorted(allocators.BUILT), sorted(peer.name for peer in peers.PEERS))
@@ -34,37 +44,38 @@ class Table(unittest.TestCase):
         self.assertEqual(len(columns), len(set(columns)))
 
     def test_the_set_up_asks_for_what_the_table_names(self):
-        known = {entry["debian"]["file"]: entry for entry in allocators.KNOWN if "file" in entry.get("debian", {})}
+        known = {first(entry["debian"])["file"]: entry for entry in allocators.KNOWN
+                 if "file" in first(entry.get("debian", {}))}
         calls = re.findall(r"^    want_allocator (\S+) (\S+) (\S+) (\S+)$", (ROOT / "tools/setup").read_text(), re.M)
         self.assertGreater(len(calls), 3)
         for file, package, alpine_file, alpine_package in calls:
-            self.assertEqual(package, known[file]["debian"]["package"])
+            self.assertEqual(package, first(known[file]["debian"])["package"])
             alpine = known[file].get("alpine", {"file": "-", "package": "-"})
             self.assertEqual((alpine_file, alpine_package), (alpine["file"], alpine["package"]))
 
     def test_an_installed_file_is_of_its_allocator(self):
         for entry in allocators.KNOWN:
             if "installed" in entry:
-                self.assertIn("file", entry["debian"])
+                self.assertIn("file", first(entry["debian"]))
 
     def test_a_package_has_a_file_of_its_allocator(self):
         for entry in allocators.KNOWN:
-            for brought in [entry[key] for key in ("debian", "alpine") if key in entry]:
-                if "file" in brought:
-                    self.assertIn(brought["file"].split(".so")[0], entry["stems"])
+            for package in brought(entry):
+                if "file" in package:
+                    self.assertIn(package["file"].split(".so")[0], entry["stems"])
 
     @unittest.skipUnless(shutil.which("dpkg-query"), "no dpkg here")
     def test_debian_s_packages_have_what_the_table_says(self):
         for entry in allocators.KNOWN:
-            package = entry.get("debian", {}).get("package")
-            listed = package and subprocess.run(["dpkg-query", "-L", package], text=True,
-                                                capture_output=True).stdout
-            if listed:
-                names = {os.path.basename(line) for line in listed.splitlines()}
-                stems = {name.split(".so")[0] for name in names if ".so" in name}
-                self.assertTrue(stems & set(entry["stems"]), package)
-                if "file" in entry["debian"]:
-                    self.assertIn(entry["debian"]["file"], names)
+            for package in brought(entry):
+                listed = subprocess.run(["dpkg-query", "-L", package["package"]], text=True,
+                                        capture_output=True).stdout
+                if listed:
+                    names = {os.path.basename(line) for line in listed.splitlines()}
+                    stems = {name.split(".so")[0] for name in names if ".so" in name}
+                    self.assertTrue(stems & set(entry["stems"]), package)
+                    if "file" in package:
+                        self.assertIn(package["file"], names)
 
     def test_hardened_builds_are_measured_seldom(self):
         self.assertLessEqual({"hardened", "scudo", "mimalloc3-secure"}, set(allocators.SELDOM))

@@ -133,11 +133,45 @@ fn snippets_name_what_alpine_has() {
     }
     let compose = system.succeeds(&["enable", "--compose", "-a", "mimalloc"]);
     assert!(compose.contains("LD_PRELOAD is libmimalloc-insecure.so.2 there"), "{compose}");
-    assert!(compose.contains("LD_PRELOAD: \"libmimalloc.so.2\""), "{compose}");
+    assert!(compose.contains("LD_PRELOAD: \"libmimalloc.so.3\""), "{compose}");
     // Nobody can say where Debian's is, but Debian.
     system.refuses(&["enable", "--docker", "-a", "scudo"], 2, &["apt install libclang-rt-dev"]);
     let tbb = system.succeeds(&["enable", "--docker", "-a", "tbbmalloc"]);
     assert!(!tbb.contains("Alpine"), "{tbb}");
+}
+
+/// Debian 13 has another mimalloc than Debian 12, and an image may be of either.
+#[test]
+fn snippets_name_what_the_release_has() {
+    let system = System::new();
+    let docker = |os_release| {
+        system.write("etc/os-release", os_release);
+        system.succeeds(&["enable", "--docker", "-a", "mimalloc"])
+    };
+    for (os_release, own, word, other) in [
+        (
+            "ID=debian\nVERSION_CODENAME=bookworm\n",
+            "libmimalloc2.0",
+            "libmimalloc.so.2",
+            "# newer Debian and Ubuntu: RUN apt-get install -y libmimalloc3\n\
+             #         ENV LD_PRELOAD=libmimalloc.so.3\n",
+        ),
+        (
+            "ID=debian\nVERSION_CODENAME=trixie\n",
+            "libmimalloc3",
+            "libmimalloc.so.3",
+            "# bookworm, jammy, noble: RUN apt-get install -y libmimalloc2.0\n\
+             #         ENV LD_PRELOAD=libmimalloc.so.2\n",
+        ),
+    ] {
+        let docker = docker(os_release);
+        assert!(docker.contains(&format!("--no-install-recommends {own} ")), "{docker}");
+        assert!(docker.ends_with(&format!("ENV LD_PRELOAD={word}\n")), "{docker}");
+        assert!(docker.contains(other), "{docker}");
+    }
+    system.write("etc/os-release", "ID=fedora\n");
+    let tbb = ["enable", "--global", "-a", "tbbmalloc"];
+    system.refuses(&tbb, 2, &["install it with: dnf install tbb"]);
 }
 
 /// What a dry run says in a system that is mounted read-only; `None` where nothing can be mounted.

@@ -6,12 +6,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::distribution::Release;
 use crate::embedded;
 use crate::error::{Error, Result};
 use crate::ldcache;
 use crate::packages::{self, Owner};
 use mallow_process::allocators::{
-    Family, KNOWN, Known, Origin, Packaged, family_of, is_system_name, name_from_file, stem,
+    Family, KNOWN, Known, Origin, family_of, is_system_name, name_from_file, stem,
 };
 use mallow_process::elf::{ElfInfo, Libc, own_machine};
 
@@ -216,6 +217,7 @@ pub fn discover() -> Result<(Vec<Allocator>, Vec<Missing>)> {
     usable.push(Allocator::system());
     let candidates = candidates();
     let versions = packages::installed_versions();
+    let release = release();
     let mut missing = Vec::new();
     for known in installable() {
         let found = installed(known, &candidates, &versions);
@@ -223,7 +225,7 @@ pub fn discover() -> Result<(Vec<Allocator>, Vec<Missing>)> {
             missing.push(Missing {
                 name: known.name.into(),
                 variant: known.variant.into(),
-                remedy: remedy(known),
+                remedy: release.remedy(known),
             });
         }
         usable.extend(found);
@@ -255,7 +257,12 @@ fn installed(
 }
 
 pub(crate) fn usual_packages(known: &Known) -> Vec<&'static str> {
-    [known.debian, known.alpine].into_iter().flatten().map(|brought| brought.package).collect()
+    known.packages.iter().map(|brought| brought.package).collect()
+}
+
+/// Of the running system.
+fn release() -> Release {
+    Release::of(Path::new("/"))
 }
 
 /// From the package that the file is of, else from the file's own name.
@@ -278,33 +285,6 @@ fn version(known: &Known, path: &Path, versions: &BTreeMap<String, String>) -> O
     let name = real.file_name()?.to_str()?;
     let (_, suffix) = name.split_once(".so.")?;
     Some(suffix.to_owned())
-}
-
-fn remedy(known: &Known) -> String {
-    remedy_on(known, is_alpine())
-}
-
-fn is_alpine() -> bool {
-    Path::new("/etc/alpine-release").exists()
-}
-
-fn remedy_on(known: &Known, alpine: bool) -> String {
-    match (known.debian, known.alpine, alpine) {
-        (_, Some(Packaged { package, repository, .. }), true) => {
-            let from = |name| format!(", from the repository {name}");
-            format!("apk add {package}{}", repository.map_or(String::new(), from))
-        }
-        (Some(Packaged { package, .. }), _, false) => format!("apt install {package}"),
-        (None, Some(_), false) => {
-            format!("not packaged by Debian; use -a {}=/path/to/lib.so", known.name)
-        }
-        (Some(_), None, true) => {
-            format!("not packaged by Alpine; use -a {}=/path/to/lib.so", known.name)
-        }
-        (None, None, _) => {
-            format!("build it from source and use -a {}=/path/to/lib.so", known.name)
-        }
-    }
 }
 
 /// The allocator that `-a` names: a known name, `NAME=PATH`, or a path. Where there is one library
@@ -346,7 +326,7 @@ pub fn find(name: &str, libc: Option<Libc>) -> Result<Allocator> {
         Some(index) => Ok(found[index].clone()),
         None => found.into_iter().next().ok_or_else(|| Error::UnknownAllocator {
             name: name.into(),
-            remedy: format!("It is not installed; {}.", install_sentence(known, is_alpine())),
+            remedy: format!("It is not installed; {}.", release().install_sentence(known)),
         }),
     }
 }
@@ -358,11 +338,6 @@ fn of_another_libc(name: &str, libc: Libc) -> Error {
         "The allocator {name} is a part of the C library {name}, and this is a {own} program. Use -a \
          {own} for its own allocator, or build the program for {name}."
     ))
-}
-
-pub(crate) fn install_sentence(known: &Known, alpine: bool) -> String {
-    let remedy = remedy_on(known, alpine);
-    if remedy.starts_with("ap") { format!("install it with: {remedy}") } else { remedy }
 }
 
 pub(crate) fn unknown(name: &str) -> Error {

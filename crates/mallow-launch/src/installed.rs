@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::allocator::{self, Allocator};
+use crate::distribution::Release;
 use crate::embedded::{self, Library};
 use crate::error::{Error, Result};
 use crate::ldcache;
@@ -96,8 +97,7 @@ fn missing(root: &Path, known: &Known) -> String {
     if let Some(library) = embedded::by_name(name) {
         return copy_it(root, library);
     }
-    let alpine = within(root, Path::new("/etc/alpine-release")).exists();
-    format!("{name} is not installed; {}.", allocator::install_sentence(known, alpine))
+    format!("{name} is not installed; {}.", Release::of(root).install_sentence(known))
 }
 
 /// The command may have come without its libraries beside it: from pip, npm or cargo.

@@ -2,7 +2,7 @@
 //! The allocators of this machine, and how a program is started under one of them.
 //!
 //! `allocator` finds what is installed (`ldcache`, `packages`) and what the command carries inside
-//! (`embedded`). `target` says what a command really is, `preload` writes the environment that puts
+//! (`embedded`), `distribution` which package brings what is not there. `target` says what a command really is, `preload` writes the environment that puts
 //! an allocator in front of it, `preflight` asks the loader whether that will work, `trial` starts a
 //! program to see whether it does. `prepare` does all of it in the one order that is right; `contender` does it for several allocators.
 //! `settings` says which settings of an allocator are worth trying, `installed` by which word a
@@ -14,6 +14,7 @@
 
 pub mod allocator;
 pub mod contender;
+pub mod distribution;
 pub mod embedded;
 mod error;
 pub mod go;

@@ -39,20 +39,56 @@ pub struct Known {
     pub stems: &'static [&'static str],
     /// What it alone defines. Those of a whole family stand in its first line.
     pub symbols: &'static [&'static str],
-    pub debian: Option<Packaged>,
-    pub alpine: Option<Packaged>,
+    /// Those of one distribution stand together, that of the newest releases last.
+    pub packages: &'static [Packaged],
     /// The name of its hardened build.
     pub secure: Option<&'static str>,
+}
+
+/// Systems that have the same packages under the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// Ubuntu too, and all that descend from the two.
+    Debian,
+    Alpine,
+    Fedora,
+    Arch,
 }
 
 /// What a distribution brings.
 #[derive(Clone, Copy, Debug)]
 pub struct Packaged {
+    pub distribution: Distribution,
+    /// The code names of those that have it; none: all that no other entry names.
+    pub releases: &'static [&'static str],
     pub package: &'static str,
     /// The name by which its loader finds the library; `None`: only by a full path.
     pub file: Option<&'static str>,
     /// Where not everybody has it.
     pub repository: Option<&'static str>,
+}
+
+impl Known {
+    pub fn packages_of(
+        &self,
+        distribution: Distribution,
+    ) -> impl Iterator<Item = &'static Packaged> + use<> {
+        self.packages.iter().filter(move |packaged| packaged.distribution == distribution)
+    }
+
+    /// What brings it in a release that has these code names.
+    pub fn packaged(
+        &self,
+        distribution: Distribution,
+        codenames: &[String],
+    ) -> Option<&'static Packaged> {
+        let is_of = |packaged: &&Packaged| {
+            codenames.iter().any(|name| packaged.releases.contains(&name.as_str()))
+        };
+        let newest = |packaged: &&Packaged| packaged.releases.is_empty();
+        let all = || self.packages_of(distribution);
+        all().find(is_of).or_else(|| all().find(newest))
+    }
 }
 
 // `KNOWN`, which the build script makes of allocators.toml.
@@ -130,6 +166,24 @@ mod tests {
             let secure = known.secure.map(|name| by_name(name).expect("a name of the table"));
             assert!(secure.is_none_or(|secure| secure.variant.starts_with("secure")));
         }
+    }
+
+    #[test]
+    fn releases_have_packages_of_their_own() {
+        let package = |name, distribution, codenames: &[&str]| {
+            let codenames: Vec<String> = codenames.iter().map(|name| (*name).to_owned()).collect();
+            let known = by_name(name).expect("a name of the table");
+            known.packaged(distribution, &codenames).map(|packaged| packaged.package)
+        };
+        let debian = |name, codename| package(name, Distribution::Debian, &[codename]);
+        assert_eq!(debian("mimalloc", "bookworm"), Some("libmimalloc2.0"));
+        assert_eq!(debian("mimalloc", "trixie"), Some("libmimalloc3"));
+        assert_eq!(debian("tcmalloc", "jammy"), Some("libtcmalloc-minimal4"));
+        assert_eq!(debian("tcmalloc", "noble"), Some("libtcmalloc-minimal4t64"));
+        assert_eq!(debian("tbbmalloc", "jammy"), Some("libtbbmalloc2"));
+        assert_eq!(package("mimalloc", Distribution::Debian, &[]), Some("libmimalloc3"));
+        assert_eq!(package("tcmalloc", Distribution::Fedora, &[]), Some("gperftools-libs"));
+        assert_eq!(package("hardened_malloc", Distribution::Debian, &["trixie"]), None);
     }
 
     #[test]

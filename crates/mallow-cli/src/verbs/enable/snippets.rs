@@ -3,8 +3,9 @@
 
 use crate::error::Result;
 use mallow_enabling::System;
+use mallow_launch::distribution::Release;
 use mallow_launch::installed::{self, Installed};
-use mallow_process::allocators::{self, Known, Origin, Packaged};
+use mallow_process::allocators::{self, Distribution, Known, Origin, Packaged};
 
 /// An allocator inside of an image.
 pub struct Wish {
@@ -14,7 +15,7 @@ pub struct Wish {
 
 /// How the library comes into the image.
 enum Way {
-    Package { debian: Package, alpine: Option<Package> },
+    Package { debian: Package, others: Vec<Package> },
     Copy { file: String },
 }
 
@@ -22,14 +23,23 @@ struct Package {
     name: String,
     /// What LD_PRELOAD has to hold there.
     word: String,
-    repository: Option<&'static str>,
+    /// Whose it is.
+    system: String,
+    /// What installs it there.
+    install: &'static str,
 }
 
 impl Package {
     /// As the table has it; `None` where that does not say how its loader finds the library.
-    fn known(brought: Packaged) -> Option<Package> {
-        let word = brought.file?.to_owned();
-        Some(Package { name: brought.package.into(), word, repository: brought.repository })
+    fn known(brought: &Packaged) -> Option<Package> {
+        let (system, install) = match (brought.distribution, brought.releases) {
+            (Distribution::Alpine, _) => ("Alpine".to_owned(), "apk add --no-cache"),
+            (_, []) => ("newer Debian and Ubuntu".to_owned(), "apt-get install -y"),
+            (_, releases) => (releases.join(", "), "apt-get install -y"),
+        };
+        let from = brought.repository.map_or(String::new(), |name| format!(", from {name}"));
+        let (name, word) = (brought.package.into(), brought.file?.into());
+        Some(Package { name, word, system: system + &from, install })
     }
 }
 
@@ -60,31 +70,34 @@ impl Wish {
 
     /// What the other forms ask of the image.
     fn needs(&self) -> String {
-        let Way::Package { debian, alpine } = &self.way else {
+        let Way::Package { debian, others } = &self.way else {
             return format!("the image needs {}", self.word());
         };
-        let on_alpine = alpine.as_ref().map(|package| {
-            let from = package.repository.map_or(String::new(), |name| format!(", from {name}"));
+        let or_others = others.iter().map(|package| {
             let word = Some(&package.word).filter(|word| **word != debian.word);
             let word = word.map_or(String::new(), |word| format!("; LD_PRELOAD is {word} there"));
-            format!(" or {} (Alpine{from}{word})", package.name)
+            format!(" or {} ({}{word})", package.name, package.system)
         });
-        format!(
-            "the image needs the package {} (Debian){}",
-            debian.name,
-            on_alpine.unwrap_or_default()
-        )
+        let or_others: String = or_others.collect();
+        format!("the image needs the package {} (Debian){or_others}", debian.name)
     }
 }
 
-/// Those of Debian and Alpine, if Debian has one. Where that is installed here, it is known how it is called.
+/// That of Debian, if it has one: of this system's release, else of its newest. Where it is installed here, it is
+/// known how it is called. And what other releases and Alpine have instead.
 fn packages(known: &Known, found: Option<&Installed>, system: &System) -> Option<Way> {
     let here = found.and_then(|found| {
         let name = installed::debian_package(&system.root, found)?;
-        Some(Package { name, word: found.word.clone(), repository: None })
+        let (system, install) = ("Debian".to_owned(), "apt-get install -y");
+        Some(Package { name, word: found.word.clone(), system, install })
     });
-    let debian = here.or_else(|| Package::known(known.debian?))?;
-    Some(Way::Package { debian, alpine: known.alpine.and_then(Package::known) })
+    let release = Release::of(&system.root);
+    let usual = || release.packaged_by(Distribution::Debian, known).and_then(Package::known);
+    let debian = here.or_else(usual)?;
+    let all = [Distribution::Debian, Distribution::Alpine].into_iter();
+    let others = all.flat_map(|distribution| known.packages_of(distribution));
+    let others = others.filter_map(Package::known).filter(|package| package.name != debian.name);
+    Some(Way::Package { others: others.collect(), debian })
 }
 
 /// Of those that are for one kind of file.
@@ -94,16 +107,13 @@ pub fn docker(wish: &Wish) -> String {
     let (name, word) = (&wish.name, wish.word());
     let head = format!("# {name} for every program of the image.");
     let install = match &wish.way {
-        Way::Package { debian, alpine } => {
-            let alpine = alpine.as_ref().map_or(String::new(), |package| {
-                let from = package.repository.map_or(String::new(), |name| format!(" ({name})"));
-                format!(
-                    "# Alpine{from}: RUN apk add --no-cache {}\n#         ENV LD_PRELOAD={}\n",
-                    package.name, package.word
-                )
+        Way::Package { debian, others } => {
+            let others = others.iter().map(|Package { name, word, system, install }| {
+                format!("# {system}: RUN {install} {name}\n#         ENV LD_PRELOAD={word}\n")
             });
+            let others: String = others.collect();
             format!(
-                "{alpine}RUN apt-get update \\\n && apt-get install -y --no-install-recommends \
+                "{others}RUN apt-get update \\\n && apt-get install -y --no-install-recommends \
                  {} \\\n && rm -rf /var/lib/apt/lists/*\n",
                 debian.name
             )

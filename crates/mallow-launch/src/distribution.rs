@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//! Which distribution a system is, and which of its releases: they call packages differently.
+
+use std::path::Path;
+
+use mallow_process::allocators::{Distribution, Known, Packaged};
+
+/// A system by what it says of itself.
+pub struct Release {
+    /// `None`: one whose packages are not known.
+    distribution: Option<Distribution>,
+    /// Its own, and that of the release of Ubuntu or Debian which it was made of.
+    codenames: Vec<String>,
+}
+
+impl Release {
+    /// Of the system `root`. One that says nothing is taken for the newest Debian.
+    pub fn of(root: &Path) -> Release {
+        let places = ["etc/os-release", "usr/lib/os-release"];
+        let text = places.iter().find_map(|place| std::fs::read_to_string(root.join(place)).ok());
+        let is_alpine = root.join("etc/alpine-release").exists();
+        match text {
+            Some(text) => parse(&text),
+            None if is_alpine => parse("ID=alpine"),
+            None => parse("ID=debian"),
+        }
+    }
+
+    /// What brings it in this release; where it is none of this distribution, in its newest.
+    pub fn packaged_by(
+        &self,
+        distribution: Distribution,
+        known: &Known,
+    ) -> Option<&'static Packaged> {
+        let is_own = self.distribution == Some(distribution);
+        known.packaged(distribution, if is_own { &self.codenames } else { &[] })
+    }
+
+    fn packaged(&self, known: &Known) -> Option<&'static Packaged> {
+        known.packaged(self.distribution?, &self.codenames)
+    }
+
+    /// How a missing allocator is had here.
+    pub(crate) fn remedy(&self, known: &Known) -> String {
+        let by_path = format!("use -a {}=/path/to/lib.so", known.name);
+        if known.packages.is_empty() {
+            return format!("build it from source and {by_path}");
+        }
+        let Some(distribution) = self.distribution else {
+            return format!("see whether this system has a package of it, and {by_path}");
+        };
+        match self.packaged(known) {
+            Some(Packaged { package, repository, .. }) => {
+                let from = |name| format!(", from the repository {name}");
+                let from = repository.map_or(String::new(), from);
+                format!("{} {package}{from}", command(distribution))
+            }
+            None => format!("not packaged by {distribution:?}; {by_path}"),
+        }
+    }
+
+    /// The same as the end of a sentence that says what is missing.
+    pub(crate) fn install_sentence(&self, known: &Known) -> String {
+        let remedy = self.remedy(known);
+        if self.packaged(known).is_some() { format!("install it with: {remedy}") } else { remedy }
+    }
+}
+
+/// What installs a package.
+fn command(distribution: Distribution) -> &'static str {
+    match distribution {
+        Distribution::Debian => "apt install",
+        Distribution::Alpine => "apk add",
+        Distribution::Fedora => "dnf install",
+        Distribution::Arch => "pacman -S",
+    }
+}
+
+/// The text of an os-release file.
+fn parse(text: &str) -> Release {
+    let value = |key: &str| {
+        let mut lines = text.lines().filter_map(|line| line.trim().split_once('='));
+        let (_, value) = lines.find(|(name, _)| *name == key)?;
+        Some(value.trim_matches(['"', '\'']).to_owned())
+    };
+    let own = value("ID").unwrap_or_default();
+    let like = value("ID_LIKE").unwrap_or_default();
+    // Red Hat's, which name Fedora too, have few of its packages.
+    let has_few = like.split(' ').any(|id| id == "rhel");
+    let known = |id: &str| match id {
+        "debian" | "ubuntu" => Some(Distribution::Debian),
+        "alpine" => Some(Distribution::Alpine),
+        "fedora" if !has_few => Some(Distribution::Fedora),
+        "arch" => Some(Distribution::Arch),
+        _ => None,
+    };
+    let distribution = [own.as_str()].into_iter().chain(like.split(' ')).find_map(known);
+    let keys = ["VERSION_CODENAME", "UBUNTU_CODENAME", "DEBIAN_CODENAME"];
+    Release { distribution, codenames: keys.into_iter().filter_map(value).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mallow_process::allocators;
+
+    fn remedy(os_release: &str, name: &str) -> String {
+        parse(os_release).remedy(allocators::by_name(name).expect("a name of the table"))
+    }
+
+    #[test]
+    fn remedy_is_that_of_the_release() {
+        let trixie = "ID=debian\nVERSION_ID=\"13\"\nVERSION_CODENAME=trixie\n";
+        assert_eq!(remedy(trixie, "mimalloc"), "apt install libmimalloc3");
+        let bookworm = "VERSION_CODENAME=bookworm\nID=debian\n";
+        assert_eq!(remedy(bookworm, "mimalloc"), "apt install libmimalloc2.0");
+        assert_eq!(remedy(bookworm, "tcmalloc-full"), "apt install libgoogle-perftools4");
+        let sid = "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux forky/sid\"\n";
+        assert_eq!(remedy(sid, "tcmalloc-full"), "apt install libgoogle-perftools4t64");
+        let mint = "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\nVERSION_CODENAME=wilma\n\
+                    UBUNTU_CODENAME=noble\n";
+        assert_eq!(remedy(mint, "mimalloc"), "apt install libmimalloc2.0");
+    }
+
+    #[test]
+    fn other_distributions_have_other_commands() {
+        assert_eq!(remedy("ID=fedora", "tcmalloc"), "dnf install gperftools-libs");
+        assert_eq!(remedy("ID='arch'", "tbbmalloc"), "pacman -S onetbb");
+        let testing = "apk add hardened-malloc, from the repository testing";
+        assert_eq!(remedy("ID=alpine", "hardened_malloc"), testing);
+        assert!(remedy("ID=alpine", "tbbmalloc").starts_with("not packaged by Alpine; use -a"));
+        assert!(remedy("ID=fedora", "rpmalloc").starts_with("build it from source"));
+        for unknown in [
+            "ID=opensuse-leap\nID_LIKE=\"suse opensuse\"",
+            "ID=rocky\nID_LIKE=\"rhel centos fedora\"",
+        ] {
+            assert!(remedy(unknown, "jemalloc").starts_with("see whether this system has"));
+        }
+    }
+}
