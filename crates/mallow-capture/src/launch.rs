@@ -104,10 +104,7 @@ fn code(ended: Option<Ended>) -> u8 {
 /// Starts the command, writes its trace until it ends, and passes signals on to it. `note` gets
 /// sentences for the user.
 pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
-    let mut prepared =
-        mallow_launch::prepare(request.command, request.allocator, &[], note)?.checked()?;
-    let server = server(&prepared);
-    prepared.changes = environment(&prepared, request.through, note)?;
+    let (prepared, server) = prepared(request.command, request.allocator, request.through, note)?;
     let target = &prepared.target;
     let file = super::create(request.trace)?;
     let clock = Clock::choose();
@@ -146,12 +143,27 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     finish(request, target, collector, child.id(), collected)
 }
 
-fn description(
-    request: &Request,
-    server: Option<(String, PathBuf)>,
-    target: &Target,
-    clock: Clock,
-) -> Header {
+/// Whether the command can be recorded, as far as that is known before it runs.
+pub fn check(command: &[OsString], allocator: Option<&str>, through: bool) -> Result<()> {
+    prepared(command, allocator, through, &|_| {}).map(drop)
+}
+
+/// An allocator that serves a command's malloc: name and file.
+type Server = Option<(String, PathBuf)>;
+
+fn prepared(
+    command: &[OsString],
+    allocator: Option<&str>,
+    through: bool,
+    note: &dyn Fn(&str),
+) -> Result<(Prepared, Server)> {
+    let mut prepared = mallow_launch::prepare(command, allocator, &[], note)?.checked()?;
+    let server = server(&prepared);
+    prepared.changes = environment(&prepared, through, note)?;
+    Ok((prepared, server))
+}
+
+fn description(request: &Request, server: Server, target: &Target, clock: Clock) -> Header {
     let (allocator, allocator_path) = match server {
         Some((name, _)) if allocators::is_system_name(&name) => (name, None),
         Some((name, path)) => (name, Some(path.to_string_lossy().into_owned())),
@@ -167,8 +179,8 @@ fn description(
     }
 }
 
-/// Who will serve the command's malloc behind the recorder: name and file.
-fn server(prepared: &Prepared) -> Option<(String, PathBuf)> {
+/// Who will serve it behind the recorder.
+fn server(prepared: &Prepared) -> Server {
     match &prepared.allocator {
         Some(Allocator { name, path: Some(path), .. }) => Some((name.clone(), path.clone())),
         _ => preflight::server(&prepared.target, &Changes::new()),

@@ -42,7 +42,7 @@ use mallow_trace::{Event, Header, Reader};
 use serde::Serialize;
 
 pub use error::{Error, Result};
-pub use launch::{Captured, Request, Stdin, Stdout, record};
+pub use launch::{Captured, Request, Stdin, Stdout, check, record};
 /// How the stacks of allocations are taken, if at all.
 pub use mallow_trace::Stacks as StackKind;
 

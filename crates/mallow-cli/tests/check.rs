@@ -345,6 +345,25 @@ fn a_python_program_is_the_same_twice() {
     assert!(metric(&json(&same), "bytes")["after"]["low"].as_u64().unwrap() > 800_000);
 }
 
+/// As Python's print does. What is printed is shown once all the same.
+#[test]
+fn runs_are_equal_though_the_program_looks_at_its_output() {
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <sys/stat.h>\n\
+                  int main(void) { struct stat at; fstat(1, &at); puts(\"printed\");\n\
+                  for (int n = S_ISCHR(at.st_mode) ? 100 : 1; n > 0; n--)\n\
+                  if (!malloc(1000)) return 1;\n  return 0; }\n";
+    let checked = Checked { folder: tempfile::tempdir().unwrap() };
+    if compile("cc", checked.folder.path(), source, &["-O0"]).is_none() {
+        return;
+    }
+    let first = checked.check(&["--update", "-r", "2"]);
+    ended(&first, 0);
+    let same = checked.check(&["--json", "-r", "2"]);
+    ended(&same, 0);
+    assert_eq!(same.stderr.matches("printed").count(), 1, "{}", same.stderr);
+    assert!(!same.stderr.contains("Left out"), "{}", same.stderr);
+}
+
 /// A runner of tests looks into the folder where the baseline is.
 #[test]
 fn the_baseline_is_there_while_it_is_measured() {

@@ -2,6 +2,7 @@
 //! Runs the command: recorded, for what it allocates, and alone, for how much memory it takes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -35,8 +36,11 @@ pub fn measure(
     if let Some(sentence) = mallow_launch::input::why_none() {
         notes.note(&sentence);
     }
+    mallow_capture::check(&args.command, args.allocator.as_deref(), true)?;
     let mut measured = Measured::default();
-    let own = (1..=args.runs).map(|number| (number, None));
+    // What the command does only once, such as filling caches, is over before it is recorded.
+    measured.rss.push(peak_rss(args, 1, interrupted)?);
+    let own = (2..=args.runs + 1).map(|number| (number, None));
     for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 1, Some(padding)))) {
         let recorded =
             ended_by(interrupted, || record(args, depth, number, padding, notes, &mut measured));
@@ -47,7 +51,7 @@ pub fn measure(
     }
     // The kernel counts a copy of this process as the child's memory.
     mallow_os::trim_heap();
-    for number in 1..=args.runs {
+    for number in args.runs + 2..=2 * args.runs {
         measured.rss.push(peak_rss(args, number, interrupted)?);
     }
     Ok(measured)
@@ -76,13 +80,13 @@ fn record(
         drops: false,
         duration: None,
         stdin: Stdin::EachRun,
-        // What the command prints is shown once.
-        stdout: if number == 1 { Stdout::ToStderr } else { Stdout::Nowhere },
+        // The same in each run: programs allocate more or less by what their output is.
+        stdout: Stdout::Nowhere,
         variables: &variables,
         through: true,
     };
     // The same would be said of each run.
-    let notes = Notes { quiet: notes.quiet || number > 1 };
+    let notes = Notes { quiet: notes.quiet || number > 2 };
     let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))?;
     if captured.code() != 0 {
         return Err(failed(args, number, captured.code()));
@@ -179,7 +183,7 @@ fn complaints(recorded: &Recorded, names: &[String]) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Of the command's largest process, without the recorder.
+/// Of the command's largest process, without the recorder. What the command prints is shown once.
 fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u64> {
     let silent = |_: &str| {};
     let prepared = mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &silent)?
@@ -187,12 +191,15 @@ fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u
     let temporary = Temporary::new(args)?;
     let mut command = prepared.command();
     command.envs(temporary.variables.iter().map(|(name, value)| (name, value)));
-    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    match number {
+        1 => command.stdout(std::io::stderr()),
+        _ => command.stdout(Stdio::null()).stderr(Stdio::null()),
+    };
     let sample = run::run(command, Limits::default(), &[], interrupted)?;
     match sample.outcome {
         Outcome::Finished => Ok(sample.peak_rss as u64),
         Outcome::Interrupted => Err(cut_short()),
-        outcome => Err(failed(args, args.runs + number, outcome.code())),
+        outcome => Err(failed(args, number, outcome.code())),
     }
 }
 
