@@ -29,10 +29,21 @@ struct Row {
     why: &'static str,
     /// A newer name of the same thing: where the library knows it, this row is not meant.
     unless: &'static str,
+    /// The release of glibc since when the setting does what is said of it.
+    since: Release,
 }
 
+/// Of glibc.
+type Release = (u32, u32);
+
+/// Since then it has no fastbins. The tunable of their size is still there, and does nothing.
+const NO_FASTBINS: Release = (2, 43);
+
+/// Since then threads keep blocks of more than about 1 KiB.
+const LARGE_TCACHE: Release = (2, 42);
+
 const fn row(family: Family, settings: &'static str, why: &'static str) -> Row {
-    Row { family, settings, why, unless: "" }
+    Row { family, settings, why, unless: "", since: (0, 0) }
 }
 
 use Family::{Jemalloc, Mallow, Mimalloc, System, Tcmalloc};
@@ -53,6 +64,10 @@ const ROWS: &[Row] = &[
     row(System, "top_pad:16777216", "the heap grows in steps of 16 MiB"),
     row(System, "tcache_count:0", "no blocks are kept by threads"),
     row(System, "mxfast:0", "small freed blocks are joined with their neighbours at once"),
+    Row {
+        since: LARGE_TCACHE,
+        ..row(System, "tcache_max:65536", "threads keep freed blocks of up to 64 KiB")
+    },
     row(Jemalloc, "dirty_decay_ms:0", "free memory goes back to the kernel at once"),
     row(Jemalloc, "narenas:1", "one arena: threads share free memory, and wait for each other"),
     row(Jemalloc, "dirty_decay_ms:60000", "free memory is kept for a minute: fewer page faults"),
@@ -136,7 +151,8 @@ pub fn candidates(allocator: &Allocator, target: &Target, cpus: usize) -> Result
             .map_err(Error::io(format!("The library {} cannot be read", path.display())))?,
         None => Vec::new(),
     };
-    Ok(known(allocator.family, cpus, &|name| knows(allocator.family, &bytes, name)))
+    let release = if allocator.family == System { release(&bytes) } else { (0, 0) };
+    Ok(known(allocator.family, cpus, release, &|name| knows(allocator.family, &bytes, name)))
 }
 
 /// The file that has the names of an allocator's settings. The loader reads those of glibc.
@@ -218,12 +234,29 @@ fn tunables(loader: &[u8]) -> BTreeSet<String> {
         let name = loader[at + PREFIX.len()..].iter().take_while(is_part);
         name.map(|&byte| char::from(byte)).collect()
     });
-    names.filter(|name: &String| !name.is_empty()).collect()
+    let is_there =
+        |name: &String| !name.is_empty() && (name != "mxfast" || release(loader) < NO_FASTBINS);
+    names.filter(is_there).collect()
 }
 
-fn known(family: Family, cpus: usize, knows: &dyn Fn(&str) -> bool) -> Vec<Candidate> {
+/// Of the glibc that a loader is of, as `ld.so --version` prints it; 0 where that cannot be told.
+fn release(loader: &[u8]) -> Release {
+    const BEFORE: &[u8] = b"stable release version ";
+    let at = loader.windows(BEFORE.len()).position(|window| window == BEFORE);
+    let rest = at.map_or(&[][..], |at| &loader[at + BEFORE.len()..]);
+    let text: String = rest.iter().take(10).map(|&byte| char::from(byte)).collect();
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn known(
+    family: Family,
+    cpus: usize,
+    release: Release,
+    knows: &dyn Fn(&str) -> bool,
+) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
-    for row in ROWS.iter().filter(|row| row.family == family) {
+    for row in ROWS.iter().filter(|row| row.family == family && row.since <= release) {
         let options = row.options(cpus);
         let is_renamed = !row.unless.is_empty() && knows(row.unless);
         let is_there = found.iter().any(|candidate| candidate.options == options);
@@ -237,7 +270,7 @@ fn known(family: Family, cpus: usize, knows: &dyn Fn(&str) -> bool) -> Vec<Candi
 fn knows(family: Family, library: &[u8], key: &str) -> bool {
     let name = match family {
         Family::Mallow => return options::OPTIONS.iter().any(|option| option.name == key),
-        Family::System => format!("glibc.malloc.{key}"),
+        Family::System => return tunables(library).contains(key),
         Family::Tcmalloc => format!("TCMALLOC_{}", key.to_ascii_uppercase()),
         _ => key.to_owned(),
     };
@@ -262,12 +295,20 @@ mod tests {
     #[test]
     fn what_a_library_does_not_know_is_left_out() {
         let names = |family, library: &[u8]| -> Vec<String> {
-            let found = known(family, 4, &|key| knows(family, library, key));
+            let found = known(family, 4, release(library), &|key| knows(family, library, key));
             found.iter().map(Candidate::name).collect()
         };
         assert_eq!(names(System, b"..glibc.malloc.arena_max\0.."), ["arena_max:1", "arena_max:4"]);
         assert_eq!(names(System, b"arena_max"), [""; 0]);
         assert_eq!(names(Jemalloc, b"\0narenas\0")[1], "narenas:4");
+        let glibc = |version: &str| {
+            let text =
+                "glibc.malloc.mxfast\0glibc.malloc.tcache_max\0ld.so (x) stable release version ";
+            names(System, format!("{text}{version}.\n").as_bytes())
+        };
+        assert_eq!(glibc("2.36"), ["mxfast:0"]);
+        assert_eq!(glibc("2.42"), ["mxfast:0", "tcache_max:65536"]);
+        assert_eq!(glibc("2.43"), ["tcache_max:65536"]);
         // An old name is used only where there is no new one.
         assert_eq!(names(Mimalloc, b"reset_delay"), ["reset_delay:0", "reset_delay:1000"]);
         let both = names(Mimalloc, b"reset_delay purge_delay");
@@ -282,6 +323,8 @@ mod tests {
             b"\0glibc.malloc.arena_max\0glibc.rtld.nns\0glibc.malloc.top_pad\0glibc.malloc.",
         );
         assert_eq!(all.iter().collect::<Vec<_>>(), ["arena_max", "top_pad"]);
+        let without = tunables(b"glibc.malloc.mxfast\0stable release version 2.43.\n");
+        assert!(without.is_empty(), "nothing is a fastbin there");
         let of = |key: &str| check_tunables(&all, &[(key.to_owned(), "1".to_owned())]);
         assert!(of("arena_max").is_ok());
         let sentence = |key| of(key).expect_err("not known").to_string();
@@ -293,14 +336,14 @@ mod tests {
 
     #[test]
     fn one_cpu_makes_no_setting_twice() {
-        let found = known(System, 1, &|_| true);
+        let found = known(System, 1, (0, 0), &|_| true);
         let ones = found.iter().filter(|candidate| candidate.name() == "arena_max:1");
         assert_eq!(ones.count(), 1);
     }
 
     #[test]
     fn settings_are_joined_unless_they_contradict() {
-        let found = known(Jemalloc, 4, &|_| true);
+        let found = known(Jemalloc, 4, (0, 0), &|_| true);
         let by_name = |name: &str| found.iter().find(|found| found.name() == name).unwrap();
         let both = by_name("dirty_decay_ms:0").with(by_name("narenas:1")).unwrap();
         assert_eq!(both.name(), "dirty_decay_ms:0 narenas:1");
