@@ -296,3 +296,21 @@ fn a_library_that_the_loader_leaves_out_is_refused() {
         refuses(&words, 4, &["odd cannot be preloaded into", "OS ABI"]);
     }
 }
+
+/// Others' processes are then as if they were not there.
+#[test]
+fn a_process_that_proc_hides_is_not_said_to_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let everyone = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), everyone).unwrap();
+    let copy = folder.path().join("mallow");
+    std::fs::copy(mallow(&[]).get_program(), &copy).unwrap();
+    let script = "mount -t proc -o hidepid=2 none /proc || exit 99\n\
+                  exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$0\" explain 1";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(&copy);
+    match command.output().map(ran) {
+        Ok(ran) if ran.code == Some(7) => assert!(ran.stderr.contains("hidepid"), "{}", ran.stderr),
+        _ => println!("skipped: /proc cannot be mounted with hidepid here"),
+    }
+}

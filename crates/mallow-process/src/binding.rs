@@ -75,6 +75,10 @@ impl Failure {
                     "Process {pid} has ended, and nothing of it is left to read: it waits for its \
                      parent, process {parent}, to ask how it ended."
                 ),
+                None if is_hidden(pid) => format!(
+                    "Process {pid} is there, but /proc does not show it to you: it belongs to somebody \
+                     else, and /proc is mounted with hidepid. Run mallow as its user or as root."
+                ),
                 None => format!(
                     "There is no process {pid}, or it has ended, or it is a thread of the kernel. \
                      Check the number with: ps -p {pid}."
@@ -91,6 +95,12 @@ impl Failure {
             Failure::Damaged(reason) => format!("Process {pid} cannot be examined: {reason}."),
         }
     }
+}
+
+/// Whether the kernel knows a process that /proc does not have.
+fn is_hidden(pid: u32) -> bool {
+    let asked = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), None);
+    asked != Err(nix::errno::Errno::ESRCH) && pid.cast_signed() > 0 && !folder(pid).exists()
 }
 
 /// Whether it runs as the user who asks.
