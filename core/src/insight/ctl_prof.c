@@ -26,9 +26,8 @@ static int dump_asked_for(const char *path)
     return error == 0 ? 0 : error == EAGAIN ? EAGAIN : EFAULT;
 }
 
-static bool ctl_prof_is_refused(unsigned id, bool is_write)
+static bool ctl_prof_is_refused(unsigned id, const struct ctl_name *name, bool is_write)
 {
-    const struct ctl_name *name = ctl_at(id);
     bool is_of_profiles = name->group == CTL_GROUP_PROF || name->group == CTL_GROUP_THREAD_PROF;
     bool is_for_profiles =
         is_write || name->access == CTL_ACCESS_WRITE || id == CTL_thread_prof_name;

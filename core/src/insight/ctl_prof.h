@@ -9,7 +9,7 @@
 #include "ctl.h"
 
 /* Whether a name is ENOENT, whatever else is wrong with the call, because the option prof is off. */
-static bool ctl_prof_is_refused(unsigned id, bool is_write);
+static bool ctl_prof_is_refused(unsigned id, const struct ctl_name *name, bool is_write);
 
 /* The names of the whole process, and those of the calling thread. No value to write is NULL. */
 static int ctl_prof_read(unsigned id, uint64_t *value);

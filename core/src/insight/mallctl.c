@@ -362,7 +362,7 @@ static int request_serve(unsigned id, const size_t *mib, const struct request_of
     const struct ctl_name *name = ctl_at(id);
     bool is_write = request->new_value != NULL || request->new_size != 0;
     bool is_read_too = request->old_value != NULL && request->old_size != NULL;
-    if (ctl_prof_is_refused(id, request->new_value != NULL)) {
+    if (ctl_prof_is_refused(id, name, request->new_value != NULL)) {
         return ENOENT;
     }
     if (id == CTL_thread_prof_name && is_write && is_read_too) {

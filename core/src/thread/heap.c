@@ -494,7 +494,7 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
         if (heap_keeps(heap, extent, owner, slot)) {
             heap_keep_of_any(heap, extent, owner, slot);
             if (unlikely(heap_is_sampling(heap))) {
-                heap_note_kept(heap, slab->class);
+                heap_note_kept(heap, extent->class);
             }
         } else if (owner != OWNER_COMMON || !heap_try_free_to_common(heap, extent, slot)) {
             heap_free_remote(heap, extent, slot);

@@ -444,7 +444,15 @@ fn what_cannot_be_read_is_said() {
     let source = "#include <stdio.h>\n#include <sys/prctl.h>\n#include <unistd.h>\n\
         int main(void) { prctl(PR_SET_DUMPABLE, 0); puts(\"{}\"); fflush(stdout); pause(); }";
     let hidden = crate::common::compile("cc", folder.path(), source, &["-O0"]).unwrap();
-    says(&Program::start(&mut nobody(&hidden)).pid(), "is yours, but it does not let");
+    let hidden = Program::start(&mut nobody(&hidden));
+    says(&hidden.pid(), "is yours, but it does not let");
+
+    /* Root without the right to trace, as in a container. */
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_ptrace"]).arg(&tool).args(["explain", &hidden.pid()]);
+    let ran = ran(command.output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("though mallow runs as root"), "{}", ran.stderr);
 }
 
 #[test]

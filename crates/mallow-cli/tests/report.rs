@@ -121,6 +121,26 @@ fn text_has_every_section_with_its_numbers() {
 }
 
 #[test]
+fn peak_rss_is_the_least_where_a_process_was_too_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.mlwt");
+    for (measured, says) in [(1, "peak RSS at least 9 MiB"), (2, "peak RSS 9 MiB")] {
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        let mut write = |event| writer.write(&Record { time: 1, thread: COLLECTOR, event }).unwrap();
+        for id in [1, 2] {
+            write(Event::Process(Box::new(Process { id, pid: 4242 + id, ..<_>::default() })));
+        }
+        for process in 1..=measured {
+            let memory = Memory { process, rss: 9 << 20, ..Memory::default() };
+            write(Event::Memory(Box::new(memory)));
+        }
+        std::fs::write(&trace, writer.finish().unwrap()).unwrap();
+        let text = run(&["report", trace.to_str().unwrap()]).stdout;
+        assert!(text.contains(says), "{text}");
+    }
+}
+
+#[test]
 fn json_is_versioned_and_whole() {
     let fixture = Fixture::new();
     let report = json(&run(&["report", fixture.trace(), "--json"]));

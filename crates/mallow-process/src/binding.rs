@@ -84,6 +84,11 @@ impl Failure {
                      Check the number with: ps -p {pid}."
                 ),
             },
+            Failure::NoPermission if nix::unistd::geteuid().is_root() => format!(
+                "The memory map of process {pid} may not be read, though mallow runs as root: it lacks \
+                 the right to trace. Allow it (in a container: --cap-add SYS_PTRACE), or run mallow \
+                 outside of the container."
+            ),
             Failure::NoPermission if is_own(pid) => format!(
                 "Process {pid} is yours, but it does not let its memory map be read: it gave that up \
                  itself (prctl), or got other rights when it started. Run mallow as root."

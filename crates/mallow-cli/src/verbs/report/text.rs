@@ -64,6 +64,9 @@ fn heading(summary: &Summary, format: Format) -> String {
     // glibc's own malloc on glibc is said once.
     let is_other = !recording.libc.is_empty() && recording.libc != allocator;
     let libc = if is_other { format!(", {}", recording.libc) } else { String::new() };
+    // A process that ends before it is looked at may have had more than all others.
+    let is_known = summary.processes.iter().all(|process| process.peak_rss_bytes.is_some());
+    let least = if is_known { "" } else { "at least " };
     let _ = writeln!(text, "recorded for {}{on}{libc}", nanoseconds(recording.duration_ns));
     let _ = writeln!(
         text,
@@ -75,7 +78,7 @@ fn heading(summary: &Summary, format: Format) -> String {
         nanoseconds(totals.peak_time_ns),
         totals
             .peak_rss_bytes
-            .map(|rss| format!(", peak RSS {}", output::bytes(rss as f64)))
+            .map(|rss| format!(", peak RSS {least}{}", output::bytes(rss as f64)))
             .unwrap_or_default(),
     );
     let _ = writeln!(
