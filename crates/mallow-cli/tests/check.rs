@@ -297,7 +297,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
     sentence(&checked.check(&["--", "true"]), 2, "--update");
     sentence(&checked.check(&["--update", "--", "./nothing"]), 127, "nothing");
     let failing = ["--update", "--", "sh", "-c", "exit 9"];
-    sentence(&checked.check(&failing), 9, "exit code 9 in run 1 of 6");
+    sentence(&checked.check(&failing), 9, "exit code 9 in run 1 of 7");
     assert!(!checked.path("mallow.baseline.json").exists());
     let killed = ["--update", "--", "sh", "-c", "kill -9 $$"];
     sentence(&checked.check(&killed), 137, "SIGKILL");

@@ -126,7 +126,8 @@ fn peak_rss_is_the_least_where_a_process_was_too_short() {
     let trace = folder.path().join("trace.mlwt");
     for (measured, says) in [(1, "peak RSS at least 9 MiB"), (2, "peak RSS 9 MiB")] {
         let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
-        let mut write = |event| writer.write(&Record { time: 1, thread: COLLECTOR, event }).unwrap();
+        let mut write =
+            |event| writer.write(&Record { time: 1, thread: COLLECTOR, event }).unwrap();
         for id in [1, 2] {
             write(Event::Process(Box::new(Process { id, pid: 4242 + id, ..<_>::default() })));
         }

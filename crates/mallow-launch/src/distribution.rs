@@ -86,7 +86,8 @@ fn parse(text: &str) -> Release {
     let own = value("ID").unwrap_or_default();
     let like = value("ID_LIKE").unwrap_or_default();
     // Red Hat's, which name Fedora too, have few of its packages.
-    let has_few = like.split(' ').any(|id| id == "rhel");
+    let is_red_hats = |id: &str| matches!(id, "rhel" | "ol" | "amzn");
+    let has_few = is_red_hats(&own) || like.split(' ').any(is_red_hats);
     let known = |id: &str| match id {
         "debian" | "ubuntu" => Some(Distribution::Debian),
         "alpine" => Some(Distribution::Alpine),
@@ -120,6 +121,8 @@ mod tests {
         let mint = "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\nVERSION_CODENAME=wilma\n\
                     UBUNTU_CODENAME=noble\n";
         assert_eq!(remedy(mint, "mimalloc"), "apt install libmimalloc2.0");
+        let focal = "ID=ubuntu\nID_LIKE=debian\nVERSION_CODENAME=focal\n";
+        assert_eq!(remedy(focal, "tbbmalloc"), "apt install libtbb2");
     }
 
     #[test]
@@ -133,6 +136,8 @@ mod tests {
         for unknown in [
             "ID=opensuse-leap\nID_LIKE=\"suse opensuse\"",
             "ID=rocky\nID_LIKE=\"rhel centos fedora\"",
+            "ID=\"rhel\"\nID_LIKE=\"fedora\"",
+            "ID=\"amzn\"\nID_LIKE=\"fedora\"",
         ] {
             assert!(remedy(unknown, "jemalloc").starts_with("see whether this system has"));
         }

@@ -216,6 +216,11 @@ fn check_tunables(all: &BTreeSet<String>, options: &[(String, String)]) -> Resul
     let unknown = options.iter().find(|(key, _)| !all.contains(&key.as_str()));
     // A glibc of before the tunables would have none.
     let Some((key, _)) = unknown.filter(|_| !all.is_empty()) else { return Ok(()) };
+    if key == "mxfast" {
+        return Err(Error::Usage(
+            "This glibc has no tunable mxfast that does anything (fastbins went with 2.43). Leave it out.".into(),
+        ));
+    }
     let remedy = match options::nearest(key, &all) {
         Some(name) => format!("Did you mean {name}?"),
         None => format!("It has: {}.", all.join(", ")),
@@ -225,7 +230,7 @@ fn check_tunables(all: &BTreeSet<String>, options: &[(String, String)]) -> Resul
     )))
 }
 
-/// The tunables of malloc that a loader has, as `ld.so --list-tunables` prints them, without their prefix.
+/// The tunables of malloc that a loader has and that do something, without their prefix.
 fn tunables(loader: &[u8]) -> BTreeSet<String> {
     const PREFIX: &[u8] = b"glibc.malloc.";
     let is_part = |byte: &&u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || **byte == b'_';
@@ -241,7 +246,7 @@ fn tunables(loader: &[u8]) -> BTreeSet<String> {
 
 /// Of the glibc that a loader is of, as `ld.so --version` prints it; 0 where that cannot be told.
 fn release(loader: &[u8]) -> Release {
-    const BEFORE: &[u8] = b"stable release version ";
+    const BEFORE: &[u8] = b" release version "; // "stable" or "development"
     let at = loader.windows(BEFORE.len()).position(|window| window == BEFORE);
     let rest = at.map_or(&[][..], |at| &loader[at + BEFORE.len()..]);
     let text: String = rest.iter().take(10).map(|&byte| char::from(byte)).collect();

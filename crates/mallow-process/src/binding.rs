@@ -102,10 +102,13 @@ impl Failure {
     }
 }
 
-/// Whether the kernel knows a process that /proc does not have.
+/// Whether the kernel knows a process of somebody else that /proc, which is there, does not have.
 fn is_hidden(pid: u32) -> bool {
-    let asked = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), None);
-    asked != Err(nix::errno::Errno::ESRCH) && pid.cast_signed() > 0 && !folder(pid).exists()
+    let Some(known) = i32::try_from(pid).ok().filter(|&pid| pid > 0) else { return false };
+    let asked = nix::sys::signal::kill(nix::unistd::Pid::from_raw(known), None);
+    asked == Err(nix::errno::Errno::EPERM)
+        && std::path::Path::new("/proc/self").exists()
+        && !folder(pid).exists()
 }
 
 /// Whether it runs as the user who asks.

@@ -38,10 +38,10 @@ pub fn measure(
     }
     mallow_capture::check(&args.command, args.allocator.as_deref(), true)?;
     let mut measured = Measured::default();
-    // What the command does only once, such as filling caches, is over before it is recorded.
-    measured.rss.push(peak_rss(args, 1, interrupted)?);
+    // What the command does only once, such as filling caches, is over before it is measured.
+    peak_rss(args, 1, interrupted)?;
     let own = (2..=args.runs + 1).map(|number| (number, None));
-    for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 1, Some(padding)))) {
+    for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 2, Some(padding)))) {
         let recorded =
             ended_by(interrupted, || record(args, depth, number, padding, notes, &mut measured));
         if interrupted.load(Ordering::Relaxed) {
@@ -51,7 +51,7 @@ pub fn measure(
     }
     // The kernel counts a copy of this process as the child's memory.
     mallow_os::trim_heap();
-    for number in args.runs + 2..=2 * args.runs {
+    for number in args.runs + 2..=2 * args.runs + 1 {
         measured.rss.push(peak_rss(args, number, interrupted)?);
     }
     Ok(measured)
@@ -211,7 +211,7 @@ fn failed(args: &CheckArgs, number: u32, code: u8) -> Error {
     Error::Child {
         message: format!(
             "The command {how} in run {number} of {}, so nothing is held against the baseline.",
-            number.max(2 * args.runs)
+            number.max(2 * args.runs + 1)
         ),
         code,
     }
