@@ -447,9 +447,9 @@ fn what_cannot_be_read_is_said() {
     let hidden = Program::start(&mut nobody(&hidden));
     says(&hidden.pid(), "is yours, but it does not let");
 
-    /* Root without the right to trace, as in a container. */
+    // Root without the right to trace, as in a container.
     let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-sys_ptrace"]).arg(&tool).args(["explain", &hidden.pid()]);
+    command.args(["--bounding-set", "-all"]).arg(&tool).args(["explain", &hidden.pid()]);
     let ran = ran(command.output().unwrap());
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{}", ran.stderr);
     assert!(ran.stderr.contains("though mallow runs as root"), "{}", ran.stderr);
