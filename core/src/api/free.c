@@ -499,7 +499,7 @@ static void free_check_size(const void *block, size_t alignment, size_t size)
     }
 }
 
-/* No block can have been allocated with such an alignment. */
+/* aligned_alloc refuses such an alignment, and only its blocks may be freed so. */
 static COLD void odd_alignment_given(const void *block, size_t alignment, size_t size)
 {
     struct fault fault = fault_of_live("free_aligned_sized", block, size);

@@ -86,8 +86,8 @@ ALWAYS_INLINE bool heap_keeps_of_common(struct heap *heap, struct extent *extent
            heap_has_room(heap, extent->slab.class);
 }
 
-/* Whether it keeps a slot of a slab with such an owner. What it does not keep goes home, and where free slots wait in a
- * quarantine all does: on the hit path there a slot of the current slab costs less. */
+/* Whether it keeps a slot of a slab with such an owner. What it does not keep goes home; where frees are delayed all
+ * does, because a slot of the current slab is cheaper there. */
 ALWAYS_INLINE bool heap_keeps(struct heap *heap, struct extent *extent, struct heap *owner,
                               struct slot *slot)
 {
