@@ -248,9 +248,17 @@ TEST(keep_while_samples_are_taken)
     /* With one whose turn is a sample the list goes home, and the next call is that sample. */
     char *marked = kept_blocks[KEPT_BLOCKS - 2];
     CHECK(is_of_other(marked));
+    uint32_t others = 0;
+    for (struct slot *slot = heap_own->free[class()]; slot != NULL; slot = slot_next(slot)) {
+        others++;
+    }
+    heap_own->sample_known |= (uint64_t)1 << class();
+    heap_own->sample_thinning[class()] = 0;
+    heap_own->until_sample[class()] = 1000;
     mw_free(marked);
     CHECK(heap_own->free[class()] == NULL);
     CHECK(next_is_sample());
+    CHECK_EQ(heap_own->until_sample[class()], others + 1000); /* what the others had drawn holds */
     CHECK(!next_is_sample());
 
     /* What is kept meanwhile has its turn before. */
