@@ -54,7 +54,7 @@ ALWAYS_INLINE void free_own(struct heap *heap, struct extent *extent, void *bloc
     if (MW_DELAY_FREE) {
         if (unlikely(!harden_own_slot_freed(extent, slot, family, size))) {
             free_own_odd(heap, extent, slot, family, size);
-        } else if (unlikely(slab->slot_size > FILL_INLINE_MAX)) {
+        } else if (unlikely(slab->slot_size > FILL_NEAR)) {
             free_own_larger(heap, extent, slot);
         } else {
             slot_fill_small(slot, slab->slot_size);

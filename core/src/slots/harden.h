@@ -82,30 +82,43 @@ ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
 
 /* Of a slot of more than FILL_NEAR bytes, whether all behind these has the fill; where its middle is
  * spared, whether its ends have it. */
-#define FILL_NEAR 128u
 static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, size_t whole);
 
-/* 0 if the words behind the link of a slot of `near` bytes, at most FILL_NEAR, have the fill. Pairs from both
- * ends, which overlap: of a loop the processor would foretell the number of turns, and where sizes are mixed be
- * wrong. */
+/* Where the pairs of a slot of up to FILL_NEAR bytes begin, but for the first two and the last: a row for each number
+ * of pairs, in which the last one stands for those that the slot does not have. So a slot of any size is filled and looked at
+ * without a branch, which a processor guesses wrong where sizes are mixed: that takes longer than to touch some bytes twice. */
+#define NEAR_PAIR(at, last) ((at) < (last) ? (at) : (last))
+#define NEAR_PAIRS(last)                                                                    \
+    {                                                                                       \
+        NEAR_PAIR(32, last), NEAR_PAIR(48, last), NEAR_PAIR(64, last), NEAR_PAIR(80, last), \
+            NEAR_PAIR(96, last)                                                             \
+    }
+static const uint8_t near_pairs[][8] = {
+    NEAR_PAIRS(0),  NEAR_PAIRS(0),  NEAR_PAIRS(16), NEAR_PAIRS(32),  NEAR_PAIRS(48),
+    NEAR_PAIRS(64), NEAR_PAIRS(80), NEAR_PAIRS(96), NEAR_PAIRS(112),
+};
+static_assert(array_count(near_pairs) - 1 == FILL_NEAR / sizeof(word_pair),
+              "there is a row for each such slot");
+
+ALWAYS_INLINE word_pair *slot_pair(const struct slot *slot, size_t at)
+{
+    return (word_pair *)((uintptr_t)slot + at);
+}
+
+/* 0 if the words behind the link of a slot of `near` bytes, at most FILL_NEAR, have the fill. */
 ALWAYS_INLINE uint64_t slot_near_differs(const struct slot *slot, size_t near)
 {
-    const uint64_t *words = (const uint64_t *)slot;
-    const word_pair *pairs = (const word_pair *)slot;
-    const word_pair *end = (const word_pair *)((const char *)slot + near);
+    const uint8_t *at = near_pairs[near / sizeof(word_pair)];
     const word_pair fill = FILL_FREE_PAIR;
-    word_pair other;
-    if (near > 64) {
-        other = (pairs[1] ^ fill) | (pairs[2] ^ fill) | (pairs[3] ^ fill) | (end[-4] ^ fill);
-        other |= (end[-3] ^ fill) | (end[-2] ^ fill) | (end[-1] ^ fill);
-    } else if (near > 32) {
-        other = (pairs[1] ^ fill) | (end[-2] ^ fill) | (end[-1] ^ fill);
-    } else {
-        /* Of the smallest slot the last word is the second one. */
-        const uint64_t *last = (const uint64_t *)((const char *)slot + near);
-        uint64_t third = near > 16 ? last[-2] ^ FILL_FREE_WORD : 0;
-        return (words[1] ^ FILL_FREE_WORD) | third | (last[-1] ^ FILL_FREE_WORD);
+    const uint64_t *words = (const uint64_t *)slot;
+    check(near >= sizeof fill && near <= FILL_NEAR && near % sizeof fill == 0);
+    if (unlikely(near == sizeof fill)) {
+        return words[1] ^ FILL_FREE_WORD;
     }
+    word_pair other = (*slot_pair(slot, sizeof fill) ^ fill) | (*slot_pair(slot, at[0]) ^ fill) |
+                      (*slot_pair(slot, at[1]) ^ fill) | (*slot_pair(slot, at[2]) ^ fill) |
+                      (*slot_pair(slot, at[3]) ^ fill) | (*slot_pair(slot, at[4]) ^ fill) |
+                      (*slot_pair(slot, near - sizeof fill) ^ fill);
     return (words[1] ^ FILL_FREE_WORD) | other[0] | other[1];
 }
 
@@ -124,26 +137,27 @@ ALWAYS_INLINE bool slot_is_all_fill(const struct slot *slot, size_t size)
     return fill_differs((const unsigned char *)(slot + 1), behind, FILL_FREE) == behind;
 }
 
-ALWAYS_INLINE void slot_fill_small(void *block, size_t size)
+ALWAYS_INLINE void slot_fill_small(struct slot *slot, size_t size)
 {
-    word_pair *pairs = block;
-    word_pair *end = (word_pair *)((char *)block + size);
+    const uint8_t *at = near_pairs[size / sizeof(word_pair)];
     const word_pair fill = FILL_FREE_PAIR;
-    check(size <= FILL_INLINE_MAX && size % sizeof *pairs == 0);
-    if (size > 64) {
-        pairs[0] = pairs[1] = pairs[2] = pairs[3] = fill;
-        end[-4] = end[-3] = end[-2] = end[-1] = fill;
-    } else {
-        pairs[0] = end[-1] = fill;
-        if (size > 32) {
-            pairs[1] = end[-2] = fill;
-        }
+    check(size >= sizeof fill && size <= FILL_NEAR && size % sizeof fill == 0);
+    *slot_pair(slot, 0) = fill;
+    if (unlikely(size == sizeof fill)) {
+        return;
     }
+    *slot_pair(slot, sizeof fill) = fill;
+    *slot_pair(slot, at[0]) = fill;
+    *slot_pair(slot, at[1]) = fill;
+    *slot_pair(slot, at[2]) = fill;
+    *slot_pair(slot, at[3]) = fill;
+    *slot_pair(slot, at[4]) = fill;
+    *slot_pair(slot, size - sizeof fill) = fill;
 }
 
 ALWAYS_INLINE void slot_fill(void *block, size_t size)
 {
-    if (likely(size <= FILL_INLINE_MAX)) {
+    if (likely(size <= FILL_NEAR)) {
         slot_fill_small(block, size);
     } else {
         *(uint64_t *)block = FILL_FREE_WORD;

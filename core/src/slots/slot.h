@@ -40,8 +40,8 @@ static size_t fill_differs(const unsigned char *at, size_t size, unsigned char f
 typedef uint64_t word_pair __attribute__((vector_size(16), may_alias));
 #define FILL_FREE_PAIR ((word_pair){FILL_FREE_WORD, FILL_FREE_WORD})
 
-/* Slots up to this size are filled without a call. */
-#define FILL_INLINE_MAX 128u
+/* Slots up to this size are filled, and looked at, without a call. */
+#define FILL_NEAR 128u
 
 /* Whether a slot begins at a distance from its slab's start: whether that is a multiple of the slot
  * size, with one multiplication (Lemire, Kaser, Kurz: "Faster remainder by direct computation",
@@ -135,7 +135,7 @@ ALWAYS_INLINE void slot_fill_edge_pairs(word_pair *pairs)
     pairs[10] = pairs[11] = pairs[12] = pairs[13] = pairs[14] = fill;
 }
 
-/* Gives a free slot of more than FILL_INLINE_MAX bytes, or one that nobody had, the fill, but for the word
+/* Gives a free slot of more than FILL_NEAR bytes, or one that nobody had, the fill, but for the word
  * of the link: all of it if it has up to `whole` bytes, else its ends. */
 ALWAYS_INLINE void slot_fill_behind_link(char *slot, size_t size, size_t whole)
 {

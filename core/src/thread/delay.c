@@ -78,15 +78,14 @@ ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
     }
 }
 
-/* A slot that has left can be handed out again. Its first bytes are looked at, as the link will be written over
+/* A slot that has left can be handed out again. Its first words are looked at, as the link will be written over
  * them; the rest before it is used again, when its slab is empty, or when the program ends. */
 ALWAYS_INLINE void delay_release(struct heap *heap, uint64_t entry)
 {
     struct slot *slot = entry_slot(entry);
     size_t size = entry_size(entry);
     check(size == slot_block_size(pagemap_find(slot), slot));
-    uint64_t differs = slot_near_differs(slot, size_min(size, FILL_NEAR));
-    if (unlikely(((slot->link ^ FILL_FREE_WORD) | differs) != 0)) {
+    if (unlikely(slot->link != FILL_FREE_WORD)) {
         harden_bad_content("free", slot, size);
     }
     delay_hand_back(heap, slot);
