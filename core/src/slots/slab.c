@@ -242,8 +242,8 @@ static struct slot *slab_carve_mixed(struct extent *extent, char *first, uint32_
     uint16_t order[ORDER_SLOTS_MAX];
     struct slot_list list = {NULL, NULL};
     slots_fill_carved(extent, first, count);
-    size_t pages = (size_t)count * slab->slot_size >> os_page_shift;
-    order_choose(order, count, (uint32_t)size_max(size_min(pages, strength.order_runs), 1));
+    size_t pages = ((size_t)count * slab->slot_size + os_page_size - 1) >> os_page_shift;
+    order_choose(order, count, (uint32_t)size_min(pages, strength.order_runs));
     for (uint32_t i = 0; i < count; i++) {
         slot_list_append(&list, (struct slot *)(first + (size_t)order[i] * slab->slot_size));
     }
@@ -295,11 +295,14 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
 {
     struct slab *slab = &extent->slab;
     check(slab->carved < slab->capacity && most > 0);
-    /* A few at first: a thread that wants one slot should not pay for a page of them. */
+    /* A few at first: a thread that wants one slot should not pay for a page of them. In the secure build a page or
+     * more: the larger the slab is the more, as those before it were used up. */
     size_t page = size_max(os_page_size / slab->slot_size, 1);
     size_t carved = slab->carved;
-    size_t count = MW_RANDOM ? size_max(page, size_min(carved, strength.order_runs * page))
-                             : size_min(page, size_max(carved, CARVED_AT_FIRST));
+    size_t most_runs = strength.order_runs * page;
+    size_t count = MW_RANDOM
+                       ? size_max(page, size_min(size_max(carved, slab->capacity / 4), most_runs))
+                       : size_min(page, size_max(carved, CARVED_AT_FIRST));
     count = slab->was_touched ? most : count;
     count = size_min(size_min(count, most), slab->capacity - slab->carved);
 
