@@ -62,8 +62,20 @@ static void delay_look_at(const struct slot *slot, size_t size)
     }
 }
 
-/* One part in so many is free after what was too much has left. */
+/* One part in so many of what may wait in a lone heap is free after what was too much has left. */
 #define DELAY_SPARE 16u
+
+/* More heaps than so many share what so many may hold, but each may hold one part in so many of what a lone one
+ * may: of a thousand threads the quarantines would be more than all that they have in use. */
+#define DELAY_HEAPS 16u
+#define DELAY_LEAST 8u
+
+static void delay_follow_crowd(struct heap *heap)
+{
+    size_t all = strength.delay_bytes;
+    size_t crowd = size_max(atomic_get(&heaps.in_use), DELAY_HEAPS);
+    heap->delay.most = size_max(all / crowd * DELAY_HEAPS, all / DELAY_LEAST);
+}
 
 /* Most that leave are of slabs that the heap owns: as in free of the other builds. */
 ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
@@ -222,9 +234,9 @@ static NOINLINE void delay_turn(struct heap *heap, size_t size)
     for (uint32_t i = 0; i < leave; i++) {
         delay_release(heap, leaving[i]);
     }
-    if (unlikely(line->bytes > strength.delay_bytes)) {
+    if (unlikely(line->bytes > heap->delay.most)) {
         /* Some more than have to, so that the next frees of large slots need no turn each. */
-        size_t most = strength.delay_bytes - strength.delay_bytes / DELAY_SPARE;
+        size_t most = heap->delay.most - strength.delay_bytes / DELAY_SPARE;
         while (line->bytes > most) {
             if (unlikely(!line_release_next(heap, line))) {
                 line->bytes = 0;
@@ -304,6 +316,11 @@ static bool delay_is_empty(struct heap *heap)
 }
 
 #else
+
+static void delay_follow_crowd(struct heap *heap)
+{
+    (void)heap;
+}
 
 static void delay_draw_anew(struct heap *heap)
 {

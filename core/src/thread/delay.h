@@ -42,7 +42,7 @@ ALWAYS_INLINE bool delay_put(struct heap *heap, const struct slot *slot, size_t 
     line->fresh[count] = (uintptr_t)slot | (uint64_t)size << (DELAY_SIZE_SHIFT - DELAY_UNIT_LOG2);
     line->fresh_count = count + 1;
     line->bytes = bytes;
-    return unlikely(count + 1 == DELAY_FRESH) || unlikely(bytes > strength.delay_bytes);
+    return unlikely(count + 1 == DELAY_FRESH) || unlikely(bytes > heap->delay.most);
 }
 
 /* The same of an unsettled one. */
@@ -62,6 +62,9 @@ ALWAYS_INLINE bool delay_put_unsettled(struct heap *heap, const struct slot *slo
     return delay_put(heap, slot, size);
 }
 #endif
+
+/* How much waits goes by the number of heaps: it is looked at anew. Owner, or who makes the heap. */
+static void delay_follow_crowd(struct heap *heap);
 
 /* In the child of a fork: the next choices are none of those that the parent would make. */
 static void delay_draw_anew(struct heap *heap);

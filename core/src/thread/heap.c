@@ -20,6 +20,7 @@ static void heap_init(struct heap *heap, struct arena *arena)
     heap_set_list_max(heap, LIST_MAX_WAITING, false);
     heap_set_until_tick(heap, -1); /* the first call looks at the clock */
     heap->stack_resident = 64;     /* unknown counts as all */
+    delay_follow_crowd(heap);
 }
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */

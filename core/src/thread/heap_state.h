@@ -118,6 +118,7 @@ struct delay_line {
 struct delay {
     struct delay_line small;  /* of slots up to DELAY_SMALL_MAX */
     struct delay_line larger; /* of others, so that a few of these do not push all small ones out */
+    size_t most;              /* bytes of each line; of a lone heap strength.delay_bytes */
     uint64_t choices;         /* random numbers to come, six bits each, and a 1 above them */
     uint64_t numbers;         /* see random_next */
 };

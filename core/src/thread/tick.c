@@ -5,6 +5,7 @@
 #include "../arena/purge.h"
 #include "../settings/conf.h"
 #include "chance.h"
+#include "delay.h"
 #include "emptied.h"
 #include "sampling.h"
 #include "held.h"
@@ -297,6 +298,7 @@ static NOINLINE void heap_tick(struct heap *heap)
         sampler_follow_clock(&heap->sampler, now_ms);
     }
     atomic_set(&heap->tick_ms, now_ms);
+    delay_follow_crowd(heap);
     uint64_t elapsed_ms = before_ms != 0 ? now_ms - before_ms : 0;
     if (before_ms == 0) {
         heap->settled_ms = now_ms;

@@ -43,7 +43,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
-        start_together looked_at written)
+        start_together looked_at written crowded)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -86,6 +86,7 @@ endforeach()
 mallow_promise(sleeping_owner fast "arenas:2")
 mallow_promise(written secure "guard_first:0,guard_sample:0")
 mallow_promise(written debug "quarantine:65536,guard_first:0,guard_sample:0")
+mallow_promise(crowded secure "")
 mallow_promise(cut_guard secure "")
 mallow_promise(children_differ secure "")
 mallow_promise(held secure "dirty_decay_ms:200,purge_thread:true")
