@@ -415,7 +415,9 @@ static bool conf_apply(struct word key, struct word word, const char *origin)
 {
     const struct conf_option *conf = conf_find(key);
     if (conf == NULL) {
-        return conf_complain("Invalid conf pair", key, word);
+        return conf_complain(option_named(key) != NULL ? "Set in MALLOW_CONF, not here"
+                                                       : "Invalid conf pair",
+                             key, word);
     }
     long value;
     const char *wrong = conf_parse_value(conf, word, &value);

@@ -290,6 +290,16 @@ static void complain_of_value(const struct option_info *info, struct word word, 
     }
 }
 
+static const struct option_info *option_named(struct word name)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (word_is(name, option_infos[i].name)) {
+            return &option_infos[i];
+        }
+    }
+    return NULL;
+}
+
 static bool apply_setting(struct word key, struct word word, const char *origin)
 {
     if (word_is(key, "prof_prefix")) {
@@ -300,14 +310,11 @@ static bool apply_setting(struct word key, struct word word, const char *origin)
         }
         return true;
     }
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const struct option_info *info = &option_infos[i];
-        if (!word_is(key, info->name)) {
-            continue;
-        }
+    const struct option_info *info = option_named(key);
+    if (info != NULL) {
         long value;
         if (parse_value(info, word, &value)) {
-            option_set_from((enum option_id)i, value, origin);
+            option_set_from((enum option_id)(info - option_infos), value, origin);
             return true;
         }
         complain_of_value(info, word, origin);

@@ -59,6 +59,9 @@ struct word {
 
 static bool word_is(struct word word, const char *string);
 
+/* NULL if there is none of that name. */
+static const struct option_info *option_named(struct word name);
+
 /* Sets prof_prefix. False if it is too long. */
 static bool prof_prefix_set(struct word word);
 

@@ -375,6 +375,7 @@ TEST(conf_complains_in_jemallocs_words)
     static const char *const pairs[][2] = {
         {"dirty_decay_ms:abc", "<jemalloc>: Invalid conf value: dirty_decay_ms:abc\n"},
         {"nonsense:1", "<jemalloc>: Invalid conf pair: nonsense:1\n"},
+        {"purge_thread:true", "<jemalloc>: Set in MALLOW_CONF, not here: purge_thread:true\n"},
         {"experimental_x:1", "<jemalloc>: Invalid conf pair: experimental_x:1\n"},
         {"slab_sizes:bad", "<jemalloc>: Invalid settings for slab_sizes: slab_sizes:bad\n"},
         {"bin_shards:1-2", "<jemalloc>: Invalid settings for bin_shards: bin_shards:1-2\n"},
