@@ -4,14 +4,19 @@
 #include "chance.h"
 #include "remote.h"
 
-/* Returns how many slots there were. */
+/* Returns how many slots there were. The list leaves the heap first: the child of a fork must not find a slot in two
+ * places. */
 static uint32_t heap_send_list_home(struct heap *heap, unsigned class)
 {
     struct extent *current = heap->bins[class].current;
+    struct slot *list = heap->free[class];
     struct slot *others = NULL;
     struct slot *next;
     uint32_t count = 0;
-    for (struct slot *slot = heap->free[class]; slot != NULL; slot = next) {
+    heap->free[class] = NULL;
+    heap->rooms[class] = 0;
+    order_stores();
+    for (struct slot *slot = list; slot != NULL; slot = next) {
         list_slot_check(slot, class);
         next = slot_next(slot);
         count++;
@@ -24,8 +29,6 @@ static uint32_t heap_send_list_home(struct heap *heap, unsigned class)
             others = slot;
         }
     }
-    heap->free[class] = NULL;
-    heap->rooms[class] = 0;
     heap_count_flush(heap, class, count);
     check_slow(current == NULL || slab_is_valid(current));
     heap_return_others(heap, others, class);

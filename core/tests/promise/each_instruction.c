@@ -10,8 +10,8 @@
  *
  *   each_instruction WAY [SIZE]
  *
- * Of the instructions that are new one in so many is taken, by chance from MALLOW_SEED; with MALLOW_LONG each. Exit
- * status 77: this processor has no such flag.
+ * Of the instructions that are new one in so many is taken, by chance from MALLOW_SEED, and more of them for one size
+ * alone; with MALLOW_LONG each. Exit status 77: this processor has no such flag.
  */
 #include <errno.h>
 #include <limits.h>
@@ -32,7 +32,8 @@ int main(void)
 }
 #else
 
-enum { ONE_IN = 64, STEPS = 12000, HELD = 256, GIVEN = 64, FRESH = 1500, PATTERN_MAX = 200 };
+enum { ONE_IN = 64, STEPS = 12000, OF_ONE_SIZE = 4 };
+enum { HELD = 256, GIVEN = 64, FRESH = 1500, PATTERN_MAX = 200 };
 
 enum way { WAY_FORK, WAY_HANDLER, WAY_CALLS };
 
@@ -418,8 +419,9 @@ int main(int argc, char **argv)
     choices = 2 * (seed != NULL ? strtoull(seed, NULL, 10) : 0) + 1;
     chance = choices;
     printf("MALLOW_SEED=%s\n", seed != NULL ? seed : "0");
-    one_in = (unsigned)promise_rounds(ONE_IN, 1);
-    most_steps = promise_rounds(STEPS, INT_MAX);
+    int more = only == SIZE_MAX ? 1 : OF_ONE_SIZE;
+    one_in = (unsigned)promise_rounds(ONE_IN / more, 1);
+    most_steps = promise_rounds(STEPS * more, INT_MAX);
     control = dlsym(RTLD_DEFAULT, "mallctl");
     collect = dlsym(RTLD_DEFAULT, "mw_collect");
     heap_is_valid = dlsym(RTLD_DEFAULT, "mw_heap_is_valid");

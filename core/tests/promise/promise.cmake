@@ -119,6 +119,12 @@ foreach(mode IN LISTS MALLOW_MODES)
               $<TARGET_FILE:promise_each_instruction> ${way})
     set_tests_properties(promise-each_instruction-${way}-${mode} PROPERTIES SKIP_RETURN_CODE 77)
   endforeach()
+  # Slots that the other thread made are kept, and go home when a sample is due.
+  mallow_test(promise-each_instruction-kept-${mode}
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
+            MALLOC_CONF=narenas:1,prof:true,lg_prof_sample:8
+            $<TARGET_FILE:promise_each_instruction> fork 40)
+  set_tests_properties(promise-each_instruction-kept-${mode} PROPERTIES SKIP_RETURN_CODE 77)
   # In the debug build such blocks count with all their pages.
   set(guarded_one_in 10)
   if(mode STREQUAL debug)
