@@ -29,12 +29,15 @@ static void held_fill(struct extent *extent)
     memset((void *)extent->start, FILL_FREE, HELD_FILLED);
 }
 
-static void held_check(struct extent *extent)
+static bool held_is_whole(struct extent *extent)
+{
+    return likely(fill_differs((const unsigned char *)extent->start, HELD_FILLED, FILL_FREE) ==
+                  HELD_FILLED);
+}
+
+_Noreturn static COLD void held_report(struct extent *extent)
 {
     const unsigned char *bytes = (const unsigned char *)extent->start;
-    if (likely(fill_differs(bytes, HELD_FILLED, FILL_FREE) == HELD_FILLED)) {
-        return;
-    }
     struct written found = fill_find_written(bytes, 0, HELD_FILLED, FILL_FREE);
     struct fault fault = {
         .kind = FAULT_WRITE_AFTER_FREE,
@@ -69,7 +72,9 @@ static struct extent *held_exchange(struct heap *heap, struct extent *extent)
         atomic_swap(&held_blocks[extent_arena(extent) % HELD_ROWS][at], extent);
     if (leaving != NULL) {
         check(extent_state(leaving) == EXTENT_CACHED);
-        held_check(leaving);
+        if (!held_is_whole(leaving)) {
+            held_report(leaving);
+        }
         atomic_set(&leaving->state, EXTENT_ACTIVE);
     }
     return leaving;
@@ -84,12 +89,15 @@ static void held_release(_Atomic(struct extent *) *place, bool all, uint32_t sta
     }
     lock_take(&rob_lock);              /* see tray.h */
     extent = atomic_swap(place, NULL); /* pairs with held_exchange; may be a younger one by now */
-    if (extent != NULL) {
-        held_check(extent);
+    bool is_whole = extent == NULL || held_is_whole(extent);
+    if (extent != NULL && is_whole) {
         extent->slab.below = NULL;
         arena_free_chain(extent);
     }
     lock_release(&rob_lock);
+    if (!is_whole) {
+        held_report(extent); /* the program's handler may need the lock */
+    }
 }
 
 static void held_release_any(bool all, uint32_t stamp)
