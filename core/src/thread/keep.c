@@ -35,10 +35,13 @@ static uint32_t heap_send_list_home(struct heap *heap, unsigned class)
     return count;
 }
 
+/* The turns of these slots were no samples, and as many to come are none. Were they drawn anew, there would be too many
+ * samples: a list that is long, since the next one is far, is the likelier to go back before its end. */
 static void heap_return_small_list(struct heap *heap, unsigned class)
 {
-    if (heap_send_list_home(heap, class) != 0) {
-        heap_forget_sample(heap, class); /* it was to come behind what left here */
+    uint32_t count = heap_send_list_home(heap, class);
+    if (heap_is_sampling(heap)) {
+        heap->until_sample[class] += count;
     }
 }
 

@@ -5,9 +5,8 @@
  * There is one countdown for both: its rate is the sum of theirs, and where it ends chance says which it is.
  *
  *   small     the list is filled with as many slots as come before the next sample, or with fewer, and
- *             until_sample is what is left. Where a list goes back before its end, chance begins anew
- *             (sample.h says why). Of the slots of others that free keeps there each has its own chance,
- *             see keep.h
+ *             until_sample is what is left. What goes back with a list before its end is left too. Of the
+ *             slots of others that free keeps there each has its own chance, see keep.h
  *   medium    free pushes to the list as well. Each slot that comes into the list has the same chance to be
  *             one whose turn is a sample (chance.h); then the list is emptied, and the next call is the sample
  *   pages     in the same way, while the stacks are private; a call that finds no block in a list comes to

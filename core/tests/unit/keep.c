@@ -232,6 +232,15 @@ static bool next_is_sample(void)
     return extent_is_sampled(pagemap_find(mw_malloc(KEPT_SIZE)));
 }
 
+static uint32_t list_length_now(void)
+{
+    uint32_t length = 0;
+    for (struct slot *slot = heap_own->free[class()]; slot != NULL; slot = slot_next(slot)) {
+        length++;
+    }
+    return length;
+}
+
 TEST(keep_while_samples_are_taken)
 {
     char *own = mw_malloc(KEPT_SIZE);
@@ -248,10 +257,7 @@ TEST(keep_while_samples_are_taken)
     /* With one whose turn is a sample the list goes home, and the next call is that sample. */
     char *marked = kept_blocks[KEPT_BLOCKS - 2];
     CHECK(is_of_other(marked));
-    uint32_t others = 0;
-    for (struct slot *slot = heap_own->free[class()]; slot != NULL; slot = slot_next(slot)) {
-        others++;
-    }
+    uint32_t others = list_length_now();
     heap_own->sample_known |= (uint64_t)1 << class();
     heap_own->sample_thinning[class()] = 0;
     heap_own->until_sample[class()] = 1000;
@@ -273,6 +279,24 @@ TEST(keep_while_samples_are_taken)
     CHECK(mw_heap_is_valid());
     profile_set_active(false);
     end_threads(many());
+    mw_free(own);
+}
+
+TEST(keep_what_a_list_that_goes_home_had_drawn)
+{
+    char *own = mw_malloc(KEPT_SIZE);
+    heap_return_lists(heap_own);
+    CHECK_EQ(heap_own->until_sample[class()], 0); /* no samples are taken */
+    profile_set_active(true);
+    heap_follow_profile(heap_own);
+    use_class();
+    uint32_t listed = list_length_now();
+    uint32_t behind = heap_own->until_sample[class()];
+    CHECK_GE(listed, 1);
+    heap_return_lists(heap_own);
+    CHECK_EQ(heap_own->until_sample[class()], behind + listed);
+    CHECK(mw_heap_is_valid());
+    profile_set_active(false);
     mw_free(own);
 }
 
