@@ -32,10 +32,11 @@ def expect(good, text):
         print("FAIL", text)
 
 
-def run(folder, client, *arguments, conf="", thinning=False, status=0):
+def run(folder, client, *arguments, conf="", thinning=False, guards=None, status=0):
     environment = dict(os.environ, MALLOC_CONF="prof:true," + conf)
     ours = environment.get("MALLOW_CONF", "")
-    environment["MALLOW_CONF"] = f"{ours},prof_thinning:{str(thinning).lower()}".lstrip(",")
+    guarded = f",guard_sample:{guards}" if guards is not None else ""
+    environment["MALLOW_CONF"] = f"{ours},prof_thinning:{str(thinning).lower()}{guarded}".lstrip(",")
     if client != STATIC:
         environment["LD_PRELOAD"] = LIBRARY
     done = subprocess.run([client, *arguments], cwd=folder, env=environment, timeout=300,
@@ -110,6 +111,13 @@ def near(value, truth, spread, text):
            f"{abs(value - truth) / max(spread, 1):.1f} standard deviations")
 
 
+def near_on_average(values, truth, spread, text):
+    """The values spread so far at least, or farther."""
+    mean, spread = statistics.mean(values), max(statistics.stdev(values), spread)
+    expect(abs(mean - truth) < 6 * spread / math.sqrt(len(values)),
+           f"{text}: {mean:.0f} and not {truth:.0f}, of +-{spread:.0f}")
+
+
 def spread_of(size, block, rate):
     """The standard deviation of an estimate of `size` bytes in blocks of `block`."""
     p = -math.expm1(-block / rate)
@@ -179,16 +187,25 @@ def check_replaced(folder, client):
             expect(profile.live(name) == 0, f"rate 2^{lg_rate}: {name} holds nothing")
 
 
-def check_exchanged(folder):
-    """Slots of other threads, which a heap keeps in its lists."""
-    calls = {"fast": 8000000, "secure": 800000, "debug": 80000}[MODE]
+def exchanged(folder, calls, lg_rate, thinning=False, guards=None):
+    """The estimate of what is exchanged, what it is, and its standard deviation."""
     counted = [counts(asked, size) for asked, size in ((24, 32), (184, 192), (504, 512), (1016, 1024))]
+    run(folder, EXCHANGED, str(calls), conf=f"prof_accum:true,lg_prof_sample:{lg_rate}", thinning=thinning,
+        guards=guards)
+    profile = Profile(folder / "exchanged.heap")
+    expect(profile.live("exchanged_blocks") == 0, "all that was exchanged is free")
+    spread = math.sqrt(sum(spread_of(calls / 4 * size, size, profile.rate) ** 2 for size in counted))
+    return profile.allocated("exchanged_blocks"), calls / 4 * sum(counted), spread
+
+
+def check_exchanged(folder):
+    """Slots of other threads, which a heap keeps in its lists; also where some are guarded, and thinned out."""
+    calls = {"fast": 8000000, "secure": 800000, "debug": 80000}[MODE]
     for lg_rate in (12, 16):
-        run(folder, EXCHANGED, str(calls), conf=f"prof_accum:true,lg_prof_sample:{lg_rate}")
-        profile = Profile(folder / "exchanged.heap")
-        spread = math.sqrt(sum(spread_of(calls / 4 * size, size, 1 << lg_rate) ** 2 for size in counted))
-        near(profile.allocated("exchanged_blocks"), calls / 4 * sum(counted), spread, f"exchanged, rate 2^{lg_rate}")
-        expect(profile.live("exchanged_blocks") == 0, "all that was exchanged is free")
+        near(*exchanged(folder, calls, lg_rate), f"exchanged, rate 2^{lg_rate}")
+    near(*exchanged(folder, calls // 8, 16, guards=20), "exchanged, with guarded blocks")
+    found = [exchanged(folder, calls // 8, 12, thinning=True) for _ in range(16)]
+    near_on_average([value for value, *_ in found], *found[0][1:], "exchanged, thinned out")
 
 
 def check_thinned(folder, client):
@@ -200,9 +217,7 @@ def check_thinned(folder, client):
         profiles.append(Profile(folder / "replaced.heap"))
     for name, (size, spread) in replaced(calls, 1 << 19).items():
         found = [profile.allocated(name) for profile in profiles]
-        spread = max(statistics.stdev(found), spread)
-        expect(abs(statistics.mean(found) - size) < 6 * spread / math.sqrt(runs),
-               f"{name}, thinned out: {statistics.mean(found):.0f} and not {size:.0f}, of +-{spread:.0f}")
+        near_on_average(found, size, spread, f"{name}, thinned out")
 
 
 def check_direct(folder, client):

@@ -1,0 +1,31 @@
+// expect: secure=ok fast=any debug=any
+/* SPDX-License-Identifier: MIT
+ * Known bytes at the end of a large block's pages cost no page that would not be there without them. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SIZE = 66000, PAGE = 4096, NEEDED = 17 * PAGE, BLOCKS = 8 };
+
+int main(void)
+{
+    char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(SIZE);
+        memset(blocks[i], 1, SIZE);
+    }
+    /* Of these blocks each has a page more than it needs. */
+    if (blocks[1] - blocks[0] == NEEDED + PAGE) {
+        for (int i = 0; i < BLOCKS; i++) {
+            unsigned char page = 0;
+            if (mincore(blocks[i] + NEEDED, PAGE, &page) != 0 || (page & 1) != 0) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
