@@ -15,12 +15,11 @@
 
 static int dump_asked_for(const char *path)
 {
-    static uint32_t never_changes;
     int error = EAGAIN;
     for (unsigned tries = 0; tries < DUMP_TRIES && error == EAGAIN; tries++) {
         error = profile_dump(path, DUMP_ASKED_FOR);
         if (error == EAGAIN) {
-            os_wait(&never_changes, 0, 1);
+            os_nap(1);
         }
     }
     return error == 0 ? 0 : error == EAGAIN ? EAGAIN : EFAULT;

@@ -374,9 +374,8 @@ static void fault_begin(void)
     if (none == os_thread_id()) {
         os_abort();
     }
-    static uint32_t never_changes;
     for (unsigned waited_ms = 0; waited_ms < FAULT_PATIENCE_MS; waited_ms += FAULT_LOOK_MS) {
-        os_wait(&never_changes, 0, FAULT_LOOK_MS);
+        os_nap(FAULT_LOOK_MS);
         none = NULL;
         if (atomic_replace(&fault_state.speaker, &none, os_thread_id())) {
             return; /* it was told, and the program went on */

@@ -352,6 +352,13 @@ static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms)
                 timeout_ms != 0 ? (long)&timeout : 0, 0, 0);
 }
 
+static void os_nap(uint32_t ms)
+{
+    static uint32_t never_changes;
+    check(ms != 0);
+    os_wait(&never_changes, 0, ms);
+}
+
 static void os_wake_one(void *word)
 {
     system_call(SYS_futex, (long)word, FUTEX_WAKE, 1, 0, 0, 0);
@@ -489,12 +496,11 @@ static int os_open_to_append(const char *path)
 
 static void os_lock_file(int fd)
 {
-    static uint32_t never_changes;
     for (unsigned tries = 0; tries < 200; tries++) {
         if (system_call(SYS_flock, fd, LOCK_EX | LOCK_NB, 0, 0, 0, 0) != -EWOULDBLOCK) {
             return;
         }
-        os_wait(&never_changes, 0, 5);
+        os_nap(5);
     }
 }
 

@@ -135,6 +135,9 @@ static uint64_t os_now_ns(void);
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms);
 static void os_wake_one(void *word);
 
+/* Sleeps for so long, or until a signal comes. */
+static void os_nap(uint32_t ms);
+
 /* Fills the buffer with the kernel's random bytes. False if it has none, or refuses. */
 static bool os_random(void *buffer, size_t size);
 

@@ -117,7 +117,6 @@ static NOINLINE COLD void canary_odd_free(struct extent *extent, void *block, ui
 
 static COLD bool slot_was_taken(struct extent *extent, const void *block)
 {
-    static _Atomic uint32_t never_changes;
     const char *at = (const char *)block + slot_block_size(extent, block) - CANARY_BYTES;
     unsigned naps = libc_has_one_thread() ? 0 : TAKER_NAPS;
     for (unsigned i = 0; i < TAKER_LOOKS + naps && load_unaligned(at) == FILL_FREE_WORD; i++) {
@@ -127,7 +126,7 @@ static COLD bool slot_was_taken(struct extent *extent, const void *block)
         if (i < TAKER_LOOKS) {
             cpu_relax();
         } else {
-            os_wait(&never_changes, 0, TAKER_NAP_MS);
+            os_nap(TAKER_NAP_MS);
         }
     }
     return slot_is_unsettled(block);
@@ -204,15 +203,14 @@ _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, c
                  block, most, size, call);
 }
 
-/* So often, and with naps, as another thread may not run just then. */
+/* Where there are other threads with naps between them: their stores may be seen late, and in another order. */
 #define FRONT_LOOKS 20u
 
-/* A free clears the bit or takes the canary before it fills the slot, and a resize writes the padding first: so what
- * is found each time, in a slot that is held, is damage. */
+/* A free clears the bit or takes the canary before it fills the slot, and a resize writes the padding before the canary:
+ * so what is found each time, in a slot that is held, is damage. */
 static NOINLINE COLD bool front_padding_changes(struct extent *extent, const char *at,
                                                 uint64_t word)
 {
-    static _Atomic uint32_t never_changes;
     size_t slack = (word ^ canary_key(extent, (uintptr_t)at)) >> CANARY_SLACK_SHIFT;
     for (unsigned i = 0; i < FRONT_LOOKS; i++) {
         uint64_t now = *(const volatile uint64_t *)(const void *)at;
@@ -221,7 +219,7 @@ static NOINLINE COLD bool front_padding_changes(struct extent *extent, const cha
             return true;
         }
         if (!libc_has_one_thread()) {
-            os_wait(&never_changes, 0, TAKER_NAP_MS);
+            os_nap(TAKER_NAP_MS);
         }
     }
     return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Canaries: what lies behind the bytes that the program asked for, in secure and debug builds.
+ * Canaries: what lies behind the bytes that the program asked for, in the secure build. (The debug build has its red
+ * zones, see track.h.)
  *
  *   slot      | asked for         | padding: the first 8 bytes | ...            | canary |
  *             block               + size                                    + capacity
@@ -12,8 +13,8 @@
  * So a string that is not terminated ends before the canary, and an overflow by one byte is found if
  * the size is not exactly the capacity. The key differs by slab and process. The padding is no
  * secret, only unlikely content without a 0 byte, and the same in every byte. A large block has
- * padding alone; its size stands in the descriptor, 0 while the program does not hold the block, and
- * above it the family.
+ * padding alone, there and at the end of its pages; its size stands in the descriptor, 0 while the program does not
+ * hold the block, and above it the family.
  *
  * The family says which functions made the block: 0 for malloc and its kin, else a form of new, in the
  * lower two bits, and log2 of the alignment that its aligned forms were given. See mixes.h.
@@ -254,8 +255,8 @@ static bool (*const slot_is_unsettled)(const void *slot);
 _Noreturn static COLD void canary_bad_front(const char *call, struct extent *extent,
                                             const void *block);
 
-/* Whether another thread is about to free, hand out or resize the slot whose canary, at `at`, was `word`, so that its
- * padding is not what belongs to that. Waits until it knows. */
+/* Whether another thread has freed or resized the slot whose canary, at `at`, was `word`, so that the padding that was
+ * found is not what belongs to that. Else the slot is damaged: looks so often that no such change is overlooked. */
 static NOINLINE COLD bool front_padding_changes(struct extent *extent, const char *at,
                                                 uint64_t word);
 
