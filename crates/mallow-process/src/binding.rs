@@ -6,7 +6,7 @@
 //! binding) or memory may not be read, the loader's search order decides: the first object that
 //! defines the name. The process is not stopped.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -26,6 +26,9 @@ use crate::page_size;
 use crate::smaps;
 use crate::stat::{Stat, folder};
 
+mod order;
+use order::{behind, preloads, search_order, sort_by_chain};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -39,6 +42,9 @@ pub enum Evidence {
 pub struct Binding {
     pub allocator: String,
     pub path: PathBuf,
+    /// The library that is called first, if it only counts and passes the call on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<PathBuf>,
     pub evidence: Evidence,
 }
 
@@ -309,66 +315,6 @@ fn report_static(exe: &ElfInfo) -> Report {
     Report::Static { allocator: inside.map(|known| known.name.to_owned()) }
 }
 
-/// The loader's own list: main program first, then in search order.
-fn sort_by_chain(objects: &mut [Loaded], chain: &[linkmap::Entry], exe: &Path) {
-    let place = |object: &Loaded| {
-        if object.path == exe {
-            return 0;
-        }
-        // musl's loader is the C library too; it comes first in its list, but is searched last.
-        let is_musl = |name: &[u8]| name == b"libc.so" || name.starts_with(b"ld-musl");
-        if object.path.file_name().is_some_and(|name| is_musl(name.as_bytes())) {
-            return usize::MAX;
-        }
-        let found = chain.iter().position(|entry| entry.bias == object.bias);
-        found.map_or(usize::MAX, |index| index + 1)
-    };
-    objects.sort_by_key(place);
-}
-
-/// Main program, LD_PRELOAD, then what each needs, breadth first, then the rest.
-fn search_order(mut objects: Vec<Loaded>, exe: &Path, preloads: &[PathBuf]) -> Vec<Loaded> {
-    let mut ordered: Vec<Loaded> = Vec::new();
-    let mut queue = VecDeque::new();
-    let mut take = |objects: &mut Vec<Loaded>, wanted: &dyn Fn(&Loaded) -> bool| {
-        let index = objects.iter().position(wanted)?;
-        let object = objects.remove(index);
-        let needed = object.info.needed.clone();
-        ordered.push(object);
-        Some(needed)
-    };
-    queue.extend(take(&mut objects, &|object| object.path == exe));
-    for preload in preloads {
-        queue.extend(take(&mut objects, &|object| {
-            object.path == *preload || object.path.file_name() == Some(preload.as_os_str())
-        }));
-    }
-    while let Some(needed) = queue.pop_front() {
-        for name in needed {
-            queue.extend(take(&mut objects, &|object| {
-                object.info.soname.as_deref() == Some(name.as_str())
-                    || object
-                        .path
-                        .file_name()
-                        .is_some_and(|file| file.as_bytes() == name.as_bytes())
-            }));
-        }
-    }
-    ordered.extend(objects);
-    ordered
-}
-
-fn preloads(proc: &Path) -> Vec<PathBuf> {
-    let environment = std::fs::read(proc.join("environ")).unwrap_or_default();
-    environment
-        .split(|&byte| byte == 0)
-        .filter_map(|variable| variable.strip_prefix(b"LD_PRELOAD="))
-        .flat_map(|value| value.split(|byte| matches!(byte, b':' | b' ')))
-        .filter(|entry| !entry.is_empty())
-        .map(|entry| PathBuf::from(std::ffi::OsStr::from_bytes(entry)))
-        .collect()
-}
-
 fn report_dynamic(
     objects: &[Loaded],
     maps: &[Mapping],
@@ -448,18 +394,20 @@ fn provider_at(
     if provider.path == asking.path && !asking.info.definitions.iter().any(its_own) {
         return None;
     }
-    Some(binding(provider, Evidence::Bound))
+    Some(binding(function, provider, objects, Evidence::Bound))
 }
 
 fn first_definer(function: &str, objects: &[Loaded]) -> Option<Binding> {
     let provider = objects.iter().find(|object| object.info.defined.contains(function))?;
-    Some(binding(provider, Evidence::SearchOrder))
+    Some(binding(function, provider, objects, Evidence::SearchOrder))
 }
 
-fn binding(provider: &Loaded, evidence: Evidence) -> Binding {
+fn binding(function: &str, asked: &Loaded, objects: &[Loaded], evidence: Evidence) -> Binding {
+    let serving = behind(function, asked, objects);
     Binding {
-        allocator: identify(&provider.path, &provider.info),
-        path: provider.path.clone(),
+        allocator: identify(&serving.path, &serving.info),
+        path: serving.path.clone(),
+        through: (serving.path != asked.path).then(|| asked.path.clone()),
         evidence,
     }
 }
@@ -579,6 +527,26 @@ mod tests {
         assert_eq!(names, expected);
         let binding = first_definer("malloc", &ordered).expect("defined");
         assert_eq!(binding.path, Path::new("/opt/pre.so"));
+    }
+
+    #[test]
+    fn a_library_that_counts_serves_nobody() {
+        let objects = [
+            loaded("/bin/main", None, &[], &[]),
+            loaded("/cache/libmallow-recorder.so", None, &[], &["malloc", "pvalloc"]),
+            loaded("/lib/libmemusage.so", None, &[], &["malloc"]),
+            loaded("/lib/libjemalloc.so.2", None, &[], &["malloc"]),
+            loaded("/lib/libc.so.6", None, &[], &["malloc"]),
+        ];
+        let malloc = first_definer("malloc", &objects).expect("defined");
+        assert_eq!(malloc.allocator, "jemalloc");
+        assert_eq!(malloc.path, Path::new("/lib/libjemalloc.so.2"));
+        assert_eq!(malloc.through.as_deref(), Some(Path::new("/cache/libmallow-recorder.so")));
+        // Nobody is behind it.
+        let alone = first_definer("pvalloc", &objects).expect("defined");
+        assert_eq!((alone.allocator.as_str(), alone.through), ("libmallow-recorder.so", None));
+        let plain = first_definer("malloc", &objects[3..]).expect("defined");
+        assert_eq!((plain.allocator.as_str(), plain.through), ("jemalloc", None));
     }
 
     #[test]

@@ -191,9 +191,9 @@ impl<'a> Session<'a> {
         let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let expected = real(library);
         let served = |report: &Report| match report {
-            Report::Dynamic { main, .. } => {
-                main.bindings.get("malloc").is_some_and(|binding| real(&binding.path) == expected)
-            }
+            Report::Dynamic { main, .. } => main.bindings.get("malloc").is_some_and(|binding| {
+                real(binding.through.as_ref().unwrap_or(&binding.path)) == expected
+            }),
             _ => false,
         };
         if observed.processes.is_empty() && !self.stopped() {

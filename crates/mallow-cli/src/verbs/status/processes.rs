@@ -78,7 +78,7 @@ mod tests {
         let files = BTreeSet::from([PathBuf::from("/usr/lib/libjemalloc.so.2")]);
         let report = |path: &str| {
             let (allocator, path) = (String::new(), PathBuf::from(path));
-            let binding = Binding { allocator, path, evidence: Evidence::Bound };
+            let binding = Binding { allocator, path, through: None, evidence: Evidence::Bound };
             let bindings = BTreeMap::from([("malloc", binding)]);
             let main = ObjectReport { path: PathBuf::from("/usr/bin/redis-server"), bindings };
             Report::Dynamic { main, libraries: vec![], unread: vec![] }

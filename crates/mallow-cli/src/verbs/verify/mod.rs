@@ -301,6 +301,7 @@ mod tests {
             let binding = Binding {
                 allocator: allocator.into(),
                 path: allocator.into(),
+                through: None,
                 evidence: Evidence::Bound,
             };
             (function, binding)
