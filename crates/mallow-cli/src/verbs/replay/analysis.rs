@@ -116,8 +116,8 @@ fn entry(judges: Judges, baseline: &Cell, cell: &Cell) -> Entry {
     }
 }
 
-/// The result in words: who needs least memory, who is fastest. Below so many rounds nothing is
-/// known of time.
+/// The result in words: who needs least memory, which is exact, and who is faster than the baseline. Below so
+/// many rounds nothing is known of time.
 fn sentence(entries: &[Entry], needed: u32) -> String {
     let Some(baseline) = entries.iter().find(|entry| entry.who.is_baseline) else {
         return String::new();
@@ -151,18 +151,44 @@ fn sentence(entries: &[Entry], needed: u32) -> String {
         let unclear = entries
             .iter()
             .any(|entry| side(entry).as_ref().is_some_and(|v| v.verdict == Verdict::Inconclusive));
-        let verb = if what == "memory" { "needs least memory" } else { "is fastest in the calls" };
         parts.push(match (less.first(), unclear) {
             (Some(best), _) => {
-                format!(
-                    "{} {verb}: {} against {base}.",
-                    best.who.allocator,
-                    wording::difference(side(best))
-                )
+                let (name, difference) = (&best.who.allocator, wording::difference(side(best)));
+                match what {
+                    "memory" => format!("{name} needs least memory: {difference} against {base}."),
+                    _ => faster(name, base, &difference, less.len() - 1),
+                }
             }
             (None, true) => format!("Nothing was shown to need less {what} than {base}."),
             (None, false) => format!("Nothing needs less {what} than {base}."),
         });
     }
     parts.join(" ")
+}
+
+/// The runs judge each allocator against the baseline only, so nobody is the fastest.
+fn faster(name: &str, base: &str, difference: &str, others: usize) -> String {
+    let verdict = format!("{name} is faster than {base} in the calls: {difference}.");
+    match others {
+        0 => verdict,
+        1 => format!("{verdict} So is 1 other; the two were not compared with each other."),
+        more => format!("{verdict} So are {more} others; they were not compared with each other."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_the_fastest_of_those_that_were_not_compared() {
+        let say = |others| faster("mallow", "glibc", "-20.0 %", others);
+        let alone = "mallow is faster than glibc in the calls: -20.0 %.";
+        assert_eq!(say(0), alone);
+        assert_eq!(
+            say(1),
+            format!("{alone} So is 1 other; the two were not compared with each other.")
+        );
+        assert!(say(3).ends_with("So are 3 others; they were not compared with each other."));
+    }
 }
