@@ -228,7 +228,13 @@ fn shells_read_the_script_with_and_without_the_library() {
         assert_eq!(login("sh", &script, before), (kept, String::new()));
     }
     assert_eq!(root.status()["enabled"][0]["state"], "in-place");
-    fs::remove_file(root.path(&library[1..])).unwrap();
+    let installed = root.path(&library[1..]);
+    let whole = fs::read(&installed).unwrap();
+    for left in [0, whole.len() / 4] {
+        fs::write(&installed, &whole[..left]).unwrap();
+        assert_eq!(root.status()["enabled"][0]["state"], "library-damaged", "{left}");
+    }
+    fs::remove_file(installed).unwrap();
     assert_eq!(root.status()["enabled"][0]["state"], "library-missing");
 }
 

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use mallow_process::elf::ElfInfo;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,8 @@ pub enum State {
     Changed,
     Removed,
     LibraryMissing,
+    /// It is there, but no loader can read it: cut short, or something else by now.
+    LibraryDamaged,
     /// In no record: a package or somebody else wrote it.
     Elsewhere,
     /// The same, but the script of `mallow enable` takes its place.
@@ -233,11 +236,12 @@ impl Record {
     pub fn state(&self, entry: &Entry) -> State {
         // A wrapper goes through the command, which has or looks for the library itself.
         let is_direct = !matches!(entry.place, Place::Wrapper { .. });
-        let is_missing = || !self.system.at(&entry.library).exists();
+        let library = self.system.at(&entry.library);
         match files::read(&self.system.at(&entry.file)) {
             Ok(None) => State::Removed,
             Ok(Some(kept)) if entry.written.last() != Some(&kept.content) => State::Changed,
-            Ok(Some(_)) if is_direct && is_missing() => State::LibraryMissing,
+            Ok(Some(_)) if is_direct && !library.exists() => State::LibraryMissing,
+            Ok(Some(_)) if is_direct && is_damaged(&library) => State::LibraryDamaged,
             // Who may not read it knows no better.
             Ok(Some(_)) | Err(_) => State::InPlace,
         }
@@ -331,6 +335,14 @@ impl Entry {
                 before == Some(content) || self.written.contains(content)
             }
         }
+    }
+}
+
+/// Of what may not be read nothing is known.
+fn is_damaged(library: &Path) -> bool {
+    match ElfInfo::read(library) {
+        Ok(info) => info.is_none(),
+        Err(error) => error.kind() == ErrorKind::InvalidData,
     }
 }
 

@@ -171,6 +171,7 @@ fn wording(state: State) -> &'static str {
         State::Changed => "changed since",
         State::Removed => "removed since",
         State::LibraryMissing => "library missing",
+        State::LibraryDamaged => "library damaged",
         State::Elsewhere => "not by mallow enable",
         State::Superseded => "replaced by mallow enable",
     }
