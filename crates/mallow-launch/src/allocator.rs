@@ -163,10 +163,16 @@ pub(crate) fn clang_folders(root: &Path) -> Vec<PathBuf> {
     let lib = Path::new("/usr/lib");
     let llvm = names(lib).into_iter().filter(|name| name.as_bytes().starts_with(b"llvm-"));
     let roots = llvm.map(|name| lib.join(name).join("lib/clang")).chain([lib.join("clang")]);
+    // Fedora's has one for each kind of machine instead of `linux`.
+    let machine = format!("{}-", std::env::consts::ARCH);
     let mut folders: Vec<(Vec<u64>, PathBuf)> = Vec::new();
     for clang in roots {
         for name in names(&clang) {
-            folders.push((numbers(&name.to_string_lossy()), clang.join(name).join("lib/linux")));
+            let (version, lib) = (numbers(&name.to_string_lossy()), clang.join(name).join("lib"));
+            let own =
+                names(&lib).into_iter().filter(|n| n.as_bytes().starts_with(machine.as_bytes()));
+            let all = own.chain(["linux".into()]);
+            folders.extend(all.map(|folder| (version.clone(), lib.join(folder))));
         }
     }
     folders.sort_by(|left, right| right.cmp(left));

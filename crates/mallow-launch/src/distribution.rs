@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Which distribution a system is, and which of its releases: they call packages differently.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mallow_process::allocators::{Distribution, Known, Packaged};
 
@@ -17,7 +17,8 @@ impl Release {
     /// Of the system `root`. One that says nothing is taken for the newest Debian.
     pub fn of(root: &Path) -> Release {
         let places = ["etc/os-release", "usr/lib/os-release"];
-        let text = places.iter().find_map(|place| std::fs::read_to_string(root.join(place)).ok());
+        let read = |place: &&str| std::fs::read_to_string(resolved(root, Path::new(place))).ok();
+        let text = places.iter().find_map(read);
         let is_alpine = root.join("etc/alpine-release").exists();
         match text {
             Some(text) => parse(&text),
@@ -76,6 +77,21 @@ fn command(distribution: Distribution) -> &'static str {
     }
 }
 
+/// The place of a path of the system `root`, seen from here.
+pub fn within(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Links of a system are to be followed inside of it.
+pub(crate) fn resolved(root: &Path, path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..8 {
+        let Ok(target) = std::fs::read_link(within(root, &path)) else { break };
+        path = path.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    within(root, &path)
+}
+
 /// The text of an os-release file.
 fn parse(text: &str) -> Release {
     let value = |key: &str| {
@@ -123,6 +139,23 @@ mod tests {
         assert_eq!(remedy(mint, "mimalloc"), "apt install libmimalloc2.0");
         let focal = "ID=ubuntu\nID_LIKE=debian\nVERSION_CODENAME=focal\n";
         assert_eq!(remedy(focal, "tbbmalloc"), "apt install libtbb2");
+    }
+
+    #[test]
+    fn a_link_is_followed_inside_of_the_system() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        for folder in ["etc", "made"] {
+            std::fs::create_dir(root.path().join(folder)).expect("writable");
+        }
+        let file = root.path().join("made/os-release");
+        std::fs::write(file, "ID=fedora\n").expect("writable");
+        for target in ["/made/os-release", "../made/os-release"] {
+            let link = root.path().join("etc/os-release");
+            std::os::unix::fs::symlink(target, &link).expect("writable");
+            let found = Release::of(root.path()).distribution;
+            assert!(matches!(found, Some(Distribution::Fedora)), "{target}");
+            std::fs::remove_file(link).expect("it is there");
+        }
     }
 
     #[test]

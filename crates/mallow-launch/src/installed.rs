@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::allocator::{self, Allocator};
-use crate::distribution::Release;
+pub use crate::distribution::within;
+use crate::distribution::{Release, resolved};
 use crate::embedded::{self, Library};
 use crate::error::{Error, Result};
 use crate::ldcache;
@@ -46,11 +47,6 @@ impl Installed {
             machine: self.machine,
         }
     }
-}
-
-/// The place of a path of the system `root`, seen from here.
-pub fn within(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// The allocator that `-a` names: a known name, `NAME=PATH`, or a path.
@@ -155,16 +151,6 @@ fn checked(found: Installed) -> Result<Installed> {
 fn read(root: &Path, path: &Path) -> Option<ElfInfo> {
     let info = ElfInfo::read(&resolved(root, path)).ok().flatten()?;
     (info.is_64 && info.defined.contains("malloc")).then_some(info)
-}
-
-/// Links of a system are to be followed inside of it.
-fn resolved(root: &Path, path: &Path) -> PathBuf {
-    let mut path = path.to_owned();
-    for _ in 0..8 {
-        let Ok(target) = std::fs::read_link(within(root, &path)) else { break };
-        path = path.parent().unwrap_or(Path::new("/")).join(target);
-    }
-    within(root, &path)
 }
 
 fn file_name(path: &Path) -> String {
@@ -290,6 +276,18 @@ mod tests {
         let found = find(root.path(), "scudo").expect("it is there");
         let newest = Path::new("/").join(folder(19)).join(&file);
         assert_eq!((found.path.as_path(), found.is_bare()), (newest.as_path(), false));
+    }
+
+    #[test]
+    fn scudo_is_found_where_fedora_has_it() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folder = format!("usr/lib/clang/19/lib/{}-redhat-linux-gnu", std::env::consts::ARCH);
+        let file = Path::new(&folder).join("libclang_rt.scudo_standalone.so");
+        std::fs::create_dir_all(root.path().join(folder)).expect("writable");
+        let library = crate::embedded::by_name("mallow").expect("it is inside");
+        std::fs::write(root.path().join(&file), library.bytes).expect("fits");
+        let found = find(root.path(), "scudo").expect("it is there");
+        assert_eq!(found.path, Path::new("/").join(file));
     }
 
     #[test]
