@@ -504,16 +504,20 @@ fn rss_sentence(report: &Report) -> String {
         let rest = size(used - heap_rss);
         return format!("{start}: {} in use, of which {rest} or more is not resident.", size(used));
     }
-    // Of what is free a part has been given back.
-    let free = free.min(heap_rss - used);
+    // Of what is free a part has been given back, and of what is in use a part may not be resident either.
+    let at_most = heap_rss - used;
+    let bound = if free > at_most { " or more" } else { "" };
+    let free = free.min(at_most);
     let verdict = if free > used {
         "most of it is free and has not been given back"
     } else if free * 4 > used {
         "a good part of it is free and has not been given back"
+    } else if free * 10 > used {
+        "the program holds most of it"
     } else {
         "the program holds nearly all of it"
     };
-    format!("{start}: {} in use, {} free but resident; {verdict}.", size(used), size(free))
+    format!("{start}: {} in use, {}{bound} free but resident; {verdict}.", size(used), size(free))
 }
 
 #[cfg(test)]

@@ -41,9 +41,22 @@ fn what_is_free_is_either_pinned_or_trimmable() {
 fn the_answer_does_not_count_more_than_is_resident() {
     let mut report = heap(40 * MIB, 60 * MIB);
     report.groups[0].rss = 50 * MIB;
-    assert!(answer(&report).contains("40.0 MiB in use, 10.0 MiB free but resident"));
+    assert!(answer(&report).contains("40.0 MiB in use, 10.0 MiB or more free but resident"));
+    report.groups[0].rss = 100 * MIB;
+    assert!(
+        answer(&report).contains("40.0 MiB in use, 60.0 MiB free but resident; most of it is free")
+    );
     report.groups[0].rss = 30 * MIB;
     assert!(answer(&report).contains("40.0 MiB in use, of which 10.0 MiB or more is not"));
+}
+
+#[test]
+fn the_answer_says_how_much_of_the_heap_the_program_holds() {
+    let ends =
+        |free, verdict: &str| answer(&heap((100 - free) * MIB, free * MIB)).ends_with(verdict);
+    assert!(ends(5, "the program holds nearly all of it."));
+    assert!(ends(16, "the program holds most of it."));
+    assert!(ends(30, "a good part of it is free and has not been given back."));
 }
 
 #[test]
