@@ -346,16 +346,24 @@ static size_t leaks_by_calls(struct leak_heap *heap, struct leak *leaks, size_t 
     return kept;
 }
 
-/* The index of the leak of most bytes, which is taken out by being told. */
+/* Whether leak is to be told before other: one that nothing points to is the cause of those that leaked
+ * blocks point to. */
+static bool leak_comes_before(const struct leak *leak, const struct leak *other)
+{
+    bool is_direct = leak->direct_bytes != 0;
+    return is_direct == (other->direct_bytes != 0) ? leak->bytes > other->bytes : is_direct;
+}
+
+/* The leak to tell next, which is taken out by being told. */
 static struct leak *leak_next(struct leak *leaks, size_t count)
 {
-    struct leak *most = NULL;
+    struct leak *first = NULL;
     for (size_t i = 0; i < count; i++) {
-        if (leaks[i].count != 0 && (most == NULL || leaks[i].bytes > most->bytes)) {
-            most = &leaks[i];
+        if (leaks[i].count != 0 && (first == NULL || leak_comes_before(&leaks[i], first))) {
+            first = &leaks[i];
         }
     }
-    return most;
+    return first;
 }
 
 static void leaks_tell(struct leak *leaks, size_t count)
@@ -378,7 +386,8 @@ static void leaks_tell(struct leak *leaks, size_t count)
         struct fault_stack stack = calls_kept((uint32_t)leak->calls);
         if (told < LEAKS_TOLD) {
             struct sink sink = log_sink();
-            sink_print(&sink, "    %zu bytes in %zu blocks from\n", leak->bytes, leak->count);
+            sink_print(&sink, "    %zu bytes in %zu blocks%s from\n", leak->bytes, leak->count,
+                       leak->direct_bytes != 0 ? "" : ", which only leaked blocks point to,");
             fault_put_places(&sink, &stack);
         }
         if (has_report) {

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 
-EXPECTED = [(300000, 1, "direct"), (16800, 300, "direct"), (16800, 300, "indirect"), (500, 1, "indirect"),
-            (120, 3, "direct"), (32, 1, "direct")]
+# In this order: the causes first.
+EXPECTED = [(300000, 1, "direct"), (16800, 300, "direct"), (120, 3, "direct"), (32, 1, "direct"),
+            (16800, 300, "indirect"), (500, 1, "indirect")]
 
 
 def main():
@@ -30,8 +31,10 @@ def check(library, words):
     found = [(int(words[1]), int(words[2]), words[3]) for words in map(str.split, lines)
              if words[0] == "leak"]
     print(done.stderr)
-    if done.returncode != 0 or sorted(found) != sorted(EXPECTED):
+    if done.returncode != 0 or found != EXPECTED:
         sys.exit(f"{words}: exit code {done.returncode}, found {found}, not {EXPECTED}")
+    if done.stderr.count(" blocks, which only leaked blocks point to, from") != 2:
+        sys.exit(f"{words}: the words do not say which two leaks are indirect")
     if lines[0] != "mallow-fault 1" or lines[1] != "kind leak" or lines[-1] != "end":
         sys.exit(f"the report is not as docs/fault-report.md says: {lines[:2]}, {lines[-1]}")
 

@@ -248,7 +248,8 @@ fn damage(fault: &Fault) -> Option<Damage> {
     Some(Damage { offset, length: fault.length.or(trapped) })
 }
 
-/// Call stacks that differ in addresses only, as of a loop that was unrolled, are one; the largest first.
+/// Call stacks that differ in addresses only, as of a loop that was unrolled, are one. First those that
+/// nothing points to, the causes of the others; the largest first.
 fn merged(leaks: impl Iterator<Item = Leak>) -> Vec<Leak> {
     let mut all: Vec<Leak> = Vec::new();
     for leak in leaks {
@@ -262,7 +263,7 @@ fn merged(leaks: impl Iterator<Item = Leak>) -> Vec<Leak> {
             None => all.push(leak),
         }
     }
-    all.sort_by_key(|leak| std::cmp::Reverse(leak.bytes));
+    all.sort_by_key(|leak| std::cmp::Reverse((leak.is_direct, leak.bytes)));
     all
 }
 
@@ -284,5 +285,13 @@ mod tests {
         let ids: BTreeSet<&str> = Kind::all().map(id_of).collect();
         assert_eq!(ids.len(), Kind::all().count());
         assert!(Kind::all().all(|kind| !entry(kind).title.is_empty()));
+    }
+
+    #[test]
+    fn leaks_that_nothing_points_to_come_first() {
+        let leak = |is_direct, bytes| Leak { bytes, blocks: 1, is_direct, calls: Vec::new() };
+        let all = merged([leak(false, 500), leak(true, 8), leak(false, 100)].into_iter());
+        let told: Vec<_> = all.iter().map(|leak| (leak.is_direct, leak.bytes)).collect();
+        assert_eq!(told, [(true, 8), (false, 600)]);
     }
 }
