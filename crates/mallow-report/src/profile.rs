@@ -35,6 +35,13 @@ pub struct Costs {
     /// Blocks that were freed, and how long they lived in all.
     pub freed: u64,
     pub lifetime_ns: u64,
+    /// How many allocations all this is estimated from; 0: each was counted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub samples: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Costs {
@@ -45,6 +52,7 @@ impl Costs {
         self.temporary.merge(other.temporary);
         self.freed = self.freed.saturating_add(other.freed);
         self.lifetime_ns = self.lifetime_ns.saturating_add(other.lifetime_ns);
+        self.samples = self.samples.saturating_add(other.samples);
     }
 
     pub fn mean_lifetime_ns(&self) -> Option<u64> {

@@ -25,6 +25,7 @@ struct StackCosts {
     held: Held,
     freed: u64,
     lifetime_ns: u64,
+    samples: u64,
 }
 
 /// Where only some allocations have a stack, each stands for others of its size.
@@ -75,8 +76,12 @@ impl Stacks {
         }
     }
 
+    fn weights(&self, stack: u32) -> Weights {
+        *self.own_weights.get(&stack).unwrap_or(&self.weights)
+    }
+
     fn amount(&self, stack: u32, address: u64, size: u64) -> Amount {
-        self.own_weights.get(&stack).unwrap_or(&self.weights).amount(address, size)
+        self.weights(stack).amount(address, size)
     }
 
     /// `None` for a call that was not sampled: another one stands for it.
@@ -88,8 +93,10 @@ impl Stacks {
     }
 
     pub fn take(&mut self, stack: u32, address: u64, size: u64, peak: &Peak) {
-        let amount = self.amount(stack, address, size);
+        let weights = self.weights(stack);
+        let amount = weights.amount(address, size);
         if let Some(costs) = self.of(stack) {
+            costs.samples += u64::from(weights.distance > 0);
             costs.allocated.merge(amount);
             costs.held.take(amount, peak);
         }
@@ -124,6 +131,7 @@ impl Stacks {
                 temporary: costs.temporary,
                 freed: costs.freed,
                 lifetime_ns: costs.lifetime_ns,
+                samples: costs.samples,
             };
             (*stack, costs)
         })
@@ -161,5 +169,16 @@ mod tests {
         stacks.define(&Stack { id: 2, distance: 1 << 30, frames: Vec::new() });
         let blocks = [1, 2].map(|stack| stacks.amount(stack, 0, 4096).blocks);
         assert!(blocks[0] < 3 && blocks[1] > 200_000, "{blocks:?}");
+    }
+
+    #[test]
+    fn samples_are_counted_where_not_every_allocation_has_a_stack() {
+        let samples = |distance| {
+            let mut stacks = Stacks::new(Weights::new(distance));
+            let peak = Peak::default();
+            (0..3).for_each(|n| stacks.take(1, n * 64, 40, &peak));
+            stacks.costs(&peak).map(|(_, costs)| costs.samples).sum::<u64>()
+        };
+        assert_eq!((samples(0), samples(4096)), (0, 3));
     }
 }

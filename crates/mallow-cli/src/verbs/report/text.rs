@@ -341,9 +341,10 @@ fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: 
         _ => count(value),
     };
     let text = format!(
-        "{value_text} ({}) in {} allocations; at the peak {}, never freed {}, temporary {}{}\n",
+        "{value_text} ({}) in {} allocations{}; at the peak {}, never freed {}, temporary {}{}\n",
         share(value, total),
         count(costs.allocated.blocks),
+        estimated_from(costs.samples),
         output::bytes(costs.peak.bytes as f64),
         output::bytes(costs.leaked.bytes as f64),
         share(costs.temporary.blocks, costs.allocated.blocks),
@@ -353,6 +354,15 @@ fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: 
             .unwrap_or_default(),
     );
     with_frames(style.screen.fill(&text), sample, profile, style)
+}
+
+/// Few samples make a rough estimate: one may stand for megabytes.
+fn estimated_from(samples: u64) -> String {
+    match samples {
+        0 => String::new(),
+        1 => ", by 1 sample".into(),
+        more => format!(", by {} samples", count(more)),
+    }
 }
 
 /// A line about a stack, and the stack.
@@ -420,5 +430,11 @@ mod tests {
             joined.iter().map(|b| (b.low, b.high, b.calls)).collect();
         assert_eq!(ranges, [(0, 0, 1), (8, 15, 2), (16, 31, 1)]);
         assert_eq!(coarser(&joined, 3).iter().map(|b| b.calls).sum::<u64>(), 4);
+    }
+
+    #[test]
+    fn an_estimate_says_how_many_samples_it_has() {
+        let all = [0, 1, 2500].map(estimated_from);
+        assert_eq!(all, ["", ", by 1 sample", ", by 2,500 samples"]);
     }
 }
