@@ -244,7 +244,9 @@ impl Condition {
         if !condition.name.is_empty() {
             condition.name.push_str(", ");
         }
-        condition.name.push_str(&format!("{name}={value}"));
+        // As a shell writes it: nothing after the sign reads as if the value were missing.
+        let shown = if value.is_empty() { "''" } else { value };
+        condition.name.push_str(&format!("{name}={shown}"));
         condition.environment.push((name.to_owned(), value.to_owned()));
         condition
     }
@@ -280,5 +282,7 @@ mod tests {
         let two = one.with("A", "x").with("B", "y");
         assert_eq!(two.name, "1 CPU, A=x, B=y");
         assert_eq!(two.environment.len(), 2);
+        let empty = one.with("A", "");
+        assert_eq!((empty.name.as_str(), empty.environment[0].1.as_str()), ("1 CPU, A=''", ""));
     }
 }
