@@ -126,8 +126,10 @@ ALWAYS_INLINE uint64_t slot_near_differs(const struct slot *slot, size_t near)
  * of a larger one FILL_EDGE bytes at each end. */
 ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size, size_t whole)
 {
-    return slot_near_differs(slot, size_min(size, FILL_NEAR)) == 0 &&
-           (size <= FILL_NEAR || slot_rest_is_fill(slot, size, whole));
+    if (size <= FILL_NEAR) {
+        return slot_near_differs(slot, size) == 0;
+    }
+    return slot_near_differs(slot, FILL_NEAR) == 0 && slot_rest_is_fill(slot, size, whole);
 }
 
 /* The same for every byte. */
