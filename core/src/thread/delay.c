@@ -62,19 +62,21 @@ static void delay_look_at(const struct slot *slot, size_t size)
     }
 }
 
-/* One part in so many of what may wait in a lone heap is free after what was too much has left. */
+/* One part in so many is free after what was too much has left. */
 #define DELAY_SPARE 16u
 
-/* More heaps than so many share what so many may hold, but each may hold one part in so many of what a lone one
- * may: of a thousand threads the quarantines would be more than all that they have in use. */
+/* More heaps than so many share what so many may hold: of a thousand threads the quarantines would be more than all that
+ * they have in use. But each may hold one part in so many of what a lone one may; of the larger slots that is still some. */
 #define DELAY_HEAPS 16u
 #define DELAY_LEAST 8u
+#define DELAY_LEAST_LARGER 2u
 
 static void delay_follow_crowd(struct heap *heap)
 {
     size_t all = strength.delay_bytes;
-    size_t crowd = size_max(atomic_get(&heaps.in_use), DELAY_HEAPS);
-    heap->delay.most = size_max(all / crowd * DELAY_HEAPS, all / DELAY_LEAST);
+    size_t share = all / size_max(atomic_get(&heaps.in_use), DELAY_HEAPS) * DELAY_HEAPS;
+    heap->delay.small.most = size_max(share, all / DELAY_LEAST);
+    heap->delay.larger.most = size_max(share, all / DELAY_LEAST_LARGER);
 }
 
 /* Most that leave are of slabs that the heap owns: as in free of the other builds. */
@@ -90,14 +92,15 @@ ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
     }
 }
 
-/* A slot that has left can be handed out again. Its first words are looked at, as the link will be written over
- * them; the rest before it is used again, when its slab is empty, or when the program ends. */
+/* A slot that has left can be handed out again. Its first bytes are looked at, as the link will be written over
+ * them; the rest before it is used again, or when its slab is empty. */
 ALWAYS_INLINE void delay_release(struct heap *heap, uint64_t entry)
 {
     struct slot *slot = entry_slot(entry);
     size_t size = entry_size(entry);
     check(size == slot_block_size(pagemap_find(slot), slot));
-    if (unlikely(slot->link != FILL_FREE_WORD)) {
+    uint64_t differs = slot_near_differs(slot, size_min(size, FILL_NEAR));
+    if (unlikely(((slot->link ^ FILL_FREE_WORD) | differs) != 0)) {
         harden_bad_content("free", slot, size);
     }
     delay_hand_back(heap, slot);
@@ -234,9 +237,9 @@ static NOINLINE void delay_turn(struct heap *heap, size_t size)
     for (uint32_t i = 0; i < leave; i++) {
         delay_release(heap, leaving[i]);
     }
-    if (unlikely(line->bytes > heap->delay.most)) {
+    if (unlikely(line->bytes > line->most)) {
         /* Some more than have to, so that the next frees of large slots need no turn each. */
-        size_t most = heap->delay.most - strength.delay_bytes / DELAY_SPARE;
+        size_t most = line->most - line->most / DELAY_SPARE;
         while (line->bytes > most) {
             if (unlikely(!line_release_next(heap, line))) {
                 line->bytes = 0;

@@ -42,7 +42,7 @@ ALWAYS_INLINE bool delay_put(struct heap *heap, const struct slot *slot, size_t 
     line->fresh[count] = (uintptr_t)slot | (uint64_t)size << (DELAY_SIZE_SHIFT - DELAY_UNIT_LOG2);
     line->fresh_count = count + 1;
     line->bytes = bytes;
-    return unlikely(count + 1 == DELAY_FRESH) || unlikely(bytes > heap->delay.most);
+    return unlikely(count + 1 == DELAY_FRESH) || unlikely(bytes > line->most);
 }
 
 /* The same of an unsettled one. */

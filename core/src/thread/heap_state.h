@@ -110,6 +110,7 @@ struct delay_line {
     bool has_unsettled;            /* one of `fresh` may be unsettled */
     uint32_t first, end;           /* of fifo: numbers of its oldest and of the next to come */
     size_t bytes;                  /* of all of them */
+    size_t most;                   /* bytes that may wait; in a lone heap strength.delay_bytes */
     uint64_t fresh[DELAY_FRESH];   /* those freed last, in their order; 0: nothing is there */
     uint64_t random[DELAY_RANDOM]; /* 0: nothing is there */
     uint64_t fifo[DELAY_FIFO];     /* a ring; 0: nothing is there */
@@ -118,7 +119,6 @@ struct delay_line {
 struct delay {
     struct delay_line small;  /* of slots up to DELAY_SMALL_MAX */
     struct delay_line larger; /* of others, so that a few of these do not push all small ones out */
-    size_t most;              /* bytes of each line; of a lone heap strength.delay_bytes */
     uint64_t choices;         /* random numbers to come, six bits each, and a 1 above them */
     uint64_t numbers;         /* see random_next */
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * A thousand threads that each replace 50 small blocks over and over, 13 MiB in all: what waits in the quarantines of
- * so many is less than of a few. 8 MiB of the figure are the stacks. The first threads had begun to wait before the others
- * came.
+ * so many is less than of a few. 8 MiB of the figure are the stacks. The first threads had filled theirs before there were
+ * so many.
  */
 #include "promise.h"
 
-enum { THREADS = 1000, LIVE = 50, REPLACED = 2000, STACK = 64 * KIB };
+enum { THREADS = 1000, LIVE = 50, REPLACED = 2000, STACK = 128 * KIB, TRIES = 2000 };
 
 static pthread_barrier_t all_have, measured;
 
@@ -28,12 +28,27 @@ static void *replace(void *argument)
     return NULL;
 }
 
+/* But not so little that a larger block would be handed out again at once: then nothing would have waited. */
+static void check_larger_blocks_wait(void)
+{
+    int again = 0;
+    for (int i = 0; i < TRIES; i++) {
+        char *volatile block = malloc(20000);
+        free(block);
+        char *volatile next = malloc(20000);
+        again += next == block;
+        free(next);
+    }
+    printf("handed out again at once: %d of %d\n", again, TRIES);
+    CHECK_LE(again, TRIES / 2);
+}
+
 int main(void)
 {
     static pthread_t threads[THREADS];
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK);
+    CHECK_EQ(pthread_attr_setstacksize(&attributes, STACK), 0);
     pthread_barrier_init(&all_have, NULL, THREADS + 1);
     pthread_barrier_init(&measured, NULL, THREADS + 1);
     size_t before = promise_field("status", "RssAnon:");
@@ -42,6 +57,7 @@ int main(void)
     }
     pthread_barrier_wait(&all_have);
     promise_at_most("resident", (promise_field("status", "RssAnon:") - before) / MIB, 165, "MiB");
+    check_larger_blocks_wait();
     pthread_barrier_wait(&measured);
     for (size_t i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);

@@ -5,7 +5,7 @@
  */
 #include "promise.h"
 
-enum { THREADS = 1000, LIVE = 100, STACK = 64 * KIB };
+enum { THREADS = 1000, LIVE = 100, STACK = 128 * KIB };
 
 static pthread_barrier_t all_have, measured;
 
@@ -34,7 +34,7 @@ int main(void)
     static pthread_t threads[THREADS];
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK);
+    CHECK_EQ(pthread_attr_setstacksize(&attributes, STACK), 0);
     pthread_barrier_init(&all_have, NULL, THREADS + 1);
     pthread_barrier_init(&measured, NULL, THREADS + 1);
     size_t before = promise_field("status", "RssAnon:");

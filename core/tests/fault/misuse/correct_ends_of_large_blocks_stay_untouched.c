@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 enum { SIZE = 66000, PAGE = 4096, NEEDED = 17 * PAGE, BLOCKS = 8 };
 
 int main(void)
 {
     char *blocks[BLOCKS];
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* a huge page would be there as a whole */
     for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = malloc(SIZE);
         memset(blocks[i], 1, SIZE);

@@ -47,10 +47,14 @@ static uint64_t word_behind(void)
     return word;
 }
 
+/* Or has ended, which it should not. */
 static int second_sleeps(void)
 {
     char text[64] = "";
     int file = open(state_file, O_RDONLY);
+    if (file < 0) {
+        return 1;
+    }
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     const char *name_end = length > 0 ? strrchr(text, ')') : NULL;

@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: MIT
  * The beginning of a block of pages that was freed and waits: found when nothing is to wait any longer. A handler of
  * the program may allocate then, and have all memory given back. */
-#include <malloc.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,13 +9,14 @@
 #include "../../../include/mallow.h"
 
 __attribute__((weak)) mw_misuse_handler mw_set_misuse_handler(mw_misuse_handler handler);
+__attribute__((weak)) int mw_malloc_trim(size_t pad);
 
 enum { HANDLED = 3 };
 
 static void allocate(const struct mw_misuse *misuse)
 {
     free(malloc(40000));
-    malloc_trim(0);
+    mw_malloc_trim(0);
     _exit(misuse->goes_on ? 1 : HANDLED);
 }
 
@@ -25,7 +25,7 @@ static void write_freed(void)
     char *volatile block = malloc(40000);
     free(block);
     block[16] = 1;
-    malloc_trim(0);
+    mw_malloc_trim(0);
 }
 
 int main(void)
