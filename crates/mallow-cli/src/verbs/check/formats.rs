@@ -18,12 +18,12 @@ const MOST_ANNOTATIONS: usize = 10;
 /// `allocations: 100 → 101 (+1.0 %, tolerance 0 %)`
 fn message(judged: &Judged) -> String {
     format!(
-        "{}: {} → {} ({}, tolerance {} %)",
+        "{}: {} → {} ({}, tolerance {})",
         judged.metric.name(),
         text::range(judged.metric, judged.before),
         text::range(judged.metric, judged.after),
         text::change(judged),
-        judged.tolerance_percent
+        text::tolerance(judged.metric, judged.tolerance_percent)
     )
 }
 

@@ -66,7 +66,7 @@ fn metrics(report: &Report) -> Table {
             range(judged.metric, judged.before),
             range(judged.metric, judged.after),
             change(judged),
-            format!("{} %", judged.tolerance_percent),
+            tolerance(judged.metric, judged.tolerance_percent),
             judged.verdict.word().into(),
         ]);
         table.set_tone(5, tone(judged.verdict));
@@ -143,6 +143,14 @@ fn tone(verdict: Verdict) -> Option<Tone> {
     }
 }
 
+/// `10 %, at least 1.00 MiB`
+pub fn tolerance(metric: Metric, percent: f64) -> String {
+    match metric.slack() {
+        0.0 => format!("{percent} %"),
+        slack => format!("{percent} %, at least {}", output::bytes(slack)),
+    }
+}
+
 /// From the middle of the runs before to that of now.
 pub fn change(judged: &Judged) -> String {
     let middle = |range: Range| range.low.midpoint(range.high);
@@ -164,4 +172,15 @@ pub fn quantity(metric: Metric, value: u64) -> String {
 pub fn range(metric: Metric, range: Range) -> String {
     let (low, high) = (quantity(metric, range.low), quantity(metric, range.high));
     if low == high { low } else { format!("{low} to {high}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tolerance_says_what_is_always_allowed() {
+        assert_eq!(tolerance(Metric::Peak, 5.0), "5 %");
+        assert_eq!(tolerance(Metric::Rss, 10.0), "10 %, at least 1.00 MiB");
+    }
 }
