@@ -71,15 +71,6 @@ _Noreturn static COLD void harden_bad_content(const char *call, const struct slo
     slot_bad_content(call, slot, size);
 }
 
-/* Whether a link may be one that we wrote: what the program wrote there hardly ever decodes to an
- * aligned address of user space. */
-#define SLOT_LINK_NEVER (~(ADDRESS_LIMIT - 16))
-
-ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
-{
-    return ((uintptr_t)slot_next(slot) & SLOT_LINK_NEVER) == 0;
-}
-
 /* Of a slot of more than FILL_NEAR bytes, whether all behind these has the fill; where its middle is
  * spared, whether its ends have it. */
 static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, size_t whole);

@@ -118,6 +118,14 @@ _Noreturn static COLD void slot_bad_link(unsigned class, const void *link)
                  slab_has_slot(extent, link) && slot_is_held(extent, link) ? "in use" : "none");
 }
 
+_Noreturn static COLD void slot_bad_next(struct extent *extent, const struct slot *slot)
+{
+    if (MW_CODED_LINKS && !slot_link_is_plausible(slot)) {
+        slot_bad_content("malloc", slot, extent->slab.slot_size);
+    }
+    slot_bad_link(extent->slab.class, slot_next(slot));
+}
+
 static size_t fill_differs(const unsigned char *at, size_t size, unsigned char fill)
 {
     size_t i = 0;

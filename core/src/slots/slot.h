@@ -229,8 +229,21 @@ ALWAYS_INLINE void slot_list_end(struct slot_list *list)
     }
 }
 
+/* Whether a link may be one that we wrote: what the program wrote there hardly ever decodes to an
+ * aligned address of user space. */
+#define SLOT_LINK_NEVER (~(ADDRESS_LIMIT - 16))
+
+ALWAYS_INLINE bool slot_link_is_plausible(const struct slot *slot)
+{
+    return ((uintptr_t)slot_next(slot) & SLOT_LINK_NEVER) == 0;
+}
+
 /* Ends the program: a list of free slots of a class leads to `link`, which is none of them. */
 _Noreturn static COLD void slot_bad_link(unsigned class, const void *link);
+
+/* The same where it is known that the link of `slot` does: that is a write to a free slot if nobody of ours wrote such a
+ * link. */
+_Noreturn static COLD void slot_bad_next(struct extent *extent, const struct slot *slot);
 
 /* The slot behind `slot` in a list of free slots of one slab; NULL at its end. */
 ALWAYS_INLINE struct slot *slab_next_slot(struct extent *extent, struct slot *slot)
@@ -238,7 +251,7 @@ ALWAYS_INLINE struct slot *slab_next_slot(struct extent *extent, struct slot *sl
     struct slot *next = slot_next(slot);
     if (MW_SLOT_BITMAP &&
         unlikely(next != NULL && (!slab_has_slot(extent, next) || slot_is_held(extent, next)))) {
-        slot_bad_link(extent->slab.class, next);
+        slot_bad_next(extent, slot);
     }
     return next;
 }
