@@ -315,7 +315,7 @@ struct leak {
     uintptr_t calls; /* first: they are sorted by it */
     size_t bytes;
     size_t count;
-    size_t direct_bytes;
+    size_t direct_count;
 };
 
 #define LEAKS_TOLD 20u        /* in words */
@@ -328,8 +328,8 @@ static size_t leaks_by_calls(struct leak_heap *heap, struct leak *leaks, size_t 
     for (size_t i = 0; i < heap->count && count < most; i++) {
         struct leak_block *block = &heap->blocks[i];
         if (block->mark != LEAK_LIVE) {
-            leaks[count++] = (struct leak){block->calls, block->size, 1,
-                                           block->mark == LEAK_UNSEEN ? block->size : 0};
+            leaks[count++] =
+                (struct leak){block->calls, block->size, 1, block->mark == LEAK_UNSEEN};
         }
     }
     sort_by_first_word(leaks, count, sizeof *leaks);
@@ -337,7 +337,7 @@ static size_t leaks_by_calls(struct leak_heap *heap, struct leak *leaks, size_t 
     for (size_t i = 0; i < count; i++) {
         if (kept != 0 && leaks[kept - 1].calls == leaks[i].calls) {
             leaks[kept - 1].bytes += leaks[i].bytes;
-            leaks[kept - 1].direct_bytes += leaks[i].direct_bytes;
+            leaks[kept - 1].direct_count += leaks[i].direct_count;
             leaks[kept - 1].count++;
         } else {
             leaks[kept++] = leaks[i];
@@ -350,8 +350,8 @@ static size_t leaks_by_calls(struct leak_heap *heap, struct leak *leaks, size_t 
  * blocks point to. */
 static bool leak_comes_before(const struct leak *leak, const struct leak *other)
 {
-    bool is_direct = leak->direct_bytes != 0;
-    return is_direct == (other->direct_bytes != 0) ? leak->bytes > other->bytes : is_direct;
+    bool is_direct = leak->direct_count != 0;
+    return is_direct == (other->direct_count != 0) ? leak->bytes > other->bytes : is_direct;
 }
 
 /* The leak to tell next, which is taken out by being told. */
@@ -387,12 +387,12 @@ static void leaks_tell(struct leak *leaks, size_t count)
         if (told < LEAKS_TOLD) {
             struct sink sink = log_sink();
             sink_print(&sink, "    %zu bytes in %zu blocks%s from\n", leak->bytes, leak->count,
-                       leak->direct_bytes != 0 ? "" : ", which only leaked blocks point to,");
+                       leak->direct_count != 0 ? "" : ", which only leaked blocks point to,");
             fault_put_places(&sink, &stack);
         }
         if (has_report) {
             sink_print(&report, "leak %zu %zu %s stack", leak->bytes, leak->count,
-                       leak->direct_bytes != 0 ? "direct" : "indirect");
+                       leak->direct_count != 0 ? "direct" : "indirect");
             fault_put_frames(&report, &stack);
         }
         leak->count = 0;

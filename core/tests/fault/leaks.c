@@ -24,6 +24,9 @@ static __attribute__((noinline)) void lose(void)
     for (int i = 0; i < 3; i++) {
         memset(malloc(40), 0, 40);
     }
+    for (int i = 0; i < 2; i++) {
+        malloc(0);
+    }
     struct node *first = calloc(1, sizeof *first);
     first->next = calloc(1, 500);
     memset(malloc(300000), 0, 300000);

@@ -12,7 +12,7 @@ import tempfile
 
 # In this order: the causes first.
 EXPECTED = [(300000, 1, "direct"), (16800, 300, "direct"), (120, 3, "direct"), (32, 1, "direct"),
-            (16800, 300, "indirect"), (500, 1, "indirect")]
+            (0, 2, "direct"), (16800, 300, "indirect"), (500, 1, "indirect")]
 
 
 def main():

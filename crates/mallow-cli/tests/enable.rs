@@ -234,6 +234,9 @@ fn shells_read_the_script_with_and_without_the_library() {
         fs::write(&installed, &whole[..left]).unwrap();
         assert_eq!(root.status()["enabled"][0]["state"], "library-damaged", "{left}");
     }
+    fs::remove_file(&installed).unwrap();
+    nix::unistd::mkfifo(&installed, nix::sys::stat::Mode::S_IRUSR).unwrap(); // nobody writes to it
+    assert_eq!(root.status()["enabled"][0]["state"], "library-damaged");
     fs::remove_file(installed).unwrap();
     assert_eq!(root.status()["enabled"][0]["state"], "library-missing");
 }

@@ -59,7 +59,7 @@ pub enum State {
     Changed,
     Removed,
     LibraryMissing,
-    /// It is there, but no loader can read it: cut short, or something else by now.
+    /// It is there, but is no whole ELF file: cut short, or something else by now.
     LibraryDamaged,
     /// In no record: a package or somebody else wrote it.
     Elsewhere,
@@ -338,8 +338,11 @@ impl Entry {
     }
 }
 
-/// Of what may not be read nothing is known.
+/// Of what may not be read nothing is known. A pipe is not opened: nobody may ever write to it.
 fn is_damaged(library: &Path) -> bool {
+    if std::fs::metadata(library).is_ok_and(|metadata| !metadata.is_file()) {
+        return true;
+    }
     match ElfInfo::read(library) {
         Ok(info) => info.is_none(),
         Err(error) => error.kind() == ErrorKind::InvalidData,

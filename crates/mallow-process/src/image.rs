@@ -197,7 +197,9 @@ mod tests {
             let Ok(Some(file)) = ElfInfo::read(&mapping.path) else { continue };
             let Some(image) = read(&memory, mapping.start) else {
                 let now = maps::parse(&std::fs::read("/proc/self/maps").unwrap());
-                let is_there = now.iter().any(|other| other.start == mapping.start);
+                let is_there = now
+                    .iter()
+                    .any(|other| other.start == mapping.start && other.path == mapping.path);
                 assert!(!is_there, "{}", mapping.path.display());
                 continue; // another test has unmapped it
             };

@@ -35,7 +35,8 @@ pub struct Costs {
     /// Blocks that were freed, and how long they lived in all.
     pub freed: u64,
     pub lifetime_ns: u64,
-    /// How many allocations all this is estimated from; 0: each was counted.
+    /// How many allocations all this is estimated from; 0: each was counted, or
+    /// nobody knows.
     #[serde(skip_serializing_if = "is_zero")]
     pub samples: u64,
 }

@@ -506,12 +506,15 @@ fn rss_sentence(report: &Report) -> String {
     }
     // Of what is free a part has been given back, and of what is in use a part may not be resident either.
     let at_most = heap_rss - used;
-    let bound = if free > at_most { " or more" } else { "" };
+    let is_least = free > at_most;
+    let bound = if is_least { " or more" } else { "" };
     let free = free.min(at_most);
     let verdict = if free > used {
         "most of it is free and has not been given back"
     } else if free * 4 > used {
         "a good part of it is free and has not been given back"
+    } else if is_least {
+        "how much more of it is free cannot be told"
     } else if free * 10 > used {
         "the program holds most of it"
     } else {

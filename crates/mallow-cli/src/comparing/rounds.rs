@@ -192,7 +192,10 @@ impl<'a> Session<'a> {
         let expected = real(library);
         let served = |report: &Report| match report {
             Report::Dynamic { main, .. } => main.bindings.get("malloc").is_some_and(|binding| {
-                real(binding.through.as_ref().unwrap_or(&binding.path)) == expected
+                [Some(&binding.path), binding.through.as_ref()]
+                    .into_iter()
+                    .flatten()
+                    .any(|path| real(path) == expected)
             }),
             _ => false,
         };

@@ -42,6 +42,10 @@ fn the_answer_does_not_count_more_than_is_resident() {
     let mut report = heap(40 * MIB, 60 * MIB);
     report.groups[0].rss = 50 * MIB;
     assert!(answer(&report).contains("40.0 MiB in use, 10.0 MiB or more free but resident"));
+    report.groups[0].rss = 41 * MIB;
+    assert!(answer(&report).contains(
+        "1.00 MiB or more free but resident; how much more of it is free cannot be told"
+    ));
     report.groups[0].rss = 100 * MIB;
     assert!(
         answer(&report).contains("40.0 MiB in use, 60.0 MiB free but resident; most of it is free")

@@ -116,7 +116,7 @@ fn entry(judges: Judges, baseline: &Cell, cell: &Cell) -> Entry {
     }
 }
 
-/// The result in words: who needs least memory, which is exact, and who is faster than the baseline. Below so
+/// The result in words: who needs least memory, which one lockstep run ranks, and who is faster than the baseline. Below so
 /// many rounds nothing is known of time.
 fn sentence(entries: &[Entry], needed: u32) -> String {
     let Some(baseline) = entries.iter().find(|entry| entry.who.is_baseline) else {
