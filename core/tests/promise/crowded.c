@@ -6,7 +6,7 @@
  */
 #include "promise.h"
 
-enum { THREADS = 1000, LIVE = 50, REPLACED = 2000, STACK = 128 * KIB, TRIES = 2000 };
+enum { THREADS = 1000, LIVE = 50, REPLACED = 2000, TRIES = 2000 };
 
 static pthread_barrier_t all_have, measured;
 
@@ -46,15 +46,8 @@ static void check_larger_blocks_wait(void)
 int main(void)
 {
     static pthread_t threads[THREADS];
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    CHECK_EQ(pthread_attr_setstacksize(&attributes, STACK), 0);
-    pthread_barrier_init(&all_have, NULL, THREADS + 1);
-    pthread_barrier_init(&measured, NULL, THREADS + 1);
     size_t before = promise_field("status", "RssAnon:");
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK_EQ(pthread_create(&threads[i], &attributes, replace, (void *)(uintptr_t)i), 0);
-    }
+    promise_start_crowd(threads, THREADS, replace, (pthread_barrier_t *[]){&all_have, &measured});
     pthread_barrier_wait(&all_have);
     promise_at_most("resident", (promise_field("status", "RssAnon:") - before) / MIB, 165, "MiB");
     check_larger_blocks_wait();

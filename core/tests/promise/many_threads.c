@@ -5,7 +5,7 @@
  */
 #include "promise.h"
 
-enum { THREADS = 1000, LIVE = 100, STACK = 128 * KIB };
+enum { THREADS = 1000, LIVE = 100 };
 
 static pthread_barrier_t all_have, measured;
 
@@ -32,15 +32,8 @@ static void *hold(void *argument)
 int main(void)
 {
     static pthread_t threads[THREADS];
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    CHECK_EQ(pthread_attr_setstacksize(&attributes, STACK), 0);
-    pthread_barrier_init(&all_have, NULL, THREADS + 1);
-    pthread_barrier_init(&measured, NULL, THREADS + 1);
     size_t before = promise_field("status", "RssAnon:");
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK_EQ(pthread_create(&threads[i], &attributes, hold, (void *)(uintptr_t)i), 0);
-    }
+    promise_start_crowd(threads, THREADS, hold, (pthread_barrier_t *[]){&all_have, &measured});
     pthread_barrier_wait(&all_have);
     promise_at_most("resident", (promise_field("status", "RssAnon:") - before) / MIB, 40, "MiB");
     pthread_barrier_wait(&measured);

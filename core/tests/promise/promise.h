@@ -51,6 +51,22 @@ static inline size_t promise_field(const char *file, const char *name)
     return (size_t)strtoull(at + strlen(name), NULL, 10) * KIB;
 }
 
+/* Starts threads with small stacks, of which `barriers` count one more than there are threads, for the first one. */
+static inline void promise_start_crowd(pthread_t threads[], unsigned count, void *(*run)(void *),
+                                       pthread_barrier_t *barriers[2])
+{
+    enum { STACK = 128 * KIB };
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    CHECK_EQ(pthread_attr_setstacksize(&attributes, STACK), 0);
+    for (int i = 0; i < 2; i++) {
+        pthread_barrier_init(barriers[i], NULL, count + 1);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        CHECK_EQ(pthread_create(&threads[i], &attributes, run, (void *)(uintptr_t)i), 0);
+    }
+}
+
 static inline size_t promise_mappings(void)
 {
     static char text[1 << 20];
