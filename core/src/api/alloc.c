@@ -58,11 +58,14 @@ static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class)
     check(class < SMALL_CLASSES && heap->free[class] == NULL);
     struct slot *slot = NULL;
     if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
-        if (unlikely(heap_is_sampling(heap))) {
+        struct bin *bin = &heap->bins[class];
+        bool takes_next = heap_prefers_ready(bin);
+        if (unlikely(heap_is_sampling(heap)) &&
+            !heap_sample_is_behind(heap, (unsigned)class,
+                                   takes_next ? LIST_MAX_BUSY : extent->slab.capacity)) {
             slot = heap_take_local_sampling(heap, (unsigned)class);
         } else {
-            slot = heap_prefers_ready(&heap->bins[class]) ? heap_take_next(heap, &heap->bins[class])
-                                                          : heap_take_local(heap, extent);
+            slot = takes_next ? heap_take_next(heap, bin) : heap_take_local(heap, extent);
         }
     }
     if (unlikely(slot == NULL)) {

@@ -163,9 +163,9 @@ static bool sampler_takes(struct sampler *sampler, size_t size)
 
 /* --- Thinning --------------------------------------------------------------------------------- */
 
-/* What a thread may ask for in a nanosecond before its samples are thinned out: 8 GB in a second, which is a sample in
- * 66 us by the default distance. Programs that write to what they get are slower. */
-#define BYTES_A_NS 8u
+/* What a thread may ask for in a nanosecond before its samples are thinned out: 2 GB in a second, which is a sample in
+ * 262 us by the default distance, and takes 1 to 2. Most programs that write to what they get are slower. */
+#define BYTES_A_NS 2u
 
 /* After so many samples the clock is read; at a tick, if they took longer than this. */
 #define SAMPLER_WINDOW 32u

@@ -100,9 +100,9 @@ static void heap_await_sample(struct heap *heap, unsigned class, uint8_t thinnin
     uint64_t bit = (uint64_t)1 << class;
     check(heap_is_sampling(heap) && heap->free[class] == NULL);
     bool is_known = (heap->sample_known & bit) != 0 && heap->sample_thinning[class] == thinning;
-    uint32_t behind = is_known ? heap->until_sample[class] : heap_turns_of(heap, class);
+    uint32_t behind = is_known ? heap_until_sample(heap, class) : heap_turns_of(heap, class);
     heap->sample_known |= bit;
-    heap->until_sample[class] = 0;
+    heap_set_until_sample(heap, class, 0);
     heap->sample_thinning[class] = thinning;
     heap->until_next[class] = thinning == heap->sampler.thinning ? others + behind + 1 : 0;
 }

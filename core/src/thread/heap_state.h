@@ -207,14 +207,13 @@ struct heap {
     uint64_t held_before; /* when it last let the peak begin anew */
     uint64_t held_most;   /* since then, beyond that */
 
-    uint64_t sample_known; /* a bit per class: until_sample says when a sample comes */
+    uint64_t sample_known; /* a bit per class: sample_at says when a sample comes */
     uint32_t
-        until_sample[CLASSES]; /* slots that come behind the list before the next sample; 0: one is
-                                       due, or it is not known */
-    uint32_t until_next[CLASSES]; /* until_sample after that sample, and 1; 0: not known */
+        sample_at[CLASSES]; /* counts.handed when the next sample is due, see heap_until_sample */
+    uint32_t until_next[CLASSES]; /* heap_until_sample after that sample, and 1; 0: not known */
     char profile_name[32];        /* thread.prof.name */
     struct sampler sampler;
-    uint8_t sample_thinning[CLASSES];     /* by which until_sample was chosen, see sample.h */
+    uint8_t sample_thinning[CLASSES];     /* by which sample_at was chosen, see sample.h */
     uint8_t mark_thinning[BLOCK_CLASSES]; /* the same of the block on top of a cell, see stack.h */
     struct candidate candidate;           /* what until_tick may end at */
     unsigned listed_end;           /* while is_private: page classes from here on stay in cells */
@@ -335,11 +334,23 @@ ALWAYS_INLINE bool heap_is_sampling(const struct heap *heap)
     return HEAPS_SAMPLE && heap->is_sampling;
 }
 
+/* The slots of a class that come behind the list before the next sample; 0: one is due, or it is not known. Of a heap
+ * that takes samples. Lists that are filled bring it nearer by being counted. */
+ALWAYS_INLINE uint32_t heap_until_sample(const struct heap *heap, unsigned class)
+{
+    return heap->sample_at[class] - (uint32_t)heap->counts[class].handed;
+}
+
+ALWAYS_INLINE void heap_set_until_sample(struct heap *heap, unsigned class, uint32_t slots)
+{
+    heap->sample_at[class] = (uint32_t)heap->counts[class].handed + slots;
+}
+
 /* Chance begins anew: when the next sample of a class comes is drawn when its list is empty. */
 ALWAYS_INLINE void heap_forget_sample(struct heap *heap, unsigned class)
 {
     heap->sample_known &= ~((uint64_t)1 << class);
-    heap->until_sample[class] = 0;
+    heap_set_until_sample(heap, class, 0);
     heap->until_next[class] = 0;
 }
 

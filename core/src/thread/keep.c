@@ -41,7 +41,7 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
 {
     uint32_t count = heap_send_list_home(heap, class);
     if (heap_is_sampling(heap)) {
-        heap->until_sample[class] += count;
+        heap->sample_at[class] += count;
     }
 }
 

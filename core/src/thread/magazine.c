@@ -208,6 +208,7 @@ static NOINLINE void magazine_mark(struct heap *heap, unsigned class, uint8_t th
 /* The same of a slot that no put brought, and chance is asked at once. */
 static void magazine_note_spread(struct heap *heap, unsigned class)
 {
+    heap->sample_at[class]++; /* it is none of those that the countdown is for */
     if (heap_turn_is_sample(heap, class)) {
         magazine_mark(heap, class, heap->sampler.taken_thinning);
     }

@@ -11,6 +11,9 @@ static void heap_start_sampling(struct heap *heap, bool takes_profile)
     if (HEAPS_SAMPLE) {
         stack_set_private(heap, false); /* chance had no say in what lies in the lists */
     }
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        heap_forget_sample(heap, class);
+    }
     sampler_begin(&heap->sampler, takes_profile);
     heap->is_sampling = true;
     heap_redraw_candidate(heap);
@@ -26,8 +29,6 @@ static void heap_stop_sampling(struct heap *heap)
         stack_set_private(heap, false);
     }
     heap->sample_known = 0;
-    memset(heap->until_sample, 0, sizeof heap->until_sample);
-    memset(heap->until_next, 0, sizeof heap->until_next);
     heap->is_sampling = false;
     heap_redraw_candidate(heap); /* there is none any longer */
 }
@@ -55,18 +56,18 @@ static bool heap_sample_is_due(struct heap *heap, unsigned class)
     check(heap->is_sampling && heap->free[class] == NULL);
     uint64_t bit = (uint64_t)1 << class;
     if ((heap->sample_known & bit) == 0) {
-        heap->until_sample[class] = heap_turns_of(heap, class);
+        heap_set_until_sample(heap, class, heap_turns_of(heap, class));
         heap->sample_thinning[class] = heap->sampler.thinning;
         heap->sample_known |= bit;
     }
-    if (heap->until_sample[class] != 0) {
+    if (heap_until_sample(heap, class) != 0) {
         return false;
     }
     heap->sampler.taken_thinning = heap->sample_thinning[class];
     uint32_t next = heap->until_next[class];
     heap_forget_sample(heap, class);
     if (next != 0) {
-        heap->until_sample[class] = next - 1;
+        heap_set_until_sample(heap, class, next - 1);
         heap->sample_known |= bit;
     }
     return true;
@@ -77,19 +78,14 @@ static bool heap_takes_guard(struct heap *heap, unsigned class)
     return sampler_takes_guard(&heap->sampler, class_size(class), heap->sampler.taken_thinning);
 }
 
-/* So many slots came into the list of a class. Where samples have become more frequent, chance begins anew behind these:
- * else the next one would come late. */
-static void heap_note_handed(struct heap *heap, unsigned class, uint64_t handed)
+/* The list of a class was filled. Where samples have become more frequent, chance begins anew behind it: else the next
+ * one would come late. And where there was no memory for the sample that was due. */
+static void heap_note_handed(struct heap *heap, unsigned class)
 {
-    if (heap->until_sample[class] == 0) { /* there was no memory for the sample that was due */
-        heap_forget_sample(heap, class);
-        return;
-    }
-    heap->until_sample[class] -= (uint32_t)handed;
+    uint32_t until = heap_until_sample(heap, class);
     bool is_far =
-        heap->until_sample[class] > INT32_MAX / 2; /* as far as can be drawn, and perhaps farther */
-    if (unlikely(is_far || heap->sample_thinning[class] > heap->sampler.thinning) &&
-        heap->until_sample[class] != 0) {
+        until > INT32_MAX / 2; /* as far as can be drawn, and perhaps farther; or behind */
+    if (unlikely(is_far || heap->sample_thinning[class] > heap->sampler.thinning) && until != 0) {
         heap_forget_sample(heap, class);
     }
 }
@@ -113,49 +109,32 @@ static void heap_restore_lists(struct heap *heap, struct list_limits before)
     heap->uncut_most = before.uncut_most;
 }
 
-/* Whether the next sample of a class comes behind so many slots, but not so far that heap_note_handed draws anew. */
-static bool heap_sample_is_behind(struct heap *heap, unsigned class, uint32_t slots)
-{
-    return heap->until_sample[class] - slots <= INT32_MAX / 4 &&
-           heap->sample_thinning[class] <= heap->sampler.thinning;
-}
-
 static struct slot *heap_take_local_sampling(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
-    uint64_t handed = heap->counts[class].handed;
-    bool takes_next = heap_prefers_ready(bin);
-    uint32_t most = takes_next ? LIST_MAX_BUSY : bin->current->slab.capacity;
-    if (heap->until_sample[class] == 0) {
+    uint32_t until = heap_until_sample(heap, class);
+    if (until == 0) {
         return NULL;
     }
-    if (likely(heap_sample_is_behind(heap, class, most))) {
-        struct slot *slot =
-            takes_next ? heap_take_next(heap, bin) : heap_take_local(heap, bin->current);
-        heap->until_sample[class] -= (uint32_t)(heap->counts[class].handed - handed);
-        return slot;
-    }
-    struct list_limits before = heap_limit_lists(heap, heap->until_sample[class]);
+    struct list_limits before = heap_limit_lists(heap, until);
     struct slot *slot =
-        takes_next ? heap_take_next(heap, bin) : heap_take_local(heap, bin->current);
+        heap_prefers_ready(bin) ? heap_take_next(heap, bin) : heap_take_local(heap, bin->current);
     heap_restore_lists(heap, before);
-    heap_note_handed(heap, class, heap->counts[class].handed - handed);
+    heap_note_handed(heap, class);
     return slot;
 }
 
 static struct slot *heap_refill_sampling(struct heap *heap, unsigned class, bool must_be_aligned)
 {
-    uint64_t handed = heap->counts[class].handed;
     /* Without memory for a sample this call is none. */
-    uint32_t until = heap->until_sample[class];
+    uint32_t until = heap_until_sample(heap, class);
     uint32_t most = until != 0 ? until : 1;
     struct list_limits before = heap_limit_lists(heap, most);
     struct slot *slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
                                                : heap_refill(heap, class, must_be_aligned);
     heap_restore_lists(heap, before);
-    handed = heap->counts[class].handed - handed;
-    check(handed <= most);
-    heap_note_handed(heap, class, handed);
+    check(until == 0 || heap_until_sample(heap, class) <= until);
+    heap_note_handed(heap, class);
     if (class > heap->candidate.largest) {
         heap_redraw_candidate(heap); /* no slots as large were put before */
     }

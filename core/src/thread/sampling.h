@@ -5,7 +5,7 @@
  * There is one countdown for both: its rate is the sum of theirs, and where it ends chance says which it is.
  *
  *   small     the list is filled with as many slots as come before the next sample, or with fewer, and
- *             until_sample is what is left. What goes back with a list before its end is left too. Of the
+ *             heap_until_sample is what is left. What goes back with a list before its end is left too. Of the
  *             slots of others that free keeps there each has its own chance, see keep.h
  *   medium    free pushes to the list as well. Each slot that comes into the list has the same chance to be
  *             one whose turn is a sample (chance.h); then the list is emptied, and the next call is the sample
@@ -33,8 +33,16 @@ static bool heap_sample_is_due(struct heap *heap, unsigned class);
 /* Whether the sample of which that was said is a guarded block. */
 static bool heap_takes_guard(struct heap *heap, unsigned class);
 
-/* A list for a class from the local list of its current slab, which is not empty. NULL if that is not
- * for the hit path: a sample is due. */
+/* Whether the next sample of a class comes behind so many slots, so that a list of no more may be taken as if no samples
+ * were. Not where heap_note_handed would draw anew. */
+ALWAYS_INLINE bool heap_sample_is_behind(struct heap *heap, unsigned class, uint32_t slots)
+{
+    return heap_until_sample(heap, class) - slots <= INT32_MAX / 4 &&
+           heap->sample_thinning[class] <= heap->sampler.thinning;
+}
+
+/* A list for a class from the local list of its current slab, which is not empty, or of a ready one; up to the next
+ * sample at most. NULL if that is not for the hit path: a sample is due. */
 static struct slot *heap_take_local_sampling(struct heap *heap, unsigned class);
 
 /* Fills the list of a class up to the next sample at most. */

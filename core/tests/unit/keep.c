@@ -260,11 +260,12 @@ TEST(keep_while_samples_are_taken)
     uint32_t others = list_length_now();
     heap_own->sample_known |= (uint64_t)1 << class();
     heap_own->sample_thinning[class()] = 0;
-    heap_own->until_sample[class()] = 1000;
+    heap_set_until_sample(heap_own, class(), 1000);
     mw_free(marked);
     CHECK(heap_own->free[class()] == NULL);
     CHECK(next_is_sample());
-    CHECK_EQ(heap_own->until_sample[class()], others + 1000); /* what the others had drawn holds */
+    CHECK_EQ(heap_until_sample(heap_own, class()),
+             others + 1000); /* what the others had drawn holds */
     CHECK(!next_is_sample());
 
     /* What is kept meanwhile has its turn before. */
@@ -285,16 +286,17 @@ TEST(keep_while_samples_are_taken)
 TEST(keep_what_a_list_that_goes_home_had_drawn)
 {
     char *own = mw_malloc(KEPT_SIZE);
+    uint32_t before = heap_own->sample_at[class()];
     heap_return_lists(heap_own);
-    CHECK_EQ(heap_own->until_sample[class()], 0); /* no samples are taken */
+    CHECK_EQ(heap_own->sample_at[class()], before); /* no samples are taken */
     profile_set_active(true);
     heap_follow_profile(heap_own);
     use_class();
     uint32_t listed = list_length_now();
-    uint32_t behind = heap_own->until_sample[class()];
+    uint32_t behind = heap_until_sample(heap_own, class());
     CHECK_GE(listed, 1);
     heap_return_lists(heap_own);
-    CHECK_EQ(heap_own->until_sample[class()], behind + listed);
+    CHECK_EQ(heap_until_sample(heap_own, class()), behind + listed);
     CHECK(mw_heap_is_valid());
     profile_set_active(false);
     mw_free(own);
