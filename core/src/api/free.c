@@ -17,6 +17,7 @@
 #include "../thread/keep.h"
 #include "../slots/retired.h"
 #include "../thread/heap.h"
+#include "../thread/scarce.h"
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap);
@@ -400,14 +401,18 @@ static NOINLINE void free_of_other(void *block, struct extent *extent, struct he
 {
     struct heap *owner = atomic_get(&extent->owner);
     unsigned class = extent->class;
-    if (MW_DELAY_FREE || owner == NULL || owner >= OWNER_GUARDED || unlikely(heap == HEAP_NONE) ||
-        unlikely(!distance_is_of_slot((uintptr_t)block - extent->slots, list_reciprocals[class]))) {
+    if (MW_DELAY_FREE || owner >= OWNER_GUARDED || unlikely(heap == HEAP_NONE) ||
+        unlikely(!distance_is_of_slot((uintptr_t)block - extent->slots, list_reciprocals[class])) ||
+        (owner == NULL && !heap_keeps_of_nobody(heap, class))) {
         free_slow(block, extent, heap);
+        if (owner == NULL && heap != HEAP_NONE && heap->bins[class].is_scarce) {
+            heap_note_refused(heap, class);
+        }
         return;
     }
     harden_slot_freed(extent, block);
-    if (heap_keeps_of_heaps(heap, class)) {
-        heap_keep_of_heaps(heap, extent, block);
+    if (owner == NULL || heap_keeps_of_heaps(heap, class)) {
+        heap_keep_of_any(heap, extent, owner, block);
         if (unlikely(heap->until_tick < 0)) {
             free_noted_kept(heap, class);
         }

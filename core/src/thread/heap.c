@@ -74,6 +74,15 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
     return fullest;
 }
 
+static void bin_make_current(struct bin *bin, struct extent *extent)
+{
+    bin->current = extent;
+    bool has_few =
+        extent->slab.carved != 0 && extent->slab.capacity - slab_used(extent) <= SCARCE_SLOTS;
+    bin->is_scarce = has_few || bin->made >= MADE_MOST;
+    extent->slab.place = SLAB_CURRENT;
+}
+
 static void heap_return_list(struct heap *heap, unsigned class)
 {
     if (class_is_medium(class)) {
@@ -224,8 +233,7 @@ static NOINLINE struct slot *heap_take_next(struct heap *heap, struct bin *bin)
     heap_place(heap, extent, false); /* a hit path that goes round in its slabs pays nothing */
     check(extent->slab.place == SLAB_WAITING);
     extent = heap_take_ready(heap, bin);
-    extent->slab.place = SLAB_CURRENT;
-    bin->current = extent;
+    bin_make_current(bin, extent);
     bin->is_draining = false;
     check(bin_counts_match(heap, extent->slab.class) && !slab_is_full(extent));
     return extent->slab.local != NULL ? heap_take_local(heap, extent) : NULL;
@@ -275,7 +283,7 @@ static struct extent *heap_make_slab(struct heap *heap, unsigned class)
         slab_add_post(extent, post);
         slab_create(extent, class, heap);
         heap->counts[class].slabs++;
-        bin->made = (uint8_t)(bin->made + (bin->made < 16));
+        bin->made = (uint8_t)(bin->made + (bin->made < MADE_MOST));
     }
     return extent;
 }
@@ -320,8 +328,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             if (extent == NULL) {
                 return NULL;
             }
-            extent->slab.place = SLAB_CURRENT;
-            bin->current = extent;
+            bin_make_current(bin, extent);
             heap_note_class(heap, class);
         }
         check(bin_counts_match(heap, class));

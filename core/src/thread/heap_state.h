@@ -52,14 +52,20 @@
 #define OUTBOXES 8u
 
 /* The slabs of a small class that a heap owns. */
+#define MADE_MOST 16u
+
 struct bin {
     struct extent *current; /* allocated from; NULL at first */
     struct link ready;      /* slabs with free slots, none of them empty */
     struct link waiting;    /* slabs with too few of them yet */
     uint16_t ready_count;   /* length of `ready` */
     uint16_t common_bytes;  /* of first blocks taken from common slabs, see keep.h */
-    uint8_t made;           /* slabs made so far: the next one is larger */
-    bool is_draining;       /* other slabs have become empty since slots were handed out */
+    uint8_t made;           /* slabs made so far, up to MADE_MOST: the next one is larger */
+    bool is_draining : 1;   /* other slabs have become empty since slots were handed out */
+    bool
+        is_scarce : 1; /* slabs are nearly full or many, by the current one when it was taken: see keep.h */
+    uint8_t refused;       /* while so: frees in a row for which the list had no room */
+    uint8_t refused_rooms; /* which was this */
 };
 
 /* The free slots of a medium class, or blocks of a block class, that a heap holds: the list is

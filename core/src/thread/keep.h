@@ -75,6 +75,16 @@ ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
             atomic_get(&heaps.in_use) >= KEEPING_HEAPS * arena_count());
 }
 
+/* Where slabs are nearly full each has few slots for a refill, and a free finds mostly one that had none and has no owner:
+ * to make it the heap's, and to take those few soon, is more work than to keep the slot. That is so if a slab has no more
+ * than this, or if there are many slabs. */
+#define SCARCE_SLOTS 8u
+
+ALWAYS_INLINE bool heap_keeps_of_nobody(struct heap *heap, unsigned class)
+{
+    return heap_has_room(heap, class) && heap->bins[class].is_scarce;
+}
+
 /* Whether it keeps a slot that it frees into a slab whose owner was read as OWNER_COMMON. One that is free already is
  * not kept, so that who looks closer tells. */
 ALWAYS_INLINE bool heap_keeps_of_common(struct heap *heap, struct extent *extent, struct slot *slot)
@@ -129,12 +139,13 @@ ALWAYS_INLINE void heap_keep_of_heaps(struct heap *heap, struct extent *extent, 
 ALWAYS_INLINE void heap_keep_of_any(struct heap *heap, struct extent *extent, struct heap *owner,
                                     struct slot *slot)
 {
-    if (owner != OWNER_COMMON) {
-        heap_keep_of_heaps(heap, extent, slot);
+    heap_keep(heap, extent, slot);
+    if (owner == NULL) {
         return;
     }
-    heap_keep(heap, extent, slot);
-    if (atomic_get(&heaps.in_use) <= VERY_MANY_HEAPS) {
+    if (owner != OWNER_COMMON) {
+        heap->counts[extent->class].sent++;
+    } else if (atomic_get(&heaps.in_use) <= VERY_MANY_HEAPS) {
         heap->bins[extent->class].common_bytes += FIRST_AGAIN_BYTES;
     }
 }

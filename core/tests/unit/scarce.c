@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small slots of full slabs, which have no owner: a heap keeps some where slabs are nearly full or many, and none of a
+ * class that its thread frees.
+ */
+#include "unit.h"
+
+/* Blocks of a class whose slabs hold few slots each. */
+enum { NOBODYS_SIZE = 1000, NOBODYS_BLOCKS = 640 };
+
+static bool is_of_nobody(const char *block)
+{
+    return atomic_get(&pagemap_find(block)->owner) == NULL;
+}
+
+/* Where slabs are many, a slot of a full one is kept and asked for next; the slab stays as it is. */
+TEST(keep_slots_of_full_slabs)
+{
+    static char *blocks[NOBODYS_BLOCKS];
+    for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
+        blocks[i] = mw_malloc(NOBODYS_SIZE);
+    }
+    unsigned class = class_of(NOBODYS_SIZE + CANARY_BYTES);
+    heap_set_until_tick(heap_own, NOBODYS_BLOCKS);
+    heap_own->bins[class].is_scarce = true;
+    CHECK(is_of_nobody(blocks[0]) && is_of_nobody(blocks[NOBODYS_BLOCKS / 2]));
+    heap_own->rooms[class] = 1;
+    mw_free(blocks[0]);
+    CHECK(is_of_nobody(blocks[0]));
+    CHECK(heap_own->free[class] == (struct slot *)blocks[0]);
+    CHECK(mw_malloc(NOBODYS_SIZE) == blocks[0]);
+
+    /* Without room the slab becomes the heap's; not where an allocation comes in between, or slabs are few and have room. */
+    heap_own->rooms[class] = 0;
+    mw_free(blocks[0]);
+    CHECK(!is_of_nobody(blocks[0]));
+    CHECK(heap_own->bins[class].is_scarce);
+    heap_own->rooms[class] = 1;
+    heap_own->bins[class].is_scarce = false;
+    size_t at = NOBODYS_BLOCKS / 2;
+    mw_free(blocks[at]);
+    CHECK(!is_of_nobody(blocks[at]));
+    CHECK(mw_heap_is_valid());
+    for (size_t i = 1; i < NOBODYS_BLOCKS; i++) {
+        if (i != at) {
+            mw_free(blocks[i]);
+        }
+    }
+}
+
+/* A thread that frees all that it has: what was kept goes home, and the slabs with it, whatever the order. */
+TEST(keep_nothing_of_a_class_that_is_freed)
+{
+    static char *blocks[NOBODYS_BLOCKS];
+    unsigned class = class_of(NOBODYS_SIZE + CANARY_BYTES);
+    size_t before = usage_now().slab_bytes;
+    for (size_t stride = 1; stride < 80; stride += 30) { /* prime to their number */
+        for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
+            blocks[i] = mw_malloc(NOBODYS_SIZE);
+        }
+        heap_own->bins[class].is_scarce = true;
+        for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
+            mw_free(blocks[i * stride % NOBODYS_BLOCKS]);
+        }
+        CHECK_MSG(usage_now().slab_bytes <= before + 64 * KiB, "%zu stride %zu",
+                  usage_now().slab_bytes, stride);
+        CHECK(mw_heap_is_valid());
+    }
+}
