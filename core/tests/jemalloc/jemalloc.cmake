@@ -21,6 +21,11 @@ foreach(mode IN LISTS MALLOW_MODES)
   target_compile_definitions(jemalloc-${mode} PRIVATE TEST_MODE=${mode_number_${mode}})
   target_link_libraries(jemalloc-${mode} PRIVATE jemalloc_flags ${library}-static)
   mallow_test(jemalloc-${mode} COMMAND jemalloc-${mode})
+  if(NOT mode STREQUAL "debug")
+    mallow_test(jemalloc-slab_sizes-${mode} COMMAND jemalloc-${mode} defrag)
+    set_tests_properties(jemalloc-slab_sizes-${mode} PROPERTIES ENVIRONMENT
+                         "MALLOC_CONF=slab_sizes:1-5000:1;MALLOW_CONF=guard_sample:0")
+  endif()
   if(mode STREQUAL "secure")
     # The first guarded block, whenever chance has it, brings the places of all that come.
     set_tests_properties(jemalloc-secure PROPERTIES ENVIRONMENT MALLOW_CONF=guard_sample:0)
