@@ -22,6 +22,7 @@ static void heap_empty_own_outbox(struct heap *heap, struct extent *extent)
     check_slow(outbox_is_valid(outbox));
     heap->counts[slab->class].sent += outbox->count;
     outbox->slab = NULL;
+    order_stores();
     slot_set_next(outbox->tail, slab->local);
     slab->local = outbox->head;
     uint32_t used = slab_used(extent) - outbox->count;
