@@ -10,9 +10,11 @@
 
 #include <string.h>
 
-static const char *const stats_arena_lock_names[STATS_ARENA_LOCKS] = {"arena", "purge", "pool"};
+static const char *const stats_arena_lock_names[STATS_ARENA_LOCKS] = {"arena", "purge", "pool",
+                                                                      "growth"};
 static const char *const stats_process_lock_names[STATS_PROCESS_LOCKS] = {
-    "process", "heaps", "shared", "tray", "rob", "meta"};
+    "process", "heaps",      "shared",  "tray",  "rob",    "meta",
+    "table",   "quarantine", "emptied", "limit", "tables", "guarded"};
 
 /* a - b, or 0: numbers that are read one after the other may not fit. */
 static uint64_t less(uint64_t a, uint64_t b)
@@ -202,8 +204,9 @@ __attribute__((no_sanitize("thread"))) static struct stats_lock figures_of_lock(
 static struct lock *process_lock_at(unsigned index)
 {
     struct lock *const locks[STATS_PROCESS_LOCKS] = {
-        &process.lock, &process.heaps_lock, &process.shared_lock,
-        &tray_lock,    &rob_lock,           &meta.lock};
+        &process.lock, &process.heaps_lock, &process.shared_lock, &tray_lock,
+        &rob_lock,     &meta.lock,          &table_lock,          &quarantine.lock,
+        &emptied_lock, &memory_limit.lock,  &track_tables_lock,   &guarded_lock};
     check(index < STATS_PROCESS_LOCKS);
     return locks[index];
 }
@@ -212,7 +215,8 @@ static struct lock *arena_lock_at(struct arena *arena, unsigned index)
 {
     struct lock *const locks[STATS_ARENA_LOCKS] = {&arena->lock, &arena->purge_lock,
                                                    arena->is_explicit ? &direct_find(arena)->lock
-                                                                      : &slab_pool_at(arena)->lock};
+                                                                      : &slab_pool_at(arena)->lock,
+                                                   &arena->growth_lock};
     return locks[index];
 }
 

@@ -75,6 +75,38 @@ static uint64_t figure(const char *name)
     return value;
 }
 
+static bool is_shown(struct lock *lock)
+{
+    bool found = false;
+    for (unsigned i = 0; i < STATS_PROCESS_LOCKS; i++) {
+        found |= process_lock_at(i) == lock;
+        CHECK(stats_process_lock_names[i] != NULL);
+    }
+    for (unsigned i = 0; i < STATS_ARENA_LOCKS * arenas_ever(); i++) {
+        found |= arena_lock_at(arena_ever_at(i / STATS_ARENA_LOCKS), i % STATS_ARENA_LOCKS) == lock;
+        CHECK(stats_arena_lock_names[i % STATS_ARENA_LOCKS] != NULL);
+    }
+    return found;
+}
+
+static bool is_not_shown(struct lock *lock)
+{
+    CHECK_MSG(is_shown(lock), "the lock of rank %u", lock->rank);
+    return false;
+}
+
+TEST(statistics_of_each_lock_there_is)
+{
+    mw_free(mw_malloc(1));
+    fork_visit_locks(is_not_shown);
+    uint64_t before = figure("arena.0.lock.growth.operations");
+    for (unsigned i = 0; i < 1000; i++) {
+        CHECK(mw_malloc(MiB) != NULL);
+    }
+    CHECK_LT(before, figure("all.lock.growth.operations"));
+    CHECK_EQ(figure("lock.quarantine.waits"), 0);
+}
+
 TEST(statistics_of_purges)
 {
     mw_collect(true);

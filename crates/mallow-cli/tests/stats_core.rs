@@ -116,7 +116,10 @@ fn a_live_process_tells_what_it_counted() {
         assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
         let locks = stats["locks"].as_array().unwrap();
         let names: Vec<&str> = locks.iter().map(|lock| lock["name"].as_str().unwrap()).collect();
-        let all = ["process", "heaps", "shared", "tray", "rob", "meta", "arena", "purge", "pool"];
+        let of_process =
+            ["process", "heaps", "shared", "tray", "rob", "meta", "table", "quarantine"];
+        let others = ["emptied", "limit", "tables", "guarded", "arena", "purge", "growth", "pool"];
+        let all = [of_process, others].concat();
         assert_eq!(names, all, "each once");
         let arena = &locks[names.iter().position(|name| *name == "arena").unwrap()];
         assert!(figures(arena, "operations") > 0 && arena["wait_ns"].is_u64(), "{arena}");

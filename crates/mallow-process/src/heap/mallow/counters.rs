@@ -4,7 +4,20 @@
 use super::{Counts, Lock, MOST, MOST_CLASSES, Purges, Reader, add, list_length};
 
 /// The locks that the process has once.
-const LOCKS: [&str; 6] = ["process", "heaps", "shared", "tray", "rob", "meta"];
+const LOCKS: [&str; 12] = [
+    "process",
+    "heaps",
+    "shared",
+    "tray",
+    "rob",
+    "meta",
+    "table",
+    "quarantine",
+    "emptied",
+    "limit",
+    "tables",
+    "guarded",
+];
 
 impl Reader<'_> {
     /// `None` where the allocator does not count.
@@ -99,6 +112,7 @@ impl Reader<'_> {
                 ("arena", at(arena, "arena.lock")?),
                 ("purge", at(arena, "arena.purge_lock")?),
             ];
+            places.extend(at(arena, "arena.growth_lock").map(|place| ("growth", place)));
             // The pools of the others lie elsewhere.
             if index < shared {
                 places.push(("pool", at(pools.wrapping_add(index * pool_size), "slab_pool.lock")?));
