@@ -269,6 +269,15 @@ static bool arena_has_free(struct arena *arena)
     return has_free;
 }
 
+static void arena_begin_decay_anew(struct arena *arena)
+{
+    lock_take(&arena->lock);
+    if (arena_dirty_pages_locked(arena) == 0) {
+        decay_begin_anew(&arena->dirty_decay);
+    }
+    lock_release(&arena->lock);
+}
+
 static size_t arena_tick(struct arena *arena, uint64_t now_ms)
 {
     if (!arena->is_explicit && !lock_try_take(&arena->purge_lock)) {

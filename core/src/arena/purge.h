@@ -19,6 +19,9 @@ static long arena_muzzy_decay_ms(struct arena *arena);
 /* Whether free pages of the arena are, or may be, resident. */
 static bool arena_has_free(struct arena *arena);
 
+/* If there are none: the next ones that come stay for the whole time, however long this has lasted. */
+static void arena_begin_decay_anew(struct arena *arena);
+
 /* Resident free pages. */
 static size_t arena_dirty_pages_locked(struct arena *arena);
 

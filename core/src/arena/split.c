@@ -289,6 +289,9 @@ static void arena_insert_locked(struct arena *arena, struct extent *extent, enum
         extent = low;
     }
     extent_set_insert(arena_set_of(arena, extent), extent);
+    if (state != EXTENT_RETAINED) {
+        free_news_note();
+    }
     check(arena_counts_match(arena));
 }
 

@@ -86,7 +86,7 @@ int mw_mallopt(int param, int value)
         if (value == -1 || option(OPTION_dirty_decay_ms) < 0) {
             option_set(OPTION_dirty_decay_ms,
                        value == -1 ? -1 : option_at_start(OPTION_dirty_decay_ms));
-            purge_thread_settings_changed();
+            free_news_tell();
         }
         return 1;
     case M_PERTURB:

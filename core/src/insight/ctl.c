@@ -116,6 +116,7 @@ static int global_write(unsigned id, uint64_t value)
         return ctl_stats_refresh();
     case CTL_background_thread:
         option_set(OPTION_purge_thread, value != 0);
+        free_news_tell(); /* one that is no longer wanted ends */
         purge_thread_want();
         return 0;
     default:
@@ -404,7 +405,7 @@ static int arena_set(unsigned id, struct arena *arena, uint64_t value)
     }
     atomic_set(is_dirty ? &arena->dirty_ms : &arena->muzzy_ms, ms);
     arena_give_back(arena, false);
-    purge_thread_settings_changed();
+    free_news_tell();
     return 0;
 }
 
@@ -478,7 +479,7 @@ static int arenas_write(unsigned id, uint64_t value)
         arena_tick(arena_at(i), clock_look());
     }
     directs_tick(clock_look());
-    purge_thread_settings_changed();
+    free_news_tell();
     return 0;
 }
 

@@ -27,6 +27,13 @@ static uint64_t clock_look(void)
     return now_ms;
 }
 
+static COLD void free_news_tell(void)
+{
+    atomic_set(&free_news.is_awaited, false);
+    atomic_fetch_add_explicit(&free_news.count, 1, memory_order_release);
+    os_wake_one(&free_news.count); /* pairs with purge_thread_run */
+}
+
 /* The curve at step / DECAY_STEPS, as a fraction of 2^16. */
 static uint64_t decay_weight(uint64_t step)
 {
@@ -121,6 +128,14 @@ static void decay_judge(struct decay *decay, uint64_t now_ms)
 }
 
 /* --- Time ------------------------------------------------------------------------------------- */
+
+static void decay_begin_anew(struct decay *decay)
+{
+    memset(decay->backlog, 0, sizeof decay->backlog);
+    decay->step_ms_began = 0;
+    decay->pages_before = 0;
+    decay->taken = 0;
+}
 
 static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, size_t pages)
 {

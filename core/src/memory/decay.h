@@ -32,6 +32,24 @@ static uint32_t clock_stamp(void);
 /* Looks at the system's clock, for all threads. */
 static uint64_t clock_look(void);
 
+/* What the purge thread sleeps on, where nothing is free. */
+static struct {
+    _Atomic uint32_t count;  /* a futex: how often there was something new for it */
+    _Atomic bool is_awaited; /* it may sleep until there is */
+} free_news;
+
+/* Pages, or slots that may empty a slab, became free where nobody but time takes care of them, or settings changed. */
+static COLD void free_news_tell(void);
+
+/* The same where nothing may be told. Who begins to wait looks once more, much later than a store takes to be seen. */
+ALWAYS_INLINE void free_news_note(void)
+{
+    atomic_signal_fence(memory_order_seq_cst); /* the compiler's order: what is free, then this */
+    if (unlikely(atomic_get(&free_news.is_awaited))) {
+        free_news_tell();
+    }
+}
+
 #define DECAY_STEPS 32u
 
 /* The steps in which all pages stay, without patience; the greatest patience; and how many steps more each adds. */
@@ -54,6 +72,9 @@ struct decay {
 /* Lets time pass until now_ms and returns how many of the `pages` free ones may stay; SIZE_MAX
  * within a step. total_ms < 0 keeps all, 0 keeps none. The caller purges down to that. */
 static size_t decay_limit(struct decay *decay, uint64_t now_ms, long total_ms, size_t pages);
+
+/* Nothing is free: what comes next begins its time then, not at the look before. */
+static void decay_begin_anew(struct decay *decay);
 
 /* Pages that were free are used; so many of them are left. What is free beyond that later is newly free. */
 static void decay_note_left(struct decay *decay, size_t pages);

@@ -86,6 +86,7 @@ static bool depot_put_batch(struct arena *arena, unsigned class, struct slot *li
         atomic_set(&batches_of(pool, class)[before], list_word(list, count));
         atomic_set(batch_count_of(pool, class), (uint8_t)(before + 1));
         batch_bytes_add_locked(pool, class, count);
+        free_news_note();
         check_slow(depot_batches_are_valid(pool, class));
     }
     lock_release(&pool->lock);

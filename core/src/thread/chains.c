@@ -7,6 +7,7 @@ static void cell_put(_Atomic(struct extent *) *cell, struct extent *chain)
 {
     check(chain != NULL && atomic_get(cell) == NULL);
     atomic_set_release(cell, chain); /* pairs with cell_empty */
+    free_news_note();
 }
 
 /* Whether a list of blocks and its count agree on whether it is empty. */

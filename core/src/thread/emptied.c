@@ -27,7 +27,13 @@ static void emptied_note(struct extent *extent)
 {
     if (!atomic_get(&emptied.may_be_there) && (atomic_get(&extent->remote) & INBOX_OPEN) != 0) {
         atomic_set(&emptied.may_be_there, true);
+        free_news_note();
     }
+}
+
+static bool emptied_may_be_there(void)
+{
+    return atomic_get(&emptied.may_be_there) || atomic_get(&emptied.is_walking);
 }
 
 /* Which slabs count: those of heaps that rest for so long, by this clock. */

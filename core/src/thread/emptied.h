@@ -12,6 +12,8 @@
 /* A slot came into the inbox of a slab that has an owner: there may be such slabs from now on. Any thread. */
 static void emptied_note(struct extent *extent);
 
+static bool emptied_may_be_there(void);
+
 /* Looks at some slabs, if it is time, for those of heaps whose threads rest; who keeps house. */
 static void emptied_tick(uint64_t now_ms, uint64_t age_ms);
 

@@ -70,6 +70,7 @@ static struct extent *held_exchange(struct heap *heap, struct extent *extent)
     /* pairs with itself and held_release_since */
     struct extent *leaving =
         atomic_swap(&held_blocks[extent_arena(extent) % HELD_ROWS][at], extent);
+    free_news_note();
     if (leaving != NULL) {
         check(extent_state(leaving) == EXTENT_CACHED);
         if (!held_is_whole(leaving)) {
@@ -114,6 +115,16 @@ static void held_release_since(uint32_t stamp)
     held_release_any(false, stamp);
 }
 
+static bool held_has_any(void)
+{
+    for (unsigned i = 0; i < HELD_ROWS * HELD_MOST; i++) {
+        if (atomic_get(&held_blocks[i / HELD_MOST][i % HELD_MOST]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void held_release_all(void)
 {
     held_release_any(true, 0);
@@ -130,6 +141,11 @@ static struct extent *held_exchange(struct heap *heap, struct extent *extent)
 static void held_release_since(uint32_t stamp)
 {
     (void)stamp;
+}
+
+static bool held_has_any(void)
+{
+    return false;
 }
 
 static void held_release_all(void)

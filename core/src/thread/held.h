@@ -22,4 +22,6 @@ static struct extent *held_exchange(struct heap *heap, struct extent *extent);
 static void held_release_since(uint32_t stamp);
 static void held_release_all(void);
 
+static bool held_has_any(void);
+
 #endif

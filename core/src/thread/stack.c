@@ -293,6 +293,16 @@ static void stack_rob(struct heap *heap)
     lock_release(&rob_lock);
 }
 
+static bool stack_has_no_cells(struct heap *heap)
+{
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        if (atomic_get(&heap->stacks[class]) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void stack_rob_orphan(struct heap *heap)
 {
     stack_make_public(heap);

@@ -79,6 +79,9 @@ static void stack_set_private(struct heap *heap, bool is_busy);
 /* Gives all blocks of a heap that lie in cells to the arenas. Any thread. */
 static void stack_rob(struct heap *heap);
 
+/* Whether it would find nothing, of a heap at rest: what lies in private stacks stays there. */
+static bool stack_has_no_cells(struct heap *heap);
+
 /* The same of a heap whose thread does not exist, and of all blocks. */
 static void stack_rob_orphan(struct heap *heap);
 

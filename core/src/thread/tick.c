@@ -335,8 +335,12 @@ static NOINLINE void heap_tick(struct heap *heap)
 /* And no more often than this, however short the decay: what comes free meanwhile stays for so long. */
 #define PURGE_THREAD_REST_MS 100u
 
-/* At each look that finds nothing again, twice as long, so many times: up to the whole of the decay. */
+/* At each look that finds nothing again, twice as long, so many times: up to the whole of the decay. After that it
+ * sleeps until something becomes free. */
 #define PURGE_THREAD_DOUBLINGS 2u
+
+/* A time to wait for (ms), of os_wait. */
+#define UNTIL_NEWS 0u
 static_assert(PURGE_THREAD_REST_STEPS << PURGE_THREAD_DOUBLINGS <= DECAY_STEPS,
               "what comes free goes within the time of its decay");
 
@@ -344,16 +348,19 @@ static_assert(PURGE_THREAD_REST_STEPS << PURGE_THREAD_DOUBLINGS <= DECAY_STEPS,
 static bool house_is_empty(void)
 {
     if (option(OPTION_muzzy_decay_ms) != 0 || limit_is_watched() ||
-        atomic_get(&explicit_count) != 0) {
+        atomic_get(&explicit_count) != 0 || emptied_may_be_there() || held_has_any()) {
         return false;
     }
     for (unsigned i = 0; i < arena_count(); i++) {
-        if (arena_has_free(arena_at(i))) {
+        struct arena *arena = arena_at(i);
+        if (arena_has_free(arena) || tray_has_slots(arena) || tray_has_pages(arena) ||
+            depot_has_batches(arena)) {
             return false;
         }
     }
     for (struct heap *at = atomic_get_acquire(&heaps.all); at != NULL; at = at->next) {
-        if (atomic_get(&at->stack_pages) > atomic_get(&at->robbed_pages)) {
+        if (atomic_get(&at->stack_pages) > atomic_get(&at->robbed_pages) &&
+            !(heap_is_at_rest(at, clock_ms(), stack_age_ms()) && stack_has_no_cells(at))) {
             return false;
         }
     }
@@ -373,20 +380,30 @@ static long shortest_decay_ms(void)
     return shortest;
 }
 
-/* `empty_looks` counts those in a row that found nothing. */
+/* `empty_looks` counts those in a row that found nothing. The last of these rests can be ended by who frees: what came
+ * free unseen by then is found after it, and from then on the thread sleeps until there is news. */
 static uint32_t purge_thread_pause_ms(uint32_t *empty_looks)
 {
     long decay_ms = shortest_decay_ms();
-    if (decay_ms < 0) {
-        return 1000;
-    }
-    size_t pause_ms = (size_t)decay_ms / DECAY_STEPS;
+    size_t pause_ms = decay_ms >= 0 ? (size_t)decay_ms / DECAY_STEPS : 1000;
+    bool has_rested = *empty_looks >= PURGE_THREAD_DOUBLINGS;
+    bool was_awaited =
+        atomic_exchange_explicit(&free_news.is_awaited, has_rested, memory_order_seq_cst);
     if (!house_is_empty()) {
         *empty_looks = 0;
+        atomic_set(&free_news.is_awaited, false);
         return (uint32_t)size_max(pause_ms, HOUSE_MS);
     }
+    if (was_awaited && has_rested) {
+        for (unsigned i = 0; i < arena_count(); i++) {
+            arena_begin_decay_anew(arena_at(i));
+        }
+        return UNTIL_NEWS;
+    }
     size_t rest_ms = size_max(pause_ms * PURGE_THREAD_REST_STEPS, PURGE_THREAD_REST_MS);
-    return (uint32_t)(rest_ms << size_min((*empty_looks)++, PURGE_THREAD_DOUBLINGS));
+    rest_ms = decay_ms >= 0 ? rest_ms << *empty_looks : pause_ms;
+    *empty_looks += !has_rested;
+    return (uint32_t)rest_ms;
 }
 
 static void *purge_thread_run(void *argument)
@@ -395,8 +412,11 @@ static void *purge_thread_run(void *argument)
     uint64_t last_ms = clock_look();
     uint32_t empty_looks = 0;
     while (option(OPTION_purge_thread)) {
-        uint32_t settings = atomic_get_acquire(&purge_thread.settings); /* pairs with the change */
-        os_wait(&purge_thread.settings, settings, purge_thread_pause_ms(&empty_looks));
+        uint32_t news = atomic_get_acquire(&free_news.count); /* pairs with free_news_tell */
+        os_wait(&free_news.count, news, purge_thread_pause_ms(&empty_looks));
+        if (atomic_get(&free_news.count) != news) {
+            empty_looks = 0; /* else who takes and frees again and again would wake it each time */
+        }
         uint64_t now_ms = clock_look();
         keep_house(now_ms, true);
         limit_look_at_cpus(now_ms);
@@ -413,12 +433,6 @@ static uint64_t purge_thread_interval_ns(void)
 {
     uint64_t runs = atomic_get(&purge_thread.runs);
     return runs != 0 ? atomic_get(&purge_thread.ms) * 1000000 / runs : 0;
-}
-
-static void purge_thread_settings_changed(void)
-{
-    atomic_fetch_add_explicit(&purge_thread.settings, 1, memory_order_release);
-    os_wake_one(&purge_thread.settings); /* pairs with purge_thread_run */
 }
 
 static void purge_thread_start(void)

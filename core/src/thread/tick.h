@@ -49,17 +49,13 @@ static void keep_house(uint64_t now_ms, bool may_call_hooks);
 static struct {
     _Atomic bool may_start; /* the constructor has run: threads may be started */
     _Atomic bool is_started;
-    _Atomic uint64_t runs;     /* how often it kept house */
-    _Atomic uint64_t ms;       /* between these, in all */
-    _Atomic uint32_t settings; /* changes when decay times do, which wakes the thread */
+    _Atomic uint64_t runs; /* how often it kept house */
+    _Atomic uint64_t ms;   /* between these, in all */
 } purge_thread;
 
 /* Starts the thread that gives memory back if the option purge_thread says so now and threads may
  * be started. One that runs ends by itself when the option no longer does. */
 static void purge_thread_want(void);
-
-/* A decay time has become another. */
-static void purge_thread_settings_changed(void);
 
 /* The mean time between its runs so far. */
 static uint64_t purge_thread_interval_ns(void);

@@ -43,6 +43,7 @@ static bool tray_put_slot(struct extent *extent, struct slot *slot)
         slot_set_next(slot, tray_top(old));
         new = tray_with(old, slot, extent->slab.slot_size / TRAY_UNIT);
     } while (!atomic_replace(tray, &old, new)); /* pairs with tray_take_slots */
+    free_news_note();
     return new >> TRAY_ITEM_BITS > tray_most_bytes() / TRAY_UNIT;
 }
 
@@ -81,6 +82,7 @@ static bool tray_put_pages(struct extent *extent)
         extent->slab.below = tray_top(old);
         new = tray_with(old, extent, extent_pages(extent));
     } while (!atomic_replace(tray, &old, new)); /* pairs with tray_take_pages */
+    free_news_note();
     return new >> TRAY_ITEM_BITS > tray_most_bytes() >> os_page_shift;
 }
 

@@ -73,6 +73,9 @@ static void run(const char *settings)
     long decay_ms = atol(settings + strlen("dirty_decay_ms:"));
     bool calls = strstr(settings, "purge_thread:true") == NULL;
     free(malloc(1));
+    if (!calls) {
+        promise_sleep_ms(decay_ms * 2); /* so that the thread sleeps until something is free */
+    }
     size_t before = promise_field("status", "VmRSS:"), notes_before = promise_stat("metadata");
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {

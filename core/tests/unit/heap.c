@@ -152,9 +152,15 @@ TEST(purge_thread_rests_while_nothing_is_free)
     char *block = mw_malloc(2 * MiB);
     memset(block, 1, 2 * MiB);
     CHECK_EQ(purge_thread_pause_ms(&looks), 6400 / 2);
+    CHECK(!atomic_get(&free_news.is_awaited));
     CHECK_EQ(purge_thread_pause_ms(&looks), 6400);
-    CHECK_EQ(purge_thread_pause_ms(&looks), 6400);
+    CHECK(atomic_get(&free_news.is_awaited));
+    CHECK_EQ(purge_thread_pause_ms(&looks), UNTIL_NEWS);
+    CHECK_EQ(purge_thread_pause_ms(&looks), UNTIL_NEWS);
+    uint32_t news = atomic_get(&free_news.count);
     mw_free(block);
+    CHECK_EQ(atomic_get(&free_news.count), news + 1);
+    CHECK(!atomic_get(&free_news.is_awaited));
     CHECK_GE(atomic_get(&heap_own->stack_pages), 2 * MiB >> os_page_shift);
     CHECK_EQ(purge_thread_pause_ms(&looks), 6400 / DECAY_STEPS);
     stack_flush(heap_own);
@@ -163,13 +169,89 @@ TEST(purge_thread_rests_while_nothing_is_free)
     arena_purge(arena_at(0), 0);
     CHECK_EQ(purge_thread_pause_ms(&looks), 6400 / 4);
     option_set(OPTION_dirty_decay_ms, -1);
-    CHECK_EQ(purge_thread_pause_ms(&looks), 1000);
+    looks = 0;
+    for (unsigned i = 0; i <= PURGE_THREAD_DOUBLINGS; i++) {
+        CHECK_EQ(purge_thread_pause_ms(&looks), 1000);
+    }
+    CHECK_EQ(purge_thread_pause_ms(&looks), UNTIL_NEWS);
     option_set(OPTION_dirty_decay_ms, 0);
     looks = 0;
     CHECK_EQ(purge_thread_pause_ms(&looks), PURGE_THREAD_REST_MS);
     mw_free(mw_malloc(2 * MiB));
     CHECK_EQ(purge_thread_pause_ms(&looks), HOUSE_MS);
     option_set(OPTION_dirty_decay_ms, 10000);
+}
+
+/* Whether the thread would be woken, and would find something, by what `free_some` does. */
+static void check_is_news(const char *what, void (*free_some)(void))
+{
+    uint32_t looks = PURGE_THREAD_DOUBLINGS;
+    mw_collect(true);
+    stack_flush(heap_own);
+    arena_purge(arena_at(0), 0);
+    CHECK_MSG(purge_thread_pause_ms(&looks) != UNTIL_NEWS, "%s", what);
+    CHECK_MSG(purge_thread_pause_ms(&looks) == UNTIL_NEWS, "%s", what);
+    uint32_t news = atomic_get(&free_news.count);
+    free_some();
+    CHECK_MSG(atomic_get(&free_news.count) != news, "%s is not told", what);
+    CHECK_MSG(!house_is_empty(), "%s is not found", what);
+}
+
+static struct extent *news_pages;
+static char *news_slot;
+
+static void put_pages(void)
+{
+    heap_put_pages(heap_own, news_pages);
+}
+
+static void put_pages_into_tray(void)
+{
+    atomic_set(&news_pages->state, EXTENT_CACHED);
+    tray_put_pages(news_pages);
+}
+
+static void put_pages_into_arena(void)
+{
+    arena_free(arena_of(news_pages), news_pages);
+}
+
+static void put_slot_into_tray(void)
+{
+    harden_slot_freed(pagemap_find(news_slot), news_slot);
+    tray_put_slot(pagemap_find(news_slot), (struct slot *)news_slot);
+}
+
+static void put_batch(void)
+{
+    harden_slot_freed(pagemap_find(news_slot), news_slot);
+    slot_set_next((struct slot *)news_slot, NULL);
+    CHECK(depot_put_batch(arena_at(0), pagemap_find(news_slot)->slab.class,
+                          (struct slot *)news_slot, 1));
+}
+
+static void open_slab_gets_slot(void)
+{
+    struct extent *slab = pagemap_find(news_slot);
+    atomic_set(&slab->remote, atomic_get(&slab->remote) | INBOX_OPEN);
+    emptied_note(slab);
+}
+
+TEST(purge_thread_is_woken_by_whatever_becomes_free)
+{
+    mw_free(mw_malloc(1));
+    option_set(OPTION_dirty_decay_ms, 6400);
+    void (*const ways[])(void) = {put_pages, put_pages_into_tray, put_pages_into_arena};
+    for (unsigned i = 0; i < array_count(ways); i++) {
+        news_pages = heap_take_pages(heap_own, 16);
+        check_is_news("an extent", ways[i]);
+    }
+    news_slot = mw_malloc(4000);
+    check_is_news("a slot in a tray", put_slot_into_tray);
+    news_slot = mw_malloc(4000);
+    check_is_news("a batch", put_batch);
+    news_slot = mw_malloc(100);
+    check_is_news("a slot for a thread that sleeps", open_slab_gets_slot);
 }
 
 static void *allocate_a_little(void *touched)
