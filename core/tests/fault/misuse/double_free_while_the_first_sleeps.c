@@ -75,8 +75,15 @@ static void after_instruction(int signal, siginfo_t *info, void *context)
     }
 }
 
+extern const char *mw_version(void) __attribute__((weak));
+
 static void free_first(void)
 {
+    if (mw_version == NULL || strstr(mw_version(), "secure") == NULL) {
+        free(block); /* what lies behind it is anybody's */
+        atomic_store(&may_free, 1);
+        return;
+    }
     struct sigaction action = {.sa_sigaction = after_instruction, .sa_flags = SA_SIGINFO};
     sigaction(SIGTRAP, &action, NULL);
     canary = word_behind();
