@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Canaries: what lies behind the bytes that the program asked for, in the secure build. (The debug build has its red
- * zones, see track.h.)
+ * Canaries: what lies behind the bytes that the program asked for, in the secure build. (The
+ * debug build has its red zones, see track.h.)
  *
  *   slot      | asked for         | padding: the first 8 bytes | ...            | canary |
  *             block               + size                                    + capacity
@@ -10,23 +10,24 @@
  *       | 63 .. 49  bytes between size and canary | 48 .. 41  family | 40 .. 8  0 | 7 .. 0  0 |
  *   exclusive or with a key of the slab and the address; the lowest byte, which comes first, is 0.
  *
- * So a string that is not terminated ends before the canary, and an overflow by one byte is found if
- * the size is not exactly the capacity. The key differs by slab and process. The padding is no
- * secret, only unlikely content without a 0 byte, and the same in every byte. A large block has
- * padding alone, there and at the end of its pages; its size stands in the descriptor, 0 while the program does not
- * hold the block, and above it the family.
+ * So a string that is not terminated ends before the canary, and an overflow by one byte is
+ * found if the size is not exactly the capacity. The key differs by slab and process. The
+ * padding is no secret, only unlikely content without a 0 byte, and the same in every byte. A
+ * large block has padding alone, there and at the end of its pages; its size stands in the
+ * descriptor, 0 while the program does not hold the block, and above it the family.
  *
- * The family says which functions made the block: 0 for malloc and its kin, else a form of new, in the
- * lower two bits, and log2 of the alignment that its aligned forms were given. See mixes.h.
+ * The family says which functions made the block: 0 for malloc and its kin, else a form of new,
+ * in the lower two bits, and log2 of the alignment that its aligned forms were given. See
+ * mixes.h.
  *
- * In front of a slot of a medium class lies the canary of another: it is looked at when the slot is
- * freed too, as the other may be free, or be held until the program ends.
+ * In front of a slot of a medium class lies the canary of another: it is looked at when the slot
+ * is freed too, as the other may be free, or be held until the program ends.
  *
- * The padding is written before the size that it belongs to, and of a large block whose pages change the size is 0
- * meanwhile: so mw_heap_is_valid may look at any time.
+ * The padding is written before the size that it belongs to, and of a large block whose pages
+ * change the size is 0 meanwhile: so mw_heap_is_valid may look at any time.
  *
- * Who writes: the thread that gets the block, before the program has it, or resizes it. Who checks:
- * free, realloc, malloc_usable_size, and mw_heap_is_valid.
+ * Who writes: the thread that gets the block, before the program has it, or resizes it. Who
+ * checks: free, realloc, malloc_usable_size, and mw_heap_is_valid.
  */
 #ifndef MALLOW_CANARY_H
 #define MALLOW_CANARY_H
@@ -82,8 +83,8 @@ ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
     atomic_set(&extent->requested, size);
 }
 
-/* Nobody looks behind the block until its size is set again. Returns what canary_set_large_size takes if the block stays
- * as it was. */
+/* Nobody looks behind the block until its size is set again. Returns what canary_set_large_size
+ * takes if the block stays as it was. */
 ALWAYS_INLINE size_t canary_lift_large(struct extent *extent)
 {
     size_t before = atomic_get(&extent->requested);
@@ -131,7 +132,8 @@ ALWAYS_INLINE bool padding_is_whole(const char *end, size_t slack)
     return ((load_unaligned(end) ^ secrets.padding) & padding_mask(slack)) == 0;
 }
 
-/* Writes the padding of `slack` bytes in front of `end`: 8 bytes of it at the most, and nothing at `end`. */
+/* Writes the padding of `slack` bytes in front of `end`: 8 bytes of it at the most, and nothing
+ * at `end`. */
 ALWAYS_INLINE void padding_place(char *end, size_t slack)
 {
     if (likely(slack >= PADDING_BYTES)) {
@@ -143,9 +145,10 @@ ALWAYS_INLINE void padding_place(char *end, size_t slack)
     }
 }
 
-/* Sizes are mixed, and nobody can foretell whether the padding has its eight bytes or less: so without a branch
- * on that. The word that ends where the padding does is stored, and later looked at, as a whole, and has as many
- * bytes of the block in front as are left: a processor hands on what was stored last by one store alone. */
+/* Sizes are mixed, and nobody can foretell whether the padding has its eight bytes or less: so
+ * without a branch on that. The word that ends where the padding does is stored, and later
+ * looked at, as a whole, and has as many bytes of the block in front as are left: a processor
+ * hands on what was stored last by one store alone. */
 ALWAYS_INLINE bool padding_ends_whole(const char *start, size_t slack)
 {
     static const uint8_t mask[16] = {0,    0,    0,    0,    0,    0,    0,    0,
@@ -155,8 +158,8 @@ ALWAYS_INLINE bool padding_ends_whole(const char *start, size_t slack)
     return ((word ^ secrets.padding) & load_unaligned((const char *)mask + count)) == 0;
 }
 
-/* Writes the padding of `slack` bytes that begins at `start`, in a slot that has the fill: what lies in front need
- * not be kept. */
+/* Writes the padding of `slack` bytes that begins at `start`, in a slot that has the fill: what
+ * lies in front need not be kept. */
 ALWAYS_INLINE void padding_place_new(char *start, size_t slack)
 {
     if (FILL_FREE != 0) {
@@ -197,8 +200,9 @@ ALWAYS_INLINE void canary_place_new(struct extent *extent, void *block, size_t b
     }
 }
 
-/* Whether a slot's block was not written beyond its end, is of a family, and has the size `size` if that is not
- * SIZE_MAX. With all that is not 0 in a whole canary in the lowest bits one comparison tells the first two. */
+/* Whether a slot's block was not written beyond its end, is of a family, and has the size `size`
+ * if that is not SIZE_MAX. With all that is not 0 in a whole canary in the lowest bits one
+ * comparison tells the first two. */
 ALWAYS_INLINE bool canary_word_is_of(struct extent *extent, const void *block, size_t block_size,
                                      uint64_t word, uint8_t family, size_t size)
 {
@@ -220,8 +224,9 @@ ALWAYS_INLINE bool canary_is_of(struct extent *extent, const void *block, size_t
                                            *(const volatile uint64_t *)at, family, size);
 }
 
-/* The same for malloc's kin, of a block that others may free at the same moment: the first takes the canary away and
- * leaves the fill of a free slot, and no other finds one. If it is not as it should be it is put back. */
+/* The same for malloc's kin, of a block that others may free at the same moment: the first takes
+ * the canary away and leaves the fill of a free slot, and no other finds one. If it is not as it
+ * should be it is put back. */
 ALWAYS_INLINE bool canary_take(struct extent *extent, void *block, size_t block_size)
 {
     _Atomic uint64_t *at = (_Atomic uint64_t *)((uintptr_t)block + block_size - CANARY_BYTES);
@@ -247,23 +252,24 @@ ALWAYS_INLINE size_t canary_read(struct extent *extent, const void *block, size_
     return capacity - slack;
 }
 
-/* Whether a slot was freed and its bit is still set, see slot.h. What lies above in the layers knows; it
- * looks at all heaps. */
+/* Whether a slot was freed and its bit is still set, see slot.h. What lies above in the layers
+ * knows; it looks at all heaps. */
 static bool (*const slot_is_unsettled)(const void *slot);
 
 /* Ends the program: a call found that it had written in front of a block. */
 _Noreturn static COLD void canary_bad_front(const char *call, struct extent *extent,
                                             const void *block);
 
-/* Whether another thread has freed or resized the slot whose canary, at `at`, was `word`, so that the padding that was
- * found is not what belongs to that. Else the slot is damaged: looks so often that no such change is overlooked. */
+/* Whether another thread has freed or resized the slot whose canary, at `at`, was `word`, so
+ * that the padding that was found is not what belongs to that. Else the slot is damaged: looks
+ * so often that no such change is overlooked. */
 static NOINLINE COLD bool front_padding_changes(struct extent *extent, const char *at,
                                                 uint64_t word);
 
-/* Whether the word in front of a slot of a medium class is what belongs there: the canary of the slot
- * in front, with the padding of the size that it tells, or, if that slot is free, its fill. No thread ever leaves
- * anything else in that word, so this looks at any time, whoever has the slot in front. Nothing of ours is in front
- * of the first slot. */
+/* Whether the word in front of a slot of a medium class is what belongs there: the canary of the
+ * slot in front, with the padding of the size that it tells, or, if that slot is free, its fill.
+ * No thread ever leaves anything else in that word, so this looks at any time, whoever has the
+ * slot in front. Nothing of ours is in front of the first slot. */
 ALWAYS_INLINE bool canary_front_is_whole(struct extent *extent, const void *block)
 {
     if (!MW_CANARY || extent->slab.slot_size <= SMALL_MAX || (uintptr_t)block == extent->start) {
@@ -281,7 +287,8 @@ ALWAYS_INLINE bool canary_front_is_whole(struct extent *extent, const void *bloc
             front_padding_changes(extent, (const char *)at, word));
 }
 
-/* The family of a block that the program holds; what is no family if it was written beyond its end. */
+/* The family of a block that the program holds; what is no family if it was written beyond its
+ * end. */
 ALWAYS_INLINE uint8_t block_family(struct extent *extent, const void *block, size_t block_size)
 {
     if (!extent_is_slab(extent)) {
@@ -331,14 +338,15 @@ ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, c
 static void canary_place_large(struct extent *extent, size_t size);
 static size_t canary_read_large(struct extent *extent);
 
-/* Ends the program: a call found that it had written beyond a block's end, or that the block is free. */
+/* Ends the program: a call found that it had written beyond a block's end, or that the block is
+ * free. */
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block);
 
 /* Tells that a block is released with a size that it has not; returns with misuse:continue. */
 static COLD void size_differs(const void *block, size_t size, size_t requested);
 
-/* A free or delete of a slot's block is not as it should be, see canary_is_of: tells what it is, and returns if it
- * goes on. */
+/* A free or delete of a slot's block is not as it should be, see canary_is_of: tells what it is,
+ * and returns if it goes on. */
 static NOINLINE COLD void canary_odd_free(struct extent *extent, void *block, uint8_t wanted,
                                           size_t size);
 
@@ -362,8 +370,8 @@ ALWAYS_INLINE size_t block_requested(const char *call, struct extent *extent, co
     return size;
 }
 
-/* A slot that the program gives back: ends it if it wrote beyond the block's end, or if the block is not for
- * free. */
+/* A slot that the program gives back: ends it if it wrote beyond the block's end, or if the
+ * block is not for free. */
 ALWAYS_INLINE void canary_check_freed(struct extent *extent, const void *block)
 {
     if (MW_CANARY) {

@@ -3,11 +3,12 @@
  * What the secure and debug builds do to a slot at the moments of its life. In the fast build
  * every function here folds to nothing.
  *
- * Bitmap (slot.h): a free that finds its bit clear is a double free, certainly, however long ago the
- * first one was.
+ * Bitmap (slot.h): a free that finds its bit clear is a double free, certainly, however long ago
+ * the first one was.
  *
- * Fill: a free slot has nothing but its link: all else is 0 (secure) or 0x5a (debug). A slot that is
- * handed out with other content was written after its free. In debug builds track.h says who fills it.
+ * Fill: a free slot has nothing but its link: all else is 0 (secure) or 0x5a (debug). A slot
+ * that is handed out with other content was written after its free. In debug builds track.h says
+ * who fills it.
  *
  * Canary (canary.h): a block that is freed, resized or measured was not written beyond its end.
  */
@@ -16,8 +17,8 @@
 
 #include "canary.h"
 
-/* Ends the program: a free slot is about to be used again, but was written to. What lies below in the layers knows
- * whose it was. `call` as in struct fault. */
+/* Ends the program: a free slot is about to be used again, but was written to. What lies below
+ * in the layers knows whose it was. `call` as in struct fault. */
 static void (*const harden_written)(const char *call, const struct slot *slot, size_t size,
                                     struct written written);
 
@@ -37,8 +38,8 @@ ALWAYS_INLINE void list_slot_check(struct slot *slot, unsigned class)
     }
 }
 
-/* The slot goes to the program: first it leaves its list of a class, before its link is read. The slab
- * that it is of, for harden_slot_taken; NULL in the fast build ... */
+/* The slot goes to the program: first it leaves its list of a class, before its link is read.
+ * The slab that it is of, for harden_slot_taken; NULL in the fast build ... */
 ALWAYS_INLINE struct extent *harden_slot_leaves(struct slot *slot, unsigned class)
 {
     struct extent *extent = NULL;
@@ -71,13 +72,14 @@ _Noreturn static COLD void harden_bad_content(const char *call, const struct slo
     slot_bad_content(call, slot, size);
 }
 
-/* Of a slot of more than FILL_NEAR bytes, whether all behind these has the fill; where its middle is
- * spared, whether its ends have it. */
+/* Of a slot of more than FILL_NEAR bytes, whether all behind these has the fill; where its
+ * middle is spared, whether its ends have it. */
 static NOINLINE bool slot_rest_is_fill(const struct slot *slot, size_t size, size_t whole);
 
-/* Where the pairs of a slot of up to FILL_NEAR bytes begin, but for the first two and the last: a row for each number
- * of pairs, in which the last one stands for those that the slot does not have. So a slot of any size is filled and looked at
- * without a branch, which a processor guesses wrong where sizes are mixed: that takes longer than to touch some bytes twice. */
+/* Where the pairs of a slot of up to FILL_NEAR bytes begin, but for the first two and the last:
+ * a row for each number of pairs, in which the last one stands for those that the slot does not
+ * have. So a slot of any size is filled and looked at without a branch, which a processor
+ * guesses wrong where sizes are mixed: that takes longer than to touch some bytes twice. */
 #define NEAR_PAIR(at, last) ((at) < (last) ? (at) : (last))
 #define NEAR_PAIRS(last)                                                                    \
     {                                                                                       \
@@ -113,8 +115,8 @@ ALWAYS_INLINE uint64_t slot_near_differs(const struct slot *slot, size_t near)
     return (words[1] ^ FILL_FREE_WORD) | other[0] | other[1];
 }
 
-/* Whether the words behind the link have the fill of a free slot: all of them up to a size of `whole`,
- * of a larger one FILL_EDGE bytes at each end. */
+/* Whether the words behind the link have the fill of a free slot: all of them up to a size of
+ * `whole`, of a larger one FILL_EDGE bytes at each end. */
 ALWAYS_INLINE bool slot_fill_is_whole(const struct slot *slot, size_t size, size_t whole)
 {
     if (size <= FILL_NEAR) {
@@ -180,8 +182,9 @@ ALWAYS_INLINE void harden_slot_taken(struct extent *extent, struct slot *slot, s
     canary_place_new(extent, slot, block_size, size, family);
 }
 
-/* Both for the first slot of a list, which in most cases is of the slab that the heap allocates from: then
- * nobody has to look up whose it is. `index` is its number there; `is_near`: it has at most FILL_NEAR bytes. */
+/* Both for the first slot of a list, which in most cases is of the slab that the heap allocates
+ * from: then nobody has to look up whose it is. `index` is its number there; `is_near`: it has
+ * at most FILL_NEAR bytes. */
 ALWAYS_INLINE void harden_first_taken(struct extent *extent, struct slot **list, uint64_t index,
                                       size_t size, uint8_t family, bool is_near)
 {
@@ -204,15 +207,15 @@ ALWAYS_INLINE void harden_first_taken(struct extent *extent, struct slot **list,
     canary_place_new(extent, slot, slot_size, size, family);
 }
 
-/* Whether a free clears the bit of a slot that is not of the heap's own slabs at once. Else the slot is unsettled,
- * and slot_settle is due before it can be handed out. */
+/* Whether a free clears the bit of a slot that is not of the heap's own slabs at once. Else the
+ * slot is unsettled, and slot_settle is due before it can be handed out. */
 ALWAYS_INLINE bool harden_settles_at_once(void)
 {
     return MW_PLAIN_BITS && libc_has_one_thread();
 }
 
-/* The program gives a slot back that is not of the heap's own slabs, of `block_size` bytes. False if the block is not
- * as it should be: see canary_odd_free, or free. */
+/* The program gives a slot back that is not of the heap's own slabs, of `block_size` bytes.
+ * False if the block is not as it should be: see canary_odd_free, or free. */
 ALWAYS_INLINE bool harden_any_slot_freed(struct extent *extent, void *block, size_t block_size,
                                          bool settles)
 {
@@ -225,9 +228,10 @@ ALWAYS_INLINE bool harden_any_slot_freed(struct extent *extent, void *block, siz
                    : likely(canary_take(extent, block, block_size));
 }
 
-/* The program gives a slot of a heap's own slab back, by a release for a family, with a size or SIZE_MAX. Ends it
- * if it does not hold the slot. False if the block is not as it should be, of which canary_odd_free tells. With
- * canaries it is harden_slot_freed and what delete checks, in fewer steps; but for the fill. */
+/* The program gives a slot of a heap's own slab back, by a release for a family, with a size or
+ * SIZE_MAX. Ends it if it does not hold the slot. False if the block is not as it should be, of
+ * which canary_odd_free tells. With canaries it is harden_slot_freed and what delete checks, in
+ * fewer steps; but for the fill. */
 ALWAYS_INLINE bool harden_own_slot_freed(struct extent *extent, void *block, uint8_t family,
                                          size_t size)
 {
@@ -258,12 +262,12 @@ ALWAYS_INLINE void harden_slot_freed(struct extent *extent, void *block)
     }
 }
 
-/* Clears the bit of an unsettled slot. Ends the program if it is clear, or if there is a canary again: then the
- * slot was freed twice, and may even have another owner. */
+/* Clears the bit of an unsettled slot. Ends the program if it is clear, or if there is a canary
+ * again: then the slot was freed twice, and may even have another owner. */
 static void slot_settle(struct slot *slot, size_t block_size);
 
-/* A slab is about to be plain pages, with nothing in any list: whoever gets these learns no encoded link, from two of
- * which he could compute the keys and where they lie. */
+/* A slab is about to be plain pages, with nothing in any list: whoever gets these learns no
+ * encoded link, from two of which he could compute the keys and where they lie. */
 static void harden_forget_links(struct extent *extent);
 
 /* The same where the slots of a slab are all free, and it is not common: first looks at what is in

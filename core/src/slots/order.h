@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * In which order the slots of a small class that nobody had yet come to be handed out, in the secure build: one
- * that nobody can tell in advance.
+ * In which order the slots of a small class that nobody had yet come to be handed out, in the
+ * secure build: one that nobody can tell in advance.
  *
- * Any order of all slots of a page would be the best one. But programs go through what they allocated in the order
- * in which they allocated it (a garbage collector, a list), and a processor brings the next line in time only if
- * addresses rise: with any order CPython took 2.1 times as long to go through its objects. So where they
- * are more than a page there are some runs, of a page or more each. Who comes next is any of them; within a run slots come one behind
- * the other, but for two neighbours, of which either may be first. See docs/experiments.md.
+ * Any order of all slots of a page would be the best one. But programs go through what they
+ * allocated in the order in which they allocated it (a garbage collector, a list), and a
+ * processor brings the next line in time only if addresses rise: with any order CPython took 2.1
+ * times as long to go through its objects. So where they are more than a page there are some
+ * runs, of a page or more each. Who comes next is any of them; within a run slots come one
+ * behind the other, but for two neighbours, of which either may be first. See
+ * docs/experiments.md.
  */
 #ifndef MALLOW_ORDER_H
 #define MALLOW_ORDER_H
