@@ -45,6 +45,18 @@ pub fn percent_change(ratio: f64) -> String {
     if percent.abs() < 0.05 { "0.0 %".into() } else { format!("{percent:+.1} %") }
 }
 
+/// With as many decimals as show on which side of `limit`, in percent, the change lies.
+pub fn percent_change_beside(limit: f64, before: u64, after: u64) -> String {
+    let percent = (after as f64 - before as f64) * 100.0 / before as f64;
+    let is_shown = |decimals: &usize| {
+        let shown: f64 = format!("{percent:.decimals$}").parse().unwrap_or(percent);
+        (shown.abs() > limit) == (percent.abs() > limit)
+    };
+    let decimals = (1..=6).find(is_shown).unwrap_or(1);
+    let shown = format!("{percent:+.decimals$} %");
+    if matches!(shown.as_str(), "+0.0 %" | "-0.0 %") { "0.0 %".into() } else { shown }
+}
+
 pub fn duration(time: Duration) -> String {
     seconds(time.as_secs_f64())
 }
@@ -87,6 +99,16 @@ mod tests {
         assert_eq!(bytes(8.0 * 1024f64.powi(4)), "8.00 TiB");
         assert_eq!(percent_change(1.0311), "+3.1 %");
         assert_eq!(percent_change(0.9), "-10.0 %");
+    }
+
+    #[test]
+    fn a_change_has_the_decimals_that_tell_it_from_a_limit() {
+        assert_eq!(percent_change_beside(5.0, 100, 105), "+5.0 %");
+        assert_eq!(percent_change_beside(5.0, 100_000, 105_010), "+5.01 %");
+        assert_eq!(percent_change_beside(0.0, 1_000_000, 1_000_001), "+0.0001 %");
+        assert_eq!(percent_change_beside(0.0, 3, 2), "-33.3 %");
+        assert_eq!(percent_change_beside(10.0, 10_000, 10_001), "0.0 %");
+        assert_eq!(percent_change_beside(10.0, 8, 7), "-12.5 %");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 
 pub use args::{Destination, Format, OutputArgs};
 pub use html::Page;
-pub use mallow_stats::figures::{bytes, duration, percent_change, seconds};
+pub use mallow_stats::figures::{bytes, duration, percent_change, percent_change_beside, seconds};
 pub use table::Table;
 
 /// Sentences for the user, on stderr unless `--quiet`.

@@ -51,6 +51,19 @@ pub struct Judged {
     pub by_nature_stacks: usize,
 }
 
+impl Judged {
+    /// From which run of the baseline to the highest of now: what the verdict looks at first. `None`
+    /// where that is among the runs of the baseline.
+    pub fn change(&self) -> Option<(u64, u64)> {
+        let (low, high) = (self.before.low, self.before.high);
+        match self.after.high {
+            highest if highest > high => Some((high, highest)),
+            highest if highest < low => Some((low, highest)),
+            _ => None,
+        }
+    }
+}
+
 /// A stack that does more, or less, than the baseline says.
 #[derive(Clone, Debug, Serialize)]
 pub struct Change {
@@ -269,6 +282,26 @@ mod tests {
         assert_eq!(verdict(range(0, 0), range(1, 1), 50.0, 0.0), Verdict::Regressed);
         assert_eq!(verdict(before, range(110, 110), 5.0, 10.0), Verdict::Ok);
         assert_eq!(verdict(before, range(111, 111), 5.0, 10.0), Verdict::Regressed);
+        // Nothing is worse where only some of the runs are better.
+        assert_eq!(verdict(before, range(80, 100), 5.0, 0.0), Verdict::Ok);
+    }
+
+    #[test]
+    fn the_change_is_beyond_the_tolerance_where_the_verdict_says_so() {
+        let (before, percent) = (range(100, 200), 10.0);
+        for (low, high) in (0..240).flat_map(|high| [(high, high), (high / 2, high)]) {
+            let judged =
+                judged(Metric::Bytes, before, range(low, high), percent, LeftOut::default());
+            let change = judged.change();
+            let change =
+                change.map_or(0.0, |(from, to)| (to as f64 - from as f64) * 100.0 / from as f64);
+            let expected = match judged.verdict {
+                Verdict::Regressed | Verdict::Inconclusive => change > percent,
+                Verdict::Improved => change < -percent,
+                Verdict::Ok => change.abs() <= percent,
+            };
+            assert!(expected, "{low} to {high}: {change}, {:?}", judged.verdict);
+        }
     }
 
     #[test]

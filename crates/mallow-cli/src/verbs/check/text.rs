@@ -151,13 +151,13 @@ pub fn tolerance(metric: Metric, percent: f64) -> String {
     }
 }
 
-/// From the middle of the runs before to that of now.
 pub fn change(judged: &Judged) -> String {
-    let middle = |range: Range| range.low.midpoint(range.high);
-    match (middle(judged.before), middle(judged.after)) {
-        (before, after) if before == after => "none".into(),
-        (0, _) => "new".into(),
-        (before, after) => output::percent_change(after as f64 / before as f64),
+    match judged.change() {
+        None => "none".into(),
+        Some((0, _)) => "new".into(),
+        Some((before, after)) => {
+            output::percent_change_beside(judged.tolerance_percent, before, after)
+        }
     }
 }
 
