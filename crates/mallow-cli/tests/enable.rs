@@ -237,8 +237,15 @@ fn shells_read_the_script_with_and_without_the_library() {
     fs::remove_file(&installed).unwrap();
     nix::unistd::mkfifo(&installed, nix::sys::stat::Mode::S_IRUSR).unwrap(); // nobody writes to it
     assert_eq!(root.status()["enabled"][0]["state"], "library-damaged");
-    fs::remove_file(installed).unwrap();
+    fs::remove_file(&installed).unwrap();
     assert_eq!(root.status()["enabled"][0]["state"], "library-missing");
+    // Links lead through the system that they are in, and no farther up than its root.
+    fs::write(root.path("kept.so"), &whole).unwrap();
+    for target in ["/kept.so", "../../../../../../../../../../kept.so"] {
+        std::os::unix::fs::symlink(target, &installed).unwrap();
+        assert_eq!(root.status()["enabled"][0]["state"], "in-place", "{target}");
+        fs::remove_file(&installed).unwrap();
+    }
 }
 
 /// In a mount namespace with a /etc of its own: `sh -l` takes it from there, and verify agrees.

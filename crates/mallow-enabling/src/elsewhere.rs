@@ -66,18 +66,23 @@ impl Elsewhere {
 /// A script may have conditions of its own: that it names a library is all that is known. Only of a
 /// package that is removed but not purged is it known that its script does nothing.
 pub fn find(system: &System, known: &[PathBuf]) -> Vec<Elsewhere> {
-    let scripts = std::fs::read_dir(system.at(Path::new(SCRIPTS))).into_iter().flatten().flatten();
+    let folder = Path::new(SCRIPTS);
+    let scripts = std::fs::read_dir(system.resolved(folder)).into_iter().flatten().flatten();
     let mut files: Vec<(Place, PathBuf)> = scripts
-        .map(|entry| entry.path())
+        .map(|entry| folder.join(entry.file_name()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "sh"))
         .map(|path| (Place::Global, path))
         .collect();
     files.sort_unstable_by(|left, right| left.1.cmp(&right.1));
-    files.push((Place::LdSoPreload, system.at(Path::new(LIST))));
-    files.push((Place::Environment, system.at(Path::new(ENVIRONMENT))));
+    files.push((Place::LdSoPreload, LIST.into()));
+    files.push((Place::Environment, ENVIRONMENT.into()));
     let mut found = Vec::new();
-    for (place, file) in files.into_iter().filter(|(_, file)| !known.contains(file)) {
-        let text = std::fs::read(&file).unwrap_or_default();
+    for (place, path) in files {
+        let file = system.at(&path);
+        if known.contains(&file) {
+            continue;
+        }
+        let text = std::fs::read(system.resolved(&path)).unwrap_or_default();
         let mut text = String::from_utf8_lossy(&text).into_owned();
         if place == Place::Environment {
             // Other variables may name a library too.
@@ -105,7 +110,7 @@ fn package(system: &System, file: &Path, text: &str) -> (Option<String>, bool) {
     if !text.contains(&mark) {
         return (None, true);
     }
-    let is_installed = system.at(Path::new(&mark)).exists();
+    let is_installed = system.resolved(Path::new(&mark)).exists();
     (Some(name), is_installed)
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize, Serializer};
 
-use mallow_launch::installed::within;
+use mallow_launch::installed::{resolved, within};
 
 pub use error::{Error, Result};
 pub use record::{Entry, Outcome, Record, State, Wanted};
@@ -103,6 +103,11 @@ impl System {
 
     pub fn is_running(&self) -> bool {
         self.root == Path::new("/")
+    }
+
+    /// The same of one that is only read: its links lead through this system.
+    pub fn resolved(&self, path: &Path) -> PathBuf {
+        resolved(&self.root, path)
     }
 
     /// The place of a path of this system, seen from here.

@@ -236,7 +236,7 @@ impl Record {
     pub fn state(&self, entry: &Entry) -> State {
         // A wrapper goes through the command, which has or looks for the library itself.
         let is_direct = !matches!(entry.place, Place::Wrapper { .. });
-        let library = self.system.at(&entry.library);
+        let library = self.system.resolved(&entry.library);
         match files::read(&self.system.at(&entry.file)) {
             Ok(None) => State::Removed,
             Ok(Some(kept)) if entry.written.last() != Some(&kept.content) => State::Changed,

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::distribution::Release;
+use crate::distribution::{Release, resolved};
 use crate::embedded;
 use crate::error::{Error, Result};
 use crate::ldcache;
@@ -156,8 +156,7 @@ fn library_folders() -> Vec<(PathBuf, Option<Libc>)> {
 /// version first.
 pub(crate) fn clang_folders(root: &Path) -> Vec<PathBuf> {
     let names = |folder: &Path| -> Vec<OsString> {
-        let inside = folder.strip_prefix("/").unwrap_or(folder);
-        let entries = std::fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(resolved(root, folder)).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name()).collect()
     };
     let lib = Path::new("/usr/lib");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Which distribution a system is, and which of its releases: they call packages differently.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use mallow_process::allocators::{Distribution, Known, Packaged};
@@ -19,7 +20,7 @@ impl Release {
         let places = ["etc/os-release", "usr/lib/os-release"];
         let read = |place: &&str| std::fs::read_to_string(resolved(root, Path::new(place))).ok();
         let text = places.iter().find_map(read);
-        let is_alpine = root.join("etc/alpine-release").exists();
+        let is_alpine = resolved(root, Path::new("etc/alpine-release")).exists();
         match text {
             Some(text) => parse(&text),
             None if is_alpine => parse("ID=alpine"),
@@ -82,14 +83,35 @@ pub fn within(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Links of a system are to be followed inside of it.
-pub(crate) fn resolved(root: &Path, path: &Path) -> PathBuf {
-    let mut path = path.to_owned();
-    for _ in 0..8 {
-        let Ok(target) = std::fs::read_link(within(root, &path)) else { break };
-        path = path.parent().unwrap_or(Path::new("/")).join(target);
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// The same with every link on the way followed as a program in that system would: one to an absolute path
+/// begins at `root` anew, and `..` does not lead out of it. A loop ends in a link that nobody can open.
+pub fn resolved(root: &Path, path: &Path) -> PathBuf {
+    // There the kernel does it, and the path stays as it is called.
+    if root == Path::new("/") {
+        return path.to_owned();
     }
-    within(root, &path)
+    let reversed = |path: &Path| -> Vec<OsString> {
+        path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let (mut inside, mut rest, mut links) = (PathBuf::from("/"), reversed(path), 0);
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            inside.pop();
+            continue;
+        }
+        let next = inside.join(part);
+        match std::fs::read_link(within(root, &next)) {
+            Ok(target) if links < MOST_LINKS => {
+                links += 1;
+                rest.extend(reversed(&target));
+            }
+            _ => inside = next,
+        }
+    }
+    within(root, &inside)
 }
 
 /// The text of an os-release file.
@@ -149,13 +171,24 @@ mod tests {
         }
         let file = root.path().join("made/os-release");
         std::fs::write(file, "ID=fedora\n").expect("writable");
-        for target in ["/made/os-release", "../made/os-release"] {
+        std::os::unix::fs::symlink("/made", root.path().join("folder")).expect("writable");
+        std::os::unix::fs::symlink("loop", root.path().join("loop")).expect("writable");
+        let targets = [
+            "/made/os-release",
+            "../made/os-release",
+            "../../../../made/../made/./os-release",
+            "/folder/os-release",
+            "../folder/../folder/os-release",
+        ];
+        for target in targets {
             let link = root.path().join("etc/os-release");
             std::os::unix::fs::symlink(target, &link).expect("writable");
             let found = Release::of(root.path()).distribution;
             assert!(matches!(found, Some(Distribution::Fedora)), "{target}");
             std::fs::remove_file(link).expect("it is there");
         }
+        assert!(!resolved(root.path(), Path::new("/loop/os-release")).exists());
+        assert_eq!(resolved(root.path(), Path::new("/none/../x/y")), root.path().join("x/y"));
     }
 
     #[test]

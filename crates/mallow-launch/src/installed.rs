@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::allocator::{self, Allocator};
-pub use crate::distribution::within;
-use crate::distribution::{Release, resolved};
+use crate::distribution::Release;
+pub use crate::distribution::{resolved, within};
 use crate::embedded::{self, Library};
 use crate::error::{Error, Result};
 use crate::ldcache;
@@ -42,7 +42,7 @@ impl Installed {
             family: allocators::family_of(&self.name),
             version: None,
             variant: String::new(),
-            path: Some(within(root, &self.path)),
+            path: Some(resolved(root, &self.path)),
             libc: self.libc,
             machine: self.machine,
         }
@@ -119,7 +119,7 @@ fn given(root: &Path, text: &str) -> Result<Installed> {
     };
     let path = std::path::absolute(path).map_err(Error::io("The path cannot be made absolute"))?;
     // All refusals of files that are no allocator.
-    let seen = within(root, &path);
+    let seen = resolved(root, &path);
     let word = format!("{}={}", name.as_deref().unwrap_or("library"), seen.display());
     let found = allocator::find(&word, None)?;
     let is_plain =
@@ -169,13 +169,13 @@ fn cache(root: &Path, libc: Option<Libc>) -> Vec<ldcache::Entry> {
     if libc == Some(Libc::Musl) {
         return Vec::new();
     }
-    let file = within(root, Path::new("/etc/ld.so.cache"));
+    let file = resolved(root, Path::new("/etc/ld.so.cache"));
     ldcache::parse(&std::fs::read(file).unwrap_or_default())
 }
 
 /// The C library of most programs of a system; `None` where neither has a loader in it.
 pub fn libc_of(root: &Path) -> Option<Libc> {
-    let has = |path: &str| within(root, Path::new(path)).exists();
+    let has = |path: &str| resolved(root, Path::new(path)).exists();
     let glibc = ["/etc/ld.so.cache", "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
     if glibc.into_iter().any(has) {
         return Some(Libc::Glibc);
@@ -188,7 +188,7 @@ pub fn libc_of(root: &Path) -> Option<Libc> {
 fn trusted_folders(root: &Path, libc: Option<Libc>) -> Vec<PathBuf> {
     let arch = std::env::consts::ARCH;
     if libc == Some(Libc::Musl) {
-        let file = within(root, Path::new(&format!("/etc/ld-musl-{arch}.path")));
+        let file = resolved(root, Path::new(&format!("/etc/ld-musl-{arch}.path")));
         let text = std::fs::read_to_string(file).unwrap_or("/lib:/usr/local/lib:/usr/lib".into());
         let folders = text.split([':', '\n']).filter(|folder| !folder.is_empty());
         return folders.map(PathBuf::from).collect();
@@ -206,7 +206,7 @@ fn candidates(root: &Path, known: &Known, libc: Option<Libc>) -> Vec<PathBuf> {
     folders.push(format!("/usr/local/lib/{}-linux-gnu", std::env::consts::ARCH).into());
     folders.extend(allocator::clang_folders(root));
     for folder in folders {
-        let entries = std::fs::read_dir(within(root, &folder)).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(resolved(root, &folder)).into_iter().flatten().flatten();
         let names: BTreeSet<_> = entries.map(|entry| entry.file_name()).collect();
         found.extend(names.into_iter().map(|name| folder.join(name)));
     }
@@ -218,7 +218,7 @@ fn candidates(root: &Path, known: &Known, libc: Option<Libc>) -> Vec<PathBuf> {
 
 /// The package of Debian that the library is of, if it is of one.
 pub fn debian_package(root: &Path, found: &Installed) -> Option<String> {
-    let real = within(root, &found.path).canonicalize().ok()?;
+    let real = resolved(root, &found.path).canonicalize().ok()?;
     let file = Path::new("/").join(real.strip_prefix(root).ok()?);
     let usual = allocators::by_name(&found.name).map(allocator::usual_packages);
     match packages::owner(root, &file, &usual.unwrap_or_default()) {

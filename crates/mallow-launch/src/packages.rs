@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::distribution::resolved;
+
 /// Package name to version, from dpkg or apk; empty where there is neither.
 pub fn installed_versions() -> BTreeMap<String, String> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -49,7 +51,8 @@ pub enum Owner {
 /// Asks dpkg's lists of the system `root`. The packages that usually have the file are asked first: there are
 /// many others.
 pub fn owner(root: &Path, file: &Path, usual: &[&str]) -> Owner {
-    let entries = std::fs::read_dir(root.join("var/lib/dpkg/info")).into_iter().flatten().flatten();
+    let folder = resolved(root, Path::new("/var/lib/dpkg/info"));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let lists =
         entries.map(|entry| entry.path()).filter_map(|path| Some((package_of(&path)?, path)));
     let (first, rest): (Vec<_>, Vec<_>) =

@@ -132,7 +132,7 @@ impl Service {
         // An instance of a template has the template's file.
         let template = unit.split_once('@').map(|(base, _)| format!("{base}@.service"));
         let names: Vec<String> = std::iter::once(unit.to_owned()).chain(template).collect();
-        let text = |path: &Path| std::fs::read_to_string(system.at(path)).ok();
+        let text = |path: &Path| std::fs::read_to_string(system.resolved(path)).ok();
         let found = names
             .iter()
             .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
@@ -188,7 +188,7 @@ impl Service {
             text.split(|b| *b == b'\n').any(|line| line.trim_ascii().starts_with(b"LD_PRELOAD="))
         };
         let found = |pattern: &String| {
-            let pattern = system.at(Path::new(&specified(pattern, unit)));
+            let pattern = system.resolved(Path::new(&specified(pattern, unit)));
             glob::glob(&pattern.to_string_lossy()).into_iter().flatten().flatten()
         };
         self.environment_files.iter().flat_map(found).find(sets)
@@ -199,7 +199,8 @@ impl Service {
         let Some(user) = &self.user else {
             return if self.has_dynamic_user { NOBODY } else { Starter::own() };
         };
-        let text = std::fs::read_to_string(system.at(Path::new("/etc/passwd"))).unwrap_or_default();
+        let text =
+            std::fs::read_to_string(system.resolved(Path::new("/etc/passwd"))).unwrap_or_default();
         let of_line = |line: &str| {
             let words: Vec<&str> = line.split(':').collect();
             let is_it =
@@ -264,7 +265,7 @@ impl Service {
 fn is_mask(path: &Path, system: &System) -> bool {
     let is_null =
         |link: &Path| std::fs::read_link(link).is_ok_and(|target| target == Path::new("/dev/null"));
-    let folder = path.parent().map(|folder| system.at(folder));
+    let folder = path.parent().map(|folder| system.resolved(folder));
     let place = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
     place.is_some_and(|place| is_null(&place))
 }
@@ -299,7 +300,8 @@ fn drop_ins(names: &[String], folders: &[PathBuf], system: &System) -> Vec<PathB
     for name in names.iter().map(String::as_str).chain(["service"]) {
         for folder in folders {
             let folder = folder.join(format!("{name}.d"));
-            let entries = std::fs::read_dir(system.at(&folder)).into_iter().flatten().flatten();
+            let entries =
+                std::fs::read_dir(system.resolved(&folder)).into_iter().flatten().flatten();
             found.extend(entries.map(|entry| folder.join(entry.file_name())));
         }
     }
@@ -320,7 +322,7 @@ fn named_for(
 ) -> Installed {
     let libc = |program: &String| match system.is_running() {
         true => Target::resolve(program.as_ref()).ok()?.libc(),
-        false => ElfInfo::read(&system.at(Path::new(program))).ok()??.libc(),
+        false => ElfInfo::read(&system.resolved(Path::new(program))).ok()??.libc(),
     };
     let is_lost = |program: &&String| {
         libc(program).is_some_and(|libc| {
@@ -373,7 +375,7 @@ fn check_program(
     if program.contains('%') {
         return Ok(false);
     }
-    let path = system.at(Path::new(program));
+    let path = system.resolved(Path::new(program));
     // The interpreter of a script would be looked for in this system, not in that one.
     let is_elf = || std::fs::read(&path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
     if system.is_running() {
