@@ -48,6 +48,13 @@ pub struct Binding {
     pub evidence: Evidence,
 }
 
+impl Binding {
+    /// Whether such a library serves it, or is asked first and counts.
+    pub fn is_of(&self, is_it: impl Fn(&Path) -> bool) -> bool {
+        is_it(&self.path) || self.through.as_deref().is_some_and(is_it)
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct ObjectReport {
     pub path: PathBuf,
@@ -542,6 +549,18 @@ mod tests {
         assert_eq!(malloc.allocator, "jemalloc");
         assert_eq!(malloc.path, Path::new("/lib/libjemalloc.so.2"));
         assert_eq!(malloc.through.as_deref(), Some(Path::new("/cache/libmallow-recorder.so")));
+        let is_of = |file: &str| malloc.is_of(|path| path == Path::new(file));
+        assert!(is_of("/lib/libjemalloc.so.2") && is_of("/cache/libmallow-recorder.so"));
+        assert!(!is_of("/lib/libmemusage.so") && !is_of("/lib/libc.so.6"));
+        // The loader's order goes on from there: who comes before it is not behind it.
+        let late = [
+            loaded("/bin/main", None, &[], &[]),
+            loaded("/lib/libjemalloc.so.2", None, &[], &["malloc"]),
+            loaded("/lib/libmemusage.so", None, &[], &["malloc"]),
+            loaded("/lib/libc.so.6", None, &[], &["malloc"]),
+        ];
+        let malloc = binding("malloc", &late[2], &late, Evidence::Bound);
+        assert_eq!(malloc.path, Path::new("/lib/libc.so.6"));
         // Nobody is behind it.
         let alone = first_definer("pvalloc", &objects).expect("defined");
         assert_eq!((alone.allocator.as_str(), alone.through), ("libmallow-recorder.so", None));

@@ -191,12 +191,10 @@ impl<'a> Session<'a> {
         let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let expected = real(library);
         let served = |report: &Report| match report {
-            Report::Dynamic { main, .. } => main.bindings.get("malloc").is_some_and(|binding| {
-                [Some(&binding.path), binding.through.as_ref()]
-                    .into_iter()
-                    .flatten()
-                    .any(|path| real(path) == expected)
-            }),
+            Report::Dynamic { main, .. } => {
+                let malloc = main.bindings.get("malloc");
+                malloc.is_some_and(|binding| binding.is_of(|path| real(path) == expected))
+            }
             _ => false,
         };
         if observed.processes.is_empty() && !self.stopped() {

@@ -57,7 +57,7 @@ pub fn find(libraries: &[PathBuf]) -> Found {
 /// Whether the main program's malloc is that of one of these files.
 fn is_served(report: &Report, files: &BTreeSet<PathBuf>) -> bool {
     let Report::Dynamic { main, .. } = report else { return false };
-    main.bindings.get("malloc").is_some_and(|binding| files.contains(&binding.path))
+    main.bindings.get("malloc").is_some_and(|binding| binding.is_of(|path| files.contains(path)))
 }
 
 fn has_one(maps: &str, files: &BTreeSet<PathBuf>) -> bool {
@@ -76,14 +76,18 @@ mod tests {
     #[test]
     fn library_that_serves_nobody_is_merely_mapped() {
         let files = BTreeSet::from([PathBuf::from("/usr/lib/libjemalloc.so.2")]);
-        let report = |path: &str| {
+        let behind = |path: &str, through: Option<&str>| {
             let (allocator, path) = (String::new(), PathBuf::from(path));
-            let binding = Binding { allocator, path, through: None, evidence: Evidence::Bound };
+            let through = through.map(PathBuf::from);
+            let binding = Binding { allocator, path, through, evidence: Evidence::Bound };
             let bindings = BTreeMap::from([("malloc", binding)]);
             let main = ObjectReport { path: PathBuf::from("/usr/bin/redis-server"), bindings };
             Report::Dynamic { main, libraries: vec![], unread: vec![] }
         };
+        let report = |path| behind(path, None);
         assert!(is_served(&report("/usr/lib/libjemalloc.so.2"), &files));
+        // Somebody who enables a library that counts has it.
+        assert!(is_served(&behind("/lib/libc.so.6", Some("/usr/lib/libjemalloc.so.2")), &files));
         assert!(!is_served(&report("/usr/lib/libmallow.so"), &files));
         assert!(!is_served(&Report::Go, &files));
     }
