@@ -244,7 +244,7 @@ impl Condition {
         if !condition.name.is_empty() {
             condition.name.push_str(", ");
         }
-        // As a shell writes it: nothing after the sign reads as if the value were missing.
+        // Two quotes, which a shell takes for an empty value: after a bare `NAME=` one seems to be missing.
         let shown = if value.is_empty() { "''" } else { value };
         condition.name.push_str(&format!("{name}={shown}"));
         condition.environment.push((name.to_owned(), value.to_owned()));
