@@ -187,11 +187,11 @@ back. Blocks that live long lie between those that do not. mallow record shows w
     Entry {
         id: "MLW2501",
         title: "most memory is the runtime's own heap",
-        text: "The heap of Java, Node.js or Go is not malloc's, nor are small objects of Python, and no \
+        text: "The heap of Java, Node.js, Go, Erlang or libgc (Guile) is not malloc's, nor are small objects of Python, and no \
 allocator changes that. Java: -Xmx, \
 -XX:+UseSerialGC for small heaps, jcmd PID VM.native_memory (started with \
--XX:NativeMemoryTracking=summary) for the rest; Node.js: --max-old-space-size; Go: GOGC, GOMEMLIMIT; Python: tracemalloc \
-shows which lines hold the objects.",
+-XX:NativeMemoryTracking=summary) for the rest; Node.js: --max-old-space-size; Go: GOGC, GOMEMLIMIT; Erlang: \
+erlang:memory(); libgc: GC_MAXIMUM_HEAP_SIZE, GC_PRINT_STATS=1; Python: tracemalloc shows which lines hold the objects.",
     },
     Entry {
         id: "MLW2502",

@@ -433,6 +433,9 @@ pub enum Runtime {
     Python,
     Ruby,
     Go,
+    Erlang,
+    /// The collector of Boehm, Demers and Weiser, which Guile and others have as a library.
+    Libgc,
     #[default]
     None,
 }
@@ -450,6 +453,10 @@ pub fn runtime(process: &Process) -> Runtime {
         Runtime::Python
     } else if program.starts_with("ruby") || process.has_library("libruby") {
         Runtime::Ruby
+    } else if program.starts_with("beam") {
+        Runtime::Erlang // beam.smp, also where Elixir started it
+    } else if process.has_library("libgc.so") {
+        Runtime::Libgc
     } else {
         Runtime::None
     }
@@ -478,6 +485,10 @@ fn rest(context: &Context, vma: &Vma, runtime: Runtime) -> (Kind, String) {
         Runtime::Node => (Kind::RuntimeHeap, "V8: heap pages or the VM's own".into()),
         Runtime::Go => (Kind::RuntimeHeap, "Go: the runtime's own".into()),
         Runtime::Ruby => (Kind::RuntimeHeap, "Ruby: transient heap or the VM's own".into()),
+        Runtime::Erlang => (Kind::RuntimeHeap, "Erlang: carriers or the VM's own".into()),
+        Runtime::Libgc => {
+            (Kind::RuntimeHeap, "libgc: collected objects or its own, by elimination".into())
+        }
         Runtime::Python if python => {
             (Kind::RuntimeHeap, "Python: objects up to 512 bytes, by elimination".into())
         }

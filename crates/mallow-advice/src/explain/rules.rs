@@ -435,6 +435,10 @@ fn runtime_remedy(runtime: Runtime) -> &'static str {
         Runtime::Ruby => {
             "GC.stat and ObjectSpace.count_objects show what is in it; GC.compact packs it"
         }
+        Runtime::Erlang => {
+            "erlang:memory() shows what is in it; the flags +M say how carriers are kept"
+        }
+        Runtime::Libgc => "GC_MAXIMUM_HEAP_SIZE bounds it; GC_PRINT_STATS=1 shows each collection",
         Runtime::None => "the runtime's own limits",
     }
 }

@@ -49,6 +49,23 @@ fn files_in_memory_are_told_apart() {
     assert_eq!(kinds(text, &Heap::Unknown), expected);
 }
 
+/// What nothing else explains is its runtime's where there is one that maps its own memory.
+#[test]
+fn memory_of_a_runtime_is_named_after_it() {
+    let label = |exe: &str, library: &str| {
+        let text = format!(
+            "10000-20000 r-xp 0 00:01 7 {library}\nRss: 4 kB\n30000-40000 rw-p 0 00:00 0\nRss: 4 kB\n"
+        );
+        let process = Process { exe: exe.into(), ..process(&text) };
+        let mapping = named(&process, &Heap::Unknown, None).remove(1);
+        (mapping.kind, mapping.label.split(':').next().unwrap_or_default().to_owned())
+    };
+    let own = |name: &str| (Kind::RuntimeHeap, name.to_owned());
+    assert_eq!(label("/usr/bin/guile", "/lib/libgc.so.1"), own("libgc"));
+    assert_eq!(label("/usr/lib/erlang/erts-13/bin/beam.smp", "/lib/libc.so.6"), own("Erlang"));
+    assert_eq!(label("/usr/bin/guile", "/lib/libgccpp.so.1").0, Kind::Anonymous);
+}
+
 #[test]
 fn heaps_of_huge_pages_are_the_heaps() {
     let text = "10000000-10200000 rw-p 0 00:01 7 /anon_hugepage (deleted)\nRss: 0 kB\n\

@@ -48,7 +48,7 @@ pub fn find(process: &Process, memory: &dyn Memory, inspector: &mut Inspector) -
         Runtime::Go => go::find(process, memory),
         Runtime::Node => v8::find(process, memory),
         Runtime::Java => java::find(process, memory, inspector),
-        Runtime::None => Found::default(),
+        Runtime::Erlang | Runtime::Libgc | Runtime::None => Found::default(),
     }
 }
 

@@ -102,6 +102,8 @@ fn no_runtime_gets_the_remedy_of_another() {
         (Runtime::Go, vec!["GOMEMLIMIT"]),
         (Runtime::Python, vec!["tracemalloc"]),
         (Runtime::Ruby, vec!["GC.stat"]),
+        (Runtime::Erlang, vec!["erlang:memory"]),
+        (Runtime::Libgc, vec!["GC_PRINT_STATS"]),
         (Runtime::None, vec![]),
     ];
     for (runtime, own) in &words {
