@@ -218,7 +218,11 @@ fn of_heap(heap: &Heap) -> Vec<Space> {
         Heap::Glibc(heaps) => {
             let mut spaces = Vec::new();
             for (index, arena) in heaps.arenas.iter().enumerate() {
-                let threads = arena.threads.map_or(String::new(), |n| format!(", {n} threads"));
+                let threads = match arena.threads {
+                    None => String::new(),
+                    Some(1) => ", 1 thread".into(),
+                    Some(several) => format!(", {several} threads"),
+                };
                 let (kind, label) = if arena.is_main {
                     (Kind::GlibcHeap, format!("main arena{threads}"))
                 } else {

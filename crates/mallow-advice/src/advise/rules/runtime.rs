@@ -4,7 +4,7 @@
 use mallow_process::heap::Heap;
 use mallow_process::mappings::{Kind, Runtime};
 
-use super::super::case::{Case, NOTABLE, Seen, percent, size};
+use super::super::case::{Case, NOTABLE, Seen, counted, percent, size};
 use super::{Advice, Rule, Verdict};
 
 pub const RULES: &[Rule] = &[
@@ -76,13 +76,13 @@ fn worth<'a>(case: &'a Case) -> Option<&'a Seen<'a>> {
 fn part(seen: &Seen) -> String {
     let rss = seen.picture.process.rss();
     format!(
-        "malloc has {} of {} resident ({:.0} %), {} of it free; {} threads, {} arenas of glibc",
+        "malloc has {} of {} resident ({:.0} %), {} of it free; {}, {} of glibc",
         size(seen.heap_rss),
         size(rss),
         percent(seen.heap_rss, rss),
         size(free(seen)),
-        seen.picture.process.thread_count(),
-        arenas(seen)
+        counted(seen.picture.process.thread_count(), "thread"),
+        counted(arenas(seen) as u64, "arena")
     )
 }
 

@@ -4,6 +4,7 @@
 use mallow_launch::words;
 use mallow_measure::verdict::{Metric, Versus};
 use mallow_replay::fidelity::Fidelity;
+use mallow_stats::figures::counted;
 use maud::html;
 
 use super::report::{Entry, Latencies, Report};
@@ -18,11 +19,11 @@ impl Report {
         }
         let coverage = &self.process.coverage;
         let mut text = format!(
-            "{}\n{}\n{} calls of {} threads, {} at most at once, recorded in {}\n",
+            "{}\n{}\n{} of {}, {} at most at once, recorded in {}\n",
             words::line(&self.command),
             wording::machine(&self.machine),
-            coverage.calls,
-            self.process.lanes,
+            counted(coverage.calls, "call"),
+            counted(self.process.lanes.into(), "thread"),
             output::bytes(self.process.peak_live_bytes as f64),
             output::seconds(self.process.duration_ns as f64 / 1e9)
         );
@@ -222,10 +223,10 @@ fn fidelity_line(fidelity: &Fidelity) -> String {
         (None, _) => "memory not compared".into(),
     };
     format!(
-        "{memory}; {:.2} % of {} calls missing ({} dropped, {} frees of unknown blocks, {} frees \
+        "{memory}; {:.2} % of {} missing ({} dropped, {} frees of unknown blocks, {} frees \
          unseen)",
         fidelity.missing * 100.0,
-        coverage.calls + coverage.dropped,
+        counted(coverage.calls + coverage.dropped, "call"),
         coverage.dropped,
         coverage.unmatched_frees,
         coverage.lost_frees
