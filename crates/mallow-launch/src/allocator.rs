@@ -406,6 +406,16 @@ mod tests {
         let folder = |path: &str| PathBuf::from(format!("/usr/lib/{path}/lib/linux"));
         let wanted = ["llvm-19/lib/clang/19", "clang/14.0.6", "llvm-9/lib/clang/9.0.1"];
         assert_eq!(found, wanted.map(folder));
+        // Of the folders for kinds of machines only those of this one.
+        let arch = std::env::consts::ARCH;
+        for machine in [arch, "sparc"] {
+            let folder = format!("usr/lib/clang/14.0.6/lib/{machine}-redhat-linux-gnu");
+            std::fs::create_dir_all(root.path().join(folder)).expect("writable");
+        }
+        let own = format!("/usr/lib/clang/14.0.6/lib/{arch}-redhat-linux-gnu");
+        let found = clang_folders(root.path());
+        assert_eq!(found.len(), 4);
+        assert!(found[1..3].contains(&own.into()), "{found:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::output;
 use crate::output::colour::Tone;
 
 /// Who was measured: what the rows of `compare` and `replay` begin with.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Default, Clone, Debug, Serialize)]
 pub struct Contestant {
     pub allocator: String,
     /// Where one allocator is compared under several conditions.

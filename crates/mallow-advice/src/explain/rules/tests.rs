@@ -61,6 +61,40 @@ fn the_answer_says_how_much_of_the_heap_the_program_holds() {
     assert!(ends(5, "the program holds nearly all of it."));
     assert!(ends(16, "the program holds most of it."));
     assert!(ends(30, "a good part of it is free and has not been given back."));
+    // A tenth, a quarter and as much as what is in use are where the words change.
+    assert!(ends(9, "the program holds nearly all of it."));
+    assert!(ends(10, "the program holds most of it."));
+    assert!(ends(20, "the program holds most of it."));
+    assert!(ends(21, "a good part of it is free and has not been given back."));
+    assert!(ends(50, "a good part of it is free and has not been given back."));
+    assert!(ends(51, "most of it is free and has not been given back."));
+}
+
+#[test]
+fn address_space_is_explained_where_it_is_four_times_what_is_resident() {
+    let says = |virt, rss| {
+        let mut report = heap(rss * MIB, 0);
+        (report.totals.virt, report.totals.rss) = (virt * MIB, rss * MIB);
+        answer(&report).starts_with("VIRT is ")
+    };
+    assert!(says(400, 100) && !says(399, 100));
+    assert!(says(256, 1) && !says(255, 1));
+}
+
+#[test]
+fn what_is_not_mallocs_is_told_from_half_of_what_is_resident_on() {
+    let of = |kind, rss, pss, part| {
+        let mut report =
+            Report { groups: vec![group(kind, part * MIB, part * MIB)], ..Report::default() };
+        (report.totals.rss, report.totals.pss) = (rss * MIB, pss * MIB);
+        ids(&report)
+    };
+    assert_eq!(of(Kind::RuntimeHeap, 200, 200, 101), ["MLW2501"]);
+    assert!(of(Kind::RuntimeHeap, 200, 200, 100).is_empty());
+    assert_eq!(of(Kind::Library, 200, 200, 101), ["MLW2502"]);
+    assert!(of(Kind::Library, 200, 200, 100).is_empty());
+    assert_eq!(of(Kind::Shared, 400, 200, 100), ["MLW2503", "MLW2504"]);
+    assert!(of(Kind::Shared, 401, 201, 100).is_empty());
 }
 
 #[test]

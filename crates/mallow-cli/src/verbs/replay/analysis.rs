@@ -178,7 +178,53 @@ fn faster(name: &str, base: &str, difference: &str, others: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mallow_measure::statistics::Comparison;
+
     use super::*;
+
+    fn versus(verdict: Verdict, ratio: f64, pairs: usize) -> Option<Versus> {
+        Some(Versus {
+            verdict,
+            comparison: Comparison { ratio, interval: None, p_value: 0.0, pairs },
+        })
+    }
+
+    fn entry(name: &str, memory: Option<Versus>, time: Option<Versus>) -> Entry {
+        let is_baseline = name == "glibc";
+        let who = Contestant { allocator: name.into(), is_baseline, ..Contestant::default() };
+        Entry { who, memory, time, ..Entry::default() }
+    }
+
+    #[test]
+    fn the_sentence_names_the_least_of_each_side_and_why_there_is_none() {
+        use Verdict::{Inconclusive, Less, NoDifference};
+        let say = |others: &[Entry]| sentence(&[&[entry("glibc", None, None)], others].concat(), 6);
+        assert_eq!(say(&[]), "Only glibc was replayed; name others with -a to compare.");
+        assert_eq!(sentence(&[entry("mallow", None, None)], 6), "");
+        let (less, least) = (versus(Less, 0.9, 6), versus(Less, 0.5, 6));
+        let both = say(&[
+            entry("tcmalloc", less.clone(), least.clone()),
+            entry("mallow", least.clone(), less.clone()),
+        ]);
+        let (memory, time) = both.split_once(". ").expect("two sentences");
+        assert!(
+            memory.starts_with("mallow needs least memory: ") && memory.contains("50.0 %"),
+            "{both}"
+        );
+        assert!(
+            time.starts_with("tcmalloc is faster than glibc") && time.contains("So is 1 other")
+        );
+        // One lockstep run ranks by memory; time needs more.
+        let few = say(&[entry("mallow", versus(Less, 0.5, 1), versus(Less, 0.5, 5))]);
+        assert!(few.contains("least memory"), "{few}");
+        assert!(few.ends_with("needs at least 6 rounds, and there are 5 (--runs 6)."), "{few}");
+        let same = versus(NoDifference, 1.0, 6);
+        let none = say(&[entry("mallow", same.clone(), versus(Inconclusive, 0.9, 6))]);
+        let expected = "Nothing needs less memory than glibc. Nothing was shown to need less time than \
+                        glibc.";
+        assert_eq!(none, expected);
+        assert_eq!(say(&[entry("mallow", None, same)]), "Nothing needs less time than glibc.");
+    }
 
     #[test]
     fn nobody_is_the_fastest_of_those_that_were_not_compared() {

@@ -52,7 +52,7 @@ pub struct Settings {
 }
 
 /// Sizes are in bytes, times in seconds. Memory is that of lockstep, speed that of free mode.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Entry {
     #[serde(flatten)]
     pub who: Contestant,
