@@ -25,25 +25,6 @@ static void heap_init(struct heap *heap, struct arena *arena)
 
 /* --- The slow side of malloc ------------------------------------------------------------------ */
 
-static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
-{
-    struct slab *slab = &extent->slab;
-    struct slot *slot = slab->local;
-    uint32_t count = slab->carved - slab->left;
-    check(slot != NULL && count > 0 && slab->bias == 0 && slab->left < slab->carved);
-    check(atomic_get(&extent->owner) == heap && heap->free[slab->class] == NULL);
-    if (count > heap->uncut_most) {
-        count = heap->list_max;
-        slab_cut_local(extent, count);
-    } else {
-        slab->local = NULL;
-        slab->left = slab->carved;
-    }
-    heap_fill_list(heap, slab->class, slot, count);
-    check_slow(heap_free_list_is_valid(heap, slab->class));
-    return slot;
-}
-
 static void bin_push_ready(struct bin *bin, struct extent *extent)
 {
     check(extent->slab.place == SLAB_NONE && bin->ready_count < READY_MAX_ALONE);
@@ -79,7 +60,8 @@ static void bin_make_current(struct bin *bin, struct extent *extent)
     bin->current = extent;
     bool has_few =
         extent->slab.carved != 0 && extent->slab.capacity - slab_used(extent) <= SCARCE_SLOTS;
-    bin->is_scarce = has_few || bin->made >= MADE_MOST;
+    /* Where frees are delayed or tracked nothing is kept. */
+    bin->is_scarce = !MW_DELAY_FREE && !MW_TRACK && (has_few || bin->made >= MADE_MOST);
     extent->slab.place = SLAB_CURRENT;
 }
 
@@ -220,6 +202,30 @@ static void heap_give_up_current(struct heap *heap, struct bin *bin)
     if (slab_disown(extent, heap)) {
         heap_adopt(heap, extent);
     }
+}
+
+static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
+{
+    struct slab *slab = &extent->slab;
+    unsigned class = slab->class;
+    struct bin *bin = &heap->bins[class];
+    struct slot *slot = slab->local;
+    uint32_t count = slab->carved - slab->left;
+    check(slot != NULL && count > 0 && slab->bias == 0 && slab->left < slab->carved);
+    check(atomic_get(&extent->owner) == heap && heap->free[class] == NULL);
+    if (count > heap->uncut_most) {
+        count = heap->list_max;
+        slab_cut_local(extent, count);
+    } else {
+        slab->local = NULL;
+        slab->left = slab->carved;
+    }
+    if (bin->is_scarce && slab->left == slab->capacity && bin->current == extent) {
+        heap_give_up_current(heap, bin); /* frees into it are kept too, and guessed right */
+    }
+    heap_fill_list(heap, class, slot, count);
+    check_slow(heap_free_list_is_valid(heap, class));
+    return slot;
 }
 
 /* Has the current slab wait until more of its slots are free, and hands out those of a ready one. The

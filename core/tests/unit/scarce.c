@@ -48,6 +48,37 @@ TEST(keep_slots_of_full_slabs)
     }
 }
 
+/* A slab all of whose slots are handed out is given up at once, so that all slabs are alike to free. */
+TEST(keep_slots_of_the_current_slab)
+{
+    static char *blocks[NOBODYS_BLOCKS];
+    unsigned class = class_of(NOBODYS_SIZE + CANARY_BYTES);
+    size_t count = 0;
+    blocks[count++] = mw_malloc(NOBODYS_SIZE);
+    struct bin *bin = &heap_own->bins[class];
+    do {
+        blocks[count++] = mw_malloc(NOBODYS_SIZE);
+    } while (bin->current->slab.carved < bin->current->slab.capacity);
+    for (int scarce = 0; scarce < 2; scarce++) {
+        struct extent *current = bin->current;
+        heap_return_lists(heap_own);
+        if (current->slab.local == NULL) { /* all of its slots were out */
+            mw_free(blocks[--count]);
+        }
+        heap_set_until_tick(heap_own, NOBODYS_BLOCKS);
+        bin->is_scarce = scarce != 0;
+        CHECK(bin->current == current && current->slab.local != NULL);
+        blocks[count++] = mw_malloc(NOBODYS_SIZE);
+        CHECK(slab_is_full(current));
+        CHECK((bin->current == current) == (scarce == 0));
+        CHECK(is_of_nobody(blocks[count - 1]) == (scarce != 0));
+    }
+    CHECK(mw_heap_is_valid());
+    while (count > 0) {
+        mw_free(blocks[--count]);
+    }
+}
+
 /* A thread that frees all that it has: what was kept goes home, and the slabs with it, whatever the order. */
 TEST(keep_nothing_of_a_class_that_is_freed)
 {
