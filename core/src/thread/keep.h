@@ -77,12 +77,15 @@ ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
 
 /* Where slabs are nearly full each has few slots for a refill, and a free finds mostly one that had none and has no owner:
  * to make it the heap's, and to take those few soon, is more work than to keep the slot. That is so if a slab has no more
- * than this, or if there are many slabs. */
+ * than SCARCE_SLOTS, or if there are many slabs. In a list of SCARCE_KEPT there is one for the next request already: who
+ * goes on to free has the more hits the sooner the slab is the heap's. */
 #define SCARCE_SLOTS 8u
+#define SCARCE_KEPT 4
 
 ALWAYS_INLINE bool heap_keeps_of_nobody(struct heap *heap, unsigned class)
 {
-    return heap_has_room(heap, class) && heap->bins[class].is_scarce;
+    return heap->bins[class].is_scarce && heap_has_room(heap, class) &&
+           heap->rooms[class] + SCARCE_KEPT > (int)list_most(heap, class);
 }
 
 /* Whether it keeps a slot that it frees into a slab whose owner was read as OWNER_COMMON. One that is free already is

@@ -24,18 +24,20 @@ TEST(keep_slots_of_full_slabs)
     heap_set_until_tick(heap_own, NOBODYS_BLOCKS);
     heap_own->bins[class].is_scarce = true;
     CHECK(is_of_nobody(blocks[0]) && is_of_nobody(blocks[NOBODYS_BLOCKS / 2]));
-    heap_own->rooms[class] = 1;
+    int16_t most = (int16_t)list_most(heap_own, class);
+    CHECK_GE(most, SCARCE_KEPT);
+    heap_own->rooms[class] = (int16_t)(most - SCARCE_KEPT + 1);
     mw_free(blocks[0]);
     CHECK(is_of_nobody(blocks[0]));
     CHECK(heap_own->free[class] == (struct slot *)blocks[0]);
     CHECK(mw_malloc(NOBODYS_SIZE) == blocks[0]);
 
     /* Without room the slab becomes the heap's; not where an allocation comes in between, or slabs are few and have room. */
-    heap_own->rooms[class] = 0;
+    heap_own->rooms[class] = (int16_t)(most - SCARCE_KEPT);
     mw_free(blocks[0]);
     CHECK(!is_of_nobody(blocks[0]));
     CHECK(heap_own->bins[class].is_scarce);
-    heap_own->rooms[class] = 1;
+    heap_own->rooms[class] = most;
     heap_own->bins[class].is_scarce = false;
     size_t at = NOBODYS_BLOCKS / 2;
     mw_free(blocks[at]);
