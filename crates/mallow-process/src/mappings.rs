@@ -457,7 +457,7 @@ pub fn runtime(process: &Process) -> Runtime {
         Runtime::Python
     } else if program.starts_with("ruby") || process.has_library("libruby") {
         Runtime::Ruby
-    } else if program.starts_with("beam") {
+    } else if program == "beam" || program.starts_with("beam.") {
         Runtime::Erlang // beam.smp, also where Elixir started it
     } else if process.has_library("libgc.so") {
         Runtime::Libgc
