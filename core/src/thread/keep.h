@@ -82,10 +82,13 @@ ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
 #define SCARCE_SLOTS 8u
 #define SCARCE_KEPT 4
 
-ALWAYS_INLINE bool heap_keeps_of_nobody(struct heap *heap, unsigned class)
+/* A shared slab has free slots, and should become empty rather than get one of its slots back into use. */
+ALWAYS_INLINE bool heap_keeps_of_nobody(struct heap *heap, struct extent *extent)
 {
+    unsigned class = extent->class;
     return heap->bins[class].is_scarce && heap_has_room(heap, class) &&
-           heap->rooms[class] + SCARCE_KEPT > (int)list_most(heap, class);
+           heap->rooms[class] + SCARCE_KEPT > (int)list_most(heap, class) &&
+           extent->slab.place != SLAB_SHARED;
 }
 
 /* Whether it keeps a slot that it frees into a slab whose owner was read as OWNER_COMMON. One that is free already is

@@ -13,6 +13,44 @@ static bool is_of_nobody(const char *block)
     return atomic_get(&pagemap_find(block)->owner) == NULL;
 }
 
+/* Slabs are scarce where the one that is taken has few free slots, though it was used before, or where there were many. */
+TEST(keep_where_slabs_are_nearly_full_or_many)
+{
+    enum { MANY = 2000 };
+    static char *blocks[MANY];
+    unsigned class = class_of(NOBODYS_SIZE + CANARY_BYTES);
+    size_t count = 0;
+    blocks[count++] = mw_malloc(NOBODYS_SIZE);
+    struct bin *bin = &heap_own->bins[class];
+    struct extent *first = bin->current;
+    CHECK(first != NULL && !bin->is_scarce);
+    while (bin->current == first || bin->current->slab.carved < bin->current->slab.capacity) {
+        blocks[count++] = mw_malloc(NOBODYS_SIZE);
+    }
+    CHECK(!bin->is_scarce && is_of_nobody(blocks[0]));
+    for (size_t i = 0; pagemap_find(blocks[i]) == first; i++) {
+        mw_free(blocks[i]);
+        blocks[i] = NULL;
+        if (first->slab.place == SLAB_READY) {
+            break;
+        }
+    }
+    CHECK(first->slab.place == SLAB_READY);
+    while (first->slab.place == SLAB_READY) {
+        blocks[count++] = mw_malloc(NOBODYS_SIZE);
+    }
+    CHECK(bin->is_scarce);
+    while (count < MANY &&
+           (bin->made < MADE_MOST || bin->current == NULL || bin->current->slab.carved == 0)) {
+        blocks[count++] = mw_malloc(NOBODYS_SIZE);
+    }
+    CHECK_EQ(bin->made, MADE_MOST);
+    CHECK(bin->is_scarce);
+    while (count > 0) {
+        mw_free(blocks[--count]);
+    }
+}
+
 /* Where slabs are many, a slot of a full one is kept and asked for next; the slab stays as it is. */
 TEST(keep_slots_of_full_slabs)
 {
