@@ -60,8 +60,9 @@ static void bin_make_current(struct bin *bin, struct extent *extent)
     bin->current = extent;
     bool has_few =
         extent->slab.carved != 0 && extent->slab.capacity - slab_used(extent) <= SCARCE_SLOTS;
-    /* Where frees are delayed or tracked nothing is kept. */
-    bin->is_scarce = !MW_DELAY_FREE && !MW_TRACK && (has_few || bin->made >= MADE_MOST);
+    /* Where frees are delayed or tracked nothing is kept. In a crowd it would be too much in all. */
+    bin->is_scarce =
+        !MW_DELAY_FREE && !MW_TRACK && !heaps_are_crowded() && (has_few || bin->made >= MADE_MOST);
     extent->slab.place = SLAB_CURRENT;
 }
 

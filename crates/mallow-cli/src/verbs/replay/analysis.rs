@@ -202,10 +202,7 @@ mod tests {
         assert_eq!(say(&[]), "Only glibc was replayed; name others with -a to compare.");
         assert_eq!(sentence(&[entry("mallow", None, None)], 6), "");
         let (less, least) = (versus(Less, 0.9, 6), versus(Less, 0.5, 6));
-        let both = say(&[
-            entry("tcmalloc", less.clone(), least.clone()),
-            entry("mallow", least.clone(), less.clone()),
-        ]);
+        let both = say(&[entry("tcmalloc", less, least), entry("mallow", least, less)]);
         let (memory, time) = both.split_once(". ").expect("two sentences");
         assert!(
             memory.starts_with("mallow needs least memory: ") && memory.contains("50.0 %"),
@@ -219,7 +216,7 @@ mod tests {
         assert!(few.contains("least memory"), "{few}");
         assert!(few.ends_with("needs at least 6 rounds, and there are 5 (--runs 6)."), "{few}");
         let same = versus(NoDifference, 1.0, 6);
-        let none = say(&[entry("mallow", same.clone(), versus(Inconclusive, 0.9, 6))]);
+        let none = say(&[entry("mallow", same, versus(Inconclusive, 0.9, 6))]);
         let expected = "Nothing needs less memory than glibc. Nothing was shown to need less time than \
                         glibc.";
         assert_eq!(none, expected);
