@@ -103,11 +103,10 @@ fn huge_pages_are_found_where_the_program_needs_them() {
         return;
     }
     let Some(knobs) = Knobs::new() else { return };
-    let settings = [
-        ("glibc", "hugetlb:1", "GLIBC_TUNABLES="),
-        ("jemalloc", "thp:always", "MALLOC_CONF="),
-        ("mallow", "thp:always", "MALLOW_CONF="),
-    ];
+    // Not glibc's hugetlb:1: 2.36 reads `enabled` without a byte for the end, so chance decides in each process
+    // whether it takes effect.
+    let settings =
+        [("jemalloc", "thp:always", "MALLOC_CONF="), ("mallow", "thp:always", "MALLOW_CONF=")];
     for (allocator, setting, variable) in settings {
         // The others are always there.
         if allocator != "jemalloc" || is_installed(allocator) {
