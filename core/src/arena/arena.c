@@ -73,7 +73,7 @@ static char *region_map(void *hint, size_t size, size_t *wanted)
     if (start == NULL) {
         pagemap_save_data();
     }
-    if (start == NULL && size < REGION_SMALL && *wanted > size) {
+    if (start == NULL && size < REGION_SMALL) {
         *wanted = REGION_SMALL;
         start = os_map(NULL, REGION_SMALL);
     }
