@@ -21,7 +21,6 @@ OTHERWISE_SET = {
     "meta_map_huge": 3,  # metadata_thp, whose failures lead to where there is none
     "leaf_make": 2,  # the same
     "os_map_aligned": 1,  # a kernel that gives address space, and then refuses to open it
-    "os_map_readonly": 1,  # the same, which refuses to close it
 }
 KEEPS_STACKS = OTHERWISE_SET | {
     "known_rows_map": 2,  # only the debug build and profiles walk stacks
