@@ -11,9 +11,6 @@
 /* Free extents that are looked at for one that can be extended. */
 #define EXTEND_TRIES 8u
 
-/* What is mapped for less where there is no room for a whole region. */
-#define REGION_SMALL (256 * KiB)
-
 /* While the process grows, free and resident memory of this share of what is in use may stay, and as much
  * more with each step of patience, see decay.h. */
 #define SLACK_SHARE 8u
@@ -69,13 +66,6 @@ static char *region_map(void *hint, size_t size, size_t *wanted)
     while (start == NULL && *wanted / 2 >= size && *wanted / 2 >= REGION_ALIGNMENT) {
         *wanted = align_up(*wanted / 2, REGION_ALIGNMENT);
         start = os_map_aligned(MW_RANDOM ? hint : NULL, *wanted, REGION_ALIGNMENT);
-    }
-    if (start == NULL) {
-        pagemap_save_data();
-    }
-    if (start == NULL && size < REGION_SMALL) {
-        *wanted = REGION_SMALL;
-        start = os_map(NULL, REGION_SMALL);
     }
     if (start == NULL) {
         *wanted = size;

@@ -88,27 +88,14 @@ static void leaf_drop(char *leaf)
     }
 }
 
-/* Leaves are read-only but for the words of what was covered. */
-static _Atomic bool some_are_readonly;
-
-static void pagemap_save_data(void)
-{
-    atomic_set(&some_are_readonly, true);
-}
-
 /* A leaf is hardly used: of one that lies beside other memory nothing is to become part of a huge page. */
 static char *leaf_make_small(void)
 {
-    if (unlikely(atomic_get(&some_are_readonly))) {
-        return os_map_readonly(PAGEMAP_LEAF_BYTES);
-    }
     char *leaf = os_map(NULL, PAGEMAP_LEAF_BYTES);
     if (leaf != NULL) {
         os_refuse_huge_pages(leaf, PAGEMAP_LEAF_BYTES);
-        return leaf;
     }
-    pagemap_save_data();
-    return os_map_readonly(PAGEMAP_LEAF_BYTES);
+    return leaf;
 }
 
 static char *leaf_make(void)
@@ -128,27 +115,6 @@ static char *leaf_make(void)
     return leaf;
 }
 
-ALWAYS_INLINE _Atomic uintptr_t *pagemap_word(uintptr_t address)
-{
-    uintptr_t leaf = atomic_get_acquire(&pagemap.root[address >> PAGEMAP_ROOT_SHIFT]);
-    check(leaf != 0 && address < ADDRESS_LIMIT && address % GRANULE == 0);
-    return (_Atomic uintptr_t *)((char *)&pagemap + leaf) +
-           ((address >> GRANULE_SHIFT) & (PAGEMAP_LEAF_WORDS - 1));
-}
-
-/* The words of a range, as far as they are in the leaf of a root entry. */
-static bool leaf_make_writable(size_t index, uintptr_t start, size_t size)
-{
-    if (likely(!atomic_get(&some_are_readonly))) {
-        return true;
-    }
-    uintptr_t first = size_max(start, index << PAGEMAP_ROOT_SHIFT);
-    uintptr_t last = size_min(start + size, (index + 1) << PAGEMAP_ROOT_SHIFT) - GRANULE;
-    uintptr_t from = (uintptr_t)pagemap_word(first) & ~(os_page_size - 1);
-    uintptr_t end = align_up((uintptr_t)(pagemap_word(last & ~(GRANULE - 1)) + 1), os_page_size);
-    return os_make_writable((void *)from, end - from);
-}
-
 static bool pagemap_cover(uintptr_t start, size_t size)
 {
     if (start + size > ADDRESS_LIMIT || start + size < start) {
@@ -158,17 +124,15 @@ static bool pagemap_cover(uintptr_t start, size_t size)
     size_t last = (start + size - 1) >> PAGEMAP_ROOT_SHIFT;
     for (size_t index = start >> PAGEMAP_ROOT_SHIFT; index <= last; index++) {
         /* Read as if to write: the first look at this page takes one fault instead of two. */
-        if (atomic_fetch_add_explicit(&pagemap.root[index], 0, memory_order_acquire) == 0) {
-            char *leaf = leaf_make();
-            if (leaf == NULL) {
-                return false;
-            }
-            if (!pagemap_install(index, leaf)) {
-                leaf_drop(leaf);
-            }
+        if (atomic_add(&pagemap.root[index], 0) != 0) {
+            continue;
         }
-        if (!leaf_make_writable(index, start, size)) {
+        char *leaf = leaf_make();
+        if (leaf == NULL) {
             return false;
+        }
+        if (!pagemap_install(index, leaf)) {
+            leaf_drop(leaf);
         }
     }
     return true;
@@ -178,9 +142,6 @@ static bool pagemap_reserve_take(struct pagemap_reserve *reserve, size_t size)
 {
     /* A range may touch one leaf more at each end. */
     size_t bytes = ((size >> PAGEMAP_ROOT_SHIFT) + 2) * PAGEMAP_LEAF_BYTES;
-    if (unlikely(atomic_get(&some_are_readonly))) {
-        return false; /* pagemap_cover_reserved is not to fail */
-    }
     reserve->next = os_map(NULL, bytes);
     reserve->end = reserve->next + bytes;
     return reserve->next != NULL;
@@ -204,8 +165,15 @@ static void pagemap_cover_reserved(uintptr_t start, size_t size, struct pagemap_
         if (atomic_get(&pagemap.root[index]) == 0 && pagemap_install(index, reserve->next)) {
             reserve->next += PAGEMAP_LEAF_BYTES;
         }
-        require(leaf_make_writable(index, start, size));
     }
+}
+
+ALWAYS_INLINE _Atomic uintptr_t *pagemap_word(uintptr_t address)
+{
+    uintptr_t leaf = atomic_get_acquire(&pagemap.root[address >> PAGEMAP_ROOT_SHIFT]);
+    check(leaf != 0 && address < ADDRESS_LIMIT && address % GRANULE == 0);
+    return (_Atomic uintptr_t *)((char *)&pagemap + leaf) +
+           ((address >> GRANULE_SHIFT) & (PAGEMAP_LEAF_WORDS - 1));
 }
 
 ALWAYS_INLINE uintptr_t pagemap_distance(struct extent *extent)

@@ -128,9 +128,6 @@ static void pagemap_note_foreign(const void *address, uint32_t generation);
 /* Makes the leaves for a range, so that setting words in it cannot fail. False if out of memory. */
 static bool pagemap_cover(uintptr_t start, size_t size);
 
-/* A limit on data leaves little room: from now on a leaf counts with what of it is used, which takes more calls. */
-static void pagemap_save_data(void);
-
 /* Whether there can be memory of ours near an address below ADDRESS_LIMIT: in what a root entry stands for. */
 static bool pagemap_has_leaf(uintptr_t address);
 

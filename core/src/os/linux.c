@@ -173,16 +173,6 @@ static bool os_make_readonly(void *start, size_t size)
     return !is_error(memory_call(SYS_mprotect, (long)start, (long)size, PROT_READ, 0, 0, 0));
 }
 
-static void *os_map_readonly(size_t size)
-{
-    char *start = reserve_space(size);
-    if (start != NULL && !os_make_readonly(start, size)) {
-        os_unmap(start, size);
-        return NULL;
-    }
-    return start;
-}
-
 static unsigned os_guard(void *start, size_t size)
 {
     check(is_of_pages(start, size));

@@ -72,9 +72,6 @@ static struct {
 /* New zero pages, readable and writable, at `hint` if that is free. */
 static void *os_map(void *hint, size_t size);
 
-/* Zeros that nobody can write, which a limit on data does not count. */
-static void *os_map_readonly(size_t size);
-
 /* As os_map, at a multiple of `alignment` (a power of two), for blocks of the program. */
 static void *os_map_aligned(void *hint, size_t size, size_t alignment);
 
