@@ -115,6 +115,14 @@ static inline void *must(void *p) {
     return p;
 }
 
+/* Another block in the place of one that is freed (or of NULL), with its first byte written. */
+static inline void *replaced(void *block, size_t size) {
+    free(block);
+    char *p = must(malloc(size));
+    *p = 1;
+    return p;
+}
+
 /* The value in KiB of a line such as `VmHWM:   123 kB` of a file in /proc; 0 if it is not there. */
 static inline double proc_kib(const char *path, const char *key) {
     static char text[8192];

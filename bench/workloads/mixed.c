@@ -23,10 +23,7 @@ static void run(void *context) {
     for (size_t i = 0; i < w->count; i++) {
         w->at = (w->at + 1) % STEPS;
         size_t slot = slots[w->at];
-        free(blocks[slot]);
-        char *p = must(malloc(sizes[w->at]));
-        *p = 1;
-        blocks[slot] = p;
+        blocks[slot] = replaced(blocks[slot], sizes[w->at]);
     }
 }
 

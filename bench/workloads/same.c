@@ -17,19 +17,12 @@ struct work {
 static void *blocks[LIVE_MAX];
 static uint16_t slots[STEPS];
 
-static void put(size_t slot, size_t size) {
-    char *p = must(malloc(size));
-    *p = 1;
-    blocks[slot] = p;
-}
-
 static void run(void *context) {
     struct work *w = context;
     for (size_t i = 0; i < w->count; i++) {
         w->at = (w->at + 1) % STEPS;
         size_t slot = slots[w->at];
-        free(blocks[slot]);
-        put(slot, w->size);
+        blocks[slot] = replaced(blocks[slot], w->size);
     }
 }
 
@@ -41,7 +34,7 @@ int main(int argc, char **argv) {
         for (size_t i = 0; i < STEPS; i++)
             slots[i] = (uint16_t)random_between(&seed, 0, (uint32_t)lives[l] - 1);
         for (size_t s = 0; s < LENGTH(sizes); s++) {
-            for (size_t i = 0; i < lives[l]; i++) put(i, sizes[s]);
+            for (size_t i = 0; i < lives[l]; i++) blocks[i] = replaced(NULL, sizes[s]);
             struct work w = {sizes[s], bench_short ? STEPS : 4 * STEPS, 0};
             char row[32];
             snprintf(row, sizeof row, "same/%zu-%zu", lives[l], sizes[s]);

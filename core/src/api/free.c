@@ -403,7 +403,7 @@ static NOINLINE void free_of_other(void *block, struct extent *extent, struct he
     unsigned class = extent->class;
     if (MW_DELAY_FREE || owner >= OWNER_GUARDED || unlikely(heap == HEAP_NONE) ||
         unlikely(!distance_is_of_slot((uintptr_t)block - extent->slots, list_reciprocals[class])) ||
-        (owner == NULL && !heap_keeps_of_nobody(heap, extent))) {
+        (owner == NULL && !heap_keeps_of_nobody(heap, class))) {
         free_slow(block, extent, heap);
         if (owner == NULL && heap != HEAP_NONE && heap->bins[class].is_scarce) {
             heap_note_refused(heap, class);

@@ -55,14 +55,19 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
     return fullest;
 }
 
-static void bin_make_current(struct bin *bin, struct extent *extent)
+/* Whether slots of full slabs are kept, see keep.h. Nothing is where frees are delayed or tracked, and in a crowd it would
+ * be too much in all. */
+static bool bin_is_scarce(struct heap *heap, struct bin *bin, struct slab *slab)
+{
+    bool has_few = slab->carved != 0 && slab->capacity - (slab->left + slab->bias) <= SCARCE_SLOTS;
+    return !MW_DELAY_FREE && !MW_TRACK && (has_few || bin->made >= MADE_MOST) &&
+           !heaps_are_crowded() && atomic_get(&slab_pool_at(heap->arena)->count[slab->class]) == 0;
+}
+
+static void bin_make_current(struct heap *heap, struct bin *bin, struct extent *extent)
 {
     bin->current = extent;
-    bool has_few =
-        extent->slab.carved != 0 && extent->slab.capacity - slab_used(extent) <= SCARCE_SLOTS;
-    /* Where frees are delayed or tracked nothing is kept. In a crowd it would be too much in all. */
-    bin->is_scarce =
-        !MW_DELAY_FREE && !MW_TRACK && !heaps_are_crowded() && (has_few || bin->made >= MADE_MOST);
+    bin->is_scarce = bin_is_scarce(heap, bin, &extent->slab);
     extent->slab.place = SLAB_CURRENT;
 }
 
@@ -140,6 +145,7 @@ static void heap_place(struct heap *heap, struct extent *extent, bool opens)
         heap_release_empty(heap, extent);
     } else if (available >= wanted && bin->ready_count >= heaps_ready_most()) {
         slab->place = SLAB_NONE;
+        bin->is_scarce = false;
         heap_abandon_slab(heap, extent);
     } else if (available >= wanted) {
         bin_push_ready(bin, extent);
@@ -240,7 +246,7 @@ static NOINLINE struct slot *heap_take_next(struct heap *heap, struct bin *bin)
     heap_place(heap, extent, false); /* a hit path that goes round in its slabs pays nothing */
     check(extent->slab.place == SLAB_WAITING);
     extent = heap_take_ready(heap, bin);
-    bin_make_current(bin, extent);
+    bin_make_current(heap, bin, extent);
     bin->is_draining = false;
     check(bin_counts_match(heap, extent->slab.class) && !slab_is_full(extent));
     return extent->slab.local != NULL ? heap_take_local(heap, extent) : NULL;
@@ -335,7 +341,7 @@ static struct slot *heap_refill(struct heap *heap, unsigned class, bool must_be_
             if (extent == NULL) {
                 return NULL;
             }
-            bin_make_current(bin, extent);
+            bin_make_current(heap, bin, extent);
             heap_note_class(heap, class);
         }
         check(bin_counts_match(heap, class));
@@ -553,6 +559,8 @@ static void bin_abandon(struct heap *heap, struct bin *bin)
     }
     bin->made = 0;
     bin->is_draining = false;
+    bin->is_scarce = false;
+    bin->refused = 0;
     bin->common_bytes = 0;
 }
 

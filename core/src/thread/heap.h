@@ -24,7 +24,8 @@ static struct slot *heap_take_next(struct heap *heap, struct bin *bin);
 /* The countdown of a slab that the heap owns has ended. */
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent);
 
-/* Whether the thread allocates of a small class, or did until it began to free. */
+/* Whether the thread allocates of a small class, or did until it began to free. Where slots are kept there may be no current
+ * slab: what is not kept then goes home without its slab being taken over, so that all slabs stay alike. */
 ALWAYS_INLINE bool heap_allocates(struct heap *heap, unsigned class)
 {
     return heap->bins[class].current != NULL || heap->bins[class].is_draining;

@@ -77,18 +77,17 @@ ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
 
 /* Where slabs are nearly full each has few slots for a refill, and a free finds mostly one that had none and has no owner:
  * to make it the heap's, and to take those few soon, is more work than to keep the slot. That is so if a slab has no more
- * than SCARCE_SLOTS, or if there are many slabs. In a list of SCARCE_KEPT there is one for the next request already: who
+ * than SCARCE_SLOTS, or if there are many slabs. Not while slabs are shared: these have no owner either, but free slots, and
+ * should become empty. In a list of SCARCE_KEPT there is one for the next request already: who
  * goes on to free has the more hits the sooner the slab is the heap's. */
 #define SCARCE_SLOTS 8u
 #define SCARCE_KEPT 4
 
-/* A shared slab has free slots, and should become empty rather than get one of its slots back into use. */
-ALWAYS_INLINE bool heap_keeps_of_nobody(struct heap *heap, struct extent *extent)
+/* Nothing is served from class 0, so that a pointer of nobody's is not kept. */
+ALWAYS_INLINE bool heap_keeps_of_nobody(struct heap *heap, unsigned class)
 {
-    unsigned class = extent->class;
     return heap->bins[class].is_scarce && heap_has_room(heap, class) &&
-           heap->rooms[class] + SCARCE_KEPT > (int)list_most(heap, class) &&
-           extent->slab.place != SLAB_SHARED;
+           heap->rooms[class] + SCARCE_KEPT > (int)list_most(heap, class);
 }
 
 /* Whether it keeps a slot that it frees into a slab whose owner was read as OWNER_COMMON. One that is free already is
@@ -147,6 +146,7 @@ ALWAYS_INLINE void heap_keep_of_any(struct heap *heap, struct extent *extent, st
 {
     heap_keep(heap, extent, slot);
     if (owner == NULL) {
+        heap->bins[extent->class].refused = 0;
         return;
     }
     if (owner != OWNER_COMMON) {

@@ -129,10 +129,24 @@ TEST(keep_nothing_of_a_class_that_is_freed)
         for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
             blocks[i] = mw_malloc(NOBODYS_SIZE);
         }
-        heap_own->bins[class].is_scarce = true;
+        struct bin *bin = &heap_own->bins[class];
+        heap_return_lists(heap_own);
+        if (stride != 1) { /* no slab is the current one */
+            CHECK(bin->current != NULL);
+            struct extent *extent = bin->current;
+            bin->current = NULL;
+            extent->slab.place = SLAB_NONE;
+            heap_abandon_slab(heap_own, extent);
+        }
+        bin->is_scarce = true;
+        heap_set_until_tick(heap_own, 2 * NOBODYS_BLOCKS);
+        heap_own->rooms[class] = (int16_t)list_most(heap_own, class);
+        uint64_t sent = heap_own->counts[class].sent;
         for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
             mw_free(blocks[i * stride % NOBODYS_BLOCKS]);
         }
+        heap_flush_outboxes(heap_own);
+        CHECK_LE(heap_own->counts[class].sent, sent + REFUSED_MOST + 1);
         CHECK_MSG(usage_now().slab_bytes <= before + 64 * KiB, "%zu stride %zu",
                   usage_now().slab_bytes, stride);
         CHECK(mw_heap_is_valid());
