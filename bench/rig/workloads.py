@@ -105,6 +105,7 @@ ALL = [
     Workload("huge", 2, 7),
     Workload("mixed", 5, 15),
     Workload("same", 5, 15),
+    Workload("rounds", 5, 15),
     *few(),
     *[Workload(f"requests-{blocks}-of-{low}-{high}KiB", 2, 9, program="requests", arguments=(blocks, low, high))
       for blocks, low, high in (("5", "4", "128"), ("50", "4", "128"), ("5", "64", "512"), ("500", "1", "32"))],

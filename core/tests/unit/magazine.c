@@ -151,6 +151,28 @@ TEST(magazines_are_kept_between_large_requests)
     CHECK(mw_heap_is_valid());
 }
 
+/* Nor that of who frees a hundred blocks of one size and takes as many anew: it grows as long as it may. */
+TEST(magazine_grows_between_batches)
+{
+    enum { BATCH = 100, BATCHES = 50 };
+    mw_free(mw_malloc(1));
+    uint64_t fills = 0;
+    for (int batch = 0; batch < BATCHES; batch++) {
+        fills = heap_own->counts[class_of(MEDIUM_SIZE + CANARY_BYTES)].fills;
+        for (size_t i = 0; i < BATCH; i++) {
+            atomic_set(&heap_own->tick_ms, clock_look());
+            medium_blocks[i] = mw_malloc(MEDIUM_SIZE);
+        }
+        for (size_t i = 0; i < BATCH; i++) {
+            atomic_set(&heap_own->tick_ms, clock_look());
+            mw_free(medium_blocks[i]);
+        }
+    }
+    CHECK_EQ(magazine()->limit, magazine_most(class_of(MEDIUM_SIZE + CANARY_BYTES)));
+    CHECK_LE(heap_own->counts[class_of(MEDIUM_SIZE + CANARY_BYTES)].fills - fills, 4);
+    CHECK(mw_heap_is_valid());
+}
+
 static void free_slot_twice(void)
 {
     fill_medium(MEDIUM_SIZE);
