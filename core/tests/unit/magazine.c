@@ -151,7 +151,7 @@ TEST(magazines_are_kept_between_large_requests)
     CHECK(mw_heap_is_valid());
 }
 
-/* Nor that of who frees a hundred blocks of one size and takes as many anew: it grows as long as it may. */
+/* Nor that of who frees a hundred blocks of one size and takes as many anew: it holds them all. */
 TEST(magazine_grows_between_batches)
 {
     enum { BATCH = 100, BATCHES = 50 };
@@ -168,7 +168,7 @@ TEST(magazine_grows_between_batches)
             mw_free(medium_blocks[i]);
         }
     }
-    CHECK_EQ(magazine()->limit, magazine_most(class_of(MEDIUM_SIZE + CANARY_BYTES)));
+    CHECK_GE(magazine()->limit, BATCH);
     CHECK_LE(heap_own->counts[class_of(MEDIUM_SIZE + CANARY_BYTES)].fills - fills, 4);
     CHECK(mw_heap_is_valid());
 }
@@ -338,7 +338,7 @@ TEST(depot_counts_what_is_out)
 
 /* --- Batches ----------------------------------------------------------------------------------- */
 
-enum { BATCH_REQUEST = 5000, BATCH_PAGES = 16, BATCH_SLOTS = 6 };
+enum { BATCH_REQUEST = 5000, BATCH_PAGES = 16, BATCH_SLOTS = BATCHES_MOST + 2 };
 
 /* A slab of the depot, of which so many slots are out, as a list. */
 static struct slot *slots_of_new_slab(struct extent **extent)
