@@ -10,6 +10,7 @@
  */
 #include "explorer.h"
 
+#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,7 +54,8 @@ struct location {
 };
 
 struct thread {
-    ucontext_t context;
+    jmp_buf at; /* where it goes on */
+    bool is_made;
     struct view view;
     bool has_ended;
     const volatile void *waits_for; /* a lock's state; NULL: for nothing */
@@ -120,7 +122,7 @@ static struct {
 } allowed[WATCHED];
 static unsigned allowed_count;
 
-static ucontext_t explorer_context;
+static jmp_buf explorer_at;
 static struct thread *running; /* NULL: no scenario's thread, so that nothing is observed */
 static const struct scenario *current;
 static enum explorer_memory memory;
@@ -341,40 +343,49 @@ static struct shadow *shadow_of(uintptr_t granule)
     explorer_fail("the threads touch more memory than the explorer can note");
 }
 
-static void byte_access(uintptr_t address, bool is_write, const void *caller)
+static bool is_race(const struct shadow *shadow, unsigned byte, bool is_write)
+{
+    const uint16_t *known = running->view.clock;
+    bool found = shadow->written[byte] > known[shadow->writer[byte]];
+    for (unsigned t = 0; is_write && t < EXPLORER_THREADS; t++) {
+        found |= shadow->read[byte][t] > known[t];
+    }
+    return found;
+}
+
+/* Bytes of one granule. */
+static void bytes_access(uintptr_t address, size_t size, bool is_write, const void *caller)
 {
     struct shadow *shadow = shadow_of(address >> 3);
     unsigned me = thread_number();
-    unsigned byte = address & 7;
-    const uint16_t *known = running->view.clock;
-    bool is_race = shadow->written[byte] > known[shadow->writer[byte]];
-    for (unsigned t = 0; is_write && t < EXPLORER_THREADS; t++) {
-        is_race |= shadow->read[byte][t] > known[t];
-    }
-    if (is_race && !is_allowed(address)) {
-        explorer_fail(
-            "race: thread %u %s %p, called from %p, unordered with another thread's access", me,
-            is_write ? "writes" : "reads", (void *)address, caller);
-    }
-    if (is_write) {
-        shadow->writer[byte] = (uint8_t)me;
-        shadow->written[byte] = known[me];
-    } else {
-        shadow->read[byte][me] = known[me];
+    uint16_t now = running->view.clock[me];
+    for (uintptr_t at = address; at < address + size; at++) {
+        unsigned byte = at & 7;
+        if (is_race(shadow, byte, is_write) && !is_allowed(at)) {
+            explorer_fail(
+                "race: thread %u %s %p, called from %p, unordered with another thread's access", me,
+                is_write ? "writes" : "reads", (void *)at, caller);
+        }
+        if (is_write) {
+            shadow->writer[byte] = (uint8_t)me;
+            shadow->written[byte] = now;
+        } else {
+            shadow->read[byte][me] = now;
+        }
     }
 }
 
 void memory_plain(const volatile void *address, size_t size, bool is_write, const void *caller)
 {
-    uintptr_t at = (uintptr_t)address;
+    uintptr_t at = (uintptr_t)address, end = at + size;
     if (running == NULL || is_private(at)) {
         return;
     }
-    for (size_t i = 0; i < size; i++) {
-        if (i == 0 || ((at + i) & 7) == 0) {
-            footprint_add(at + i, is_write);
-        }
-        byte_access(at + i, is_write, caller);
+    while (at < end) {
+        uintptr_t next = (at | 7) + 1;
+        footprint_add(at, is_write);
+        bytes_access(at, (next < end ? next : end) - at, is_write, caller);
+        at = next;
     }
 }
 
@@ -443,9 +454,12 @@ static struct location *location_of(const volatile void *address, unsigned size)
         explorer_fail("the threads use more atomic locations than the explorer can note");
     }
     struct location *location = &locations[location_count];
-    *location = (struct location){.address = (uintptr_t)address, .count = 1};
+    location->address = (uintptr_t)address;
     location->watched = watched_number(address);
+    location->count = 1;
+    location->last_ordered = 0;
     location->values[0] = memory_read(address, size);
+    memset(&location->published[0], 0, sizeof location->published[0]);
     for (unsigned t = 0; t < EXPLORER_THREADS; t++) {
         threads[t].view.oldest[location_count] = 0;
     }
@@ -476,12 +490,20 @@ static bool is_ordered(enum memory_order_of order)
     return order == ORDER_SEQ_CST && mistake != MISTAKE_NO_SEQ_CST;
 }
 
+/* Goes on elsewhere until somebody goes on here. swapcontext would call the kernel twice, for signals. */
+static void switch_to(jmp_buf here, jmp_buf there)
+{
+    if (_setjmp(here) == 0) {
+        _longjmp(there, 1);
+    }
+}
+
 /* Lets the others go first. */
 static void pause_thread(void)
 {
     struct thread *me = running;
     running = NULL;
-    swapcontext(&me->context, &explorer_context);
+    switch_to(me->at, explorer_at);
     running = me;
 }
 
@@ -720,29 +742,43 @@ void explorer_allow_race(const volatile void *address, size_t size)
     allowed[allowed_count++].end = (uintptr_t)address + size;
 }
 
+/* Runs in each execution from the start to the end. */
 static void thread_main(int number)
 {
-    running = &threads[number];
-    current->threads[number]();
-    running = NULL;
-    threads[number].has_ended = true;
+    for (;;) {
+        running = &threads[number];
+        current->threads[number]();
+        threads[number].has_ended = true;
+        pause_thread();
+    }
 }
 
-static void thread_make(unsigned number)
+static void thread_begin(unsigned number)
 {
     struct thread *thread = &threads[number];
     thread->has_ended = current->threads[number] == NULL;
     thread->waits_for = NULL;
     memset(&thread->view, 0, sizeof thread->view);
     thread->view.clock[number] = 1;
-    if (thread->has_ended) {
+}
+
+static void thread_resume(unsigned number)
+{
+    struct thread *thread = &threads[number];
+    if (thread->is_made) {
+        switch_to(explorer_at, thread->at);
         return;
     }
-    getcontext(&thread->context);
-    thread->context.uc_stack.ss_sp = thread->stack;
-    thread->context.uc_stack.ss_size = STACK_BYTES;
-    thread->context.uc_link = &explorer_context;
-    makecontext(&thread->context, (void (*)(void))thread_main, 1, (int)number);
+    thread->is_made = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = thread->stack;
+    context.uc_stack.ss_size = STACK_BYTES;
+    context.uc_link = NULL;
+    makecontext(&context, (void (*)(void))thread_main, 1, (int)number);
+    if (_setjmp(explorer_at) == 0) {
+        setcontext(&context);
+    }
 }
 
 static unsigned threads_enabled(bool *is_any_left)
@@ -773,7 +809,7 @@ static void execute(void)
     memset(&step, 0, sizeof step);
     current->setup();
     for (unsigned t = 0; t < EXPLORER_THREADS; t++) {
-        thread_make(t);
+        thread_begin(t);
     }
     bool is_any_left;
     for (;;) {
@@ -784,8 +820,7 @@ static void execute(void)
         if (enabled == 0) {
             explorer_fail("deadlock: every thread waits for a lock");
         }
-        unsigned chosen = choose_thread(enabled);
-        swapcontext(&explorer_context, &threads[chosen].context);
+        thread_resume(choose_thread(enabled));
     }
     step_ended();
     current->finish();
