@@ -206,7 +206,7 @@ mod tests {
             ];
             for mixture in mixtures {
                 let text = format!("before\n{mixture}between\n{dump}after\n");
-                for piece in [1 << 20, 4096, 7] {
+                for piece in [1 << 20, 4096, 61] {
                     let mut filter = Filter::default();
                     let mut passed = Vec::new();
                     for part in text.as_bytes().chunks(piece) {
