@@ -97,6 +97,9 @@ pub struct Group {
     pub size: u64,
     pub rss: u64,
     pub pss: u64,
+    /// Resident, and in no file.
+    #[serde(default)]
+    pub anonymous: u64,
     pub swap: u64,
     pub huge: u64,
 }
@@ -111,6 +114,8 @@ pub struct Mapping {
     pub label: String,
     pub rss: u64,
     pub pss: u64,
+    #[serde(default)]
+    pub anonymous: u64,
     pub swap: u64,
     pub huge: u64,
 }
@@ -151,8 +156,19 @@ pub fn name(context: &Context) -> Vec<Mapping> {
                 .or_else(|| stacks::by_stack(process, index, &part, &guards))
                 .or_else(|| by_access(context, index))
                 .unwrap_or_else(|| rest(context, &part, runtime));
-            let Vma { start, end, perms, rss, pss, swap, huge, .. } = part;
-            mappings.push(Mapping { start, end, perms, kind, label, rss, pss, swap, huge });
+            let Vma { start, end, perms, rss, pss, anonymous, swap, huge, .. } = part;
+            mappings.push(Mapping {
+                start,
+                end,
+                perms,
+                kind,
+                label,
+                rss,
+                pss,
+                anonymous,
+                swap,
+                huge,
+            });
         }
     }
     mappings
@@ -302,8 +318,9 @@ fn parts(context: &Context, index: usize, known: &[Space], guards: &[(u64, u64)]
             (u128::from(bytes) * u128::from(pages) / u128::from(sum)) as u64
         };
         let share = |bytes: u64| upto(bytes, before + rss) - upto(bytes, before);
-        let (pss, swap, huge) = (share(vma.pss), share(vma.swap), share(vma.huge));
-        let part = Vma { start, end, rss: share(vma.rss), pss, swap, huge, ..vma.clone() };
+        let (rss, pss, anonymous) = (share(vma.rss), share(vma.pss), share(vma.anonymous));
+        let (swap, huge) = (share(vma.swap), share(vma.huge));
+        let part = Vma { start, end, rss, pss, anonymous, swap, huge, ..vma.clone() };
         before += rss;
         part
     };
@@ -320,6 +337,7 @@ pub fn groups(mappings: &[Mapping], allocator: &str) -> Vec<Group> {
         group.size += mapping.end - mapping.start;
         group.rss += mapping.rss;
         group.pss += mapping.pss;
+        group.anonymous += mapping.anonymous;
         group.swap += mapping.swap;
         group.huge += mapping.huge;
     }

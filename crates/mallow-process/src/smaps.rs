@@ -21,6 +21,8 @@ pub struct Vma {
     pub rss: u64,
     pub pss: u64,
     pub private_dirty: u64,
+    /// What no file has: of a private mapping of one, the pages that were written to.
+    pub anonymous: u64,
     pub swap: u64,
     pub huge: u64,
     pub lazy_free: u64,
@@ -97,6 +99,7 @@ fn add_line(vmas: &mut Vec<Vma>, line: &str) -> Option<()> {
         "Rss" => vma.rss = bytes,
         "Pss" => vma.pss = bytes,
         "Private_Dirty" => vma.private_dirty = bytes,
+        "Anonymous" => vma.anonymous = bytes,
         "Swap" => vma.swap = bytes,
         "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => vma.huge += bytes,
         "LazyFree" => vma.lazy_free = bytes,
@@ -150,7 +153,7 @@ mod tests {
 
     const TEXT: &str = "7f000-83000 r-xp 00001000 fe:01 42     /opt/a b/lib.so (deleted)\n\
         Size:                 16 kB\nRss:                  8 kB\nPss:                  2 kB\n\
-        AnonHugePages:         0 kB\nSwap:                  4 kB\nVmFlags: rd ex mr\n\
+        Anonymous:             4 kB\nAnonHugePages:         0 kB\nSwap:                  4 kB\nVmFlags: rd ex mr\n\
         ffff0000-ffff1000 ---p 00000000 00:00 0 \nRss:                  0 kB\n";
 
     #[test]
@@ -158,6 +161,7 @@ mod tests {
         let vmas = parse(TEXT).unwrap();
         assert_eq!(vmas.len(), 2);
         assert_eq!((vmas[0].rss, vmas[0].pss, vmas[0].swap), (8192, 2048, 4096));
+        assert_eq!(vmas[0].anonymous, 4096);
         assert_eq!(vmas[0].name, "/opt/a b/lib.so (deleted)");
         assert!(vmas[0].is_executable() && !vmas[0].is_anonymous());
         assert!(vmas[1].is_without_access() && vmas[1].is_anonymous());

@@ -66,12 +66,17 @@ pub fn findings(report: &Report) -> Vec<Finding> {
 fn glibc_arenas(report: &Report, heaps: &Heaps, found: &mut Findings) {
     let reserve = report.group(Kind::GlibcReserve).size;
     let arenas = heaps.arenas.len() as u64;
-    if reserve >= 64 * MIB {
+    // One arena beside the main one is what the setting leaves.
+    let of_threads = arenas.saturating_sub(1);
+    if of_threads > 1 && reserve >= 64 * MIB {
         found.add(
             "MLW2101",
-            format!("{} arenas, {} of VIRT without memory behind it", arenas - 1, size(reserve)),
+            format!("{of_threads} arenas, {} of VIRT without memory behind it", size(reserve)),
             "MALLOC_ARENA_MAX=2, or mallow run; harmless unless address space is bounded",
-            format!("VIRT falls by about {}, RSS hardly at all", size(reserve)),
+            format!(
+                "VIRT falls by about {}, RSS hardly at all",
+                size(reserve - reserve / of_threads)
+            ),
         );
     }
     let attached = heaps.sum(|arena| arena.threads.unwrap_or(0));
@@ -363,7 +368,11 @@ fn kinds(report: &Report, found: &mut Findings) {
         );
     }
     runtime_free(report, found);
-    let files = [Kind::Program, Kind::Library, Kind::File].map(|kind| report.group(kind).rss);
+    // Not the pages of theirs that the program wrote to: the kernel can only swap those out.
+    let files = [Kind::Program, Kind::Library, Kind::File].map(|kind| {
+        let group = report.group(kind);
+        group.rss.saturating_sub(group.anonymous)
+    });
     let files: u64 = files.iter().sum();
     if files >= 2 * NOTABLE && 2 * files > totals.rss {
         found.add(
@@ -457,24 +466,39 @@ fn virt_sentence(report: &Report) -> Option<String> {
     if totals.virt < 4 * totals.rss || totals.virt < 256 * MIB {
         return None;
     }
-    let unused = |group: &&Group| group.size - group.rss.min(group.size);
-    let largest = report.groups.iter().max_by_key(unused)?;
+    let unused = |group: &Group| group.size - group.rss.min(group.size);
+    let largest = report.groups.iter().max_by_key(|group| unused(group))?;
     let why = match largest.kind? {
-        Kind::GlibcReserve => "each arena reserves 64 MiB for its threads",
-        Kind::ThreadStack => "each thread reserves its whole stack",
-        Kind::Reserved => "it was reserved without access",
-        Kind::RuntimeHeap => "the runtime reserves what it may need one day",
-        Kind::File | Kind::Library | Kind::Program => "files are mapped as a whole",
-        _ => "it is mapped, but was never touched or has been given back",
+        Kind::GlibcReserve => " (each arena reserves 64 MiB for its threads)",
+        Kind::ThreadStack => " (each thread reserves its whole stack)",
+        Kind::Reserved => "",
+        Kind::RuntimeHeap => " (the runtime reserves what it may need one day)",
+        Kind::File | Kind::Library | Kind::Program => " (files are mapped as a whole)",
+        _ => " (it is mapped, but was never touched or has been given back)",
     };
     Some(format!(
-        "VIRT is {}, but only {} is resident: {} of it is {} ({why}), which is address space and \
+        "VIRT is {}, but only {} is resident: {} of it is {}{why}, which is address space and \
          costs no memory.",
         size(totals.virt),
         size(totals.rss),
-        size(unused(&largest)),
-        largest.title
+        size(unused(largest)),
+        name(largest)
     ))
+}
+
+/// What a sentence calls it.
+fn name(group: &Group) -> &str {
+    match group.kind {
+        Some(Kind::GlibcReserve) => "reserved for arenas of glibc",
+        Some(Kind::OtherHeap) => "a heap beside malloc's",
+        Some(Kind::RuntimeHeap) => "the heap of the runtime",
+        Some(Kind::Stack) => "the main stack",
+        Some(Kind::ThreadStack) => "stacks of threads",
+        Some(Kind::Program) => "the program's file",
+        Some(Kind::Anonymous) => "anonymous memory that nothing explains",
+        Some(Kind::Reserved) => "reserved without access",
+        _ => &group.title,
+    }
 }
 
 fn rss_sentence(report: &Report) -> String {
@@ -484,14 +508,14 @@ fn rss_sentence(report: &Report) -> String {
     let largest = largest.max_by_key(|group| group.rss);
     if let Some(group) = largest.filter(|group| group.rss > heap_rss) {
         if heap_rss == 0 {
-            let (rss, part, title) = (size(totals.rss), size(group.rss), &group.title);
-            return format!("RSS is {rss}: the largest part, {part}, is {title}.");
+            let (rss, part, name) = (size(totals.rss), size(group.rss), name(group));
+            return format!("RSS is {rss}: the largest part, {part}, is {name}.");
         }
         return format!(
             "RSS is {}: the largest part, {}, is {}; malloc's heap is {} of it.",
             size(totals.rss),
             size(group.rss),
-            group.title,
+            name(group),
             size(heap_rss)
         );
     }
@@ -509,22 +533,22 @@ fn rss_sentence(report: &Report) -> String {
         return format!("{start}: {} in use, of which {rest} or more is not resident.", size(used));
     }
     // Of what is free a part has been given back, and of what is in use a part may not be resident either.
-    let at_most = heap_rss - used;
-    let is_least = free > at_most;
-    let bound = if is_least { " or more" } else { "" };
-    let free = free.min(at_most);
-    let verdict = if free > used {
+    let least = free.min(heap_rss - used);
+    let most = free.min(heap_rss);
+    let verdict = if least > used {
         "most of it is free and has not been given back"
-    } else if free * 4 > used {
+    } else if least * 4 > used {
         "a good part of it is free and has not been given back"
-    } else if is_least {
-        "how much more of it is free cannot be told"
-    } else if free * 10 > used {
+    } else if most * 10 <= used {
+        "the program holds nearly all of it"
+    } else if most * 4 <= used {
         "the program holds most of it"
     } else {
-        "the program holds nearly all of it"
+        "how much of it is free cannot be told more exactly"
     };
-    format!("{start}: {} in use, {}{bound} free but resident; {verdict}.", size(used), size(free))
+    let (used, least, most) = (size(used), size(least), size(most));
+    let free = if least == most { least } else { format!("{least} to {most}") };
+    format!("{start}: {used} in use, {free} free but resident; {verdict}.")
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ fn mapping(kind: Kind, rss: u64, huge: u64) -> Mapping {
         label: String::new(),
         rss,
         pss: rss,
+        anonymous: 0,
         swap: 0,
         huge,
     }

@@ -41,10 +41,10 @@ fn what_is_free_is_either_pinned_or_trimmable() {
 fn the_answer_does_not_count_more_than_is_resident() {
     let mut report = heap(40 * MIB, 60 * MIB);
     report.groups[0].rss = 50 * MIB;
-    assert!(answer(&report).contains("40.0 MiB in use, 10.0 MiB or more free but resident"));
+    assert!(answer(&report).contains("40.0 MiB in use, 10.0 MiB to 50.0 MiB free but resident"));
     report.groups[0].rss = 41 * MIB;
     assert!(answer(&report).contains(
-        "1.00 MiB or more free but resident; how much more of it is free cannot be told"
+        "1.00 MiB to 41.0 MiB free but resident; how much of it is free cannot be told more exactly"
     ));
     report.groups[0].rss = 100 * MIB;
     assert!(
@@ -68,6 +68,60 @@ fn the_answer_says_how_much_of_the_heap_the_program_holds() {
     assert!(ends(21, "a good part of it is free and has not been given back."));
     assert!(ends(50, "a good part of it is free and has not been given back."));
     assert!(ends(51, "most of it is free and has not been given back."));
+}
+
+#[test]
+fn what_may_be_free_is_not_called_unknown_where_it_is_little() {
+    let answer_of = |free| {
+        let mut report = heap(100 * MIB, 0);
+        let Heap::Glibc(heaps) = &mut report.heap else { panic!("it is glibc's") };
+        heaps.arenas[0].chunks.free_bytes = free * MIB;
+        report.groups[0].rss = 101 * MIB;
+        answer(&report)
+    };
+    let little = "1.00 MiB to 10.0 MiB free but resident; the program holds nearly all of it.";
+    assert!(answer_of(10).ends_with(little), "{}", answer_of(10));
+    assert!(answer_of(25).ends_with("the program holds most of it."));
+    assert!(answer_of(26).ends_with("how much of it is free cannot be told more exactly."));
+    assert!(answer_of(1).contains(" 1.00 MiB free but resident"));
+}
+
+#[test]
+fn a_setting_of_two_arenas_leaves_one_beside_the_main_one() {
+    let of = |arenas, reserve| {
+        let heaps = Heaps { arenas: vec![Arena::default(); arenas], ..Heaps::default() };
+        let groups = vec![group(Kind::GlibcReserve, reserve * MIB, 0)];
+        let report = Report { heap: Heap::Glibc(heaps), groups, ..Report::default() };
+        findings(&report).into_iter().find(|finding| finding.id == "MLW2101")
+    };
+    assert!(of(2, 256).is_none() && of(3, 63).is_none());
+    let found = of(3, 128).expect("two arenas of threads");
+    assert_eq!(found.evidence, "2 arenas, 128 MiB of VIRT without memory behind it");
+    assert_eq!(found.effect, "VIRT falls by about 64.0 MiB, RSS hardly at all");
+}
+
+#[test]
+fn pages_of_files_that_were_written_to_are_no_files() {
+    let mut report =
+        Report { groups: vec![group(Kind::File, 200 * MIB, 150 * MIB)], ..Report::default() };
+    (report.totals.rss, report.totals.pss) = (200 * MIB, 200 * MIB);
+    assert_eq!(findings(&report)[0].evidence, "150 MiB of 200 MiB resident is files");
+    report.groups[0].anonymous = 50 * MIB;
+    assert!(ids(&report).is_empty());
+}
+
+#[test]
+fn the_largest_part_is_called_by_a_name_that_fits_a_sentence() {
+    let of = |kind: Kind| {
+        let groups = vec![Group { title: kind.title().into(), ..group(kind, 80 * MIB, 80 * MIB) }];
+        let mut report = Report { groups, ..Report::default() };
+        report.totals.rss = 100 * MIB;
+        answer(&report)
+    };
+    let says = "RSS is 100 MiB: the largest part, 80.0 MiB, is";
+    assert_eq!(of(Kind::Anonymous), format!("{says} anonymous memory that nothing explains."));
+    assert_eq!(of(Kind::Program), format!("{says} the program's file."));
+    assert_eq!(of(Kind::Library), format!("{says} libraries."));
 }
 
 #[test]
@@ -113,6 +167,7 @@ fn stacks_and_shared_memory_are_told_when_they_are_resident() {
         label: label.into(),
         rss,
         pss: rss,
+        anonymous: 0,
         swap: 0,
         huge: 0,
     };
