@@ -240,13 +240,7 @@ fn process_rows(process: &Observation) -> Vec<Vec<String>> {
             };
             let (same, different): (Vec<_>, Vec<_>) = libraries.iter().partition(like_main);
             rows.extend(alike(&different));
-            if let Some(first) = same.first() {
-                let mut all = (*first).clone();
-                for library in &same {
-                    all.bindings.extend(library.bindings.clone());
-                }
-                rows.push(row(&format!("{} libraries", same.len()), &all));
-            }
+            rows.extend(summed(&same));
             rows
         }
         Ok(report) => alone(report.summary()),
@@ -272,6 +266,19 @@ fn alike(libraries: &[&ObjectReport]) -> Vec<Vec<String>> {
         row
     };
     groups.into_iter().map(named).collect()
+}
+
+/// One row for all of them: by name if there is one, else by how many there are.
+fn summed(libraries: &[&ObjectReport]) -> Option<Vec<String>> {
+    let (first, others) = libraries.split_first()?;
+    if others.is_empty() {
+        return alike(libraries).pop();
+    }
+    let mut all = (*first).clone();
+    for library in others {
+        all.bindings.extend(library.bindings.clone());
+    }
+    Some(row(&format!("{} libraries", libraries.len()), &all))
 }
 
 fn row(object: &str, report: &ObjectReport) -> Vec<String> {
@@ -326,5 +333,15 @@ mod tests {
                 ["other.so", "jemalloc", "-", "-", "memory"],
             ]
         );
+    }
+
+    #[test]
+    fn a_library_alone_has_its_name() {
+        let [libc, libm] =
+            ["/lib/libc.so.6", "/lib/libm.so.6"].map(|name| library(name, &[("malloc", "glibc")]));
+        let object = |libraries: &[&ObjectReport]| summed(libraries).map(|row| row[0].clone());
+        assert_eq!(object(&[&libc]).as_deref(), Some("libc.so.6"));
+        assert_eq!(object(&[&libc, &libm]).as_deref(), Some("2 libraries"));
+        assert_eq!(object(&[]), None);
     }
 }
