@@ -3,6 +3,7 @@
 
 use mallow_measure::statistics::{Interval, Verdict};
 use mallow_measure::verdict::{Metric, Versus};
+use mallow_stats::figures::counted;
 
 use super::timeline;
 use crate::comparing::report::{ConditionReport, Entry, Report};
@@ -18,8 +19,8 @@ impl Report {
         let mut text =
             format!("{code}{}{code}\n{}\n", self.command, wording::machine(&self.machine));
         text += &format!(
-            "medians of up to {} runs each, +- 95 % interval of the median, {} in all\n",
-            self.settings.rounds_made,
+            "medians of up to {} each, +- 95 % interval of the median, {} in all\n",
+            counted(self.settings.rounds_made as u64, "run"),
             output::seconds(self.settings.took_s)
         );
         text = screen.fill(&text);

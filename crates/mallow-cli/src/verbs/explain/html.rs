@@ -14,6 +14,7 @@ use mallow_advice::explain::Report;
 use mallow_process::heap::Heap;
 use mallow_process::heap::spans::Heap as Spans;
 use mallow_process::mappings::{Kind, Mapping};
+use mallow_stats::figures::counted;
 
 // The map, in SVG units.
 const WIDTH: f64 = 1100.0;
@@ -219,10 +220,10 @@ fn heap(report: &Report) -> Markup {
     match &report.heap {
         Heap::Glibc(heaps) => html! {
             p {
-                "In use " (size(heaps.used())) " in " (heaps.used_count()) " blocks, free "
-                (size(heaps.free())) ", at the ends "
-                (size(heaps.sum(|arena| arena.chunks.top_bytes))) "; " (heaps.mapped.count())
-                " blocks with mappings of their own, " (size(heaps.mapped.in_use())) "."
+                "In use " (size(heaps.used())) " in " (counted(heaps.used_count(), "block"))
+                ", free " (size(heaps.free())) ", at the ends "
+                (size(heaps.sum(|arena| arena.chunks.top_bytes))) "; " (text::mapped_blocks(heaps))
+                "."
             }
             (html::details("Arenas of glibc", &text::arena_table(heaps, true), true))
         },

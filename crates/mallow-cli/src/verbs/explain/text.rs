@@ -167,15 +167,14 @@ fn glibc(
     let part = 100.0 * free as f64 / (free + heaps.used()).max(1) as f64;
     let _ = writeln!(
         text,
-        "In use {} in {} blocks; free {} ({part:.1} % of the heap), of which malloc_trim would \
-         give back {}; at the ends of the heaps {}; {} with mappings of their own, {}.",
+        "In use {} in {}; free {} ({part:.1} % of the heap), of which malloc_trim would give \
+         back {}; at the ends of the heaps {}; {}.",
         size(heaps.used()),
-        heaps.used_count(),
+        counted(heaps.used_count(), "block"),
         size(free),
         size(heaps.sum(|arena| arena.chunks.free_resident)),
         size(heaps.sum(|arena| arena.chunks.top_bytes)),
-        counted(heaps.mapped.count(), "block"),
-        size(heaps.mapped.in_use())
+        mapped_blocks(heaps)
     );
     if let Some(missing) = missing_blocks(heaps) {
         let _ = writeln!(text, "{missing}");
@@ -195,6 +194,16 @@ fn glibc(
         table.rows.push(vec![chunk.to_string(), count.to_string(), size(chunk * count)]);
     }
     text + &table.render(format, screen)
+}
+
+/// Those that are no part of an arena.
+pub fn mapped_blocks(heaps: &Heaps) -> String {
+    let bytes = size(heaps.mapped.in_use());
+    match heaps.mapped.count() {
+        0 => "no block with a mapping of its own".into(),
+        1 => format!("1 block with a mapping of its own, {bytes}"),
+        count => format!("{} with mappings of their own, {bytes}", counted(count, "block")),
+    }
 }
 
 /// What glibc counts and was not found, in a sentence.
@@ -325,10 +334,10 @@ pub fn spans_line(heap: &spans::Heap) -> String {
     };
     let least = if heap.unasked > 0 { "at least " } else { "" };
     format!(
-        "In use {} in {} blocks{with}; free {} in pages that have blocks in use, {} in free pages \
+        "In use {} in {}{with}; free {} in pages that have blocks in use, {} in free pages \
          ({least}{} of it resident); metadata {}.{unread}",
         size(heap.used()),
-        heap.used_count(),
+        counted(heap.used_count(), "block"),
         size(heap.free_blocks()),
         size(heap.free_pages()),
         size(heap.free_resident()),
@@ -494,4 +503,21 @@ pub fn mapping_table(report: &Report) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_with_mappings_are_counted_in_words_that_fit_the_number() {
+        let of = |chunks| {
+            let mut heaps = Heaps::default();
+            (heaps.mapped.chunks, heaps.mapped.bytes) = (chunks, chunks << 20);
+            mapped_blocks(&heaps)
+        };
+        assert_eq!(of(0), "no block with a mapping of its own");
+        assert_eq!(of(1), "1 block with a mapping of its own, 1.00 MiB");
+        assert_eq!(of(2), "2 blocks with mappings of their own, 2.00 MiB");
+    }
 }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use mallow_report::{Bucket, HeapProfile, Metric, Profile, Sample, Sizes, Summary};
+use mallow_stats::figures::counted;
 
 use super::words::{amount, change, count, file_name, innermost, nanoseconds, place, share};
 use super::{Report, tasks};
@@ -70,11 +71,10 @@ fn heading(summary: &Summary, format: Format) -> String {
     let _ = writeln!(text, "recorded for {}{on}{libc}", nanoseconds(recording.duration_ns));
     let _ = writeln!(
         text,
-        "\n{} allocations of {} in all; peak {} in {} blocks after {}{}",
-        count(totals.allocated.blocks),
+        "\n{} of {} in all; peak {} after {}{}",
+        counted(totals.allocated.blocks, "allocation"),
         output::bytes(totals.allocated.bytes as f64),
-        output::bytes(totals.peak.bytes as f64),
-        count(totals.peak.blocks),
+        amount(totals.peak),
         nanoseconds(totals.peak_time_ns),
         totals
             .peak_rss_bytes
@@ -288,17 +288,17 @@ fn stacks(profile: &Profile, style: Style) -> String {
 pub fn heap(heap: &HeapProfile, profile: &Profile, notes: &[String], style: Style) -> String {
     let total = profile.total();
     let mut text = format!(
-        "{} held in {} blocks, by samples of one in {}\n",
+        "{} held in {}, by samples of one in {}\n",
         output::bytes(total.leaked.bytes as f64),
-        count(total.leaked.blocks),
+        counted(total.leaked.blocks, "block"),
         output::bytes(heap.distance as f64),
     );
     if heap.has_all() {
         let _ = writeln!(
             text,
-            "{} ever asked for, in {} blocks",
+            "{} ever asked for, in {}",
             output::bytes(total.allocated.bytes as f64),
-            count(total.allocated.blocks),
+            counted(total.allocated.blocks, "block"),
         );
     }
     let title = match style.by {
@@ -313,9 +313,9 @@ pub fn heap(heap: &HeapProfile, profile: &Profile, notes: &[String], style: Styl
         .map(|sample| {
             let costs = &sample.costs;
             let mut line = format!(
-                "{} held in {} blocks",
+                "{} held in {}",
                 output::bytes(costs.leaked.bytes as f64),
-                count(costs.leaked.blocks)
+                counted(costs.leaked.blocks, "block")
             );
             if heap.has_all() {
                 let asked = output::bytes(costs.allocated.bytes as f64);

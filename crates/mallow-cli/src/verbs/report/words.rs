@@ -7,6 +7,7 @@ use mallow_report::{Amount, Frame};
 pub use mallow_stats::figures::count;
 
 use crate::output;
+use mallow_stats::figures::counted;
 
 const STD_STRING: &str =
     "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
@@ -85,7 +86,7 @@ pub fn innermost(stack: &str, depth: usize) -> String {
 }
 
 pub fn amount(amount: Amount) -> String {
-    format!("{} in {} blocks", output::bytes(amount.bytes as f64), count(amount.blocks))
+    format!("{} in {}", output::bytes(amount.bytes as f64), counted(amount.blocks, "block"))
 }
 
 pub fn nanoseconds(ns: u64) -> String {
@@ -118,6 +119,8 @@ mod tests {
         assert_eq!(nanoseconds(1500), "1.50 us");
         assert_eq!(share(1, 3), "33.3 %");
         assert_eq!(change(0, 5), "new");
+        assert_eq!(amount(Amount { blocks: 1, bytes: 4096 }), "4.00 KiB in 1 block");
+        assert_eq!(amount(Amount { blocks: 1200, bytes: 4096 }), "4.00 KiB in 1,200 blocks");
         assert_eq!(innermost("main;read;line", 12), "line < read < main");
     }
 
