@@ -69,6 +69,7 @@ pub struct Collector<W: Write> {
     last_liveness: Instant,
     /// Rings whose content was none of the recorder's.
     pub damaged_rings: u32,
+    is_closed: bool,
 }
 
 impl<W: Write> Collector<W> {
@@ -98,6 +99,7 @@ impl<W: Write> Collector<W> {
             scratch: Vec::new(),
             last_liveness: Instant::now(),
             damaged_rings: 0,
+            is_closed: false,
         }
     }
 
@@ -226,16 +228,24 @@ impl<W: Write> Collector<W> {
         }
         let count = words.len();
         self.words = words;
+        if let Some(Some(lane)) = self.lanes.get_mut(slot) {
+            lane.is_silent = count == 0;
+        }
+        self.note_dropped(slot)?;
+        Ok(count)
+    }
+
+    /// What finds no room once the channel is closed is no loss: the recording ends there.
+    fn note_dropped(&mut self, slot: usize) -> Result<()> {
         let dropped = self.channel.dropped(slot);
-        let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(count) };
-        lane.is_silent = count == 0;
+        let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(()) };
         let fresh = dropped.saturating_sub(lane.dropped);
         lane.dropped = dropped;
-        if fresh > 0 {
+        if fresh > 0 && !self.is_closed {
             let (time, thread) = (lane.last_time, lane.thread);
             self.writer.write(&Record { time, thread, event: Event::Dropped(fresh) })?;
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Takes the calls that come first as long as they are of the plain kind, and returns what follows.
@@ -527,7 +537,11 @@ impl<W: Write> Collector<W> {
 
     /// Takes everything that is left. `ending`: of the command, unless it goes on.
     pub fn finish(mut self, ending: Option<Ending>) -> Result<(Totals, W)> {
+        for slot in 0..self.lanes.len() {
+            self.note_dropped(slot)?;
+        }
         self.channel.close();
+        self.is_closed = true;
         self.round()?;
         for slot in 0..self.lanes.len() {
             if self.lanes[slot].is_some() {

@@ -464,6 +464,28 @@ fn what_is_dropped_is_counted() {
     assert_eq!(dropped == 0, trace.stderr.contains("none were dropped"), "{}", trace.stderr);
 }
 
+/// A daemon goes on when the command has ended: what it does from then on is nothing that was lost.
+#[test]
+fn what_a_daemon_does_after_the_command_is_not_called_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\n#include <unistd.h>\nint main(void) {\n\
+        if (daemon(0, 0) != 0) return 1;\n\
+        for (int i = 0; i < 3000000; i++) { void *volatile p = malloc(7015); free(p); }\n\
+        return 0; }\n";
+    let program = compile("cc", folder.path(), source, &["-O1"]).unwrap();
+    let program = program.to_str().unwrap();
+    let trace = record(&[], &[program]);
+    assert!(trace.stderr.contains("1 process of the command still runs"), "{}", trace.stderr);
+    assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+    let baseline = folder.path().join("baseline.json");
+    let baseline = baseline.to_str().unwrap();
+    let checked =
+        ["check", "--update", "-b", baseline, "-r", "1", "--stacks", "none", "--", program];
+    let checked = run(&checked);
+    assert!(checked.stderr.contains("outlive it"), "{}", checked.stderr);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+}
+
 #[test]
 fn program_that_allocates_nothing_is_recorded_as_such() {
     let folder = tempfile::tempdir().unwrap();
