@@ -29,6 +29,15 @@ fn commands_that_do_not_exist_or_cannot_run() {
     refuses(&["compare", "--", "no-such-command"], 127, &["not found"]);
     refuses(&["run", "--", "/etc/passwd"], 126, &["cannot be executed"]);
     refuses(&["run", "--", "/"], 126, &["directory"]);
+    let folder = tempfile::tempdir().unwrap();
+    let closed = folder.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o000)).unwrap();
+    let mut command = crate::common::without_rights(folder.path());
+    let refused = command.args(["run", "--"]).arg(closed.join("program"));
+    let refused = ran(refused.output().unwrap());
+    assert_eq!(refused.code, Some(126), "{}", refused.stderr);
+    assert!(refused.stderr.contains("may not be entered"), "{}", refused.stderr);
 }
 
 #[test]

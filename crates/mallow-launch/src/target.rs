@@ -270,7 +270,7 @@ fn find_in_path(command: &OsStr) -> Result<PathBuf> {
         let path = PathBuf::from(command);
         return match check_executable(&path) {
             Ok(()) => Ok(path),
-            Err(_) if !path.exists() => {
+            Err(_) if matches!(path.try_exists(), Ok(false)) => {
                 Err(Error::CommandNotFound(command.to_string_lossy().into_owned()))
             }
             Err(reason) => Err(Error::NotExecutable { path, reason }),
@@ -293,7 +293,12 @@ fn find_in_path(command: &OsStr) -> Result<PathBuf> {
 }
 
 fn check_executable(path: &Path) -> std::result::Result<(), String> {
-    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "a folder on the way to it may not be entered".to_owned()
+        }
+        _ => error.to_string(),
+    })?;
     if metadata.is_dir() {
         return Err("it is a directory".into());
     }
@@ -454,8 +459,13 @@ mod tests {
         for missing in ["no-such-command-anywhere", "/no/such/file", ""] {
             assert!(matches!(error(missing), Error::CommandNotFound(_)), "{missing}");
         }
-        for other in ["/etc/passwd", "/etc"] {
+        for other in ["/etc/passwd", "/etc", "/etc/passwd/program"] {
             assert!(matches!(error(other), Error::NotExecutable { .. }), "{other}");
         }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let circle = folder.path().join("circle");
+        std::os::unix::fs::symlink(&circle, &circle).expect("a link");
+        let circle = error(&circle.to_string_lossy());
+        assert!(matches!(circle, Error::NotExecutable { .. }), "{circle}");
     }
 }
