@@ -66,6 +66,10 @@ fn foreign_words_and_comments_of_the_loaders_list_stay() {
     let before = system.everything();
     system.refuses(&["enable", "--ld-so-preload"], 4, &["ld.so.preload is not text"]);
     system.is(&before);
+    // A link of that system leads to a file of that system, and not to this one's of the same name.
+    fs::remove_file(system.path(LIST)).unwrap();
+    symlink(mallow(&[]).get_program(), system.path(LIST)).unwrap();
+    system.refuses(&["enable", "--ld-so-preload"], 4, &["ld.so.preload is a link"]);
 }
 
 #[test]
@@ -236,6 +240,24 @@ fn files_of_the_environment_have_patterns_specifiers_and_any_bytes() {
     let file = "etc/default/web-7.b.env sets LD_PRELOAD for web@7.service";
     system.refuses(&["enable", "--unit", "web@7"], 3, &[file]);
     system.succeeds(&["enable", "--unit", "web@9"]);
+}
+
+#[test]
+fn links_to_files_of_the_environment_lead_through_the_system() {
+    for pattern in ["/etc/default/w*.env", "/etc/d*/web.env", "/etc/default/web.env"] {
+        let system = System::new();
+        let unit = format!("[Service]\nExecStart=/usr/bin/web 100\nEnvironmentFile={pattern}\n");
+        system.write("etc/systemd/system/web.service", &unit);
+        system.write("opt/environment", "LD_PRELOAD=libjemalloc.so.2\n");
+        system.write("srv/default/.web.env", "LD_PRELOAD=hidden.so\n");
+        symlink("/opt/environment", system.path("srv/default/web.env")).unwrap();
+        symlink("/srv/default", system.path("etc/default")).unwrap();
+        let file = system.folder.path().canonicalize().unwrap().join("etc/default/web.env");
+        let sentence = format!("mallow: {} sets LD_PRELOAD for web.service", file.display());
+        system.refuses(&["enable", "--unit", "web"], 3, &[&sentence]);
+        fs::remove_file(system.path("srv/default/web.env")).unwrap();
+        system.succeeds(&["enable", "--unit", "web"]);
+    }
 }
 
 #[test]

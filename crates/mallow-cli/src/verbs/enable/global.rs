@@ -166,7 +166,7 @@ pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
     }
     try_out(allocator, system)?;
     let list = system.at(Path::new(LIST));
-    let before = match std::fs::read_to_string(&list) {
+    let before = match std::fs::read_to_string(system.resolved(Path::new(LIST))) {
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             return Err(Error::Unsupported(format!(
                 "{} is not text, so mallow cannot keep what it says. Correct it first.",

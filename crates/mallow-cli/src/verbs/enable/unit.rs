@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! A drop-in that gives a service of systemd its allocator.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+use glob::{MatchOptions, Pattern};
 
 use super::{Plan, check_for, try_out};
 use crate::error::{Error, Result};
@@ -184,13 +187,10 @@ impl Service {
     /// A file of the environment that sets LD_PRELOAD.
     fn last_words(&self, unit: &str, system: &System) -> Option<PathBuf> {
         let sets = |path: &PathBuf| {
-            let text = std::fs::read(path).unwrap_or_default();
+            let text = std::fs::read(system.resolved(path)).unwrap_or_default();
             text.split(|b| *b == b'\n').any(|line| line.trim_ascii().starts_with(b"LD_PRELOAD="))
         };
-        let found = |pattern: &String| {
-            let pattern = system.resolved(Path::new(&specified(pattern, unit)));
-            glob::glob(&pattern.to_string_lossy()).into_iter().flatten().flatten()
-        };
+        let found = |pattern: &String| matching(&specified(pattern, unit), system);
         self.environment_files.iter().flat_map(found).find(sets)
     }
 
@@ -291,6 +291,25 @@ fn specified(path: &str, unit: &str) -> String {
         letters.next();
     }
     text
+}
+
+/// The files of the system that a pattern names, which may have wildcards in each of its parts.
+fn matching(pattern: &str, system: &System) -> Vec<PathBuf> {
+    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
+    let mut found = vec![PathBuf::from("/")];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        let names = part.contains(['*', '?', '[']).then(|| Pattern::new(part).ok()).flatten();
+        let below = |folder: PathBuf| -> Vec<PathBuf> {
+            let Some(names) = &names else { return vec![folder.join(part)] };
+            let entries = std::fs::read_dir(system.resolved(&folder)).into_iter().flatten();
+            let entries = entries.flatten().map(|entry| entry.file_name());
+            let fits = |name: &OsString| names.matches_with(&name.to_string_lossy(), options);
+            entries.filter(fits).map(|name| folder.join(name)).collect()
+        };
+        found = found.into_iter().flat_map(below).collect();
+    }
+    found.sort();
+    found
 }
 
 /// In the order in which systemd reads them: by name, and of several of one name the first found alone.
