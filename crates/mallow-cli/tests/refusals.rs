@@ -223,7 +223,20 @@ fn effect_is_checked_before_anything_is_timed() {
     let ran = run(&["compare", "-a", "glibc,mallow", "--", "env", "-u", "LD_PRELOAD", "true"]);
     assert_eq!(ran.code, Some(4), "{}", ran.stderr);
     assert!(ran.stderr.contains("took no effect"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("changes LD_PRELOAD"), "{}", ran.stderr);
     assert_eq!(ran.stdout, "");
+    // A program that is what it is only behind a wrapper, and has its own malloc.
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stddef.h>\nstatic char heap[1 << 20]; static size_t top;\n\
+        void *malloc(size_t n) { void *p = heap + top; top += (n + 15) & ~15UL; return p; }\n\
+        void free(void *p) { (void)p; }\n\
+        int main(void) { free(malloc(100)); return 0; }\n";
+    let flags = ["-rdynamic", "-fno-builtin"];
+    let Some(program) = compile("cc", folder.path(), source, &flags) else { return };
+    let start = format!("exec {}", program.display());
+    let ran = run(&["compare", "-a", "glibc,mallow", "--", "sh", "-c", &start]);
+    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+    assert!(ran.stderr.contains("It has that malloc linked in"), "{}", ran.stderr);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use mallow_measure::observe;
 use mallow_measure::run::{self, Outcome, Sample};
 use mallow_measure::service::STOPS_WITHIN;
 use mallow_process::binding::Report;
+use mallow_stats::figures::counted;
 
 /// Rounds of the adaptive mode: at least, and at most.
 const FEWEST_ROUNDS: u32 = 10;
@@ -209,10 +210,15 @@ impl<'a> Session<'a> {
             match &process.outcome {
                 Ok(report) if served(report) => {}
                 Ok(report) if process.is_main => {
+                    let why = if has_its_own(report) {
+                        "It has that malloc linked in, which comes before every preloaded one."
+                    } else {
+                        "Check whether the command changes LD_PRELOAD or starts a static or setuid \
+                         program."
+                    };
                     return Err(Error::Unsupported(format!(
                         "The preload of {name} took no effect: in {} (process {}) malloc is served \
-                         by {}. Check whether the command changes LD_PRELOAD or starts a static or \
-                         setuid program.",
+                         by {}. {why}",
                         self.plan.target.command,
                         process.pid,
                         report.summary()
@@ -223,10 +229,11 @@ impl<'a> Session<'a> {
             }
         }
         if others > 0 {
+            let all = observed.processes.len().saturating_sub(1) as u64;
             self.notes.note(&format!(
-                "{others} of the command's {} child processes are not served by {name}; see: mallow \
-                 verify -a {name} -- COMMAND.",
-                observed.processes.len().saturating_sub(1)
+                "Not served by {name}: {others} of {} of the command; see: mallow verify -a {name} \
+                 -- COMMAND.",
+                counted(all, "child process")
             ));
         }
         Ok(())
@@ -370,6 +377,12 @@ impl rounds::Session for Session<'_> {
         self.bar.inc(1);
         Ok(())
     }
+}
+
+/// Whether malloc of the main program is in its own file.
+fn has_its_own(report: &Report) -> bool {
+    let Report::Dynamic { main, .. } = report else { return false };
+    main.bindings.get("malloc").is_some_and(|binding| binding.path == main.path)
 }
 
 fn given_up(cell: &Cell) -> bool {
