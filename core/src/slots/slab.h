@@ -135,7 +135,7 @@ enum common_kind { COMMON_FIRST, COMMON_HOLES, COMMON_KINDS };
 #define TABLE_SIZES 18u
 
 /* Batches of a class that an arena has at most, see depot.h. */
-#define BATCHES_MOST 8u
+#define BATCHES_MOST 3u
 
 struct slab_pool {
     struct lock lock;

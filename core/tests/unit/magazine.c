@@ -338,7 +338,7 @@ TEST(depot_counts_what_is_out)
 
 /* --- Batches ----------------------------------------------------------------------------------- */
 
-enum { BATCH_REQUEST = 5000, BATCH_PAGES = 16, BATCH_SLOTS = BATCHES_MOST + 2 };
+enum { BATCH_REQUEST = 5000, BATCH_PAGES = 16, BATCH_SLOTS = 6 };
 
 /* A slab of the depot, of which so many slots are out, as a list. */
 static struct slot *slots_of_new_slab(struct extent **extent)

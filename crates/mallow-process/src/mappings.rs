@@ -313,15 +313,15 @@ fn parts(context: &Context, index: usize, known: &[Space], guards: &[(u64, u64)]
     }
     // By what lies before each end, so that the parts sum up to the whole.
     let mut before = 0;
-    let part = |((start, end), rss): ((u64, u64), u64)| {
+    let part = |((start, end), present): ((u64, u64), u64)| {
         let upto = |bytes: u64, pages: u64| {
             (u128::from(bytes) * u128::from(pages) / u128::from(sum)) as u64
         };
-        let share = |bytes: u64| upto(bytes, before + rss) - upto(bytes, before);
+        let share = |bytes: u64| upto(bytes, before + present) - upto(bytes, before);
         let (rss, pss, anonymous) = (share(vma.rss), share(vma.pss), share(vma.anonymous));
         let (swap, huge) = (share(vma.swap), share(vma.huge));
         let part = Vma { start, end, rss, pss, anonymous, swap, huge, ..vma.clone() };
-        before += rss;
+        before += present;
         part
     };
     pieces.zip(resident).map(part).collect()
