@@ -37,7 +37,7 @@ static NOINLINE void *alloc_first_of_any(struct heap *heap, unsigned class, size
  * most MAGAZINE_MOST slots, unless settings say otherwise. It grows by LIMIT_STEP slots with each visit to
  * the depot. */
 #define MAGAZINE_BYTES (1 * MiB)
-#define MAGAZINE_MOST 200u
+#define MAGAZINE_MOST 64u
 #define MAGAZINE_LEAST 4u
 #define LIMIT_STEP 2u
 
