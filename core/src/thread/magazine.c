@@ -114,8 +114,8 @@ static uint32_t magazine_most(unsigned class)
 
 /* A thread that empties a magazine to half for the so-many-th time without filling it frees what it will not
  * need soon: the limit is halved then, and with each further time. Of random replacement, which fills
- * and empties as often, that is true once in 2^8 visits; of who frees some hundred blocks and allocates as many anew,
- * never. */
+ * and empties as often, that is true once in 2^8 visits; of who frees up to some three hundred blocks and
+ * allocates as many anew, never. */
 #define EMPTIED_MOST 8u
 
 /* The same in a crowd, where each full magazine counts, also one that may grow, and the limit may fall to 0: the few
