@@ -8,6 +8,7 @@
  * step was tried at a choice sleeps in what follows the other choices there, until somebody
  * touches what that step touches (Godefroid's sleep sets).
  */
+#undef _FORTIFY_SOURCE /* a fortified longjmp takes a jump to another stack for a mistake */
 #include "explorer.h"
 
 #include <setjmp.h>

@@ -228,24 +228,17 @@ impl<W: Write> Collector<W> {
         }
         let count = words.len();
         self.words = words;
-        if let Some(Some(lane)) = self.lanes.get_mut(slot) {
-            lane.is_silent = count == 0;
-        }
-        self.note_dropped(slot)?;
-        Ok(count)
-    }
-
-    /// What finds no room once the channel is closed is no loss: the recording ends there.
-    fn note_dropped(&mut self, slot: usize) -> Result<()> {
         let dropped = self.channel.dropped(slot);
-        let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(()) };
+        let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(count) };
+        lane.is_silent = count == 0;
         let fresh = dropped.saturating_sub(lane.dropped);
         lane.dropped = dropped;
+        // What finds no room once the channel is closed is no loss: the recording ends there.
         if fresh > 0 && !self.is_closed {
             let (time, thread) = (lane.last_time, lane.thread);
             self.writer.write(&Record { time, thread, event: Event::Dropped(fresh) })?;
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Takes the calls that come first as long as they are of the plain kind, and returns what follows.
@@ -537,9 +530,6 @@ impl<W: Write> Collector<W> {
 
     /// Takes everything that is left. `ending`: of the command, unless it goes on.
     pub fn finish(mut self, ending: Option<Ending>) -> Result<(Totals, W)> {
-        for slot in 0..self.lanes.len() {
-            self.note_dropped(slot)?;
-        }
         self.channel.close();
         self.is_closed = true;
         self.round()?;

@@ -87,7 +87,8 @@ pub fn within(root: &Path, path: &Path) -> PathBuf {
 const MOST_LINKS: usize = 40;
 
 /// The same with every link on the way followed as a program in that system would: one to an absolute path
-/// begins at `root` anew, and `..` does not lead out of it. A loop ends in a link that nobody can open.
+/// begins at `root` anew, and `..` does not lead out of it. More links than the kernel follows, as of a loop, end in
+/// a path that nobody can open.
 pub fn resolved(root: &Path, path: &Path) -> PathBuf {
     // There the kernel does it, and the path stays as it is called.
     if root == Path::new("/") {
@@ -104,11 +105,12 @@ pub fn resolved(root: &Path, path: &Path) -> PathBuf {
         }
         let next = inside.join(part);
         match std::fs::read_link(within(root, &next)) {
-            Ok(target) if links < MOST_LINKS => {
+            Ok(_) if links == MOST_LINKS => return within(root, &next.join("\0")),
+            Ok(target) => {
                 links += 1;
                 rest.extend(reversed(&target));
             }
-            _ => inside = next,
+            Err(_) => inside = next,
         }
     }
     within(root, &inside)
@@ -189,6 +191,22 @@ mod tests {
         }
         assert!(!resolved(root.path(), Path::new("/loop/os-release")).exists());
         assert_eq!(resolved(root.path(), Path::new("/none/../x/y")), root.path().join("x/y"));
+    }
+
+    #[test]
+    fn more_links_than_the_kernel_follows_do_not_lead_out() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let outside = tempfile::NamedTempFile::new().expect("a temporary file");
+        let link = |number: usize, target: &Path| {
+            let link = root.path().join(format!("link{number}"));
+            std::os::unix::fs::symlink(target, link).expect("writable");
+        };
+        link(0, outside.path());
+        (1..=MOST_LINKS).for_each(|n| link(n, Path::new(&format!("/link{}", n - 1))));
+        for number in [MOST_LINKS - 1, MOST_LINKS] {
+            let path = resolved(root.path(), Path::new(&format!("/link{number}")));
+            assert!(std::fs::read(&path).is_err(), "{}", path.display());
+        }
     }
 
     #[test]

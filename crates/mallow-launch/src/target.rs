@@ -282,7 +282,7 @@ fn find_in_path(command: &OsStr) -> Result<PathBuf> {
         let path = folder.join(command);
         match check_executable(&path) {
             Ok(()) => return Ok(path),
-            Err(reason) if path.is_file() => refused = Some((path, reason)),
+            Err(reason) if path.is_file() || is_closed(&path) => refused = Some((path, reason)),
             Err(_) => {}
         }
     }
@@ -292,13 +292,17 @@ fn find_in_path(command: &OsStr) -> Result<PathBuf> {
     }
 }
 
+/// Whether a folder on the way may not be entered.
+fn is_closed(path: &Path) -> bool {
+    let error = path.try_exists().err();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
 fn check_executable(path: &Path) -> std::result::Result<(), String> {
-    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            "a folder on the way to it may not be entered".to_owned()
-        }
-        _ => error.to_string(),
-    })?;
+    if is_closed(path) {
+        return Err("a folder on the way to it may not be entered".into());
+    }
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if metadata.is_dir() {
         return Err("it is a directory".into());
     }

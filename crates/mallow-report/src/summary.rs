@@ -313,7 +313,7 @@ impl Findings {
         let mut notes = Vec::new();
         if totals.dropped > 0 {
             notes.push(format!(
-                "{} calls were not recorded because the collector could not keep up, so all counts \
+                "Calls that were not recorded, because the collector could not keep up: {}. All counts \
                  are too low by as much, and what was freed in them looks leaked.",
                 totals.dropped
             ));

@@ -211,7 +211,8 @@ impl<'a> Session<'a> {
                 Ok(report) if served(report) => {}
                 Ok(report) if process.is_main => {
                     let why = if has_its_own(report) {
-                        "It has that malloc linked in, which comes before every preloaded one."
+                        "That program has its own malloc linked in, which comes before every preloaded \
+                         one. Use a build without it."
                     } else {
                         "Check whether the command changes LD_PRELOAD or starts a static or setuid \
                          program."
@@ -229,7 +230,7 @@ impl<'a> Session<'a> {
             }
         }
         if others > 0 {
-            let all = observed.processes.len().saturating_sub(1) as u64;
+            let all = observed.processes.iter().filter(|process| !process.is_main).count() as u64;
             self.notes.note(&format!(
                 "Not served by {name}: {others} of {} of the command; see: mallow verify -a {name} \
                  -- COMMAND.",

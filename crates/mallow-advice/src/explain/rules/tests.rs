@@ -120,7 +120,8 @@ fn the_largest_part_is_called_by_a_name_that_fits_a_sentence() {
     };
     let says = "RSS is 100 MiB: the largest part, 80.0 MiB, is";
     assert_eq!(of(Kind::Anonymous), format!("{says} anonymous memory that nothing explains."));
-    assert_eq!(of(Kind::Program), format!("{says} the program's file."));
+    assert_eq!(of(Kind::Program), format!("{says} the program's file and data."));
+    assert_eq!(of(Kind::File), format!("{says} mapped files."));
     assert_eq!(of(Kind::Library), format!("{says} libraries."));
 }
 

@@ -148,17 +148,18 @@ impl Temporary {
 
 /// What keeps the counts from being exact; an error where they are worth nothing.
 fn complaints(recorded: &Recorded, names: &[String]) -> Result<Vec<String>> {
-    if recorded.dropped > 0 {
-        return Err(Error::Inconclusive(
-            "Calls were lost, because mallow did not come to its turn for some seconds, so the command's \
-             allocations cannot be counted. Run the check again."
-                .into(),
-        ));
-    }
     if recorded.damaged_rings > 0 {
         return Err(Error::Inconclusive(
             "The command overwrote some of what was recorded, so its allocations cannot be counted. \
              mallow guard finds who writes where it should not."
+                .into(),
+        ));
+    }
+    if recorded.dropped > 0 {
+        return Err(Error::Inconclusive(
+            "Calls were lost, so the command's allocations cannot be counted: mallow could not keep up for \
+             some seconds, or the command overwrote the count. Run the check again; where it is so each \
+             time, mallow guard finds who writes where it should not."
                 .into(),
         ));
     }

@@ -187,7 +187,9 @@ impl Service {
     /// A file of the environment that sets LD_PRELOAD.
     fn last_words(&self, unit: &str, system: &System) -> Option<PathBuf> {
         let sets = |path: &PathBuf| {
-            let text = std::fs::read(system.resolved(path)).unwrap_or_default();
+            let file = system.resolved(path);
+            let text =
+                file.is_file().then(|| std::fs::read(file).ok()).flatten().unwrap_or_default();
             text.split(|b| *b == b'\n').any(|line| line.trim_ascii().starts_with(b"LD_PRELOAD="))
         };
         let found = |pattern: &String| matching(&specified(pattern, unit), system);

@@ -77,7 +77,7 @@ fn sentence(recorded: &Recorded, file: &Path) -> String {
         text.push_str("; none were dropped");
     }
     if recorded.dropped > 0 {
-        let all = (recorded.calls + recorded.dropped) as f64;
+        let all = recorded.calls.saturating_add(recorded.dropped) as f64;
         let percent = recorded.dropped as f64 / all * 100.0;
         text.push_str(&format!("; {} dropped ({percent:.2} %)", counted(recorded.dropped, "call")));
     }
