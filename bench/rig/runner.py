@@ -146,7 +146,7 @@ class Run:
 
     @classmethod
     def load(cls, name):
-        folder = name
+        folder = os.path.abspath(name)  # allocators are preloaded from other folders
         if name == "latest":
             there = sorted(os.listdir(OUT)) if os.path.isdir(OUT) else []
             there = [d for d in there if os.path.exists(os.path.join(OUT, d, "run.json"))]
