@@ -105,8 +105,10 @@ __attribute__((no_sanitize("thread"))) static void
 take_off_batches_locked(struct stats *stats, unsigned locked, struct slab_pool *pool)
 {
     for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
-        for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class)); i++) {
-            uint64_t batch = atomic_get(&batches_of(pool, class)[i]);
+        uint8_t number = atomic_get(batch_first_of(pool, class));
+        for (unsigned i = 0; number != 0 && i < BATCHES_MOST; i++) {
+            uint64_t batch = atomic_get(batch_at(pool, number));
+            number = batch_after(pool, number);
             struct slot *slot = list_word_head(batch);
             for (uint32_t left = list_word_length(batch); slot != NULL && left > 0; left--) {
                 struct extent *extent = pagemap_find(slot);

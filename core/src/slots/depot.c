@@ -69,40 +69,57 @@ static void batch_bytes_add_locked(struct slab_pool *pool, unsigned class, int64
     atomic_set(&pool->batch_bytes, (uint32_t)bytes);
 }
 
+/* Of a place that is not used; 0 if all are. */
+static uint8_t batch_number_locked(struct slab_pool *pool)
+{
+    uint8_t number = atomic_get(&pool->batch_unused);
+    check(lock_is_mine(&pool->lock));
+    if (number != 0) {
+        atomic_set(&pool->batch_unused, batch_after(pool, number));
+    } else if (pool->batch_places < BATCHES_MOST) {
+        number = ++pool->batch_places;
+    }
+    return number;
+}
+
+static void batch_link_locked(struct slab_pool *pool, _Atomic uint8_t *first, uint8_t number)
+{
+    atomic_set(&pool->batch_next[number - 1], atomic_get(first));
+    atomic_set(first, number);
+}
+
 static bool depot_put_batch(struct arena *arena, unsigned class, struct slot *list, uint32_t count)
 {
     struct slab_pool *pool = slab_pool_at(arena);
     size_t most = size_max(BATCHES_TOTAL / arena_count(), BATCHES_LEAST);
     size_t bytes = (size_t)count * class_size(class);
     check(list != NULL && count > 0);
-    if (atomic_get(batch_count_of(pool, class)) == BATCHES_MOST ||
-        atomic_get(&pool->batch_bytes) + bytes > most) {
+    if (atomic_get(&pool->batch_bytes) + bytes > most) {
         return false;
     }
     lock_take(&pool->lock);
-    uint8_t before = atomic_get(batch_count_of(pool, class));
-    bool has_room = before < BATCHES_MOST;
-    if (has_room) {
-        atomic_set(&batches_of(pool, class)[before], list_word(list, count));
-        atomic_set(batch_count_of(pool, class), (uint8_t)(before + 1));
+    uint8_t number = batch_number_locked(pool);
+    if (number != 0) {
+        atomic_set(batch_at(pool, number), list_word(list, count));
+        batch_link_locked(pool, batch_first_of(pool, class), number);
         batch_bytes_add_locked(pool, class, count);
         free_news_note();
         check_slow(depot_batches_are_valid(pool, class));
     }
     lock_release(&pool->lock);
-    return has_room;
+    return number != 0;
 }
 
 /* Up to `want` slots of the youngest batch, if there is one. */
 static struct slot *batch_take_locked(struct slab_pool *pool, unsigned class, uint32_t want,
                                       uint32_t *count)
 {
-    uint8_t batches = atomic_get(batch_count_of(pool, class));
+    uint8_t number = atomic_get(batch_first_of(pool, class));
     check(lock_is_mine(&pool->lock) && want > 0);
-    if (batches == 0) {
+    if (number == 0) {
         return NULL;
     }
-    _Atomic uint64_t *batch = &batches_of(pool, class)[batches - 1];
+    _Atomic uint64_t *batch = batch_at(pool, number);
     struct slot *list = list_word_head(atomic_get(batch));
     uint32_t length = list_word_length(atomic_get(batch));
     *count = length < want ? length : want;
@@ -116,7 +133,8 @@ static struct slot *batch_take_locked(struct slab_pool *pool, unsigned class, ui
         atomic_set(batch, list_word(slot_next(last), length - want));
         slot_set_next(last, NULL);
     } else {
-        atomic_set(batch_count_of(pool, class), (uint8_t)(batches - 1));
+        atomic_set(batch_first_of(pool, class), batch_after(pool, number));
+        batch_link_locked(pool, &pool->batch_unused, number);
     }
     batch_bytes_add_locked(pool, class, -(int64_t)*count);
     check_slow(depot_batches_are_valid(pool, class));
@@ -146,9 +164,11 @@ static struct slot *depot_take_batch(struct arena *arena)
 
 static bool depot_batches_are_valid(struct slab_pool *pool, unsigned class)
 {
-    require(atomic_get(batch_count_of(pool, class)) <= BATCHES_MOST);
-    for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class)); i++) {
-        uint64_t batch = atomic_get(&batches_of(pool, class)[i]);
+    unsigned batches = 0;
+    for (uint8_t at = atomic_get(batch_first_of(pool, class)); at != 0;
+         at = batch_after(pool, at)) {
+        uint64_t batch = atomic_get(batch_at(pool, at));
+        require(at <= pool->batch_places && ++batches <= BATCHES_MOST);
         uint32_t count = 0;
         for (struct slot *slot = list_word_head(batch); slot != NULL; slot = slot_next(slot)) {
             struct extent *extent = pagemap_find(slot);
@@ -169,7 +189,7 @@ static struct slot *depot_take(struct arena *arena, unsigned class, uint32_t wan
     struct slot_list list = {NULL, NULL};
     *count = 0;
     if (!slab_pools_are_used() ||
-        (atomic_get(&pool->count[class]) == 0 && atomic_get(batch_count_of(pool, class)) == 0)) {
+        (atomic_get(&pool->count[class]) == 0 && atomic_get(batch_first_of(pool, class)) == 0)) {
         return NULL;
     }
     lock_take(&pool->lock);

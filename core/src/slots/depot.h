@@ -42,16 +42,23 @@ static void depot_add(struct extent *extent, unsigned class);
  * pages, linked by `below`. */
 static struct extent *depot_put(struct slot *list);
 
-/* The batches of an arena of a class: how many, and where they are, each a list in one word, the youngest last. */
-ALWAYS_INLINE _Atomic uint8_t *batch_count_of(struct slab_pool *pool, unsigned class)
+/* The number of the youngest batch of a class, of the next older one, and where a batch is, a list in one word. 0: there
+ * is none. Who does not hold the pool's lock may see any order, and none that ends. */
+ALWAYS_INLINE _Atomic uint8_t *batch_first_of(struct slab_pool *pool, unsigned class)
 {
     check(class_is_medium(class) && class < CLASSES);
-    return &pool->batch_count[class - SMALL_CLASSES];
+    return &pool->batch_first[class - SMALL_CLASSES];
 }
 
-ALWAYS_INLINE _Atomic uint64_t *batches_of(struct slab_pool *pool, unsigned class)
+ALWAYS_INLINE uint8_t batch_after(struct slab_pool *pool, uint8_t number)
 {
-    return pool->batches[class - SMALL_CLASSES];
+    return atomic_get(&pool->batch_next[number - 1]);
+}
+
+ALWAYS_INLINE _Atomic uint64_t *batch_at(struct slab_pool *pool, uint8_t number)
+{
+    check(number > 0 && number <= BATCHES_MOST);
+    return &pool->batches[number - 1];
 }
 
 /* Keeps a list of so many slots of slabs of depots, all of a class, as a batch. False if there is no room for one:

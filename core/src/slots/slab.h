@@ -134,8 +134,8 @@ enum common_kind { COMMON_FIRST, COMMON_HOLES, COMMON_KINDS };
 
 #define TABLE_SIZES 18u
 
-/* Batches of a class that an arena has at most, see depot.h. */
-#define BATCHES_MOST 3u
+/* Batches of an arena at most, see depot.h. */
+#define BATCHES_MOST 64u
 
 struct slab_pool {
     struct lock lock;
@@ -144,13 +144,16 @@ struct slab_pool {
     struct link common[COMMON_KINDS][CLASSES]; /* lock: common ones with free slots, see common.h */
     /* lock, to write; a bit per class: that list may have slabs. Who reads it without may miss one just listed. */
     _Atomic uint64_t common_seen[COMMON_KINDS];
-    struct common *unused_tables[TABLE_SIZES];   /* lock: by the logarithm of their size */
-    uint8_t depot_made[MEDIUM_CLASSES];          /* lock: slabs made: the next one is larger */
-    _Atomic uint8_t batch_count[MEDIUM_CLASSES]; /* lock, to write: length of `batches` */
-    _Atomic uint32_t batch_bytes;                /* lock, to write: in all of them */
-    _Atomic uint64_t
-        batches[MEDIUM_CLASSES][BATCHES_MOST]; /* lock, to write; the last one came last */
-} __attribute__((aligned(CACHE_LINE)));        /* each thread writes to that of its arena */
+    struct common *unused_tables[TABLE_SIZES]; /* lock: by the logarithm of their size */
+    uint8_t depot_made[MEDIUM_CLASSES];        /* lock: slabs made: the next one is larger */
+    /* Batches lie in places; a number is one more than the index of one, 0 is none. Lock, to write. */
+    _Atomic uint8_t batch_first[MEDIUM_CLASSES]; /* the youngest of a class */
+    _Atomic uint8_t batch_next[BATCHES_MOST]; /* the next older one; of an unused place another */
+    _Atomic uint64_t batches[BATCHES_MOST];   /* each a list in one word */
+    _Atomic uint32_t batch_bytes;             /* in all of them */
+    _Atomic uint8_t batch_unused;             /* the first unused place */
+    uint8_t batch_places;                     /* lock: that were ever used */
+} __attribute__((aligned(CACHE_LINE)));       /* each thread writes to that of its arena */
 
 /* The pool of an arena, and of the arena that a slab is of. */
 static struct slab_pool *slab_pool_at(struct arena *arena);

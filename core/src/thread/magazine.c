@@ -112,8 +112,8 @@ static uint32_t magazine_most(unsigned class)
     return (uint32_t)size_min(size_max(most, magazine_bounds.least), magazine_bounds.most);
 }
 
-/* A thread that empties a magazine to half for the so-many-th time without filling it frees what it will not
- * need soon: the limit is halved then, and with each further time. Of random replacement, which fills
+/* A thread that empties a magazine to half for the so-many-th time without filling it, where the arena has no room for
+ * another batch, frees what it will not need soon: the limit is halved then, and with each further time. Of random replacement, which fills
  * and empties as often, that is true once in 2^8 visits; of who frees up to some three hundred blocks and
  * allocates as many anew, never. */
 #define EMPTIED_MOST 8u
@@ -327,6 +327,30 @@ static bool magazine_is_draining(struct heap *heap, struct magazine *magazine)
                : magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
 }
 
+/* Takes all slots off a magazine but so many, which were freed last. */
+static struct slot *magazine_cut(struct heap *heap, unsigned class, uint32_t keep)
+{
+    struct magazine *magazine = heap_magazine(heap, class);
+    struct slot *rest = heap->free[class];
+    struct slot *last = NULL;
+    check(keep < magazine->count);
+    for (uint32_t i = 0; i < keep; i++) {
+        list_slot_check(rest, class);
+        last = rest;
+        rest = slot_next(rest);
+    }
+    if (last != NULL) {
+        slot_set_next(last, NULL);
+    } else {
+        heap->free[class] = NULL;
+    }
+    heap_count_flush(heap, class, magazine->count - keep);
+    heap_forget_sample(heap, class); /* it was to come behind what leaves here */
+    magazine->count = (uint16_t)keep;
+    check(rest != NULL);
+    return rest;
+}
+
 static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent, struct slot *slot)
 {
     unsigned class = extent->slab.class;
@@ -348,33 +372,19 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         magazine_grow(heap, class);
     }
     bool is_full = magazine->count >= magazine->limit;
-    if (is_full || heap_is_of_crowd(heap)) {
-        magazine->emptied = (uint8_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
-    }
+    bool is_kept = false;
     if (is_full) {
-        /* The slots that were freed last stay. */
         uint32_t keep = magazine->limit / (is_draining ? 4u : 2u);
-        struct slot *rest = heap->free[class];
-        struct slot *last = NULL;
-        for (uint32_t i = 0; i < keep; i++) {
-            list_slot_check(rest, class);
-            last = rest;
-            rest = slot_next(rest);
-        }
-        check(rest != NULL); /* there were more than stay */
-        if (last != NULL) {
-            slot_set_next(last, NULL);
-        } else {
-            heap->free[class] = NULL;
-        }
         uint32_t given_up = magazine->count - keep;
-        heap_count_flush(heap, class, given_up);
-        heap_forget_sample(heap, class); /* it was to come behind what leaves here */
-        magazine->count = (uint16_t)keep;
-        if (is_draining || !magazine_may_give_batch(heap, magazine) ||
-            !depot_put_batch(heap->arena, class, rest, given_up)) {
+        struct slot *rest = magazine_cut(heap, class, keep);
+        is_kept = !is_draining && magazine_may_give_batch(heap, magazine) &&
+                  depot_put_batch(heap->arena, class, rest, given_up);
+        if (!is_kept) {
             heap_return_others(heap, rest, class);
         }
+    }
+    if ((is_full && !is_kept) || heap_is_of_crowd(heap)) {
+        magazine->emptied = (uint8_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
     }
     if (is_draining) {
         magazine_shrink(heap, class);

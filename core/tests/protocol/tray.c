@@ -98,8 +98,9 @@ static unsigned with_list(unsigned seen, struct slot *list)
 static unsigned with_batches_locked(unsigned seen)
 {
     struct slab_pool *pool = slab_pool_of(extent);
-    for (unsigned i = 0; i < atomic_get(batch_count_of(pool, class_of_slots())); i++) {
-        seen = with_list(seen, list_word_head(atomic_get(&batches_of(pool, class_of_slots())[i])));
+    uint8_t number = atomic_get(batch_first_of(pool, class_of_slots()));
+    for (; number != 0; number = batch_after(pool, number)) {
+        seen = with_list(seen, list_word_head(atomic_get(batch_at(pool, number))));
     }
     return seen;
 }

@@ -339,24 +339,26 @@ TEST(depot_counts_what_is_out)
 /* --- Batches ----------------------------------------------------------------------------------- */
 
 enum { BATCH_REQUEST = 5000, BATCH_PAGES = 16, BATCH_SLOTS = 6 };
+enum { FEW_REQUEST = 1200, FEW_PAGES = 32, FEW_SLOTS = BATCHES_MOST + 2 };
 
 /* A slab of the depot, of which so many slots are out, as a list. */
-static struct slot *slots_of_new_slab(struct extent **extent)
+static struct slot *slots_of_new_slab(size_t request, size_t pages, uint32_t slots,
+                                      struct extent **extent)
 {
     mw_free(mw_malloc(1));
-    unsigned class = class_of(BATCH_REQUEST);
-    *extent = heap_take_pages(heap_own, BATCH_PAGES);
+    unsigned class = class_of(request);
+    *extent = heap_take_pages(heap_own, pages);
     depot_add(*extent, class);
     uint32_t count;
-    struct slot *list = depot_take(arena_of(*extent), class, BATCH_SLOTS, &count);
-    CHECK_EQ(count, BATCH_SLOTS);
+    struct slot *list = depot_take(arena_of(*extent), class, slots, &count);
+    CHECK_EQ(count, slots);
     return list;
 }
 
 TEST(batch_is_taken_as_it_is)
 {
     struct extent *extent;
-    struct slot *list = slots_of_new_slab(&extent);
+    struct slot *list = slots_of_new_slab(BATCH_REQUEST, BATCH_PAGES, BATCH_SLOTS, &extent);
     struct arena *arena = arena_of(extent);
     unsigned class = class_of(BATCH_REQUEST);
     CHECK(!depot_has_batches(arena));
@@ -382,24 +384,33 @@ TEST(batch_is_taken_as_it_is)
 TEST(batches_are_few)
 {
     struct extent *extent;
-    struct slot *list = slots_of_new_slab(&extent);
-    struct arena *arena = arena_of(extent);
-    unsigned class = class_of(BATCH_REQUEST);
-    for (unsigned i = 0; i < BATCH_SLOTS; i++) {
-        struct slot *slot = list;
-        list = slot_next(slot);
-        slot_set_next(slot, NULL);
-        CHECK_EQ(depot_put_batch(arena, class, slot, 1), i < BATCHES_MOST);
-        if (i >= BATCHES_MOST) {
-            CHECK(depot_put(slot) == NULL);
+    unsigned class = class_of(FEW_REQUEST);
+    for (int round = 0; round < 2; round++) { /* the places come back */
+        struct slot *list = slots_of_new_slab(FEW_REQUEST, FEW_PAGES, FEW_SLOTS, &extent);
+        struct arena *arena = arena_of(extent);
+        struct slot *youngest = NULL;
+        for (unsigned i = 0; i < FEW_SLOTS; i++) {
+            struct slot *slot = list;
+            list = slot_next(slot);
+            slot_set_next(slot, NULL);
+            bool is_kept = depot_put_batch(arena, class, slot, 1);
+            CHECK_EQ(is_kept, i < BATCHES_MOST);
+            youngest = is_kept ? slot : youngest;
+            if (!is_kept) {
+                CHECK(depot_put(slot) == NULL);
+            }
         }
+        CHECK_EQ(slab_used(extent), BATCHES_MOST);
+        uint32_t count;
+        CHECK(depot_take(arena, class, 1, &count) == youngest && count == 1);
+        CHECK(depot_put(youngest) == NULL);
+        /* One of another class would be too much in all. */
+        CHECK(!depot_put_batch(arena, class_of(SLOT_REQUEST_MAX), youngest + 1,
+                               BATCHES_TOTAL / SLOT_MAX));
+        trays_empty();
+        CHECK(!depot_has_batches(arena) && !extent_is_slab(extent));
+        CHECK(mw_heap_is_valid());
     }
-    CHECK_EQ(slab_used(extent), BATCHES_MOST);
-    /* One of another class would be too much in all. */
-    CHECK(!depot_put_batch(arena, class_of(SLOT_REQUEST_MAX), list + 1, BATCHES_TOTAL / SLOT_MAX));
-    trays_empty();
-    CHECK(!depot_has_batches(arena) && !extent_is_slab(extent));
-    CHECK(mw_heap_is_valid());
 }
 
 /* What the statistics say that the program holds. */
@@ -438,9 +449,11 @@ TEST(what_a_full_magazine_gives_up_fills_the_next_empty_one)
     size_t freed = overflow_magazine();
     struct arena *arena = heap_own->arena;
     CHECK(depot_has_batches(arena));
+    CHECK_EQ(magazine()->emptied, 0);
     CHECK_EQ(slots_held(class), MEDIUM_BLOCKS - freed);
     CHECK(depot_has_batches(arena));
-    struct slot *given_up = list_word_head(atomic_get(batches_of(slab_pool_at(arena), class)));
+    uint8_t first = atomic_get(batch_first_of(slab_pool_at(arena), class));
+    struct slot *given_up = list_word_head(atomic_get(batch_at(slab_pool_at(arena), first)));
     while (heap_own->free[class] != NULL) {
         CHECK(mw_malloc(MEDIUM_SIZE) != (void *)given_up);
     }
