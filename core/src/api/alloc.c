@@ -535,7 +535,7 @@ ALWAYS_INLINE void *alloc_aligned(size_t alignment, size_t size)
         return tracked_alloc(&(struct track_request){
             .alignment = alignment, .size = size, .made = MADE_ALIGNED, .caller = PROGRAM_PC});
     }
-    return alloc_plain_aligned(alignment, size);
+    return alloc_note_alignment(alloc_plain_aligned(alignment, size), alignment, size);
 }
 
 void *mw_aligned_alloc(size_t alignment, size_t size)
@@ -580,7 +580,7 @@ int mw_posix_memalign(void **out, size_t alignment, size_t size)
             return ENOMEM;
         }
     }
-    *out = block;
+    *out = alloc_note_alignment(block, alignment, size);
     return 0;
 }
 

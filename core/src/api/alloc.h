@@ -44,6 +44,18 @@ ALWAYS_INLINE size_t medium_bytes(size_t size)
 /* What every block is aligned to, whatever its size. */
 #define BLOCK_ALIGNMENT 16u
 
+/* In the secure build the block keeps its alignment. */
+ALWAYS_INLINE void *alloc_note_alignment(void *block, size_t alignment, size_t size)
+{
+    if (MW_CANARY && likely(block != NULL)) {
+        struct extent *extent = pagemap_find(block);
+        if (!extent_is_hollow(extent) && !extent_is_guarded(extent)) {
+            canary_note_alignment(extent, block, size, alignment);
+        }
+    }
+    return block;
+}
+
 /* A block directly from an arena; NULL if out of memory, errno is left alone. *is_zero says whether it
  * reads as zero. `heap` chooses samples; NULL: none is taken. */
 static void *alloc_direct(struct heap *heap, struct direct *direct, size_t alignment, size_t size,

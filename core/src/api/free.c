@@ -483,26 +483,34 @@ void mw_cfree(void *block)
     mw_free(block);
 }
 
-static void free_check_size(const void *block, size_t alignment, size_t size)
+static bool free_check_size(const void *block, size_t alignment, size_t size)
 {
     if (!MW_SLOT_BITMAP || block == NULL) {
-        return;
+        return false;
     }
     struct extent *extent = pagemap_find(block);
     if (!block_is_held("free", block, extent)) {
-        return;
+        return false;
     }
     size_t requested = block_requested("free", extent, block);
     if (unlikely(size != requested)) {
         size_differs(block, size, requested);
     }
-    if (is_power_of_two(alignment) && unlikely(((uintptr_t)block & (alignment - 1)) != 0)) {
-        struct fault fault = fault_of_live("free_aligned_sized", block, requested);
-        fault.kind = FAULT_ALIGNMENT_MISMATCH;
-        fault_tell(&fault,
-                   "free of %p (%zu bytes) with an alignment of %zu bytes, which "
-                   "it does not have",
-                   block, size, alignment);
+    bool fits = !is_power_of_two(alignment) || ((uintptr_t)block & (alignment - 1)) == 0;
+    if (unlikely(!fits)) {
+        alignment_differs(block, alignment, size, 0);
+    }
+    return fits;
+}
+
+/* The same of the alignment that the block keeps. Those that every block has are all one. */
+static void free_check_alignment(const void *block, size_t alignment)
+{
+    struct extent *extent = pagemap_find(block);
+    size_t size = block_requested("free", extent, block);
+    size_t kept = canary_alignment(extent, block, size);
+    if (kept != 0 && size_max(alignment, BLOCK_ALIGNMENT) != size_max(kept, BLOCK_ALIGNMENT)) {
+        alignment_differs(block, alignment, size, kept);
     }
 }
 
@@ -529,14 +537,17 @@ void mw_free_aligned_sized(void *block, size_t alignment, size_t size)
 {
     if (MW_SLOT_BITMAP && unlikely(!is_power_of_two(alignment)) && block != NULL) {
         odd_alignment_given(block, alignment, size);
-        alignment = 1; /* with misuse:continue */
+        mw_free_sized(block, size); /* with misuse:continue */
+        return;
     }
     if (MW_TRACK) {
         tracked_free(block,
                      &(struct track_return){"free_aligned_sized", size, alignment, PROGRAM_PC, 0});
         return;
     }
-    free_check_size(block, alignment, size);
+    if (free_check_size(block, alignment, size)) {
+        free_check_alignment(block, alignment);
+    }
     mw_free(block);
 }
 

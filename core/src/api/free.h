@@ -23,7 +23,8 @@ static size_t block_size(struct extent *extent, const void *block);
 static void free_uncached(void *block);
 
 /* Ends the program if the block cannot be one of that size. A block that realloc shrank may have up
- * to twice what was asked for. Only in secure and debug builds: it is a second look-up. */
-static void free_check_size(const void *block, size_t alignment, size_t size);
+ * to twice what was asked for. Only in secure and debug builds: it is a second look-up. False if the block is none,
+ * or its address does not have the alignment. */
+static bool free_check_size(const void *block, size_t alignment, size_t size);
 
 #endif

@@ -269,14 +269,18 @@ void mw_dallocx(void *block, int flags)
     mw_free(block);
 }
 
+/* In jemalloc a block may be released with another alignment than it was allocated with, or none, if its size is the
+ * same with that. */
 void mw_sdallocx(void *block, size_t size, int flags)
 {
-    if (unlikely(!flags_are_plain(flags)) && !MW_TRACK) {
+    if (!MW_TRACK) {
         free_check_size(block, flags_alignment(flags), size);
-        dallocx_named(block, flags);
-        return;
+        mw_dallocx(block, flags);
+    } else if (flags_alignment(flags) <= BLOCK_ALIGNMENT) {
+        mw_free_sized(block, size);
+    } else {
+        mw_free_aligned_sized(block, flags_alignment(flags), size);
     }
-    mw_free_aligned_sized(block, flags_alignment(flags), size);
 }
 
 size_t mw_nallocx(size_t size, int flags)

@@ -376,8 +376,9 @@ static void check_return(struct track *track, const void *block, const struct tr
     uint64_t word = atomic_get(&track->word);
     size_t alignment = track_alignment(word);
     bool fits_size = given->size == SIZE_MAX || given->size == track_size(word);
-    bool fits_alignment = given->alignment <= BLOCK_ALIGNMENT || given->alignment == alignment ||
-                          alignment == 1; /* 1: too large to be noted */
+    bool fits_alignment =
+        given->alignment == 0 || alignment == 1 || /* 1: too large to be noted */
+        size_max(given->alignment, BLOCK_ALIGNMENT) == size_max(alignment, BLOCK_ALIGNMENT);
     bool is_mixed = mixes_told != MIXES_NONE && made_is_mixed(word, given);
     if (likely(fits_size && fits_alignment && !is_mixed)) {
         return;

@@ -89,12 +89,42 @@ static size_t canary_read_large(struct extent *extent)
     return is_whole ? size : CANARY_DAMAGED;
 }
 
+static COLD size_t canary_alignment(struct extent *extent, const void *block, size_t size)
+{
+    if (!MW_CANARY || extent_is_hollow(extent) || extent_is_guarded(extent)) {
+        return 0;
+    }
+    uint64_t number = canary_large_alignment(extent);
+    if (extent_is_slab(extent)) {
+        size_t capacity = slot_block_size(extent, block) - CANARY_BYTES;
+        const char *at = (const char *)block + capacity - PADDING_BYTES;
+        uint64_t word = load_unaligned(at) ^ secrets.padding;
+        bool is_noted = capacity - size >= 2 * PADDING_BYTES && (word & CANARY_FIXED) == 0;
+        number = is_noted ? word >> CANARY_FAMILY_SHIFT : 0;
+    }
+    return number != 0 && number <= LARGE_ALIGNMENT_SHIFT ? (size_t)1 << (number - 1) : 0;
+}
+
 static COLD void size_differs(const void *block, size_t size, size_t requested)
 {
     struct fault fault = fault_of_live("free_sized", block, requested);
     fault.kind = FAULT_SIZE_MISMATCH;
     fault_tell(&fault, "free of %p with a size of %zu bytes, but the block has %zu", block, size,
                requested);
+}
+
+static COLD void alignment_differs(const void *block, size_t alignment, size_t size, size_t kept)
+{
+    struct fault fault = fault_of_live("free_aligned_sized", block, size);
+    fault.kind = FAULT_ALIGNMENT_MISMATCH;
+    if (kept != 0) {
+        fault_tell(&fault, "free of %p with an alignment of %zu, but the block has %zu", block,
+                   alignment, kept);
+        return;
+    }
+    fault_tell(&fault,
+               "free of %p (%zu bytes) with an alignment of %zu bytes, which it does not have",
+               block, size, alignment);
 }
 
 static NOINLINE COLD void canary_odd_free(struct extent *extent, void *block, uint8_t wanted,

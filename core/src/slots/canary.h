@@ -16,6 +16,11 @@
  * large block has padding alone, there and at the end of its pages; its size stands in the
  * descriptor, 0 while the program does not hold the block, and above it the family.
  *
+ * Of a block of aligned_alloc and its kin its alignment is kept for free_aligned_sized: of a slot
+ * in the word in front of the canary, with the padding, if there is room behind that (no key: realloc in
+ * place gives the word to the program); of a large block between size and family. No other call looks
+ * there: what else is found is none.
+ *
  * The family says which functions made the block: 0 for malloc and its kin, else a form of new,
  * in the lower two bits, and log2 of the alignment that its aligned forms were given. See
  * mixes.h.
@@ -52,8 +57,10 @@
 #define CANARY_FAMILY_SHIFT 41
 #define CANARY_FIXED (((uint64_t)1 << CANARY_FAMILY_SHIFT) - 1)
 #define LARGE_FAMILY_SHIFT 56
+#define LARGE_ALIGNMENT_SHIFT 48
 #define PADDING_BYTES 8u
 
+static_assert(ADDRESS_LIMIT <= (size_t)1 << LARGE_ALIGNMENT_SHIFT, "a size has 48 bits");
 static_assert(SLOT_MAX - 8 < (size_t)1 << (64 - CANARY_SLACK_SHIFT), "the slack has 15 bits");
 
 /* The bytes of the block that begins at a slot, all of them; 0 if none begins there. */
@@ -70,12 +77,18 @@ ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
 
 ALWAYS_INLINE size_t canary_large_size(struct extent *extent)
 {
-    return atomic_get(&extent->requested) & (((size_t)1 << LARGE_FAMILY_SHIFT) - 1);
+    return atomic_get(&extent->requested) & (((size_t)1 << LARGE_ALIGNMENT_SHIFT) - 1);
 }
 
 ALWAYS_INLINE uint8_t canary_large_family(struct extent *extent)
 {
     return (uint8_t)(atomic_get(&extent->requested) >> LARGE_FAMILY_SHIFT);
+}
+
+/* One more than log2 of the alignment; 0 if it is not known. */
+ALWAYS_INLINE uint8_t canary_large_alignment(struct extent *extent)
+{
+    return (uint8_t)(atomic_get(&extent->requested) >> LARGE_ALIGNMENT_SHIFT);
 }
 
 ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
@@ -103,6 +116,12 @@ ALWAYS_INLINE size_t canary_large_size(struct extent *extent)
 }
 
 ALWAYS_INLINE uint8_t canary_large_family(struct extent *extent)
+{
+    (void)extent;
+    return 0;
+}
+
+ALWAYS_INLINE uint8_t canary_large_alignment(struct extent *extent)
 {
     (void)extent;
     return 0;
@@ -321,6 +340,25 @@ ALWAYS_INLINE uint8_t family_of(enum made made, size_t alignment)
     return made_by_new(made) ? (uint8_t)((unsigned)made | log2 << 2) : 0;
 }
 
+/* A new block of `size` bytes keeps the alignment that it was asked for with. */
+ALWAYS_INLINE void canary_note_alignment(struct extent *extent, void *block, size_t size,
+                                         size_t alignment)
+{
+    uint64_t number = floor_log2(alignment) + 1u;
+    if (!extent_is_slab(extent)) {
+        canary_set_large_size(extent, size | number << LARGE_ALIGNMENT_SHIFT);
+        return;
+    }
+    size_t capacity = slot_block_size(extent, block) - CANARY_BYTES;
+    if (capacity - size >= 2 * PADDING_BYTES) {
+        char *at = (char *)block + capacity - PADDING_BYTES;
+        store_unaligned(at, secrets.padding ^ number << CANARY_FAMILY_SHIFT);
+    }
+}
+
+/* The alignment of a block of `size` bytes, which is held and whole; 0 if it is not known. */
+static COLD size_t canary_alignment(struct extent *extent, const void *block, size_t size);
+
 /* What malloc's kin are called with must be theirs. */
 ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, const void *block,
                                       size_t block_size, size_t size)
@@ -344,6 +382,9 @@ _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, c
 
 /* Tells that a block is released with a size that it has not; returns with misuse:continue. */
 static COLD void size_differs(const void *block, size_t size, size_t requested);
+
+/* The same of an alignment; `kept` is the block's, or 0 if only its address tells. */
+static COLD void alignment_differs(const void *block, size_t alignment, size_t size, size_t kept);
 
 /* A free or delete of a slot's block is not as it should be, see canary_is_of: tells what it is,
  * and returns if it goes on. */

@@ -224,6 +224,16 @@ TEST(what_was_asked_aligned_is_freed_so)
     }
 }
 
+/* No program of jemalloc's ends for that; the secure build keeps what aligned_alloc was asked for. */
+TEST(what_was_asked_aligned_may_be_freed_as_if_it_was_not)
+{
+    for (size_t size = 64; size <= 100000; size *= 5) {
+        sdallocx(aligned_alloc(64, size), size, 0);
+        sdallocx(mallocx(size, MALLOCX_ALIGN(64)), size, MALLOCX_ALIGN(8));
+        sdallocx(rallocx(aligned_alloc(64, size), size, 0), size, 0);
+    }
+}
+
 /* The cache of an identity that does not exist is none. */
 TEST(arena_and_cache_flags_are_accepted)
 {
