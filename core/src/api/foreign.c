@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "foreign.h"
 
+#include "../memory/fence.h"
+
 /* The next allocator's function: the look-up is slow. NULL if there is none. */
 static COLD void *foreign_next(const char *call)
 {
@@ -18,6 +20,20 @@ static COLD void foreign_remember(void)
     foreign_next("realloc");
 }
 
+/* Returns if nobody knows of a block that was there. */
+static COLD void foreign_block_left(const char *call, const void *block)
+{
+    if (!fence_left(block)) {
+        return;
+    }
+    if (call[0] == 'f') {
+        fault_simple(FAULT_DOUBLE_FREE, call, block,
+                     "double free of %p (a block of more than %zu bytes)", block, SLOT_MAX);
+    }
+    fault_simple(FAULT_DOUBLE_FREE, call, block, "%s of %p (more than %zu bytes), which is free",
+                 call, block, SLOT_MAX);
+}
+
 static COLD void *foreign_function(const char *call, const void *block)
 {
     void *next;
@@ -29,10 +45,12 @@ static COLD void *foreign_function(const char *call, const void *block)
         if (next != NULL) {
             return next;
         }
+        foreign_block_left(call, block);
         fault_simple(FAULT_FOREIGN_FREE, call, block,
                      "%s of %p, which mallow did not allocate, and there is no other allocator",
                      call, block);
     default:
+        foreign_block_left(call, block);
         fault_simple(FAULT_FOREIGN_FREE, call, block, "%s of %p, which mallow did not allocate",
                      call, block);
     }

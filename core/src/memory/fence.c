@@ -76,12 +76,47 @@ static char *fence_map(size_t size, size_t alignment, struct fence *fence)
     return start;
 }
 
+/* So many are known: who frees a block twice mostly does so soon. */
+#define LEFT_PLACES 64u
+
+#define LEFT_SIZE_BITS 28
+
+/* Both in pages. */
+static struct {
+    _Atomic uint32_t count;
+    _Atomic uint64_t places[LEFT_PLACES]; /* 63 .. 28 where it began, 27 .. 0 its size */
+} fences_left;
+
+static void fence_note_left(const void *start, size_t size)
+{
+    uint64_t pages = size_min(size >> os_page_shift, ((size_t)1 << LEFT_SIZE_BITS) - 1);
+    uint32_t at = atomic_add(&fences_left.count, 1) % LEFT_PLACES;
+    atomic_set(&fences_left.places[at],
+               (uint64_t)(uintptr_t)start >> os_page_shift << LEFT_SIZE_BITS | pages);
+}
+
+/* A tracked block lies somewhere in its extent. */
+static COLD bool fence_left(const void *block)
+{
+    uintptr_t page = (uintptr_t)block >> os_page_shift;
+    bool may_begin = MW_TRACK || (uintptr_t)block == page << os_page_shift;
+    for (unsigned i = 0; may_begin && i < LEFT_PLACES; i++) {
+        uint64_t place = atomic_get(&fences_left.places[i]);
+        uint64_t pages = place & (((uint64_t)1 << LEFT_SIZE_BITS) - 1);
+        if (page - (place >> LEFT_SIZE_BITS) < (MW_TRACK ? pages : pages != 0)) {
+            return !os_is_readable(page << os_page_shift);
+        }
+    }
+    return false;
+}
+
 static bool fence_unmap(void *start, size_t size, struct fence *fence)
 {
     size_t front = fence_bytes(fence->front);
     if (!os_unmap((char *)start - front, front + size + fence_bytes(fence->tail))) {
         return false;
     }
+    fence_note_left(start, size);
     if ((fence->ways & GUARD_PROTECTED) != 0) {
         atomic_sub(&fences_protected, 1);
     }
@@ -102,7 +137,7 @@ static bool fence_open_to_move(struct fence *fence, char *start, size_t size)
                : os_unguard(start + size, tail, fence->ways);
 }
 
-static char *fence_remap(struct extent *extent, size_t size)
+static char *fence_try_remap(struct extent *extent, size_t size)
 {
     char *start = (char *)extent->start;
     size_t old_size = extent_size(extent);
@@ -130,6 +165,15 @@ static char *fence_remap(struct extent *extent, size_t size)
         fence_guard(fence, moved + front + size, fence_bytes(fence->tail));
     }
     return moved + front;
+}
+
+static char *fence_remap(struct extent *extent, size_t size)
+{
+    char *moved = fence_try_remap(extent, size);
+    if (moved != NULL) {
+        fence_note_left((const void *)extent->start, extent_size(extent));
+    }
+    return moved;
 }
 
 static bool fence_has_room(struct extent *extent, size_t pages)

@@ -50,6 +50,10 @@ ALWAYS_INLINE bool extent_has_fence(struct extent *extent)
 /* Maps so many bytes, with guards in builds that have fences. NULL if out of memory. */
 static char *fence_map(size_t size, size_t alignment, struct fence *fence);
 
+/* Whether one of the last blocks whose mapping was dropped or moved began there, and nobody has mapped anything there
+ * that can be read. */
+static COLD bool fence_left(const void *block);
+
 /* Drops the mapping. False if the kernel refused: then nothing has changed. */
 static bool fence_unmap(void *start, size_t size, struct fence *fence);
 

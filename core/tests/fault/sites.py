@@ -30,7 +30,7 @@ ELSEWHERE = {
     "fast": KEEPS_STACKS,
     # Blocks that are large enough to be moved have guards here, and are moved with these. What undoes half of a
     # pool is for failures that the fast build is given.
-    "secure": KEEPS_STACKS | {"fence_remap": 1, "pages_move_out": 3, "pool_make": 1},
+    "secure": KEEPS_STACKS | {"fence_try_remap": 1, "pages_move_out": 3, "pool_make": 1},
 }
 CALL = re.compile(rf"\s(?:callq?|bl)\s+[0-9a-f]+ <os_({TARGETS})(?:\.\w+)*>")
 FUNCTION = re.compile(r"^[0-9a-f]+ <([^>]+)>:$")

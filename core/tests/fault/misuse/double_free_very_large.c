@@ -1,4 +1,4 @@
-// expect: secure=abort "free of" fast=abort "free of" debug=abort "free of"
+// expect: secure=abort "double free of" fast=abort "double free of" debug=abort "double free of"
 /* SPDX-License-Identifier: MIT
  * A block with a mapping of its own, which the first free may have unmapped. */
 #include <stdlib.h>
