@@ -378,7 +378,7 @@ static void *alloc_large(struct heap *heap, size_t size, size_t alignment, bool 
         heap_count_bytes(heap, large_block_size(extent));
     }
     void *block = alloc_filled((void *)extent->start, extent_size(extent), *is_zero);
-    canary_place_large(extent, size);
+    canary_place_large_new(extent, size, *is_zero && !thread_stays_slow());
     return block;
 }
 

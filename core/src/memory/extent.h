@@ -174,6 +174,7 @@ struct extent {
     union {
         struct extent *bin_prev; /* lock: arena */
         uintptr_t slots;         /* const while a slab: `start` once more */
+        _Atomic uint64_t tail;   /* of a large block, see canary.c; who holds it */
     };
     _Atomic uint32_t used_at_last; /* atomic: used slots when the slab lost its owner; in a common
                                       slab the blocks that are out */

@@ -37,44 +37,92 @@ static bool padding_of_large_is_whole(const char *start, size_t slack)
                                                  (unsigned char)secrets.padding) == slack;
 }
 
-/* Known bytes at the end of a large block's pages, where what is written in front of the next block lies. NULL if
- * there are guards behind them, or no room, or a page of their own, which would be resident for them alone. */
+/* At the end of a large block's pages lies what is written in front of the next block. NULL if there are guards behind
+ * them, or no room. */
 #define LARGE_TAIL (2 * sizeof(uint64_t))
 
 static char *large_tail(struct extent *extent, size_t size)
 {
-    size_t left = extent_size(extent) - size;
-    bool has_tail = left >= LARGE_TAIL && left < os_page_size && !extent_has_fence(extent);
+    bool has_tail = extent_size(extent) - size >= LARGE_TAIL && !extent_has_fence(extent);
     return has_tail ? (char *)extent_end(extent) - LARGE_TAIL : NULL;
 }
 
-static void large_tail_place(struct extent *extent, size_t size)
+/* Known bytes there would make a page resident that the block does not need. So of such a page its descriptor keeps
+ * what is there. */
+static bool large_tail_is_kept(struct extent *extent, size_t size)
+{
+    return unlikely(extent_size(extent) - size >= os_page_size);
+}
+
+static uint64_t large_tail_word(const char *tail)
+{
+    uint64_t last = load_unaligned(tail + sizeof(uint64_t));
+    return load_unaligned(tail) ^ (last << 1 | last >> 63);
+}
+
+/* Writes again what is there: the kernel may take a page away that was only read since it was given MADV_FREE. */
+static void large_tail_renew(char *tail)
+{
+    uint64_t first = load_unaligned(tail);
+    uint64_t last = load_unaligned(tail + sizeof(uint64_t));
+    opaque(first);
+    opaque(last);
+    store_unaligned(tail, first);
+    store_unaligned(tail + sizeof(uint64_t), last);
+}
+
+ALWAYS_INLINE void large_tail_place(struct extent *extent, size_t size, bool is_zero)
 {
     char *tail = large_tail(extent, size);
-    if (tail != NULL) {
-        store_unaligned(tail, secrets.padding);
-        store_unaligned(tail + sizeof(uint64_t), secrets.padding);
+    if (tail == NULL) {
+        return;
     }
+    if (large_tail_is_kept(extent, size)) {
+        /* What is zero is not looked at: the page may not be there. */
+        if (!is_zero && large_tail_word(tail) != 0) {
+            large_tail_renew(tail);
+        }
+        atomic_set(&extent->tail, is_zero ? 0 : large_tail_word(tail));
+        return;
+    }
+    store_unaligned(tail, secrets.padding);
+    store_unaligned(tail + sizeof(uint64_t), secrets.padding);
 }
 
 static bool large_tail_is_whole(struct extent *extent, size_t size)
 {
     const char *tail = large_tail(extent, size);
+    if (tail != NULL && large_tail_is_kept(extent, size)) {
+        return atomic_get(&extent->tail) == large_tail_word(tail);
+    }
     return tail == NULL || (load_unaligned(tail) == secrets.padding &&
                             load_unaligned(tail + sizeof(uint64_t)) == secrets.padding);
 }
 
-static void canary_place_large(struct extent *extent, size_t size)
+ALWAYS_INLINE void large_place(struct extent *extent, size_t size, bool is_zero)
 {
-    if (!MW_CANARY) {
-        return;
-    }
     check(extent_state(extent) == EXTENT_ACTIVE && size <= extent_size(extent));
     size_t slack = padding_bytes(extent, size);
     padding_place_large((char *)extent->start + size, slack);
-    large_tail_place(extent, size);
+    large_tail_place(extent, size, is_zero);
     canary_set_large_size(extent, size);
     check_slow(canary_read_large(extent) == size);
+}
+
+static void canary_place_large(struct extent *extent, size_t size)
+{
+    if (MW_CANARY) {
+        large_place(extent, size, false);
+    }
+}
+
+static void canary_place_large_new(struct extent *extent, size_t size, bool is_zero)
+{
+    if (MW_CANARY && is_zero) {
+        large_place(extent, size, true);
+    } else {
+        canary_place_large(extent, size);
+    }
 }
 
 static size_t canary_read_large(struct extent *extent)
@@ -188,10 +236,13 @@ _Noreturn static COLD void canary_bad_tail(const char *call, struct extent *exte
     struct fault fault = fault_of_live(call, block, size);
     fault.kind = FAULT_OVERFLOW;
     fault.has_offset = true;
-    struct written found =
-        fill_find_written(block, from, from + LARGE_TAIL, (unsigned char)secrets.padding);
-    fault.offset = (long)found.at;
-    fault.length = found.length;
+    fault.offset = (long)from;
+    if (!large_tail_is_kept(extent, size)) {
+        struct written found =
+            fill_find_written(block, from, from + LARGE_TAIL, (unsigned char)secrets.padding);
+        fault.offset = (long)found.at;
+        fault.length = found.length;
+    }
     fault_report(&fault,
                  "overflow of %p (%zu bytes), or underflow of the block behind it, found by %s: "
                  "the bytes between them were overwritten",

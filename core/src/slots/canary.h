@@ -13,8 +13,9 @@
  * So a string that is not terminated ends before the canary, and an overflow by one byte is
  * found if the size is not exactly the capacity. The key differs by slab and process. The
  * padding is no secret, only unlikely content without a 0 byte, and the same in every byte. A
- * large block has padding alone, there and at the end of its pages; its size stands in the
- * descriptor, 0 while the program does not hold the block, and above it the family.
+ * large block has padding alone, there and at the end of its pages, or, if these are a page more than
+ * it needs, what lies there in the descriptor. There too is its size, 0 while the program does not
+ * hold the block, and above it the family.
  *
  * Of a block of aligned_alloc and its kin its alignment is kept for free_aligned_sized: of a slot
  * in the word in front of the canary, with the padding, if there is room behind that (no key: realloc in
@@ -374,6 +375,9 @@ ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, c
 
 /* The same for a large block. */
 static void canary_place_large(struct extent *extent, size_t size);
+
+/* The same of a new block; `is_zero`: all its pages are. */
+static void canary_place_large_new(struct extent *extent, size_t size, bool is_zero);
 static size_t canary_read_large(struct extent *extent);
 
 /* Ends the program: a call found that it had written beyond a block's end, or that the block is

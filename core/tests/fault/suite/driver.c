@@ -366,6 +366,7 @@ static bool size_named(const char *name, size_t *size)
         {"page+1", page + 1},
         {"medium", 20000},
         {"pages", 40000},
+        {"slack", 66000},
         {"large", 300 << 10},
         {"huge", 8 << 20},
     };
