@@ -232,3 +232,17 @@ static bool fence_open(struct extent *extent)
 {
     return os_unguard((void *)extent->start, extent_size(extent), extent_fence(extent)->ways);
 }
+
+static bool fence_reopen(struct extent *extent)
+{
+    struct fence *fence = extent_fence(extent);
+    check(!extent_has_fence(extent));
+    if (!fence_open(extent) && !os_map_over((void *)extent->start, extent_size(extent))) {
+        return false;
+    }
+    if ((fence->ways & GUARD_PROTECTED) != 0) {
+        atomic_sub(&fences_protected, 1);
+    }
+    fence->ways = 0;
+    return true;
+}

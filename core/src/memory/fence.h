@@ -76,4 +76,7 @@ static bool fence_cut(struct extent *extent, size_t pages);
 static bool fence_shut(struct extent *extent);
 static bool fence_open(struct extent *extent);
 
+/* The same of a block that has no guards. */
+UNUSED static bool fence_reopen(struct extent *extent);
+
 #endif

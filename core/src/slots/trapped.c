@@ -45,6 +45,20 @@ static struct extent *block_waiting_at(uintptr_t address)
     return NULL;
 }
 
+/* A block without guards that waits, see held.h. */
+static struct extent *block_held_at(uintptr_t address)
+{
+    for (size_t distance = 0; distance < strength.fence_min; distance += GRANULE) {
+        struct extent *extent = pagemap_find((void *)(address - distance));
+        if (extent_state(extent) == EXTENT_CACHED && !extent_is_slab(extent) &&
+            !extent_has_fence(extent) && extent_fence(extent)->ways != 0 &&
+            block_spans(extent, address)) {
+            return extent;
+        }
+    }
+    return NULL;
+}
+
 static COLD void trapped_hollow(const struct trap *trap)
 {
     uintptr_t block = trap->address & ~(uintptr_t)(HOLLOW_STRIDE - 1);
@@ -88,6 +102,7 @@ static COLD void trapped_look(const struct trap *trap)
         blame_access(&fault, "", trap);
     }
     extent = block_waiting_at(trap->address);
+    extent = extent != NULL ? extent : block_held_at(trap->address);
     if (extent != NULL) {
         struct fault fault = {
             .block = extent->start, .size = extent_size(extent), .state = "freed"};

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "held.h"
 
+#include "../memory/fence.h"
 #include "../os/fault.h"
+#include "../os/trap.h"
+#include "../slots/rate.h"
 #include "tray.h"
 
 #if MW_FENCES
@@ -24,15 +27,70 @@ static bool held_takes(struct extent *extent)
  * That is a cache line, and of a page that a program hardly ever leaves untouched. */
 #define HELD_FILLED 64u
 
-static void held_fill(struct extent *extent)
+/* What a block that waits without access pays: the calls of the kernel, and its pages, which come anew. */
+#define HELD_PRICE (512 * KiB)
+
+/* Takes the access to a block away, at a rate. The kernel makes no guards in a region with huge pages without breaking
+ * these. When the account had too little it is not asked again in the same millisecond. */
+static bool held_shut(struct extent *extent)
 {
+    static _Atomic uint32_t refused = UINT32_MAX;
+    uint32_t now = extent->slab.stamp;
+    if (atomic_get(&refused) == now ||
+        atomic_get(&extent->region->huge_pages) == HUGE_PAGES_ASKED) {
+        return false;
+    }
+    if (!rate_pay(RATE_OF_HELD, HELD_PRICE)) {
+        atomic_set(&refused, now);
+        return false;
+    }
+    /* mw_heap_is_valid, which has the lock, reads the ends of active blocks. */
+    struct arena *arena = arena_of(extent);
+    lock_take(&arena->lock);
+    atomic_set(&extent->state, EXTENT_CACHED);
+    lock_release(&arena->lock);
+    return fence_shut(extent);
+}
+
+static bool held_is_shut(struct extent *extent)
+{
+    return extent_fence(extent)->ways != 0;
+}
+
+static void held_begin(struct extent *extent)
+{
+    if (held_shut(extent)) {
+        if (!MW_IN_LIBC) {
+            trap_keep();
+        }
+        return;
+    }
+    if (strength.fills_large) {
+        memset((void *)extent->start, 0, extent_size(extent));
+    }
     memset((void *)extent->start, FILL_FREE, HELD_FILLED);
 }
 
 static bool held_is_whole(struct extent *extent)
 {
-    return likely(fill_differs((const unsigned char *)extent->start, HELD_FILLED, FILL_FREE) ==
-                  HELD_FILLED);
+    return held_is_shut(extent) || likely(fill_differs((const unsigned char *)extent->start,
+                                                       HELD_FILLED, FILL_FREE) == HELD_FILLED);
+}
+
+/* False if the kernel does not give the access back: then nobody gets the block. */
+static bool held_end(struct extent *extent)
+{
+    if (likely(!held_is_shut(extent))) {
+        return true;
+    }
+    bool may_hold = (extent_fence(extent)->ways & GUARD_PROTECTED) != 0; /* if it is locked */
+    if (!fence_reopen(extent)) {
+        return false;
+    }
+    if (may_hold && strength.fills_large) {
+        memset((void *)extent->start, 0, extent_size(extent));
+    }
+    return true;
 }
 
 _Noreturn static COLD void held_report(struct extent *extent)
@@ -56,16 +114,17 @@ _Noreturn static COLD void held_report(struct extent *extent)
 static struct extent *held_exchange(struct heap *heap, struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent) && !extent->is_huge);
-    if (strength.fills_large && held_takes(extent)) {
-        memset((void *)extent->start, 0, extent_size(extent));
-    }
-    if (strength.held_blocks == 0 || !held_takes(extent) || option(OPTION_dirty_decay_ms) == 0) {
+    bool waits = strength.held_blocks != 0 && option(OPTION_dirty_decay_ms) != 0;
+    if (!waits || !held_takes(extent)) {
+        if (strength.fills_large && held_takes(extent)) {
+            memset((void *)extent->start, 0, extent_size(extent));
+        }
         return extent;
     }
     check(strength.held_blocks <= HELD_MOST);
     uint32_t at = random_below(random_next(&heap->delay.numbers), strength.held_blocks);
     extent->slab.stamp = clock_stamp();
-    held_fill(extent);
+    held_begin(extent);
     atomic_set(&extent->state, EXTENT_CACHED);
     /* pairs with itself and held_release_since */
     struct extent *leaving =
@@ -75,6 +134,9 @@ static struct extent *held_exchange(struct heap *heap, struct extent *extent)
         check(extent_state(leaving) == EXTENT_CACHED);
         if (!held_is_whole(leaving)) {
             held_report(leaving);
+        }
+        if (!held_end(leaving)) {
+            return NULL;
         }
         atomic_set(&leaving->state, EXTENT_ACTIVE);
     }
@@ -91,7 +153,7 @@ static void held_release(_Atomic(struct extent *) *place, bool all, uint32_t sta
     lock_take(&rob_lock);              /* see tray.h */
     extent = atomic_swap(place, NULL); /* pairs with held_exchange; may be a younger one by now */
     bool is_whole = extent == NULL || held_is_whole(extent);
-    if (extent != NULL && is_whole) {
+    if (extent != NULL && is_whole && held_end(extent)) {
         extent->slab.below = NULL;
         arena_free_chain(extent);
     }

@@ -7,7 +7,8 @@
  *
  *   free -> held[any] -> heap_put_pages
  *
- * So the last blocks freed stay out of use until others are freed, for DIRTY_DECAY_MS at most.
+ * So the last blocks freed stay out of use until others are freed, for DIRTY_DECAY_MS at most. Some of them, at a rate
+ * (rate.h), have no access meanwhile: whatever a stale pointer does there traps. Of the others the first bytes are known.
  */
 #ifndef MALLOW_HELD_H
 #define MALLOW_HELD_H

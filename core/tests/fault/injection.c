@@ -121,7 +121,7 @@ __attribute__((noinline)) static long test_syscall(long number, long a, long b, 
     }
     long result = real_call(number, a, b, c, d, e, f);
     if (result >= 0 || result < -4095) {
-        results->balance += number == SYS_mmap     ? b
+        results->balance += number == SYS_mmap ? (d & MAP_FIXED ? 0 : b) /* over what is there */
                             : number == SYS_munmap ? -b
                             : number == SYS_mremap ? (d & MREMAP_DONTUNMAP ? c : c - b)
                                                    : 0;
