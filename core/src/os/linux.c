@@ -180,6 +180,8 @@ static unsigned os_guard(void *start, size_t size)
     if (!is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
         return GUARD_MARKED;
     }
+    /* It may have marked the pages in front of locked ones. */
+    memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0);
     if (!os_protect(start, size)) {
         return 0;
     }
