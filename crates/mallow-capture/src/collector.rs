@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use mallow_process::maps;
 use mallow_process::stat::Stat;
 use mallow_recorder::{CHANNEL_NAME, CHANNEL_VARIABLE, Channel, Timeline};
-use mallow_trace::{
-    COLLECTOR, Call, Ending, Event, ProcessEnd, Record, Result, Thread, Totals, Writer,
-};
+use mallow_trace::{COLLECTOR, Call, Ending, Event, ProcessEnd, Record, Result, Thread, Writer};
 
+use super::Recorded;
 use super::images::{Images, Introduction};
 use super::memory::{Found, Samples};
 use super::outsiders::Outsiders;
@@ -47,6 +46,14 @@ struct Lane {
     addresses: Vec<u64>,
 }
 
+/// A trace that is whole.
+pub struct Finished<W> {
+    pub recorded: Recorded,
+    /// Whether any program has loaded the recorder.
+    pub was_found: bool,
+    pub output: W,
+}
+
 pub struct Collector<W: Write> {
     pub channel: Channel,
     timeline: Timeline,
@@ -68,7 +75,7 @@ pub struct Collector<W: Write> {
     scratch: Vec<u64>,
     last_liveness: Instant,
     /// Rings whose content was none of the recorder's.
-    pub damaged_rings: u32,
+    damaged_rings: u32,
     is_closed: bool,
 }
 
@@ -103,22 +110,10 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    pub fn process_count(&self) -> usize {
-        self.images.len()
-    }
-
-    pub fn thread_count(&self) -> u32 {
-        self.thread_count
-    }
-
-    pub fn totals(&self) -> &Totals {
-        self.writer.totals()
-    }
-
     /// Processes of the command that still run, but for the command itself: also those that have not allocated
     /// yet, as a daemon whose parent has just left it. These have the channel mapped, or, while the loader is at
     /// work and where there is none, are told of it in their environment.
-    pub fn living_others(&self) -> usize {
+    fn living_others(&self) -> usize {
         let known: BTreeSet<u32> = self.images.alive().map(|(pid, _)| pid).collect();
         let known_live =
             known.iter().filter(|&&pid| pid != self.root_pid && thread_name(pid, pid).is_some());
@@ -144,11 +139,6 @@ impl<W: Write> Collector<W> {
             .filter(|&pid| start_of(pid).is_some_and(|start| start >= self.root_start))
             .filter(|&pid| has_channel(pid) || is_told_of_it(pid));
         known_live.count() + others.count()
-    }
-
-    /// The names of processes of the command that were seen to have no recorder.
-    pub fn outsiders(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.outsiders).into_names()
     }
 
     /// Writes the beginning of the trace, so that a disk that is full is known before anything is recorded.
@@ -529,7 +519,8 @@ impl<W: Write> Collector<W> {
     }
 
     /// Takes everything that is left. `ending`: of the command, unless it goes on.
-    pub fn finish(mut self, ending: Option<Ending>) -> Result<(Totals, W)> {
+    pub fn finish(mut self, ending: Option<Ending>) -> Result<Finished<W>> {
+        let still_running = self.living_others();
         self.channel.close();
         self.is_closed = true;
         self.round()?;
@@ -551,7 +542,19 @@ impl<W: Write> Collector<W> {
         self.images.finish();
         self.write_definitions()?;
         let totals = *self.writer.totals();
-        Ok((totals, self.writer.finish()?))
+        let recorded = Recorded {
+            calls: totals.calls,
+            dropped: totals.dropped,
+            threads: self.thread_count,
+            processes: self.images.len(),
+            lost_threads: self.channel.lost_threads(),
+            damaged_rings: self.damaged_rings,
+            still_running,
+            outsiders: self.outsiders.into_names(),
+            started_before: 0,
+        };
+        let was_found = self.channel.was_found();
+        Ok(Finished { recorded, was_found, output: self.writer.finish()? })
     }
 }
 

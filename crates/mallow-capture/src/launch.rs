@@ -18,7 +18,7 @@ use mallow_trace::{Ending, Header, Source, Writer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::collector::Collector;
+use super::collector::{Collector, Finished};
 use super::memory;
 use super::{Error, Recorded, Result, StackKind, cannot_write, cut_off, header};
 use mallow_os::wait_readable;
@@ -312,22 +312,10 @@ fn give_up(
 fn finish(
     request: &Request,
     target: &Target,
-    mut collector: Collector<Output>,
+    collector: Collector<Output>,
     pid: u32,
     collected: Collected,
 ) -> Result<Captured> {
-    let totals = *collector.totals();
-    let mut recorded = Recorded {
-        calls: totals.calls,
-        dropped: totals.dropped,
-        threads: collector.thread_count(),
-        processes: collector.process_count(),
-        lost_threads: collector.channel.lost_threads(),
-        damaged_rings: collector.damaged_rings,
-        still_running: 0,
-        outsiders: collector.outsiders(),
-        started_before: 0,
-    };
     let code = code(collected.ended);
     if let Some(error) = collected.failure {
         // What it still holds is written now, or never.
@@ -338,9 +326,7 @@ fn finish(
         Ended::Code(code) => Ending::Code(code),
         Ended::Signal(signal) => Ending::Signal(signal),
     });
-    recorded.still_running = collector.living_others();
-    let was_found = collector.channel.was_found();
-    let (totals, mut output) = match collector.finish(ending) {
+    let Finished { recorded, was_found, mut output } = match collector.finish(ending) {
         Ok(finished) => finished,
         Err(error) => return Err(cut_off(request.trace, code, cannot_write(error))),
     };
@@ -348,7 +334,6 @@ fn finish(
         drop(output);
         return Err(cut_off(request.trace, code, cannot_write(error.into())));
     }
-    (recorded.calls, recorded.dropped) = (totals.calls, totals.dropped);
     if !was_found {
         return Err(Error::Unsupported(match target.elf.is_static() {
             true => format!(

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::common::recording::{LIVES, Trace, lives, record};
 use crate::common::{compile, is_root, mallow, ran, run};
+use mallow_stats::figures::counted;
 use mallow_trace::{Call, Ending, Event, Op, Record, Start};
 
 const ENTRY_POINTS: &str = include_str!("programs/entry_points.c");
@@ -464,19 +465,28 @@ fn what_is_dropped_is_counted() {
     assert_eq!(dropped == 0, trace.stderr.contains("none were dropped"), "{}", trace.stderr);
 }
 
-/// A daemon goes on when the command has ended: what it does from then on is nothing that was lost.
+/// A daemon goes on when the command has ended: what it does from then on is nothing that was lost, and
+/// what is recorded of it is of its thread.
 #[test]
 fn what_a_daemon_does_after_the_command_is_not_called_dropped() {
     let folder = tempfile::tempdir().unwrap();
-    let source = "#include <stdlib.h>\n#include <unistd.h>\nint main(void) {\n\
-        if (daemon(0, 0) != 0) return 1;\n\
+    let source = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        int main(int count, char **words) {\nint command = getpid();\n\
+        if (daemon(0, 0) != 0) return 1;\nwhile (count > 1 && kill(command, 0) == 0) {}\n\
         for (int i = 0; i < 3000000; i++) { void *volatile p = malloc(7015); free(p); }\n\
-        return 0; }\n";
+        return words == 0; }\n";
     let program = compile("cc", folder.path(), source, &["-O1"]).unwrap();
     let program = program.to_str().unwrap();
-    let trace = record(&[], &[program]);
-    assert!(trace.stderr.contains("1 process of the command still runs"), "{}", trace.stderr);
-    assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+    for command in [&[program][..], &[program, "begin when the command is buried"]] {
+        let trace = record(&[], command);
+        assert!(trace.stderr.contains("1 process of the command still runs"), "{}", trace.stderr);
+        assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
+        let is_thread = |record: &&Record| matches!(record.event, Event::Thread(_));
+        let threads = counted(trace.records.iter().filter(is_thread).count() as u64, "thread");
+        let processes = counted(trace.processes().len() as u64, "process");
+        let all = format!("of {threads} in {processes} recorded");
+        assert!(trace.stderr.contains(&all), "{all}: {}", trace.stderr);
+    }
     let baseline = folder.path().join("baseline.json");
     let baseline = baseline.to_str().unwrap();
     let checked =
