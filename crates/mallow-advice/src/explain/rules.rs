@@ -57,7 +57,8 @@ pub fn findings(report: &Report) -> Vec<Finding> {
         );
     }
     kernel(report, &mut found);
-    kinds(report, &mut found);
+    thread_stacks(report, &mut found);
+    beside_malloc(report, &mut found);
     shared(report, &mut found);
     found.0.sort_by(|one, other| one.id.cmp(&other.id));
     found.0
@@ -319,7 +320,7 @@ fn kernel(report: &Report, found: &mut Findings) {
     }
 }
 
-fn kinds(report: &Report, found: &mut Findings) {
+fn thread_stacks(report: &Report, found: &mut Findings) {
     let totals = &report.totals;
     let stacks = report.group(Kind::ThreadStack);
     if stacks.size >= 256 * MIB && stacks.size >= totals.virt / 4 {
@@ -358,6 +359,11 @@ fn kinds(report: &Report, found: &mut Findings) {
             "each stack takes only the pages that it touches".into(),
         );
     }
+}
+
+/// What neither malloc nor a thread has: a runtime's own heap, files, and what other processes map too.
+fn beside_malloc(report: &Report, found: &mut Findings) {
+    let totals = &report.totals;
     let runtime = report.group(Kind::RuntimeHeap).rss;
     if runtime >= NOTABLE && 2 * runtime > totals.rss {
         found.add(
