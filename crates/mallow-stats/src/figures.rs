@@ -19,9 +19,11 @@ pub fn seconds(value: f64) -> String {
 
 /// `512 KiB`, `12.3 MiB`, `1.50 GiB`, `8.00 TiB`.
 pub fn bytes(value: f64) -> String {
+    /// What rounds to 1024 of a unit is one of the next.
+    const LEAST: f64 = 1023.5 / 1024.0;
     for (unit, power) in [("TiB", 4), ("GiB", 3), ("MiB", 2), ("KiB", 1)] {
         let scale = 1024f64.powi(power);
-        if value >= scale {
+        if value >= LEAST * scale {
             return format!("{} {unit}", three_digits(value / scale));
         }
     }
@@ -97,6 +99,11 @@ mod tests {
         assert_eq!(bytes(100.0), "100 B");
         // What databases and sanitizers reserve.
         assert_eq!(bytes(8.0 * 1024f64.powi(4)), "8.00 TiB");
+        // What is just below a unit is rounded to one of it.
+        let below = |power| bytes(1024f64.powi(power) - 1024f64.powi(power - 2));
+        assert_eq!([2, 3, 4].map(below), ["1.00 MiB", "1.00 GiB", "1.00 TiB"]);
+        assert_eq!([bytes(1023.0), bytes(1024.0)], ["1023 B", "1.00 KiB"]);
+        assert_eq!([bytes(1023.49 * 1024.0), bytes(1023.5 * 1024.0)], ["1023 KiB", "1.00 MiB"]);
         assert_eq!(percent_change(1.0311), "+3.1 %");
         assert_eq!(percent_change(0.9), "-10.0 %");
     }

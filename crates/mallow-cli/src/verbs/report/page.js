@@ -26,7 +26,8 @@ function drawing(name, attributes, ...children) {
 
 function scaled(value, units, step) {
   let index = 0;
-  while (value >= step && index < units.length - 1) { value /= step; index += 1; }
+  // What rounds to a whole step of a unit is one of the next.
+  while (value >= step - 0.5 && index < units.length - 1) { value /= step; index += 1; }
   const digits = index === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
   return `${value.toFixed(digits)} ${units[index]}`;
 }
