@@ -242,6 +242,40 @@ fn files_of_the_environment_have_patterns_specifiers_and_any_bytes() {
     system.succeeds(&["enable", "--unit", "web@9"]);
 }
 
+/// Also one whose stars would take for ever if each of their lengths was tried.
+#[test]
+fn patterns_of_files_of_the_environment_have_any_stars_and_name_some_files() {
+    let system = System::new();
+    let stars = "*a".repeat(60);
+    let write = |pattern: &str| {
+        let unit = format!("[Service]\nExecStart=/usr/bin/web 100\nEnvironmentFile={pattern}\n");
+        system.write("etc/systemd/system/web.service", &unit);
+    };
+    let words = ["enable", "--unit", "web"];
+    for (pattern, file) in [
+        ("/etc/default/w**b", "web"),
+        ("/etc/default/[[:alpha:]]eb", "web"),
+        ("/etc/default/w\\[b", "w[b"),
+        (&format!("/etc/default/{stars}"), &*"a".repeat(200)),
+    ] {
+        write(pattern);
+        let file = format!("etc/default/{file}");
+        system.write(&file, "LD_PRELOAD=libjemalloc.so.2\n");
+        system.refuses(&words, 3, &[&format!("{file} sets LD_PRELOAD for web.service")]);
+        fs::remove_file(system.path(&file)).unwrap();
+    }
+    write(&format!("/etc/default/{stars}b"));
+    system.write(&format!("etc/default/{}", "a".repeat(200)), "LD_PRELOAD=libjemalloc.so.2\n");
+    system.succeeds(&words);
+    system.succeeds(&["disable", "--unit", "web"]);
+    for number in 0..=10_000 {
+        fs::write(system.path(&format!("etc/default/{number}.env")), "").unwrap();
+    }
+    write("/etc/d*/*.env");
+    system.refuses(&words, 3, &["/etc/d*/*.env of web.service names more than 10,000", "--force"]);
+    system.succeeds(&[&words[..], &["--force"]].concat());
+}
+
 #[test]
 fn links_to_files_of_the_environment_lead_through_the_system() {
     for pattern in ["/etc/default/w*.env", "/etc/d*/web.env", "/etc/default/web.env"] {

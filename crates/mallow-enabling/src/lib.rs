@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! A system in which allocators are turned on: what was changed in it (`record`), by files that are written
-//! whole (`files`), and what others did (`elsewhere`).
+//! whole (`files`), and what others did (`elsewhere`); `wildcards` are those of systemd.
 //!
 //! Every file is written whole or not at all. The record is written first and holds what the file
 //! was before, so that whatever is interrupted can be undone.
@@ -13,6 +13,7 @@ mod error;
 mod files;
 mod record;
 mod time;
+pub mod wildcards;
 
 use std::path::{Path, PathBuf};
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 //! A drop-in that gives a service of systemd its allocator.
 
-use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-
-use glob::{MatchOptions, Pattern};
 
 use super::{Plan, check_for, try_out};
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use mallow_enabling::{Place, System, Wanted};
+use mallow_enabling::{Place, System, Wanted, wildcards};
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::target::Starter;
 use mallow_launch::{Target, words};
 use mallow_process::allocators::by_file;
 use mallow_process::elf::ElfInfo;
+use mallow_stats::figures::count;
 
 /// systemd reads drop-ins by name, and the last one holds: after the override.conf of `systemctl edit`.
 const DROP_IN: &str = "zz-mallow.conf";
@@ -32,6 +32,9 @@ const USER_FOLDERS: [&str; 4] = [
     "/usr/local/lib/systemd/user",
     "/usr/lib/systemd/user",
 ];
+
+/// systemd reads no more of a file of the environment.
+const MOST_ENVIRONMENT: u64 = 64 << 20;
 
 /// Of whom the system's file of users knows nothing.
 const NOBODY: Starter = Starter { uid: 65534, gid: 65534 };
@@ -163,7 +166,6 @@ impl Service {
 
     /// Fails where the service would not have what the drop-in sets.
     fn refuse_what_is_in_vain(&self, unit: &str, system: &System) -> Result<()> {
-        let hold = || self.last_words(unit, system);
         let (file, why) = if let Some(file) = &self.mask {
             (file.clone(), format!("masks {unit}, so systemd does not start it"))
         } else if let Some(file) = &self.unsetting {
@@ -172,7 +174,7 @@ impl Service {
             let why =
                 format!("sets the environment of {unit} after the drop-in, which is {DROP_IN}");
             (file.clone(), why)
-        } else if let Some(file) = hold() {
+        } else if let Some(file) = self.last_words(unit, system)? {
             let why = "and systemd lets that hold over any drop-in";
             (file, format!("sets LD_PRELOAD for {unit}, {why}"))
         } else {
@@ -185,15 +187,31 @@ impl Service {
     }
 
     /// A file of the environment that sets LD_PRELOAD.
-    fn last_words(&self, unit: &str, system: &System) -> Option<PathBuf> {
+    fn last_words(&self, unit: &str, system: &System) -> Result<Option<PathBuf>> {
+        let is_set = |line: Vec<u8>| line.trim_ascii().starts_with(b"LD_PRELOAD=");
         let sets = |path: &PathBuf| {
-            let file = system.resolved(path);
-            let text =
-                file.is_file().then(|| std::fs::read(file).ok()).flatten().unwrap_or_default();
-            text.split(|b| *b == b'\n').any(|line| line.trim_ascii().starts_with(b"LD_PRELOAD="))
+            let file = Some(system.resolved(path)).filter(|file| file.is_file());
+            let lines = file.and_then(|file| File::open(file).ok()).map(|file| {
+                BufReader::new(file.take(MOST_ENVIRONMENT)).split(b'\n').map_while(|line| line.ok())
+            });
+            lines.into_iter().flatten().any(is_set)
         };
-        let found = |pattern: &String| matching(&specified(pattern, unit), system);
-        self.environment_files.iter().flat_map(found).find(sets)
+        for pattern in &self.environment_files {
+            let pattern = specified(pattern, unit);
+            let Some(found) = wildcards::matching(&pattern, system) else {
+                return Err(Error::Unmet(format!(
+                    "EnvironmentFile={pattern} of {unit} names more than {} files, too many to see \
+                     whether one of them sets LD_PRELOAD. Name fewer, or use --force to write the \
+                     drop-in all the same.",
+                    count(wildcards::MOST as u64)
+                )));
+            };
+            let found = found.into_iter().find(sets);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// Who runs it: without a `User=` whoever asks, root for units of the system.
@@ -293,25 +311,6 @@ fn specified(path: &str, unit: &str) -> String {
         letters.next();
     }
     text
-}
-
-/// The files of the system that a pattern names, which may have wildcards in each of its parts.
-fn matching(pattern: &str, system: &System) -> Vec<PathBuf> {
-    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
-    let mut found = vec![PathBuf::from("/")];
-    for part in pattern.split('/').filter(|part| !part.is_empty()) {
-        let names = part.contains(['*', '?', '[']).then(|| Pattern::new(part).ok()).flatten();
-        let below = |folder: PathBuf| -> Vec<PathBuf> {
-            let Some(names) = &names else { return vec![folder.join(part)] };
-            let entries = std::fs::read_dir(system.resolved(&folder)).into_iter().flatten();
-            let entries = entries.flatten().map(|entry| entry.file_name());
-            let fits = |name: &OsString| names.matches_with(&name.to_string_lossy(), options);
-            entries.filter(fits).map(|name| folder.join(name)).collect()
-        };
-        found = found.into_iter().flat_map(below).collect();
-    }
-    found.sort();
-    found
 }
 
 /// In the order in which systemd reads them: by name, and of several of one name the first found alone.
