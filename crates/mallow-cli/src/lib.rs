@@ -5,7 +5,8 @@
 //! its report, and knows no other verb. What they share stands beside them: `output` (tables,
 //! pages, words), `error` (exit codes), `config` (settings), `guide` (examples),
 //! `recording` (reading traces), `replaying` (carrying them out),
-//! `statistics` (of a process or a dump), `enabling` (options), `signals`, `parse`.
+//! `statistics` (of a process or a dump), `enabling` (options), `passing` (standard error), `signals`,
+//! `parse`.
 
 #![forbid(unsafe_code)]
 // They panic where nobody reads: see output.
@@ -26,6 +27,7 @@ mod guide;
 mod input;
 mod output;
 mod parse;
+mod passing;
 mod recording;
 mod replaying;
 mod signals;

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use crate::common::daemon::hears_a_daemon;
 use crate::common::{Ran, compile, is_root, json, run};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -226,6 +227,18 @@ fn messages_of_the_c_library_are_explained() {
     // "free(): invalid pointer" as well, of a block that is none but for its end.
     let report = json(&program.guard(&["--mode", "glibc", "--json"], "overflow"));
     assert_eq!(report["findings"][0]["kind"], "misuse", "{report:#}");
+}
+
+/// What the command asks for comes before its line ends. A daemon that it leaves behind keeps nobody waiting, and is
+/// heard later.
+#[test]
+fn what_goes_on_behind_the_command_keeps_nobody_waiting() {
+    let program = Program::new(&[]).unwrap();
+    if program.guard(&["--mode", "glibc"], "none").code == Some(4) {
+        println!("skipped: glibc's debugging library is not installed");
+        return;
+    }
+    assert_eq!(hears_a_daemon(&["guard", "--mode", "glibc"]), Some(3));
 }
 
 #[test]

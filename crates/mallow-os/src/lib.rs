@@ -241,7 +241,7 @@ fn duration(time: libc::timeval) -> Duration {
 }
 
 /// Whether the descriptor became readable in time; a signal ends the wait early.
-pub fn wait_readable(fd: &OwnedFd, wait: Duration) -> std::io::Result<bool> {
+pub fn wait_readable(fd: &impl AsFd, wait: Duration) -> std::io::Result<bool> {
     let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
     match poll(&mut fds, timeout) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What the tests of the command share: running it, and building programs to run it on.
 
+pub mod daemon;
 pub mod program;
 pub mod push;
 pub mod python;

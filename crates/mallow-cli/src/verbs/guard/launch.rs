@@ -3,12 +3,12 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions, set_permissions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::Ordering;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mallow_faults::Fault;
@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 use super::args::{GuardArgs, Mode};
 use crate::error::{Error, Result};
 use crate::output::{Format, Notes};
-use crate::signals;
+use crate::{passing, signals};
 
 /// Where Mallow's builds look for the file of the report.
 const REPORT_VARIABLE: &str = "MALLOW_FAULT_REPORT";
@@ -33,6 +33,10 @@ const DEBUG_TUNABLE: &str = "glibc.malloc.check=3";
 const RATE_OPTION: &str = "guard_sample";
 const RATE: &str = "5000";
 const PAUSE: Duration = Duration::from_millis(10);
+/// As the kernel makes a pipe.
+const PIPE_BYTES: usize = 64 << 10;
+/// Of a line nothing behind it is kept: messages are shorter.
+const LONGEST_LINE: usize = 4096;
 
 /// What became of the command.
 #[derive(Debug)]
@@ -73,9 +77,11 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     })?;
     let pid = child.id();
     let errors = child.stderr.take();
+    let has_ended = AtomicBool::new(false);
     let (status, messages) = std::thread::scope(|scope| {
-        let reader = scope.spawn(move || errors.map_or_else(Vec::new, pass_on));
+        let reader = scope.spawn(|| errors.map_or_else(Vec::new, |pipe| pass_on(pipe, &has_ended)));
         let status = wait(&mut child, pid, || interrupted.load(Ordering::Relaxed));
+        has_ended.store(true, Ordering::Release);
         (status, reader.join().unwrap_or_default())
     });
     let status = status?;
@@ -145,18 +151,25 @@ fn debug_library(command: &mut Command, prepared: &Prepared) -> Result<()> {
 }
 
 /// Passes on what the command writes, and keeps the messages of its C library.
-fn pass_on(pipe: impl std::io::Read) -> Vec<(String, Message)> {
-    let mut messages = Vec::new();
-    let mut line = Vec::new();
-    let mut reader = BufReader::new(pipe);
-    while matches!(reader.read_until(b'\n', &mut line), Ok(read) if read > 0) {
-        // Nobody may be there to read it.
-        let _ = std::io::stderr().write_all(&line);
-        let text = String::from_utf8_lossy(&line);
+fn pass_on(pipe: ChildStderr, has_ended: &AtomicBool) -> Vec<(String, Message)> {
+    let (mut messages, mut line) = (Vec::new(), Vec::new());
+    let mut note = |line: &mut Vec<u8>| {
+        let text = String::from_utf8_lossy(line);
         let text = text.trim_end();
         messages.extend(glibc::read(text).map(|message| (text.to_owned(), message)));
         line.clear();
-    }
+    };
+    passing::read(pipe, has_ended, PIPE_BYTES, |piece| {
+        // Nobody may be there to read it.
+        let _ = std::io::stderr().write_all(piece);
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(&part[..part.len().min(LONGEST_LINE - line.len())]);
+            if part.ends_with(b"\n") {
+                note(&mut line);
+            }
+        }
+    });
+    note(&mut line);
     messages
 }
 
