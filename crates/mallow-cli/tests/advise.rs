@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::common::daemon::hears_a_daemon;
 use crate::common::program::Program;
 use crate::common::{Ran, json, mallow, ran, refuses, run};
 use serde_json::Value;
@@ -430,4 +431,10 @@ fn rules_are_listed_and_explained() {
     }
     let text = run(&["advise", "--rules"]).stdout;
     assert!(text.contains("MLW3101") && text.contains("Ruby"), "{text}");
+}
+
+/// Those that are not asked by a dump are looked at, if there is time: so the code is not the command's alone.
+#[test]
+fn what_goes_on_behind_the_command_keeps_nobody_waiting() {
+    hears_a_daemon(&["advise"]);
 }

@@ -8,7 +8,7 @@
 //! more rarely.
 
 use std::ffi::OsString;
-use std::io::{PipeReader, Read, Write};
+use std::io::{PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use super::args::AdviseArgs;
 use crate::error::{Error, Result};
 use crate::output::Notes;
-use crate::{signals, statistics};
+use crate::{passing, signals, statistics};
 
 /// Printed at the end, and while it runs. What a jemalloc before 5.3 does not know it names and skips.
 const OPTIONS: &str = "stats_print:true,stats_print_opts:Jaeh,stats_interval:268435456,\
@@ -37,7 +37,6 @@ const GROWTH: f64 = 1.5;
 const PAUSE: Duration = Duration::from_millis(20);
 /// The most that everybody may ask for, by default: fifty of jemalloc's dumps.
 const PIPE_BYTES: usize = 1 << 20;
-const PIECE: usize = 64 << 10;
 /// So many pieces wait for whoever reads our standard error; then the command waits too.
 const PIECES: usize = 256;
 
@@ -48,11 +47,13 @@ pub fn report(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     let interrupted = signals::watch()?;
     let (mut child, errors) = start(args, notes)?;
     let pid = child.id();
+    let has_ended = AtomicBool::new(false);
     let (status, look, asked) = std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(PIECES);
-        let reader = scope.spawn(move || read(errors, &sender));
+        let reader = scope.spawn(|| read(errors, &has_ended, sender));
         scope.spawn(move || pass_on(receiver));
         let waited = wait(&mut child, pid, &interrupted);
+        has_ended.store(true, Ordering::Release);
         let asked = reader.join().unwrap_or_default();
         waited.map(|(status, look)| (status, look, asked))
     })?;
@@ -110,16 +111,10 @@ fn start(args: &AdviseArgs, notes: Notes) -> Result<(Child, PipeReader)> {
 }
 
 /// Reads what the command writes, and keeps jemalloc's statistics of it.
-fn read(mut errors: PipeReader, others: &SyncSender<Vec<u8>>) -> Filter {
+fn read(errors: PipeReader, has_ended: &AtomicBool, others: SyncSender<Vec<u8>>) -> Filter {
     let mut filter = Filter::default();
-    let mut buffer = vec![0; PIECE];
-    loop {
-        match errors.read(&mut buffer) {
-            Ok(0) | Err(_) => break,
-            // It ends with this thread, not before.
-            Ok(read) => drop(others.send(filter.take(&buffer[..read]))),
-        }
-    }
+    // The receiver ends with this thread, not before.
+    passing::read(errors, has_ended, PIPE_BYTES, |piece| drop(others.send(filter.take(piece))));
     let _ = others.send(filter.end());
     filter
 }
