@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Ran, compile, json, mallow, ran};
+use crate::common::{Ran, compile, is_root, json, mallow, ran};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -283,6 +283,27 @@ fn children_count_and_a_name_chooses_among_them() {
     let none = checked.check(&[&["--update", "--process", "nobody"], &command[..]].concat());
     ended(&none, 2);
     assert!(none.stderr.contains("nobody") && none.stderr.contains("program"), "{}", none.stderr);
+}
+
+/// There is room for the old one alone.
+#[test]
+fn a_disk_that_is_full_leaves_the_old_baseline() {
+    let Some(checked) = checked(&[]) else { return };
+    std::fs::create_dir(checked.path("disk")).unwrap();
+    let script = "mount -t tmpfs -o size=256k none disk || exit 99; \
+        $MALLOW check -q --update -b disk/b -r 1 -- ./program >&2 || exit 98; cp disk/b before; \
+        cat /dev/zero >disk/rest 2>/dev/null; \
+        $MALLOW check -q --update -b disk/b -r 1 -- sh -c 'ls /; ./program; sort /dev/null' >&2; \
+        code=$?; cmp disk/b before || exit 97; ls -A disk; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).env("MALLOW", mallow(&[]).get_program());
+    let output = command.current_dir(checked.folder.path()).output();
+    let Some(ran) = output.ok().map(ran).filter(|ran| is_root() && ran.code != Some(99)) else {
+        println!("skipped: a disk cannot be mounted here");
+        return;
+    };
+    assert_eq!((ran.code, &*ran.stdout), (Some(5), "b\nrest\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("baseline cannot be written"), "{}", ran.stderr);
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod colour;
 pub mod html;
 pub mod scale;
 mod table;
+mod whole;
 pub mod wording;
 
 use std::fs::File;
@@ -27,6 +28,7 @@ pub use args::{Destination, Format, OutputArgs};
 pub use html::Page;
 pub use mallow_stats::figures::{bytes, duration, percent_change, percent_change_beside, seconds};
 pub use table::Table;
+pub use whole::replace_file;
 
 /// Sentences for the user, on stderr unless `--quiet`.
 #[derive(Clone, Copy, Debug)]

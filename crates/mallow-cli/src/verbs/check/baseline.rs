@@ -7,8 +7,7 @@ use std::path::Path;
 use mallow_report::baseline::{Baseline, SCHEMA};
 
 use crate::error::{Error, Result};
-use crate::output;
-use crate::parse;
+use crate::{output, parse};
 
 /// `None` where there is no such file.
 pub fn read(path: &Path) -> Result<Option<Baseline>> {
@@ -27,7 +26,8 @@ pub fn read(path: &Path) -> Result<Option<Baseline>> {
 
 pub fn write(baseline: &Baseline, path: &Path) -> Result<()> {
     let text = baseline.text().map_err(|error| Error::Internal(error.to_string()))?;
-    output::write_file(path, &text)
+    output::replace_file(path, &text, None)
+        .map_err(Error::io(format!("The baseline cannot be written to {}", path.display())))
 }
 
 /// An empty file where the first baseline will be, while it is measured: commands that list their folder, as

@@ -2,13 +2,12 @@
 //! The state of a search in its file. It is written whole after each round, so that it is never half a
 //! file.
 
-use std::io::Write;
 use std::path::Path;
 
 use mallow_measure::search::state::{SCHEMA, State, Subject};
 
 use crate::error::{Error, Result};
-use crate::parse;
+use crate::{output, parse};
 
 /// `None` where there is no such file, or an empty one.
 pub fn read(path: &Path, subject: &Subject) -> Result<Option<State>> {
@@ -28,18 +27,10 @@ pub fn read(path: &Path, subject: &Subject) -> Result<Option<State>> {
     Ok(Some(state))
 }
 
-/// The old file stays until the new one is whole.
 pub fn write(state: &State, path: &Path) -> Result<()> {
-    let failed = || Error::io(format!("The state cannot be written to {}", path.display()));
     let text = text(state).map_err(|error| Error::Internal(error.to_string()))?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed())?;
-    file.write_all(text.as_bytes()).map_err(failed())?;
-    file.persist(path).map_err(|error| failed()(error.error))?;
-    Ok(())
+    output::replace_file(path, &text, None)
+        .map_err(Error::io(format!("The state cannot be written to {}", path.display())))
 }
 
 fn text(state: &State) -> serde_json::Result<String> {
@@ -101,6 +92,24 @@ mod tests {
         assert_eq!((read.seed, read.schedule), (7, Some((1, 2, 7))));
         assert_eq!(read.trials, state().trials);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+
+    #[test]
+    fn devices_links_and_rights_stay_as_they_are() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("file"), "").unwrap();
+        std::fs::set_permissions(path("file"), PermissionsExt::from_mode(0o640)).unwrap();
+        for (link, target) in [("off", "/dev/null"), ("link", "file"), ("nowhere", "new")] {
+            symlink(target, path(link)).unwrap();
+            write(&state(), &path(link)).unwrap();
+            assert_eq!(path(link).read_link().unwrap(), Path::new(target));
+        }
+        assert!(!Path::new("/dev/null").is_file() && read(&path("off"), &subject()).is_ok());
+        assert_eq!(read(&path("file"), &subject()).unwrap().unwrap().seed, 7);
+        assert_eq!(path("file").metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(path("new").is_file());
     }
 
     #[test]
