@@ -299,6 +299,24 @@ fn pipe_that_is_slow() {
 }
 
 #[test]
+fn a_result_goes_into_a_pipe_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut reader = std::process::Command::new("cat");
+    let reader = reader.arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut list = mallow(&["list", "--json", "-o", pipe.to_str().unwrap()]).spawn().unwrap();
+    let text = reader.wait_with_output().unwrap().stdout;
+    if text.is_empty() {
+        // It waits for another reader.
+        list.kill().unwrap();
+    }
+    assert_eq!(list.wait().unwrap().code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(report["schema"], "mallow.list/1");
+}
+
+#[test]
 fn result_file_that_cannot_be_written_is_refused_first() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("missing/x");

@@ -16,6 +16,7 @@ pub mod wording;
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -172,8 +173,12 @@ pub fn write_file(path: &Path, text: &str) -> Result<()> {
         .map_err(Error::io(format!("The result cannot be written to {}", path.display())))
 }
 
-/// Fails before any work is done if the file cannot be written.
+/// Fails before any work is done if the file cannot be written. A pipe is opened once: whoever reads it takes the
+/// first end for the last.
 pub fn check_writable(path: &Path) -> Result<()> {
+    if path.metadata().is_ok_and(|found| found.file_type().is_fifo()) {
+        return Ok(());
+    }
     File::options()
         .create(true)
         .append(true)
