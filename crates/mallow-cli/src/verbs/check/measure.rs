@@ -313,20 +313,17 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Whether a name is of this pattern, in which `*` stands for any letters.
+/// Whether a name is of this pattern, in which `*` stands for any letters. What stands between two is looked for once:
+/// where its first place does not do, no other does.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut left) = name.strip_prefix(start) else { return false };
-    if rest.is_empty() || matches(rest, left) {
-        return true;
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in middle.split('*') {
+        let Some(at) = left.find(part) else { return false };
+        left = &left[at + part.len()..];
     }
-    while let Some(letter) = left.chars().next() {
-        left = &left[letter.len_utf8()..];
-        if matches(rest, left) {
-            return true;
-        }
-    }
-    false
+    left.ends_with(end)
 }
 
 #[cfg(test)]
@@ -338,5 +335,9 @@ mod tests {
         assert!(matches("app", "app") && !matches("app", "app2") && !matches("app", "an app"));
         assert!(matches("app-*", "app-0123") && matches("*", "") && matches("*p*2", "app2"));
         assert!(!matches("app-*", "app") && !matches("*x", "app") && !matches("a*b*c", "acb"));
+        assert!(!matches("a*a", "a") && matches("a*a", "aa") && matches("*a*", "\u{f6}a\u{f6}"));
+        // By trying all places of each part this one would not end.
+        let name = "a".repeat(255);
+        assert!(!matches(&("*a".repeat(100) + "*b*a"), &name) && matches(&"*a".repeat(100), &name));
     }
 }
