@@ -3,10 +3,9 @@
 
 use std::ffi::OsString;
 
-use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{Config, Source};
+use crate::config::Config;
 use crate::error::Result;
 use crate::guide;
 use crate::output::Notes;
@@ -162,17 +161,6 @@ impl Cli {
             Verb::Man(args) => verbs::man::main(&args, definition()),
             Verb::Help(args) => verbs::help::main(&args, definition()),
         }
-    }
-}
-
-/// What the command line itself sets, for `mallow config`.
-pub fn note_flags(matches: &ArgMatches, cli: &Cli, config: &mut Config) {
-    let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
-    if is_given("color") {
-        config.set("color", cli.color.name(), Source::CommandLine);
-    }
-    if is_given("quiet") {
-        config.set("quiet", "true", Source::CommandLine);
     }
 }
 

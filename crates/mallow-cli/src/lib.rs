@@ -55,7 +55,7 @@ pub fn main() -> u8 {
     match Cli::parse(config.apply(definition), &words) {
         Ok((cli, matches)) => {
             output::colour::choose(cli.color);
-            cli::note_flags(&matches, &cli, &mut config);
+            config.note_flags(&matches);
             outcome(cli.run(&config))
         }
         Err(answer) => say(&answer),

@@ -482,6 +482,14 @@ fn config_says_what_holds_and_where_it_comes_from() {
         report["files"].as_array().unwrap().iter().map(|f| f["is_read"] == true).collect();
     assert_eq!(files[files.len() - 2..], [true, true]);
 
+    // A flag that turns off what is set, and one of the verb itself.
+    let config = |words: &[&str]| {
+        let words = [&["config", "--format", "csv"], words].concat();
+        ran(settings.mallow(&words).env("MALLOW_QUIET", "true").output().unwrap()).stdout
+    };
+    assert!(config(&["--no-quiet", "quiet"]).ends_with("\nquiet,false,command line\n"));
+    assert!(config(&["config.format"]).ends_with("\nconfig.format,csv,command line\n"));
+
     // What a file turned on a word turns off.
     let settings = Settings::new("[compare]\ntimeline = true\n", "");
     let compare = |word: &[&str]| {

@@ -3,7 +3,8 @@
 
 use clap::builder::PossibleValue;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
@@ -197,6 +198,22 @@ impl Key {
             }
             None => "it is not understood".into(),
         }
+    }
+
+    /// What a command line sets it to, if it does.
+    pub fn given(&self, matches: &ArgMatches) -> Option<Vec<String>> {
+        let matches = match &self.verb {
+            Some(verb) => matches.subcommand_matches(verb)?,
+            None => matches,
+        };
+        let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let id = self.arg.get_id().as_str();
+        if self.is_flag() {
+            let is_either = is_given(id) || is_given(&negation(&self.option));
+            return is_either.then(|| vec![matches.get_flag(id).to_string()]);
+        }
+        let values = matches.get_raw(id).filter(|_| is_given(id))?;
+        Some(values.map(|value| value.to_string_lossy().into_owned()).collect())
     }
 
     /// The option with these values instead of its default.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Command;
+use clap::{ArgMatches, Command};
 
 use crate::error::{Error, Result};
 use crate::output::Notes;
@@ -127,8 +127,13 @@ impl Config {
         Ok(())
     }
 
-    pub fn set(&mut self, name: &str, value: &str, source: Source) {
-        self.set.insert(name.into(), Value { values: vec![value.into()], source });
+    /// What the command line itself sets, for `mallow config`.
+    pub fn note_flags(&mut self, matches: &ArgMatches) {
+        for key in &self.keys {
+            if let Some(values) = key.given(matches) {
+                self.set.insert(key.name(), Value { values, source: Source::CommandLine });
+            }
+        }
     }
 
     /// The definition with what holds as its defaults.

@@ -19,16 +19,6 @@ pub enum When {
     Never,
 }
 
-impl When {
-    pub fn name(self) -> &'static str {
-        match self {
-            When::Auto => "auto",
-            When::Always => "always",
-            When::Never => "never",
-        }
-    }
-}
-
 /// What a word says of itself by its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
