@@ -124,6 +124,22 @@ fn disk_that_fills_while_recording_leaves_the_count_that_is_true() {
     assert!((100_000..2_000_000).contains(&said), "{said}");
 }
 
+/// Each call would leave another part where there is no room for the whole.
+#[test]
+fn no_part_of_a_library_stays_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("mallow");
+    let mut list = Command::new("sh");
+    list.args(["-c", "ulimit -f 8 && exec \"$0\" list"]).arg(mallow(&[]).get_program());
+    list.env("XDG_CACHE_HOME", folder.path()).output().unwrap();
+    let names = |folder: &Path| -> Vec<_> {
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let folders = names(&cache);
+    assert!(!folders.is_empty());
+    assert!(folders.iter().all(|folder| names(folder).is_empty()), "{:?}", names(&folders[0]));
+}
+
 /// A limit on the size of files, as some batch systems set it, is an error, and does not end the command in silence.
 #[test]
 fn a_limit_on_the_size_of_files_is_said() {

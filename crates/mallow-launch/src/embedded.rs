@@ -75,10 +75,9 @@ fn materialise_under(root: &Path, library: &Library) -> io::Result<PathBuf> {
         return Ok(path);
     }
     let draft = folder.join(format!(".{}.{:08x}", library.file, rand::random::<u32>()));
-    write_file(&draft, library.bytes)?;
-    fs::rename(&draft, &path).inspect_err(|_| {
-        let _ = fs::remove_file(&draft);
-    })?;
+    let put = write_file(&draft, library.bytes).and_then(|()| fs::rename(&draft, &path));
+    // On a full disk each call would leave another part of it.
+    put.inspect_err(|_| drop(fs::remove_file(&draft)))?;
     Ok(path)
 }
 
