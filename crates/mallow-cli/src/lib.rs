@@ -14,9 +14,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 use std::ffi::OsString;
+use std::thread;
 
 use cli::Cli;
 use config::{Config, Places};
+use nix::sys::resource::{Resource, getrlimit};
 
 mod cli;
 mod comparing;
@@ -36,6 +38,18 @@ mod verbs;
 
 /// Runs the command line of this process and says the exit code.
 pub fn main() -> u8 {
+    // As all other threads have it. The first one has what `ulimit -s` says.
+    const STACK: usize = 2 << 20;
+    if getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(most, _)| most >= STACK as u64) {
+        return run();
+    }
+    match thread::Builder::new().stack_size(STACK).spawn(run) {
+        Ok(runs) => runs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(error) => outcome(Err(error::Error::io("There is no room for a stack")(error))),
+    }
+}
+
+fn run() -> u8 {
     signals::let_long_files_fail();
     let words: Vec<OsString> = std::env::args_os().collect();
     let definition = cli::definition().color(output::colour::of_words(&words));

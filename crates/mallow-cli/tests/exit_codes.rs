@@ -409,3 +409,12 @@ fn ended_by(
     let status = child.wait().unwrap();
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
 }
+
+/// Its own stack does not depend on the limit that its user gives to all programs.
+#[test]
+fn a_small_stack_is_enough() {
+    let mut config = Command::new("sh");
+    config.args(["-c", "ulimit -s 64 && exec \"$0\" config"]).arg(mallow(&[]).get_program());
+    let ran = ran(config.env("XDG_CONFIG_HOME", "/nonexistent").output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
