@@ -155,6 +155,8 @@ fn measure_code(error: &mallow_measure::Error) -> u8 {
 fn io_code(error: &std::io::Error) -> u8 {
     use std::io::ErrorKind;
     match error.kind() {
+        // A thread that there is no room for. Where nothing can be read now, `input` says so in words.
+        ErrorKind::WouldBlock if error.raw_os_error().is_some() => 5,
         ErrorKind::NotFound
         | ErrorKind::WouldBlock
         | ErrorKind::IsADirectory
@@ -165,6 +167,7 @@ fn io_code(error: &std::io::Error) -> u8 {
         | ErrorKind::StorageFull
         | ErrorKind::QuotaExceeded
         | ErrorKind::FileTooLarge
+        | ErrorKind::OutOfMemory
         | ErrorKind::BrokenPipe => 5,
         ErrorKind::InvalidData => 7,
         _ => 70,

@@ -36,6 +36,9 @@ mod signals;
 mod statistics;
 mod verbs;
 
+#[global_allocator]
+static MALLOC: mallow_os::Malloc = mallow_os::Malloc;
+
 /// Runs the command line of this process and says the exit code.
 pub fn main() -> u8 {
     // As all other threads have it. The first one has what `ulimit -s` says.

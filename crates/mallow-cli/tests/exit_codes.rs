@@ -418,3 +418,29 @@ fn a_small_stack_is_enough() {
     let ran = ran(config.env("XDG_CONFIG_HOME", "/nonexistent").output().unwrap());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
+
+/// Each limit on the address space is large enough, or one sentence says that it is not.
+#[test]
+fn too_little_memory_is_5() {
+    let limited = |mebibytes: u32, words: &[&str]| {
+        let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", mebibytes << 10);
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(mallow(&[]).get_program()).args(words);
+        ran(command.env("XDG_CONFIG_HOME", "/nonexistent").output().unwrap())
+    };
+    // Below it the loader says what is wrong.
+    let begin = (1..).find(|&size| limited(size, &["config"]).code == Some(0)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for size in begin..begin + 16 {
+        let baseline = folder.path().join(size.to_string()).display().to_string();
+        let check = ["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"];
+        for words in [&["top", "--count", "1"][..], &check] {
+            let ran = limited(size, words);
+            if ran.code != Some(0) {
+                assert_eq!(ran.code, Some(5), "{size} MiB: {}", ran.stderr);
+                assert_eq!(ran.stderr.lines().count(), 1, "{size} MiB: {}", ran.stderr);
+                assert!(ran.stderr.starts_with("mallow: "), "{size} MiB: {}", ran.stderr);
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! child that is traced, pinned or dies with its parent, and waiting for it with its resource
 //! usage. All unsafe code of the tool is here.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -16,6 +17,52 @@ use nix::sys::ptrace;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use nix::unistd::Pid;
+
+/// The system's malloc. Where that has no more, Rust ends the process by SIGABRT; here a sentence and the exit code
+/// of no space do.
+pub struct Malloc;
+
+// SAFETY: all blocks are those of `System`, asked for and given back as it says.
+unsafe impl GlobalAlloc for Malloc {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is that of `System`.
+        given(unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        given(unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        given(unsafe { System.realloc(block, layout, size) })
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+fn given(block: *mut u8) -> *mut u8 {
+    if block.is_null() {
+        end_without_memory();
+    }
+    block
+}
+
+#[cold]
+fn end_without_memory() -> ! {
+    const SENTENCE: &[u8] =
+        b"mallow: There is no memory left for this command itself. Allow it more: ulimit -v, \
+                              or the limit of its control group.\n";
+    // SAFETY: the text lives; nothing of this process is used any more.
+    unsafe {
+        libc::write(2, SENTENCE.as_ptr().cast(), SENTENCE.len());
+        libc::_exit(5)
+    }
+}
 
 /// How a child differs from its parent before it runs the program.
 #[derive(Clone, Copy, Debug, Default)]

@@ -47,7 +47,7 @@ pub fn measure(
         if interrupted.load(Ordering::Relaxed) {
             return Err(cut_short());
         }
-        recorded?;
+        recorded??;
     }
     // The kernel counts a copy of this process as the child's memory.
     mallow_os::trim_heap();
@@ -232,7 +232,7 @@ fn cut_short() -> Error {
 
 /// The terminal sends its signals to the command too, and others send them to this process alone: then all
 /// that was started by the work ends at once.
-fn ended_by<T>(interrupted: &AtomicBool, work: impl FnOnce() -> T) -> T {
+fn ended_by<T>(interrupted: &AtomicBool, work: impl FnOnce() -> T) -> Result<T> {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -241,16 +241,19 @@ fn ended_by<T>(interrupted: &AtomicBool, work: impl FnOnce() -> T) -> T {
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let watch = || {
             while !is_over.load(Ordering::Relaxed) {
                 if interrupted.load(Ordering::Relaxed) {
                     end_children();
                 }
                 std::thread::sleep(PAUSE);
             }
-        });
+        };
+        std::thread::Builder::new()
+            .spawn_scoped(scope, watch)
+            .map_err(Error::io("The thread that ends what was started cannot be started"))?;
         let _over = Over(&is_over);
-        work()
+        Ok(work())
     })
 }
 
