@@ -79,6 +79,20 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Of a recording whose trace goes with the verb: nothing that it held can be read.
+    pub fn of_temporary(error: mallow_capture::Error) -> Error {
+        let mallow_capture::Error::CutOff { why, .. } = error else { return error.into() };
+        match Error::from(*why) {
+            Error::Io { what, source } => {
+                let what = format!("{what} (set TMPDIR to a folder with more room)");
+                Error::Io { what, source }
+            }
+            other => other,
+        }
+    }
+}
+
 impl From<mallow_process::processes::Error> for Error {
     fn from(error: mallow_process::processes::Error) -> Error {
         use mallow_process::processes::Error as Processes;

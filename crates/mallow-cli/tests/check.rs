@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Ran, compile, is_root, json, mallow, ran};
+use crate::common::disk::beside_small_disk;
+use crate::common::{Ran, compile, json, mallow, ran};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -289,21 +290,26 @@ fn children_count_and_a_name_chooses_among_them() {
 #[test]
 fn a_disk_that_is_full_leaves_the_old_baseline() {
     let Some(checked) = checked(&[]) else { return };
-    std::fs::create_dir(checked.path("disk")).unwrap();
-    let script = "mount -t tmpfs -o size=256k none disk || exit 99; \
-        $MALLOW check -q --update -b disk/b -r 1 -- ./program >&2 || exit 98; cp disk/b before; \
-        cat /dev/zero >disk/rest 2>/dev/null; \
+    let script = "$MALLOW check -q --update -b disk/b -r 1 -- ./program >&2 || exit 98; \
+        cp disk/b before; cat /dev/zero >disk/rest 2>/dev/null; \
         $MALLOW check -q --update -b disk/b -r 1 -- sh -c 'ls /; ./program; sort /dev/null' >&2; \
         code=$?; cmp disk/b before || exit 97; ls -A disk; exit $code";
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script]).env("MALLOW", mallow(&[]).get_program());
-    let output = command.current_dir(checked.folder.path()).output();
-    let Some(ran) = output.ok().map(ran).filter(|ran| is_root() && ran.code != Some(99)) else {
-        println!("skipped: a disk cannot be mounted here");
-        return;
-    };
+    let Some(ran) = beside_small_disk(checked.folder.path(), script) else { return };
     assert_eq!((ran.code, &*ran.stdout), (Some(5), "b\nrest\n"), "{}", ran.stderr);
     assert!(ran.stderr.contains("baseline cannot be written"), "{}", ran.stderr);
+}
+
+/// What the recording held goes with it.
+#[test]
+fn a_recording_without_room_names_the_folder_to_change() {
+    let Some(checked) = checked(&["ITEMS=20000"]) else { return };
+    let script = "head -c 240k /dev/zero >disk/rest; export TMPDIR=$PWD/disk; \
+        $MALLOW check --update -r 1 -- ./program >&2; code=$?; \
+        $MALLOW tune --search replay -- ./program >&2; [ $? -eq $code ] || exit 97; exit $code";
+    let Some(ran) = beside_small_disk(checked.folder.path(), script) else { return };
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("(set TMPDIR to a folder with more room)").count(), 2);
+    assert!(!ran.stderr.contains("calls are in"), "{}", ran.stderr);
 }
 
 #[test]

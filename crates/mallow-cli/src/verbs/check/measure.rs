@@ -87,7 +87,8 @@ fn record(
     };
     // The same would be said of each run.
     let notes = Notes { quiet: notes.quiet || number > 2 };
-    let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))?;
+    let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))
+        .map_err(Error::of_temporary)?;
     if captured.code() != 0 {
         return Err(failed(args, number, captured.code()));
     }

@@ -121,7 +121,8 @@ fn recorded(
         variables: &[],
         through: false,
     };
-    let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))?;
+    let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))
+        .map_err(Error::of_temporary)?;
     if captured.code() != 0 {
         let how = format!("ended with exit code {} when it was recorded", captured.code());
         return Err(super::refuse(how, captured.code()));
