@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::common::daemon::hears_a_daemon;
+use crate::common::disk::beside_small_disk;
 use crate::common::{Ran, compile, is_root, json, run};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -239,6 +240,22 @@ fn what_goes_on_behind_the_command_keeps_nobody_waiting() {
         return;
     }
     assert_eq!(hears_a_daemon(&["guard", "--mode", "glibc"]), Some(3));
+}
+
+/// A fault whose report finds no room would be said to be none.
+#[test]
+fn a_full_disk_is_said_before_the_command_runs() {
+    let program = Program::new(&[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "export TMPDIR=$PWD/disk; $MALLOW guard -- {0} double >&2; [ $? -eq 3 ] || exit 97; \
+         cat /dev/zero >disk/rest 2>/dev/null; exec $MALLOW guard -- {0} double",
+        program.path
+    );
+    let Some(ran) = beside_small_disk(folder.path(), &script) else { return };
+    assert_eq!((ran.code, &*ran.stdout), (Some(5), ""), "{}", ran.stderr);
+    let last = ran.stderr.lines().last().unwrap();
+    assert!(last.contains("set TMPDIR to a folder with room"), "{}", ran.stderr);
 }
 
 #[test]

@@ -15,6 +15,8 @@ use mallow_faults::Fault;
 use mallow_faults::glibc::{self, Message};
 use mallow_launch::{Prepared, installed};
 use mallow_process::elf::Libc;
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -33,6 +35,8 @@ const DEBUG_TUNABLE: &str = "glibc.malloc.check=3";
 const RATE_OPTION: &str = "guard_sample";
 const RATE: &str = "5000";
 const PAUSE: Duration = Duration::from_millis(10);
+/// Of the report: a fault takes some KiB, most of it the mappings. What finds no room would not be found at all.
+const ROOM: i64 = 64 << 10;
 /// As the kernel makes a pipe.
 const PIPE_BYTES: usize = 64 << 10;
 /// Of a line nothing behind it is kept: messages are shorter.
@@ -55,7 +59,12 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     let folder =
         tempfile::Builder::new().prefix("mallow-guard-").tempdir().map_err(Error::io(no_place))?;
     let report = folder.path().join("report");
-    File::create(&report).map_err(Error::io(no_place))?;
+    let file = File::create(&report).map_err(Error::io(no_place))?;
+    let room = fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, ROOM);
+    // Not all file systems can keep it free.
+    if let Err(error @ (Errno::ENOSPC | Errno::EDQUOT)) = room {
+        return Err(Error::io(no_place)(error.into()));
+    }
     // A process of the command may become another user before its fault: anybody who knows the name may add to it.
     for (path, mode) in [(folder.path(), 0o711), (&report, 0o622)] {
         set_permissions(path, Permissions::from_mode(mode)).map_err(Error::io(no_place))?;
