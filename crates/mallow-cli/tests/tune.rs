@@ -155,7 +155,7 @@ fn what_was_measured_is_not_measured_again() {
     let second = tune(&script);
     ended(&second);
     assert_eq!(runs(), made + 1, "the probe alone");
-    assert!(second.stderr.contains("goes on from there"), "{}", second.stderr);
+    assert!(second.stderr.contains("goes on from the "), "{}", second.stderr);
     assert_eq!(json(&first)["entries"], json(&second)["entries"]);
     let other = tune("true");
     assert_eq!(other.code, Some(2), "{}", other.stderr);

@@ -30,6 +30,7 @@ use mallow_measure::search::state::{State, Subject};
 use mallow_measure::search::trial::{Index, Stage};
 use mallow_measure::search::{Aim, Begun, Bench, Search};
 use mallow_process::allocators::is_system_name;
+use mallow_stats::figures::counted;
 
 use self::analysis::About;
 use self::bench::{Base, OnCommand, OnReplay};
@@ -256,8 +257,8 @@ impl Tuning<'_> {
         let kept = file.map_or(Ok(None), |path| kept::read(path, &subject))?;
         if let (Some(state), Some(path)) = (&kept, file) {
             self.notes.note(&format!(
-                "{} runs are in {}; the search goes on from there.",
-                state.trials.len(),
+                "The search goes on from the {} in {}.",
+                counted(state.trials.len() as u64, "run"),
                 path.display()
             ));
         }

@@ -165,8 +165,10 @@ fn settings_that_help_are_found_and_joined() {
     let mut factors = [(1.0, 1.0); 8];
     (factors[2], factors[6]) = ((0.8, 1.0), (1.0, 0.6));
     let mut bench = made(&factors, 5, &interrupted);
-    let (report, _) = tune(&mut bench, State::new(subject(), 3), None);
+    let (mut report, _) = tune(&mut bench, State::new(subject(), 3), None);
     assert_eq!(report.end, End::Found, "{}", report.verdict);
+    (report.settings.rounds_confirmed, report.settings.runs_made) = (1, 1);
+    assert!(report.headline().contains("in 1 round on the command, 1 run in"));
     let chosen = settings_chosen(&report).unwrap();
     assert!(chosen.contains("k3:1") && chosen.contains("k7:1"), "{}", report.verdict);
     assert!(report.line.as_ref().unwrap().starts_with("GLIBC_TUNABLES="));

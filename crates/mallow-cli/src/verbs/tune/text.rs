@@ -2,6 +2,7 @@
 //! The result of `tune` as tables.
 
 use mallow_measure::verdict::{Metric, Versus};
+use mallow_stats::figures::counted;
 
 use super::report::{End, Entry, Figures, Ground, Report, Standing};
 use crate::output::wording;
@@ -51,14 +52,14 @@ impl Report {
             Ground::Replay => "the replay",
         };
         format!(
-            "{} {version}: {} of {} settings tried on {}, confirmed in {} rounds on {}, {} runs in {}",
+            "{} {version}: {} of {} settings tried on {}, confirmed in {} on {}, {} in {}",
             self.allocator,
             self.settings.settings_tried,
             self.settings.settings_known,
             on(self.searched_on),
-            self.settings.rounds_confirmed,
+            counted(self.settings.rounds_confirmed.into(), "round"),
             on(self.confirmed_on),
-            self.settings.runs_made,
+            counted(self.settings.runs_made as u64, "run"),
             output::seconds(self.settings.took_s)
         )
     }
