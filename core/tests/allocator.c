@@ -145,6 +145,15 @@ void *t_pvalloc(size_t size)
     return INNER(pvalloc)(size);
 }
 
+size_t t_rounds(size_t rounds)
+{
+#ifdef TEST_SHORT
+    return rounds / 10;
+#else
+    return rounds;
+#endif
+}
+
 size_t t_malloc_usable_size(void *block)
 {
     return NAME(malloc_usable_size)(block);

@@ -43,6 +43,10 @@ bool t_has_red_zones(void);
 /* True in the secure build: a slot holds eight bytes more than what was asked for. */
 bool t_has_canaries(void);
 
+/* So many rounds of a long test; with TEST_SHORT a tenth of them: of programs of the same tests and the
+ * same allocator, which differ in the names that they call or in how they are linked, one does all. */
+size_t t_rounds(size_t rounds);
+
 /* True where the libc names are the allocator under test: C++ operators and libc itself use it. */
 extern const bool t_names_are_libc;
 

@@ -13,7 +13,7 @@ TEST(collect_keeps_live_blocks)
     static unsigned char *blocks[BLOCKS];
     static size_t sizes[BLOCKS];
     uint64_t random = 31;
-    for (int round = 0; round < 40; round++) {
+    for (size_t round = 0; round < t_rounds(40); round++) {
         for (size_t i = 0; i < BLOCKS; i++) {
             if (test_random(&random) % 3 == 0) {
                 if (blocks[i]) {

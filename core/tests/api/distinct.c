@@ -11,10 +11,10 @@ enum { BLOCKS = 20000 };
 static unsigned char *blocks[BLOCKS];
 static size_t sizes[BLOCKS];
 
-static void run(size_t largest_log2, int rounds, uint64_t seed)
+static void run(size_t largest_log2, size_t rounds, uint64_t seed)
 {
     uint64_t random = seed;
-    for (int round = 0; round < rounds; round++) {
+    for (size_t round = 0; round < t_rounds(rounds); round++) {
         size_t i = test_random(&random) % BLOCKS;
         if (blocks[i]) {
             pattern_check(blocks[i], sizes[i], i);

@@ -21,16 +21,16 @@ static size_t resident_bytes(void)
     return (size_t)strtoul(line + strlen("VmRSS:"), NULL, 10) << 10;
 }
 
-static void check_loop(size_t size, int rounds)
+static void check_loop(size_t size, size_t rounds)
 {
     enum { WINDOW = 8 };
     unsigned char *window[WINDOW] = {0};
     size_t before = 0;
-    for (int i = 0; i < rounds; i++) {
+    for (size_t i = 0; i < rounds; i++) {
         t_free(window[i % WINDOW]);
         window[i % WINDOW] = t_malloc(size);
         CHECK(window[i % WINDOW] != NULL);
-        memset(window[i % WINDOW], i, size < 64 ? size : 64);
+        memset(window[i % WINDOW], (int)i, size < 64 ? size : 64);
         window[i % WINDOW][size - 1] = 1;
         if (i == rounds / 10) {
             before = resident_bytes();
@@ -47,14 +47,14 @@ static void check_loop(size_t size, int rounds)
 TEST(small_blocks_are_reused)
 {
     for (size_t size = 1; size < 16000; size = size * 2 + 3) {
-        check_loop(size, 300000);
+        check_loop(size, t_rounds(300000));
     }
 }
 
 TEST(large_blocks_are_reused)
 {
     for (size_t size = 40000; size < 40u << 20; size = size * 2 + 3) {
-        check_loop(size, 3000);
+        check_loop(size, t_rounds(3000));
     }
 }
 
@@ -65,7 +65,7 @@ TEST(churn_of_mixed_sizes_stays_bounded)
     static size_t sizes[BLOCKS];
     uint64_t random = 4711;
     size_t live = 0, peak = 0;
-    for (int i = 0; i < 2000000; i++) {
+    for (size_t i = 0; i < t_rounds(2000000); i++) {
         size_t k = test_random(&random) % BLOCKS;
         t_free(blocks[k]);
         live -= sizes[k];

@@ -94,7 +94,7 @@ static void *exchange_neighbours(void *first)
 {
     unsigned char *held[NEIGHBOURS] = {0};
     uint32_t random = (uint32_t)(uintptr_t)first * 2654435761u + 1;
-    for (size_t i = 0; i < EXCHANGES; i++) {
+    for (size_t i = 0; i < t_rounds(EXCHANGES); i++) {
         random = random * 1664525u + 1013904223u;
         size_t at = random >> 16 & 15;
         t_free(held[at]);
