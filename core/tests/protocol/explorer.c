@@ -857,6 +857,14 @@ void explore(const struct scenario *scenario)
     explore_one(scenario, MEMORY_C11);
 }
 
+void explore_wide(const struct scenario *scenario)
+{
+    mistake = MISTAKE_NONE;
+    old_loads_max = getenv("MALLOW_LONG") ? 0 : 1;
+    explore_one(scenario, MEMORY_ORDERED);
+    explore_one(scenario, MEMORY_C11);
+}
+
 void explore_large(const struct scenario *scenario)
 {
     mistake = MISTAKE_NONE;

@@ -66,7 +66,11 @@ _Noreturn void explorer_fail(const char *format, ...) __attribute__((format(prin
  * were. */
 void explore(const struct scenario *scenario);
 
-/* The same for one with so many interleavings that C11's memory takes a minute: ordered memory only, and
+/* The same for one with so many interleavings in C11's memory that only one load of each may return an old value;
+ * with MALLOW_LONG in the environment all may. */
+void explore_wide(const struct scenario *scenario);
+
+/* The same for one with so many interleavings that C11's memory takes a minute even so: ordered memory only, and
  * with MALLOW_LONG in the environment that of C11 too, where one load of each interleaving may return an
  * old value. */
 void explore_large(const struct scenario *scenario);

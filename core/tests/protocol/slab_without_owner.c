@@ -171,7 +171,7 @@ static const struct scenario collect_and_push = {
 
 TEST(slots_freed_at_once_all_arrive)
 {
-    explore(&collect_and_push);
+    explore_wide(&collect_and_push);
 }
 
 /* --- Mistakes that must be found ---------------------------------------------------------------------- */
