@@ -115,7 +115,7 @@ NOINLINE void aligned_blocks(void)
 
 NOINLINE void grown_blocks(void)
 {
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 5; i++) {
         void *block = malloc(100000);
         for (size_t size = 200000; size <= 1600000; size *= 2) {
             block = realloc(block, size);
