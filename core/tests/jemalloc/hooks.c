@@ -239,6 +239,13 @@ enum { SIZES = sizeof sizes / sizeof *sizes, BLOCKS = 200 };
 
 static uint64_t random_state = 88172645463325252u;
 
+/* One of them; the two largest, of which whole megabytes are filled, come seldom. */
+static size_t random_size(void)
+{
+    size_t at = test_random(&random_state) % (4 * SIZES);
+    return sizes[at < SIZES ? at : at % (SIZES - 2)];
+}
+
 /* Random blocks, each with a pattern that is looked at before it is freed. NULL is allowed where a
  * hook may decline. Returns how many there were. */
 static unsigned exercise(unsigned arena, unsigned rounds)
@@ -253,7 +260,7 @@ static unsigned exercise(unsigned arena, unsigned rounds)
             CHECK_EQ(blocks[at][of[at] - 1], (unsigned char)at);
             dallocx(blocks[at], 0);
         }
-        of[at] = sizes[test_random(&random_state) % SIZES];
+        of[at] = random_size();
         int flags = MALLOCX_ARENA(arena) | (round % 3 == 0 ? MALLOCX_ZERO : 0) |
                     (round % 7 == 0 ? MALLOCX_ALIGN(16384) : 0);
         blocks[at] = mallocx(of[at], flags);
