@@ -105,18 +105,18 @@ endif()
 # Every system call that the allocator makes is made to fail in turn; sites.py checks "every". It
 # needs one call instruction for each call in the source, at an address that it can read off. Without
 # a table of its functions the program's own call stacks need an index, for which memory is mapped.
-foreach(mode IN LISTS MALLOW_MODES)
-  add_executable(injection-${mode} ${CMAKE_CURRENT_LIST_DIR}/injection.c)
-  set_target_properties(injection-${mode} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_link_libraries(injection-${mode} PRIVATE test_flags)
-  # Of the debug build the layers below its tracking of blocks, with their asserts.
-  target_compile_definitions(injection-${mode} PRIVATE MW_MODE=${mode_number_${mode}} MW_TRACK=0)
-  target_compile_options(injection-${mode} PRIVATE -O1 -fno-pie -fno-inline
-                         -fno-optimize-sibling-calls -fno-omit-frame-pointer -Wno-address -Wno-frame-address
-                         $<$<C_COMPILER_ID:GNU>:-fno-ipa-cp -fno-ipa-sra -fno-ipa-icf>)
-  target_link_options(injection-${mode} PRIVATE -no-pie LINKER:--no-eh-frame-hdr)
-endforeach()
 if(is_native)
+  foreach(mode IN LISTS MALLOW_MODES)
+    add_executable(injection-${mode} ${CMAKE_CURRENT_LIST_DIR}/injection.c)
+    set_target_properties(injection-${mode} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_link_libraries(injection-${mode} PRIVATE test_flags)
+    # Of the debug build the layers below its tracking of blocks, with their asserts.
+    target_compile_definitions(injection-${mode} PRIVATE MW_MODE=${mode_number_${mode}} MW_TRACK=0)
+    target_compile_options(injection-${mode} PRIVATE -O1 -fno-pie -fno-inline
+                           -fno-optimize-sibling-calls -fno-omit-frame-pointer -Wno-address -Wno-frame-address
+                           $<$<C_COMPILER_ID:GNU>:-fno-ipa-cp -fno-ipa-sra -fno-ipa-icf>)
+    target_link_options(injection-${mode} PRIVATE -no-pie LINKER:--no-eh-frame-hdr)
+  endforeach()
   mallow_test(injection-fast COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/sites.py
               fast $<TARGET_FILE:injection-fast>)
   mallow_test(injection-secure COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/sites.py

@@ -81,7 +81,7 @@ static void run(int wanted)
     while (forks < wanted && !is_child) {
         work(&random, blocks);
     }
-    for (int i = 0; is_child && i < 1000; i++) {
+    for (int i = 0; is_child && i < 200; i++) {
         work(&random, blocks);
     }
     if (is_child) {
