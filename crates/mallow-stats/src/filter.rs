@@ -6,6 +6,7 @@ use crate::Stats;
 
 /// How a dump begins: jemalloc 5.3 writes one line, 5.2 and Mallow many.
 const BEGINNINGS: [&str; 3] = ["{\"jemalloc\"", "{\n\t\"jemalloc\"", "{\n\"jemalloc\""];
+const LONGEST_BEGINNING: usize = BEGINNINGS[1].len();
 /// Stands once in a dump.
 const NAME: &[u8] = b"\"jemalloc\"";
 /// What has not become a whole dump by then is none.
@@ -32,6 +33,8 @@ struct Mixture {
     begun: u64,
     /// Braces that are open: a dump has as many that close, and none in its texts.
     open: u64,
+    /// How far what is held was searched for the end of a line.
+    searched: usize,
 }
 
 /// Finds the end of an object, a piece at a time.
@@ -78,8 +81,10 @@ impl Filter {
             let Some(mut scan) = self.dump.take().or_else(|| self.begin(&mut passed)) else {
                 return passed;
             };
+            // Of what was looked at before, only what a beginning may end behind.
+            let from = scan.at.saturating_sub(LONGEST_BEGINNING).max(1);
             let end = scan.end(&self.held);
-            if begins_again(&self.held[..end.unwrap_or(self.held.len())]) {
+            if has_beginning(&self.held[from..end.unwrap_or(self.held.len())]) {
                 self.mixture = Some(Mixture::default());
                 continue;
             }
@@ -104,8 +109,14 @@ impl Filter {
 
     /// Drops lines until all dumps that have begun are at their end; false where more has to come.
     fn skip_mixture(&mut self) -> bool {
-        while let (Some(mixture), Some(end)) = (&mut self.mixture, find(&self.held, b"\n")) {
-            let line: Vec<u8> = self.held.drain(..=end).collect();
+        while let Some(mixture) = &mut self.mixture {
+            let Some(end) = self.held[mixture.searched..].iter().position(|byte| *byte == b'\n')
+            else {
+                mixture.searched = self.held.len();
+                break;
+            };
+            let line: Vec<u8> = self.held.drain(..=mixture.searched + end).collect();
+            mixture.searched = 0;
             mixture.begun += line.windows(NAME.len()).filter(|part| *part == NAME).count() as u64;
             for byte in line {
                 match byte {
@@ -151,9 +162,8 @@ impl Filter {
     }
 }
 
-/// A second dump begins before the first one ends.
-fn begins_again(dump: &[u8]) -> bool {
-    BEGINNINGS.iter().any(|start| find(&dump[1..], start.as_bytes()).is_some())
+fn has_beginning(bytes: &[u8]) -> bool {
+    BEGINNINGS.iter().any(|start| find(bytes, start.as_bytes()).is_some())
 }
 
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
