@@ -6,11 +6,24 @@
 # modes: fast secure debug
 . "$CASES/lib.sh"
 need_static_library
-for how in "-static" "-static-pie -fPIE" "-pie -fPIE"; do
+
+# compile NAME FLAG ...: once for all ways to link.
+compile() {
+    name=$1
+    shift
+    g++ -std=c++17 -O1 -fno-builtin -pthread -fPIE "$@" -c -o "$name.o"
+}
+
+for source in cxx_new late_cxx; do
+    compile "$source" -DWITH_MAIN "$CASES/programs/$source.cc"
+done
+for forms in -DPLAIN "-DPLAIN -DARRAY" -DALIGNED; do
+    # shellcheck disable=SC2086
+    compile "replaced$forms" $forms "$CASES/programs/cxx_replaced.cc"
+done
+for how in -static -static-pie -pie; do
     for source in cxx_new late_cxx; do
-        # shellcheck disable=SC2086
-        g++ -std=c++17 -O1 -fno-builtin -pthread -DWITH_MAIN $how -o program \
-            "$CASES/programs/$source.cc" "$LIBRARY_STATIC"
+        g++ -pthread $how -o program "$source.o" "$LIBRARY_STATIC"
         ./program >out || fail "$source with $how: $(tail -n 3 out)"
         [ "$source" != late_cxx ] || grep -qx 0 out || fail "line $(cat out) of late_cxx.cc, $how"
         # A shared library's malloc would be another one.
@@ -18,9 +31,7 @@ for how in "-static" "-static-pie -fPIE" "-pie -fPIE"; do
     done
     # It may have some forms of its own.
     for forms in -DPLAIN "-DPLAIN -DARRAY" -DALIGNED; do
-        # shellcheck disable=SC2086
-        g++ -std=c++17 -O1 -fno-builtin $how $forms -o program "$CASES/programs/cxx_replaced.cc" \
-            "$LIBRARY_STATIC"
+        g++ $how -o program "replaced$forms.o" "$LIBRARY_STATIC"
         ./program >out || fail "cxx_replaced with $how $forms: $(cat out)"
     done
 done

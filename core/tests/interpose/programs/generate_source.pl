@@ -6,7 +6,7 @@ use warnings;
 my $cxx = ($ARGV[0] // 'c') eq 'c++';
 if ($cxx) {
     print "#include <map>\n#include <memory>\n#include <string>\n#include <vector>\n";
-    for my $i (0 .. 60) {
+    for my $i (0 .. 25) {
         print <<"END";
 struct item$i { int key; std::string text; std::vector<std::shared_ptr<item$i>> parts; };
 int count$i(const std::map<int, item$i> &table, const std::string &wanted) {
@@ -20,7 +20,7 @@ int count$i(const std::map<int, item$i> &table, const std::string &wanted) {
 END
     }
 } else {
-    for my $i (0 .. 700) {
+    for my $i (0 .. 300) {
         print <<"END";
 struct s$i { int a[${\($i % 13 + 2)}]; double d; const char *name; };
 static int table${i}[] = { ${\join(', ', map { ($_ * 7919 + $i) % 1000 } 1 .. 40)} };
