@@ -173,16 +173,37 @@ static bool os_make_readonly(void *start, size_t size)
     return !is_error(memory_call(SYS_mprotect, (long)start, (long)size, PROT_READ, 0, 0, 0));
 }
 
+/* Whether guards are there where the kernel says so. qemu-user knows nothing of them and reports success. */
+enum { MARKS_UNKNOWN, MARKS_WORK, MARKS_ARE_IGNORED };
+static _Atomic uint8_t marks_answer;
+
+static bool guard_by_marks(void *start, size_t size)
+{
+    uint8_t answer = atomic_get(&marks_answer);
+    if (answer == MARKS_ARE_IGNORED) {
+        return false;
+    }
+    /* Asked anew each time: the kernel also refuses for memory that the program has locked. */
+    if (is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
+        /* It may have marked the pages in front of locked ones. */
+        memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0);
+        return false;
+    }
+    if (unlikely(answer == MARKS_UNKNOWN)) {
+        answer = os_is_readable((uintptr_t)start) ? MARKS_ARE_IGNORED : MARKS_WORK;
+        atomic_set(&marks_answer, answer);
+    }
+    return answer == MARKS_WORK;
+}
+
 static unsigned os_guard(void *start, size_t size)
 {
     check(is_of_pages(start, size));
-    /* Asked anew each time: the kernel also refuses for memory that the program has locked. */
-    if (!is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
+    if (guard_by_marks(start, size)) {
         return GUARD_MARKED;
     }
-    /* It may have marked the pages in front of locked ones. */
-    memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0);
     if (!os_protect(start, size)) {
+        os_make_writable(start, size); /* it may have changed the first of several mappings */
         return 0;
     }
     memory_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0);

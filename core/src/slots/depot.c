@@ -98,7 +98,8 @@ static bool depot_put_batch(struct arena *arena, unsigned class, struct slot *li
         return false;
     }
     lock_take(&pool->lock);
-    uint8_t number = batch_number_locked(pool);
+    bool has_room = atomic_get(&pool->batch_bytes) + bytes <= most;
+    uint8_t number = has_room ? batch_number_locked(pool) : 0;
     if (number != 0) {
         atomic_set(batch_at(pool, number), list_word(list, count));
         batch_link_locked(pool, batch_first_of(pool, class), number);
