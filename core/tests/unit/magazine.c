@@ -339,7 +339,7 @@ TEST(depot_counts_what_is_out)
 /* --- Batches ----------------------------------------------------------------------------------- */
 
 enum { BATCH_REQUEST = 5000, BATCH_PAGES = 16, BATCH_SLOTS = 6 };
-enum { FEW_REQUEST = 1200, FEW_PAGES = 32, FEW_SLOTS = BATCHES_MOST + 2 };
+enum { FEW_REQUEST = 1200, FEW_BYTES = 128 << 10, FEW_SLOTS = BATCHES_MOST + 2 };
 
 /* A slab of the depot, of which so many slots are out, as a list. */
 static struct slot *slots_of_new_slab(size_t request, size_t pages, uint32_t slots,
@@ -386,7 +386,8 @@ TEST(batches_are_few)
     struct extent *extent;
     unsigned class = class_of(FEW_REQUEST);
     for (int round = 0; round < 2; round++) { /* the places come back */
-        struct slot *list = slots_of_new_slab(FEW_REQUEST, FEW_PAGES, FEW_SLOTS, &extent);
+        struct slot *list =
+            slots_of_new_slab(FEW_REQUEST, FEW_BYTES >> os_page_shift, FEW_SLOTS, &extent);
         struct arena *arena = arena_of(extent);
         struct slot *youngest = NULL;
         for (unsigned i = 0; i < FEW_SLOTS; i++) {
