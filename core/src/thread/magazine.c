@@ -112,10 +112,10 @@ static uint32_t magazine_most(unsigned class)
     return (uint32_t)size_min(size_max(most, magazine_bounds.least), magazine_bounds.most);
 }
 
-/* A thread that empties a magazine to half for the so-many-th time without filling it, where the arena has no room for
- * another batch, frees what it will not need soon: the limit is halved then, and with each further time. Of random replacement, which fills
- * and empties as often, that is true once in 2^8 visits; of who frees up to some three hundred blocks and
- * allocates as many anew, never. */
+/* A thread that empties a magazine to half for the so-many-th time without filling it, where the arena has
+ * no room for another batch, frees what it will not need soon: the limit is halved then, and with each
+ * further time. Of random replacement, which fills and empties as often, that is true once in 2^8 visits;
+ * of who frees some hundred blocks more than the batches hold and allocates as many anew, never. */
 #define EMPTIED_MOST 8u
 
 /* The same in a crowd, where each full magazine counts, also one that may grow, and the limit may fall to 0: the few
